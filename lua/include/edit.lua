@@ -1,0 +1,28 @@
+-- Changes the units of a ledger's entry of one kind ('s', 'b') at one sub-window,
+-- to be written by write_calendar, and returns by how much.
+local function edit(ledger, kind, at, delta)
+  if delta == 0 then
+    return 0
+  end
+  ledger.edits = ledger.edits or {}
+  local found
+  for i = 1, #ledger.edits do
+    if ledger.edits[i].kind == kind and ledger.edits[i].at == at then
+      found = ledger.edits[i]
+    end
+  end
+  if not found then
+    local score, units = string.format('%d', at), 0
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', ledger.key, score, score)) do
+      local other, text = string.match(member, '^([sb])%d+:(%d+)$')
+      if other == kind then
+        units = tonumber(text)
+      end
+    end
+    found = { kind = kind, at = at, score = score, old = units, new = units }
+    ledger.edits[#ledger.edits + 1] = found
+  end
+  local before = found.new
+  found.new = math.max(0, before + delta)
+  return found.new - before
+end

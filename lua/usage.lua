@@ -1,0 +1,41 @@
+-- Purpose: tell for one scope key and each of its limits what is used and booked
+--   and when one more unit may start; change nothing.
+-- KEYS[1] scope key: hash, thr:{name}:1:key:<scope>:<key>
+-- KEYS[2...] ledgers: sorted set thr:{name}:1:ledger:<scope>:<key>:<window> per limit
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] grace: us after its slot that a booking still counts
+-- ARGV[3...] limits of KEYS in order: for a hash the number of its limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact)
+-- Reply[1] now: us, the instant of the answer
+-- Reply[2...] per limit spent (units in the window), booked (units promised), free
+--   (us, the earliest start for one more unit; 0 = never, the limit is 0)
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Cost: O(entries)
+-- Expiry: none, nothing is written
+-- include: integer
+-- include: clock
+-- include: read_calendar
+-- include: load
+-- include: earliest
+local time = clock(ARGV[1])
+local grace = integer(ARGV[2], 0, 34560000000000)
+if not (time and grace) then
+  return redis.error_reply('THROTTLE_ARGUMENT number')
+end
+local calendar, wrong = read_calendar(KEYS, 1, ARGV, 3, time, grace)
+if not calendar then
+  return wrong
+end
+
+local reply = { calendar.now }
+for _, ledger in ipairs(calendar.ledgers) do
+  load(ledger, calendar.now, grace)
+  local free = 0
+  if ledger.units > 0 then
+    free = earliest(ledger, calendar, 1, calendar.now, false)
+  end
+  reply[#reply + 1] = ledger.spent
+  reply[#reply + 1] = ledger.booked
+  reply[#reply + 1] = free
+end
+return reply

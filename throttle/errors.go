@@ -1,0 +1,108 @@
+package throttle
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnavailable is the class of errors that mean: Redis could not decide.
+// Match it with errors.Is; *UnavailableError has the data.
+var ErrUnavailable = errors.New("throttle: Redis cannot decide")
+
+// ErrState is the class of errors that mean: what Redis keeps under the
+// throttle's keys is not what the throttle wrote. Nothing was written.
+var ErrState = errors.New("throttle: foreign data under a key of the throttle")
+
+// OptionError says which option is wrong and why.
+type OptionError struct {
+	Field  string // the option's name
+	Value  any    // what it was
+	Reason string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("throttle: option %s = %v: %s", e.Field, e.Value, e.Reason)
+}
+
+// LimitError says why a limit is not one.
+type LimitError struct {
+	Text   string // the limit as text
+	Reason string
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("throttle: limit %q: %s", e.Text, e.Reason) }
+
+// InvalidJobError says which field of a job is wrong and why. Nothing was
+// written. The job's keys are not in its text, since they may be private.
+type InvalidJobError struct {
+	Job    string // the job's ID
+	Field  string // the field of Job
+	Value  any    // what it was; for Keys the scope's name
+	Reason string
+}
+
+func (e *InvalidJobError) Error() string {
+	return fmt.Sprintf("throttle: job's %s %v %s", e.Field, e.Value, e.Reason)
+}
+
+// NeverFitsError says that a job weighs more than a whole window may hold: it
+// can never start.
+type NeverFitsError struct {
+	Job        string // the job's ID
+	Weight     int64  // units
+	Scope, Key string
+	Limit      Limit
+}
+
+func (e *NeverFitsError) Error() string {
+	return fmt.Sprintf("throttle: weight %d can never start under the %s limit %s", e.Weight, e.Scope, e.Limit)
+}
+
+// DeadlineError says that a job cannot start by its deadline. Nothing is
+// booked for it.
+type DeadlineError struct {
+	Job      string    // the job's ID
+	Deadline time.Time // as the job gave it
+	Start    time.Time // the earliest start there would have been, Redis' clock
+	Hold     *Hold     // what it would have waited for
+}
+
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("throttle: the earliest start %s is after the deadline %s",
+		e.Start.UTC().Format(time.RFC3339), e.Deadline.UTC().Format(time.RFC3339))
+}
+
+// Failure is why Redis could not decide.
+type Failure string
+
+// The kinds of failure, short and stable: good labels for a metric.
+const (
+	FailureTimeout  Failure = "timeout"   // no answer within Options.Timeout
+	FailureBreaker  Failure = "breaker"   // not asked: too many failures just now
+	FailureReadOnly Failure = "readonly"  // a replica answered
+	FailureMemory   Failure = "oom"       // Redis is out of memory
+	FailureTryAgain Failure = "tryagain"  // a slot is being moved
+	FailureBusy     Failure = "busy"      // a script or the loading of data blocks Redis
+	FailureReplicas Failure = "noreplica" // too few replicas for a write
+	FailureOther    Failure = "other"     // refused, cut, and all else
+)
+
+// UnavailableError says that Redis could not decide, and why. It matches
+// ErrUnavailable, and the cause and the context's error where there are any.
+type UnavailableError struct {
+	Job     string // the job's ID, where the call was for one
+	Nonce   string // ask again with it, so that a lost answer charges once
+	Failure Failure
+	Err     error
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("throttle: Redis cannot decide (%s): %v", e.Failure, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Is tells that the error is of the class ErrUnavailable.
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }

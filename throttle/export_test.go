@@ -1,0 +1,9 @@
+package throttle
+
+import "time"
+
+// SetNow lets a test say the time to the scripts. nil gives it back to Redis.
+func (t *Throttle) SetNow(now func() time.Time) { t.now = now }
+
+// Encode is how a user's value stands in a key.
+var Encode = encode

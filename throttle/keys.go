@@ -1,0 +1,68 @@
+package throttle
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stateVersion stands in every key. It goes up when the shape of what is kept
+// in Redis changes, so that two shapes never meet under one name.
+const stateVersion = "1"
+
+// maxEncoded is the longest that a user's value may become in a key; what is
+// longer is replaced by its hash.
+const maxEncoded = 128
+
+// keys builds the Redis keys of one throttle. They all carry the throttle's
+// name as hash tag, so that they lie in one slot of a Redis Cluster.
+type keys struct{ prefix string }
+
+func newKeys(name string) keys { return keys{prefix: "thr:{" + name + "}:" + stateVersion + ":"} }
+
+// record is where the reservation of one job is kept.
+func (k keys) record(id string) string { return k.prefix + "job:" + encode(id) }
+
+// scope is where the totals of one scope key's ledgers are kept.
+func (k keys) scope(scope, key string) string { return k.prefix + "key:" + scope + ":" + encode(key) }
+
+// ledger is where the units of one limit of one scope key are kept.
+func (k keys) ledger(scope, key string, window time.Duration) string {
+	return k.prefix + "ledger:" + scope + ":" + encode(key) + ":" + strconv.FormatInt(window.Microseconds(), 10)
+}
+
+// encode writes any bytes a user may send so that they stay in their place
+// within a key: letters, digits and _ . - @ as they are, other bytes as %XX. A
+// value that gets too long is replaced by ~ and its SHA-256: different values
+// never share a key, since ~ is itself written as %7E.
+func encode(value string) string {
+	escaped := 0
+	for i := range len(value) {
+		if !safeByte(value[i]) && value[i] != '@' {
+			escaped++
+		}
+	}
+	if len(value)+2*escaped > maxEncoded {
+		sum := sha256.Sum256([]byte(value))
+		return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	if escaped == 0 {
+		return value
+	}
+	var b strings.Builder
+	for i := range len(value) {
+		if c := value[i]; safeByte(c) || c == '@' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func safeByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
+}

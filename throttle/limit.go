@@ -1,0 +1,222 @@
+package throttle
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Unlimited as a Limit's Units means that the limit never holds a job back.
+// Nothing is counted for it.
+const Unlimited int64 = -1
+
+// MaxUnits is the largest number of units a limit or a weight may have: the
+// largest integer up to which Redis' Lua counts without losing a unit (2^53).
+const MaxUnits int64 = 1 << 53
+
+// The range a Window may have.
+const (
+	MinWindow = time.Millisecond
+	MaxWindow = 400 * 24 * time.Hour
+)
+
+// Exact is the finest Precision: every start is kept at its own microsecond.
+const Exact = time.Microsecond
+
+// exactUnits is the largest limit that is exact by default: its ledger then
+// holds at most this many entries, which Redis keeps in its compact form.
+const exactUnits = 100
+
+// defaultSubWindows is the number of sub-windows a larger limit's window is
+// divided into by default.
+const defaultSubWindows = 100
+
+// Limit is a number of units per sliding window: in every interval of length
+// Window the weights of the jobs started in it sum to at most Units.
+//
+// The zero Limit is not valid. A Limit is a value, safe to share.
+type Limit struct {
+	// Units is the most that may start in any window, in the unit that the
+	// caller's weights are in. 0 blocks every job; Unlimited (-1) none.
+	// At most MaxUnits.
+	Units int64
+	// Window is the length of the sliding window, in whole microseconds,
+	// from MinWindow to MaxWindow.
+	Window time.Duration
+	// Precision is the length of the sub-windows that starts are counted in,
+	// in whole microseconds, from Exact to Window. A start counts until its
+	// whole sub-window has left the window, so the limit errs on the strict
+	// side by at most one Precision. Precision is also how late a booked job
+	// may start without moving in its ledger.
+	// 0 means Exact for up to 100 units, else a hundredth of the window.
+	Precision time.Duration
+}
+
+// Per returns the limit of units per window at the default precision.
+func Per(units int64, window time.Duration) Limit { return Limit{Units: units, Window: window} }
+
+// PerSecond returns the limit of units per second at the default precision.
+func PerSecond(units int64) Limit { return Per(units, time.Second) }
+
+// PerMinute returns the limit of units per minute at the default precision.
+func PerMinute(units int64) Limit { return Per(units, time.Minute) }
+
+// PerHour returns the limit of units per hour at the default precision.
+func PerHour(units int64) Limit { return Per(units, time.Hour) }
+
+// PerDay returns the limit of units per 24 hours at the default precision.
+func PerDay(units int64) Limit { return Per(units, 24*time.Hour) }
+
+// ParseLimit reads one limit from text: units, a slash and the window, then
+// optionally an at sign and the precision:
+//
+//	100/1m    2000/24h    50000/7d@1h    unlimited/1m
+//
+// Window and precision are written as for time.ParseDuration, also with d for
+// 24 hours. The error is a *LimitError.
+func ParseLimit(text string) (Limit, error) {
+	limit, err := parseLimit(strings.TrimSpace(text))
+	if err != nil {
+		return Limit{}, &LimitError{Text: text, Reason: err.Error()}
+	}
+	if err := limit.validate(); err != nil {
+		return Limit{}, err
+	}
+	return limit, nil
+}
+
+// ParseLimits reads limits separated by commas, such as "100/1m, 2000/24h".
+// The error is a *LimitError.
+func ParseLimits(text string) ([]Limit, error) {
+	var limits []Limit
+	for part := range strings.SplitSeq(text, ",") {
+		limit, err := ParseLimit(part)
+		if err != nil {
+			return nil, err
+		}
+		limits = append(limits, limit)
+	}
+	return limits, nil
+}
+
+func parseLimit(text string) (Limit, error) {
+	units, rest, ok := strings.Cut(text, "/")
+	if !ok {
+		return Limit{}, fmt.Errorf("want units/window, such as 100/1m")
+	}
+	window, precision, hasPrecision := strings.Cut(rest, "@")
+	var limit Limit
+	var err error
+	if limit.Units, err = parseUnits(strings.TrimSpace(units)); err != nil {
+		return Limit{}, err
+	}
+	if limit.Window, err = parseDuration(strings.TrimSpace(window)); err != nil {
+		return Limit{}, err
+	}
+	if hasPrecision {
+		if limit.Precision, err = parseDuration(strings.TrimSpace(precision)); err != nil {
+			return Limit{}, err
+		}
+		if limit.Precision == 0 {
+			return Limit{}, fmt.Errorf("precision 0s is not between %s and the window", formatDuration(Exact))
+		}
+	}
+	return limit, nil
+}
+
+func parseUnits(text string) (int64, error) {
+	if text == "unlimited" {
+		return Unlimited, nil
+	}
+	units, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("units %q are not an integer of 0 or more", text)
+	}
+	return int64(units), nil
+}
+
+// parseDuration is time.ParseDuration with d for days, which quotas are
+// written in.
+func parseDuration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a number of days", text)
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration, such as 30s, 1m or 24h", text)
+	}
+	return d, nil
+}
+
+// String prints the limit in the form that ParseLimit reads.
+func (l Limit) String() string {
+	units := "unlimited"
+	if l.Units != Unlimited {
+		units = strconv.FormatInt(l.Units, 10)
+	}
+	text := units + "/" + formatDuration(l.Window)
+	if l.Precision != 0 {
+		text += "@" + formatDuration(l.Precision)
+	}
+	return text
+}
+
+// formatDuration prints 1m and 24h where time.Duration prints 1m0s and 24h0m0s.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// MarshalText prints the limit in the form that ParseLimit reads.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what ParseLimit reads. The error is a *LimitError.
+func (l *Limit) UnmarshalText(text []byte) error {
+	limit, err := ParseLimit(string(text))
+	if err != nil {
+		return err
+	}
+	*l = limit
+	return nil
+}
+
+func (l Limit) validate() error {
+	bad := func(format string, args ...any) error {
+		return &LimitError{Text: l.String(), Reason: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case l.Units < Unlimited || l.Units > MaxUnits:
+		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, MaxUnits)
+	case l.Window < MinWindow || l.Window > MaxWindow:
+		return bad("window %s is not between %s and %s", l.Window, MinWindow, formatDuration(MaxWindow))
+	case l.Window%time.Microsecond != 0:
+		return bad("window %s is not in whole microseconds", l.Window)
+	case l.Precision < 0 || l.Precision > l.Window:
+		return bad("precision %s is not between %s and the window", l.Precision, Exact)
+	case l.Precision%time.Microsecond != 0:
+		return bad("precision %s is not in whole microseconds", l.Precision)
+	}
+	return nil
+}
+
+// precision is the Precision in force: the default filled in.
+func (l Limit) precision() time.Duration {
+	if l.Precision != 0 {
+		return l.Precision
+	}
+	if l.Units <= exactUnits {
+		return Exact
+	}
+	return (l.Window / defaultSubWindows).Truncate(time.Microsecond)
+}

@@ -1,0 +1,64 @@
+package throttle
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxLocalKeys bounds the memory of localShare; beyond it nothing more is
+// granted until Redis is back.
+const maxLocalKeys = 10_000
+
+// localShare grants jobs out of this process' share of each limit while Redis is
+// away. A token bucket of burst b and rate r lets at most b + r x Window pass in
+// any window; with half the share for each, that is the share: it errs on the
+// low side, and a weight above half the share is not granted.
+type localShare struct {
+	share   float64
+	mu      sync.Mutex
+	buckets map[Hold]*rate.Limiter
+}
+
+func newLocalShare(share float64) *localShare {
+	return &localShare{share: share, buckets: make(map[Hold]*rate.Limiter)}
+}
+
+// take charges a job to all its limits or to none.
+func (l *localShare) take(c *call, weight int64, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var taken []*rate.Reservation
+	for _, hold := range c.holds {
+		bucket := l.bucket(hold)
+		if bucket == nil {
+			break
+		}
+		reservation := bucket.ReserveN(now, int(weight))
+		if !reservation.OK() {
+			break
+		}
+		taken = append(taken, reservation)
+		if reservation.DelayFrom(now) > 0 {
+			break
+		}
+	}
+	if len(taken) == len(c.holds) && (len(taken) == 0 || taken[len(taken)-1].DelayFrom(now) == 0) {
+		return true
+	}
+	for _, reservation := range taken {
+		reservation.CancelAt(now)
+	}
+	return false
+}
+
+func (l *localShare) bucket(hold Hold) *rate.Limiter {
+	bucket := l.buckets[hold]
+	if bucket == nil && len(l.buckets) < maxLocalKeys {
+		half := float64(hold.Limit.Units) * l.share / 2
+		bucket = rate.NewLimiter(rate.Limit(half/hold.Limit.Window.Seconds()), int(half))
+		l.buckets[hold] = bucket
+	}
+	return bucket
+}

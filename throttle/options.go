@@ -1,0 +1,99 @@
+package throttle
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Fallback is what happens to a decision while Redis cannot answer: it refuses
+// connections, does not answer in time, is a read-only replica, is out of
+// memory, or moves the throttle's slot.
+type Fallback int
+
+const (
+	// FallbackClosed answers with an *UnavailableError: nothing starts. It is
+	// the default, since a limit is then never exceeded.
+	FallbackClosed Fallback = iota
+	// FallbackOpen grants every job at once, unchecked and uncharged.
+	FallbackOpen
+	// FallbackLocal grants what fits into this process' own share of the
+	// limits, Options.LocalShare; the rest gets an *UnavailableError.
+	FallbackLocal
+)
+
+// The defaults of Options.
+const (
+	DefaultTimeout     = 250 * time.Millisecond
+	DefaultGrace       = 5 * time.Second
+	DefaultBreakAfter  = 5
+	DefaultBreakPeriod = 500 * time.Millisecond
+)
+
+// Options are the settings of a Throttle that have a default. The zero value
+// and nil are both ready to use.
+type Options struct {
+	// Fallback is what to do while Redis cannot answer. Default FallbackClosed.
+	Fallback Fallback
+	// LocalShare is the part of each limit that this process may use by itself
+	// under FallbackLocal, in 0..1: 1 divided by the number of processes that
+	// share the throttle. There it must be set; otherwise it is not read.
+	LocalShare float64
+	// Timeout bounds each call to Redis, whatever the client's own timeouts
+	// are. 0 means DefaultTimeout; at most a minute.
+	Timeout time.Duration
+	// Grace is how long after its slot a booking still counts when its job has
+	// not come: long enough for a queue's lateness, short enough not to hold
+	// capacity for jobs that were deleted. 0 means DefaultGrace; 1 ms to a day.
+	// All processes of one throttle must use the same.
+	Grace time.Duration
+	// BreakAfter is how many calls must fail in a row until Redis is left alone
+	// for BreakPeriod. 0 means DefaultBreakAfter; negative never breaks.
+	BreakAfter int
+	// BreakPeriod is how long Redis is left alone before one call tries again.
+	// 0 means DefaultBreakPeriod.
+	BreakPeriod time.Duration
+	// Logger takes what an operator should know: fallbacks, at most one a
+	// second of each kind, at warn. nil is silent.
+	Logger *zap.Logger
+}
+
+// withDefaults returns a checked copy with every default filled in.
+func (o *Options) withDefaults() (Options, error) {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.Timeout == 0 {
+		options.Timeout = DefaultTimeout
+	}
+	if options.Grace == 0 {
+		options.Grace = DefaultGrace
+	}
+	if options.BreakAfter == 0 {
+		options.BreakAfter = DefaultBreakAfter
+	}
+	if options.BreakPeriod == 0 {
+		options.BreakPeriod = DefaultBreakPeriod
+	}
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
+	return options, options.validate()
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Fallback < FallbackClosed || o.Fallback > FallbackLocal:
+		return &OptionError{Field: "Fallback", Value: int(o.Fallback), Reason: "is none of FallbackClosed, FallbackOpen, FallbackLocal"}
+	case o.Fallback == FallbackLocal && !(o.LocalShare > 0 && o.LocalShare <= 1):
+		return &OptionError{Field: "LocalShare", Value: o.LocalShare, Reason: "FallbackLocal needs a share above 0, up to 1"}
+	case o.Timeout < time.Millisecond || o.Timeout > time.Minute:
+		return &OptionError{Field: "Timeout", Value: o.Timeout, Reason: "is not between 1ms and 1m"}
+	case o.Grace < time.Millisecond || o.Grace > 24*time.Hour:
+		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
+	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
+		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
+	}
+	return nil
+}

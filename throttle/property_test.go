@@ -1,0 +1,302 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// TestPropertyModel goes through random histories and compares the scripts with
+// the model at every step. No window may be over its limit, by an independent
+// look at the starts. Jobs come early, on time, late and never; several scopes,
+// limits and precisions; the clock steps back; answers are asked for again.
+func TestPropertyModel(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) { history(t, client) })
+	})
+}
+
+// FuzzHistory lets the fuzzer look for such a history, on miniredis.
+func FuzzHistory(f *testing.F) {
+	client := miniClient(f)
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { history(t, client) }))
+}
+
+func history(t *rapid.T, client *redis.Client) {
+	h := &machine{
+		t:      t,
+		scopes: drawScopes(t),
+		grace:  rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
+		now:    time.UnixMicro(1_795_219_498_189_530),
+		jobs:   make(map[string]throttle.Job),
+		starts: make(map[string]throttletest.Start),
+	}
+	h.seeNow()
+	h.redis = newScripted(newThrottle(t, client, h.scopes, &throttle.Options{Grace: h.grace, Timeout: 30 * time.Second}))
+	h.model = throttletest.NewModel(h.scopes, h.grace)
+	t.Repeat(map[string]func(*rapid.T){
+		"advance":   h.advance,
+		"arrive":    h.arrive,
+		"arrive ":   h.arrive, // twice as often
+		"come back": h.comeBack,
+		"on time":   h.comeOnTime,
+		"ask again": h.askAgain,
+		"cancel":    h.cancel,
+		"release":   h.release,
+		"peek":      h.peek,
+		"usage":     h.usage,
+		"count":     h.count,
+		"":          func(t *rapid.T) { h.check(t) },
+	})
+}
+
+func drawScopes(t *rapid.T) []throttle.Scope {
+	windows := []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour}
+	limits := rapid.Custom(func(t *rapid.T) throttle.Limit {
+		limit := throttle.Limit{
+			Units:  rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, 1000, throttle.Unlimited}).Draw(t, "units"),
+			Window: rapid.SampledFrom(windows).Draw(t, "window"),
+		}
+		limit.Precision = rapid.SampledFrom([]time.Duration{0, throttle.Exact, limit.Window / 20, limit.Window / 3, limit.Window}).Draw(t, "precision").Truncate(time.Microsecond)
+		return limit
+	})
+	distinct := func(l throttle.Limit) time.Duration { return l.Window }
+	var scopes []throttle.Scope
+	for _, name := range []string{throttle.Global, "tenant", "domain"} {
+		scopes = append(scopes, throttle.Scope{
+			Name:     name,
+			Limits:   rapid.SliceOfNDistinct(limits, 0, 3, distinct).Draw(t, name),
+			Optional: name == "domain",
+		})
+	}
+	return scopes
+}
+
+// machine holds the scripts and the model side by side.
+type machine struct {
+	t      *rapid.T
+	scopes []throttle.Scope
+	grace  time.Duration
+	redis  *scripted
+	model  *throttletest.Model
+	now    time.Time
+	latest time.Time // that now ever was
+	drawn  int
+	ids    []string
+	jobs   map[string]throttle.Job // by ID, as last asked for
+	slots  []throttle.Reservation
+	starts map[string]throttletest.Start // by job and nonce
+}
+
+func (h *machine) advance(t *rapid.T) {
+	step := rapid.OneOf(
+		rapid.Int64Range(0, 1000),
+		rapid.Int64Range(0, 2_000_000),
+		rapid.Int64Range(0, 90_000_000),
+		rapid.SampledFrom([]int64{1_000_000, 7_000_000, 60_000_000, 50_000, -1, -500_000, -20_000_000}),
+	).Draw(t, "step")
+	h.now = h.now.Add(time.Duration(step) * time.Microsecond)
+	// A clock further back than this is believed: TestF24 is about that.
+	if patience := h.latest.Add(-29 * time.Second); h.now.Before(patience) {
+		h.now = patience
+	}
+	h.seeNow()
+}
+
+func (h *machine) seeNow() {
+	if h.now.After(h.latest) {
+		h.latest = h.now
+	}
+}
+
+func (h *machine) draw(t *rapid.T) throttle.Job {
+	job := throttle.Job{
+		Weight:  rapid.Int64Range(1, h.lightest()).Draw(t, "weight"),
+		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")},
+		MaxWait: time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
+		Nonce:   h.nonce(),
+	}
+	if domain := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "domain"); domain != "" {
+		job.Keys["domain"] = domain
+	}
+	if rapid.IntRange(0, 9).Draw(t, "deadline") == 0 {
+		job.Deadline = h.now.Add(time.Duration(rapid.Int64Range(-1, 10_000_000).Draw(t, "in")) * time.Microsecond)
+	}
+	return job
+}
+
+// lightest is the heaviest weight that every limit takes.
+func (h *machine) lightest() int64 {
+	units := int64(40)
+	for _, scope := range h.scopes {
+		for _, limit := range scope.Limits {
+			if limit.Units != throttle.Unlimited {
+				units = min(units, limit.Units)
+			}
+		}
+	}
+	return units
+}
+
+func (h *machine) nonce() string {
+	h.drawn++
+	return fmt.Sprintf("n%d", h.drawn)
+}
+
+func (h *machine) arrive(t *rapid.T) {
+	job := h.draw(t)
+	job.ID = fmt.Sprintf("job%d", len(h.ids))
+	h.ids = append(h.ids, job.ID)
+	h.reserve(t, job)
+}
+
+// known draws a job that has been here.
+func (h *machine) known(t *rapid.T) throttle.Job {
+	if len(h.ids) == 0 {
+		t.Skip("no job yet")
+	}
+	return h.jobs[rapid.SampledFrom(h.ids).Draw(t, "id")]
+}
+
+// comeBack asks again for a job under a new nonce, sometimes changed.
+func (h *machine) comeBack(t *rapid.T) {
+	job := h.known(t)
+	job.Nonce, job.Deadline = h.nonce(), time.Time{}
+	if rapid.IntRange(0, 9).Draw(t, "changed") == 0 {
+		id := job.ID
+		job = h.draw(t)
+		job.ID = id
+	}
+	h.reserve(t, job)
+}
+
+// comeOnTime moves the clock to a slot and asks for its job.
+func (h *machine) comeOnTime(t *rapid.T) {
+	if len(h.slots) == 0 {
+		t.Skip("no slot yet")
+	}
+	slot := rapid.SampledFrom(h.slots).Draw(t, "slot")
+	if slot.Start.After(h.now) {
+		h.now = slot.Start.Add(-rapid.SampledFrom([]time.Duration{0, 0, slot.Job.MaxWait, slot.Job.MaxWait / 2}).Draw(t, "early"))
+		h.seeNow()
+	}
+	job := slot.Job
+	job.Nonce, job.Deadline = h.nonce(), time.Time{}
+	h.reserve(t, job)
+}
+
+func (h *machine) askAgain(t *rapid.T) { h.reserve(t, h.known(t)) }
+
+func (h *machine) reserve(t *rapid.T, job throttle.Job) {
+	got, gotErr := h.redis.Reserve(h.now, job)
+	want, wantErr := h.model.Reserve(h.now, job)
+	same(t, "Reserve", got, want, gotErr, wantErr)
+	h.jobs[job.ID] = job
+	// Asked under the same nonce, a start of before is this one or has moved.
+	delete(h.starts, job.ID+" "+job.Nonce)
+	if gotErr != nil {
+		return
+	}
+	if got.Outcome == throttle.Booked {
+		h.slots = append(h.slots, got)
+		return
+	}
+	h.starts[job.ID+" "+job.Nonce] = throttletest.Start{At: got.Start, Weight: job.Weight, Keys: job.Keys}
+}
+
+func (h *machine) cancel(t *rapid.T) {
+	job := h.known(t)
+	got, gotErr := h.redis.Cancel(h.now, job)
+	want, wantErr := h.model.Cancel(h.now, job)
+	same(t, "Cancel", got, want, gotErr, wantErr)
+	h.withdrawn(job, got)
+}
+
+func (h *machine) release(t *rapid.T) {
+	job := h.known(t)
+	got, gotErr := h.redis.Release(h.now, job)
+	want, wantErr := h.model.Release(h.now, job)
+	same(t, "Release", got, want, gotErr, wantErr)
+	h.withdrawn(job, got)
+}
+
+// withdrawn takes out the start that was given back, if it was a grant's.
+func (h *machine) withdrawn(job throttle.Job, done bool) {
+	if done {
+		delete(h.starts, job.ID+" "+job.Nonce)
+	}
+}
+
+func (h *machine) peek(t *rapid.T) {
+	job := h.draw(t)
+	job.ID, job.Deadline = "peeking", time.Time{}
+	got, gotErr := h.redis.Peek(h.now, job)
+	want, wantErr := h.model.Peek(h.now, job)
+	same(t, "Peek", got, want, gotErr, wantErr)
+}
+
+func (h *machine) usage(t *rapid.T) {
+	scope, key := h.drawKey(t)
+	got, gotErr := h.redis.Usage(h.now, scope.Name, key)
+	want, wantErr := h.model.Usage(h.now, scope.Name, key)
+	same(t, "Usage", got, want, gotErr, wantErr)
+}
+
+func (h *machine) count(t *rapid.T) {
+	scope, key := h.drawKey(t)
+	limits := slices.DeleteFunc(slices.Clone(scope.Limits), func(l throttle.Limit) bool { return l.Units == throttle.Unlimited })
+	if len(limits) == 0 {
+		t.Skip("nothing is counted")
+	}
+	window := rapid.SampledFrom(limits).Draw(t, "limit").Window
+	from := time.Duration(rapid.Int64Range(0, window.Microseconds()).Draw(t, "from")) * time.Microsecond
+	to := time.Duration(rapid.Int64Range(0, from.Microseconds()).Draw(t, "to")) * time.Microsecond
+	got, gotErr := h.redis.Count(h.now, scope.Name, key, from, to)
+	want, wantErr := h.model.Count(h.now, scope.Name, key, from, to)
+	same(t, "Count", got, want, gotErr, wantErr)
+}
+
+func (h *machine) drawKey(t *rapid.T) (throttle.Scope, string) {
+	scope := rapid.SampledFrom(h.scopes).Draw(t, "scope")
+	if scope.Name == throttle.Global {
+		return scope, ""
+	}
+	return scope, rapid.SampledFrom([]string{"a", "b", "x", "y"}).Draw(t, "key")
+}
+
+func (h *machine) check(t *rapid.T) {
+	starts := make([]throttletest.Start, 0, len(h.starts))
+	for _, start := range h.starts {
+		starts = append(starts, start)
+	}
+	for _, over := range throttletest.Check(h.scopes, starts) {
+		t.Fatalf("window over its limit: %s", over)
+	}
+}
+
+func same[T any](t *rapid.T, call string, got, want T, gotErr, wantErr error) {
+	t.Helper()
+	var gotLate, wantLate *throttle.DeadlineError
+	if errors.As(wantErr, &wantLate) && errors.As(gotErr, &gotLate) {
+		gotErr, wantErr = nil, nil
+		if diff := cmp.Diff(wantLate, gotLate); diff != "" {
+			t.Fatalf("%s (-model +script):\n%s", call, diff)
+		}
+	}
+	if gotErr != nil || wantErr != nil {
+		t.Fatalf("%s: script says %v, model says %v", call, gotErr, wantErr)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-model +script):\n%s", call, diff)
+	}
+}

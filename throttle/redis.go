@@ -1,0 +1,152 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/asynq-throttle/asynq-throttle/lua"
+)
+
+// script is a composed script and the hash that Redis knows it by.
+type script struct{ text, hash string }
+
+func newScript(text string) script { return script{text: text, hash: redis.NewScript(text).Hash()} }
+
+var (
+	reserveScript = newScript(lua.Reserve)
+	peekScript    = newScript(lua.Peek)
+	cancelScript  = newScript(lua.Cancel)
+	usageScript   = newScript(lua.Usage)
+	countScript   = newScript(lua.Count)
+)
+
+// caller runs scripts with a timeout of its own and leaves Redis alone for a
+// while when it keeps failing.
+type caller struct {
+	client  redis.Scripter
+	options Options
+	breaker *gobreaker.CircuitBreaker[[]int64]
+}
+
+func newCaller(client redis.Scripter, options Options) *caller {
+	return &caller{
+		client:  client,
+		options: options,
+		breaker: gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
+			Name:        "throttle",
+			MaxRequests: 1,
+			Timeout:     options.BreakPeriod,
+			ReadyToTrip: func(counts gobreaker.Counts) bool {
+				return options.BreakAfter > 0 && counts.ConsecutiveFailures >= uint32(options.BreakAfter)
+			},
+			IsSuccessful: func(err error) bool { return !errors.Is(err, ErrUnavailable) },
+			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+		}),
+	}
+}
+
+// run calls a script and returns its reply of integers. Its errors are
+// *UnavailableError, the context's own error, ErrState, or the script's refusal.
+func (c *caller) run(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("throttle: not asked: %w", err)
+	}
+	reply, err := c.breaker.Execute(func() ([]int64, error) { return c.inTime(ctx, s, keys, args) })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return nil, &UnavailableError{Failure: FailureBreaker, Err: err}
+	}
+	return reply, err
+}
+
+// inTime returns after Options.Timeout at the latest. go-redis heeds a context's
+// deadline only if its client was told to, so the call is left behind in its
+// goroutine then, where the client's own timeouts end it. The breaker bounds how
+// many can be left behind.
+func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	type result struct {
+		reply []int64
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		reply, err := c.evaluate(bounded, s, keys, args)
+		done <- result{reply, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, c.classify(ctx, r.err)
+		}
+		return r.reply, nil
+	case <-bounded.Done():
+		return nil, c.classify(ctx, bounded.Err())
+	}
+}
+
+// evaluate runs a script by its hash and loads it where Redis does not know it:
+// at first, after a restart, a failover or SCRIPT FLUSH. It is loaded, not sent
+// with EVAL, since newer servers forget scripts that came by EVAL.
+func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Int64Slice()
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if err := c.client.ScriptLoad(ctx, s.text).Err(); err != nil {
+			return nil, err
+		}
+		reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Int64Slice()
+	}
+	return reply, err
+}
+
+// classify turns what the client answered into this package's errors.
+func (c *caller) classify(ctx context.Context, err error) error {
+	text := err.Error()
+	switch {
+	case ctx.Err() != nil:
+		return &UnavailableError{Failure: FailureTimeout, Err: ctx.Err()}
+	case strings.Contains(text, "THROTTLE_STATE"), strings.Contains(text, "WRONGTYPE"):
+		return fmt.Errorf("%w: %w", ErrState, err)
+	case strings.Contains(text, "THROTTLE_"):
+		return fmt.Errorf("throttle: the script refused its arguments: %w", err)
+	}
+	return &UnavailableError{Failure: failureOf(err), Err: err}
+}
+
+func failureOf(err error) Failure {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return FailureTimeout
+	}
+	prefixes := []struct {
+		prefix  string
+		failure Failure
+	}{
+		{"READONLY", FailureReadOnly},
+		{"OOM", FailureMemory},
+		{"TRYAGAIN", FailureTryAgain},
+		{"BUSY", FailureBusy},
+		{"LOADING", FailureBusy},
+		{"NOREPLICAS", FailureReplicas},
+	}
+	for _, p := range prefixes {
+		if strings.Contains(err.Error(), p.prefix+" ") {
+			return p.failure
+		}
+	}
+	return FailureOther
+}
+
+// isNil finds a nil client also where it is a nil pointer of a client's type.
+func isNil(client redis.Scripter) bool {
+	if client == nil {
+		return true
+	}
+	v := reflect.ValueOf(client)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}

@@ -1,0 +1,78 @@
+package throttle
+
+import "fmt"
+
+// Global is the name of the scope that every job of a throttle belongs to. It
+// has one key, which jobs do not name.
+const Global = "global"
+
+// Scope is what limits are counted over: all jobs (the scope named Global), or
+// the jobs that share a key, such as a tenant, a domain or a host.
+type Scope struct {
+	// Name is Global or a name of your own: 1 to 64 of A-Z a-z 0-9 _ . -
+	Name string
+	// Limits hold for each key of the scope by itself. All of them hold at
+	// once; no two may have the same window. None means that the scope
+	// limits nothing.
+	Limits []Limit
+	// Optional lets jobs come without a key of this scope; its limits then do
+	// not apply to them. Otherwise a job that names no key is refused, so that
+	// a forgotten key cannot lift a limit. Global needs no key either way.
+	Optional bool
+}
+
+// maxLimits bounds the work of one decision: the limits that one job can meet.
+const maxLimits = 64
+
+func validateScopes(scopes []Scope) error {
+	if len(scopes) == 0 {
+		return &OptionError{Field: "scopes", Value: 0, Reason: "a throttle needs at least one scope"}
+	}
+	names := make(map[string]bool)
+	limits := 0
+	for _, scope := range scopes {
+		if !validName(scope.Name) {
+			return &OptionError{Field: "Scope.Name", Value: scope.Name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
+		}
+		if names[scope.Name] {
+			return &OptionError{Field: "Scope.Name", Value: scope.Name, Reason: "this scope is there twice"}
+		}
+		names[scope.Name] = true
+		if err := scope.validateLimits(); err != nil {
+			return err
+		}
+		limits += len(scope.Limits)
+	}
+	if limits > maxLimits {
+		return &OptionError{Field: "Scope.Limits", Value: limits, Reason: fmt.Sprintf("more than %d limits in all", maxLimits)}
+	}
+	return nil
+}
+
+func (s Scope) validateLimits() error {
+	windows := make(map[any]bool)
+	for _, limit := range s.Limits {
+		if err := limit.validate(); err != nil {
+			return fmt.Errorf("throttle: scope %s: %w", s.Name, err)
+		}
+		if windows[limit.Window] {
+			return &OptionError{Field: "Scope.Limits", Value: limit.String(), Reason: "scope " + s.Name + " has two limits of this window; keep the lower one"}
+		}
+		windows[limit.Window] = true
+	}
+	return nil
+}
+
+// validName tells whether a throttle's or a scope's name can stand in a Redis
+// key as it is.
+func validName(name string) bool {
+	if len(name) == 0 || len(name) > 64 {
+		return false
+	}
+	for i := range len(name) {
+		if !safeByte(name[i]) {
+			return false
+		}
+	}
+	return true
+}

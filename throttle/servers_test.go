@@ -1,0 +1,92 @@
+package throttle_test
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// onServers runs a test on miniredis and on a real Redis.
+func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
+	t.Helper()
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, miniClient(t))
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Shared(t).Client(t))
+	})
+}
+
+func miniClient(t testing.TB) *redis.Client {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// newThrottle returns a throttle with a name of its own, so that tests can share
+// a server.
+func newThrottle(t interface {
+	Helper()
+	Fatal(args ...any)
+}, client redis.Scripter, scopes []throttle.Scope, opts *throttle.Options,
+) *throttle.Throttle {
+	t.Helper()
+	th, err := throttle.New("t"+rand.Text(), client, scopes, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return th
+}
+
+// scripted is a throttle that is told the time: a throttletest.Subject.
+type scripted struct {
+	throttle *throttle.Throttle
+	now      time.Time
+}
+
+func newScripted(th *throttle.Throttle) *scripted {
+	s := &scripted{throttle: th}
+	th.SetNow(func() time.Time { return s.now })
+	return s
+}
+
+func (s *scripted) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+	s.now = now
+	return s.throttle.Reserve(context.Background(), job)
+}
+
+func (s *scripted) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+	s.now = now
+	return s.throttle.Peek(context.Background(), job)
+}
+
+func (s *scripted) Cancel(now time.Time, job throttle.Job) (bool, error) {
+	s.now = now
+	return s.throttle.Cancel(context.Background(), job)
+}
+
+func (s *scripted) Release(now time.Time, job throttle.Job) (bool, error) {
+	s.now = now
+	return s.throttle.Release(context.Background(), job)
+}
+
+func (s *scripted) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
+	s.now = now
+	return s.throttle.Usage(context.Background(), scope, key)
+}
+
+func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
+	s.now = now
+	return s.throttle.Count(context.Background(), scope, key, from, to)
+}

@@ -1,0 +1,77 @@
+package throttletest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Start is one job that ran: what is checked, whatever a throttle's own counters
+// say.
+type Start struct {
+	At     time.Time
+	Weight int64
+	Keys   map[string]string // as in throttle.Job; Global needs none
+}
+
+// Over is a window that held more than its limit.
+type Over struct {
+	Scope, Key string
+	Limit      throttle.Limit
+	End        time.Time // the start that the window ends at
+	Units      int64     // what it held
+}
+
+// String says which window held how much.
+func (o Over) String() string {
+	return fmt.Sprintf("%s %q: %d units in the window of %s that ends at %s", o.Scope, o.Key, o.Units, o.Limit, o.End.UTC().Format(time.StampMicro))
+}
+
+// Check returns the windows over their limit: for every limit and scope key, for
+// every start as a window's end, the weights of the starts in (End-Window, End]
+// are summed as integers, in microseconds.
+func Check(scopes []throttle.Scope, starts []Start) []Over {
+	var over []Over
+	for _, scope := range scopes {
+		for key, own := range byKey(scope.Name, starts) {
+			for _, limit := range scope.Limits {
+				if limit.Units != throttle.Unlimited {
+					over = append(over, check(scope.Name, key, limit, own)...)
+				}
+			}
+		}
+	}
+	return over
+}
+
+func byKey(scope string, starts []Start) map[string][]Start {
+	keys := make(map[string][]Start)
+	for _, start := range starts {
+		key, has := start.Keys[scope]
+		if has || scope == throttle.Global {
+			keys[key] = append(keys[key], start)
+		}
+	}
+	return keys
+}
+
+func check(scope, key string, limit throttle.Limit, starts []Start) []Over {
+	slices.SortFunc(starts, func(a, b Start) int { return a.At.Compare(b.At) })
+	var over []Over
+	var units int64
+	first := 0
+	for i, end := range starts {
+		units += end.Weight
+		for starts[first].At.UnixMicro() <= end.At.UnixMicro()-limit.Window.Microseconds() {
+			units -= starts[first].Weight
+			first++
+		}
+		last := i+1 == len(starts) || starts[i+1].At.UnixMicro() != end.At.UnixMicro()
+		if last && units > limit.Units {
+			over = append(over, Over{Scope: scope, Key: key, Limit: limit, End: end.At, Units: units})
+		}
+	}
+	return over
+}

@@ -1,0 +1,18 @@
+package throttletest
+
+import (
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Subject is a throttle that is told the time, so that a test can go through
+// hours of it. The answers are those of throttle.Throttle.
+type Subject interface {
+	Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error)
+	Peek(now time.Time, job throttle.Job) (throttle.Reservation, error)
+	Cancel(now time.Time, job throttle.Job) (bool, error)
+	Release(now time.Time, job throttle.Job) (bool, error)
+	Usage(now time.Time, scope, key string) (throttle.Usage, error)
+	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
+}

@@ -1,0 +1,61 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// waitAhead is how long before its slot Wait asks for a job, so that the round
+// trip does not make it late.
+const waitAhead = 100 * time.Millisecond
+
+// Wait reserves and sleeps until the job may start: Reserve for callers without
+// a queue. The returned reservation is granted and its start has come. If ctx
+// ends first, the reservation is given back and ctx's error returned; otherwise
+// the errors are those of Reserve. The sleeps are measured by the local clock,
+// the starts are Redis'.
+func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
+	job.MaxWait = max(job.MaxWait, waitAhead)
+	for {
+		r, err := t.Reserve(ctx, job)
+		if err != nil {
+			return r, err
+		}
+		ahead := time.Duration(0)
+		if r.Outcome == Booked {
+			ahead = job.MaxWait
+		}
+		if err := sleep(ctx, r.Delay()-ahead); err != nil {
+			t.abandon(ctx, r)
+			return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
+		}
+		if r.Outcome == Granted {
+			return r, nil
+		}
+	}
+}
+
+// abandon gives back what the caller will not use. If Redis cannot be told, the
+// booking stops counting after its grace.
+func (t *Throttle) abandon(ctx context.Context, r Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
+	defer cancel()
+	if _, err := t.Cancel(ctx, r.Job); err != nil {
+		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
