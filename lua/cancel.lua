@@ -2,14 +2,14 @@
 --   caller's own grant for a start still ahead. A grant can be kept as a booking
 --   at its start, so that the job finds its place again.
 -- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a hash thr:{name}:1:key:<scope>:<key>,
+-- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
 --   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] nonce: of the grant; empty gives back bookings only
 -- ARGV[3] keep: 1 turns a grant back into a booking, 0 gives everything back
 -- ARGV[4] grace: us after its slot that a booking still counts
 -- ARGV[5] ledgers: names the ledgers of this call
--- ARGV[6...] limits of KEYS in order: for a hash the number of its limits, for a sorted
+-- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] done: 1 if something was given back or kept, 0 if there was nothing
 -- Reply[2] now: us, the instant of the call

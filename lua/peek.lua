@@ -1,10 +1,10 @@
 -- Purpose: say what reserve would answer for a new job now; change nothing.
--- KEYS[1...] calendar: for each scope key a hash thr:{name}:1:key:<scope>:<key>,
+-- KEYS[1...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
 --   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] weight: units, 1..2^53
 -- ARGV[3] grace: us after its slot that a booking still counts
--- ARGV[4...] limits of KEYS in order: for a hash the number of its limits, for a sorted
+-- ARGV[4...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] now: us, the instant of the answer
 -- Reply[2] start: us, the earliest start

@@ -1,7 +1,7 @@
 -- Purpose: decide for one job: granted (charged, starts now or within max_wait)
 --   or booked (a slot, to be asked for again then). Idempotent: see nonce.
 -- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a hash thr:{name}:1:key:<scope>:<key>,
+-- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
 --   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] nonce: names this asking; the same again is answered, not charged, again
@@ -10,7 +10,7 @@
 -- ARGV[5] latest: us after now that the start may be at most, empty = any
 -- ARGV[6] grace: us after its slot that a booking still counts
 -- ARGV[7] ledgers: names the ledgers of this call, to tell what was booked in others
--- ARGV[8...] limits of KEYS in order: for a hash the number of its limits, for a sorted
+-- ARGV[8...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] outcome: 1 granted, 2 booked, 3 cannot start by latest (nothing is held)
 -- Reply[2] now: us, the instant of the decision

@@ -1,10 +1,10 @@
 -- Purpose: tell for one scope key and each of its limits what is used and booked
 --   and when one more unit may start; change nothing.
--- KEYS[1] scope key: hash, thr:{name}:1:key:<scope>:<key>
+-- KEYS[1] scope key: string, thr:{name}:1:key:<scope>:<key>
 -- KEYS[2...] ledgers: sorted set thr:{name}:1:ledger:<scope>:<key>:<window> per limit
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] grace: us after its slot that a booking still counts
--- ARGV[3...] limits of KEYS in order: for a hash the number of its limits, for a sorted
+-- ARGV[3...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] now: us, the instant of the answer
 -- Reply[2...] per limit spent (units in the window), booked (units promised), free

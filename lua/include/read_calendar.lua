@@ -1,7 +1,7 @@
 -- Binds the ledgers of one job and reads their totals, nothing else. For each
--- scope key, keys has a hash followed by one sorted set per limit, from first_key
+-- scope key, keys has a string followed by one sorted set per limit, from first_key
 -- on; args describes each key in turn from first_arg on: the number of limits for
--- a hash, "units window precision" for a sorted set. Returns the calendar, or nil
+-- a string, "units window precision" for a sorted set. Returns the calendar, or nil
 -- and the error to reply.
 --
 -- The calendar's now never goes back: where Redis' clock stepped back by up to
@@ -25,7 +25,7 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
       return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
     end
     local scope = { key = keys[k], first = total + 1, last = total + count, expire = 0, span = 0, others = '' }
-    local text = redis.call('HGET', keys[k], 'totals')
+    local text = redis.call('GET', keys[k])
     if text then
       local last, expire, others = string.match(text, '^(%d+) (%d+)(.*)$')
       if not last then

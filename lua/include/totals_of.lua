@@ -1,4 +1,4 @@
--- Takes the totals of one ledger out of those that its scope key's hash has
+-- Takes the totals of one ledger out of those that its scope key's string has
 -- (scope.others), where it has them.
 local function totals_of(scope, ledger)
   local others = scope.others

@@ -54,7 +54,7 @@ local function write_calendar(calendar, start)
       totals = string.format('%s %s:%d:%d:%d:%d', totals, ledger.window,
         ledger.spent, ledger.booked, ledger.open, ledger.open_units)
     end
-    redis.call('HSET', scope.key, 'totals', totals .. scope.others)
+    redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
       if renew or ledger.bare and ledger.edits then

@@ -1,0 +1,100 @@
+# `make help` lists the targets. .ci/run calls them, so that what passes here
+# passes there. Needs Go alone; tests on a real Redis need redis-server too and
+# say loudly when there is none.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Tools, pinned by version.
+GOLANGCI_VERSION := 2.15.0
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asynq-throttle/golangci-lint-$(GOLANGCI_VERSION)
+
+# How much of each.
+RAPID_CHECKS ?= 100
+FUZZ_TIME ?= 5s
+PEER_CALLS ?= 20000
+PEER_TASKS ?= 20000
+TEST_TIMEOUT ?= 5m
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## what the README says: go test ./...
+	go test -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: race
+race: ## all tests with the race detector, in random order
+	go test -race -shuffle=on -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: properties
+properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
+	go test ./throttle/ -run TestProperty -rapid.checks=$(RAPID_CHECKS)
+
+.PHONY: no-redis
+no-redis: ## all tests as on a machine without redis-server: they pass and say what they left out
+	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
+	REDIS_SERVER=none REQUIRE_REDIS= go test -v -timeout $(TEST_TIMEOUT) ./... >"$$out" 2>&1 || { cat "$$out"; exit 1; }; \
+	grep -E '^(ok|\?)\s' "$$out"; \
+	grep -o 'redistest: NOT TESTED.*' "$$out" | sort || { echo "no test said that it was left out"; exit 1; }
+
+.PHONY: lint
+lint: format vet golangci ## formatting, go vet and golangci-lint
+
+.PHONY: format
+format: ## fail on files that gofmt would change
+	@changed=$$(gofmt -l .); [[ -z $$changed ]] || { printf 'gofmt -w would change:\n%s\n' "$$changed"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet in every module
+	go vet ./...
+	cd bench && go vet ./...
+	cd .ci/compose && go vet ./...
+
+.PHONY: golangci
+golangci: ## golangci-lint, installed when its version is not there
+	@tool=$$(type -P golangci-lint || true); \
+	if ! "$${tool:-false}" version 2>/dev/null | grep -q 'version v\?$(GOLANGCI_VERSION) '; then \
+	  tool='$(TOOLS)/golangci-lint'; \
+	  [[ -x $$tool ]] || { echo "installing golangci-lint v$(GOLANGCI_VERSION)"; \
+	    GOBIN='$(TOOLS)' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION); }; \
+	fi; \
+	"$$tool" config verify; \
+	"$$tool" run ./...; \
+	cd bench && "$$tool" run --config ../.golangci.yml ./...
+
+.PHONY: deps
+deps: ## who may import whom, by go list
+	@.ci/deps
+
+.PHONY: bench
+bench: ## every Go benchmark (BENCH_TIME=1x runs each once)
+	go test -run '^$$' -bench . -benchtime $(or $(BENCH_TIME),1s) -timeout 20m ./...
+
+.PHONY: bench-peers
+bench-peers: ## cost of one decision beside redis_rate and others, on a real Redis
+	cd bench && go test ./... && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZ_TIME
+	@for package in $$(go list ./...); do \
+	  listed=$$(go test -list '^Fuzz' "$$package"); \
+	  for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
+	    echo "$$package $$target"; \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$package"; \
+	  done; \
+	done
+
+.PHONY: smoke
+smoke: ## run the emailer with nothing but Go: exit status 0 and no window over its limit
+	@out=$$(go run ./examples/emailer -json) || { printf '%s\n' "$$out"; exit 1; }; \
+	printf '%s\n' "$$out"; \
+	grep -Eq '"windows_over_limit": *0([,} ]|$$)' <<<"$$out" || { echo 'a window was over its limit'; exit 1; }
+
+.PHONY: compose-check
+compose-check: ## is docker-compose.yml one?
+	cd .ci/compose && go run . ../../docker-compose.yml
+	@if docker compose version >/dev/null 2>&1; then docker compose -f docker-compose.yml config -q; \
+	else echo 'no docker compose here: checked as YAML only'; fi

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+)
+
+// BenchmarkDecision is the table's rows one by one: for profiles, and for
+// benchstat. The time per op is the round trip; what it took on the server
+// stands beside it.
+func BenchmarkDecision(b *testing.B) {
+	for _, row := range rows() {
+		b.Run(row.name, func(b *testing.B) {
+			b.ReportAllocs()
+			costs := make(map[string]*cost)
+			if err := measureRow(b.Context(), redistest.Shared(b).Addr, row, b.N, costs); err != nil {
+				b.Fatal(err)
+			}
+			c := costs[row.name]
+			b.ReportMetric(1000*c.roundTrip(50), "ns/op")
+			b.ReportMetric(c.script(), "script-µs/op")
+			b.ReportMetric(c.cpu(), "server-µs/op")
+		})
+	}
+}
+
+// BenchmarkAsynq is tasks per second with the middleware and without it.
+func BenchmarkAsynq(b *testing.B) {
+	for name, shaped := range map[string]bool{"without": false, "with": true} {
+		b.Run(name, func(b *testing.B) {
+			perSecond, err := tasksPerSecond(b.Context(), redistest.Shared(b).Addr, b.N, shaped)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(1e9/perSecond, "ns/op")
+			b.ReportMetric(perSecond, "tasks/s")
+		})
+	}
+}
+
+// Every row decides what it says it does, and all of it ends up in the table.
+func TestTable(t *testing.T) {
+	redistest.Shared(t) // skips or fails where there is no Redis
+	var out strings.Builder
+	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20}); err != nil {
+		t.Fatalf("%v, after:\n%s", err, out.String())
+	}
+	for _, row := range rows() {
+		if !strings.Contains(out.String(), row.name) {
+			t.Errorf("no row %q in:\n%s", row.name, out.String())
+		}
+	}
+	for _, goal := range goals {
+		if !strings.Contains(out.String(), goal.row+": "+goal.what) {
+			t.Errorf("no goal %q, %s in:\n%s", goal.row, goal.what, out.String())
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	all := []row{{name: "a"}, {name: yardstick}, {name: "ab"}}
+	var got []string
+	for _, row := range choose(all, "b") {
+		got = append(got, row.name)
+	}
+	if want := yardstick + " ab"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestScriptMicros(t *testing.T) {
+	t.Parallel()
+	const stats = "# Commandstats\r\ncmdstat_hset:calls=9,usec=9\r\n" +
+		"cmdstat_evalsha:calls=3,usec=41,usec_per_call=13.67,rejected_calls=0,failed_calls=0\r\n"
+	if got, err := scriptMicros(stats); err != nil || got != 41 {
+		t.Errorf("got %v, %v; want 41", got, err)
+	}
+	if got, err := scriptMicros("# Commandstats\r\n"); err == nil {
+		t.Errorf("no EVALSHA: got %v, want an error", got)
+	}
+}
+
+func TestPercentileAndMedian(t *testing.T) {
+	t.Parallel()
+	c := cost{scripts: []float64{9, 1, 5}}
+	for i := range 200 {
+		c.roundTrips = append(c.roundTrips, time.Duration(200-i)*time.Millisecond)
+	}
+	if got := c.script(); got != 5 {
+		t.Errorf("median: got %v, want 5", got)
+	}
+	for percentile, want := range map[int]float64{50: 101_000, 99: 199_000, 100: 200_000} {
+		if got := c.roundTrip(percentile); got != want {
+			t.Errorf("p%d: got %v µs, want %v", percentile, got, want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+//go:build ignore
+
+// gen writes campaign.csv, the bundled campaign: the same bytes each time.
+//
+//	go run gen.go
+//
+// Acme's newsletter comes in two lots, larger than its quota lets out soon;
+// globex' project mails, some to a whole team, arrive one by one; initech's
+// invoices come in three batches. Together they wait for the global limit from
+// the first second to the last.
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var domains = []string{"coast.example", "field.example", "hill.example", "lake.example", "river.example"}
+
+var names = []string{
+	"ada", "ben", "cleo", "dan", "eva", "finn", "gina", "hugo", "ida", "jon", "kim", "lea", "max",
+	"nina", "otto", "pia", "quinn", "rosa", "sam", "tess", "udo", "vera", "will", "xenia", "yara", "zoe",
+}
+
+type mail struct {
+	at            time.Duration
+	tenant, from  string
+	domain        string
+	to            []string
+	subject, body string
+}
+
+func main() {
+	random := rand.New(rand.NewPCG(2026, 7))
+	var mails []mail
+	add := func(at time.Duration, tenant, from string, recipients int, subject, body string) {
+		domain := domains[random.IntN(len(domains))]
+		mails = append(mails, mail{at: at, tenant: tenant, from: from, domain: domain, to: people(random, domain, recipients), subject: subject, body: body})
+	}
+	for i := range 170 {
+		batch := time.Duration(i/100) * 9 * time.Second
+		add(batch, "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
+			"Anvils are lighter this week.\nWrite to us if you would rather not hear of it.")
+	}
+	for i := range 106 {
+		add(time.Duration(i)*100*time.Millisecond, "globex", "Globex Projects <projects@globex.example>", team(random), fmt.Sprintf("Minutes of meeting %d", 1+i),
+			"Please find the decisions of today below.\nThe next meeting is on Tuesday.")
+	}
+	for i := range 132 {
+		batch := time.Duration(i/44) * 4 * time.Second
+		add(batch, "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
+			"Your invoice is ready.\nNo cover sheet is needed.")
+	}
+	slices.SortStableFunc(mails, func(a, b mail) int { return int(a.at - b.at) })
+	scripted(mails)
+	if err := write(mails); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// team draws how many get a project mail: mostly a few, now and then all.
+func team(random *rand.Rand) int {
+	if random.IntN(16) == 0 {
+		return 10 + random.IntN(3)
+	}
+	return 1 + random.IntN(5)
+}
+
+func people(random *rand.Rand, domain string, n int) []string {
+	to := make([]string, 0, n)
+	for _, i := range random.Perm(len(names))[:n] {
+		to = append(to, names[i]+"@"+domain)
+	}
+	return to
+}
+
+// scripted gives some mails the recipients that the bundled SMTP server
+// refuses: nobody for good, greylist the first time.
+func scripted(mails []mail) {
+	single := 0
+	for i := range mails {
+		if len(mails[i].to) != 1 {
+			continue
+		}
+		switch single++; single {
+		case 5:
+			mails[i].to[0] = "nobody@" + mails[i].domain
+		case 8, 11:
+			mails[i].to[0] = "greylist@" + mails[i].domain
+		}
+	}
+}
+
+func write(mails []mail) error {
+	file, err := os.Create("campaign.csv")
+	if err != nil {
+		return err
+	}
+	w := csv.NewWriter(file)
+	w.Write([]string{"id", "at", "tenant", "from", "to", "subject", "body"})
+	for i, m := range mails {
+		at := strconv.FormatFloat(m.at.Seconds(), 'f', -1, 64) + "s"
+		w.Write([]string{fmt.Sprintf("m%04d", i+1), at, m.tenant, m.from, strings.Join(m.to, " "), m.subject, m.body})
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	return file.Close()
+}

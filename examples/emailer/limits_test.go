@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	got, err := parseLimits(" global=40/1s, 500/20s ; domain=10/1s@100ms;")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(40, time.Second), throttle.Per(500, 20*time.Second)}},
+		{Name: scopeTenant},
+		{Name: scopeDomain, Limits: []throttle.Limit{{Units: 10, Window: time.Second, Precision: 100 * time.Millisecond}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+}
+
+func TestParseLimitsSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"global":                   `"global" is not scope=units/window`,
+		"host=1/1s":                `no scope "host"; there are global, tenant and domain`,
+		"tenant=1/1s;tenant=2/1s":  "scope tenant is there twice",
+		"tenant=fast":              "scope tenant",
+		"global=-1/1s":             "scope global",
+		"domain=1/1s,":             "scope domain",
+		"domain=10/1s@2s":          "scope domain",
+		"global=1/1s;tenant=5/0ms": "scope tenant",
+	} {
+		if _, err := parseLimits(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParseLimits(f *testing.F) {
+	f.Add(defaultLimits)
+	f.Add("global=1/1s;;tenant=unlimited/1m")
+	f.Fuzz(func(t *testing.T, text string) {
+		scopes, err := parseLimits(text)
+		if err == nil && len(scopes) != 3 {
+			t.Errorf("%q: %d scopes", text, len(scopes))
+		}
+	})
+}

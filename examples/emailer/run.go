@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0 // every mail arrived exactly once or was refused for good, no window over its limit
+	exitNotAll = 1 // not so, or interrupted; the report says what
+	exitUsage  = 2 // a flag, the campaign or a server is wrong; nothing was sent
+)
+
+// How often a run looks at itself.
+const (
+	progressEvery = 250 * time.Millisecond
+	vanishedEvery = 5 * time.Second
+)
+
+// run is the program: it sends the campaign that args ask for and reports. It
+// ends early when ctx is cancelled.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case err != nil:
+		return complain(stderr, err)
+	}
+	c, err := openCampaign(o.campaign)
+	if err != nil {
+		return complain(stderr, err)
+	}
+	if o.queue == "" {
+		o.queue = "emailer-" + c.id
+	}
+	logger := newLogger(stderr, o.verbose)
+	surroundings, err := openSurroundings(ctx, o, logger)
+	if err != nil {
+		return complain(stderr, err)
+	}
+	defer surroundings.Close()
+	d, err := newDelivery(o, c, surroundings, logger)
+	if err != nil {
+		return complain(stderr, err)
+	}
+	r, err := d.run(ctx, surroundings, newProgress(stderr, len(c.mails)))
+	if err != nil {
+		fmt.Fprintln(stderr, "emailer:", err)
+	}
+	return finish(o, r, err, stdout, stderr)
+}
+
+// finish reports the run.
+func finish(o options, r result, failed error, stdout, stderr io.Writer) int {
+	s := summarize(r)
+	s.OK = s.OK && failed == nil
+	report := stdout
+	if o.json {
+		report = stderr
+	}
+	writeReport(report, s)
+	if o.json {
+		if err := writeJSON(stdout, s); err != nil {
+			fmt.Fprintln(stderr, "emailer:", err)
+			return exitNotAll
+		}
+	}
+	if o.plot != "" {
+		if err := writePlot(o.plot, r); err != nil {
+			fmt.Fprintln(stderr, "emailer:", err)
+			return exitNotAll
+		}
+	}
+	if !s.OK {
+		return exitNotAll
+	}
+	return exitOK
+}
+
+// run sends the campaign and waits for its end, or for that of ctx.
+func (d *delivery) run(ctx context.Context, around *surroundings, show progress) (result, error) {
+	began := time.Now()
+	if err := d.start(); err != nil {
+		return d.result(began, around), err
+	}
+	enqueuing, cancel := context.WithCancel(ctx)
+	enqueued := make(chan error, 1)
+	go func() { enqueued <- d.enqueueAll(enqueuing, began) }()
+	vanished, err := d.watch(ctx, began, enqueued, show)
+	cancel()
+	d.stop()
+	show.finish()
+	r := d.result(began, around)
+	r.interrupted = ctx.Err() != nil
+	r.vanished = vanished
+	return r, err
+}
+
+// watch shows the progress until all mails have ended, ctx has, the enqueuing
+// failed, or asynq has nothing more to do.
+func (d *delivery) watch(ctx context.Context, began time.Time, enqueued <-chan error, show progress) (vanished bool, err error) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	look := time.NewTicker(vanishedEvery)
+	defer look.Stop()
+	complete := false
+	for {
+		select {
+		case <-d.outcomes.done:
+			return false, nil
+		case <-ctx.Done():
+			return false, nil
+		case err := <-enqueued:
+			if err != nil && ctx.Err() == nil {
+				return false, err
+			}
+			complete, enqueued = true, nil
+		case <-look.C:
+			if complete && d.vanished() {
+				return true, nil
+			}
+		case <-tick.C:
+			show.show(d.snapshot(began))
+		}
+	}
+}
+
+func (d *delivery) snapshot(began time.Time) snapshot {
+	return snapshot{
+		elapsed:    time.Since(began),
+		mails:      len(d.campaign.mails),
+		ended:      len(d.campaign.mails) - d.outcomes.left(),
+		putBacks:   d.shaper.Stats().Denied,
+		lastSecond: d.grants.unitsSince(d.now().Add(-time.Second)),
+	}
+}
+
+// result gathers what the run has to say, with the receipts put on Redis' clock.
+func (d *delivery) result(began time.Time, around *surroundings) result {
+	receipts := around.record.all()
+	for i := range receipts {
+		receipts[i].at = receipts[i].at.Add(d.offset)
+	}
+	return result{
+		campaign: d.campaign, queue: d.queue, scopes: d.scopes, began: began.Add(d.offset),
+		outcomes: d.outcomes.all(), granted: d.grants.all(), receipts: receipts, recordOf: around.recordOf,
+		putBacks: d.shaper.Stats().Denied, inside: around.redisInside,
+	}
+}
+
+func complain(stderr io.Writer, err error) int {
+	fmt.Fprintln(stderr, "emailer:", err)
+	return exitUsage
+}
+
+// newLogger writes warnings to stderr, or everything.
+func newLogger(stderr io.Writer, verbose bool) *zap.Logger {
+	level := zapcore.WarnLevel
+	if verbose {
+		level = zapcore.DebugLevel
+	}
+	config := zap.NewDevelopmentEncoderConfig()
+	config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(stderr)), level))
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"go.uber.org/zap"
+)
+
+// writeCampaign writes n mails of two tenants, besides one to nobody and one
+// that is greylisted, and returns the file.
+func writeCampaign(t *testing.T, n int) string {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString(header)
+	for i := range n {
+		to := fmt.Sprintf("a%d@hill.example", i)
+		if i%3 == 0 {
+			to += fmt.Sprintf(" b%d@hill.example c%d@hill.example", i, i)
+		}
+		fmt.Fprintf(&text, "m%03d,0s,tenant%d,me@acme.example,%s,Hi,Text\n", i, i%2, to)
+	}
+	text.WriteString("none,0s,tenant0,me@acme.example,nobody@lake.example,Hi,Text\n")
+	text.WriteString("grey,100ms,tenant1,me@acme.example,greylist@lake.example,Hi,Text\n")
+	path := filepath.Join(t.TempDir(), "campaign.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runJSON runs the program with -json and reads what it printed.
+func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s summary, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	status = run(ctx, append(args, "-json"), &out, &log)
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatalf("status %d, standard output is not one JSON object: %v\n%s\n%s", status, err, out.String(), log.String())
+	}
+	return status, s, log.String()
+}
+
+func TestRunDeliversEveryMailOnce(t *testing.T) {
+	t.Parallel()
+	picture := filepath.Join(t.TempDir(), "run.svg")
+	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40),
+		"-limits", "global=20/500ms,200/3s;tenant=12/500ms;domain=19/500ms", "-plot", picture)
+	if status != exitOK || !s.OK {
+		t.Fatalf("status %d\n%s", status, log)
+	}
+	if s.Mails != 42 || s.Delivered != 41 || s.FailedForGood != 1 || s.Deferred != 1 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 || s.GivenUp != 0 {
+		t.Errorf("got %+v", s)
+	}
+	if s.WindowsOver != 0 || s.Record != "SMTP server" || len(s.Limits) != 4 || len(s.Tenants) != 2 || len(s.Domains) != 2 {
+		t.Errorf("got %+v", s)
+	}
+	if s.PutBacks == 0 || s.MakespanS < s.OptimumS || s.OptimumS == 0 {
+		t.Errorf("put back %d times, makespan %v, optimum %v: nothing was shaped", s.PutBacks, s.MakespanS, s.OptimumS)
+	}
+	if !strings.Contains(log, "mails done") || !strings.Contains(log, "All mails arrived exactly once") {
+		t.Errorf("standard error lacks progress or report:\n%s", log)
+	}
+	if _, err := os.Stat(picture); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunPrintsTheReportWithoutJSON(t *testing.T) {
+	t.Parallel()
+	var out, log bytes.Buffer
+	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 3), "-limits", ""}, &out, &log)
+	if status != exitOK || !strings.Contains(out.String(), "All mails arrived exactly once") {
+		t.Errorf("status %d\n%s%s", status, out.String(), log.String())
+	}
+}
+
+// A mail heavier than its limit can never start: it is given up, and that is
+// not well.
+func TestRunGivesUpWhatNeverFits(t *testing.T) {
+	t.Parallel()
+	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 6), "-limits", "domain=2/200ms")
+	if status != exitNotAll || s.OK {
+		t.Errorf("status %d, want %d", status, exitNotAll)
+	}
+	if s.GivenUp != 2 || s.Delivered != 5 || s.FailedForGood != 1 {
+		t.Errorf("got %+v\n%s", s, log)
+	}
+}
+
+// cancelWriter cancels a run when it has reported progress a few times.
+type cancelWriter struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	after  string
+	cancel context.CancelFunc
+}
+
+func (w *cancelWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if strings.Contains(w.text.String(), w.after) {
+		w.cancel()
+	}
+	return len(p), nil
+}
+
+func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &cancelWriter{after: "  2 s  ", cancel: cancel}
+	var out bytes.Buffer
+	began := time.Now()
+	status := run(ctx, []string{"-campaign", writeCampaign(t, 100), "-limits", "global=4/1s", "-json"}, &out, log)
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("took %s: the sleepers held the end up", took)
+	}
+	var s summary
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if status != exitNotAll || !s.Interrupted || s.OK || s.Left == 0 || s.Delivered == 0 || s.Lost != 0 || s.Left+s.Delivered+s.FailedForGood != s.Mails {
+		t.Errorf("status %d, %+v", status, s)
+	}
+	if !strings.Contains(log.text.String(), "gone with the Redis inside this process") {
+		t.Errorf("standard error does not say that the rest is gone:\n%s", log.text.String())
+	}
+}
+
+// The second run, on the same Redis, goes on with what the first one left. The
+// SMTP server outlives both, so that its record shows every mail once.
+func TestSecondRunGoesOn(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.NewMiniRedis()
+	redis.ClockTTL(true)
+	if err := redis.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	kept := new(record)
+	server, err := startSMTPServer(kept, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	args := []string{"-campaign", writeCampaign(t, 40), "-limits", "global=15/500ms", "-redis", redis.Addr(), "-smtp", server.addr, "-json"}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &cancelWriter{after: "  2 s  ", cancel: cancel}
+	var out bytes.Buffer
+	if status := run(ctx, args, &out, log); status != exitNotAll {
+		t.Fatalf("first run: status %d, want %d\n%s", status, exitNotAll, log.text.String())
+	}
+	var first summary
+	if err := json.Unmarshal(out.Bytes(), &first); err != nil {
+		t.Fatal(err)
+	}
+	if first.Left == 0 || first.Delivered == 0 || !strings.Contains(log.text.String(), "run it again with the same -redis") {
+		t.Fatalf("first run: %+v\n%s", first, log.text.String())
+	}
+
+	status, second, text := runJSON(t.Context(), t, args[:len(args)-1]...)
+	if status != exitOK || second.DeliveredEarlier != first.Delivered || second.Delivered != first.Left-(second.FailedForGood-first.FailedForGood) {
+		t.Errorf("second run: status %d\nfirst %+v\nsecond %+v\n%s", status, first, second, text)
+	}
+	if second.Record != "client's acknowledgements" {
+		t.Errorf("the record is of the %s", second.Record)
+	}
+	status, third, _ := runJSON(t.Context(), t, args[:len(args)-1]...)
+	if status != exitOK || third.DeliveredEarlier != 41 || third.FailedForGood != 1 || third.Delivered != 0 || third.PutBacksPerJob != 0 {
+		t.Errorf("third run: status %d, %+v", status, third)
+	}
+
+	copies := make(map[string]int)
+	for _, r := range kept.all() {
+		if r.accepted() {
+			copies[r.mail]++
+		}
+	}
+	for id, n := range copies {
+		if n != 1 {
+			t.Errorf("mail %s arrived %d times", id, n)
+		}
+	}
+	if len(copies) != 41 {
+		t.Errorf("%d mails arrived, want 41", len(copies))
+	}
+}
+
+func TestRunRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken.csv")
+	if err := os.WriteFile(broken, []byte(header+"m1,0s,,,,,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-colour", "red"}, "flag provided but not defined: -colour"},
+		{[]string{"campaign.csv"}, `unexpected argument "campaign.csv"`},
+		{[]string{"-workers", "0"}, "-workers 0 is not between 1 and 1000"},
+		{[]string{"-workers", "many"}, "invalid value"},
+		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
+		{[]string{"-limits", "global=fast"}, "limits: scope global"},
+		{[]string{"-limits", "global=1/1s,2/1s"}, "two limits of this window"},
+		{[]string{"-campaign", "no-such-file.csv"}, "no-such-file.csv"},
+		{[]string{"-campaign", broken}, "line 2: tenant is empty"},
+		{[]string{"-smtp", "mailhost"}, `"mailhost" is not host:port`},
+		{[]string{"-smtp", "127.0.0.1:1"}, "smtp: no server at 127.0.0.1:1"},
+		{[]string{"-redis", "127.0.0.1:1"}, "redis: no server at 127.0.0.1:1"},
+		{[]string{"-queue", " "}, "-queue"},
+	} {
+		var out, log bytes.Buffer
+		if status := run(t.Context(), row.args, &out, &log); status != exitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
+			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, exitUsage, row.want, log.String())
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var out, log bytes.Buffer
+	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
+		t.Errorf("status %d", status)
+	}
+	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plot", "-json", "-workers", "-queue", "-v"} {
+		if !strings.Contains(log.String(), "  "+flag) {
+			t.Errorf("help lacks %s:\n%s", flag, log.String())
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	netmail "net/mail"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"go.uber.org/zap"
+)
+
+// The recipients' local parts that the bundled server has a script for.
+const (
+	localNobody   = "nobody"   // refused for good: 550
+	localGreylist = "greylist" // refused the first time: 451
+)
+
+// mailIDHeader carries the mail's id, so that the server's record can tell one
+// mail from another by what it received.
+const mailIDHeader = "X-Mail-ID"
+
+// smtpServer is an SMTP server on loopback that accepts mail, keeps none of it,
+// and records what it received and when.
+type smtpServer struct {
+	server *smtp.Server
+	addr   string
+	record *record
+	script smtpScript
+}
+
+// startSMTPServer listens on a free port of 127.0.0.1. Close it in the end.
+func startSMTPServer(record *record, logger *zap.Logger) (*smtpServer, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("smtp server: %w", err)
+	}
+	s := &smtpServer{addr: listener.Addr().String(), record: record}
+	s.server = smtp.NewServer(smtp.BackendFunc(s.session))
+	s.server.Domain = "mx.emailer.example"
+	s.server.ReadTimeout = time.Minute
+	s.server.WriteTimeout = time.Minute
+	s.server.MaxRecipients = maxRecipients
+	s.server.MaxMessageBytes = 1 << 20
+	s.server.EnableSMTPUTF8 = true
+	if s.server.ErrorLog, err = zap.NewStdLogAt(logger.Named("smtp-server"), zap.DebugLevel); err != nil {
+		return nil, fmt.Errorf("smtp server: %w", err)
+	}
+	go s.server.Serve(listener) // returns on Close
+	return s, nil
+}
+
+// Close stops listening and cuts the open connections.
+func (s *smtpServer) Close() error { return s.server.Close() }
+
+func (s *smtpServer) session(*smtp.Conn) (smtp.Session, error) { return &smtpSession{server: s}, nil }
+
+// smtpSession is one connection: a mail after another.
+type smtpSession struct {
+	server *smtpServer
+	from   string
+	tried  int       // recipients asked for in the mail at hand
+	reply  int       // the reply that refused one of them
+	last   time.Time // when the last of them was answered
+}
+
+// Mail begins a mail.
+func (s *smtpSession) Mail(from string, _ *smtp.MailOptions) error {
+	s.from = from
+	return nil
+}
+
+// Rcpt answers one recipient by the script.
+func (s *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.tried++
+	refusal := s.server.script.answer(to)
+	s.last = time.Now()
+	if refusal != nil {
+		s.reply = refusal.Code
+		return refusal
+	}
+	return nil
+}
+
+// Data accepts the message, which is named by its own header.
+func (s *smtpSession) Data(r io.Reader) error {
+	message, err := netmail.ReadMessage(r)
+	if err != nil {
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Message has no readable header"}
+	}
+	if _, err := io.Copy(io.Discard, message.Body); err != nil {
+		return err
+	}
+	s.server.record.add(receipt{at: time.Now(), mail: message.Header.Get(mailIDHeader), recipients: s.tried, reply: replyAccepted})
+	s.tried = 0
+	return nil
+}
+
+// Reset ends the mail at hand. One that was not accepted is recorded too: its
+// recipients were asked for.
+func (s *smtpSession) Reset() {
+	if s.tried > 0 {
+		s.server.record.add(receipt{at: s.last, mail: envelopeMailID(s.from), recipients: s.tried, reply: s.reply})
+	}
+	s.from, s.tried, s.reply = "", 0, replyNone
+}
+
+// Logout ends the connection.
+func (s *smtpSession) Logout() error {
+	s.Reset()
+	return nil
+}
+
+// envelopeFrom is the return path of a mail. It names the mail, as bulk mailers
+// do to tell bounces apart: a server sees it before it sees the message.
+func envelopeFrom(m *mail) string { return "bounce+" + m.id + "@emailer.example" }
+
+// envelopeMailID is the mail's id in a return path made by envelopeFrom; empty
+// of any other.
+func envelopeMailID(from string) string {
+	local, _, _ := strings.Cut(from, "@")
+	if id, ours := strings.CutPrefix(local, "bounce+"); ours {
+		return id
+	}
+	return ""
+}
+
+// smtpScript is how the bundled server answers recipients. It is safe for
+// concurrent use.
+type smtpScript struct {
+	mu   sync.Mutex
+	seen map[string]bool // greylisted recipients that came before
+}
+
+// answer returns nil to accept the recipient.
+func (s *smtpScript) answer(to string) *smtp.SMTPError {
+	local, _, _ := strings.Cut(to, "@")
+	switch local {
+	case localNobody:
+		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such user here"}
+	case localGreylist:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.seen[to] {
+			return nil
+		}
+		if s.seen == nil {
+			s.seen = make(map[string]bool)
+		}
+		s.seen[to] = true
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Greylisted, please come back later"}
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// result is what a run has to say: the raw material of the summary. All
+// instants are on Redis' clock.
+type result struct {
+	campaign    *campaign
+	queue       string
+	scopes      []throttle.Scope
+	began       time.Time // when the workers started and the first mails arrived
+	outcomes    map[string]outcome
+	granted     []grant // the earliest first
+	receipts    []receipt
+	recordOf    string // who kept the receipts
+	putBacks    int64
+	inside      bool // Redis was inside the process: what is left is gone
+	interrupted bool
+	vanished    bool // asynq has no task any more for the mails that are left
+}
+
+// summary is the report as numbers; its JSON is what -json prints.
+type summary struct {
+	Campaign string `json:"campaign"`
+	Queue    string `json:"queue"`
+	Mails    int    `json:"mails"` // in the campaign
+	Units    int64  `json:"units"` // their recipients
+
+	Delivered        int `json:"delivered"`         // mails that the record shows as accepted
+	DeliveredEarlier int `json:"delivered_earlier"` // mails that an earlier run delivered
+	FailedForGood    int `json:"failed_for_good"`   // mails that the server refused with 5xx
+	GivenUp          int `json:"given_up"`          // mails that ended without the server's word
+	Deferred         int `json:"deferred"`          // mails that the server wanted later (4xx) at least once
+	Duplicates       int `json:"duplicates"`        // copies accepted beyond the first
+	Lost             int `json:"lost"`              // mails said to be sent that the record does not show, or that vanished from asynq
+	Left             int `json:"left"`              // mails not ended when the run was interrupted
+
+	PutBacks       int64    `json:"put_backs"`
+	PutBacksPerJob float64  `json:"put_backs_per_job"`
+	MakespanS      float64  `json:"makespan_s"` // from the beginning to the last start
+	OptimumS       float64  `json:"optimum_s"`
+	MakespanRatio  *float64 `json:"makespan_ratio"` // null when no limit asks for any time
+
+	Record          string     `json:"record"` // who kept the record that is checked
+	GrantToReceiptS float64    `json:"grant_to_receipt_s"`
+	WindowsOver     int        `json:"windows_over_limit"` // in the record and in the grants
+	Limits          []limitUse `json:"limits"`
+
+	Tenants []group  `json:"tenants"`
+	Domains []group  `json:"domains"`
+	Notes   []notice `json:"mails_with_trouble"`
+
+	Interrupted bool `json:"interrupted"`
+	OK          bool `json:"ok"` // exit status 0
+
+	inside bool
+}
+
+// limitUse is the worst use of one limit by two accounts of the same run.
+type limitUse struct {
+	Scope  string    `json:"scope"`
+	Limit  string    `json:"limit"`
+	Units  int64     `json:"units"`
+	Record windowUse `json:"record"`
+	Grants windowUse `json:"grants"`
+}
+
+// windowUse is the fullest window of one limit.
+type windowUse struct {
+	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be
+	Key     string  `json:"key"`
+	Units   int64   `json:"units"`
+	Over    int     `json:"over"`
+}
+
+// group is the mails of one tenant or domain that started in this run.
+type group struct {
+	Key         string  `json:"key"`
+	Mails       int     `json:"mails"`
+	Units       int64   `json:"units"` // charged, for every attempt
+	FirstStartS float64 `json:"first_start_s"`
+	LastStartS  float64 `json:"last_start_s"`
+	WaitP50S    float64 `json:"wait_p50_s"` // from arrival to the first start
+	WaitP99S    float64 `json:"wait_p99_s"`
+}
+
+// notice is a mail that did not go through at once.
+type notice struct {
+	Mail   string `json:"mail"`
+	Ended  string `json:"ended"` // delivered later, failed for good, given up, lost or left
+	Reason string `json:"reason"`
+}
+
+// summarize works the result out.
+func summarize(r result) summary {
+	s := summary{
+		Campaign: r.campaign.name, Queue: r.queue, Mails: len(r.campaign.mails), Units: r.campaign.units(),
+		PutBacks: r.putBacks, Record: r.recordOf, Interrupted: r.interrupted, inside: r.inside,
+		Tenants: r.groups(scopeTenant), Domains: r.groups(scopeDomain),
+	}
+	s.countMails(r)
+	if jobs := s.Mails - r.endedEarlier(); jobs > 0 {
+		s.PutBacksPerJob = float64(s.PutBacks) / float64(jobs)
+	}
+	s.measureMakespan(r)
+	s.checkWindows(r)
+	s.OK = s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0
+	return s
+}
+
+// countMails puts every mail into exactly one of delivered, delivered earlier,
+// failed for good, given up, lost and left.
+func (s *summary) countMails(r result) {
+	copies := make(map[string]int)
+	for _, receipt := range r.receipts {
+		if receipt.accepted() {
+			copies[receipt.mail]++
+		}
+	}
+	for _, m := range r.campaign.mails {
+		one := r.outcomes[m.id]
+		if one.deferred > 0 {
+			s.Deferred++
+		}
+		s.Duplicates += max(0, copies[m.id]-1)
+		ended := s.countMail(one, copies[m.id] > 0, r.vanished)
+		if one.reason != "" || ended == "lost" {
+			s.Notes = append(s.Notes, notice{Mail: m.id, Ended: ended, Reason: one.reason})
+		}
+	}
+}
+
+// countMail counts one mail, and names how it ended for a notice.
+func (s *summary) countMail(one outcome, received, vanished bool) string {
+	switch {
+	case received:
+		s.Delivered++
+		return "delivered later"
+	case one.state == delivered && one.earlier:
+		s.DeliveredEarlier++
+		return "delivered earlier"
+	case one.state == refused:
+		s.FailedForGood++
+		return "failed for good"
+	case one.state == gaveUp:
+		s.GivenUp++
+		return "given up"
+	case one.state == waiting && !vanished:
+		s.Left++
+		return "left"
+	}
+	s.Lost++
+	return "lost"
+}
+
+func (r result) endedEarlier() int {
+	n := 0
+	for _, one := range r.outcomes {
+		if one.earlier {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *summary) measureMakespan(r result) {
+	if len(r.granted) == 0 {
+		return
+	}
+	s.MakespanS = r.since(r.granted[len(r.granted)-1].start)
+	if best := optimum(grantEvents(r.granted), r.scopes).Seconds(); best > 0 {
+		ratio := s.MakespanS / best
+		s.OptimumS, s.MakespanRatio = best, &ratio
+	}
+}
+
+func (s *summary) checkWindows(r result) {
+	longest, shortest := delays(r.granted, r.receipts)
+	s.GrantToReceiptS = longest.Seconds()
+	// A shortest delay below zero means that the clocks differ a little.
+	record := checkLimits(receiptEvents(r.receipts, r.campaign), r.scopes, longest-min(0, shortest))
+	granted := checkLimits(grantEvents(r.granted), r.scopes, 0)
+	for i := range record {
+		s.Limits = append(s.Limits, limitUse{
+			Scope: record[i].scope, Limit: record[i].limit.String(), Units: record[i].limit.Units,
+			Record: record[i].summary(), Grants: granted[i].summary(),
+		})
+	}
+	s.WindowsOver = windowsOver(record) + windowsOver(granted)
+}
+
+func (u use) summary() windowUse {
+	return windowUse{WindowS: u.window.Seconds(), Key: u.key, Units: u.worst, Over: u.over}
+}
+
+// since is the time from the beginning of the run, in seconds.
+func (r result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }
+
+func grantEvents(granted []grant) []event {
+	events := make([]event, 0, len(granted))
+	for _, g := range granted {
+		events = append(events, event{at: g.start.UnixMicro(), units: g.mail.units(), mail: g.mail})
+	}
+	return events
+}
+
+// receiptEvents counts the recipients that the server was asked for, accepted
+// or not: a refused attempt used its quota too.
+func receiptEvents(receipts []receipt, c *campaign) []event {
+	events := make([]event, 0, len(receipts))
+	for _, r := range receipts {
+		if m := c.byID[r.mail]; m != nil {
+			events = append(events, event{at: r.at.UnixMicro(), units: int64(r.recipients), mail: m})
+		}
+	}
+	return events
+}
+
+// groups sums up the started mails by their key in a scope.
+func (r result) groups(scope string) []group {
+	groups := make(map[string]*group)
+	waits := make(map[string][]time.Duration)
+	started := make(map[*mail]bool)
+	for _, g := range r.granted {
+		key, at := g.mail.key(scope), r.since(g.start)
+		one := groups[key]
+		if one == nil {
+			one = &group{Key: key, FirstStartS: at}
+			groups[key] = one
+		}
+		one.Units += g.mail.units()
+		one.LastStartS = at
+		if started[g.mail] {
+			continue
+		}
+		started[g.mail] = true
+		one.Mails++
+		if arrived := r.outcomes[g.mail.id].arrived; !arrived.IsZero() {
+			waits[key] = append(waits[key], max(0, g.start.Sub(arrived)))
+		}
+	}
+	all := make([]group, 0, len(groups))
+	for key, one := range groups {
+		one.WaitP50S = percentile(waits[key], 50).Seconds()
+		one.WaitP99S = percentile(waits[key], 99).Seconds()
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b group) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// percentile is the smallest of the values that p percent of them do not
+// exceed; 0 of none. It sorts them.
+func percentile(values []time.Duration, p int) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	rank := (len(values)*p + 99) / 100
+	return values[max(0, rank-1)]
+}

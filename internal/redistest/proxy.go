@@ -1,0 +1,332 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy is a faulty network in front of a Redis server, or of miniredis. It
+// passes everything on until it is told otherwise. Its methods may be called at
+// any time by any goroutine.
+type Proxy struct {
+	// Addr is where clients connect to, host and port. It stays the same.
+	Addr string
+
+	tb     testing.TB
+	target string
+	done   chan struct{} // closed when the test has ended
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	listener net.Listener // nil while refusing
+	links    map[*link]struct{}
+	flowing  chan struct{} // closed while bytes flow
+	delay    time.Duration
+	drops    []drop
+	dropped  int
+}
+
+// drop is one reply that is to be lost.
+type drop struct {
+	match string // in lower case
+	skip  int    // how many matching requests come before
+}
+
+// NewProxy starts a proxy in front of the server at target, host and port. It
+// ends, with its connections, when the test ends.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{
+		Addr: addr, tb: t, target: target, done: make(chan struct{}),
+		links: make(map[*link]struct{}), flowing: make(chan struct{}),
+	}
+	close(p.flowing)
+	p.Accept()
+	t.Cleanup(func() {
+		close(p.done)
+		p.Refuse()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// DropNextReply loses the reply to the next request whose bytes contain match,
+// in any case of letters ("evalsha"; "" is any request): the server gets the
+// request and replies, then the connection is cut instead of passing the reply
+// on. Called several times, it loses as many replies.
+func (p *Proxy) DropNextReply(match string) { p.DropReply(match, 1) }
+
+// DropReply is DropNextReply for the n-th such request from now on: 1 is the next.
+func (p *Proxy) DropReply(match string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drops = append(p.drops, drop{match: strings.ToLower(match), skip: n - 1})
+}
+
+// Dropped is how many replies were lost so far. It has counted a reply before
+// the client can notice.
+func (p *Proxy) Dropped() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
+}
+
+// Stall lets nothing pass any more, in either direction, while connections stay
+// open and new ones are taken. What is sent meanwhile arrives after Unstall,
+// also when the client has given up.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.flowing:
+		p.flowing = make(chan struct{})
+	default: // stalled already
+	}
+}
+
+// Unstall ends a Stall.
+func (p *Proxy) Unstall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.flowing:
+	default:
+		close(p.flowing)
+	}
+}
+
+// Delay holds every reply back for d; 0 ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Refuse cuts every connection and refuses new ones, as a port does on which
+// nothing listens.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	listener := p.listener
+	p.listener = nil
+	links := p.links
+	p.links = make(map[*link]struct{})
+	p.mu.Unlock()
+	if listener != nil {
+		_ = listener.Close()
+	}
+	for l := range links {
+		l.cut()
+	}
+}
+
+// Accept ends a Refuse.
+func (p *Proxy) Accept() {
+	p.tb.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", p.Addr)
+	if err != nil {
+		p.tb.Errorf("redistest: proxy: %v", err)
+		return
+	}
+	p.listener = listener
+	p.wg.Go(func() { p.serve(listener) })
+}
+
+func (p *Proxy) serve(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l := &link{proxy: p, client: client, server: server, ended: make(chan struct{})}
+		p.mu.Lock()
+		refused := p.listener != listener
+		if !refused {
+			p.links[l] = struct{}{}
+		}
+		p.mu.Unlock()
+		if refused {
+			l.cut()
+			return
+		}
+		p.wg.Go(l.passRequests)
+		p.wg.Go(l.passReplies)
+	}
+}
+
+// claims tells whether the reply to this request is to be lost.
+func (p *Proxy) claims(request []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.drops) == 0 {
+		return false
+	}
+	request = bytes.ToLower(request)
+	claimed := -1
+	for i := range p.drops {
+		d := &p.drops[i]
+		switch {
+		case !bytes.Contains(request, []byte(d.match)):
+		case d.skip > 0:
+			d.skip--
+		case claimed < 0:
+			claimed = i
+		}
+	}
+	if claimed < 0 {
+		return false
+	}
+	p.drops = slices.Delete(p.drops, claimed, claimed+1)
+	return true
+}
+
+// link is one client's connection and the one to the server that goes with it.
+type link struct {
+	proxy          *Proxy
+	client, server net.Conn
+	ended          chan struct{}
+	once           sync.Once
+
+	mu      sync.Mutex
+	awaited []bool // the requests without a reply so far: is it to be lost?
+	raw     bool   // replies do not answer requests one by one here
+}
+
+func (l *link) passRequests() {
+	defer l.cut()
+	r := bufio.NewReader(l.client)
+	for {
+		request, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		l.expect(request)
+		if !l.waitForFlow() {
+			return
+		}
+		if _, err := l.server.Write(request); err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) passReplies() {
+	defer l.cut()
+	r := bufio.NewReader(l.server)
+	for {
+		reply, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		lost := reply[0] != '>' && l.answered() // '>' is pushed, and answers nothing
+		if !l.waitForFlow() || !l.waitForDelay() {
+			return
+		}
+		if lost {
+			l.proxy.mu.Lock()
+			l.proxy.dropped++
+			l.proxy.mu.Unlock()
+			return
+		}
+		if _, err := l.client.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+// expect notes the request before its reply can come.
+func (l *link) expect(request []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.raw = l.raw || oneSided(request); l.raw {
+		l.awaited = nil
+		return
+	}
+	l.awaited = append(l.awaited, l.proxy.claims(request))
+}
+
+// answered tells whether the reply that came is to be lost.
+func (l *link) answered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.awaited) == 0 {
+		return false
+	}
+	lost := l.awaited[0]
+	l.awaited = l.awaited[1:]
+	return lost
+}
+
+// oneSided tells that after this request replies and requests no longer go in
+// pairs: SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, MONITOR.
+func oneSided(request []byte) bool {
+	_, command, _ := bytes.Cut(request, []byte("\r\n"))
+	_, command, _ = bytes.Cut(command, []byte("\r\n"))
+	command, _, _ = bytes.Cut(command, []byte("\r\n"))
+	command = bytes.ToLower(command)
+	return bytes.HasSuffix(command, []byte("subscribe")) || bytes.Equal(command, []byte("monitor"))
+}
+
+// waitForFlow waits while the proxy is stalled; false: the connection is cut.
+func (l *link) waitForFlow() bool {
+	l.proxy.mu.Lock()
+	flowing := l.proxy.flowing
+	l.proxy.mu.Unlock()
+	select {
+	case <-flowing:
+		return true
+	case <-l.ended:
+	case <-l.proxy.done:
+	}
+	return false
+}
+
+// waitForDelay waits for what Delay was told; false: the connection is cut.
+func (l *link) waitForDelay() bool {
+	l.proxy.mu.Lock()
+	delay := l.proxy.delay
+	l.proxy.mu.Unlock()
+	if delay <= 0 {
+		return true
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ended:
+	case <-l.proxy.done:
+	}
+	return false
+}
+
+// cut breaks both connections, once.
+func (l *link) cut() {
+	l.once.Do(func() {
+		close(l.ended)
+		_ = l.client.Close()
+		_ = l.server.Close()
+		l.proxy.mu.Lock()
+		delete(l.proxy.links, l)
+		l.proxy.mu.Unlock()
+	})
+}

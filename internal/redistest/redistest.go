@@ -1,0 +1,111 @@
+// Package redistest starts real redis-server processes for tests, and puts a
+// faulty network in front of any server.
+//
+// A test that needs a Redis of its own (to stop it, to configure it) calls
+// Start. One that only needs some Redis calls Shared, which starts one process
+// for the whole test binary, and keeps to its own keys, for example with Name.
+// Every process listens on loopback only, writes nothing to disk and is gone
+// when the test or the test binary has ended, also after a panic or a timeout.
+//
+// Without a redis-server in PATH such a test is skipped, with a line that says
+// so. Environment:
+//
+//	REQUIRE_REDIS=1      no redis-server is a failure instead (continuous integration)
+//	REDIS_SERVER=PATH    this program instead of the one in PATH
+//	REDIS_SERVER=none    as if there were none
+//
+// Nothing here works inside a testing/synctest bubble: processes and sockets
+// run on real time.
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Start starts a redis-server for the test and stops it when the test ends. The
+// args are options as on redis-server's command line, such as "--maxmemory",
+// "3mb"; they come last, so they win, and must leave INFO to a client without a
+// password. It returns when the server answers, and ends the test when there is
+// none to be had.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	requireProgram(t)
+	server, err := Launch(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.tb = t
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("redistest: stop redis-server: %v", err)
+		}
+	})
+	return server
+}
+
+// Shared returns the one redis-server of this test binary, which it starts when
+// first asked. Tests run on it side by side: use your own keys, no FLUSHDB, and
+// do not pause or restart it. It ends with the test binary.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	requireProgram(t)
+	server, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+var shared = sync.OnceValues(func() (*Server, error) { return Launch() })
+
+var names atomic.Int64
+
+// Name returns a name that no other test of this or any other running test
+// binary uses: good as the name of a throttle or as a key prefix. It consists
+// of A-Z a-z 0-9 _ - and has at most 64 of them.
+func Name(t testing.TB) string {
+	t.Helper()
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, t.Name())
+	return fmt.Sprintf("%.40s-%d-%d", plain, os.Getpid(), names.Add(1))
+}
+
+// requireProgram skips the test, loudly, or fails it where Redis is required.
+func requireProgram(t testing.TB) {
+	t.Helper()
+	_, err := program()
+	if err == nil {
+		return
+	}
+	if os.Getenv("REQUIRE_REDIS") == "1" {
+		t.Fatalf("redistest: %v, and REQUIRE_REDIS=1 wants one: %s cannot run", err, t.Name())
+	}
+	t.Skipf("redistest: NOT TESTED on a real Redis: %s (%v)", t.Name(), err)
+}
+
+// program finds redis-server.
+func program() (string, error) {
+	name := os.Getenv("REDIS_SERVER")
+	switch name {
+	case "":
+		name = "redis-server"
+	case "none":
+		return "", fmt.Errorf("no redis-server: REDIS_SERVER=none")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("no redis-server: %w", err)
+	}
+	return path, nil
+}

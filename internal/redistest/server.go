@@ -1,0 +1,285 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startWithin is how long a server may take until it answers. Redis needs some
+// ten milliseconds; a busy machine with the race detector on, much longer.
+const startWithin = 30 * time.Second
+
+// Ports are taken from below the range that systems give to outgoing
+// connections, so that a stopped server finds its port free again, and low
+// enough for a cluster bus at port + 10,000.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// Server is one redis-server process. Its methods are to be called by one
+// goroutine at a time, the test's own; they end the test when they fail.
+type Server struct {
+	// Addr is the server's address, host and port. It stays the same over a
+	// Restart.
+	Addr string
+
+	tb       testing.TB // nil: started by Launch
+	args     []string
+	dir      string
+	process  *exec.Cmd // nil while stopped
+	watchdog *watchdog
+}
+
+// Launch is Start for a program that is no test: the caller closes the server.
+// Where the caller dies without that, the server ends too.
+func Launch(args ...string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	server := &Server{args: args, dir: dir}
+	for range 10 {
+		server.Addr, err = freeAddr()
+		if err != nil {
+			break
+		}
+		if err = server.run(); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return server, nil
+}
+
+// Options returns go-redis' options for a client of this server, its defaults
+// otherwise.
+func (s *Server) Options() *redis.Options { return &redis.Options{Addr: s.Addr} }
+
+// Client returns a client of this server with go-redis' defaults, closed when
+// the test ends.
+func (s *Server) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Pause stops the process where it is (SIGSTOP): connections stay, requests are
+// taken by the kernel, nothing is answered until Resume.
+func (s *Server) Pause() {
+	s.helper()
+	s.signal(suspend)
+}
+
+// Resume lets a paused process go on, with the requests that came meanwhile.
+func (s *Server) Resume() {
+	s.helper()
+	s.signal(proceed)
+}
+
+// Stop kills the process, as a crash would: nothing is written, connections
+// break. Restart brings it back. A stopped server stays stopped.
+func (s *Server) Stop() {
+	s.helper()
+	if err := s.kill(); err != nil {
+		s.fatal(err)
+	}
+}
+
+// Restart kills the process, if it runs, and starts it again at the same
+// address: without data and without scripts, unless it was started with args
+// that made it keep some.
+func (s *Server) Restart() {
+	s.helper()
+	s.Stop()
+	if err := s.run(); err != nil {
+		s.fatal(err)
+	}
+}
+
+// Close kills the process and removes its directory. Servers of Start and
+// Shared are closed without it.
+func (s *Server) Close() error {
+	return errors.Join(s.kill(), os.RemoveAll(s.dir))
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.helper()
+	if s.process == nil {
+		s.fatal(fmt.Errorf("redistest: the redis-server at %s is stopped", s.Addr))
+	}
+	if err := s.process.Process.Signal(sig); err != nil {
+		s.fatal(fmt.Errorf("redistest: signal redis-server: %w", err))
+	}
+}
+
+func (s *Server) helper() {
+	if s.tb != nil {
+		s.tb.Helper()
+	}
+}
+
+func (s *Server) fatal(err error) {
+	if s.tb == nil {
+		panic(err)
+	}
+	s.tb.Helper()
+	s.tb.Fatal(err)
+}
+
+var errPortTaken = errors.New("redistest: the port was taken by another process")
+
+// run starts the process at the server's address and waits until it answers.
+func (s *Server) run() error {
+	path, err := program()
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	host, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		return fmt.Errorf("redistest: address: %w", err)
+	}
+	log, err := os.Create(filepath.Join(s.dir, "redis.log"))
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // the process has its own handle
+	own := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
+	s.process = exec.Command(path, append(own, s.args...)...)
+	s.process.Stdout, s.process.Stderr = log, log
+	if err := s.process.Start(); err != nil {
+		s.process = nil
+		return fmt.Errorf("redistest: start %s: %w", path, err)
+	}
+	s.watchdog, err = watch(s.process.Process.Pid, s.dir)
+	if err == nil {
+		err = s.awaitAnswer(log.Name())
+	}
+	if err != nil {
+		return errors.Join(err, s.kill())
+	}
+	return nil
+}
+
+// awaitAnswer polls until this very process answers: whoever else got the port
+// meanwhile may speak Redis too.
+func (s *Server) awaitAnswer(log string) error {
+	deadline := time.Now().Add(startWithin)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for ; ; <-poll.C {
+		pid, err := askPID(s.Addr, deadline)
+		switch {
+		case err == nil && pid == s.process.Process.Pid:
+			return nil
+		case err == nil:
+			return errPortTaken
+		}
+		said, _ := os.ReadFile(log) // it only adds to an error's text
+		switch {
+		case bytes.Contains(said, []byte("Failed listening on port")):
+			return errPortTaken
+		case time.Now().After(deadline):
+			return fmt.Errorf("redistest: redis-server did not answer within %s: %w; it said:\n%s", startWithin, err, said)
+		}
+	}
+}
+
+// askPID asks the server at addr for its process id. It does without a client
+// library, which would report every attempt that came too early.
+func askPID(addr string, deadline time.Time) (int, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Until(deadline))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	if err := conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if _, err := conn.Write([]byte("PING\r\nINFO server\r\n")); err != nil {
+		return 0, err
+	}
+	r := bufio.NewReader(conn)
+	pong, err := readFrame(r)
+	if err != nil {
+		return 0, err
+	}
+	info, err := readFrame(r)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(info), "process_id:")
+	text, _, _ := strings.Cut(rest, "\r\n")
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("PING: %.100q, INFO: %.100q", pong, info)
+	}
+	return pid, nil
+}
+
+// kill ends the process, if it runs, and waits until it is gone.
+func (s *Server) kill() error {
+	if s.process == nil {
+		return nil
+	}
+	process := s.process
+	s.process = nil
+	s.watchdog.dismiss() // first, so that it never meets a process id given anew
+	if err := process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("redistest: kill redis-server: %w", err)
+	}
+	var exit *exec.ExitError
+	if err := process.Wait(); err != nil && !errors.As(err, &exit) {
+		return fmt.Errorf("redistest: wait for redis-server: %w", err)
+	}
+	return nil
+}
+
+// watchdog is a process that outlives this one for a moment, to end the server
+// of a test binary that panicked, timed out or was killed, and so ran no
+// cleanup. It waits for the end of its standard input, which nobody writes.
+type watchdog struct {
+	process *exec.Cmd
+	leash   io.Closer
+}
+
+// dismiss ends the watchdog without harm to what it watches.
+func (w *watchdog) dismiss() {
+	if w == nil {
+		return
+	}
+	_ = w.process.Process.Kill()
+	_ = w.leash.Close()
+	_ = w.process.Wait()
+}
+
+// freeAddr returns a loopback address that is free now.
+func freeAddr() (string, error) {
+	var err error
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", addr); err == nil {
+			return addr, listener.Close()
+		}
+	}
+	return "", fmt.Errorf("redistest: no free port: %w", err)
+}

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// The intervals that Configure sets where the user has set none. asynq's own
+// (1 s, 5 s) would let a task start seconds late.
+const (
+	taskCheckInterval        = 50 * time.Millisecond
+	delayedTaskCheckInterval = 500 * time.Millisecond
+)
+
+// Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
+// and ErrorHandler, which are still called for everything that is no denial, and
+// with TaskCheckInterval and DelayedTaskCheckInterval set if they are not. Without
+// it asynq would take a denial for a failure; a Shaper whose Configure was not
+// used notices, says so at error level, and lets tasks wait inside their handler
+// instead of putting them back.
+func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
+	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
+	cfg.IsFailure = func(err error) bool {
+		switch {
+		case IsDenied(err):
+			return false
+		case isFailure != nil:
+			return isFailure(err)
+		}
+		return err != nil
+	}
+	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		var denied *DeniedError
+		switch {
+		case errors.As(err, &denied):
+			s.use.seen()
+			return fallbackDelay(denied.Delay)
+		case retryDelay != nil:
+			return retryDelay(n, err, task)
+		}
+		return asynq.DefaultRetryDelayFunc(n, err, task)
+	}
+	if errorHandler != nil {
+		cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+			if !IsDenied(err) {
+				errorHandler.HandleError(ctx, task, err)
+			}
+		})
+	}
+	if cfg.TaskCheckInterval == 0 {
+		cfg.TaskCheckInterval = taskCheckInterval
+	}
+	if cfg.DelayedTaskCheckInterval == 0 {
+		cfg.DelayedTaskCheckInterval = delayedTaskCheckInterval
+	}
+	s.use.configured(cfg.Concurrency)
+	return cfg
+}
+
+// fallbackDelay is asynq's own time for a put-back task, which brings it back if
+// nobody wakes it. asynq keeps whole seconds and rounds down: a second more makes
+// sure that it is not early.
+func fallbackDelay(delay time.Duration) time.Duration { return delay + time.Second }
+
+// use watches whether asynq asks us about denials, as it does with the Config
+// that Configure returned.
+type use struct {
+	allowance atomic.Int64 // denials that may be under way; 0 before Configure
+	unseen    atomic.Int64 // denials since asynq last asked
+	complaint atomic.Int64 // when it was last said, in Unix nanoseconds
+}
+
+func (u *use) configured(concurrency int) {
+	u.allowance.Add(2*int64(max(concurrency, 1)) + 64)
+}
+
+func (u *use) denied() { u.unseen.Add(1) }
+
+func (u *use) seen() { u.unseen.Store(0) }
+
+// works tells whether a denial would be understood.
+func (u *use) works() bool { return u.unseen.Load() < u.allowance.Load() }
+
+// complain logs, at most every ten seconds, that Configure was forgotten.
+func (s *Shaper) complain() {
+	now, last := time.Now().UnixNano(), s.use.complaint.Load()
+	if now-last < int64(10*time.Second) || !s.use.complaint.CompareAndSwap(last, now) {
+		return
+	}
+	s.log.Error("worker: asynq does not know of denials: pass the Config that Shaper.Configure returns to the asynq server. " +
+		"Until then tasks wait inside their handler, where each occupies a worker")
+}

@@ -1,0 +1,21 @@
+// Package worker puts a throttle in front of asynq handlers. Before a task runs,
+// its job is reserved: granted, it runs; booked, it goes back to asynq until its
+// slot, without losing a retry, and is woken at that moment.
+//
+//	shaper, err := worker.New(th, client, jobOf, nil)
+//	server := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 16}))
+//	mux := asynq.NewServeMux()
+//	mux.Use(shaper.Wrap) // first, so that it is the outermost
+//	…
+//	err = server.Start(mux)
+//	… wait for a signal …
+//	shaper.Stop() // those who wait for their start return at once
+//	server.Shutdown()
+//
+// A charge belongs to one attempt of a task: its job's ID is made of the queue,
+// the task's ID and its retry count. A denied task keeps its retry count and
+// finds its booking; a task that failed and is retried is charged again.
+//
+// What asynq does by itself stays as it is: a task is run at least once, a
+// Timeout and a Deadline go on while it waits, and so does a Unique lock.
+package worker

@@ -1,0 +1,82 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// quotas are the two limits of the drains: 8 tenants of 50, 200 in all.
+func quotas(window, precision time.Duration) []throttle.Scope {
+	return []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{{Units: 200, Window: window, Precision: precision}}},
+		{Name: "tenant", Limits: []throttle.Limit{{Units: 50, Window: window, Precision: precision}}},
+	}
+}
+
+// TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers.
+func TestDrain(t *testing.T) {
+	rows := []struct {
+		name              string
+		window, precision time.Duration
+		heavy             int64   // weight of every tenth job
+		makespan          float64 // at most, in optima
+		putBacks          float64 // at most, per job
+	}{
+		{"exact 2s", 2 * time.Second, throttle.Exact, 1, 1.03, 1.05},
+		{"sub-windows of W/20", 2 * time.Second, 100 * time.Millisecond, 1, 1.10, 1.05},
+		{"exact 60s", time.Minute, throttle.Exact, 1, 1.03, 1.05},
+		{"a tenth weighs 25", 2 * time.Second, throttle.Exact, 25, 1.15, 1.10},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			const tasks = 2000
+			inBubble(t, quotas(row.window, row.precision), func(w *world) {
+				heavy := make(map[string]bool)
+				for n := range tasks {
+					weight := int64(1)
+					if n%10 == 7 {
+						weight = row.heavy
+					}
+					id := w.enqueue(n, fmt.Sprintf("t%d", n%8), weight)
+					heavy[id] = weight > 1
+				}
+				w.began = time.Now()
+				server := w.serve(asynq.Config{Concurrency: 16})
+				w.drained(tasks, 4*time.Hour)
+				w.shaper.Stop()
+				server.Shutdown()
+				w.checked(tasks)
+				best := optimum(w.scopes, w.starts)
+				ratio := float64(w.makespan()) / float64(best)
+				putBacks := float64(w.shaper.Stats().Denied) / tasks
+				var light, heavyWaits []time.Duration
+				for id, wait := range w.waits {
+					if heavy[id] {
+						heavyWaits = append(heavyWaits, wait)
+					} else {
+						light = append(light, wait)
+					}
+				}
+				t.Logf("put back %.3f per job, makespan %s of %s: %.3f", putBacks, w.makespan(), best, ratio)
+				if ratio > row.makespan {
+					t.Errorf("makespan is %.3f of the optimum, want at most %.2f", ratio, row.makespan)
+				}
+				if putBacks > row.putBacks {
+					t.Errorf("put back %.3f per job, want at most %.2f", putBacks, row.putBacks)
+				}
+				if row.heavy > 1 {
+					h, l := percentile(heavyWaits, 0.99), percentile(light, 0.99)
+					t.Logf("p99 wait: heavy %s, light %s", h, l)
+					if float64(h) > 1.1*float64(l) {
+						t.Errorf("the p99 wait of heavy jobs is %s, that of light ones %s", h, l)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// DeniedError says that a task was not granted and goes back to asynq. It is no
+// failure: with the Config that Configure returned it costs no retry and is not
+// reported. Its text is short and stable, since asynq shows it as the task's last
+// error, and holds no key.
+type DeniedError struct {
+	// Queue and TaskID name the task.
+	Queue, TaskID string
+	// Delay is how long after the denial the task is to be asked for again.
+	Delay time.Duration
+	// Slot is the start it was promised, on Redis' clock; zero if Redis could
+	// not decide.
+	Slot time.Time
+	// Hold is what it waits for; nil if Redis could not decide.
+	Hold *throttle.Hold
+	// Err is why Redis could not decide, else nil.
+	Err error
+}
+
+func (e *DeniedError) Error() string {
+	switch {
+	case e.Err != nil:
+		var unavailable *throttle.UnavailableError
+		if errors.As(e.Err, &unavailable) {
+			return fmt.Sprintf("throttled: Redis cannot decide (%s)", unavailable.Failure)
+		}
+		return "throttled: Redis cannot decide"
+	case e.Hold != nil:
+		return fmt.Sprintf("throttled: %s limit %s, starts %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
+	}
+	return "throttled: starts " + e.Slot.UTC().Format(time.RFC3339)
+}
+
+// Unwrap returns why Redis could not decide, if that was it.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// IsDenied tells whether err means that a task was put back, for error handlers
+// and metrics that wrap the shaper's middleware.
+func IsDenied(err error) bool {
+	var denied *DeniedError
+	return errors.As(err, &denied)
+}

@@ -1,0 +1,224 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Wrap returns a handler that reserves each task before next may process it. It
+// is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
+// of it would see denials as errors) and takes a bare Handler as well.
+func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		a, err := attemptOf(ctx, task)
+		if err != nil {
+			return err
+		}
+		if a.usedUp() {
+			return fmt.Errorf("worker: the last of %d attempts ended by a timeout or with its worker: %w", a.retry, asynq.SkipRetry)
+		}
+		grant, err := s.admit(ctx, task, a)
+		if err == nil {
+			s.stats.granted.Add(1)
+			err = next.ProcessTask(withGrant(ctx, grant), task)
+		}
+		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
+			return fmt.Errorf("%w (last of %d retries: %w)", err, a.retry-1, asynq.SkipRetry)
+		}
+		return err
+	})
+}
+
+// admit returns once the task may start, or with the error that its handler is to
+// return.
+func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
+	job, err := s.jobOf(ctx, task)
+	if err != nil {
+		return throttle.Reservation{}, err
+	}
+	job.ID, job.MaxWait = a.jobID(), s.options.MaxWait
+	for {
+		// Where a denial would end the task or burn its retries, it waits here.
+		stays := !a.mayReturn()
+		if !s.use.works() {
+			s.complain()
+			stays = true
+		}
+		r, err := s.reserve(ctx, job)
+		switch {
+		case err == nil && r.Outcome == throttle.Granted:
+			return r, s.awaitStart(ctx, a, r, stays)
+		case err == nil:
+			if err := s.awaitSlot(ctx, a, r, stays); err != nil {
+				return r, err
+			}
+		case errors.Is(err, throttle.ErrUnavailable) && ctx.Err() == nil:
+			if err := s.awaitRedis(ctx, a, err, stays); err != nil {
+				return r, err
+			}
+		default:
+			return r, s.refusal(a, err)
+		}
+	}
+}
+
+// jobOf asks the user's function, whose panic fails the task as a handler's would.
+func (s *Shaper) jobOf(ctx context.Context, task *asynq.Task) (job throttle.Job, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("worker: the job function panicked for a task of type %q: %v", task.Type(), p)
+		}
+	}()
+	job, err = s.job(ctx, task)
+	if err != nil {
+		return job, fmt.Errorf("worker: the job function failed for a task of type %q: %w", task.Type(), err)
+	}
+	return job, nil
+}
+
+// reserve asks the throttle, under the same nonce as before if that answer was
+// lost.
+func (s *Shaper) reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error) {
+	job.Nonce = s.nonces.take(job.ID)
+	r, err := s.throttle.Reserve(ctx, job)
+	var unavailable *throttle.UnavailableError
+	if errors.As(err, &unavailable) && unavailable.Failure != throttle.FailureBreaker {
+		s.nonces.keep(job.ID, unavailable.Nonce)
+	} else if err != nil && job.Nonce != "" {
+		s.nonces.keep(job.ID, job.Nonce)
+	}
+	if err == nil && r.Source != throttle.FromRedis {
+		s.stats.unchecked.Add(1)
+	}
+	return r, err
+}
+
+// refusal ends a task that can never start, with a reason to be read in asynqmon.
+func (s *Shaper) refusal(a attempt, err error) error {
+	var invalid *throttle.InvalidJobError
+	var never *throttle.NeverFitsError
+	var late *throttle.DeadlineError
+	if errors.As(err, &invalid) || errors.As(err, &never) || errors.As(err, &late) {
+		s.stats.ended.Add(1)
+		s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue), zap.String("task", a.id), zap.Error(err))
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	return err
+}
+
+// awaitStart sleeps until a granted start. If the shaper stops first, the grant
+// becomes a booking again and the task is denied, unless it has to stay.
+func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
+	delay := r.Delay()
+	if delay <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	stopped := s.stopped
+	if stays {
+		stopped = nil
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		s.giveBack(ctx, r.Job)
+		return ctx.Err()
+	case <-stopped:
+		if kept, err := s.throttle.Release(context.WithoutCancel(ctx), r.Job); err != nil || !kept {
+			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
+		}
+		return s.deny(a, r)
+	}
+}
+
+// awaitSlot denies a booked task, or, if it has to stay, sleeps until it is time
+// to ask again.
+func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
+	deadline, has := ctx.Deadline()
+	if has && time.Now().Add(r.Delay()).After(deadline) {
+		if err := s.tooLate(a, r, deadline); err != nil {
+			s.giveBack(ctx, r.Job)
+			return err
+		}
+	}
+	if !stays {
+		return s.deny(a, r)
+	}
+	if err := sleep(ctx, r.Delay()-s.options.MaxWait/2); err != nil {
+		select {
+		case <-s.stopped: // asynq takes the task back, it will ask for its slot again
+		default:
+			s.giveBack(ctx, r.Job)
+		}
+		return err
+	}
+	return nil
+}
+
+// tooLate tells whether a slot after the end of this attempt ends the task: a
+// Deadline does, and so does a Timeout if the task cannot come back. A Timeout
+// begins anew with the next attempt, and a handler's context does not tell which
+// of the two its deadline is.
+func (s *Shaper) tooLate(a attempt, r throttle.Reservation, deadline time.Time) error {
+	if a.mayReturn() {
+		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
+		if err != nil || info.Deadline.IsZero() || time.Now().Add(r.Delay()).Before(info.Deadline) {
+			return nil
+		}
+		deadline = info.Deadline
+	}
+	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: deadline, Start: r.Start, Hold: r.Hold})
+}
+
+// awaitRedis puts a task back for a short while when Redis cannot decide; one
+// that has to stay waits here.
+func (s *Shaper) awaitRedis(ctx context.Context, a attempt, cause error, stays bool) error {
+	delay := s.options.Backoff + rand.N(s.options.Backoff)
+	if stays {
+		return sleep(ctx, delay)
+	}
+	s.stats.denied.Add(1)
+	s.use.denied()
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause}
+}
+
+// deny puts a booked task back and has it woken for its slot.
+func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
+	s.stats.denied.Add(1)
+	s.use.denied()
+	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id), zap.Duration("delay", r.Delay()))
+	s.waker.wake(wakeup{queue: a.queue, id: a.id, job: r.Job, slot: time.Now().Add(r.Delay())})
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: r.Delay(), Slot: r.Start, Hold: r.Hold}
+}
+
+// giveBack cancels a reservation that this attempt will not use. If Redis cannot
+// be told, the booking stops counting after its grace.
+func (s *Shaper) giveBack(ctx context.Context, job throttle.Job) {
+	if _, err := s.throttle.Cancel(context.WithoutCancel(ctx), job); err != nil {
+		s.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

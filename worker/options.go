@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The defaults of Options.
+const (
+	DefaultMaxWait = 200 * time.Millisecond
+	DefaultBackoff = time.Second
+)
+
+// Options are the settings of a Shaper that have a default. The zero value and
+// nil are both ready to use.
+type Options struct {
+	// MaxWait is how long a task may wait for its start inside the handler,
+	// where it occupies one of the server's workers. A task further from its
+	// start goes back to asynq and is woken half a MaxWait before it. Longer
+	// makes starts more punctual, shorter leaves more workers free.
+	// 0 means DefaultMaxWait; 10 ms to 5 s.
+	MaxWait time.Duration
+	// Backoff is the shortest time after which a task is asked for again when
+	// Redis cannot decide (throttle.FallbackClosed); the longest is twice that.
+	// 0 means DefaultBackoff; 100 ms to 1 h.
+	Backoff time.Duration
+	// Logger takes denials at debug, what could not be done at warn, and wrong
+	// use of this package at error. nil is silent.
+	Logger *zap.Logger
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.MaxWait == 0 {
+		options.MaxWait = DefaultMaxWait
+	}
+	if options.Backoff == 0 {
+		options.Backoff = DefaultBackoff
+	}
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
+	switch {
+	case options.MaxWait < 10*time.Millisecond || options.MaxWait > 5*time.Second:
+		return options, &throttle.OptionError{Field: "MaxWait", Value: options.MaxWait, Reason: "is not between 10ms and 5s"}
+	case options.Backoff < 100*time.Millisecond || options.Backoff > time.Hour:
+		return options, &throttle.OptionError{Field: "Backoff", Value: options.Backoff, Reason: "is not between 100ms and 1h"}
+	}
+	return options, nil
+}

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// JobFunc tells what a task takes: its Weight and its Keys, and a Deadline if it
+// has one. ID, Nonce and MaxWait are filled in by the Shaper. It is called before
+// every attempt, so keep weight and keys where they are cheap to read, such as the
+// task's headers. An error fails the task as if its handler had returned it; a
+// panic too; a job that the throttle refuses as invalid ends it.
+type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
+
+// decider is what a Shaper asks of a throttle.
+type decider interface {
+	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
+	Release(ctx context.Context, job throttle.Job) (bool, error)
+	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+}
+
+// Shaper shapes the tasks of one process' asynq servers under one throttle.
+// Wrap it around handlers and let it Configure the servers. It is safe for use by
+// many goroutines. Stop ends the goroutines it starts.
+type Shaper struct {
+	throttle  decider
+	inspector *asynq.Inspector
+	job       JobFunc
+	options   Options
+	log       *zap.Logger
+	waker     *waker
+	nonces    *nonces
+	use       use
+	stats     counters
+	stopped   chan struct{}
+	stopOnce  sync.Once
+}
+
+// New returns a Shaper that decides by th. The client is the one the asynq
+// servers use, or another of the same Redis: tasks are woken through it. The
+// error is a *throttle.OptionError.
+func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
+	options, err := opts.withDefaults()
+	switch {
+	case err != nil:
+		return nil, err
+	case th == nil:
+		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
+	case client == nil:
+		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
+	case job == nil:
+		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
+	}
+	s := &Shaper{
+		throttle:  th,
+		inspector: asynq.NewInspectorFromRedisClient(client),
+		job:       job,
+		options:   options,
+		log:       options.Logger.With(zap.String("throttle", th.Name())),
+		nonces:    newNonces(),
+		stopped:   make(chan struct{}),
+	}
+	s.waker = newWaker(s)
+	return s, nil
+}
+
+// Stop ends the waiting inside handlers: a task that waits for its start goes
+// back to asynq and keeps its place, so that a shutdown is not held up. Call it
+// before the server's Shutdown. Tasks are no longer woken by this process; asynq's
+// own retry time brings them back. Only a task without a retry left waits on,
+// since going back would archive it: asynq takes it back itself when its
+// ShutdownTimeout is over. Stop may be called more than once.
+func (s *Shaper) Stop() {
+	s.stopOnce.Do(func() { close(s.stopped) })
+	s.waker.stop()
+}
+
+// Stats counts what a Shaper did since it was made.
+type Stats struct {
+	Granted   int64 // tasks handed to their handler, those below included
+	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
+	Denied    int64 // tasks put back
+	Woken     int64 // tasks moved to pending for their slot
+	Ended     int64 // tasks that can never start, ended
+}
+
+type counters struct{ granted, unchecked, denied, woken, ended atomic.Int64 }
+
+// Stats returns the counts so far.
+func (s *Shaper) Stats() Stats {
+	return Stats{
+		Granted:   s.stats.granted.Load(),
+		Unchecked: s.stats.unchecked.Load(),
+		Denied:    s.stats.denied.Load(),
+		Woken:     s.stats.woken.Load(),
+		Ended:     s.stats.ended.Load(),
+	}
+}

@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const (
+	wakers      = 4                     // tasks that are woken at the same time
+	stillActive = 10 * time.Millisecond // until asynq has written a put-back
+)
+
+// wakeup is a task that was put back until its slot.
+type wakeup struct {
+	queue, id string
+	job       throttle.Job
+	slot      time.Time // by the local clock
+	at        time.Time // when to wake it
+}
+
+// waker moves put-back tasks to pending shortly before their slots. asynq's retry
+// set keeps them too, to the second and durably: what the waker misses, because
+// its process ends or Redis is away, comes back by that.
+type waker struct {
+	shaper *Shaper
+	mu     sync.Mutex
+	queue  wakeups
+	first  chan struct{} // says that the first of the queue has changed
+	start  sync.Once
+	done   sync.WaitGroup
+}
+
+func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
+
+// wake takes a task on. The goroutines start with the first one.
+func (w *waker) wake(task wakeup) {
+	task.at = task.slot.Add(-w.shaper.options.MaxWait / 2)
+	w.start.Do(func() {
+		for range wakers {
+			w.done.Go(w.run)
+		}
+	})
+	w.put(task)
+}
+
+func (w *waker) put(task wakeup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	heap.Push(&w.queue, task)
+	w.signal()
+}
+
+// signal lets one sleeping goroutine look at the queue again.
+func (w *waker) signal() {
+	select {
+	case w.first <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends the goroutines; what is left in the queue comes back by asynq's time.
+func (w *waker) stop() { w.done.Wait() }
+
+func (w *waker) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		task, due, wait := w.next()
+		if due {
+			w.attend(task)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-w.first:
+		case <-w.shaper.stopped:
+			return
+		}
+	}
+}
+
+// next takes the first task whose time has come, or says how long to sleep. Of
+// several goroutines each sleeps for the first task; who comes second finds the
+// next.
+func (w *waker) next() (task wakeup, due bool, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.shaper.stopped:
+		return task, false, 0
+	default:
+	}
+	if len(w.queue) == 0 {
+		return task, false, time.Hour
+	}
+	if wait := time.Until(w.queue[0].at); wait > 0 {
+		return task, false, wait
+	}
+	task, _ = heap.Pop(&w.queue).(wakeup)
+	if len(w.queue) > 0 {
+		w.signal()
+	}
+	return task, true, 0
+}
+
+// attend wakes one task. Once asynq's own time is near, it is left to asynq:
+// running a task that asynq may have finished by then would run it twice.
+func (w *waker) attend(task wakeup) {
+	s := w.shaper
+	if time.Now().After(task.slot.Add(fallbackDelay(0) / 2)) {
+		return
+	}
+	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
+	switch {
+	case errors.Is(err, asynq.ErrTaskNotFound), errors.Is(err, asynq.ErrQueueNotFound),
+		err == nil && info.State == asynq.TaskStateArchived:
+		// Deleted or archived by hand: nobody will come for its slot.
+		s.giveBack(context.Background(), task.job)
+		return
+	case err == nil && info.State == asynq.TaskStateActive:
+		// asynq has not written the put-back yet.
+		task.at = time.Now().Add(stillActive)
+		w.put(task)
+		return
+	case err == nil && info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled:
+		return // run by hand
+	case err == nil:
+		err = s.inspector.RunTask(task.queue, task.id)
+	}
+	if err != nil {
+		s.log.Warn("worker: a task could not be woken, asynq's own time will",
+			zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+		return
+	}
+	s.stats.woken.Add(1)
+}
+
+// wakeups is a heap by the time to wake.
+type wakeups []wakeup
+
+func (q wakeups) Len() int           { return len(q) }
+func (q wakeups) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q wakeups) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *wakeups) Push(x any) {
+	if task, ok := x.(wakeup); ok {
+		*q = append(*q, task)
+	}
+}
+
+// Pop implements heap.Interface.
+func (q *wakeups) Pop() any {
+	old := *q
+	task := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return task
+}
