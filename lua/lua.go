@@ -1,7 +1,8 @@
 // Package lua holds the throttle's scripts, one file per verb, and composes
 // them: a line "-- include: name" in a script or an include asks for the file
 // include/name.lua, which defines the local function name. What runs in Redis
-// is plain text, each include once, before whoever needs it.
+// is plain text: in a script the include stands where it is asked for, what an
+// include asks for stands before it, and nothing stands there twice.
 package lua
 
 import (
@@ -49,35 +50,50 @@ type composer struct {
 	done  map[string]bool
 }
 
-// add writes a file after what it includes. path is how it was come to.
+// add writes a script, its includes in place of the lines that ask for them.
 func (c *composer) add(file string, path []string) error {
+	return c.each(file, path, func(line string) { c.text.WriteString(line) })
+}
+
+// include writes an include after what it asks for itself.
+func (c *composer) include(name string, path []string) error {
+	if c.done[name] {
+		return nil
+	}
+	var body strings.Builder
+	if err := c.each("include/"+name+".lua", path, func(line string) { body.WriteString(line) }); err != nil {
+		return err
+	}
+	c.done[name] = true
+	c.text.WriteString(body.String())
+	return nil
+}
+
+// each goes through a file's lines and includes what they ask for. path is how
+// the file was come to.
+func (c *composer) each(file string, path []string, write func(line string)) error {
 	if slices.Contains(path, file) {
 		return fmt.Errorf("lua: %s includes itself, by way of %s", file, strings.Join(path, ", "))
 	}
+	path = append(slices.Clone(path), file)
 	text, err := fs.ReadFile(c.files, file)
 	if err != nil {
-		return fmt.Errorf("lua: %s: %w", strings.Join(append(path, file), " includes "), err)
+		return fmt.Errorf("lua: %s: %w", strings.Join(path, " includes "), err)
 	}
-	var body strings.Builder
 	asked := make(map[string]bool)
 	for line := range strings.Lines(string(text)) {
 		name, isInclude := strings.CutPrefix(strings.TrimSpace(line), "-- include: ")
 		if !isInclude {
-			body.WriteString(line)
+			write(line)
 			continue
 		}
 		if asked[name] {
 			return fmt.Errorf("lua: %s includes %s twice", file, name)
 		}
 		asked[name] = true
-		if c.done[name] {
-			continue
-		}
-		if err := c.add("include/"+name+".lua", append(path, file)); err != nil {
+		if err := c.include(name, path); err != nil {
 			return err
 		}
-		c.done[name] = true
 	}
-	c.text.WriteString(body.String())
 	return nil
 }

@@ -5,12 +5,11 @@
 --   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] nonce: names this asking; the same again is answered, not charged, again
--- ARGV[3] weight: units, 1..2^53
--- ARGV[4] max_wait: us, 0..400 days; a start within it is granted
--- ARGV[5] latest: us after now that the start may be at most, empty = any
--- ARGV[6] grace: us after its slot that a booking still counts
--- ARGV[7] ledgers: names the ledgers of this call, to tell what was booked in others
--- ARGV[8...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[3] ledgers: names the ledgers of this call, to tell what was booked in others
+-- ARGV[4] job: "weight max_wait grace latest": units (1..2^53); us (0..400 days), a start
+--   within it is granted; us (0..400 days) after its slot that a booking still counts;
+--   us after now that the start may be at most, empty = any
+-- ARGV[5...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] outcome: 1 granted, 2 booked, 3 cannot start by latest (nothing is held)
 -- Reply[2] now: us, the instant of the decision
@@ -26,31 +25,19 @@
 -- include: clock
 -- include: read_calendar
 -- include: read_record
--- include: tend
--- include: place
--- include: load
--- include: enter
--- include: write_calendar
--- include: write_record
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]+$')
-local weight = integer(ARGV[3], 1, 9007199254740992)
-local max_wait = integer(ARGV[4], 0, 34560000000000)
-local latest = ARGV[5] == '' and 9007199254740992 or integer(ARGV[5], 0, 9007199254740992)
-local grace = integer(ARGV[6], 0, 34560000000000)
-local ledgers = string.match(ARGV[7], '^%w+$')
-if not (time and nonce and weight and max_wait and latest and grace and ledgers) then
+local ledgers = string.match(ARGV[3], '^%w+$')
+local weight, max_wait, grace, latest = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*)$')
+weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
+if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+  or max_wait > 34560000000000 or grace > 34560000000000 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 2, ARGV, 8, time, grace)
+local calendar, wrong = read_calendar(KEYS, 2, ARGV, 5, time, grace)
 if not calendar then
   return wrong
-end
-for i = 1, #calendar.ledgers do
-  if weight > calendar.ledgers[i].units then
-    return redis.error_reply(string.format('THROTTLE_WEIGHT %d', i))
-  end
 end
 local now = calendar.now
 local record
@@ -58,53 +45,67 @@ record, wrong = read_record(redis.call('GET', record_key), now, grace, ledgers)
 if wrong then
   return wrong
 end
-
-tend(calendar)
--- The answer, with the holder's totals as they were before this job's own units.
-local function answer(outcome, start, holder, replayed)
-  local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-  return { outcome, now, start, holder, ledger.spent, ledger.booked, replayed }
+local at_once = not (record or calendar.untended)
+for i = 1, #calendar.ledgers do
+  local ledger = calendar.ledgers[i]
+  if weight > ledger.units then
+    return redis.error_reply(string.format('THROTTLE_WEIGHT %d', i))
+  elseif ledger.booked > ledger.units - weight - ledger.spent then
+    at_once = false
+  end
 end
 
-local start, holder, taken
-if record and record.kind == 'g' then
-  if record.detail == nonce then
-    -- The answer was lost. A second later the start is no longer this one:
-    -- what was charged for it moves to a new start.
-    if now - record.start <= 1000000 then
-      return answer(1, record.start, 0, 1)
+-- include: enter
+-- include: write_calendar
+-- include: write_record
+local start, holder, taken = now, 0, false
+if not at_once then
+  -- include: load
+  -- include: tend
+  -- include: place
+  tend(calendar)
+  start = nil
+  if record and record.kind == 'g' then
+    if record.detail == nonce then
+      -- The answer was lost. A second later the start is no longer this one:
+      -- what was charged for it moves to a new start.
+      if now - record.start <= 1000000 then
+        return { 1, now, record.start, 0, 0, 0, 1 }
+      end
+      enter(calendar, 's', record.start, -record.weight)
+      taken = true
     end
-    enter(calendar, 's', record.start, -record.weight)
+  elseif record then
+    if now < record.start - max_wait then
+      holder = tonumber(record.detail)
+      local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+      if ledger.key then
+        load(ledger, now, grace)
+      end
+      return { 2, now, record.start, holder, ledger.spent, ledger.booked, 0 }
+    end
+    -- Its time has come: what really started decides, not what is promised.
+    enter(calendar, 'b', record.start, -record.weight)
     taken = true
-  end
-elseif record then
-  if now < record.start - max_wait then
-    holder = tonumber(record.detail)
-    if calendar.ledgers[holder] then
-      load(calendar.ledgers[holder], now, grace)
+    start, holder = place(calendar, weight, math.max(now, record.start), true)
+    if start > now + max_wait then
+      start = nil
     end
-    return answer(2, record.start, holder, 0)
   end
-  -- Its time has come: what really started decides, not what is promised.
-  enter(calendar, 'b', record.start, -record.weight)
-  taken = true
-  start, holder = place(calendar, weight, math.max(now, record.start), true)
-  if start > now + max_wait then
-    start = nil
+  if not start then
+    start, holder = place(calendar, weight, now, false)
   end
-end
-if not start then
-  start, holder = place(calendar, weight, now, false)
 end
 
 local outcome, kind, detail = 1, 's', nonce
 if start > now + max_wait then
   outcome, kind, detail = 2, 'b', string.format('%d', holder)
 end
-if start - now > latest then
+if latest and start - now > latest then
   outcome = 3
 end
-local reply = answer(outcome, start, holder, 0)
+local held = calendar.ledgers[holder]
+local reply = { outcome, now, start, holder, held and held.spent or 0, held and held.booked or 0, 0 }
 if outcome ~= 3 then
   enter(calendar, kind, start, weight)
 elseif not taken then

@@ -26,12 +26,14 @@ func newKeys(name string) keys { return keys{prefix: "thr:{" + name + "}:" + sta
 // record is where the reservation of one job is kept.
 func (k keys) record(id string) string { return k.prefix + "job:" + encode(id) }
 
-// scope is where the totals of one scope key's ledgers are kept.
-func (k keys) scope(scope, key string) string { return k.prefix + "key:" + scope + ":" + encode(key) }
+// scope is where the totals of one scope key's ledgers are kept; the key is
+// encoded.
+func (k keys) scope(scope, encoded string) string { return k.prefix + "key:" + scope + ":" + encoded }
 
-// ledger is where the units of one limit of one scope key are kept.
-func (k keys) ledger(scope, key string, window time.Duration) string {
-	return k.prefix + "ledger:" + scope + ":" + encode(key) + ":" + strconv.FormatInt(window.Microseconds(), 10)
+// ledger is where the units of one limit of one scope key are kept; the key is
+// encoded.
+func (k keys) ledger(scope, encoded string, window time.Duration) string {
+	return k.prefix + "ledger:" + scope + ":" + encoded + ":" + strconv.FormatInt(window.Microseconds(), 10)
 }
 
 // encode writes any bytes a user may send so that they stay in their place

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
@@ -29,15 +31,18 @@ var (
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
 // while when it keeps failing.
 type caller struct {
-	client  redis.Scripter
-	options Options
-	breaker *gobreaker.CircuitBreaker[[]int64]
+	client   redis.Scripter
+	punctual bool // the client itself ends a call in time
+	options  Options
+	breaker  *gobreaker.CircuitBreaker[[]int64]
 }
 
 func newCaller(client redis.Scripter, options Options) *caller {
+	client, punctual := boundedBy(options.Timeout, client)
 	return &caller{
-		client:  client,
-		options: options,
+		client:   client,
+		punctual: punctual,
+		options:  options,
 		breaker: gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
 			Name:        "throttle",
 			MaxRequests: 1,
@@ -49,6 +54,22 @@ func newCaller(client redis.Scripter, options Options) *caller {
 			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
 		}),
 	}
+}
+
+// boundedBy returns the client so that it ends a call after the timeout, if that
+// can be had of it. A single server's client can be given another timeout on the
+// same connections; others must heed the context's.
+func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bool) {
+	switch c := client.(type) {
+	case *redis.Client:
+		if !c.Options().ContextTimeoutEnabled {
+			c = c.WithTimeout(timeout)
+		}
+		return c, true
+	case *redis.ClusterClient:
+		return c, c.Options().ContextTimeoutEnabled
+	}
+	return client, false
 }
 
 // run calls a script and returns its reply of integers. Its errors are
@@ -64,30 +85,38 @@ func (c *caller) run(ctx context.Context, s script, keys []string, args []any) (
 	return reply, err
 }
 
-// inTime returns after Options.Timeout at the latest. go-redis heeds a context's
-// deadline only if its client was told to, so the call is left behind in its
-// goroutine then, where the client's own timeouts end it. The breaker bounds how
-// many can be left behind.
+// inTime returns after Options.Timeout at the latest, or soon after.
 func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
+	evaluate := c.evaluate
+	if !c.punctual {
+		evaluate = c.abandonable
+	}
+	reply, err := evaluate(bounded, s, keys, args)
+	if err != nil {
+		return nil, c.classify(ctx, err)
+	}
+	return reply, nil
+}
+
+// abandonable evaluates in a goroutine that is left behind when the time is up.
+// The client's own timeouts end it then; the breaker bounds how many there are.
+func (c *caller) abandonable(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
 	type result struct {
 		reply []int64
 		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		reply, err := c.evaluate(bounded, s, keys, args)
+		reply, err := c.evaluate(ctx, s, keys, args)
 		done <- result{reply, err}
 	}()
 	select {
 	case r := <-done:
-		if r.err != nil {
-			return nil, c.classify(ctx, r.err)
-		}
-		return r.reply, nil
-	case <-bounded.Done():
-		return nil, c.classify(ctx, bounded.Err())
+		return r.reply, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -120,7 +149,8 @@ func (c *caller) classify(ctx context.Context, err error) error {
 }
 
 func failureOf(err error) Failure {
-	if errors.Is(err, context.DeadlineExceeded) {
+	var network net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
 		return FailureTimeout
 	}
 	prefixes := []struct {

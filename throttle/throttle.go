@@ -95,9 +95,8 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 	if !job.Deadline.IsZero() {
 		latest = micros(max(0, t.until(job.Deadline)))
 	}
-	reply, err := t.redis.run(ctx, reserveScript, call.keys, call.args(
-		t.nowArgument(), job.Nonce, strconv.FormatInt(job.Weight, 10), micros(job.MaxWait),
-		latest, micros(t.options.Grace), call.ledgers))
+	reply, err := t.redis.run(ctx, reserveScript, call.keys, call.args(t.nowArgument(), job.Nonce, call.ledgers,
+		integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds())+" "+latest))
 	if err != nil {
 		return t.fallBack(ctx, job, call, err)
 	}
@@ -190,38 +189,53 @@ func (t *Throttle) newCall(ctx context.Context, job Job) (*call, error) {
 	if err := fits(job, met); err != nil {
 		return nil, err
 	}
-	c := &call{keys: append(make([]string, 0, 8), t.keys.record(job.ID))}
+	c := &call{keys: make([]string, 1, 8), limits: make([]string, 0, 8), holds: make([]Hold, 0, 4)}
+	c.keys[0] = t.keys.record(job.ID)
 	for _, m := range met {
 		c.add(t.keys, m.scope, m.key)
 	}
-	hash := fnv.New64a()
-	for _, part := range [][]string{c.keys[1:], c.limits} {
-		for _, text := range part {
-			hash.Write([]byte(text))
-			hash.Write([]byte{0})
-		}
-	}
-	c.ledgers = strconv.FormatUint(hash.Sum64(), 36)
+	c.ledgers = nameLedgers(c)
 	return c, nil
+}
+
+// nameLedgers names what a booking of this call is entered in: the same job may
+// come back after its keys, or a window or precision, have changed. A change of
+// units keeps its bookings.
+func nameLedgers(c *call) string {
+	hash := fnv.New64a()
+	for _, key := range c.keys[1:] {
+		hash.Write([]byte(key))
+		hash.Write([]byte{0})
+	}
+	for _, hold := range c.holds {
+		hash.Write([]byte(micros(hold.Limit.precision())))
+		hash.Write([]byte{0})
+	}
+	return strconv.FormatUint(hash.Sum64(), 36)
 }
 
 // add lists one scope key with its limits.
 func (c *call) add(keys keys, scope *Scope, key string) {
-	var ledgers, limits []string
+	count := 0
+	for _, limit := range scope.Limits {
+		if limit.Units != Unlimited {
+			count++
+		}
+	}
+	if count == 0 {
+		return
+	}
+	encoded := encode(key)
+	c.keys = append(c.keys, keys.scope(scope.Name, encoded))
+	c.limits = append(c.limits, strconv.Itoa(count))
 	for _, limit := range scope.Limits {
 		if limit.Units == Unlimited {
 			continue
 		}
-		ledgers = append(ledgers, keys.ledger(scope.Name, key, limit.Window))
-		limits = append(limits, fmt.Sprintf("%d %d %d",
-			limit.Units, limit.Window.Microseconds(), limit.precision().Microseconds()))
+		c.keys = append(c.keys, keys.ledger(scope.Name, encoded, limit.Window))
+		c.limits = append(c.limits, integers(limit.Units, limit.Window.Microseconds(), limit.precision().Microseconds()))
 		c.holds = append(c.holds, Hold{Scope: scope.Name, Key: key, Limit: limit})
 	}
-	if len(ledgers) == 0 {
-		return
-	}
-	c.keys = append(append(c.keys, keys.scope(scope.Name, key)), ledgers...)
-	c.limits = append(append(c.limits, strconv.Itoa(len(ledgers))), limits...)
 }
 
 // cannotStart is the outcome of a job with a deadline before its start.
@@ -290,6 +304,18 @@ func (t *Throttle) until(deadline time.Time) time.Duration {
 		return time.Until(deadline)
 	}
 	return deadline.Sub(t.now())
+}
+
+// integers writes numbers as the scripts read them, separated by blanks.
+func integers(numbers ...int64) string {
+	text := make([]byte, 0, 48)
+	for i, n := range numbers {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, n, 10)
+	}
+	return string(text)
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

@@ -16,7 +16,9 @@ const waitAhead = 100 * time.Millisecond
 // the errors are those of Reserve. The sleeps are measured by the local clock,
 // the starts are Redis'.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
-	job.MaxWait = max(job.MaxWait, waitAhead)
+	if job.MaxWait >= 0 { // what is negative, Reserve refuses
+		job.MaxWait = max(job.MaxWait, waitAhead)
+	}
 	for {
 		r, err := t.Reserve(ctx, job)
 		if err != nil {

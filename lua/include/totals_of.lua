@@ -1,20 +1,29 @@
 -- Takes the totals of one ledger out of those that its scope key's string has
--- (scope.others), where it has them.
+-- (scope.others). Returns whether it has them.
 local function totals_of(scope, ledger)
   local others = scope.others
   if others == '' then
-    return
+    return false
   end
-  local before, window, spent, booked, open, open_units, after =
-    string.match(others, '^() (%d+):(%d+):(%d+):(%d+):(%d+)()')
+  local window, spent, booked, open, open_units, after =
+    string.match(others, '^ (%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local before = 1
   if window ~= ledger.window then
     before, spent, booked, open, open_units, after =
-      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(%d+):(%d+)()')
+      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(-?%d+):(%d+)()')
   end
-  if spent then
-    ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
-    ledger.open, ledger.open_units = tonumber(open), tonumber(open_units)
-    ledger.unknown, ledger.bare = false, ledger.spent + ledger.booked == ledger.open_units
+  if not spent then
+    return false
+  end
+  ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
+  ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
+  if ledger.spent + ledger.booked == ledger.open_units then
+    ledger.bare = true
+  end
+  if before == 1 and after > #others then
+    scope.others = ''
+  else
     scope.others = string.sub(others, 1, before - 1) .. string.sub(others, after)
   end
+  return true
 end

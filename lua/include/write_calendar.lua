@@ -48,21 +48,23 @@ local function write_calendar(calendar, start)
     if renew then
       scope.expire = needed + math.floor(scope.span / 4)
     end
-    local totals = string.format('%d %d', now, scope.expire)
+    local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
-      totals = string.format('%s %s:%d:%d:%d:%d', totals, ledger.window,
-        ledger.spent, ledger.booked, ledger.open, ledger.open_units)
+      totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
+        ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
     end
-    redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+    local expiry = string.format('%d', math.ceil((scope.expire - now) / 1000))
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
-      if renew or ledger.bare and ledger.edits then
-        redis.call('PEXPIRE', ledger.key, string.format('%d', math.ceil((scope.expire - now) / 1000)))
+      if renew and not ledger.bare or ledger.edits and (renew or ledger.bare) then
+        redis.call('PEXPIRE', ledger.key, expiry)
       end
     end
     if renew then
-      redis.call('PEXPIRE', scope.key, string.format('%d', math.ceil((scope.expire - now) / 1000)))
+      redis.call('SET', scope.key, totals .. scope.others, 'PX', expiry)
+    else
+      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
     end
   end
 end

@@ -1,0 +1,183 @@
+package throttle_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const day = 24 * time.Hour
+
+func TestParseLimitReadsAndPrints(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		text  string
+		want  throttle.Limit
+		print string // what String says; empty: the text
+	}{
+		"per minute":              {"100/1m", throttle.PerMinute(100), ""},
+		"per second":              {"1/1s", throttle.PerSecond(1), ""},
+		"per hour":                {"7/1h", throttle.PerHour(7), ""},
+		"per day":                 {"2000/24h", throttle.PerDay(2000), ""},
+		"days":                    {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
+		"precision":               {"500/1m@1s", throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second}, ""},
+		"exact by name":           {"500/1m@1us", throttle.Limit{Units: 500, Window: time.Minute, Precision: throttle.Exact}, "500/1m@1µs"},
+		"precision in days":       {"500/7d@1d", throttle.Limit{Units: 500, Window: 7 * day, Precision: day}, "500/168h@24h"},
+		"spaces":                  {"  100 / 1m @ 1s ", throttle.Limit{Units: 100, Window: time.Minute, Precision: time.Second}, "100/1m@1s"},
+		"F48 none":                {"0/1m", throttle.PerMinute(0), ""},
+		"F48 unlimited":           {"unlimited/1m", throttle.PerMinute(throttle.Unlimited), ""},
+		"F47 largest units":       {"9007199254740992/1s", throttle.PerSecond(1 << 53), ""},
+		"F49 shortest window":     {"1/1ms", throttle.Per(1, time.Millisecond), ""},
+		"F49 longest window":      {"1/400d", throttle.Per(1, 400*day), "1/9600h"},
+		"window as precision":     {"5/10s@10s", throttle.Limit{Units: 5, Window: 10 * time.Second, Precision: 10 * time.Second}, ""},
+		"window in parts":         {"5/1h30m", throttle.Per(5, 90*time.Minute), ""},
+		"window with an end of 0": {"5/10m", throttle.Per(5, 10*time.Minute), ""},
+		"window of 1h0m10s":       {"5/1h0m10s", throttle.Per(5, time.Hour+10*time.Second), ""},
+		"fraction of a second":    {"5/1.5s", throttle.Per(5, 1500*time.Millisecond), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := throttle.ParseLimit(test.text)
+			if err != nil || got != test.want {
+				t.Fatalf("ParseLimit(%q): got %+v, %v; want %+v", test.text, got, err, test.want)
+			}
+			print := test.print
+			if print == "" {
+				print = test.text
+			}
+			if got.String() != print {
+				t.Errorf("String of %q: got %q, want %q", test.text, got.String(), print)
+			}
+		})
+	}
+}
+
+// TestF45_ParseLimitRefuses: what is no integer, or out of range, is no limit.
+func TestF45_ParseLimitRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "/", "100", "100/", "/1m", "100/1m@", "100/1m/1s", "100/1m@1s@1s", "100,200/1m",
+		"-1/1m", "-100/1m", "+100/1m", "1.5/1m", "1e3/1m", "0x10/1m", "nan/1m", "inf/1m", "Unlimited/1m", "1_000/1m", "١/1m",
+		"9007199254740993/1m", "9223372036854775807/1m", "9223372036854775808/1m", "99999999999999999999/1m", // F47
+		"1/0s", "1/1us", "1/999us", "1/-1m", "1/401d", "1/9600h1us", "1/400d1h", "1/99999d", "1/65536d", "1/-1d", "1/1.5d", "1/+1d", "1/60", "1/1", "1/nan", "1/1m1", // F49
+		"1/1.0000005s", "1/1m@1ns", "1/1m@1500ns", "1/1m@0s", "1/1m@0d", "1/1m@-1s", "1/1m@2m", "1/1m@x",
+	} {
+		limit, err := throttle.ParseLimit(text)
+		var bad *throttle.LimitError
+		if !errors.As(err, &bad) || bad.Reason == "" || limit != (throttle.Limit{}) {
+			t.Errorf("ParseLimit(%q): got %+v, %v; want no limit and a *LimitError with its reason", text, limit, err)
+		}
+	}
+}
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	got, err := throttle.ParseLimits("100/1m, 2000/24h,unlimited/1s")
+	want := []throttle.Limit{throttle.PerMinute(100), throttle.PerDay(2000), throttle.PerSecond(throttle.Unlimited)}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("ParseLimits: %v (-want +got):\n%s", err, diff)
+	}
+	for _, text := range []string{"", ",", "100/1m,", "100/1m,,2000/24h", "100/1m;2000/24h", "100/1m 2000/24h"} {
+		var bad *throttle.LimitError
+		if got, err := throttle.ParseLimits(text); !errors.As(err, &bad) || got != nil {
+			t.Errorf("ParseLimits(%q): got %v, %v; want none and a *LimitError", text, got, err)
+		}
+	}
+}
+
+// TestLimitInJSON: a limit is text in a configuration file. F45: a number, a
+// fraction or a word is none, and what was there stays.
+func TestLimitInJSON(t *testing.T) {
+	t.Parallel()
+	type file struct{ Limits []throttle.Limit }
+	want := file{Limits: []throttle.Limit{throttle.PerMinute(100), {Units: 500, Window: time.Hour, Precision: time.Minute}}}
+	text, err := json.Marshal(want)
+	if err != nil || string(text) != `{"Limits":["100/1m","500/1h@1m"]}` {
+		t.Errorf("Marshal: got %s, %v", text, err)
+	}
+	var got file
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unmarshal (-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{`"NaN/1m"`, `"1.5/1m"`, `"-1/1m"`, `"Infinity/1m"`, `100`, `1e400`, `""`} {
+		limit := throttle.PerSecond(3)
+		if err := json.Unmarshal([]byte(bad), &limit); err == nil || limit != throttle.PerSecond(3) {
+			t.Errorf("Unmarshal %s: got %v, %v; want an error and the limit as it was", bad, limit, err)
+		}
+	}
+}
+
+// FuzzParseLimit: whatever is read is in range and reads the same after it was
+// printed; nothing panics.
+func FuzzParseLimit(f *testing.F) {
+	for _, seed := range []string{
+		"100/1m", "2000/24h", "50000/7d@1h", "unlimited/1m", "0/1s", "9007199254740992/400d", "1/1ms@1us",
+		"9007199254740993/1m", "1/1h0m0.000001s", "-1/1m", "1/1m@0s", "1/9600h@9600h", " 1 / 1m ", "1/2562047h", "1/1m0s@60s",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		limit, err := throttle.ParseLimit(text)
+		if err != nil {
+			var bad *throttle.LimitError
+			if !errors.As(err, &bad) {
+				t.Fatalf("ParseLimit(%q): got the error %v, want a *LimitError", text, err)
+			}
+			return
+		}
+		inRange := limit.Units >= throttle.Unlimited && limit.Units <= throttle.MaxUnits &&
+			limit.Window >= throttle.MinWindow && limit.Window <= throttle.MaxWindow && limit.Window%time.Microsecond == 0 &&
+			limit.Precision >= 0 && limit.Precision <= limit.Window && limit.Precision%time.Microsecond == 0
+		if !inRange {
+			t.Fatalf("ParseLimit(%q) took %+v, which is out of range", text, limit)
+		}
+		again, err := throttle.ParseLimit(limit.String())
+		if err != nil || again != limit {
+			t.Fatalf("ParseLimit(%q) printed as %q: got %+v, %v; want %+v", text, limit, again, err, limit)
+		}
+		if again.String() != limit.String() {
+			t.Fatalf("%q printed twice: got %q and %q", text, limit, again)
+		}
+	})
+}
+
+// TestF49_WindowsAndF47_UnitsInCode: limits written in code meet the same checks,
+// in New.
+func TestF49_WindowsAndF47_UnitsInCode(t *testing.T) {
+	t.Parallel()
+	good := []throttle.Limit{
+		throttle.Per(1, time.Millisecond), throttle.Per(1, 400*day), throttle.Per(101, time.Millisecond),
+		throttle.PerSecond(throttle.MaxUnits), throttle.PerSecond(0), throttle.PerSecond(throttle.Unlimited),
+		{Units: 1, Window: time.Second, Precision: time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Second},
+	}
+	bad := []throttle.Limit{
+		{}, throttle.Per(1, 0), throttle.Per(1, -time.Second), throttle.Per(1, time.Microsecond), throttle.Per(1, time.Millisecond-1),
+		throttle.Per(1, time.Millisecond+1), throttle.Per(1, 400*day+time.Microsecond), throttle.Per(1, math.MaxInt64),
+		throttle.PerSecond(-2), throttle.PerSecond(math.MinInt64), throttle.PerSecond(throttle.MaxUnits + 1), throttle.PerSecond(math.MaxInt64),
+		{Units: 1, Window: time.Second, Precision: -1}, {Units: 1, Window: time.Second, Precision: 1},
+		{Units: 1, Window: time.Second, Precision: time.Second + time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Microsecond + 1},
+	}
+	client := miniClient(t)
+	for _, limit := range good {
+		if _, err := throttle.New("n", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, nil); err != nil {
+			t.Errorf("New with %+v: got %v, want none", limit, err)
+		}
+	}
+	for _, limit := range bad {
+		_, err := throttle.New("n", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, nil)
+		var wrong *throttle.LimitError
+		if !errors.As(err, &wrong) {
+			t.Errorf("New with %+v: got %v, want a *LimitError", limit, err)
+		}
+	}
+}
