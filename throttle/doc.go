@@ -1,0 +1,54 @@
+// Package throttle shapes work under sliding-window quotas kept in Redis. It
+// delays, it does not drop: a job that finds no room gets a slot, the earliest
+// start at which all its windows have room, and is to be asked for again then.
+//
+//	th, err := throttle.New("smtp", client, []throttle.Scope{
+//		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}},
+//		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(1000), throttle.PerDay(50_000)}},
+//	}, nil)
+//	r, err := th.Reserve(ctx, throttle.Job{ID: "mail-17", Weight: 3, Keys: map[string]string{"tenant": "acme"}})
+//
+// # The guarantee
+//
+// For every limit, in every interval of length Window on Redis' clock, the weights
+// of the jobs whose granted start lies in it sum to at most Units: with any number
+// of processes, with late jobs, retries and lost answers. A job is charged to all
+// its limits or to none, by one script, in one round trip.
+//
+// What it cannot promise: what Redis loses (a failover, a restart without
+// persistence) is forgotten; between a grant and the job's first effect time
+// passes that it does not see; with FallbackOpen and FallbackLocal jobs run that
+// Redis did not count.
+//
+// # Bookings
+//
+// A booking holds its units against newcomers, who are placed around it: a light
+// job may fill a hole before it, nobody moves it later. At its slot what really
+// started decides. A job that comes after its slot may use what is free then, or
+// is booked anew. One that never comes back stops counting Options.Grace after its
+// slot.
+//
+// # Clock
+//
+// All instants are Redis' own, read once in each script. The local clock only
+// measures sleeps and a Deadline's distance. Where Redis' clock steps back by up
+// to 30 s, time stands still until it has caught up; a larger step is believed.
+//
+// # Precision
+//
+// An exact limit keeps each start at its microsecond; by default up to 100 units
+// are. Larger limits count in sub-windows of a hundredth of the window, which
+// errs on the strict side: a start may count for one Precision too long.
+//
+// # Redis away
+//
+// Reserve then does what Options.Fallback says, and never waits longer than
+// Options.Timeout. After some failures in a row Redis is left alone for a moment.
+// To be sure that a timeout ends a call at once, set ContextTimeoutEnabled on a
+// redis.ClusterClient; a redis.Client needs nothing.
+//
+// # Keys
+//
+// Every key of a throttle begins with thr:{name}:, so that all of them lie in one
+// slot of a Redis Cluster, and has an expiry. docs/redis-state.md describes them.
+package throttle
