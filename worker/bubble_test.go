@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -28,14 +29,18 @@ type world struct {
 	asynq    *asynq.Client
 	throttle *throttle.Throttle
 	scopes   []throttle.Scope
-	shaper   *worker.Shaper
+	shaper   *worker.Shaper // the first; a test may make more
+	tasks    *asynq.Inspector
 	handle   time.Duration // how long a handler takes
+	// result is what a handler returns at its end; nil is success.
+	result func(ctx context.Context, task *asynq.Task) error
 
 	mu     sync.Mutex
-	starts []throttletest.Start // as granted
-	runs   map[string]int       // by task ID
-	ended  map[string]time.Time // by task ID
-	waits  map[string]time.Duration
+	starts []throttletest.Start     // as granted
+	late   []time.Duration          // of each start, the handler's call behind the granted start
+	runs   map[string]int           // handler calls, by task ID
+	ended  map[string]time.Time     // the last success, by task ID
+	waits  map[string]time.Duration // from began to the last start, by task ID
 	began  time.Time
 }
 
@@ -45,36 +50,50 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
 		m.ClockTTL(true)
-		client := redis.NewClient(&redis.Options{
-			Addr:            "127.0.0.1:6379",
-			Dialer:          func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
-			DisableIdentity: true,
-			PoolSize:        64,
-		})
+		t.Cleanup(m.Close)
+		client := bubbleClient(t, m)
 		th, err := throttle.New("world", client, scopes, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &world{
 			t: t, redis: m, client: client, asynq: asynq.NewClientFromRedisClient(client), throttle: th, scopes: scopes,
-			handle: 20 * time.Millisecond, runs: make(map[string]int), ended: make(map[string]time.Time), waits: make(map[string]time.Duration),
+			tasks: asynq.NewInspectorFromRedisClient(client), handle: 20 * time.Millisecond,
+			runs: make(map[string]int), ended: make(map[string]time.Time), waits: make(map[string]time.Duration),
 		}
 		w.shaper = w.newShaper(nil)
 		w.began = time.Now()
 		test(w)
-		w.shaper.Stop()
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		m.Close()
 	})
 }
 
+// bubbleClient reaches a miniredis of the same bubble through pipes.
+func bubbleClient(t *testing.T, m *miniredis.Miniredis) *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Addr:            "127.0.0.1:6379",
+		Dialer:          func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		DisableIdentity: true,
+		PoolSize:        64,
+	})
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// newShaper returns a shaper of the world's throttle, as another process has one.
 func (w *world) newShaper(opts *worker.Options) *worker.Shaper {
-	s, err := worker.New(w.throttle, w.client, jobOf, opts)
+	return w.newShaperOf(jobOf, opts)
+}
+
+func (w *world) newShaperOf(job worker.JobFunc, opts *worker.Options) *worker.Shaper {
+	s, err := worker.New(w.throttle, w.client, job, opts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(s.Stop)
 	return s
 }
 
@@ -89,26 +108,52 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	return job, nil
 }
 
-// enqueue adds a task; its ID tells its place in the order.
+// enqueue adds a task made by NewTask; its ID tells its place in the order.
 func (w *world) enqueue(n int, tenant string, weight int64, opts ...asynq.Option) string {
 	id := fmt.Sprintf("%06d", n)
-	task := worker.NewTask("mail", nil, map[string]string{"tenant": tenant, "weight": fmt.Sprint(weight)}, append(opts, asynq.TaskID(id))...)
-	if _, err := w.asynq.Enqueue(task); err != nil {
-		w.t.Fatal(err)
-	}
+	w.send(worker.NewTask("mail", nil, headers(tenant, weight), append(opts, asynq.TaskID(id))...))
 	return id
 }
 
-// serve starts an asynq server with the shaper around the world's handler.
-func (w *world) serve(cfg asynq.Config) *asynq.Server {
-	cfg.Logger, cfg.LogLevel = silent{}, asynq.FatalLevel
-	server := asynq.NewServerFromRedisClient(w.client, w.shaper.Configure(cfg))
-	mux := asynq.NewServeMux()
-	mux.Use(w.shaper.Wrap)
-	mux.HandleFunc("mail", w.process)
-	if err := server.Start(mux); err != nil {
+// enqueuePlain adds a task made by asynq alone, without a spare retry.
+func (w *world) enqueuePlain(n int, tenant string, weight int64, opts ...asynq.Option) string {
+	id := fmt.Sprintf("%06d", n)
+	w.send(asynq.NewTaskWithHeaders("mail", nil, headers(tenant, weight), append(opts, asynq.TaskID(id))...))
+	return id
+}
+
+func (w *world) send(task *asynq.Task, opts ...asynq.Option) {
+	w.t.Helper()
+	if _, err := w.asynq.Enqueue(task, opts...); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func headers(tenant string, weight int64) map[string]string {
+	return map[string]string{"tenant": tenant, "weight": fmt.Sprint(weight)}
+}
+
+// serve starts an asynq server with the world's shaper around its handler.
+func (w *world) serve(cfg asynq.Config) *asynq.Server {
+	return w.serveWith(w.shaper, cfg)
+}
+
+// serveWith starts an asynq server with a shaper of its own, as another process
+// would.
+func (w *world) serveWith(s *worker.Shaper, cfg asynq.Config) *asynq.Server {
+	return w.start(w.client, s.Configure(cfg), s.Wrap(asynq.HandlerFunc(w.process)))
+}
+
+// start starts an asynq server with a handler as it is. It is shut down when the
+// test ends, if the test does not do so itself.
+func (w *world) start(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler) *asynq.Server {
+	w.t.Helper()
+	cfg.Logger, cfg.LogLevel = silent{}, asynq.FatalLevel
+	server := asynq.NewServerFromRedisClient(client, cfg)
+	if err := server.Start(handler); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(server.Shutdown)
 	return server
 }
 
@@ -120,40 +165,108 @@ func (w *world) process(ctx context.Context, task *asynq.Task) error {
 	id, _ := asynq.GetTaskID(ctx)
 	w.mu.Lock()
 	w.starts = append(w.starts, throttletest.Start{At: grant.Start, Weight: grant.Job.Weight, Keys: grant.Job.Keys})
+	w.late = append(w.late, time.Since(grant.Start))
 	w.waits[id] = time.Since(w.began)
+	w.runs[id]++
 	w.mu.Unlock()
 	time.Sleep(w.handle)
+	if w.result != nil {
+		if err := w.result(ctx, task); err != nil {
+			return err
+		}
+	}
 	w.mu.Lock()
-	w.runs[id]++
 	w.ended[id] = time.Now()
 	w.mu.Unlock()
 	return nil
 }
 
+// until waits for something to come true.
+func (w *world) until(what string, within time.Duration, is func() bool) {
+	w.t.Helper()
+	for limit := time.Now().Add(within); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			w.t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
 // drained waits until as many tasks have ended.
 func (w *world) drained(tasks int, within time.Duration) {
-	for limit := time.Now().Add(within); ; {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%d tasks have run", tasks), within, func() bool {
 		w.mu.Lock()
-		ended := len(w.ended)
-		w.mu.Unlock()
-		if ended >= tasks {
-			return
-		}
-		if time.Now().After(limit) {
-			w.t.Fatalf("after %s %d of %d tasks have run", within, ended, tasks)
-		}
-		time.Sleep(10 * time.Millisecond)
+		defer w.mu.Unlock()
+		return len(w.ended) >= tasks
+	})
+}
+
+// ran is how often a task's handler was called.
+func (w *world) ran(id string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[id]
+}
+
+// startOf is when a task's handler was last called, after the beginning.
+func (w *world) startOf(id string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waits[id]
+}
+
+// task is what asynq knows of one, nil if nothing.
+func (w *world) task(id string) *asynq.TaskInfo {
+	w.t.Helper()
+	info, err := w.tasks.GetTaskInfo("default", id)
+	if err != nil && !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound) {
+		w.t.Fatal(err)
 	}
+	return info
+}
+
+// in tells whether asynq has a task in this state.
+func (w *world) in(id string, state asynq.TaskState) func() bool {
+	return func() bool {
+		info := w.task(id)
+		return info != nil && info.State == state
+	}
+}
+
+// gone tells whether asynq is done with a task.
+func (w *world) gone(id string) func() bool {
+	return func() bool { return w.task(id) == nil }
+}
+
+// archived fails the test unless asynq has archived this many tasks.
+func (w *world) archived(want int) {
+	w.t.Helper()
+	info, err := w.tasks.GetQueueInfo("default")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if info.Archived != want {
+		w.t.Errorf("%d tasks are archived, want %d", info.Archived, want)
+	}
+}
+
+// used is what a tenant has used and what it has booked.
+func (w *world) used(tenant string) (used, booked int64) {
+	w.t.Helper()
+	usage, err := w.throttle.Usage(w.t.Context(), "tenant", tenant)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return usage.Limits[0].Used, usage.Limits[0].Booked
 }
 
 // checked fails the test for each window over its limit and each task that did
 // not run exactly once.
 func (w *world) checked(tasks int) {
+	w.t.Helper()
+	w.withinLimits()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, over := range throttletest.Check(w.scopes, w.starts) {
-		w.t.Errorf("window over its limit: %s", over)
-	}
 	for id, n := range w.runs {
 		if n != 1 {
 			w.t.Errorf("task %s ran %d times", id, n)
@@ -161,6 +274,21 @@ func (w *world) checked(tasks int) {
 	}
 	if len(w.runs) != tasks {
 		w.t.Errorf("%d tasks ran, want %d", len(w.runs), tasks)
+	}
+}
+
+// withinLimits fails the test for each window over its limit and each start
+// before the granted one.
+func (w *world) withinLimits() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, over := range throttletest.Check(w.scopes, w.starts) {
+		w.t.Errorf("window over its limit: %s", over)
+	}
+	// Redis' clock has microseconds.
+	if early := slices.Min(append([]time.Duration{0}, w.late...)); early < -time.Microsecond {
+		w.t.Errorf("a handler was called %s before its granted start", -early)
 	}
 }
 

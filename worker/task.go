@@ -11,7 +11,7 @@ import (
 )
 
 // spareHeader marks tasks that were made with one retry more than their user
-// asked for.
+// asked for, and says how many that were.
 const spareHeader = "Throttle-Spare-Retry"
 
 // asynqMaxRetry is what asynq gives a task without a MaxRetry option.
@@ -22,8 +22,8 @@ const asynqMaxRetry = 25
 // asks whether the error was a failure; the spare one is never used up by
 // failures: the middleware ends the task at the user's own count (MaxRetry among
 // opts, else 25). A MaxRetry option given later, at Enqueue, takes the spare
-// away: give it here. Tasks made by asynq itself work too; on their last retry
-// they wait inside the handler.
+// away: give it here. Tasks without a spare, such as those made by asynq itself,
+// work too; on their last retry they wait inside the handler.
 func NewTask(typename string, payload []byte, headers map[string]string, opts ...asynq.Option) *asynq.Task {
 	retries := asynqMaxRetry
 	for _, opt := range opts {
@@ -33,8 +33,9 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 			}
 		}
 	}
-	marked := map[string]string{spareHeader: strconv.Itoa(1)}
+	marked := make(map[string]string, len(headers)+1)
 	maps.Copy(marked, headers)
+	marked[spareHeader] = strconv.Itoa(retries)
 	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+1))
 	return asynq.NewTaskWithHeaders(typename, payload, marked, own...)
 }
@@ -56,7 +57,9 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 	if !hasID || !hasQueue || !hasRetried || !hasRetry {
 		return attempt{}, errNoServer
 	}
-	_, spare := task.Headers()[spareHeader]
+	// The mark alone does not do: headers are copied, and Enqueue may have got
+	// another MaxRetry.
+	spare := task.Headers()[spareHeader] == strconv.Itoa(retry-1)
 	return attempt{queue: queue, id: id, retried: retried, retry: retry, spare: spare}, nil
 }
 

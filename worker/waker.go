@@ -40,8 +40,14 @@ type waker struct {
 
 func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
 
-// wake takes a task on. The goroutines start with the first one.
+// wake takes a task on. The goroutines start with the first one. After Stop it is
+// left to asynq's own time.
 func (w *waker) wake(task wakeup) {
+	select {
+	case <-w.shaper.stopped:
+		return
+	default:
+	}
 	task.at = task.slot.Add(-w.shaper.options.MaxWait / 2)
 	w.start.Do(func() {
 		for range wakers {
