@@ -13,8 +13,9 @@ TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asynq-throttle/golangci-lint-$(G
 # How much of each.
 RAPID_CHECKS ?= 100
 FUZZ_TIME ?= 5s
-PEER_CALLS ?= 20000
-PEER_TASKS ?= 20000
+PEER_CALLS ?= 10000
+PEER_TASKS ?= 10000
+PEER_ROUNDS ?= 5
 TEST_TIMEOUT ?= 5m
 
 .PHONY: help
@@ -63,7 +64,8 @@ golangci: ## golangci-lint, installed when its version is not there
 	fi; \
 	"$$tool" config verify; \
 	"$$tool" run ./...; \
-	cd bench && "$$tool" run --config ../.golangci.yml ./...
+	(cd bench && "$$tool" run --config ../.golangci.yml ./...); \
+	(cd .ci/compose && "$$tool" run --config ../../.golangci.yml ./...)
 
 .PHONY: deps
 deps: ## who may import whom, by go list
@@ -75,7 +77,7 @@ bench: ## every Go benchmark (BENCH_TIME=1x runs each once)
 
 .PHONY: bench-peers
 bench-peers: ## cost of one decision beside redis_rate and others, on a real Redis
-	cd bench && go test ./... && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS)
+	cd bench && go test ./... && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS) -rounds $(PEER_ROUNDS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME

@@ -20,7 +20,7 @@ func BenchmarkDecision(b *testing.B) {
 				b.Fatal(err)
 			}
 			c := costs[row.name]
-			b.ReportMetric(1000*c.roundTrip(50), "ns/op")
+			b.ReportMetric(1000*c.p50(), "ns/op")
 			b.ReportMetric(c.script(), "script-µs/op")
 			b.ReportMetric(c.cpu(), "server-µs/op")
 		})
@@ -84,18 +84,18 @@ func TestScriptMicros(t *testing.T) {
 	}
 }
 
-func TestPercentileAndMedian(t *testing.T) {
+func TestCostIsThatOfTheBestRound(t *testing.T) {
 	t.Parallel()
-	c := cost{scripts: []float64{9, 1, 5}}
-	for i := range 200 {
-		c.roundTrips = append(c.roundTrips, time.Duration(200-i)*time.Millisecond)
-	}
-	if got := c.script(); got != 5 {
-		t.Errorf("median: got %v, want 5", got)
-	}
-	for percentile, want := range map[int]float64{50: 101_000, 99: 199_000, 100: 200_000} {
-		if got := c.roundTrip(percentile); got != want {
-			t.Errorf("p%d: got %v µs, want %v", percentile, got, want)
+	var c cost
+	for _, round := range []int{3, 1, 2} {
+		m := &meter{scriptMicros: 200 * float64(round), cpuMicros: 400 * float64(round)}
+		for i := range 200 {
+			m.roundTrips = append(m.roundTrips, time.Duration(round*(200-i))*time.Millisecond)
 		}
+		c.add(m)
+	}
+	got := [4]float64{c.script(), c.cpu(), c.p50(), c.p99()}
+	if want := [4]float64{1, 2, 101_000, 199_000}; got != want {
+		t.Errorf("script, CPU, p50, p99: got %v, want %v", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,8 @@ const asynqWorkers = 16
 type throughput struct{ without, with, ratio float64 }
 
 // compareThroughput runs asynq with and without the middleware, in turn, on
-// handlers that do nothing, under limits that never bind.
+// handlers that do nothing, under limits that never bind. Its figures are the
+// medians of the rounds, the ratio that of runs next to each other.
 func compareThroughput(ctx context.Context, addr string, tasks, rounds int) (*throughput, error) {
 	var without, with, ratios []float64
 	for range rounds {
@@ -37,6 +39,11 @@ func compareThroughput(ctx context.Context, addr string, tasks, rounds int) (*th
 		without, with, ratios = append(without, plain), append(with, shaped), append(ratios, shaped/plain)
 	}
 	return &throughput{without: median(without), with: median(with), ratio: median(ratios)}, nil
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
 }
 
 func tasksPerSecond(ctx context.Context, addr string, tasks int, shaped bool) (perSecond float64, err error) {
@@ -62,13 +69,14 @@ func tasksPerSecond(ctx context.Context, addr string, tasks int, shaped bool) (p
 	})
 	mux := asynq.NewServeMux()
 	mux.Handle("bench", handler)
+	stopShaper := func() {}
 	config := asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.ErrorLevel}
 	if shaped {
 		shaper, err := newShaper(client)
 		if err != nil {
 			return 0, err
 		}
-		defer shaper.Stop()
+		stopShaper = shaper.Stop
 		config = shaper.Configure(config)
 		mux.Use(shaper.Wrap)
 	}
@@ -78,6 +86,7 @@ func tasksPerSecond(ctx context.Context, addr string, tasks int, shaped bool) (p
 		return 0, fmt.Errorf("start asynq: %w", err)
 	}
 	defer server.Shutdown()
+	defer stopShaper()
 	select {
 	case <-done:
 		return float64(tasks) / time.Since(began).Seconds(), nil

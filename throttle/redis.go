@@ -15,6 +15,44 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
+// New returns the throttle called name: 1 to 64 of A-Z a-z 0-9 _ . -, and part
+// of every key it uses in Redis. All processes that use the same name and Redis
+// share its limits and should give the same scopes. New does not talk to Redis.
+// The error is an *OptionError or wraps a *LimitError.
+func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Throttle, error) {
+	if !validName(name) {
+		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
+	}
+	if isNil(client) {
+		return nil, &OptionError{Field: "client", Value: nil, Reason: "is nil"}
+	}
+	options, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := validateScopes(scopes); err != nil {
+		return nil, err
+	}
+	t := &Throttle{
+		name:    name,
+		keys:    newKeys(name),
+		scopes:  copyScopes(scopes),
+		keyed:   make(map[string]struct{}),
+		options: options,
+		redis:   newCaller(client, options),
+		logged:  newRateLimitedLog(options.Logger),
+	}
+	for _, scope := range scopes {
+		if scope.Name != Global {
+			t.keyed[scope.Name] = struct{}{}
+		}
+	}
+	if options.Fallback == FallbackLocal {
+		t.local = newLocalShare(options.LocalShare)
+	}
+	return t, nil
+}
+
 // script is a composed script and the hash that Redis knows it by.
 type script struct{ text, hash string }
 

@@ -76,3 +76,12 @@ func validName(name string) bool {
 	}
 	return true
 }
+
+func copyScopes(scopes []Scope) []Scope {
+	copied := make([]Scope, len(scopes))
+	for i, scope := range scopes {
+		copied[i] = scope
+		copied[i].Limits = append([]Limit(nil), scope.Limits...)
+	}
+	return copied
+}

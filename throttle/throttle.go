@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Throttle decides for the jobs of one named set of scopes. Most callers want:
@@ -28,44 +26,6 @@ type Throttle struct {
 	local   *localShare      // nil unless FallbackLocal
 	logged  *rateLimitedLog  // fallbacks
 	now     func() time.Time // nil in production: Redis' own clock
-}
-
-// New returns the throttle called name: 1 to 64 of A-Z a-z 0-9 _ . -, and part
-// of every key it uses in Redis. All processes that use the same name and Redis
-// share its limits and should give the same scopes. New does not talk to Redis.
-// The error is an *OptionError or wraps a *LimitError.
-func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Throttle, error) {
-	if !validName(name) {
-		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
-	}
-	if isNil(client) {
-		return nil, &OptionError{Field: "client", Value: nil, Reason: "is nil"}
-	}
-	options, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	if err := validateScopes(scopes); err != nil {
-		return nil, err
-	}
-	t := &Throttle{
-		name:    name,
-		keys:    newKeys(name),
-		scopes:  copyScopes(scopes),
-		keyed:   make(map[string]struct{}),
-		options: options,
-		redis:   newCaller(client, options),
-		logged:  newRateLimitedLog(options.Logger),
-	}
-	for _, scope := range scopes {
-		if scope.Name != Global {
-			t.keyed[scope.Name] = struct{}{}
-		}
-	}
-	if options.Fallback == FallbackLocal {
-		t.local = newLocalShare(options.LocalShare)
-	}
-	return t, nil
 }
 
 // Name returns the throttle's name.
@@ -170,13 +130,4 @@ func (t *Throttle) until(deadline time.Time) time.Duration {
 		return time.Until(deadline)
 	}
 	return deadline.Sub(t.now())
-}
-
-func copyScopes(scopes []Scope) []Scope {
-	copied := make([]Scope, len(scopes))
-	for i, scope := range scopes {
-		copied[i] = scope
-		copied[i].Limits = append([]Limit(nil), scope.Limits...)
-	}
-	return copied
 }

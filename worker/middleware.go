@@ -172,7 +172,8 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 func (s *Shaper) tooLate(a attempt, r throttle.Reservation, deadline time.Time) error {
 	if a.mayReturn() {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
-		if err != nil || info.Deadline.IsZero() || time.Now().Add(r.Delay()).Before(info.Deadline) {
+		passes := err == nil && !info.Deadline.IsZero() && time.Now().Add(r.Delay()).After(info.Deadline)
+		if !passes {
 			return nil
 		}
 		deadline = info.Deadline
