@@ -84,7 +84,7 @@ func openCampaign(path string) (*campaign, error) {
 	if err != nil {
 		return nil, fmt.Errorf("campaign: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	return loadCampaign(path, file)
 }
 

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
-	"github.com/asynq-throttle/asynq-throttle/worker"
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 // taskType is the type of the asynq tasks that stand for a mail each. Its
@@ -30,6 +31,9 @@ const (
 const (
 	sendRetries = 5 // after a 4xx or a broken connection
 	sendTimeout = time.Minute
+	// maxWait lets mails be woken well before their slot, so that a busy
+	// machine does not make them late. It takes more workers, which are cheap.
+	maxWait = time.Second
 	// retention is how long asynq remembers a delivered mail: so long a second
 	// run does not send it again.
 	retention = 24 * time.Hour
@@ -65,7 +69,7 @@ func newDelivery(o options, c *campaign, around *surroundings, logger *zap.Logge
 	if err != nil {
 		return nil, err
 	}
-	shaper, err := worker.New(quotas, rdb, jobOf, &worker.Options{Logger: logger})
+	shaper, err := worker.New(quotas, rdb, jobOf, &worker.Options{MaxWait: maxWait, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -176,25 +180,30 @@ func (d *delivery) failed(ctx context.Context, task *asynq.Task, err error) {
 	most, _ := asynq.GetMaxRetry(ctx)
 	id := string(task.Payload())
 	if d.campaign.byID[id] != nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
-		d.outcomes.end(id, gaveUp, err.Error())
+		d.outcomes.end(id, gaveUp, plainReason(err.Error()))
 	}
 }
 
 // enqueueAll hands every mail to asynq when it arrives. A mail that asynq knows
-// from an earlier run is not enqueued again.
+// from an earlier run is not enqueued again; the arrival of the others is over
+// then, too.
 func (d *delivery) enqueueAll(ctx context.Context, began time.Time) error {
+	goesOn := false
 	for _, m := range d.campaign.mails {
-		if !sleepUntil(ctx, began.Add(m.at)) {
+		if !goesOn && !sleepUntil(ctx, began.Add(m.at)) {
 			return ctx.Err()
 		}
-		if err := d.enqueue(ctx, m); err != nil {
+		known, err := d.enqueue(ctx, m)
+		if err != nil {
 			return fmt.Errorf("enqueue mail %s: %w", m.id, err)
 		}
+		goesOn = goesOn || known
 	}
 	return nil
 }
 
-func (d *delivery) enqueue(ctx context.Context, m *mail) error {
+// enqueue tells whether asynq knew the mail before.
+func (d *delivery) enqueue(ctx context.Context, m *mail) (known bool, err error) {
 	arrived := d.now()
 	task := worker.NewTask(taskType, []byte(m.id), map[string]string{
 		headerWeight:  strconv.FormatInt(m.units(), 10),
@@ -203,11 +212,11 @@ func (d *delivery) enqueue(ctx context.Context, m *mail) error {
 		headerArrived: strconv.FormatInt(arrived.UnixMicro(), 10),
 	}, asynq.TaskID(d.taskID(m)), asynq.Queue(d.queue), asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
 	d.outcomes.arrived(m.id, arrived)
-	_, err := d.client.EnqueueContext(ctx, task)
+	_, err = d.client.EnqueueContext(ctx, task)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return d.resume(m)
+		return true, d.resume(m)
 	}
-	return err
+	return false, err
 }
 
 // taskID is the same in each run of a campaign: asynq takes an id only once.
@@ -227,11 +236,16 @@ func (d *delivery) resume(m *mail) error {
 	case info.State == asynq.TaskStateCompleted:
 		d.outcomes.endedEarlier(m.id, delivered, "")
 	case info.State == asynq.TaskStateArchived && strings.HasPrefix(info.LastErr, refusedPrefix):
-		d.outcomes.endedEarlier(m.id, refused, strings.TrimPrefix(info.LastErr, refusedPrefix))
+		d.outcomes.endedEarlier(m.id, refused, plainReason(info.LastErr))
 	case info.State == asynq.TaskStateArchived:
-		d.outcomes.endedEarlier(m.id, gaveUp, info.LastErr)
+		d.outcomes.endedEarlier(m.id, gaveUp, plainReason(info.LastErr))
 	}
 	return nil
+}
+
+// plainReason is an error's text without what was added for asynq.
+func plainReason(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(text, refusedPrefix), ": "+asynq.SkipRetry.Error())
 }
 
 // vanished tells whether mails are left for which asynq has no task any more,

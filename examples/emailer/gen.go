@@ -4,10 +4,10 @@
 //
 //	go run gen.go
 //
-// Acme's newsletter comes in two lots, larger than its quota lets out soon;
-// globex' project mails, some to a whole team, arrive one by one; initech's
-// invoices come in three batches. Together they wait for the global limit from
-// the first second to the last.
+// Acme's newsletter and initech's invoices begin with more than their quotas let
+// out soon; then all tenants' mails come one by one, those of globex now and then
+// to a whole team. Together they wait for the global limit from the first second
+// to the last.
 package main
 
 import (
@@ -37,24 +37,22 @@ type mail struct {
 }
 
 func main() {
-	random := rand.New(rand.NewPCG(2026, 7))
+	random := rand.New(rand.NewPCG(2026, 5))
 	var mails []mail
 	add := func(at time.Duration, tenant, from string, recipients int, subject, body string) {
 		domain := domains[random.IntN(len(domains))]
 		mails = append(mails, mail{at: at, tenant: tenant, from: from, domain: domain, to: people(random, domain, recipients), subject: subject, body: body})
 	}
 	for i := range 170 {
-		batch := time.Duration(i/100) * 9 * time.Second
-		add(batch, "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
+		add(batch(i, 100, 4*time.Second), "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
 			"Anvils are lighter this week.\nWrite to us if you would rather not hear of it.")
 	}
 	for i := range 106 {
-		add(time.Duration(i)*100*time.Millisecond, "globex", "Globex Projects <projects@globex.example>", team(random), fmt.Sprintf("Minutes of meeting %d", 1+i),
+		add(batch(i, 1, 0), "globex", "Globex Projects <projects@globex.example>", team(random), fmt.Sprintf("Minutes of meeting %d", 1+i),
 			"Please find the decisions of today below.\nThe next meeting is on Tuesday.")
 	}
-	for i := range 132 {
-		batch := time.Duration(i/44) * 4 * time.Second
-		add(batch, "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
+	for i := range 138 {
+		add(batch(i, 50, 2*time.Second), "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
 			"Your invoice is ready.\nNo cover sheet is needed.")
 	}
 	slices.SortStableFunc(mails, func(a, b mail) int { return int(a.at - b.at) })
@@ -63,6 +61,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// batch is when mail i of a tenant comes: the first ones all at once, the rest
+// ten in a second from a time on.
+func batch(i, first int, from time.Duration) time.Duration {
+	if i < first {
+		return 0
+	}
+	return from + time.Duration(i-first)*100*time.Millisecond
 }
 
 // team draws how many get a project mail: mostly a few, now and then all.

@@ -16,7 +16,7 @@ const (
 // defaultLimits shape the bundled campaign over about half a minute. The global
 // limit is full from the first second to the last; the others hold up a tenant
 // or a domain now and then.
-const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,320/15s;domain=25/1s,300/20s"
+const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,120/10s"
 
 // parseLimits reads the limits of each scope: "global=40/1s,500/20s;tenant=…".
 // A scope that is not named has no limits.

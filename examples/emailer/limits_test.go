@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func TestParseLimits(t *testing.T) {

@@ -47,7 +47,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.plot, "plot", "", "write a picture to `file` (.svg or .png)")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on standard output, all else on standard error")
-	flags.IntVar(&o.workers, "workers", 16, "mails in hand at once")
+	flags.IntVar(&o.workers, "workers", 32, "mails in hand at once")
 	flags.StringVar(&o.queue, "queue", "", "asynq queue `name`; another name sends the campaign anew (default: after the campaign's content)")
 	flags.BoolVar(&o.verbose, "v", false, "log what asynq and the throttle do")
 	if err := flags.Parse(args); err != nil {
@@ -60,7 +60,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if o.scopes, err = parseLimits(*limits); err != nil {
 		return o, err
 	}
-	return o, o.check(flags.Args())
+	err = o.check(flags.Args())
+	return o, err
 }
 
 func (o *options) check(rest []string) error {

@@ -9,16 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // The picture has a row for all mails and one for each tenant, up to maxRows
@@ -63,7 +65,7 @@ func writePlot(path string, r result) error {
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // again after an error; the one below counts
 	height := vg.Length(len(rows)) * rowHeight
 	var canvas interface {
 		vg.CanvasSizer
@@ -103,11 +105,7 @@ func plotRows(r result) ([][]*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		rate, err := ratePlot(one, end)
-		if err != nil {
-			return nil, err
-		}
-		plots = append(plots, []*plot.Plot{flow, rate})
+		plots = append(plots, []*plot.Plot{flow, ratePlot(one, end)})
 	}
 	return plots, nil
 }
@@ -185,7 +183,7 @@ func cumulative(moments []moment, end float64) plotter.XYs {
 
 // ratePlot shows the units started in each second, and the limits: a line for
 // the limits of a second, a dashed one for the average that a longer allows.
-func ratePlot(r row, end float64) (*plot.Plot, error) {
+func ratePlot(r row, end float64) *plot.Plot {
 	p := newPlot(r.title+": units started per second", end)
 	p.Legend.Top, p.Legend.Left = true, false
 	bins := make([]plotter.HistogramBin, int(end))
@@ -214,7 +212,7 @@ func ratePlot(r row, end float64) (*plot.Plot, error) {
 	}
 	// The room above the highest line is the legend's.
 	p.Y.Min, p.Y.Max = 0, top*(1.12+0.17*float64(len(r.limits)))
-	return p, nil
+	return p
 }
 
 func limitLine(limit throttle.Limit, end float64) (*plotter.Line, float64) {
@@ -236,14 +234,29 @@ func newPlot(title string, end float64) *plot.Plot {
 	p.X.Label.Text = "seconds"
 	p.X.Label.TextStyle.Font.Size = vg.Points(9)
 	p.X.Min, p.X.Max = 0, end
+	p.X.Tick.Marker = secondTicks(end)
 	p.Y.Label.Text = "units"
 	p.Y.Label.TextStyle.Font.Size = vg.Points(9)
 	p.Legend.TextStyle.Font.Size = vg.Points(9)
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.XOffs = -vg.Points(6)
-	if grid := plotter.NewGrid(); grid != nil {
-		grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
-		p.Add(grid)
-	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
+	p.Add(grid)
 	return p
+}
+
+// secondTicks marks whole seconds, about eight of them.
+func secondTicks(end float64) plot.ConstantTicks {
+	step := 1
+	for _, factor := range []int{2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400} {
+		if end/float64(step) > 8 {
+			step = factor
+		}
+	}
+	var ticks plot.ConstantTicks
+	for at := 0; float64(at) <= end; at += step {
+		ticks = append(ticks, plot.Tick{Value: float64(at), Label: strconv.Itoa(at)})
+	}
+	return ticks
 }

@@ -32,12 +32,17 @@ type progress interface {
 // lineEvery is how often progress without a terminal writes a line.
 const lineEvery = 2 * time.Second
 
-// newProgress returns a bar when w is a terminal, else plain lines.
-func newProgress(w io.Writer, mails int) progress {
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+// newProgress returns a bar for a terminal, else plain lines.
+func newProgress(w io.Writer, terminal bool, mails int) progress {
+	if terminal {
 		return newBarProgress(w, mails)
 	}
 	return &lineProgress{w: w}
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 func newBarProgress(w io.Writer, mails int) *barProgress {

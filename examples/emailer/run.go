@@ -28,6 +28,8 @@ const (
 // run is the program: it sends the campaign that args ask for and reports. It
 // ends early when ctx is cancelled.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	terminal := isTerminal(stderr)
+	stderr = zapcore.Lock(zapcore.AddSync(stderr)) // workers log while progress is shown
 	o, err := parseOptions(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -54,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, err)
 	}
-	r, err := d.run(ctx, surroundings, newProgress(stderr, len(c.mails)))
+	r, err := d.run(ctx, surroundings, newProgress(stderr, terminal, len(c.mails)))
 	if err != nil {
 		fmt.Fprintln(stderr, "emailer:", err)
 	}
@@ -172,5 +174,5 @@ func newLogger(stderr io.Writer, verbose bool) *zap.Logger {
 	}
 	config := zap.NewDevelopmentEncoderConfig()
 	config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(stderr)), level))
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.AddSync(stderr), level))
 }

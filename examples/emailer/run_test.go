@@ -53,7 +53,7 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "run.svg")
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40),
-		"-limits", "global=20/500ms,200/3s;tenant=12/500ms;domain=19/500ms", "-plot", picture)
+		"-limits", "global=10/500ms,200/3s;tenant=8/500ms;domain=9/500ms", "-plot", picture)
 	if status != exitOK || !s.OK {
 		t.Fatalf("status %d\n%s", status, log)
 	}

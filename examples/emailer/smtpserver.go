@@ -49,7 +49,7 @@ func startSMTPServer(record *record, logger *zap.Logger) (*smtpServer, error) {
 	if s.server.ErrorLog, err = zap.NewStdLogAt(logger.Named("smtp-server"), zap.DebugLevel); err != nil {
 		return nil, fmt.Errorf("smtp server: %w", err)
 	}
-	go s.server.Serve(listener) // returns on Close
+	go func() { _ = s.server.Serve(listener) }() // returns on Close
 	return s, nil
 }
 

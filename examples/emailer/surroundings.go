@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -12,6 +13,9 @@ import (
 
 // checkTimeout bounds the first look at a server.
 const checkTimeout = 5 * time.Second
+
+// expireEvery is how often the Redis inside looks for keys to expire.
+const expireEvery = 100 * time.Millisecond
 
 // surroundings is the Redis and the SMTP server of a run: real ones where the
 // flags name them, else ones inside the process.
@@ -47,25 +51,52 @@ func (s *surroundings) openRedis(ctx context.Context, addr string) error {
 	if addr == "" {
 		s.redisInside = true
 		inside := miniredis.NewMiniRedis()
-		inside.ClockTTL(true) // else nothing would ever expire
 		if err := inside.Start(); err != nil {
 			return fmt.Errorf("redis: %w", err)
 		}
-		s.closers = append(s.closers, inside.Close)
+		s.closers = append(s.closers, inside.Close, letExpire(inside))
 		addr = inside.Addr()
 	}
+	// The client would try for some time, and log each time.
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("redis: no server at %s: %w", addr, err)
+	}
+	_ = conn.Close() // nothing was said
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	s.redis = client
 	s.closers = append(s.closers, func() { _ = client.Close() })
 	before := time.Now()
 	theirs, err := client.Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("redis: no server at %s: %w", addr, err)
+		return fmt.Errorf("redis: %s does not answer: %w", addr, err)
 	}
 	if !s.redisInside {
 		s.offset = theirs.Sub(before.Add(time.Since(before) / 2))
 	}
 	return nil
+}
+
+// letExpire lets the keys' time to live follow the clock, by which a key expires
+// up to a tenth of a second early or late. (ClockTTL would make it exact, by
+// going through all keys with every command.) Call what it returns to end it.
+func letExpire(inside *miniredis.Miniredis) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(expireEvery)
+		defer tick.Stop()
+		last := time.Now()
+		for {
+			select {
+			case <-ended:
+				return
+			case now := <-tick.C:
+				inside.FastForward(now.Sub(last))
+				last = now
+			}
+		}
+	}()
+	return func() { close(ended) }
 }
 
 func (s *surroundings) openSMTP(ctx context.Context, addr string, connections int, logger *zap.Logger) error {
