@@ -21,7 +21,6 @@
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
 -- Cost: O(limits) with room; O(limits x entries) without
 -- Expiry: record: start + grace (booked), start + 60 s (granted); ledgers: span + grace + 30 s
--- include: integer
 -- include: clock
 -- include: read_calendar
 -- include: read_record

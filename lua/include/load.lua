@@ -1,7 +1,8 @@
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
 -- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done.
+-- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
   local stale = now - grace - ledger.precision
@@ -12,6 +13,9 @@ local function load(ledger, now, grace)
   local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
   for i = 1, #members do
     local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
     at, units = tonumber(at), tonumber(units)
     for j = 1, #edits do
       if edits[j].kind == kind and edits[j].at == at then

@@ -7,6 +7,9 @@ local function trim(ledger, now, grace)
   local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', string.format('%d', edge), 'LIMIT', '0', '1000')
   for i = 1, #members do
     local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
     if kind == 's' then
       ledger.spent = ledger.spent - units
       dropped[#dropped + 1] = members[i]

@@ -54,17 +54,18 @@ local function write_calendar(calendar, start)
       totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
         ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
     end
-    local expiry = string.format('%d', math.ceil((scope.expire - now) / 1000))
+    local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
+    if renew then
+      redis.call('SET', scope.key, totals .. scope.others, 'PX', lasts)
+    else
+      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+    end
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
       if renew and not ledger.bare or ledger.edits and (renew or ledger.bare) then
-        redis.call('PEXPIRE', ledger.key, expiry)
+        lasts = lasts or string.format('%d', math.ceil((scope.expire - now) / 1000))
+        redis.call('PEXPIRE', ledger.key, lasts)
       end
-    end
-    if renew then
-      redis.call('SET', scope.key, totals .. scope.others, 'PX', expiry)
-    else
-      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
     end
   end
 end

@@ -6,5 +6,5 @@ local function write_record(key, now, grace, kind, start, weight, detail, ledger
     kept = grace
   end
   redis.call('SET', key, string.format('%s %d %d %s %s', kind, start, weight, detail, ledgers),
-    'PX', string.format('%d', math.ceil((math.max(start - now, 0) + kept) / 1000) + 1))
+    'PX', string.format('%d', math.ceil((start + kept - now) / 1000) + 1))
 end
