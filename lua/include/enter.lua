@@ -15,7 +15,8 @@ local function enter(calendar, kind, start, delta)
       end
     elseif at > ledger.open and delta > 0 then
       if ledger.open > edge then
-        edit(ledger, 's', ledger.open, ledger.open_units)
+        -- The open sub-window has no entry yet: that is what makes it open.
+        edit(ledger, 's', ledger.open, ledger.open_units, 0)
         ledger.spent = ledger.spent + delta
       else
         ledger.spent = ledger.spent - ledger.open_units + delta

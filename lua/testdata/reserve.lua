@@ -200,8 +200,9 @@ for i = 1, #calendar.ledgers do
 end
 
 -- Changes the units of a ledger's entry of one kind ('s', 'b') at one sub-window,
--- to be written by write_calendar, and returns by how much.
-local function edit(ledger, kind, at, delta)
+-- to be written by write_calendar, and returns by how much. What the entry has now
+-- is read, unless the caller knows it.
+local function edit(ledger, kind, at, delta, known)
   if delta == 0 then
     return 0
   end
@@ -213,11 +214,13 @@ local function edit(ledger, kind, at, delta)
     end
   end
   if not found then
-    local score, units = string.format('%d', at), 0
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', ledger.key, score, score)) do
-      local other, text = string.match(member, '^([sb])%d+:(%d+)$')
-      if other == kind then
-        units = tonumber(text)
+    local score, units = string.format('%d', at), known or 0
+    if not known then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', ledger.key, score, score)) do
+        local other, text = string.match(member, '^([sb])%d+:(%d+)$')
+        if other == kind then
+          units = tonumber(text)
+        end
       end
     end
     found = { kind = kind, at = at, score = score, old = units, new = units }
@@ -243,7 +246,8 @@ local function enter(calendar, kind, start, delta)
       end
     elseif at > ledger.open and delta > 0 then
       if ledger.open > edge then
-        edit(ledger, 's', ledger.open, ledger.open_units)
+        -- The open sub-window has no entry yet: that is what makes it open.
+        edit(ledger, 's', ledger.open, ledger.open_units, 0)
         ledger.spent = ledger.spent + delta
       else
         ledger.spent = ledger.spent - ledger.open_units + delta
