@@ -72,6 +72,9 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 	}
 	printTable(out, chosen, costs)
+	if err := printMemory(ctx, out, server.Addr); err != nil {
+		return err
+	}
 	var throughput *throughput
 	if o.tasks > 0 {
 		if throughput, err = compareThroughput(ctx, server.Addr, o.tasks, o.rounds); err != nil {

@@ -42,16 +42,16 @@ type drop struct {
 // ends, with its connections, when the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	addr, err := freeAddr()
+	listener, err := listenFree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Proxy{
-		Addr: addr, tb: t, target: target, done: make(chan struct{}),
+		Addr: listener.Addr().String(), tb: t, target: target, done: make(chan struct{}),
 		links: make(map[*link]struct{}), flowing: make(chan struct{}),
 	}
 	close(p.flowing)
-	p.Accept()
+	p.accept(listener)
 	t.Cleanup(func() {
 		close(p.done)
 		p.Refuse()
@@ -142,6 +142,10 @@ func (p *Proxy) Accept() {
 		p.tb.Errorf("redistest: proxy: %v", err)
 		return
 	}
+	p.accept(listener)
+}
+
+func (p *Proxy) accept(listener net.Listener) {
 	p.listener = listener
 	p.wg.Go(func() { p.serve(listener) })
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -271,15 +271,31 @@ func (w *watchdog) dismiss() {
 	_ = w.process.Wait()
 }
 
-// freeAddr returns a loopback address that is free now.
-func freeAddr() (string, error) {
+// handedOut counts the ports that this process has taken, each only once.
+var handedOut atomic.Int64
+
+// listenFree listens on a loopback port that is free, and that no server or
+// proxy of this process has had: one that is stopped wants its own back. Test
+// binaries that run side by side begin at different ports.
+func listenFree() (net.Listener, error) {
+	const ports, apart = lastPort - firstPort, 97
 	var err error
 	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
+		port := firstPort + (int64(os.Getpid())*apart+handedOut.Add(1))%ports
 		var listener net.Listener
-		if listener, err = net.Listen("tcp", addr); err == nil {
-			return addr, listener.Close()
+		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.FormatInt(port, 10)))
+		if err == nil {
+			return listener, nil
 		}
 	}
-	return "", fmt.Errorf("redistest: no free port: %w", err)
+	return nil, fmt.Errorf("redistest: no free port: %w", err)
+}
+
+// freeAddr returns a loopback address that is free now.
+func freeAddr() (string, error) {
+	listener, err := listenFree()
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }
