@@ -18,7 +18,7 @@ import (
 var hostile = []string{
 	"a", "A", " a", "a ", "a\x00", "\x00", "\x00\x00", "\n", "a\nb", "\r\n", "\t",
 	"{", "}", "{}", "}{", "a}b{c", "{a}", "{{a}}", "*", "?", "[a]", ":", "a:b", "a:b:c", "a%3Ab", "%", "%25", "%%", "~", "%7E", "~~",
-	"\xff", "\xfe\xff", "\xc3\x28", "\u00e9", "e\u0301", "\u212b", "\u00c5", "A\u030a", "😀", "日本", "ß", "SS", "ı", "I", "\ufeff", "\u202e",
+	"\xff", "\x7f", "\x80", "\xa0", "\n0", "\xfe\xff", "\xc3\x28", "\u00e9", "e\u0301", "\u212b", "\u00c5", "A\u030a", "😀", "日本", "ß", "SS", "ı", "I", "\ufeff", "\u202e",
 	"@", "a@b.c", "-", "_", ".", "..", "../x", "'", "\"", "\\", "$(x)", "0", "00", "-1", "1e3", "nil", "false",
 	strings.Repeat("x", 127), strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("y", 129),
 	strings.Repeat(":", 42), strings.Repeat(":", 43), strings.Repeat("\x00", 128), strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "\x00",

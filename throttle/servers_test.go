@@ -35,14 +35,21 @@ func miniClient(t testing.TB) *redis.Client {
 }
 
 // newThrottle returns a throttle with a name of its own, so that tests can share
-// a server.
+// a server, and with time for a busy machine.
 func newThrottle(t interface {
 	Helper()
 	Fatal(args ...any)
 }, client redis.Scripter, scopes []throttle.Scope, opts *throttle.Options,
 ) *throttle.Throttle {
 	t.Helper()
-	th, err := throttle.New("t"+rand.Text(), client, scopes, opts)
+	var options throttle.Options
+	if opts != nil {
+		options = *opts
+	}
+	if options.Timeout == 0 {
+		options.Timeout = patient
+	}
+	th, err := throttle.New("t"+rand.Text(), client, scopes, &options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -19,17 +20,26 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.MaxWait >= 0 { // what is negative, Reserve refuses
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}
+	held := false
 	for {
 		r, err := t.Reserve(ctx, job)
 		if err != nil {
+			var lost *UnavailableError
+			if errors.As(err, &lost) {
+				job.Nonce, held = lost.Nonce, true // it may have been decided
+			}
+			if held && ctx.Err() != nil {
+				t.abandon(ctx, job)
+			}
 			return r, err
 		}
+		held = true
 		ahead := time.Duration(0)
 		if r.Outcome == Booked {
 			ahead = job.MaxWait
 		}
 		if err := sleep(ctx, r.Delay()-ahead); err != nil {
-			t.abandon(ctx, r)
+			t.abandon(ctx, r.Job)
 			return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
 		}
 		if r.Outcome == Granted {
@@ -40,10 +50,10 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 
 // abandon gives back what the caller will not use. If Redis cannot be told, the
 // booking stops counting after its grace.
-func (t *Throttle) abandon(ctx context.Context, r Reservation) {
+func (t *Throttle) abandon(ctx context.Context, job Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
 	defer cancel()
-	if _, err := t.Cancel(ctx, r.Job); err != nil {
+	if _, err := t.Cancel(ctx, job); err != nil {
 		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
 	}
 }

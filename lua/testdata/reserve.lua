@@ -290,6 +290,9 @@ local function write_calendar(calendar, start)
         end
         added[#added + 1] = ledger.key
         added[#added + 1] = member
+        if not ledger.bare and redis.call('ZCARD', ledger.key) == 1 then
+          ledger.bare = true -- it was evicted, and has no expiry now
+        end
       end
     end
   end

@@ -1,0 +1,146 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// benchKeys are the tenants that a benchmark's jobs belong to, in turn.
+var benchKeys = map[string]int{"one key": 1, "1000 keys": 1000}
+
+// roomy limits never hold back, tight ones always do: every job is booked.
+var (
+	roomy = tenantAndGlobal(throttle.PerMinute(1<<40), throttle.PerMinute(1<<40))
+	tight = tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(100))
+)
+
+// BenchmarkModel is the algorithm without Redis. It forgets nothing by itself, so it
+// is begun anew again and again.
+func BenchmarkModel(b *testing.B) {
+	for name, keys := range benchKeys {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			now := time.UnixMicro(1_800_000_000_000_000)
+			var model *throttletest.Model
+			for i := 0; b.Loop(); i++ {
+				if i%256 == 0 {
+					model = throttletest.NewModel(roomy, time.Second)
+				}
+				now = now.Add(time.Millisecond)
+				if _, err := model.Reserve(now, benchJob(i, keys)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReserve is one decision with room, round trip included, for one caller
+// and for many.
+func BenchmarkReserve(b *testing.B) {
+	for name, keys := range benchKeys {
+		b.Run(name, func(b *testing.B) {
+			th := benchThrottle(b, roomy)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := th.Reserve(b.Context(), benchJob(i, keys)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+", parallel", func(b *testing.B) {
+			th := benchThrottle(b, roomy)
+			b.ReportAllocs()
+			var n atomic.Int64
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := th.Reserve(context.Background(), benchJob(int(n.Add(1)), keys)); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkBook is a decision without room, with 100 jobs booked before it: a new
+// slot each time, given back so that there are always 100.
+func BenchmarkBook(b *testing.B) {
+	th := crowded(b)
+	b.ReportAllocs()
+	for i := 200; b.Loop(); i++ {
+		got, err := th.Reserve(b.Context(), benchJob(i, 1))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := th.Cancel(b.Context(), got.Job); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLook is what changes nothing, on ledgers with 200 entries.
+func BenchmarkLook(b *testing.B) {
+	th := crowded(b)
+	for name, look := range map[string]func(ctx context.Context) error{
+		"Peek":  func(ctx context.Context) error { _, err := th.Peek(ctx, benchJob(1, 1)); return err },
+		"Usage": func(ctx context.Context) error { _, err := th.Usage(ctx, "tenant", "0"); return err },
+		"Count": func(ctx context.Context) error { _, err := th.Count(ctx, "tenant", "0", time.Minute, 0); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := look(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkParseLimit reads and prints a limit.
+func BenchmarkParseLimit(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		limit, err := throttle.ParseLimit("50000/7d@1h")
+		if err != nil || limit.String() == "" {
+			b.Fatal(err)
+		}
+	}
+}
+
+// crowded has 100 units used and 100 jobs booked, of weight 1 each.
+func crowded(b *testing.B) *throttle.Throttle {
+	b.Helper()
+	th := benchThrottle(b, tight)
+	for i := range 200 {
+		job := benchJob(i, 1)
+		job.Weight = 1
+		if _, err := th.Reserve(b.Context(), job); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return th
+}
+
+func benchThrottle(b *testing.B, scopes []throttle.Scope) *throttle.Throttle {
+	b.Helper()
+	client := redis.NewClient(redistest.Shared(b).Options())
+	b.Cleanup(func() { _ = client.Close() })
+	return newThrottle(b, client, scopes, &throttle.Options{Timeout: time.Minute})
+}
+
+func benchJob(i, keys int) throttle.Job {
+	return throttle.Job{ID: fmt.Sprint("job", i), Weight: int64(1 + i%10), Keys: of(strconv.Itoa(i % keys)), Nonce: "n" + strconv.Itoa(i)}
+}

@@ -1,0 +1,746 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestMain fails the run if a goroutine is left: whatever becomes of Redis, no
+// call may leave one behind for longer than its client lives.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(m)
+}
+
+// silent keeps go-redis from writing about each refused connection.
+type silent struct{}
+
+// Printf writes nothing.
+func (silent) Printf(context.Context, string, ...any) {}
+
+// patient is for tests in which the own timeout is not the point: a busy machine
+// must not end the call.
+const patient = 20 * time.Second
+
+// soon bounds what ought to happen at once; the clients' own timeouts are longer.
+const soon = 3 * time.Second
+
+// behindProxy runs a test on a real Redis and a miniredis of its own, each behind
+// a faulty network.
+func behindProxy(t *testing.T, test func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client)) {
+	t.Helper()
+	for name, start := range map[string]func(t *testing.T) string{
+		"miniredis": func(t *testing.T) string { return miniredis.RunT(t).Addr() },
+		"redis":     func(t *testing.T) string { return redistest.Start(t).Addr },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := start(t)
+			test(t, redistest.NewProxy(t, addr), defaultClient(t, addr))
+		})
+	}
+}
+
+// defaultClient has go-redis' defaults: it sends again what was not answered, and
+// heeds no context's deadline.
+func defaultClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// onceClient sends nothing again.
+func onceClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// used asks over another connection what the global scope has used and booked.
+func used(t testing.TB, direct *redis.Client, name string, scopes []throttle.Scope) (used, booked int64) {
+	t.Helper()
+	th, err := throttle.New(name, direct, scopes, &throttle.Options{Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := th.Usage(t.Context(), throttle.Global, "")
+	if err != nil {
+		t.Fatalf("usage: %v", err)
+	}
+	return usage.Limits[0].Used, usage.Limits[0].Booked
+}
+
+func unavailable(t testing.TB, what string, err error, failure throttle.Failure) *throttle.UnavailableError {
+	t.Helper()
+	var u *throttle.UnavailableError
+	if !errors.As(err, &u) || !errors.Is(err, throttle.ErrUnavailable) {
+		t.Fatalf("%s: got %v, want an *UnavailableError", what, err)
+	}
+	if u.Failure != failure {
+		t.Fatalf("%s: got failure %s (%v), want %s", what, u.Failure, err, failure)
+	}
+	return u
+}
+
+// TestF01_F21_ReplyLostIsSentAgainByTheClient: the script ran and its reply was
+// lost; go-redis, with its defaults, asks again by itself. One charge, the same
+// answer.
+func TestF01_F21_ReplyLostIsSentAgainByTheClient(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		scopes := globalScope(throttle.PerHour(10))
+		th := newThrottle(t, defaultClient(t, proxy.Addr), scopes, &throttle.Options{Timeout: patient})
+		reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
+
+		proxy.DropNextReply("evalsha")
+		got := reserve(t, th, throttle.Job{ID: "lost", Weight: 4})
+		if proxy.Dropped() != 1 {
+			t.Fatalf("%d replies were lost, want 1", proxy.Dropped())
+		}
+		if got.Outcome != throttle.Granted || !got.Replayed || got.Source != throttle.FromRedis {
+			t.Errorf("granted, reply lost: got %+v, want granted and replayed", got)
+		}
+		if u, _ := used(t, direct, th.Name(), scopes); u != 1+4 {
+			t.Errorf("granted, reply lost: %d units used, want 5", u)
+		}
+
+		first := reserve(t, th, throttle.Job{ID: "full", Weight: 6})
+		proxy.DropNextReply("evalsha")
+		got = reserve(t, th, throttle.Job{ID: "late", Weight: 5})
+		if got.Outcome != throttle.Booked || !got.Start.After(first.Now) || got.Replayed {
+			t.Errorf("booked, reply lost: got %+v, want booked", got)
+		}
+		if u, b := used(t, direct, th.Name(), scopes); u != 5 || b != 6+5 {
+			t.Errorf("booked, reply lost: %d used and %d booked, want 5 and 11", u, b)
+		}
+
+		proxy.DropNextReply("evalsha")
+		if _, err := th.Cancel(t.Context(), throttle.Job{ID: "late", Weight: 5}); err != nil {
+			t.Errorf("cancel, reply lost: %v", err)
+		}
+		if u, b := used(t, direct, th.Name(), scopes); u != 5 || b != 6 {
+			t.Errorf("cancel, reply lost: %d used and %d booked, want 5 and 6", u, b)
+		}
+		if proxy.Dropped() != 3 {
+			t.Errorf("%d replies were lost, want 3", proxy.Dropped())
+		}
+	})
+}
+
+// TestF01_ReplyLostIsAskedAgainByTheCaller: the same, with a client that gives up;
+// the caller asks again with the nonce from the error.
+func TestF01_ReplyLostIsAskedAgainByTheCaller(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		scopes := globalScope(throttle.PerHour(10))
+		th := newThrottle(t, onceClient(t, proxy.Addr), scopes, &throttle.Options{Timeout: patient})
+		reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
+
+		proxy.DropNextReply("evalsha")
+		job := throttle.Job{ID: "lost", Weight: 4}
+		_, err := th.Reserve(t.Context(), job)
+		u := unavailable(t, "reply lost", err, throttle.FailureOther)
+		if u.Job != "lost" || u.Nonce == "" {
+			t.Fatalf("reply lost: got %+v, want the job and the nonce that was used", u)
+		}
+		job.Nonce = u.Nonce
+		if got := reserve(t, th, job); got.Outcome != throttle.Granted || !got.Replayed || got.Job.Nonce != u.Nonce {
+			t.Errorf("asked again: got %+v, want granted and replayed", got)
+		}
+		if u, _ := used(t, direct, th.Name(), scopes); u != 1+4 {
+			t.Errorf("asked again: %d units used, want 5", u)
+		}
+		// Without the nonce it is another decision.
+		job.Nonce = ""
+		if got := reserve(t, th, job); got.Outcome != throttle.Granted || got.Replayed {
+			t.Errorf("asked anew: got %+v, want granted anew", got)
+		}
+		if u, _ := used(t, direct, th.Name(), scopes); u != 1+4+4 {
+			t.Errorf("asked anew: %d units used, want 9", u)
+		}
+	})
+}
+
+// TestF01_ReplyToAnyRequestLost: whichever of the first requests loses its reply
+// (the greeting, NOSCRIPT, SCRIPT LOAD, the decision), one job is charged once.
+func TestF01_ReplyToAnyRequestLost(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		for n := 1; n <= 6; n++ {
+			lost := proxy.Dropped()
+			scopes := globalScope(throttle.PerHour(10))
+			client := defaultClient(t, proxy.Addr)
+			th := newThrottle(t, client, scopes, &throttle.Options{Timeout: patient})
+			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			proxy.DropReply("", n)
+			if got := reserve(t, th, throttle.Job{ID: "x", Weight: 4}); got.Outcome != throttle.Granted {
+				t.Errorf("reply %d lost: got %+v, want granted", n, got)
+			}
+			if u, _ := used(t, direct, th.Name(), scopes); u != 4 {
+				t.Errorf("reply %d lost: %d units used, want 4", n, u)
+			}
+			// Where there were fewer requests, use the loss up.
+			for proxy.Dropped() == lost {
+				_ = client.Ping(t.Context()).Err()
+			}
+		}
+	})
+}
+
+// TestF02_StalledReply: the caller is freed by the throttle's own timeout although
+// the client would wait for seconds; the request still arrives; asked again with
+// the nonce it is charged once.
+func TestF02_StalledReply(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		scopes := globalScope(throttle.PerHour(10))
+		client := defaultClient(t, proxy.Addr)
+		warm := newThrottle(t, client, scopes, &throttle.Options{Timeout: patient})
+		reserve(t, warm, throttle.Job{ID: "warm", Weight: 1})
+		th := newThrottle(t, client, scopes, &throttle.Options{Timeout: 100 * time.Millisecond, BreakAfter: -1})
+
+		proxy.Stall()
+		job, began := throttle.Job{ID: "stalled", Weight: 4}, time.Now()
+		_, err := th.Reserve(t.Context(), job)
+		u := unavailable(t, "stalled", err, throttle.FailureTimeout)
+		if took := time.Since(began); took > soon || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stalled: got %v after %s, want a timeout after 100 ms", err, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := th.Peek(ctx, throttle.Job{ID: "other", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stalled, with a context's deadline: got %v, want %v", err, context.DeadlineExceeded)
+		}
+		proxy.Unstall()
+		eventually(t, "the stalled request arrives", patient, func() bool {
+			got, _ := used(t, direct, th.Name(), scopes)
+			return got == 4
+		})
+
+		job.Nonce = u.Nonce
+		again, err := throttle.New(th.Name(), client, scopes, &throttle.Options{Timeout: patient})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := reserve(t, again, job); got.Outcome != throttle.Granted {
+			t.Errorf("asked again: got %+v, want granted", got)
+		}
+		if got, _ := used(t, direct, th.Name(), scopes); got != 4 {
+			t.Errorf("asked again: %d units used, want 4", got)
+		}
+	})
+}
+
+// TestF03_Refused: while Redis refuses connections each policy does what it says,
+// and afterwards decisions come from Redis again.
+func TestF03_Refused(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		client := onceClient(t, proxy.Addr)
+		scopes := globalScope(throttle.PerHour(10))
+		policy := func(fallback throttle.Fallback) *throttle.Throttle {
+			return newThrottle(t, client, scopes, &throttle.Options{
+				Fallback: fallback, LocalShare: 0.5, Timeout: patient, BreakPeriod: 20 * time.Millisecond,
+			})
+		}
+		closed, open, local := policy(throttle.FallbackClosed), policy(throttle.FallbackOpen), policy(throttle.FallbackLocal)
+		proxy.Refuse()
+		granted := 0
+		for i := range 20 {
+			job := throttle.Job{ID: fmt.Sprint(i), Weight: 1}
+			if _, err := closed.Reserve(t.Context(), job); !errors.Is(err, throttle.ErrUnavailable) {
+				t.Errorf("closed, job %d: got %v, want an error of the class ErrUnavailable", i, err)
+			}
+			got := reserve(t, open, job)
+			if got.Outcome != throttle.Granted || got.Source != throttle.FromOpen || got.Delay() != 0 || got.Job.Nonce == "" {
+				t.Errorf("open, job %d: got %+v, want granted at once, from open", i, got)
+			}
+			switch got, err := local.Reserve(t.Context(), job); {
+			case err == nil && got.Source == throttle.FromLocal && got.Outcome == throttle.Granted:
+				granted++
+			case !errors.Is(err, throttle.ErrUnavailable):
+				t.Errorf("local, job %d: got %+v, %v; want granted from local, or an error of the class ErrUnavailable", i, got, err)
+			}
+		}
+		if granted < 1 || granted > 5 {
+			t.Errorf("local: granted %d of 20, want some, and at most half of 10", granted)
+		}
+		for call, err := range everyCall(t.Context(), open, throttle.Job{ID: "x", Weight: 1}) {
+			// Only what decides has a fallback: what was not read is not made up.
+			if decides := call == "Reserve" || call == "Wait"; (err == nil) != decides {
+				t.Errorf("open, %s: got %v", call, err)
+			}
+		}
+		proxy.Accept()
+		for name, th := range map[string]*throttle.Throttle{"closed": closed, "open": open, "local": local} {
+			eventually(t, name+" is decided by Redis again", soon, func() bool {
+				got, err := th.Reserve(t.Context(), throttle.Job{ID: "back", Weight: 1})
+				return err == nil && got.Source == throttle.FromRedis
+			})
+		}
+	})
+}
+
+// TestF04_BlackHole: a Redis that is stopped in its tracks holds nobody for longer
+// than the timeout, the breaker opens, and it is used again within a second of
+// its return.
+func TestF04_BlackHole(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client(t)
+	scopes := globalScope(throttle.PerHour(1000))
+	th := newThrottle(t, client, scopes, &throttle.Options{Timeout: 100 * time.Millisecond, BreakAfter: 3, BreakPeriod: 300 * time.Millisecond})
+	open, err := throttle.New(th.Name(), client, scopes, &throttle.Options{Timeout: 50 * time.Millisecond, Fallback: throttle.FallbackOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first decision", patient, func() bool {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: "warm", Weight: 1})
+		return err == nil
+	})
+
+	server.Pause()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := th.Reserve(ctx, throttle.Job{ID: "mine", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context's deadline: got %v, want %v", err, context.DeadlineExceeded)
+	}
+	for i := range 2 {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
+		unavailable(t, fmt.Sprintf("call %d", i), err, throttle.FailureTimeout)
+	}
+	if got := reserve(t, open, throttle.Job{ID: "open", Weight: 1}); got.Source != throttle.FromOpen {
+		t.Errorf("open: got %+v, want granted from open", got)
+	}
+	for i := range 1000 {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
+		unavailable(t, fmt.Sprintf("with the breaker open, call %d", i), err, throttle.FailureBreaker)
+		if time.Since(began) > 300*time.Millisecond {
+			break // from here on a trial call may be made
+		}
+	}
+	if took := time.Since(began); took > soon {
+		t.Errorf("a stopped Redis held its callers for %s", took)
+	}
+
+	server.Resume()
+	back := time.Now()
+	eventually(t, "decided again", patient, func() bool {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: "back", Weight: 1})
+		return err == nil
+	})
+	if took := time.Since(back); took > soon {
+		t.Errorf("back after %s, want about the break period", took)
+	}
+}
+
+// TestF04_EveryKindOfClientFreesItsCallers: whatever a client heeds, a call ends in
+// the throttle's time: on a connection that is silent, one that does not come
+// about, and where others hold all there are.
+func TestF04_EveryKindOfClientFreesItsCallers(t *testing.T) {
+	t.Parallel()
+	heedless := redis.Options{DialerRetries: 1}
+	heedful := redis.Options{DialerRetries: 1, ContextTimeoutEnabled: true}
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		client := func(opts redis.Options) *redis.Client {
+			opts.Addr = proxy.Addr
+			c := redis.NewClient(&opts)
+			t.Cleanup(func() { _ = c.Close() })
+			if err := c.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		hanging := func(opts redis.Options) *redis.Client {
+			opts.Addr = proxy.Addr
+			opts.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				select {
+				case <-ctx.Done(): // the client's own 5 s
+				case <-t.Context().Done():
+				}
+				return nil, context.DeadlineExceeded
+			}
+			c := redis.NewClient(&opts)
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		}
+		clients := map[string]redis.Scripter{
+			"with defaults":              client(heedless),
+			"that heeds contexts":        client(heedful),
+			"of a kind not known":        struct{ redis.Scripter }{client(heedless)},
+			"that cannot connect":        hanging(heedless),
+			"that heeds and cannot":      hanging(heedful),
+			"of no kind and cannot":      struct{ redis.Scripter }{hanging(heedless)},
+			"whose connections are held": held(t, client(redis.Options{DialerRetries: 1, PoolSize: 1})),
+		}
+		proxy.Stall()
+		defer proxy.Unstall()
+		for name, client := range clients {
+			th := newThrottle(t, client, globalScope(throttle.PerHour(10)), &throttle.Options{Timeout: 50 * time.Millisecond, BreakAfter: -1})
+			began := time.Now()
+			for call, err := range everyCall(t.Context(), th, throttle.Job{ID: "x", Weight: 1}) {
+				unavailable(t, call+" of a client "+name, err, throttle.FailureTimeout)
+			}
+			if took := time.Since(began); took > 7*50*time.Millisecond+soon {
+				t.Errorf("a client %s held its callers for %s, want seven times about 50 ms", name, took)
+			}
+		}
+	})
+}
+
+// held takes the client's only connection until the test ends.
+func held(t *testing.T, client *redis.Client) *redis.Client {
+	t.Helper()
+	conn := client.Conn()
+	if err := conn.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return client
+}
+
+// TestBreaker: after BreakAfter failures in a row Redis is left alone for
+// BreakPeriod; a negative number asks every time; what is the caller's own doing
+// does not count.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	client := onceClient(t, proxy.Addr)
+	scopes := globalScope(throttle.PerHour(10))
+	job := throttle.Job{ID: "x", Weight: 1}
+	always := newThrottle(t, client, scopes, &throttle.Options{Timeout: patient, BreakAfter: -1})
+	breaks := newThrottle(t, client, scopes, &throttle.Options{Timeout: patient, BreakAfter: 2, BreakPeriod: time.Hour})
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 5 {
+		if _, err := breaks.Reserve(cancelled, job); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled: got %v", err)
+		}
+		var never *throttle.NeverFitsError
+		if _, err := breaks.Reserve(t.Context(), throttle.Job{ID: "x", Weight: 11}); !errors.As(err, &never) {
+			t.Fatalf("too heavy: got %v", err)
+		}
+	}
+	reserve(t, breaks, job)
+
+	proxy.Refuse()
+	for range 10 {
+		_, err := always.Reserve(t.Context(), job)
+		unavailable(t, "never breaks", err, throttle.FailureOther)
+	}
+	for i, want := range []throttle.Failure{throttle.FailureOther, throttle.FailureOther, throttle.FailureBreaker, throttle.FailureBreaker} {
+		_, err := breaks.Reserve(t.Context(), job)
+		unavailable(t, fmt.Sprintf("breaks after 2, call %d", i), err, want)
+	}
+	proxy.Accept()
+	reserve(t, always, job)
+	_, err := breaks.Reserve(t.Context(), job)
+	unavailable(t, "within the period", err, throttle.FailureBreaker)
+}
+
+// TestF05_F20_DataLost: after a restart without data, or FLUSHALL, it goes on at once, with no word of
+// a missing script, and lets at most one more limit pass.
+func TestF05_F20_DataLost(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	own := redistest.Start(t)
+	for name, lose := range map[string]struct {
+		addr string
+		data func()
+	}{
+		"miniredis, flushed": {mini.Addr(), mini.FlushAll},
+		"redis, restarted":   {own.Addr, own.Restart},
+		"redis, flushed": {own.Addr, func() {
+			if err := own.Client(t).FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		scopes := globalScope(throttle.PerHour(5))
+		th := newThrottle(t, defaultClient(t, lose.addr), scopes, &throttle.Options{Timeout: patient})
+		granted := 0
+		for i := range 10 {
+			if reserve(t, th, throttle.Job{ID: fmt.Sprint("before", i), Weight: 1}).Outcome == throttle.Granted {
+				granted++
+			}
+		}
+		lose.data()
+		for i := range 10 {
+			// The booked ones come back too, as if they were new.
+			for _, id := range []string{"before", "after"} {
+				if reserve(t, th, throttle.Job{ID: fmt.Sprint(id, i), Weight: 1}).Outcome == throttle.Granted {
+					granted++
+				}
+			}
+		}
+		if granted != 5+5 {
+			t.Errorf("%s: %d granted, want 5 before and 5 after", name, granted)
+		}
+	}
+}
+
+// TestF06_ScriptsForgotten: SCRIPT FLUSH between two calls is nobody's concern.
+func TestF06_ScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		th := newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(3)), &throttle.Options{Timeout: patient})
+		for i := range 5 {
+			want := throttle.Granted
+			if i >= 3 {
+				want = throttle.Booked
+			}
+			if got := reserve(t, th, throttle.Job{ID: fmt.Sprint(i), Weight: 1}); got.Outcome != want {
+				t.Errorf("job %d: got %v, want %v", i, got.Outcome, want)
+			}
+			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		job := throttle.Job{ID: "4", Weight: 1}
+		for call, ask := range map[string]func() error{
+			"Peek":    func() error { _, err := th.Peek(t.Context(), job); return err },
+			"Release": func() error { _, err := th.Release(t.Context(), job); return err },
+			"Cancel":  func() error { _, err := th.Cancel(t.Context(), job); return err },
+			"Usage":   func() error { _, err := th.Usage(t.Context(), throttle.Global, ""); return err },
+			"Count":   func() error { _, err := th.Count(t.Context(), throttle.Global, "", time.Minute, 0); return err },
+		} {
+			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := ask(); err != nil {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	})
+}
+
+// TestF10_F14_F19_RedisRefusesToWrite: F10, a replica answered; F14, out of memory; F19, too
+// few replicas. Nothing is decided and nothing is written, and it goes on when the
+// reason is gone.
+func TestF10_F14_F19_RedisRefusesToWrite(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		failure    throttle.Failure
+		begin, end []any
+	}{
+		"F10 a replica": {
+			throttle.FailureReadOnly,
+			[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"},
+		},
+		"F14 out of memory": {
+			throttle.FailureMemory,
+			[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"},
+		},
+		"F19 no replicas": {
+			throttle.FailureReplicas,
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+			direct := server.Client(t)
+			scopes := []throttle.Scope{
+				{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(5), throttle.PerDay(500)}},
+				{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(8)}},
+			}
+			th := newThrottle(t, onceClient(t, server.Addr), scopes, &throttle.Options{Timeout: patient, BreakAfter: -1})
+			held := reserve(t, th, throttle.Job{ID: "a", Weight: 3, Keys: of("a")})
+			reserve(t, th, throttle.Job{ID: "b", Weight: 3, Keys: of("a")}) // booked
+			do := func(command []any) {
+				if err := direct.Do(t.Context(), command...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(test.begin)
+			unchanged(t, direct, th, func() {
+				for _, job := range []throttle.Job{
+					{ID: "new", Weight: 1, Keys: of("a")}, {ID: "none before", Weight: 1, Keys: of("b")},
+					{ID: "booked", Weight: 5, Keys: of("a")}, {ID: "b", Weight: 3, Keys: of("a"), MaxWait: 2 * time.Hour},
+				} {
+					_, err := th.Reserve(t.Context(), job)
+					unavailable(t, "job "+job.ID, err, test.failure)
+				}
+			})
+			if again := reserveNonce(t, th, held); !again.Replayed {
+				t.Errorf("the same decision asked again: got %+v, want it replayed, since that writes nothing", again)
+			}
+			do(test.end)
+			if got := reserve(t, th, throttle.Job{ID: "new", Weight: 1, Keys: of("a")}); got.Outcome != throttle.Granted {
+				t.Errorf("afterwards: got %+v, want granted", got)
+			}
+		})
+	}
+}
+
+// reserveNonce asks for the same decision again.
+func reserveNonce(t testing.TB, th *throttle.Throttle, r throttle.Reservation) throttle.Reservation {
+	t.Helper()
+	return reserve(t, th, r.Job)
+}
+
+// TestF17_Busy: a script of somebody else blocks Redis. Each call gets a typed
+// error, and it goes on when that script has been killed.
+func TestF17_Busy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--lua-time-limit", "10")
+	direct := server.Client(t)
+	th := newThrottle(t, onceClient(t, server.Addr), globalScope(throttle.PerHour(1000)), &throttle.Options{Timeout: patient, BreakAfter: -1})
+	reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
+	slow := onceClient(t, server.Addr)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = slow.Eval(context.Background(), "while true do end", nil).Err() })
+	eventually(t, "Redis is busy", patient, func() bool {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: "probe", Weight: 1})
+		var u *throttle.UnavailableError
+		return errors.As(err, &u) && u.Failure == throttle.FailureBusy
+	})
+	for i := range 20 {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
+		unavailable(t, fmt.Sprintf("job %d", i), err, throttle.FailureBusy)
+	}
+	if err := direct.ScriptKill(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	eventually(t, "decided again", patient, func() bool {
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: "after", Weight: 1})
+		return err == nil
+	})
+}
+
+// TestF16_ForeignData: a key of another type, or with other text, where one of
+// ours should be: ErrState, and nothing is written, neither there nor in the
+// ledgers beside it.
+func TestF16_ForeignData(t *testing.T) {
+	t.Parallel()
+	const tenantHour, globalHour = "ledger:tenant:a:3600000000", "ledger:global::3600000000"
+	kinds := map[string]func(ctx context.Context, client *redis.Client, key string) error{
+		"a list": func(ctx context.Context, client *redis.Client, key string) error {
+			return client.RPush(ctx, key, "x").Err()
+		},
+		"a string": func(ctx context.Context, client *redis.Client, key string) error {
+			return client.Set(ctx, key, "something else", 0).Err()
+		},
+		"a sorted set": func(ctx context.Context, client *redis.Client, key string) error {
+			return client.ZAdd(ctx, key, redis.Z{Score: 1, Member: "something else"}).Err()
+		},
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5))
+		job := throttle.Job{ID: "id", Weight: 1, Keys: of("a")}
+		for _, end := range []string{"job:id", "key:tenant:a", "key:global:", tenantHour, globalHour} {
+			for kind, put := range kinds {
+				for _, before := range []int{0, 1, 3} { // how many jobs came before: also one with totals and entries
+					th := newThrottle(t, client, scopes, nil)
+					for i := range before {
+						reserve(t, th, throttle.Job{ID: fmt.Sprint(i), Weight: 2, Keys: of("a")})
+					}
+					key := "thr:{" + th.Name() + "}:1:" + end
+					if err := client.Del(t.Context(), key).Err(); err != nil {
+						t.Fatal(err)
+					}
+					if err := put(t.Context(), client, key); err != nil {
+						t.Fatal(err)
+					}
+					if kind == "a sorted set" && before == 1 && strings.HasPrefix(end, "ledger:") {
+						continue // with room by the totals no entry is read, and ours are added
+					}
+					what := fmt.Sprintf("%s at %s after %d jobs", kind, end, before)
+					held := keyspace(t, client, th)
+					_, err := th.Reserve(t.Context(), job)
+					if !errors.Is(err, throttle.ErrState) {
+						t.Errorf("%s: got %v, want ErrState", what, err)
+					}
+					if diff := cmp.Diff(held, keyspace(t, client, th)); diff != "" {
+						t.Errorf("%s: something was written (-before +after):\n%s", what, diff)
+					}
+					if err := client.Del(t.Context(), key).Err(); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := th.Reserve(t.Context(), job); err != nil {
+						t.Errorf("%s, when it is gone: got %v, want none", what, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestF55_ManyAtOnce: of 200 goroutines on one key exactly the limit's units are
+// granted, in several processes' worth of throttles.
+func TestF55_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, precision := range []time.Duration{throttle.Exact, time.Minute} {
+		t.Run(precision.String(), func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, client *redis.Client) {
+				const limit, goroutines = 77, 200
+				scopes := tenantAndGlobal(
+					throttle.Limit{Units: limit, Window: time.Hour, Precision: precision},
+					throttle.Limit{Units: 500, Window: time.Hour, Precision: precision})
+				first := newThrottle(t, client, scopes, &throttle.Options{Timeout: time.Minute})
+				throttles := []*throttle.Throttle{first}
+				for range 3 {
+					other, err := throttle.New(first.Name(), defaultClient(t, client.Options().Addr), scopes, &throttle.Options{Timeout: time.Minute})
+					if err != nil {
+						t.Fatal(err)
+					}
+					throttles = append(throttles, other)
+				}
+				outcomes := make([]throttle.Outcome, goroutines)
+				var wg sync.WaitGroup
+				for i := range goroutines {
+					wg.Go(func() {
+						got, err := throttles[i%len(throttles)].Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: of("a")})
+						if err != nil {
+							t.Errorf("goroutine %d: %v", i, err)
+						}
+						outcomes[i] = got.Outcome
+					})
+				}
+				wg.Wait()
+				granted, booked := int64(0), int64(0)
+				for _, outcome := range outcomes {
+					switch outcome {
+					case throttle.Granted:
+						granted++
+					case throttle.Booked:
+						booked++
+					}
+				}
+				if granted != limit || booked != goroutines-limit {
+					t.Errorf("%d granted and %d booked of %d, want exactly %d granted", granted, booked, goroutines, limit)
+				}
+				for _, scope := range []struct{ name, key string }{{"tenant", "a"}, {throttle.Global, ""}} {
+					usage, err := first.Usage(t.Context(), scope.name, scope.key)
+					if err != nil || usage.Limits[0].Used != granted || usage.Limits[0].Booked != booked {
+						t.Errorf("%s: usage %+v, %v; want %d used and %d booked", scope.name, usage, err, granted, booked)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// bubbled lets rapid run in a bubble of virtual time: it hides the test's
+// deadline, which a bubble refuses to tell.
+type bubbled struct{ testing.TB }
+
+// away is a Redis that can never be reached, without a network.
+func away(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestF03_PropertyLocalShare: with Redis away no process starts more than its
+// share in any window of any limit, whatever comes when.
+func TestF03_PropertyLocalShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := away(t)
+		rapid.Check(bubbled{t}, func(t *rapid.T) {
+			share := rapid.Float64Range(0.01, 1).Draw(t, "share")
+			scopes, shares := drawShares(t, share)
+			th := newThrottle(t, client, scopes, &throttle.Options{Fallback: throttle.FallbackLocal, LocalShare: share})
+			var starts []throttletest.Start
+			for i := range rapid.IntRange(1, 200).Draw(t, "jobs") {
+				job := throttle.Job{
+					ID:     fmt.Sprint(i),
+					Weight: rapid.Int64Range(1, 10).Draw(t, "weight"),
+					Keys:   of(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")),
+				}
+				got, err := th.Reserve(t.Context(), job)
+				switch {
+				case err == nil && got.Source == throttle.FromLocal && got.Outcome == throttle.Granted && got.Delay() == 0:
+					starts = append(starts, throttletest.Start{At: got.Start, Weight: job.Weight, Keys: job.Keys})
+				case !errors.Is(err, throttle.ErrUnavailable):
+					t.Fatalf("job %d: got %+v, %v; want granted from local, or an error of the class ErrUnavailable", i, got, err)
+				}
+				time.Sleep(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(t, "pause")) * time.Microsecond)
+			}
+			for _, over := range throttletest.Check(shares, starts) {
+				t.Fatalf("more than the share of %g: %s", share, over)
+			}
+		})
+	})
+}
+
+// drawShares draws scopes, and the same with their limits cut down to the share.
+func drawShares(t *rapid.T, share float64) (scopes, shares []throttle.Scope) {
+	for _, name := range []string{"tenant", throttle.Global} {
+		limit := throttle.Per(rapid.Int64Range(10, 300).Draw(t, name), time.Duration(rapid.Int64Range(1, 60).Draw(t, "window"))*time.Second)
+		scopes = append(scopes, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
+		limit.Units = int64(float64(limit.Units) * share)
+		shares = append(shares, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
+	}
+	return scopes, shares
+}
+
+// TestF03_LocalShareIsUsed: the share is not only kept, a good part of it is
+// granted, again and again; and a job that one scope refuses takes nothing from
+// another.
+func TestF03_LocalShareIsUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		scopes := tenantAndGlobal(throttle.PerMinute(40), throttle.PerMinute(100))
+		th := newThrottle(t, away(t), scopes, &throttle.Options{Fallback: throttle.FallbackLocal, LocalShare: 0.5})
+		granted := make(map[string]int)
+		for i := range 10 * 60 { // ten minutes
+			for _, tenant := range []string{"a", "b", "c"} {
+				if _, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(tenant, i), Weight: 1, Keys: of(tenant)}); err == nil {
+					granted[tenant]++
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		// Of its 20 a minute a tenant gets 10 at once and 10 a minute; all together
+		// 25 of their 50 and 25 a minute.
+		if granted["a"] < 100 || granted["a"] > 200 {
+			t.Errorf("tenant a: %d granted in ten minutes, want 100 to 200", granted["a"])
+		}
+		if all := granted["a"] + granted["b"] + granted["c"]; all < 250 || all > 500 {
+			t.Errorf("all: %d granted in ten minutes (%v), want 250 to 500", all, granted)
+		}
+		// A tenant that is refused leaves the global share to others.
+		for i := range 1000 {
+			_, _ = th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint("flood", i), Weight: 1, Keys: of("flood")})
+		}
+		time.Sleep(time.Minute)
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "d", Weight: 8, Keys: of("d")}); err != nil {
+			t.Errorf("tenant d after another's flood: got %v, want granted", err)
+		}
+	})
+}
+
+// TestFallbacksAreLoggedAndNotFlooding: one line a second for each kind of
+// failure, with how many were left out.
+func TestFallbacksAreLoggedAndNotFlooding(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.DebugLevel)
+		th := newThrottle(t, away(t), globalScope(throttle.PerHour(1)), &throttle.Options{
+			Fallback: throttle.FallbackOpen, BreakAfter: -1, Logger: zap.New(core),
+		})
+		const private = "jane@example.org"
+		for i := range 1000 {
+			reserve(t, th, throttle.Job{ID: private + fmt.Sprint(i), Weight: 1})
+		}
+		time.Sleep(time.Second)
+		reserve(t, th, throttle.Job{ID: private, Weight: 1})
+		entries := logs.All()
+		if len(entries) != 2 {
+			t.Fatalf("%d lines for 1,001 fallbacks in two seconds, want 2", len(entries))
+		}
+		for i, left := range []int64{0, 999} {
+			fields := entries[i].ContextMap()
+			if entries[i].Level != zapcore.WarnLevel || fields["throttle"] != th.Name() || fields["failure"] != "other" || fields["not_logged"] != left {
+				t.Errorf("line %d: got %s %v, want a warning about %s with %d not logged", i, entries[i].Level, fields, th.Name(), left)
+			}
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package throttletest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// TestCheck: the checker itself, by hand. A window is open at its beginning and
+// closed at its end.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	ten := throttle.Per(3, 10*time.Second)
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{ten, throttle.Per(throttle.Unlimited, time.Hour)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(2)}, Optional: true},
+	}
+	start := func(at time.Duration, weight int64, tenant string) throttletest.Start {
+		s := throttletest.Start{At: noon.Add(at), Weight: weight}
+		if tenant != "" {
+			s.Keys = map[string]string{"tenant": tenant}
+		}
+		return s
+	}
+	global := func(end time.Duration, units int64) throttletest.Over {
+		return throttletest.Over{Scope: throttle.Global, Limit: ten, End: noon.Add(end), Units: units}
+	}
+	tests := map[string]struct {
+		starts []throttletest.Start
+		want   []throttletest.Over
+	}{
+		"nothing":              {nil, nil},
+		"full":                 {[]throttletest.Start{start(0, 1, ""), start(5*time.Second, 2, "")}, nil},
+		"at the window's edge": {[]throttletest.Start{start(0, 3, ""), start(10*time.Second, 3, "")}, nil},
+		"just within the edge": {[]throttletest.Start{start(0, 3, ""), start(10*time.Second-time.Microsecond, 1, "")}, []throttletest.Over{global(10*time.Second-time.Microsecond, 4)}},
+		"in any order":         {[]throttletest.Start{start(9*time.Second, 2, ""), start(0, 2, "")}, []throttletest.Over{global(9*time.Second, 4)}},
+		"at one instant":       {[]throttletest.Start{start(0, 2, ""), start(0, 2, ""), start(0, 2, "")}, []throttletest.Over{global(0, 6)}},
+		"by weight alone":      {[]throttletest.Start{start(0, 4, "")}, []throttletest.Over{global(0, 4)}},
+		"each window that is":  {[]throttletest.Start{start(0, 3, ""), start(1*time.Second, 1, ""), start(2*time.Second, 1, "")}, []throttletest.Over{global(1*time.Second, 4), global(2*time.Second, 5)}},
+		"keys apart":           {[]throttletest.Start{start(0, 2, "a"), start(1*time.Second, 1, "b")}, nil},
+		"one key": {[]throttletest.Start{start(0, 2, "a"), start(59*time.Second, 1, "a")}, []throttletest.Over{
+			{Scope: "tenant", Key: "a", Limit: throttle.PerMinute(2), End: noon.Add(59 * time.Second), Units: 3},
+		}},
+	}
+	for name, test := range tests {
+		if diff := cmp.Diff(test.want, throttletest.Check(scopes, test.starts)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	want := `tenant "a": 3 units in the window of 2/1m that ends at Mar  1 12:00:59.000000`
+	if got := tests["one key"].want[0].String(); got != want {
+		t.Errorf("text: got %s, want %s", got, want)
+	}
+}
+
+// TestRunOnModel: the model keeps the contract that it is the oracle of.
+func TestRunOnModel(t *testing.T) {
+	t.Parallel()
+	throttletest.Run(t, func(_ *testing.T, scopes []throttle.Scope, grace time.Duration) throttletest.Subject {
+		return throttletest.NewModel(scopes, grace)
+	})
+}
