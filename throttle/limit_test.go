@@ -48,12 +48,12 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 			if err != nil || got != test.want {
 				t.Fatalf("ParseLimit(%q): got %+v, %v; want %+v", test.text, got, err, test.want)
 			}
-			print := test.print
-			if print == "" {
-				print = test.text
+			printed := test.print
+			if printed == "" {
+				printed = test.text
 			}
-			if got.String() != print {
-				t.Errorf("String of %q: got %q, want %q", test.text, got.String(), print)
+			if got.String() != printed {
+				t.Errorf("String of %q: got %q, want %q", test.text, got.String(), printed)
 			}
 		})
 	}
