@@ -45,7 +45,7 @@ type world struct {
 }
 
 // inBubble runs a test in virtual time, with a world of these scopes.
-func inBubble(t *testing.T, scopes []throttle.Scope, test func(w *world)) {
+func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
@@ -63,7 +63,7 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(w *world)) {
 		}
 		w.shaper = w.newShaper(nil)
 		w.began = time.Now()
-		test(w)
+		test(t, w)
 	})
 }
 
@@ -75,12 +75,85 @@ func bubbleClient(t *testing.T, m *miniredis.Miniredis) *redis.Client {
 		DisableIdentity: true,
 		PoolSize:        64,
 	})
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// wire is another client of the world's Redis, whose commands can be tampered
+// with.
+type wire struct {
+	client *redis.Client
+	mu     sync.Mutex
+	broken bool
+	tamper func(cmd redis.Cmder)
+}
+
+var errCut = errors.New("the wire is cut")
+
+func newWire(w *world) *wire {
+	wire := &wire{client: bubbleClient(w.t, w.redis)}
+	wire.client.AddHook(wire)
+	return wire
+}
+
+// cut lets every command fail until mend. It takes its time, since asynq asks
+// again at once and virtual time would never pass.
+func (w *wire) cut() { w.turn(true) }
+
+func (w *wire) turn(broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = broken
+}
+
+// before has a function called before each command.
+func (w *wire) before(tamper func(cmd redis.Cmder)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tamper = tamper
+}
+
+func (w *wire) pass(cmds ...redis.Cmder) error {
+	w.mu.Lock()
+	broken, tamper := w.broken, w.tamper
+	w.mu.Unlock()
+	if broken {
+		time.Sleep(100 * time.Millisecond)
+		return errCut
+	}
+	for _, cmd := range cmds {
+		if tamper != nil {
+			tamper(cmd)
+		}
+	}
+	return nil
+}
+
+// DialHook implements redis.Hook.
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := w.pass(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := w.pass(cmds...); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
 }
 
 // newShaper returns a shaper of the world's throttle, as another process has one.
@@ -336,3 +409,6 @@ func (silent) Info(...any)  {}
 func (silent) Warn(...any)  {}
 func (silent) Error(...any) {}
 func (silent) Fatal(...any) {}
+
+// Printf implements go-redis' logger.
+func (silent) Printf(context.Context, string, ...any) {}

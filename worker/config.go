@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +19,8 @@ const (
 
 // Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
 // and ErrorHandler, which are still called for everything that is no denial, and
-// with TaskCheckInterval and DelayedTaskCheckInterval set if they are not. Without
+// with TaskCheckInterval and DelayedTaskCheckInterval set if they are not. A server
+// whose handlers are wrapped by several shapers takes the Configure of each. Without
 // it asynq would take a denial for a failure; a Shaper whose Configure was not
 // used notices, says so at error level, and lets tasks wait inside their handler
 // instead of putting them back.
@@ -37,7 +39,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 		var denied *DeniedError
 		switch {
 		case errors.As(err, &denied):
-			s.use.seen()
+			denied.use.seen()
 			return fallbackDelay(denied.Delay)
 		case retryDelay != nil:
 			return retryDelay(n, err, task)
@@ -75,12 +77,20 @@ type use struct {
 }
 
 func (u *use) configured(concurrency int) {
-	u.allowance.Add(2*int64(max(concurrency, 1)) + 64)
+	if concurrency < 1 {
+		concurrency = runtime.NumCPU() // as asynq does
+	}
+	u.allowance.Add(2*int64(concurrency) + 64)
 }
 
 func (u *use) denied() { u.unseen.Add(1) }
 
-func (u *use) seen() { u.unseen.Store(0) }
+// seen notes that asynq asked. A denial that no shaper made has no use.
+func (u *use) seen() {
+	if u != nil {
+		u.unseen.Store(0)
+	}
+}
 
 // works tells whether a denial would be understood.
 func (u *use) works() bool { return u.unseen.Load() < u.allowance.Load() }

@@ -18,7 +18,8 @@ func quotas(window, precision time.Duration) []throttle.Scope {
 	}
 }
 
-// TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers.
+// TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers. With the
+// race detector there are fewer, and what only many tasks even out is not measured.
 func TestDrain(t *testing.T) {
 	rows := []struct {
 		name              string
@@ -34,8 +35,11 @@ func TestDrain(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			const tasks = 2000
-			inBubble(t, quotas(row.window, row.precision), func(w *world) {
+			tasks := 2000
+			if raced {
+				tasks = 400
+			}
+			inBubble(t, quotas(row.window, row.precision), func(t *testing.T, w *world) {
 				heavy := make(map[string]bool)
 				for n := range tasks {
 					weight := int64(1)
@@ -53,7 +57,7 @@ func TestDrain(t *testing.T) {
 				w.checked(tasks)
 				best := optimum(w.scopes, w.starts)
 				ratio := float64(w.makespan()) / float64(best)
-				putBacks := float64(w.shaper.Stats().Denied) / tasks
+				putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
 				var light, heavyWaits []time.Duration
 				for id, wait := range w.waits {
 					if heavy[id] {
@@ -63,13 +67,13 @@ func TestDrain(t *testing.T) {
 					}
 				}
 				t.Logf("put back %.3f per job, makespan %s of %s: %.3f", putBacks, w.makespan(), best, ratio)
-				if ratio > row.makespan {
+				if ratio > row.makespan && !raced {
 					t.Errorf("makespan is %.3f of the optimum, want at most %.2f", ratio, row.makespan)
 				}
 				if putBacks > row.putBacks {
 					t.Errorf("put back %.3f per job, want at most %.2f", putBacks, row.putBacks)
 				}
-				if row.heavy > 1 {
+				if row.heavy > 1 && !raced {
 					h, l := percentile(heavyWaits, 0.99), percentile(light, 0.99)
 					t.Logf("p99 wait: heavy %s, light %s", h, l)
 					if float64(h) > 1.1*float64(l) {
@@ -79,4 +83,40 @@ func TestDrain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDrainWithAStop stops the workers for 20 s in the middle of a drain, as a
+// deployment or a crash does: the slots of the waiting tasks pass.
+func TestDrainWithAStop(t *testing.T) {
+	tasks := 2000
+	if raced {
+		tasks = 600
+	}
+	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+		for n := range tasks {
+			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
+		}
+		w.began = time.Now()
+		first := w.serve(asynq.Config{Concurrency: 16})
+		w.drained(tasks/2, time.Minute)
+		w.shaper.Stop()
+		first.Shutdown()
+		before := len(w.ended)
+		time.Sleep(20 * time.Second)
+		if got := len(w.ended); got != before {
+			t.Errorf("%d tasks ended while no worker was there", got-before)
+		}
+		resumed := time.Now()
+		second := w.newShaper(nil)
+		w.serveWith(second, asynq.Config{Concurrency: 16})
+		w.drained(tasks, 10*time.Minute)
+		w.checked(tasks)
+		w.archived(0)
+		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / float64(tasks)
+		rest := time.Duration(float64(tasks-before)/200*float64(2*time.Second)) - 2*time.Second
+		t.Logf("put back %.3f per job; %d tasks before the stop, the rest within %s of %s after it", putBacks, before, time.Since(resumed), rest)
+		if putBacks > 2 {
+			t.Errorf("put back %.3f per job, want at most 2.0", putBacks)
+		}
+	})
 }

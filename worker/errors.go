@@ -24,6 +24,8 @@ type DeniedError struct {
 	Hold *throttle.Hold
 	// Err is why Redis could not decide, else nil.
 	Err error
+
+	use *use // of the shaper that denied
 }
 
 func (e *DeniedError) Error() string {

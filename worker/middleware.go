@@ -23,7 +23,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 			return err
 		}
 		if a.usedUp() {
-			return fmt.Errorf("worker: the last of %d attempts ended by a timeout or with its worker: %w", a.retry, asynq.SkipRetry)
+			return s.exhausted(a)
 		}
 		grant, err := s.admit(ctx, task, a)
 		if err == nil {
@@ -35,6 +35,16 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		}
 		return err
 	})
+}
+
+// exhausted ends a task whose own retries are over, with the error that its last
+// attempt ended by: a timeout, a panic, a lost worker.
+func (s *Shaper) exhausted(a attempt) error {
+	cause := "unknown"
+	if info, err := s.inspector.GetTaskInfo(a.queue, a.id); err == nil {
+		cause = info.LastErr
+	}
+	return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware (%s): %w", a.retry, cause, asynq.SkipRetry)
 }
 
 // admit returns once the task may start, or with the error that its handler is to
@@ -190,7 +200,7 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, cause error, stays b
 	}
 	s.stats.denied.Add(1)
 	s.use.denied()
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause}
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
 // deny puts a booked task back and has it woken for its slot.
@@ -198,8 +208,8 @@ func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	s.stats.denied.Add(1)
 	s.use.denied()
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id), zap.Duration("delay", r.Delay()))
-	s.waker.wake(wakeup{queue: a.queue, id: a.id, job: r.Job, slot: time.Now().Add(r.Delay())})
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: r.Delay(), Slot: r.Start, Hold: r.Hold}
+	s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(r.Delay())})
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: r.Delay(), Slot: r.Start, Hold: r.Hold, use: &s.use}
 }
 
 // giveBack cancels a reservation that this attempt will not use. If Redis cannot

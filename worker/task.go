@@ -70,8 +70,8 @@ func (a attempt) jobID() string { return fmt.Sprintf("%s/%s/%d", a.queue, a.id, 
 func (a attempt) mayReturn() bool { return a.retried < a.retry }
 
 // usedUp tells that a task's own retries are over and only the spare one has
-// brought it here: its last attempt ended without the middleware, by its Timeout
-// or a lost worker.
+// brought it here: its last attempt ended without the middleware, by its Timeout,
+// a panic or a lost worker.
 func (a attempt) usedUp() bool { return a.spare && a.retried >= a.retry }
 
 // last tells that a failure of this attempt must be the task's last.

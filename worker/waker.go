@@ -21,6 +21,7 @@ const (
 // wakeup is a task that was put back until its slot.
 type wakeup struct {
 	queue, id string
+	retried   int // with the queue and the ID, names the attempt
 	job       throttle.Job
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
@@ -31,11 +32,13 @@ type wakeup struct {
 // its process ends or Redis is away, comes back by that.
 type waker struct {
 	shaper *Shaper
-	mu     sync.Mutex
-	queue  wakeups
 	first  chan struct{} // says that the first of the queue has changed
-	start  sync.Once
 	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	queue   wakeups
+	started bool
+	ended   bool
 }
 
 func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
@@ -43,23 +46,23 @@ func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan stru
 // wake takes a task on. The goroutines start with the first one. After Stop it is
 // left to asynq's own time.
 func (w *waker) wake(task wakeup) {
-	select {
-	case <-w.shaper.stopped:
-		return
-	default:
-	}
 	task.at = task.slot.Add(-w.shaper.options.MaxWait / 2)
-	w.start.Do(func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	if !w.started {
+		w.started = true
 		for range wakers {
 			w.done.Go(w.run)
 		}
-	})
+	}
 	w.put(task)
 }
 
+// put adds a task to the queue. The caller holds mu.
 func (w *waker) put(task wakeup) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	heap.Push(&w.queue, task)
 	w.signal()
 }
@@ -73,7 +76,12 @@ func (w *waker) signal() {
 }
 
 // stop ends the goroutines; what is left in the queue comes back by asynq's time.
-func (w *waker) stop() { w.done.Wait() }
+func (w *waker) stop() {
+	w.mu.Lock()
+	w.ended = true // before the wait: no goroutine starts any more
+	w.mu.Unlock()
+	w.done.Wait()
+}
 
 func (w *waker) run() {
 	timer := time.NewTimer(0)
@@ -135,10 +143,12 @@ func (w *waker) attend(task wakeup) {
 	case err == nil && info.State == asynq.TaskStateActive:
 		// asynq has not written the put-back yet.
 		task.at = time.Now().Add(stillActive)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.put(task)
 		return
-	case err == nil && info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled:
-		return // run by hand
+	case err == nil && (info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled || info.Retried != task.retried):
+		return // run by hand, perhaps failed since and waiting for its own time
 	case err == nil:
 		err = s.inspector.RunTask(task.queue, task.id)
 	}

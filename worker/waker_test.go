@@ -1,0 +1,366 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// denied runs one task, which takes all of a window, and has the next put back
+// until its slot.
+func (w *world) denied(tenant string, opts ...asynq.Option) (id string, slot time.Time) {
+	w.t.Helper()
+	w.mu.Lock()
+	n := len(w.ended)
+	w.mu.Unlock()
+	w.enqueue(1000+n, tenant, 1)
+	w.drained(n+1, time.Second)
+	id = w.enqueue(2000+n, tenant, 1, opts...)
+	w.until("the task is put back", time.Second, w.in(id, asynq.TaskStateRetry))
+	return id, w.slotOf(tenant)
+}
+
+// slotOf is a tenant's next booked start, when the window holds one unit.
+func (w *world) slotOf(tenant string) time.Time {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, start := range slices.Backward(w.starts) {
+		if start.Keys["tenant"] == tenant {
+			return start.At.Add(w.scopes[0].Limits[0].Window)
+		}
+	}
+	w.t.Fatal("the tenant has no start")
+	return time.Time{}
+}
+
+// TestStartsAreOnTheSlot measures how long after its granted start a handler is
+// called, with idle workers: in virtual time only asynq's and our own waiting
+// shows.
+func TestStartsAreOnTheSlot(t *testing.T) {
+	rows := []struct {
+		name    string
+		maxWait time.Duration
+		cfg     asynq.Config
+	}{
+		{"defaults", 0, asynq.Config{Concurrency: 16}},
+		{"a long MaxWait", time.Second, asynq.Config{Concurrency: 32}},
+		{"asynq looks late: a MaxWait above its interval", time.Second, asynq.Config{Concurrency: 32, TaskCheckInterval: 250 * time.Millisecond}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, perTenant(1, 1700*time.Millisecond), func(t *testing.T, w *world) {
+				const tenants, each = 10, 20
+				opts := &worker.Options{MaxWait: row.maxWait}
+				s := w.newShaper(opts)
+				for n := range tenants * each {
+					w.enqueue(n, fmt.Sprintf("t%d", n%tenants), 1)
+				}
+				w.serveWith(s, row.cfg)
+				w.drained(tenants*each, time.Minute)
+				w.checked(tenants * each)
+				slices.Sort(w.late)
+				t.Logf("behind the granted start: min %s p50 %s max %s", w.late[0], w.late[len(w.late)/2], w.late[len(w.late)-1])
+				if got := w.late[len(w.late)-1]; got > 3*time.Millisecond {
+					t.Errorf("a handler was called %s after its start, want at most 3ms", got)
+				}
+				// No window is left unused: each tenant's starts follow each other by exactly one.
+				best := time.Duration(each-1) * 1700 * time.Millisecond
+				if got := w.makespan(); got > best+300*time.Millisecond {
+					t.Errorf("makespan %s, want %s and the first poll", got, best)
+				}
+				if st := s.Stats(); st.Woken != st.Denied || st.Denied != tenants*(each-1) {
+					t.Errorf("woken %d times of %d put-backs, want all of %d", st.Woken, st.Denied, tenants*(each-1))
+				}
+			})
+		})
+	}
+}
+
+// TestF29_RunByHandKeepsItsSlot lets an operator run a waiting task before its
+// slot, far from it and in its last second.
+func TestF29_RunByHandKeepsItsSlot(t *testing.T) {
+	for _, early := range []time.Duration{9 * time.Second, time.Second, 300 * time.Millisecond, 120 * time.Millisecond} {
+		t.Run(early.String(), func(t *testing.T) {
+			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+				w.serve(asynq.Config{Concurrency: 4})
+				id, slot := w.denied("acme")
+				time.Sleep(time.Until(slot) - early)
+				before := w.shaper.Stats().Denied
+				if err := w.tasks.RunTask("default", id); err != nil {
+					t.Fatal(err)
+				}
+				w.drained(2, time.Minute)
+				w.checked(2)
+				if got := w.starts[1].At; !got.Equal(slot) {
+					t.Errorf("started at %s, want its slot %s", got, slot)
+				}
+				if got := w.shaper.Stats().Denied - before; got > 1 {
+					t.Errorf("put back %d more times, want at most once", got)
+				}
+				if used, booked := w.used("acme"); used != 1 || booked != 0 {
+					t.Errorf("used %d and booked %d, want 1 and 0", used, booked)
+				}
+			})
+		})
+	}
+}
+
+// TestF36_GoneTaskGivesItsSlotBack deletes or archives a waiting task: nobody
+// comes for its slot, and whoever asks at that time gets it.
+func TestF36_GoneTaskGivesItsSlotBack(t *testing.T) {
+	rows := []struct {
+		name string
+		end  func(w *world, id string) error
+	}{
+		{"deleted", func(w *world, id string) error { return w.tasks.DeleteTask("default", id) }},
+		{"archived", func(w *world, id string) error { return w.tasks.ArchiveTask("default", id) }},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+				w.serve(asynq.Config{Concurrency: 4})
+				id, slot := w.denied("acme")
+				if err := row.end(w, id); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Until(slot) + 10*time.Millisecond)
+				if _, booked := w.used("acme"); booked != 0 {
+					t.Errorf("%d units are still booked at the slot", booked)
+				}
+				other := w.enqueue(1, "acme", 1)
+				w.drained(2, time.Minute)
+				if got := w.startOf(other) - slot.Sub(w.began); got > 200*time.Millisecond {
+					t.Errorf("another task started %s after the slot that nobody used", got)
+				}
+				time.Sleep(time.Minute)
+				w.withinLimits()
+				if w.ran(id) != 0 {
+					t.Errorf("the %s task ran", row.name)
+				}
+				if info := w.task(id); info != nil && info.State != asynq.TaskStateArchived {
+					t.Errorf("the %s task is now %s", row.name, info.State)
+				}
+			})
+		})
+	}
+}
+
+// lateWaker starts a server whose waker's questions to Redis are answered late by
+// delay from the moment it is told so.
+func (w *world) lateWaker(cfg asynq.Config) (late func(delay time.Duration)) {
+	w.t.Helper()
+	slow := newWire(w)
+	s, err := worker.New(w.throttle, slow.client, jobOf, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Stop)
+	w.serveWith(s, cfg)
+	return func(delay time.Duration) { slow.before(func(redis.Cmder) { time.Sleep(delay) }) }
+}
+
+// TestCompletedTaskIsNotRunAgain lets the waker look at a task when that has run by
+// hand, is completed and kept (Retention): asynq would run it a second time.
+func TestCompletedTaskIsNotRunAgain(t *testing.T) {
+	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
+		w.handle = time.Millisecond
+		late := w.lateWaker(asynq.Config{Concurrency: 4})
+		id, slot := w.denied("acme", asynq.Retention(time.Hour))
+		late(150 * time.Millisecond)
+		time.Sleep(time.Until(slot) - 150*time.Millisecond)
+		if err := w.tasks.RunTask("default", id); err != nil {
+			t.Fatal(err)
+		}
+		w.drained(2, time.Second)
+		time.Sleep(time.Minute)
+		w.checked(2)
+		if !w.in(id, asynq.TaskStateCompleted)() {
+			t.Errorf("the task is %s, want completed", w.task(id).State)
+		}
+		if got := w.starts[1].At; !got.Equal(slot) {
+			t.Errorf("started at %s, want its slot %s", got, slot)
+		}
+	})
+}
+
+// TestWakeUpIsOfOneAttempt lets the waker look at a task when that has run by hand
+// and failed: it has its own time to come back.
+func TestWakeUpIsOfOneAttempt(t *testing.T) {
+	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
+		w.handle = time.Millisecond
+		w.result = func(ctx context.Context, _ *asynq.Task) error {
+			retried, _ := asynq.GetRetryCount(ctx)
+			if id, _ := asynq.GetTaskID(ctx); id == "002000" && retried == 0 { // as denied names it
+				return errBroken
+			}
+			return nil
+		}
+		late := w.lateWaker(asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }})
+		id, slot := w.denied("acme")
+		late(150 * time.Millisecond)
+		time.Sleep(time.Until(slot) - 150*time.Millisecond)
+		if err := w.tasks.RunTask("default", id); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the task has failed", 10*time.Second, func() bool { return w.task(id).Retried == 1 })
+		time.Sleep(10 * time.Second)
+		if got := w.ran(id); got != 1 {
+			t.Errorf("its handler was called %d times within 10s, want once: it comes back after 20s", got)
+		}
+		w.drained(2, time.Minute)
+		w.withinLimits()
+	})
+}
+
+// TestF37_QueuePausedOverTheSlots pauses the queue until all slots and their
+// grace have passed: what is resumed must not start at once.
+func TestF37_QueuePausedOverTheSlots(t *testing.T) {
+	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+		const tasks = 600
+		for n := range tasks {
+			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
+		}
+		w.serve(asynq.Config{Concurrency: 16})
+		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().Denied >= tasks-200 })
+		if err := w.tasks.PauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		before := w.shaper.Stats().Denied
+		if err := w.tasks.UnpauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		resumed := time.Now()
+		w.drained(tasks, time.Minute)
+		w.checked(tasks)
+		w.archived(0)
+		took, putBack := time.Since(resumed), w.shaper.Stats().Denied-before
+		t.Logf("drained %s after the pause, %d put back again", took, putBack)
+		if took > 6*time.Second {
+			t.Errorf("drained %s after the pause, want as fast as the limits allow", took)
+		}
+		if putBack > tasks-200 {
+			t.Errorf("%d put back after the pause, want at most once each", putBack)
+		}
+	})
+}
+
+// TestWakerLost ends the process that denied the tasks before it can wake them.
+// Another one goes on, and asynq's own time brings them back to it.
+func TestWakerLost(t *testing.T) {
+	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+		const tasks = 600
+		for n := range tasks {
+			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
+		}
+		denier := w.serve(asynq.Config{Concurrency: 16})
+		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().Denied >= tasks-200 })
+		slots := w.slots(tasks)
+		w.shaper.Stop()
+		denier.Shutdown()
+		other := w.newShaper(nil)
+		w.serveWith(other, asynq.Config{Concurrency: 16})
+		w.drained(tasks, time.Minute)
+		w.checked(tasks)
+		w.archived(0)
+		var late []time.Duration
+		for id, slot := range slots {
+			at := w.began.Add(w.startOf(id))
+			if at.Before(slot) {
+				t.Errorf("task %s started %s before its slot", id, slot.Sub(at))
+			}
+			late = append(late, at.Sub(slot))
+		}
+		t.Logf("%d tasks behind their slots: p50 %s max %s; put back again %d", len(late), percentile(late, 0.5), slices.Max(late), other.Stats().Denied)
+		if got := slices.Max(late); got > 2*time.Second {
+			t.Errorf("a task started %s after its slot, want at most 2s", got)
+		}
+	})
+}
+
+// slots reads from the denials' texts, to the second, when the waiting tasks are
+// to start.
+func (w *world) slots(tasks int) map[string]time.Time {
+	w.t.Helper()
+	slots := make(map[string]time.Time)
+	waiting, err := w.tasks.ListRetryTasks("default", asynq.PageSize(tasks))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, info := range waiting {
+		_, text, _ := strings.Cut(info.LastErr, "starts ")
+		slot, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		slots[info.ID] = slot
+	}
+	return slots
+}
+
+// TestWokenBeforeThePutBackIsWritten lets asynq's put-back arrive late: while the
+// task is still active there, it cannot be woken.
+func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
+	rows := []struct {
+		name  string
+		delay time.Duration // asynq sends the script twice, by its hash and whole
+		woken int64
+	}{
+		{"just after the wake-up", 125 * time.Millisecond, 1},
+		{"after the slot", 200 * time.Millisecond, 1},
+		{"so late that asynq's own time is near", 450 * time.Millisecond, 0},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, perTenant(1, 300*time.Millisecond), func(t *testing.T, w *world) {
+				w.handle = 0
+				slow := newWire(w)
+				var written atomic.Int64
+				slow.before(func(cmd redis.Cmder) {
+					if isPutBack(cmd) {
+						time.Sleep(row.delay)
+						written.Store(int64(time.Since(w.began)))
+					}
+				})
+				w.start(slow.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(asynq.HandlerFunc(w.process)))
+				w.enqueue(0, "acme", 1)
+				w.drained(1, time.Second)
+				id := w.enqueue(1, "acme", 1)
+				w.drained(2, 5*time.Second)
+				w.checked(2)
+				if st := w.shaper.Stats(); st.Denied != 1 || st.Woken != row.woken {
+					t.Errorf("put back %d times and woken %d times, want once and %d", st.Denied, st.Woken, row.woken)
+				}
+				slot := w.starts[0].At.Add(300 * time.Millisecond).Sub(w.began)
+				t.Logf("written %s and started %s after its slot", time.Duration(written.Load())-slot, w.startOf(id)-slot)
+				possible := max(slot, time.Duration(written.Load()))
+				if row.woken == 0 {
+					possible += time.Second
+				}
+				if late := w.startOf(id) - possible; late > 100*time.Millisecond {
+					t.Errorf("started %s later than it could have", late)
+				}
+			})
+		})
+	}
+}
+
+// isPutBack recognizes asynq's script that moves a task to the retry set.
+func isPutBack(cmd redis.Cmder) bool {
+	name := cmd.Name()
+	return (name == "evalsha" || name == "eval") && slices.ContainsFunc(cmd.Args(), func(arg any) bool {
+		key, isText := arg.(string)
+		return isText && strings.HasSuffix(key, ":retry")
+	}) && len(cmd.Args()) > 10
+}
