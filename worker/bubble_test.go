@@ -100,6 +100,8 @@ func newWire(w *world) *wire {
 // again at once and virtual time would never pass.
 func (w *wire) cut() { w.turn(true) }
 
+func (w *wire) mend() { w.turn(false) }
+
 func (w *wire) turn(broken bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -73,7 +73,7 @@ func fallbackDelay(delay time.Duration) time.Duration { return delay + time.Seco
 type use struct {
 	allowance atomic.Int64 // denials that may be under way; 0 before Configure
 	unseen    atomic.Int64 // denials since asynq last asked
-	complaint atomic.Int64 // when it was last said, in Unix nanoseconds
+	complaint seldom
 }
 
 func (u *use) configured(concurrency int) {
@@ -97,10 +97,18 @@ func (u *use) works() bool { return u.unseen.Load() < u.allowance.Load() }
 
 // complain logs, at most every ten seconds, that Configure was forgotten.
 func (s *Shaper) complain() {
-	now, last := time.Now().UnixNano(), s.use.complaint.Load()
-	if now-last < int64(10*time.Second) || !s.use.complaint.CompareAndSwap(last, now) {
+	if !s.use.complaint.due(10 * time.Second) {
 		return
 	}
 	s.log.Error("worker: asynq does not know of denials: pass the Config that Shaper.Configure returns to the asynq server. " +
 		"Until then tasks wait inside their handler, where each occupies a worker")
+}
+
+// seldom keeps a log line that many tasks have reason for from flooding the log.
+type seldom struct{ last atomic.Int64 } // in Unix nanoseconds
+
+// due tells, to one of many callers, that the line may be written again.
+func (s *seldom) due(every time.Duration) bool {
+	now, last := time.Now().UnixNano(), s.last.Load()
+	return now-last >= int64(every) && s.last.CompareAndSwap(last, now)
 }

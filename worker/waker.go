@@ -31,9 +31,10 @@ type wakeup struct {
 // set keeps them too, to the second and durably: what the waker misses, because
 // its process ends or Redis is away, comes back by that.
 type waker struct {
-	shaper *Shaper
-	first  chan struct{} // says that the first of the queue has changed
-	done   sync.WaitGroup
+	shaper  *Shaper
+	first   chan struct{} // says that the first of the queue has changed
+	done    sync.WaitGroup
+	warning seldom
 
 	mu      sync.Mutex
 	queue   wakeups
@@ -153,8 +154,10 @@ func (w *waker) attend(task wakeup) {
 		err = s.inspector.RunTask(task.queue, task.id)
 	}
 	if err != nil {
-		s.log.Warn("worker: a task could not be woken, asynq's own time will",
-			zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+		if w.warning.due(time.Second) {
+			s.log.Warn("worker: tasks cannot be woken, asynq's own time brings them back",
+				zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+		}
 		return
 	}
 	s.stats.woken.Add(1)

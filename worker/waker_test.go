@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -307,6 +308,41 @@ func (w *world) slots(tasks int) map[string]time.Time {
 		slots[info.ID] = slot
 	}
 	return slots
+}
+
+// TestWakerWithoutRedis cuts the waker from asynq's Redis over the slots of many
+// tasks: asynq's own time brings them back, and the log is not flooded.
+func TestWakerWithoutRedis(t *testing.T) {
+	inBubble(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
+		opts, logs := watched()
+		wire := newWire(w)
+		s, err := worker.New(w.throttle, wire.client, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		w.serveWith(s, asynq.Config{Concurrency: 16})
+		const tasks = 150
+		for n := range tasks {
+			w.enqueue(n, "acme", 1)
+		}
+		w.until("all but the first are put back", time.Second, func() bool { return s.Stats().Denied == tasks-50 })
+		wire.cut()
+		w.drained(100, 10*time.Second)
+		if got := s.Stats().Woken; got != 0 {
+			t.Errorf("woken %d times without Redis", got)
+		}
+		wire.mend()
+		w.drained(tasks, 10*time.Second)
+		w.checked(tasks)
+		w.archived(0)
+		if got := s.Stats().Woken; got == 0 {
+			t.Error("nobody was woken after Redis came back")
+		}
+		if got := logs.FilterLevelExact(zapcore.WarnLevel).Len(); got < 1 || got > 3 {
+			t.Errorf("warned %d times, want at least once and at most once a second", got)
+		}
+	})
 }
 
 // TestWokenBeforeThePutBackIsWritten lets asynq's put-back arrive late: while the
