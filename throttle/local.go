@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLocalKeys bounds the memory of localShare; beyond it nothing more is
-// granted until Redis is back.
+// maxLocalKeys bounds the memory of localShare. Beyond it no new scope key is
+// granted anything until buckets are full again and can be forgotten.
 const maxLocalKeys = 10_000
 
 // localShare grants jobs out of this process' share of each limit while Redis is
@@ -31,7 +31,7 @@ func (l *localShare) take(c *call, weight int64, now time.Time) bool {
 	defer l.mu.Unlock()
 	var taken []*rate.Reservation
 	for _, hold := range c.holds {
-		bucket := l.bucket(hold)
+		bucket := l.bucket(hold, now)
 		if bucket == nil {
 			break
 		}
@@ -53,12 +53,28 @@ func (l *localShare) take(c *call, weight int64, now time.Time) bool {
 	return false
 }
 
-func (l *localShare) bucket(hold Hold) *rate.Limiter {
+func (l *localShare) bucket(hold Hold, now time.Time) *rate.Limiter {
 	bucket := l.buckets[hold]
-	if bucket == nil && len(l.buckets) < maxLocalKeys {
-		half := float64(hold.Limit.Units) * l.share / 2
-		bucket = rate.NewLimiter(rate.Limit(half/hold.Limit.Window.Seconds()), int(half))
-		l.buckets[hold] = bucket
+	if bucket != nil {
+		return bucket
 	}
+	if len(l.buckets) >= maxLocalKeys {
+		l.forgetFull(now)
+	}
+	if len(l.buckets) >= maxLocalKeys {
+		return nil
+	}
+	half := float64(hold.Limit.Units) * l.share / 2
+	bucket = rate.NewLimiter(rate.Limit(half/hold.Limit.Window.Seconds()), int(half))
+	l.buckets[hold] = bucket
 	return bucket
+}
+
+// forgetFull drops the buckets that a new one would equal.
+func (l *localShare) forgetFull(now time.Time) {
+	for hold, bucket := range l.buckets {
+		if bucket.TokensAt(now) >= float64(bucket.Burst()) {
+			delete(l.buckets, hold)
+		}
+	}
 }

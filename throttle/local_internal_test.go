@@ -1,0 +1,35 @@
+package throttle
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestLocalShareForgets: a flood of scope keys in one outage is refused at the
+// bound, and does not keep later keys out once its buckets are full again.
+func TestLocalShareForgets(t *testing.T) {
+	t.Parallel()
+	l := newLocalShare(1)
+	now := time.Unix(1_800_000_000, 0)
+	take := func(key string, now time.Time) bool {
+		return l.take(&call{holds: []Hold{{Scope: "tenant", Key: key, Limit: PerMinute(4)}}}, 2, now)
+	}
+	for n := range maxLocalKeys {
+		if !take(strconv.Itoa(n), now) {
+			t.Fatalf("key %d was refused", n)
+		}
+	}
+	if take("one more", now) {
+		t.Fatalf("granted to more than %d keys", maxLocalKeys)
+	}
+	if take("0", now) {
+		t.Fatal("a known key got more than its share")
+	}
+	if !take("one more", now.Add(time.Minute)) {
+		t.Fatal("refused after all buckets had filled again")
+	}
+	if len(l.buckets) != 1 {
+		t.Fatalf("%d buckets are kept, want 1", len(l.buckets))
+	}
+}
