@@ -24,6 +24,7 @@ help: ## list the targets
 
 .PHONY: test
 test: ## what the README says: go test ./...
+	@type -P redis-server >/dev/null || echo 'NOT TESTED on a real Redis: no redis-server in PATH (go test -v names each test that is left out)'
 	go test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
