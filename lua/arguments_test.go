@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
@@ -36,25 +37,31 @@ func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 // direct is a call of a script as Go makes it: the arguments as patterns, and
 // what stands in them.
 type direct struct {
-	keys  []string // their ends
-	args  []string
-	reply int // how many integers it replies
+	keys    []string // their ends
+	args    []string
+	replies []int // how many values it may reply
 }
 
 // joined are the values that stand in one argument with others, where a pattern
 // reads them: it takes zeros in front, which change nothing, and the integer after
 // 2^53, which Lua cannot tell from 2^53. Go writes neither.
-var joined = map[string]bool{"weight": true, "max_wait": true, "grace": true, "latest": true, "units": true, "window": true, "precision": true}
+var joined = map[string]bool{
+	"weight": true, "max_wait": true, "grace": true, "latest": true, "lookahead": true, "kept": true, "share": true, "pulled": true,
+	"units": true, "window": true, "precision": true,
+}
 
 // right tells whether a text that is malformed elsewhere is right for a value.
 func right(name, text string, d direct) bool {
+	if allDigits.MatchString(text) && (name == "latest" || name == "cursor") {
+		return true // later than any start, Redis' own to judge
+	}
 	switch text {
 	case "":
 		return name == "now" || name == "latest" // Redis' clock, no deadline
 	case "007", "00", "9007199254740993":
 		return joined[name] && name != "window" && !slices.Contains(d.args, "{"+name+"}")
 	}
-	return name == "latest" && allDigits.MatchString(text) // later than any start
+	return false
 }
 
 var allDigits = regexp.MustCompile(`^[0-9]+$`)
@@ -63,22 +70,38 @@ var allDigits = regexp.MustCompile(`^[0-9]+$`)
 var good = map[string]string{
 	"now": "1800000000000000", "nonce": "n1", "ledgers": "l1", "keep": "0",
 	"weight": "1", "max_wait": "0", "grace": "5000000", "latest": "1000000", "from": "1000000", "to": "0",
+	"lookahead": "5000000", "kept": "86400000", "lane": "a|", "id": "1",
+	"share": "1", "pulled": "1", "recall": "0", "classes": "g",
+	"most": "1", "forget": "600000000", "jobs": "1", "cursor": "0",
 	"count": "1", "units": "10", "window": "60000000", "precision": "1000000",
 }
 
 // numeric are the names of the values that are integers.
-var numeric = []string{"now", "keep", "weight", "max_wait", "grace", "latest", "from", "to", "count", "units", "window", "precision"}
+var numeric = []string{
+	"now", "keep", "weight", "max_wait", "grace", "latest", "lookahead", "kept", "share", "pulled", "recall",
+	"most", "forget", "jobs", "cursor", "from", "to", "count", "units", "window", "precision",
+}
 
 // calls are one right call of each script.
 func calls() map[string]direct {
-	all := []string{"job:1", "key:global:", "ledger:global::60000000"}
+	all := []string{"job:1", "line", "agenda", "ready", "tags", "heads:a", "lane:a|", "key:global:", "ledger:global::60000000"}
 	const limit = "{units} {window} {precision}"
+	decision := []int{8, 8 + 3 + 2} // more if it waits in line
 	return map[string]direct{
-		"reserve": {all, []string{"{now}", "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest}", "{count}", limit}, 7},
-		"cancel":  {all, []string{"{now}", "{nonce}", "{keep}", "{grace}", "{ledgers}", "{count}", limit}, 3},
-		"peek":    {all[1:], []string{"{now}", "{weight}", "{grace}", "{count}", limit}, 5},
-		"usage":   {all[1:], []string{"{now}", "{grace}", "{count}", limit}, 4},
-		"count":   {all[1:], []string{"{now}", "{from}", "{to}", "{count}", limit}, 2},
+		"reserve": {all, []string{
+			"{now}", "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest} {lookahead} {kept}", "{lane}", "{id}", "{count}", limit,
+		}, decision},
+		"peek": {all[1:], []string{"{now}", "{weight}", "{grace}", "{max_wait}", "{lookahead}", "{lane}", "{count}", limit}, decision},
+		"pull": {all[1:], []string{
+			"{now}", "{lane}", "{ledgers}", "{grace} {lookahead} {kept} {share} {pulled} {recall}", "{classes}", "{count}", limit,
+		}, []int{2, 2 + 3}},
+		"sweep": {all[1:4], []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
+		"cancel": {all, []string{
+			"{now}", "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share}", "{lane}", "{id}", "{count}", limit,
+		}, []int{2}},
+		"usage": {all[7:], []string{"{now}", "{grace}", "{count}", limit}, []int{4}},
+		"count": {all[7:], []string{"{now}", "{from}", "{to}", "{count}", limit}, []int{2}},
+		"lines": {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
 	}
 }
 
@@ -150,6 +173,15 @@ func TestF45_RangesOfArguments(t *testing.T) {
 		"max_wait":  {[]string{"0", span}, []string{"34560000000001"}},
 		"grace":     {[]string{"0", span}, []string{"34560000000001"}},
 		"latest":    {[]string{"0", span}, nil},
+		"lookahead": {[]string{"0", span}, []string{"34560000000001"}},
+		"kept":      {[]string{"1", "69206400000"}, []string{"0", "9007199254740994"}},
+		"share":     {[]string{"1", units}, []string{"0", "9007199254740994"}},
+		"pulled":    {[]string{"0", "100"}, []string{"101"}},
+		"recall":    {[]string{"0", "1"}, []string{"2"}},
+		"most":      {[]string{"1", "1000"}, []string{"0", "1001"}},
+		"forget":    {[]string{"0", span}, []string{"34560000000001"}},
+		"jobs":      {[]string{"0", "1"}, []string{"2"}},
+		"cursor":    {[]string{"0"}, nil},
 		"from":      {[]string{"0", "60000000"}, []string{"34560000000001"}},
 		"to":        {[]string{"0", "1000000"}, []string{"34560000000001"}},
 		"count":     {[]string{"1"}, []string{"0", "2", "99", "100"}},
@@ -165,8 +197,8 @@ func TestF45_RangesOfArguments(t *testing.T) {
 				}
 				for _, text := range test.right {
 					keys, _ := prepare(t, client, d)
-					if reply, err := client.Eval(t.Context(), composed[script], keys, d.with(name, text)...).Int64Slice(); err != nil || len(reply) != d.reply {
-						t.Errorf("%s with %s = %s: got %v, %v; want %d integers", script, name, text, reply, err, d.reply)
+					if reply, err := client.Eval(t.Context(), composed[script], keys, d.with(name, text)...).Slice(); err != nil || !slices.Contains(d.replies, len(reply)) {
+						t.Errorf("%s with %s = %s: got %v, %v; want %d values", script, name, text, reply, err, d.replies)
 					}
 				}
 				for _, text := range test.wrong {
@@ -205,7 +237,7 @@ func TestF46_WeightsInLua(t *testing.T) {
 	})
 }
 
-// TestNamesAndCountsOfArguments: names that would break the record are refused,
+// TestNamesAndCountsOfArguments: names that would break what is kept are refused,
 // and calls with too few or too many keys or arguments change nothing.
 func TestNamesAndCountsOfArguments(t *testing.T) {
 	t.Parallel()
@@ -219,8 +251,8 @@ func TestNamesAndCountsOfArguments(t *testing.T) {
 					t.Errorf("%s with %s: got %v, want an error", script, what, reply)
 				}
 			}
-			for _, name := range []string{"nonce", "ledgers"} {
-				for _, text := range []string{"a b", "a\nb", "ä", "\x00"} {
+			for _, name := range []string{"nonce", "ledgers", "lane", "classes"} {
+				for _, text := range []string{"a b", "a\nb", "ä", "\x00", "a|b |", "a|\n"} {
 					if d.has(name) {
 						refused(fmt.Sprintf("%s %q", name, text), keys, d.with(name, text))
 					}
@@ -231,7 +263,9 @@ func TestNamesAndCountsOfArguments(t *testing.T) {
 				refused(fmt.Sprintf("%d arguments", n), keys, args[:n])
 			}
 			refused("a key too few", keys[:len(keys)-1], args)
-			refused("a key too many", append(slices.Clone(keys), prefix+"more"), args)
+			if d.has("count") { // others leave it alone
+				refused("a key too many", append(slices.Clone(keys), prefix+"more"), args)
+			}
 			if diff := cmp.Diff(before, dump(t, client, prefix)); diff != "" {
 				t.Errorf("%s wrote something (-before +after):\n%s", script, diff)
 			}
@@ -239,29 +273,35 @@ func TestNamesAndCountsOfArguments(t *testing.T) {
 	})
 }
 
-// prepare makes one charge and one booking under a prefix of its own, and returns
-// the keys of the call.
+// prepare makes one charge and one booking under a prefix of its own, leaves one
+// job in line, and returns the keys of the call.
 func prepare(t *testing.T, client *redis.Client, d direct) (keys []string, prefix string) {
 	t.Helper()
 	name := "lua" + rand.Text()
-	prefix = "thr:{" + name + "}:1:"
-	for i, weight := range []string{"8", "8"} {
-		reserve := calls()["reserve"]
-		args := reserve.with("weight", weight)
-		all := []string{prefix + "job:before" + fmt.Sprint(i)}
-		for _, end := range reserve.keys[1:] {
-			all = append(all, prefix+end)
+	prefix = "thr:{" + name + "}:2:"
+	under := func(ends []string) []string {
+		keys := make([]string, 0, len(ends))
+		for _, end := range ends {
+			keys = append(keys, prefix+end)
 		}
-		// No deadline, so that the second is booked.
-		args[3] = strings.TrimSuffix(fmt.Sprint(args[3]), good["latest"])
-		if _, err := client.Eval(t.Context(), lua.Reserve, all, args...).Result(); err != nil {
+		return keys
+	}
+	for i := range 3 {
+		reserve := calls()["reserve"]
+		args, id := reserve.with("weight", "8"), fmt.Sprint("before", i)
+		// No deadline, so that the others wait in line.
+		args[3] = strings.Replace(fmt.Sprint(args[3]), " "+good["latest"]+" ", "  ", 1)
+		args[5] = id
+		keys := append([]string{prefix + "job:" + id}, under(reserve.keys[1:])...)
+		if _, err := client.Eval(t.Context(), lua.Reserve, keys, args...).Result(); err != nil {
 			t.Fatalf("prepare: %v", err)
 		}
 	}
-	for _, end := range d.keys {
-		keys = append(keys, prefix+end)
+	pull := calls()["pull"]
+	if reply, err := client.Eval(t.Context(), lua.Pull, under(pull.keys), pull.with("lookahead", "100000000")...).Slice(); err != nil || len(reply) != 5 {
+		t.Fatalf("prepare: pulled %v, %v; want one job", reply, err)
 	}
-	return keys, prefix
+	return under(d.keys), prefix
 }
 
 // dump reads what lies under a prefix.
@@ -270,11 +310,19 @@ func dump(t *testing.T, client *redis.Client, prefix string) map[string]string {
 	ctx, held := context.Background(), make(map[string]string)
 	scan := client.Scan(ctx, 0, prefix+"*", 1000).Iterator()
 	for scan.Next(ctx) {
-		if text, err := client.Get(ctx, scan.Val()).Result(); err == nil {
-			held[scan.Val()] = text
-			continue
+		var entries any
+		kind, err := client.Type(ctx, scan.Val()).Result()
+		if err != nil {
+			t.Fatal(err)
 		}
-		entries, err := client.ZRangeWithScores(ctx, scan.Val(), 0, -1).Result()
+		switch kind {
+		case "string":
+			entries, err = client.Get(ctx, scan.Val()).Result()
+		case "hash":
+			entries, err = client.HGetAll(ctx, scan.Val()).Result()
+		default:
+			entries, err = client.ZRangeWithScores(ctx, scan.Val(), 0, -1).Result()
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,24 +334,35 @@ func dump(t *testing.T, client *redis.Client, prefix string) map[string]string {
 	return held
 }
 
-var keyPattern = regexp.MustCompile(`thr:\{name\}:[^ ,]*`)
+var keyPattern = regexp.MustCompile(`thr:\{name\}:(?:<[^>]*>|[^ ,<])*`)
 
 // TestKeyPatterns: the keys that the headers name are those that Go builds.
 func TestKeyPatterns(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	scopes := []throttle.Scope{{Name: "SCOPE", Limits: []throttle.Limit{throttle.PerSecond(1)}}}
-	th, err := throttle.New("NAME", client, scopes, nil)
+	scopes := []throttle.Scope{
+		{Name: "SCOPE", Limits: []throttle.Limit{throttle.PerHour(5)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1)}},
+	}
+	th, err := throttle.New("NAME", client, scopes, &throttle.Options{FairScope: "SCOPE"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"ID1", "ID2"} {
+	began := time.Unix(1_800_000_000, 0)
+	server.SetTime(began)
+	for _, id := range []string{"ID1", "ID2", "ID3"} { // one is granted, two wait
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"SCOPE": "KEY"}, Nonce: "n"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	names := strings.NewReplacer("{name}", "{NAME}", "<scope>", "SCOPE", "<key>", "KEY", "<window>", "1000000", "<id>", "ID2")
+	server.SetTime(began.Add(time.Hour))
+	if booked, _, err := th.Pull(t.Context(), "KEY|"); err != nil || len(booked) != 1 {
+		t.Fatalf("pulled %v, %v; want one job, and one left in line", booked, err)
+	}
+	names := strings.NewReplacer("{name}", "{NAME}", "<scope>", "SCOPE", "<key>", "KEY", "<window>", "3600000000", "<id>", "ID1",
+		"<fair key>", "KEY", "<lane>", "KEY|")
 	for _, f := range readFiles(t, "*.lua") {
 		for _, s := range sections(t, f) {
 			if s.kind != "KEYS" {

@@ -1,69 +1,117 @@
--- Purpose: give a reservation back whose job has not started: a booking, or the
---   caller's own grant for a start still ahead. A grant can be kept as a booking
---   at its start, so that the job finds its place again.
--- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
+-- Purpose: give a reservation back whose job has not started: a place in
+--   line, a booking, or the caller's own grant for a start still ahead. A grant can be
+--   kept as a booking at its start, so that the job finds its place again.
+-- KEYS[1] record: string, thr:{name}:2:job:<id>
+-- KEYS[2] line: hash, thr:{name}:2:line
+-- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:2:ready
+-- KEYS[5] tags: sorted set, thr:{name}:2:tags
+-- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] nonce: of the grant; empty gives back bookings only
--- ARGV[3] keep: 1 turns a grant back into a booking, 0 gives everything back
--- ARGV[4] grace: us after its slot that a booking still counts
--- ARGV[5] ledgers: names the ledgers of this call
--- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[2] nonce: of the grant; empty gives back bookings and places in line only
+-- ARGV[3] ledgers: names the ledgers of this call
+-- ARGV[4] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
+--   a booking, 0 gives everything back; us (0..400 days) after its slot that a booking
+--   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53)
+-- ARGV[5] lane: the job's lane
+-- ARGV[6] id: the job's ID
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] done: 1 if something was given back or kept, 0 if there was nothing
 -- Reply[2] now: us, the instant of the call
--- Reply[3] start: us, the start or slot that was held; 0 if there was none
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
 -- Cost: O(limits)
--- Expiry: record: deleted, or start + grace where kept; ledgers: span + grace + 30 s
--- include: integer
+-- Expiry: record: deleted; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_calendar
 -- include: read_record
+-- include: read_line
 -- include: tend
 -- include: enter
 -- include: write_calendar
--- include: write_record
+-- include: promise
+-- include: unpromise
+-- include: leave
+-- include: refund
+-- include: enlist
+-- include: write_line
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]*$')
-local keep = integer(ARGV[3], 0, 1)
-local grace = integer(ARGV[4], 0, 34560000000000)
-local ledgers = string.match(ARGV[5], '^%w+$')
-if not (time and nonce and keep and grace and ledgers) then
+local ledgers = string.match(ARGV[3], '^%w+$')
+local weight, keep, grace, kept, share = string.match(ARGV[4], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
+local lane, id = ARGV[5], ARGV[6]
+weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
+if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+  or grace > 34560000000000 or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992
+  or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 2, ARGV, 6, time, grace)
+local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 2, lane, id)
+if not line then
   return wrong
 end
 local now = calendar.now
 local record
-record, wrong = read_record(redis.call('GET', record_key), now, grace, ledgers)
+record, wrong = read_record(redis.call('GET', record_key), now)
 if wrong then
   return wrong
 end
 
-local granted = record and record.kind == 'g'
-if not record or granted and (record.detail ~= nonce or record.start <= now) then
-  return { 0, now, 0 }
+local booking = line.booking
+local holds = booking and booking.ledgers == ledgers and booking.slot + grace >= now
+if holds and keep == '1' then
+  return { 1, now }
+end
+local granted = not holds and record and record.nonce == nonce and record.ledgers == ledgers and record.start > now
+local member = string.format('%d:', weight) .. id
+local stands = keep == '0' and line.jobs > 0 and redis.call('ZSCORE', line.queue, member)
+if not (booking or granted or stands) then
+  return { 0, now }
 end
 tend(calendar)
-if not granted and keep == 1 then
-  return { 1, now, record.start }
+if holds then
+  enter(calendar, 'b', booking.slot, -booking.weight)
+elseif granted then
+  enter(calendar, 's', record.start, -record.weight)
+  if keep == '1' then
+    enter(calendar, 'b', record.start, record.weight)
+  end
 end
-enter(calendar, granted and 's' or 'b', record.start, -record.weight)
-if keep == 1 then
-  enter(calendar, 'b', record.start, record.weight)
+if holds or granted then
+  wrong = write_calendar(calendar, granted and record.start or now)
+  if wrong then
+    return wrong
+  end
 end
-wrong = write_calendar(calendar, record.start)
-if wrong then
-  return wrong
-end
-if keep == 1 then
-  write_record(record_key, now, grace, 'b', record.start, record.weight, '0', ledgers)
-else
+if granted then
   redis.call('DEL', record_key)
 end
-return { 1, now, record.start }
+if booking and (granted or keep == '0') then
+  unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+end
+if granted and keep == '1' then
+  promise(line, id, record.start, record.weight, 0, ledgers, now, kept)
+elseif stands then
+  leave(line, member, weight, kept)
+end
+if booking and keep == '0' and booking.lane == lane then
+  refund(line, booking.weight / share)
+end
+if holds then
+  -- What waited for this room need not wait any longer.
+  redis.call('ZREM', line.agenda, '*', '/' .. lane)
+  if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
+    enlist(line, kept)
+    write_line(line, kept)
+  end
+end
+return { (holds or granted or stands) and 1 or 0, now }

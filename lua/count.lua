@@ -1,6 +1,6 @@
 -- Purpose: count the units that started in a past interval; change nothing.
--- KEYS[1] scope key: string, thr:{name}:1:key:<scope>:<key>
--- KEYS[2] ledger: sorted set, thr:{name}:1:ledger:<scope>:<key>:<window>
+-- KEYS[1] scope key: string, thr:{name}:2:key:<scope>:<key>
+-- KEYS[2] ledger: sorted set, thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] from: us before now, where the interval begins (included)
 -- ARGV[3] to: us before now, where the interval ends (excluded)

@@ -93,15 +93,15 @@ func TestIncludeClock(t *testing.T) {
 	})
 }
 
-// TestIncludeSweep: the earliest start by hand, with what is booked and without.
-func TestIncludeSweep(t *testing.T) {
+// TestIncludeSlide: the earliest start by hand, with what is booked and without.
+func TestIncludeSlide(t *testing.T) {
 	t.Parallel()
-	script := wrap(t, `-- include: sweep
+	script := wrap(t, `-- include: slide
 local ledger = {
   precision = tonumber(ARGV[1]), span = tonumber(ARGV[2]), count = 4,
   at = { 0, 10, 20, 60 }, amount = { 5, 3, 2, 4 }, promised = { false, false, false, true },
 }
-return { sweep(ledger, tonumber(ARGV[3]), tonumber(ARGV[4]), false), sweep(ledger, tonumber(ARGV[3]), tonumber(ARGV[4]), true) }`)
+return { slide(ledger, tonumber(ARGV[3]), tonumber(ARGV[4]), false), slide(ledger, tonumber(ARGV[3]), tonumber(ARGV[4]), true) }`)
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		for _, c := range []struct {
 			precision, span, room, from int

@@ -20,9 +20,12 @@ var files embed.FS
 var (
 	Reserve = mustCompose("reserve")
 	Peek    = mustCompose("peek")
+	Pull    = mustCompose("pull")
+	Sweep   = mustCompose("sweep")
 	Cancel  = mustCompose("cancel")
 	Usage   = mustCompose("usage")
 	Count   = mustCompose("count")
+	Lines   = mustCompose("lines")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

@@ -1,50 +1,76 @@
--- Purpose: decide for one job: granted (charged, starts now or within max_wait)
---   or booked (a slot, to be asked for again then). Idempotent: see nonce.
--- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
+-- Purpose: decide for one job: granted (charged, starts now or within max_wait),
+--   booked (a slot, to be asked for again then) or waiting (in line, to be pulled).
+--   Idempotent: see nonce.
+-- KEYS[1] record: string, thr:{name}:2:job:<id>
+-- KEYS[2] line: hash, thr:{name}:2:line
+-- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:2:ready
+-- KEYS[5] tags: sorted set, thr:{name}:2:tags
+-- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] nonce: names this asking; the same again is answered, not charged, again
 -- ARGV[3] ledgers: names the ledgers of this call, to tell what was booked in others
--- ARGV[4] job: "weight max_wait grace latest": units (1..2^53); us (0..400 days), a start
---   within it is granted; us (0..400 days) after its slot that a booking still counts;
---   us after now that the start may be at most, empty = any
--- ARGV[5...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[4] job: "weight max_wait grace latest lookahead kept": units (1..2^53); us (0..400
+--   days), a start within it is granted; us (0..400 days) after its slot that a booking
+--   still counts; us after now that the start may be at most, empty = any; us (0..400
+--   days) that bookings reach ahead; ms (1..2^53) that the line's keys live
+-- ARGV[5] lane: the job's lane
+-- ARGV[6] id: the job's ID
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
--- Reply[1] outcome: 1 granted, 2 booked, 3 cannot start by latest (nothing is held)
+-- Reply[1] outcome: 1 granted, 2 booked, 3 waiting, 4 cannot start by latest (nothing is held)
 -- Reply[2] now: us, the instant of the decision
--- Reply[3] start: us, the granted start, the slot, or the start that would be too late
+-- Reply[3] start: us, the granted start, the slot, or the earliest that there would be
 -- Reply[4] holder: index of the limit that held the job back, 0 = none
 -- Reply[5] spent: units in the holder's window; 0 without holder
 -- Reply[6] booked: units promised in the holder; 0 without holder
 -- Reply[7] replayed: 1 if this decision had been made before, else 0
+-- Reply[8] next: the lane to pull now, empty = none
+-- Reply[9] ahead: units before the job in its lane; this and what follows only if waiting
+-- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[11] rivals: fair keys that are ready
+-- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
--- Cost: O(limits) with room; O(limits x entries) without
--- Expiry: record: start + grace (booked), start + 60 s (granted); ledgers: span + grace + 30 s
+-- Cost: O(limits) with room and in line; O(limits x entries) without, lanes O(log jobs)
+-- Expiry: record: start + 60 s; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_calendar
 -- include: read_record
+-- include: read_line
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[3], '^%w+$')
-local weight, max_wait, grace, latest = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*)$')
+local weight, max_wait, grace, latest, lookahead, kept =
+  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+)$')
+local lane, id = ARGV[5], ARGV[6]
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
+lookahead = tonumber(lookahead)
 if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
-  or max_wait > 34560000000000 or grace > 34560000000000 then
+  or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 2, ARGV, 5, time, grace)
+local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 2, lane, id)
+if not line then
   return wrong
 end
 local now = calendar.now
 local record
-record, wrong = read_record(redis.call('GET', record_key), now, grace, ledgers)
+record, wrong = read_record(redis.call('GET', record_key), now)
 if wrong then
   return wrong
 end
-local at_once = not (record or calendar.untended)
+local booking = line.booking
+local at_once = not (record or booking or line.jobs > 0 or calendar.untended)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if weight > ledger.units then
@@ -57,66 +83,120 @@ end
 -- include: enter
 -- include: write_calendar
 -- include: write_record
-local start, holder, taken = now, 0, false
-if not at_once then
-  -- include: load
-  -- include: tend
-  -- include: place
-  tend(calendar)
-  start = nil
-  if record and record.kind == 'g' then
-    if record.detail == nonce then
-      -- The answer was lost. A second later the start is no longer this one:
-      -- what was charged for it moves to a new start.
-      if now - record.start <= 1000000 then
-        return { 1, now, record.start, 0, 0, 0, 1 }
-      end
-      enter(calendar, 's', record.start, -record.weight)
-      taken = true
-    end
-  elseif record then
-    if now < record.start - max_wait then
-      holder = tonumber(record.detail)
-      local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-      if ledger.key then
-        load(ledger, now, grace)
-      end
-      return { 2, now, record.start, holder, ledger.spent, ledger.booked, 0 }
-    end
-    -- Its time has come: what really started decides, not what is promised.
-    enter(calendar, 'b', record.start, -record.weight)
-    taken = true
-    start, holder = place(calendar, weight, math.max(now, record.start), true)
-    if start > now + max_wait then
-      start = nil
-    end
+if at_once then
+  enter(calendar, 's', now, weight)
+  wrong = write_calendar(calendar, now)
+  if wrong then
+    return wrong
   end
-  if not start then
-    start, holder = place(calendar, weight, now, false)
-  end
+  write_record(record_key, now, now, weight, nonce, ledgers)
+  return { 1, now, now, 0, 0, 0, 0, '' }
 end
 
-local outcome, kind, detail = 1, 's', nonce
-if start > now + max_wait then
-  outcome, kind, detail = 2, 'b', string.format('%d', holder)
+-- include: load
+-- include: tend
+-- include: place
+-- include: tell_wait
+tend(calendar)
+local start, holder, changed = nil, 0, false
+if booking and booking.ledgers == ledgers and booking.slot + grace >= now then
+  if now < booking.slot - max_wait then
+    holder = booking.holder
+    local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+    if ledger.key then
+      load(ledger, now, grace)
+    end
+    return { 2, now, booking.slot, holder, ledger.spent, ledger.booked, 0, '' }
+  end
+  -- Its time has come: what really started decides, not what is promised.
+  enter(calendar, 'b', booking.slot, -booking.weight)
+  changed = true
+  start, holder = place(calendar, weight, math.max(now, booking.slot), true)
+  if start > now + max_wait then
+    start = nil
+  end
+elseif record and record.nonce == nonce and record.ledgers == ledgers then
+  -- The answer was lost. A second later the start is no longer this one:
+  -- what was charged for it moves to a new start.
+  if now - record.start <= 1000000 then
+    return { 1, now, record.start, 0, 0, 0, 1, '' }
+  end
+  enter(calendar, 's', record.start, -record.weight)
+  changed = true
 end
-if latest and start - now > latest then
-  outcome = 3
+
+-- A job that had its turn and lost it is before all others of its lane; any other
+-- is behind them.
+local member = string.format('%d:', weight) .. id
+local behind = line.jobs > 0 and not booking
+if not start and (not behind or latest) then
+  start, holder = place(calendar, weight, now, false)
 end
-local held = calendar.ledgers[holder]
-local reply = { outcome, now, start, holder, held and held.spent or 0, held and held.booked or 0, 0 }
-if outcome ~= 3 then
-  enter(calendar, kind, start, weight)
-elseif not taken then
-  return reply
+local outcome = 3
+if start and latest and start - now > latest then
+  outcome = 4
+elseif start and start <= now + max_wait and not behind then
+  outcome = 1
+elseif start and start <= now + lookahead and not behind
+  and (booking or redis.call('ZCARD', line.ready) == 0) then
+  outcome = 2
 end
-wrong = write_calendar(calendar, start)
-if wrong then
-  return wrong
-end
+local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '' }
+local arrival = line.jobs > 0 and tonumber(redis.call('ZSCORE', line.queue, member) or nil)
+local stands = arrival and true
 if outcome == 3 then
+  local ahead = line.units
+  if arrival then
+    -- How far it has come is not counted for each job: the lane's jobs before it,
+    -- at the lane's mean weight.
+    local before = redis.call('ZCOUNT', line.queue, '-inf', string.format('(%d', arrival))
+    ahead = math.floor(before * line.units / line.jobs)
+  elseif booking then
+    arrival, ahead = booking.arrival, 0
+  else
+    local last = redis.call('ZRANGE', line.queue, '-1', '-1', 'WITHSCORES')
+    arrival = math.max(now, tonumber(last[2] or 0) + 1)
+  end
+  tell_wait(reply, line, calendar, ahead)
+end
+
+-- include: promise
+-- include: unpromise
+-- include: enlist
+-- include: write_line
+-- include: leave
+-- include: join
+-- include: next_lane
+if outcome < 3 then
+  enter(calendar, outcome == 1 and 's' or 'b', start, weight)
+  changed = true
+end
+if changed then
+  wrong = write_calendar(calendar, start or now)
+  if wrong then
+    return wrong
+  end
+end
+if outcome == 1 then
+  write_record(record_key, now, start, weight, nonce, ledgers)
+elseif record then
   redis.call('DEL', record_key)
-else
-  write_record(record_key, now, grace, outcome == 1 and 'g' or 'b', start, weight, detail, ledgers)
+end
+if booking then
+  unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+end
+if outcome == 2 then
+  promise(line, id, start, weight, holder, ledgers, booking and booking.arrival or now, kept)
+elseif outcome == 3 and not stands then
+  join(line, member, weight, arrival, kept)
+elseif outcome == 3 then
+  enlist(line, kept)
+  write_line(line, kept)
+elseif stands then
+  leave(line, member, weight, kept)
+end
+if outcome ~= 1 or booking then
+  reply[8] = next_lane(line.hash, line.agenda, line.ready, now)
 end
 return reply

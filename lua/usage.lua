@@ -1,7 +1,7 @@
 -- Purpose: tell for one scope key and each of its limits what is used and booked
 --   and when one more unit may start; change nothing.
--- KEYS[1] scope key: string, thr:{name}:1:key:<scope>:<key>
--- KEYS[2...] ledgers: sorted set thr:{name}:1:ledger:<scope>:<key>:<window> per limit
+-- KEYS[1] scope key: string, thr:{name}:2:key:<scope>:<key>
+-- KEYS[2...] ledgers: sorted set thr:{name}:2:ledger:<scope>:<key>:<window> per limit
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] grace: us after its slot that a booking still counts
 -- ARGV[3...] limits of KEYS in order: for a string the number of limits, for a sorted

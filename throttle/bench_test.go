@@ -34,7 +34,7 @@ func BenchmarkModel(b *testing.B) {
 			var model *throttletest.Model
 			for i := 0; b.Loop(); i++ {
 				if i%256 == 0 {
-					model = throttletest.NewModel(roomy, time.Second)
+					model = throttletest.NewModel(roomy, throttle.Options{Lookahead: throttle.MaxWindow})
 				}
 				now = now.Add(time.Millisecond)
 				if _, err := model.Reserve(now, benchJob(i, keys)); err != nil {

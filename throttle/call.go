@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"strconv"
 	"time"
@@ -10,11 +9,15 @@ import (
 
 // call is what the scripts are told of one job: its keys and its limits.
 type call struct {
-	keys    []string // the record, then each scope key with its ledgers
-	limits  []string // describes each of keys[1:]: the number of limits, or the limit
+	keys    []string // the record and the line's, then each scope key with its ledgers
+	limits  []string // describes the scope keys and ledgers: the number of limits, or the limit
 	holds   []Hold   // scope, key and limit of each ledger, in order
 	ledgers string   // names the ledgers
+	lane    Lane
 }
+
+// lineKeys is how many of a call's keys stand before the scope keys.
+const lineKeys = 7
 
 // args puts the limits after the arguments of the script's own.
 func (c *call) args(own ...any) []any {
@@ -39,13 +42,20 @@ func (t *Throttle) newCall(ctx context.Context, job Job) (*call, error) {
 	if err := fits(job, met); err != nil {
 		return nil, err
 	}
-	c := &call{keys: make([]string, 1, 8), limits: make([]string, 0, 8), holds: make([]Hold, 0, 4)}
-	c.keys[0] = t.keys.record(job.ID)
+	return t.callOf(job.ID, met), nil
+}
+
+// callOf lists the keys of a job that meets these scope keys.
+func (t *Throttle) callOf(id string, met []meets) *call {
+	c := &call{keys: make([]string, lineKeys, 2*lineKeys), limits: make([]string, 0, 8), holds: make([]Hold, 0, 4)}
+	c.lane = t.laneOf(met)
+	c.keys[0] = t.keys.record(id)
+	copy(c.keys[1:], t.keys.line(c.lane))
 	for _, m := range met {
-		c.add(t.keys, m.scope, m.key)
+		c.add(t.keys, m)
 	}
 	c.ledgers = nameLedgers(c)
-	return c, nil
+	return c
 }
 
 // nameLedgers names what a booking of this call is entered in: the same job may
@@ -53,7 +63,7 @@ func (t *Throttle) newCall(ctx context.Context, job Job) (*call, error) {
 // units keeps its bookings.
 func nameLedgers(c *call) string {
 	hash := fnv.New64a()
-	for _, key := range c.keys[1:] {
+	for _, key := range c.keys[lineKeys:] {
 		hash.Write([]byte(key))
 		hash.Write([]byte{0})
 	}
@@ -65,7 +75,8 @@ func nameLedgers(c *call) string {
 }
 
 // add lists one scope key with its limits.
-func (c *call) add(keys keys, scope *Scope, key string) {
+func (c *call) add(keys keys, met meets) {
+	scope, encoded := met.scope, met.encoded
 	count := 0
 	for _, limit := range scope.Limits {
 		if limit.Units != Unlimited {
@@ -75,7 +86,6 @@ func (c *call) add(keys keys, scope *Scope, key string) {
 	if count == 0 {
 		return
 	}
-	encoded := encode(key)
 	c.keys = append(c.keys, keys.scope(scope.Name, encoded))
 	c.limits = append(c.limits, strconv.Itoa(count))
 	for _, limit := range scope.Limits {
@@ -84,34 +94,42 @@ func (c *call) add(keys keys, scope *Scope, key string) {
 		}
 		c.keys = append(c.keys, keys.ledger(scope.Name, encoded, limit.Window))
 		c.limits = append(c.limits, integers(limit.Units, limit.Window.Microseconds(), limit.precision().Microseconds()))
-		c.holds = append(c.holds, Hold{Scope: scope.Name, Key: key, Limit: limit})
+		c.holds = append(c.holds, Hold{Scope: scope.Name, Key: met.key, Limit: limit})
 	}
 }
 
 // cannotStart is the outcome of a job with a deadline before its start.
-const cannotStart Outcome = 3
+const cannotStart Outcome = 4
 
-// reservation reads the reply of reserve.lua.
-func (c *call) reservation(job Job, reply []int64) (Reservation, error) {
-	if len(reply) != 7 || reply[0] < 1 || reply[0] > 3 || reply[3] < 0 || reply[3] > int64(len(c.holds)) {
-		return Reservation{}, badReply("reserve", reply)
+// reservation reads the reply of reserve.lua and peek.lua.
+func (t *Throttle) reservation(script string, c *call, job Job, reply reply) (Reservation, error) {
+	waiting := reply.is("iiiiiiitiii") && len(reply) == 11+2*len(c.holds) && Outcome(reply.integer(0)) == Waiting
+	if !reply.is("iiiiiiit") || len(reply) > 8 && !waiting || reply.integer(3) < 0 || reply.integer(3) > int64(len(c.holds)) {
+		return Reservation{}, badReply(script, reply)
 	}
 	r := Reservation{
 		Job:      job,
-		Outcome:  Outcome(reply[0]),
-		Now:      time.UnixMicro(reply[1]),
-		Start:    time.UnixMicro(reply[2]),
-		Replayed: reply[6] == 1,
+		Outcome:  Outcome(reply.integer(0)),
+		Now:      time.UnixMicro(reply.integer(1)),
+		Start:    time.UnixMicro(reply.integer(2)),
+		Replayed: reply.integer(6) == 1,
+		Next:     Lane(reply.text(7)),
 	}
-	if holder := reply[3]; holder > 0 {
+	if holder := reply.integer(3); holder > 0 {
 		hold := c.holds[holder-1]
-		hold.Used, hold.Booked, hold.Until = reply[4], reply[5], r.Start
+		hold.Used, hold.Booked, hold.Until = reply.integer(4), reply.integer(5), r.Start
 		r.Hold = &hold
 	}
-	if r.Outcome == cannotStart {
+	switch r.Outcome {
+	case Granted, Booked:
+		return r, nil
+	case Waiting:
+		t.estimate(c, reply, &r)
+		return r, nil
+	case cannotStart:
 		return Reservation{}, &DeadlineError{Job: job.ID, Deadline: job.Deadline, Start: r.Start, Hold: r.Hold}
 	}
-	return r, nil
+	return Reservation{}, badReply(script, reply)
 }
 
 // integers writes numbers as the scripts read them, separated by blanks.
@@ -127,7 +145,3 @@ func integers(numbers ...int64) string {
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
-
-func badReply(script string, reply []int64) error {
-	return fmt.Errorf("throttle: script %s answered %v: %w", script, reply, ErrState)
-}

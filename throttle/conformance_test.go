@@ -2,7 +2,6 @@ package throttle_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,15 +14,15 @@ import (
 // timelines.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	on := func(client *redis.Client) func(t *testing.T, scopes []throttle.Scope, grace time.Duration) throttletest.Subject {
-		return func(t *testing.T, scopes []throttle.Scope, grace time.Duration) throttletest.Subject {
-			return newScripted(newThrottle(t, client, scopes, &throttle.Options{Grace: grace}))
+	on := func(client *redis.Client) func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+		return func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+			return newScripted(newThrottle(t, client, scopes, &options))
 		}
 	}
 	t.Run("model", func(t *testing.T) {
 		t.Parallel()
-		throttletest.Run(t, func(_ *testing.T, scopes []throttle.Scope, grace time.Duration) throttletest.Subject {
-			return throttletest.NewModel(scopes, grace)
+		throttletest.Run(t, func(_ *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+			return throttletest.NewModel(scopes, options)
 		})
 	})
 	t.Run("miniredis", func(t *testing.T) {

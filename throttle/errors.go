@@ -11,7 +11,9 @@ import (
 var ErrUnavailable = errors.New("throttle: Redis cannot decide")
 
 // ErrState is the class of errors that mean: what Redis keeps under the
-// throttle's keys is not what the throttle wrote. Nothing was written.
+// throttle's keys is not what the throttle wrote. If it is a job's or a ledger's,
+// nothing was written; if it is one of the line's, units may have been charged or
+// booked that nobody uses.
 var ErrState = errors.New("throttle: foreign data under a key of the throttle")
 
 // OptionError says which option is wrong and why.

@@ -24,7 +24,7 @@ func ExampleThrottle_Reserve() {
 
 	th, err := throttle.New("crawl", client, []throttle.Scope{
 		{Name: "host", Limits: []throttle.Limit{throttle.PerMinute(100)}},
-	}, nil)
+	}, &throttle.Options{Lookahead: time.Hour}) // nobody waits in line for a slot within the hour
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package throttle_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +60,9 @@ func newAging(t *rapid.T, server *miniredis.Miniredis, client *redis.Client) *ag
 		grace: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "grace"),
 		now:   time.UnixMicro(1_800_000_000_000_000),
 	}
-	a.script = newScripted(newThrottle(t, client, a.scopes, &throttle.Options{Grace: a.grace, Timeout: time.Minute}))
-	a.model = throttletest.NewModel(a.scopes, a.grace)
+	options := throttle.Options{Grace: a.grace, Lookahead: rapid.SampledFrom([]time.Duration{throttle.MaxWindow, time.Second}).Draw(t, "lookahead"), Timeout: time.Minute}
+	a.script = newScripted(newThrottle(t, client, a.scopes, &options))
+	a.model = throttletest.NewModel(a.scopes, options)
 	return a
 }
 
@@ -120,7 +123,7 @@ func (a *aging) reserve(t *rapid.T, job throttle.Job, evicted bool) {
 		return
 	}
 	want, wantErr := a.model.Reserve(a.now, job)
-	same(t, "Reserve", got, want, gotErr, wantErr)
+	same(t, "Reserve", certain(got), certain(want), gotErr, wantErr)
 }
 
 func (a *aging) giveBack(t *rapid.T, evicted bool) {
@@ -198,7 +201,8 @@ func (a *aging) nothingRemains(t *rapid.T) {
 
 // TestEveryKeyExpiresInTime: on both servers, after some use, every key has an
 // expiry, no longer than what may count, the grace, the slack for a clock that
-// steps back and a quarter of the window.
+// steps back and a quarter of the window; the line's keys the lookahead,
+// two windows and a day.
 func TestEveryKeyExpiresInTime(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -207,38 +211,50 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(3, time.Second), {Units: 9, Window: window, Precision: time.Second}}},
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(20, window)}, Optional: true},
 		}
-		s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Grace: grace}))
-		now := time.UnixMicro(1_800_000_000_000_000)
-		latest := now
-		for i := range 60 {
-			now = now.Add(time.Duration(i%7) * 100 * time.Millisecond)
-			job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%3), Keys: of(fmt.Sprint(i % 2)), MaxWait: time.Duration(i%5) * time.Second}
-			got, err := s.Reserve(now, job)
-			if err != nil {
-				t.Fatalf("job %d: %v", i, err)
-			}
-			if i%4 == 0 {
-				if _, err := s.Cancel(now, got.Job); err != nil {
-					t.Fatalf("cancel %d: %v", i, err)
+		for lookahead, want := range map[time.Duration]string{
+			throttle.MaxWindow: "agenda job key ledger line",
+			2 * time.Second:    "agenda heads job key lane ledger line ready tags",
+		} {
+			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Grace: grace, Lookahead: lookahead}))
+			now := time.UnixMicro(1_800_000_000_000_000)
+			var ahead time.Duration // of the furthest start when it was decided
+			seen := make(map[string]bool)
+			for i := range 60 {
+				now = now.Add(time.Duration(i%7) * 100 * time.Millisecond)
+				job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%3), Keys: of(fmt.Sprint(i % 2)), MaxWait: time.Duration(i%5) * time.Second}
+				got, err := s.Reserve(now, job)
+				if err != nil {
+					t.Fatalf("job %d: %v", i, err)
+				}
+				if got.Outcome != throttle.Waiting {
+					ahead = max(ahead, got.Delay())
+				}
+				for _, key := range keyNames(t, client, s.throttle) {
+					kind := strings.Split(key, ":")[3]
+					seen[kind] = true
+					bound := lookahead + 2*window + 24*time.Hour
+					switch kind {
+					case "job":
+						bound = ahead + time.Minute + time.Second
+					case "key", "ledger":
+						bound = ahead + window + time.Second + grace + 30*time.Second + window/4 + time.Second
+					}
+					if left := ttl(t, client, key); left <= 0 || left > bound {
+						t.Errorf("job %d, lookahead %s: key %q expires in %s, want above 0 and at most %s", i, lookahead, key, left, bound)
+					}
+				}
+				if i%4 == 0 {
+					if _, err := s.Cancel(now, got.Job); err != nil {
+						t.Fatalf("cancel %d: %v", i, err)
+					}
+				}
+				for _, r := range drain(t, s, now) {
+					ahead = max(ahead, r.Delay())
 				}
 			}
-			if got.Start.After(latest) {
-				latest = got.Start
+			if got := strings.Join(slices.Sorted(maps.Keys(seen)), " "); got != want {
+				t.Errorf("lookahead %s: keys of %s, want %s: this test has lost its object", lookahead, got, want)
 			}
-		}
-		longest := latest.Sub(now) + window + time.Second + grace + 30*time.Second + window/4 + time.Second
-		keys := keyNames(t, client, s.throttle)
-		for _, key := range keys {
-			bound := longest
-			if strings.Contains(key, ":job:") {
-				bound = latest.Sub(now) + time.Minute + time.Second
-			}
-			if left := ttl(t, client, key); left <= 0 || left > bound {
-				t.Errorf("key %q expires in %s, want above 0 and at most %s", key, left, bound)
-			}
-		}
-		if len(keys) < 20 {
-			t.Errorf("%d keys: this test has lost its object", len(keys))
 		}
 	})
 }
@@ -248,7 +264,7 @@ func TestF15_EvictedKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
-			for _, end := range []string{"key:global:", "ledger:global::10000000", "job:booked", "job:b"} {
+			for _, end := range []string{"key:global:", "ledger:global::10000000", "line", "agenda", "job:b"} {
 				limit := throttle.Limit{Units: 3, Window: 10 * time.Second, Precision: precision}
 				s := newScripted(newThrottle(t, client, globalScope(limit), nil))
 				what := fmt.Sprintf("%s of %s", end, limit)
@@ -264,7 +280,7 @@ func TestF15_EvictedKeys(t *testing.T) {
 				for i, id := range []string{"a", "b", "c", "booked", "other"} {
 					ask(time.Duration(i)*time.Second, id)
 				}
-				if n, err := client.Del(t.Context(), "thr:{"+s.throttle.Name()+"}:1:"+end).Result(); err != nil || n != 1 {
+				if n, err := client.Del(t.Context(), "thr:{"+s.throttle.Name()+"}:2:"+end).Result(); err != nil || n != 1 {
 					t.Fatalf("%s: %d keys taken away, %v", what, n, err)
 				}
 				for i, id := range []string{"new", "booked", "other", "b"} {
@@ -286,13 +302,65 @@ func TestF15_EvictedKeys(t *testing.T) {
 	})
 }
 
+// TestF15_EvictedLine takes away each key of the line while one job is booked and
+// others wait: all start as long as they ask again, within the limit.
+func TestF15_EvictedLine(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for _, end := range []string{"", "line", "agenda", "ready", "tags", "heads:a", "lane:a|"} {
+			scopes := tenantAndGlobal(throttle.Per(5, 10*time.Second), throttle.Per(2, 10*time.Second))
+			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
+			began := time.UnixMicro(1_800_000_000_000_000)
+			var starts []throttletest.Start
+			ask := func(at time.Duration, id string) bool {
+				t.Helper()
+				job := throttle.Job{ID: id, Weight: 1, Keys: of(id[:1])}
+				got, err := s.Reserve(began.Add(at), job)
+				if err != nil {
+					t.Fatalf("%q away, at %s, job %s: %v", end, at, id, err)
+				}
+				if got.Outcome != throttle.Granted {
+					return false
+				}
+				starts = append(starts, throttletest.Start{At: got.Start, Weight: 1, Keys: job.Keys})
+				return true
+			}
+			waiting := []string{"a0", "b1", "a2", "a3", "a4", "b5", "a6"}
+			for i := 0; i < len(waiting); {
+				if ask(time.Duration(i)*time.Millisecond, waiting[i]) {
+					waiting = slices.Delete(waiting, i, i+1)
+				} else {
+					i++
+				}
+			}
+			drain(t, s, began.Add(9500*time.Millisecond)) // books some
+			if end != "" {
+				if n, err := client.Del(t.Context(), "thr:{"+s.throttle.Name()+"}:2:"+end).Result(); err != nil || n != 1 {
+					t.Fatalf("%s: %d keys taken away, %v", end, n, err)
+				}
+			}
+			for at := 10 * time.Second; at < time.Minute && len(waiting) > 0; at += time.Second {
+				drain(t, s, began.Add(at))
+				waiting = slices.DeleteFunc(waiting, func(id string) bool { return ask(at, id) })
+			}
+			if len(waiting) > 0 {
+				t.Errorf("%q away: %v did not start", end, waiting)
+			}
+			for _, over := range throttletest.Check(scopes, starts) {
+				t.Errorf("%q away: window over its limit: %s", end, over)
+			}
+		}
+	})
+}
+
 // TestF54_ConfigurationsSideBySide: totals that another configuration wrote for its own
 // limits stay, while an old and a new process run side by side.
 func TestF54_ConfigurationsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		old := newThrottle(t, client, globalScope(throttle.PerMinute(10), throttle.PerHour(20)), nil)
-		changed, err := throttle.New(old.Name(), client, globalScope(throttle.PerHour(5), throttle.PerDay(50)), nil)
+		changed, err := throttle.New(old.Name(), client, globalScope(throttle.PerHour(5), throttle.PerDay(50)),
+			&throttle.Options{Lookahead: throttle.MaxWindow})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,9 @@ type Job struct {
 	// scope that is neither Global nor Optional must be there, with a key that
 	// is not empty.
 	Keys map[string]string
+	// Lane stands for Keys in the jobs that Pull and Sweep return, for Cancel.
+	// Leave it empty.
+	Lane Lane
 	// MaxWait is how long the caller is ready to wait in place: a start within
 	// it is granted now, for then. 0 grants only what may start at once.
 	MaxWait time.Duration
@@ -30,8 +33,8 @@ type Job struct {
 
 // meets is one scope key that a job is counted under.
 type meets struct {
-	scope *Scope
-	key   string
+	scope        *Scope
+	key, encoded string
 }
 
 // meetings checks the job and lists the scope keys it is counted under.
@@ -45,6 +48,9 @@ func (t *Throttle) meetings(job Job) ([]meets, error) {
 		return nil, &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait, Reason: "is not between 0 and " + formatDuration(MaxWindow)}
 	case len(job.Nonce) > maxEncoded || !plainNonce(job.Nonce):
 		return nil, &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce, Reason: "is not up to 128 letters, digits, _ . or -"}
+	}
+	if job.Lane != "" {
+		return t.meetingsOf(job.Lane)
 	}
 	for name := range job.Keys {
 		if _, known := t.keyed[name]; !known {
@@ -65,7 +71,7 @@ func (t *Throttle) meetings(job Job) ([]meets, error) {
 		case !named:
 			return nil, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope"}
 		}
-		met = append(met, meets{scope: scope, key: key})
+		met = append(met, meets{scope: scope, key: key, encoded: encode(key)})
 	}
 	return met, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // stateVersion stands in every key. It goes up when the shape of what is kept
 // in Redis changes, so that two shapes never meet under one name.
-const stateVersion = "1"
+const stateVersion = "2"
 
 // maxEncoded is the longest that a user's value may become in a key; what is
 // longer is replaced by its hash.
@@ -25,6 +26,14 @@ func newKeys(name string) keys { return keys{prefix: "thr:{" + name + "}:" + sta
 
 // record is where the reservation of one job is kept.
 func (k keys) record(id string) string { return k.prefix + "job:" + encode(id) }
+
+// line is where the line is kept, as far as a job of this lane is concerned.
+func (k keys) line(lane Lane) []string {
+	return []string{
+		k.prefix + "line", k.prefix + "agenda", k.prefix + "ready", k.prefix + "tags",
+		k.prefix + "heads:" + lane.fairKey(), k.prefix + "lane:" + string(lane),
+	}
+}
 
 // scope is where the totals of one scope key's ledgers are kept; the key is
 // encoded.
@@ -63,6 +72,16 @@ func encode(value string) string {
 		}
 	}
 	return b.String()
+}
+
+// decode reads what encode wrote. It returns false for a value that only its hash
+// is left of.
+func decode(encoded string) (string, bool) {
+	if strings.HasPrefix(encoded, "~") {
+		return "", false
+	}
+	value, err := url.PathUnescape(encoded)
+	return value, err == nil
 }
 
 func safeByte(c byte) bool {

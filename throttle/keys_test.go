@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -63,36 +65,96 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// TestF50_T1_HostileKeys: on a server each distinct key counts for itself, and
-// every Redis key carries the throttle's name as its hash tag, so that all lie in
-// one slot; none is long.
+// TestF50_T1_HostileKeys: on a server each distinct key counts for itself, where
+// its second job is booked and where it waits in line, and every Redis key carries
+// the throttle's name as its hash tag, so that all lie in one slot; none is long.
 func TestF50_T1_HostileKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(1)}}}
-		th := newThrottle(t, client, scopes, nil)
-		for i, value := range hostile {
-			first := reserve(t, th, throttle.Job{ID: "first" + value, Weight: 1, Keys: map[string]string{"tenant": value}})
-			again := reserve(t, th, throttle.Job{ID: "again" + value, Weight: 1, Keys: map[string]string{"tenant": value}})
-			if first.Outcome != throttle.Granted || again.Outcome != throttle.Booked {
-				t.Errorf("key %d, %.40q: got %v then %v, want granted then booked", i, value, first.Outcome, again.Outcome)
+		for _, test := range []struct {
+			lookahead    time.Duration
+			second       throttle.Outcome
+			booked       int64
+			each, shared int // keys
+		}{
+			{throttle.MaxWindow, throttle.Booked, 1, 3, 2}, // record, totals, ledger; line, agenda
+			{time.Second, throttle.Waiting, 0, 4, 2},       // record, totals, heads, lane; line, ready
+		} {
+			th := newThrottle(t, client, scopes, &throttle.Options{Lookahead: test.lookahead})
+			for i, value := range hostile {
+				first := reserve(t, th, throttle.Job{ID: "first" + value, Weight: 1, Keys: of(value)})
+				again := reserve(t, th, throttle.Job{ID: "again" + value, Weight: 1, Keys: of(value)})
+				if first.Outcome != throttle.Granted || again.Outcome != test.second || again.Ahead != 0 {
+					t.Errorf("key %d, %.40q: got %v then %v, want granted then %v, first in its lane", i, value, first.Outcome, again.Outcome, test.second)
+				}
+				usage, err := th.Usage(t.Context(), "tenant", value)
+				if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != test.booked {
+					t.Errorf("key %d, %.40q: usage %+v, %v; want 1 used and %d booked", i, value, usage, err, test.booked)
+				}
 			}
-			usage, err := th.Usage(t.Context(), "tenant", value)
-			if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != 1 {
-				t.Errorf("key %d, %.40q: usage %+v, %v; want 1 used and 1 booked", i, value, usage, err)
+			keys := keyNames(t, client, th)
+			if want := test.each*len(hostile) + test.shared; len(keys) != want {
+				t.Errorf("%v: %d keys in Redis, want %d", test.second, len(keys), want)
+			}
+			for _, key := range keys {
+				if tag := hashTag(key); tag != th.Name() {
+					t.Errorf("key %q: hash tag %q, want the throttle's name", key, tag)
+				}
+				if len(key) > 300 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' }) {
+					t.Errorf("key %.400q of %d bytes: want at most 300, printable", key, len(key))
+				}
 			}
 		}
-		keys := keyspace(t, client, th)
-		if want := 4 * len(hostile); len(keys) != want {
-			t.Errorf("%d keys in Redis, want %d: two records, the totals and the ledger of each", len(keys), want)
+	})
+}
+
+// TestF50_HostileJobsInLine: what waits in line under any ID and key is told by
+// that key, pulled by that ID, and starts.
+func TestF50_HostileJobsInLine(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(throttle.MaxUnits))
+		s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
+		now := time.UnixMicro(1_800_000_000_000_000)
+		waiting := make(map[string]string) // keys by ID
+		lines := make(map[string]bool)
+		for _, value := range hostile {
+			for _, id := range []string{"first", "again"} {
+				if _, err := s.Reserve(now, throttle.Job{ID: id + value, Weight: 1, Keys: of(value)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiting["again"+value] = value
+			if encoded := throttle.Encode(value); strings.HasPrefix(encoded, "~") {
+				value = encoded // only its hash is kept
+			}
+			lines[value] = true
 		}
-		for key := range keys {
-			if tag := hashTag(key); tag != th.Name() {
-				t.Errorf("key %q: hash tag %q, want the throttle's name", key, tag)
+		told := make(map[string]bool)
+		for from, more := "", true; more; more = from != "" {
+			page, err := s.Lines(now, from)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if len(key) > 300 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' }) {
-				t.Errorf("key %.400q of %d bytes: want at most 300, printable", key, len(key))
+			for _, line := range page.Lines {
+				told[line.Key] = line.Jobs == 1 && line.Units == 1 && line.Booked == 0
 			}
+			from = page.Next
+		}
+		if diff := cmp.Diff(lines, told); diff != "" {
+			t.Errorf("lines with a job each (-want +got):\n%.2000s", diff)
+		}
+		now = now.Add(2 * time.Hour)
+		for _, r := range drain(t, s, now) {
+			job := throttle.Job{ID: r.Job.ID, Weight: 1, Keys: of(waiting[r.Job.ID])}
+			if got, err := s.Reserve(now, job); err != nil || got.Outcome != throttle.Granted {
+				t.Errorf("pulled job %.40q: got %v, %v; want granted", job.ID, got.Outcome, err)
+			}
+			delete(waiting, r.Job.ID)
+		}
+		if len(waiting) > 0 {
+			t.Errorf("%d of %d jobs were not pulled", len(waiting), len(hostile))
 		}
 	})
 }
@@ -140,7 +202,7 @@ func TestThrottlesDoNotShare(t *testing.T) {
 		scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1)}}}
 		one := newThrottle(t, client, scopes, nil)
 		other := newThrottle(t, client, scopes, nil)
-		same, err := throttle.New(one.Name(), client, scopes, nil)
+		same, err := throttle.New(one.Name(), client, scopes, &throttle.Options{Lookahead: throttle.MaxWindow})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,6 +64,8 @@ func content(t testing.TB, client *redis.Client, key string) string {
 		value, err = client.Get(ctx, key).Result()
 	case "zset":
 		value, err = client.ZRangeWithScores(ctx, key, 0, -1).Result()
+	case "hash":
+		value, err = client.HGetAll(ctx, key).Result() // fmt sorts it
 	case "list":
 		value, err = client.LRange(ctx, key, 0, -1).Result()
 	default:

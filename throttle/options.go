@@ -1,6 +1,8 @@
 package throttle
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,6 +28,8 @@ const (
 const (
 	DefaultTimeout     = 250 * time.Millisecond
 	DefaultGrace       = 5 * time.Second
+	DefaultLookahead   = time.Second
+	DefaultFairScope   = "tenant"
 	DefaultBreakAfter  = 5
 	DefaultBreakPeriod = 500 * time.Millisecond
 )
@@ -47,6 +51,26 @@ type Options struct {
 	// capacity for jobs that were deleted. 0 means DefaultGrace; 1 ms to a day.
 	// All processes of one throttle must use the same.
 	Grace time.Duration
+	// Lookahead is how far ahead jobs are booked; behind it they wait in line. It
+	// has to be long enough for a booked job to be brought in time, by another
+	// process if its own has died. Longer makes newcomers wait for more that is
+	// promised already, and every decision read more of it; the shares are the
+	// same. 0 means DefaultLookahead; 100 ms to 400 days.
+	Lookahead time.Duration
+	// FairScope is the keyed scope among whose keys the limits that all jobs share
+	// are divided when more is wanted than there is. Empty means DefaultFairScope
+	// if there is such a scope. Global, or no such scope, is one line for all:
+	// first come, first served.
+	FairScope string
+	// Shares are the parts that keys of the fair scope have in that division: a
+	// key with 3 starts three units where one with 1 starts one. 1 to MaxShare;
+	// a key that is not there has 1, or what Share says.
+	Shares map[string]int
+	// Share says the share of a key that Shares does not have. It is called often
+	// and by several goroutines; less than 1 is taken as 1, more than MaxShare as
+	// MaxShare. It is not asked for keys of more than about 128 bytes, of which
+	// Redis has only the hash.
+	Share func(key string) int
 	// BreakAfter is how many calls must fail in a row until Redis is left alone
 	// for BreakPeriod. 0 means DefaultBreakAfter; negative never breaks.
 	BreakAfter int
@@ -70,6 +94,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if options.Grace == 0 {
 		options.Grace = DefaultGrace
 	}
+	if options.Lookahead == 0 {
+		options.Lookahead = DefaultLookahead
+	}
 	if options.BreakAfter == 0 {
 		options.BreakAfter = DefaultBreakAfter
 	}
@@ -92,8 +119,33 @@ func (o Options) validate() error {
 		return &OptionError{Field: "Timeout", Value: o.Timeout, Reason: "is not between 1ms and 1m"}
 	case o.Grace < time.Millisecond || o.Grace > 24*time.Hour:
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
+	case o.Lookahead < 100*time.Millisecond || o.Lookahead > MaxWindow:
+		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(MaxWindow)}
 	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
 		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
 	}
+	for key, share := range o.Shares {
+		if share < 1 || share > MaxShare {
+			return &OptionError{Field: "Shares", Value: share, Reason: fmt.Sprintf("of key %q is not between 1 and %d", key, MaxShare)}
+		}
+	}
 	return nil
+}
+
+// fairScope is the name of the fair scope among scopes, empty if there is none.
+func (o Options) fairScope(scopes []Scope) (string, error) {
+	name := o.FairScope
+	if name == "" {
+		name = DefaultFairScope
+	}
+	known := slices.ContainsFunc(scopes, func(s Scope) bool { return s.Name == name })
+	switch {
+	case name == Global:
+		return "", nil
+	case !known && o.FairScope != "":
+		return "", &OptionError{Field: "FairScope", Value: name, Reason: "is no scope of this throttle"}
+	case !known:
+		return "", nil
+	}
+	return name, nil
 }

@@ -26,7 +26,7 @@ func TestPropertyPromises(t *testing.T) {
 func promises(t *rapid.T, client *redis.Client) {
 	scopes := drawScopes(t)
 	h := &machine{scopes: scopes}
-	subject := newScripted(newThrottle(t, client, scopes, &throttle.Options{Timeout: 30 * time.Second}))
+	subject := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: throttle.MaxWindow, Timeout: 30 * time.Second}))
 	now := time.UnixMicro(1_795_219_498_189_530)
 	var waiting []throttle.Reservation
 	var starts []throttletest.Start

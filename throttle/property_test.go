@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,16 +35,16 @@ func FuzzHistory(f *testing.F) {
 
 func history(t *rapid.T, client *redis.Client) {
 	h := &machine{
-		t:      t,
-		scopes: drawScopes(t),
-		grace:  rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
-		now:    time.UnixMicro(1_795_219_498_189_530),
-		jobs:   make(map[string]throttle.Job),
-		starts: make(map[string]throttletest.Start),
+		t:       t,
+		scopes:  drawScopes(t),
+		options: drawOptions(t),
+		now:     time.UnixMicro(1_795_219_498_189_530),
+		jobs:    make(map[string]throttle.Job),
+		starts:  make(map[string]throttletest.Start),
 	}
 	h.seeNow()
-	h.redis = newScripted(newThrottle(t, client, h.scopes, &throttle.Options{Grace: h.grace, Timeout: 30 * time.Second}))
-	h.model = throttletest.NewModel(h.scopes, h.grace)
+	h.redis = newScripted(newThrottle(t, client, h.scopes, &h.options))
+	h.model = throttletest.NewModel(h.scopes, h.options)
 	t.Repeat(map[string]func(*rapid.T){
 		"advance":   h.advance,
 		"arrive":    h.arrive,
@@ -52,12 +53,28 @@ func history(t *rapid.T, client *redis.Client) {
 		"on time":   h.comeOnTime,
 		"ask again": h.askAgain,
 		"cancel":    h.cancel,
+		"pull":      h.pull,
+		"pull ":     h.pull, // and on
+		"sweep":     h.sweep,
+		"lines":     h.lines,
 		"release":   h.release,
 		"peek":      h.peek,
 		"usage":     h.usage,
 		"count":     h.count,
 		"":          func(t *rapid.T) { h.check(t) },
 	})
+}
+
+// drawOptions draws a calendar without end, in which nobody waits in line, as
+// often as short ones.
+func drawOptions(t *rapid.T) throttle.Options {
+	return throttle.Options{
+		Grace:     rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
+		Lookahead: rapid.SampledFrom([]time.Duration{throttle.MaxWindow, 100 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, throttle.MaxWindow}).Draw(t, "lookahead"),
+		FairScope: rapid.SampledFrom([]string{"", "", "domain", throttle.Global}).Draw(t, "fair scope"),
+		Shares:    map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share")},
+		Timeout:   30 * time.Second,
+	}
 }
 
 func drawScopes(t *rapid.T) []throttle.Scope {
@@ -84,18 +101,19 @@ func drawScopes(t *rapid.T) []throttle.Scope {
 
 // machine holds the scripts and the model side by side.
 type machine struct {
-	t      *rapid.T
-	scopes []throttle.Scope
-	grace  time.Duration
-	redis  *scripted
-	model  *throttletest.Model
-	now    time.Time
-	latest time.Time // that now ever was
-	drawn  int
-	ids    []string
-	jobs   map[string]throttle.Job // by ID, as last asked for
-	slots  []throttle.Reservation
-	starts map[string]throttletest.Start // by job and nonce
+	t       *rapid.T
+	scopes  []throttle.Scope
+	options throttle.Options
+	redis   *scripted
+	model   *throttletest.Model
+	now     time.Time
+	latest  time.Time // that now ever was
+	drawn   int
+	ids     []string
+	jobs    map[string]throttle.Job // by ID, as last asked for
+	slots   []throttle.Reservation
+	starts  map[string]throttletest.Start // by job and nonce
+	next    throttle.Lane                 // to be pulled
 }
 
 func (h *machine) advance(t *rapid.T) {
@@ -200,11 +218,16 @@ func (h *machine) askAgain(t *rapid.T) { h.reserve(t, h.known(t)) }
 func (h *machine) reserve(t *rapid.T, job throttle.Job) {
 	got, gotErr := h.redis.Reserve(h.now, job)
 	want, wantErr := h.model.Reserve(h.now, job)
-	same(t, "Reserve", got, want, gotErr, wantErr)
+	same(t, "Reserve", certain(got), certain(want), gotErr, wantErr)
 	h.jobs[job.ID] = job
 	// Asked under the same nonce, a start of before is this one or has moved.
 	delete(h.starts, job.ID+" "+job.Nonce)
 	if gotErr != nil {
+		return
+	}
+	h.next = got.Next
+	if got.Outcome == throttle.Waiting {
+		h.guesses(t, got)
 		return
 	}
 	if got.Outcome == throttle.Booked {
@@ -242,7 +265,56 @@ func (h *machine) peek(t *rapid.T) {
 	job.ID, job.Deadline = "peeking", time.Time{}
 	got, gotErr := h.redis.Peek(h.now, job)
 	want, wantErr := h.model.Peek(h.now, job)
-	same(t, "Peek", got, want, gotErr, wantErr)
+	same(t, "Peek", certain(got), certain(want), gotErr, wantErr)
+}
+
+// certain leaves out of an answer what is guessed.
+func certain(r throttle.Reservation) throttle.Reservation {
+	if r.Outcome == throttle.Waiting {
+		r.Start, r.Late, r.Hold = time.Time{}, time.Time{}, nil
+	}
+	return r
+}
+
+// guesses looks at what is guessed for a job in line.
+func (h *machine) guesses(t *rapid.T, r throttle.Reservation) {
+	if r.Start.Before(r.Now) || !r.Late.After(r.Start) || r.Hold != nil && !r.Hold.Until.Equal(r.Start) {
+		t.Fatalf("guesses of a start: %+v, hold %+v", r, r.Hold)
+	}
+}
+
+// pull books the next lane, or one that a job stands in.
+func (h *machine) pull(t *rapid.T) {
+	lane := h.next
+	if lane == "" {
+		t.Skip("no lane to pull")
+	}
+	got, gotNext, gotErr := h.redis.Pull(h.now, lane)
+	want, wantNext, wantErr := h.model.Pull(h.now, lane)
+	same(t, "Pull", got, want, gotErr, wantErr)
+	same(t, "Pull, next", gotNext, wantNext, nil, nil)
+	for _, r := range got {
+		r.Job.Keys, r.Job.MaxWait, r.Job.Lane = h.jobs[r.Job.ID].Keys, h.jobs[r.Job.ID].MaxWait, ""
+		h.slots = append(h.slots, r)
+	}
+	h.next = gotNext
+}
+
+func (h *machine) sweep(t *rapid.T) {
+	got, gotErr := h.redis.Sweep(h.now)
+	want, wantErr := h.model.Sweep(h.now)
+	same(t, "Sweep", got, want, gotErr, wantErr)
+	h.next = got.Next
+}
+
+func (h *machine) lines(t *rapid.T) {
+	got, gotErr := h.redis.Lines(h.now, "")
+	want, wantErr := h.model.Lines(h.now, "")
+	slices.SortFunc(got.Lines, func(a, b throttle.Line) int { return strings.Compare(a.Key, b.Key) })
+	for i := range got.Lines {
+		got.Lines[i].End = time.Time{}
+	}
+	same(t, "Lines", got, want, gotErr, wantErr)
 }
 
 func (h *machine) usage(t *rapid.T) {

@@ -33,8 +33,15 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	if err := validateScopes(scopes); err != nil {
 		return nil, err
 	}
+	fair, err := options.fairScope(scopes)
+	if err != nil {
+		return nil, err
+	}
 	t := &Throttle{
 		name:    name,
+		fair:    fair,
+		kept:    lineKept(scopes, options.Lookahead),
+		shares:  newShares(options),
 		keys:    newKeys(name),
 		scopes:  copyScopes(scopes),
 		keyed:   make(map[string]struct{}),
@@ -64,6 +71,9 @@ var (
 	cancelScript  = newScript(lua.Cancel)
 	usageScript   = newScript(lua.Usage)
 	countScript   = newScript(lua.Count)
+	pullScript    = newScript(lua.Pull)
+	sweepScript   = newScript(lua.Sweep)
+	linesScript   = newScript(lua.Lines)
 )
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
@@ -72,7 +82,7 @@ type caller struct {
 	client   redis.Scripter
 	punctual bool // the client itself ends a call in time
 	options  Options
-	breaker  *gobreaker.CircuitBreaker[[]int64]
+	breaker  *gobreaker.CircuitBreaker[reply]
 }
 
 func newCaller(client redis.Scripter, options Options) *caller {
@@ -81,7 +91,7 @@ func newCaller(client redis.Scripter, options Options) *caller {
 		client:   client,
 		punctual: punctual,
 		options:  options,
-		breaker: gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
+		breaker: gobreaker.NewCircuitBreaker[reply](gobreaker.Settings{
 			Name:        "throttle",
 			MaxRequests: 1,
 			Timeout:     options.BreakPeriod,
@@ -110,13 +120,13 @@ func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bo
 	return client, false
 }
 
-// run calls a script and returns its reply of integers. Its errors are
+// run calls a script and returns its reply. Its errors are
 // *UnavailableError, the context's own error, ErrState, or the script's refusal.
-func (c *caller) run(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+func (c *caller) run(ctx context.Context, s script, keys []string, args []any) (reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("throttle: not asked: %w", err)
 	}
-	reply, err := c.breaker.Execute(func() ([]int64, error) { return c.inTime(ctx, s, keys, args) })
+	reply, err := c.breaker.Execute(func() (reply, error) { return c.inTime(ctx, s, keys, args) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return nil, &UnavailableError{Failure: FailureBreaker, Err: err}
 	}
@@ -124,7 +134,7 @@ func (c *caller) run(ctx context.Context, s script, keys []string, args []any) (
 }
 
 // inTime returns after Options.Timeout at the latest, or soon after.
-func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) (reply, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	evaluate := c.evaluate
@@ -140,9 +150,9 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 
 // abandonable evaluates in a goroutine that is left behind when the time is up.
 // The client's own timeouts end it then; the breaker bounds how many there are.
-func (c *caller) abandonable(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
+func (c *caller) abandonable(ctx context.Context, s script, keys []string, args []any) (reply, error) {
 	type result struct {
-		reply []int64
+		reply reply
 		err   error
 	}
 	done := make(chan result, 1)
@@ -161,13 +171,13 @@ func (c *caller) abandonable(ctx context.Context, s script, keys []string, args 
 // evaluate runs a script by its hash and loads it where Redis does not know it:
 // at first, after a restart, a failover or SCRIPT FLUSH. It is loaded, not sent
 // with EVAL, since newer servers forget scripts that came by EVAL.
-func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []any) ([]int64, error) {
-	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Int64Slice()
+func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []any) (reply, error) {
+	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if err := c.client.ScriptLoad(ctx, s.text).Err(); err != nil {
 			return nil, err
 		}
-		reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Int64Slice()
+		reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
 	}
 	return reply, err
 }

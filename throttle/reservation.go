@@ -10,6 +10,9 @@ const (
 	Granted Outcome = iota + 1
 	// Booked: the job has a slot at Start and is to be asked for again then.
 	Booked
+	// Waiting: the job stands in line behind others. It needs not be asked for:
+	// Pull books it when its turn has come.
+	Waiting
 )
 
 // String names the outcome in lower case.
@@ -19,6 +22,8 @@ func (o Outcome) String() string {
 		return "granted"
 	case Booked:
 		return "booked"
+	case Waiting:
+		return "waiting"
 	}
 	return "undecided"
 }
@@ -41,14 +46,23 @@ const (
 type Reservation struct {
 	// Job is the job as it was asked for, with the Nonce that was used.
 	Job Job
-	// Outcome is Granted or Booked.
+	// Outcome is Granted, Booked or Waiting.
 	Outcome Outcome
-	// Start is the granted start or the booked slot, on Redis' clock.
+	// Start is the granted start or the booked slot, on Redis' clock; for a job
+	// that waits in line the best guess of its start.
 	Start time.Time
+	// Late is, for a job that waits in line, when to ask again if nobody has said
+	// that it was booked: a guess that errs on the late side. Else zero.
+	Late time.Time
+	// Ahead is, for a job that waits in line, how many units are before it in its
+	// lane: counted when it joins, at the lane's mean weight when it asks again.
+	Ahead int64
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
 	// Hold tells what kept the job from starting at once; nil if nothing did.
 	Hold *Hold
+	// Next is a lane that may be pulled now (see Throttle.Pull); empty if none.
+	Next Lane
 	// Replayed is true when this very decision had been made before and its
 	// answer lost: nothing was charged again.
 	Replayed bool
@@ -60,7 +74,7 @@ type Reservation struct {
 // sleep, whatever the local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
 
-// Hold is the limit that held a job back the longest.
+// Hold is the limit that holds a job back the longest.
 type Hold struct {
 	// Scope and Key name the ledger's scope key; Key is empty for Global.
 	Scope, Key string
@@ -71,4 +85,7 @@ type Hold struct {
 	Used, Booked int64
 	// Until is the first start with room in all limits: the Start.
 	Until time.Time
+	// Share is true where a job waits in line because its fair key has only its
+	// share of the limit, which others want too.
+	Share bool
 }

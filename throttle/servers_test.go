@@ -35,7 +35,8 @@ func miniClient(t testing.TB) *redis.Client {
 }
 
 // newThrottle returns a throttle with a name of its own, so that tests can share
-// a server, and with time for a busy machine.
+// a server, with time for a busy machine and a calendar without end, in which
+// nobody waits in line.
 func newThrottle(t interface {
 	Helper()
 	Fatal(args ...any)
@@ -48,6 +49,9 @@ func newThrottle(t interface {
 	}
 	if options.Timeout == 0 {
 		options.Timeout = patient
+	}
+	if options.Lookahead == 0 {
+		options.Lookahead = throttle.MaxWindow
 	}
 	th, err := throttle.New("t"+rand.Text(), client, scopes, &options)
 	if err != nil {
@@ -96,4 +100,39 @@ func (s *scripted) Usage(now time.Time, scope, key string) (throttle.Usage, erro
 func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
 	s.now = now
 	return s.throttle.Count(context.Background(), scope, key, from, to)
+}
+
+func (s *scripted) Pull(now time.Time, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error) {
+	s.now = now
+	return s.throttle.Pull(context.Background(), lane)
+}
+
+func (s *scripted) Sweep(now time.Time) (throttle.Swept, error) {
+	s.now = now
+	return s.throttle.Sweep(context.Background())
+}
+
+func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error) {
+	s.now = now
+	return s.throttle.Lines(context.Background(), from)
+}
+
+// drain sweeps and pulls as a worker does until there is nothing to pull.
+func drain(t testing.TB, s *scripted, now time.Time) []throttle.Reservation {
+	t.Helper()
+	swept, err := s.Sweep(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []throttle.Reservation
+	for next := swept.Next; next != ""; {
+		var booked []throttle.Reservation
+		if booked, next, err = s.Pull(now, next); err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, booked...); len(all) > 1000 {
+			t.Fatalf("%d jobs pulled: they do not end", len(all))
+		}
+	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,7 +13,8 @@ import (
 //   - Reserve, when they can put a job aside until its slot, as a queue can;
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
-//   - Peek and Usage, to look without taking.
+//   - Peek, Usage and Lines, to look without taking;
+//   - Pull and Sweep, when they bring the jobs of a queue of their own.
 //
 // A Throttle is safe for use by many goroutines. It starts none that outlives
 // a call by more than the client's own timeouts, and needs no closing.
@@ -20,11 +22,15 @@ type Throttle struct {
 	name    string
 	keys    keys
 	scopes  []Scope
+	fair    string // the fair scope's name, empty for one line for all
+	shares  shares
+	kept    time.Duration       // how long the line's keys live
 	keyed   map[string]struct{} // the names of scopes that jobs give a key for
 	options Options
 	redis   *caller
 	local   *localShare      // nil unless FallbackLocal
 	logged  *rateLimitedLog  // fallbacks
+	swept   atomic.Int64     // when Wait last swept, in Unix nanoseconds
 	now     func() time.Time // nil in production: Redis' own clock
 }
 
@@ -32,9 +38,10 @@ type Throttle struct {
 func (t *Throttle) Name() string { return t.name }
 
 // Reserve decides for a job: granted, if all its limits have room within
-// MaxWait, or booked, with the slot at which to ask again. A job that is asked
-// for again is found by its ID: before its slot the answer is the same slot, at
-// its slot it is granted if what really started leaves room, else booked anew.
+// MaxWait; booked, with the slot at which to ask again; or waiting, in line behind
+// others, until Pull books it. A job that is asked for again is found by its ID:
+// in line it keeps its place, before its slot the answer is the same slot, at its
+// slot it is granted if what really started leaves room, else placed anew.
 //
 // Reserve blocks for one round trip to Redis, at most Options.Timeout. Its
 // errors: *InvalidJobError and *NeverFitsError before anything is written,
@@ -53,11 +60,12 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 		latest = micros(max(0, t.until(job.Deadline)))
 	}
 	reply, err := t.redis.run(ctx, reserveScript, call.keys, call.args(t.nowArgument(), job.Nonce, call.ledgers,
-		integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds())+" "+latest))
+		integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds())+" "+latest+" "+
+			integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds()), string(call.lane), job.ID))
 	if err != nil {
 		return t.fallBack(ctx, job, call, err)
 	}
-	return call.reservation(job, reply)
+	return t.reservation("reserve", call, job, reply)
 }
 
 // Peek says what Reserve would answer if the job came now for the first time,
@@ -67,27 +75,20 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, err
 	}
-	reply, err := t.redis.run(ctx, peekScript, call.keys[1:], call.args(
-		t.nowArgument(), strconv.FormatInt(job.Weight, 10), micros(t.options.Grace)))
+	reply, err := t.redis.run(ctx, peekScript, call.keys[1:], call.args(t.nowArgument(), strconv.FormatInt(job.Weight, 10),
+		micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane)))
 	if err != nil {
 		return Reservation{}, withJob(err, job)
 	}
-	if len(reply) != 5 {
-		return Reservation{}, badReply("peek", reply)
-	}
-	outcome := int64(Granted)
-	if reply[1] > reply[0]+job.MaxWait.Microseconds() {
-		outcome = int64(Booked)
-	}
-	return call.reservation(job, []int64{outcome, reply[0], reply[1], reply[2], reply[3], reply[4], 0})
+	return t.reservation("peek", call, job, reply)
 }
 
-// Cancel gives the job's reservation back: a booking, or a grant whose start is
-// still ahead if job.Nonce is that grant's. What it held is free at once. It
+// Cancel gives back what the job holds: a place in line, a booking, or a grant
+// whose start is still ahead if job.Nonce is that grant's. It is free at once. It
 // returns false if there was nothing to give back. Blocks and fails as Reserve
 // does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
-	return t.giveBack(ctx, job, "0")
+	return t.giveBack(ctx, job, 0)
 }
 
 // Release turns a grant whose start is still ahead back into a booking of the
@@ -96,23 +97,23 @@ func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 // if the start is past or the grant is not known; the charge then stays. Blocks
 // and fails as Reserve does, without fallback.
 func (t *Throttle) Release(ctx context.Context, job Job) (bool, error) {
-	return t.giveBack(ctx, job, "1")
+	return t.giveBack(ctx, job, 1)
 }
 
-func (t *Throttle) giveBack(ctx context.Context, job Job, keep string) (bool, error) {
+func (t *Throttle) giveBack(ctx context.Context, job Job, keep int64) (bool, error) {
 	call, err := t.newCall(ctx, job)
 	if err != nil {
 		return false, err
 	}
-	reply, err := t.redis.run(ctx, cancelScript, call.keys, call.args(
-		t.nowArgument(), job.Nonce, keep, micros(t.options.Grace), call.ledgers))
+	reply, err := t.redis.run(ctx, cancelScript, call.keys, call.args(t.nowArgument(), job.Nonce, call.ledgers,
+		integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey())), string(call.lane), job.ID))
 	if err != nil {
 		return false, withJob(err, job)
 	}
-	if len(reply) != 3 {
+	if !reply.is("ii") {
 		return false, badReply("cancel", reply)
 	}
-	return reply[0] == 1, nil
+	return reply.integer(0) == 1, nil
 }
 
 // nowArgument is empty in production: the script then reads Redis' clock.

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 		return Usage{}, err
 	}
 	c := &call{}
-	c.add(t.keys, s, key)
+	c.add(t.keys, meets{scope: s, key: key, encoded: encode(key)})
 	if len(c.keys) == 0 {
 		c.keys, c.limits = []string{}, []string{}
 	}
@@ -47,19 +48,19 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 	if err != nil {
 		return Usage{}, err
 	}
-	if len(reply) != 1+3*len(c.holds) {
+	if len(reply) != 1+3*len(c.holds) || !reply.is(strings.Repeat("i", len(reply))) {
 		return Usage{}, badReply("usage", reply)
 	}
-	usage := Usage{Scope: scope, Key: key, Now: time.UnixMicro(reply[0])}
+	usage := Usage{Scope: scope, Key: key, Now: time.UnixMicro(reply.integer(0))}
 	rest := reply[1:]
 	for _, limit := range s.Limits {
 		if limit.Units == Unlimited {
 			usage.Limits = append(usage.Limits, LimitUsage{Limit: limit, Free: usage.Now})
 			continue
 		}
-		state := LimitUsage{Limit: limit, Used: rest[0], Booked: rest[1]}
-		if rest[2] != 0 {
-			state.Free = time.UnixMicro(rest[2])
+		state := LimitUsage{Limit: limit, Used: rest.integer(0), Booked: rest.integer(1)}
+		if free := rest.integer(2); free != 0 {
+			state.Free = time.UnixMicro(free)
 		}
 		usage.Limits, rest = append(usage.Limits, state), rest[3:]
 	}
@@ -86,15 +87,15 @@ func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.D
 		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "reaches further back than every window of scope " + scope}
 	}
 	c := &call{}
-	c.add(t.keys, &Scope{Name: scope, Limits: []Limit{*limit}}, key)
+	c.add(t.keys, meets{scope: &Scope{Name: scope, Limits: []Limit{*limit}}, key: key, encoded: encode(key)})
 	reply, err := t.redis.run(ctx, countScript, c.keys, c.args(t.nowArgument(), micros(from), micros(to)))
 	if err != nil {
 		return 0, err
 	}
-	if len(reply) != 2 {
+	if !reply.is("ii") {
 		return 0, badReply("count", reply)
 	}
-	return reply[1], nil
+	return reply.integer(1), nil
 }
 
 // finest is the limit of the finest precision whose ledger reaches back so far.

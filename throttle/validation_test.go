@@ -333,6 +333,9 @@ func everyCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) map
 	errs := everyJobCall(ctx, th, job)
 	_, errs["Usage"] = th.Usage(ctx, throttle.Global, "")
 	_, errs["Count"] = th.Count(ctx, throttle.Global, "", time.Second, 0)
+	_, _, errs["Pull"] = th.Pull(ctx, "|")
+	_, errs["Sweep"] = th.Sweep(ctx)
+	_, errs["Lines"] = th.Lines(ctx, "")
 	return errs
 }
 
@@ -391,8 +394,9 @@ func TestF53_MostLimits(t *testing.T) {
 		if got.Outcome != throttle.Booked || got.Hold == nil || got.Hold.Limit.Units >= 1000 {
 			t.Errorf("64 more: got %+v, want booked because of a limit below 1,000", got)
 		}
-		if n := len(keyNames(t, client, th)); n != 4+64+2 {
-			t.Errorf("%d keys, want %d", n, 4+64+2)
+		// One record, and the booking in the line and its agenda.
+		if n := len(keyNames(t, client, th)); n != 4+64+3 {
+			t.Errorf("%d keys, want %d", n, 4+64+3)
 		}
 	})
 }
@@ -407,6 +411,9 @@ func TestOptions(t *testing.T) {
 		"LocalShare":  {{Fallback: throttle.FallbackLocal}, local(-0.5), local(1.01), local(math.NaN()), local(math.Inf(1))},
 		"Timeout":     {{Timeout: -1}, {Timeout: time.Microsecond}, {Timeout: time.Minute + 1}},
 		"Grace":       {{Grace: -1}, {Grace: time.Microsecond}, {Grace: 24*time.Hour + 1}},
+		"Lookahead":   {{Lookahead: -1}, {Lookahead: 100*time.Millisecond - 1}, {Lookahead: 400*day + 1}},
+		"FairScope":   {{FairScope: "tenant"}, {FairScope: "Global"}},
+		"Shares":      {shares(0), shares(-1), shares(throttle.MaxShare + 1), {Shares: map[string]int{"a": 1, "b": 0}}},
 		"BreakPeriod": {{BreakPeriod: -1}, {BreakPeriod: time.Microsecond}, {BreakPeriod: time.Hour + 1}},
 	}
 	for field, options := range bad {
@@ -420,6 +427,8 @@ func TestOptions(t *testing.T) {
 		nil, {}, {LocalShare: 7}, {BreakAfter: -1}, {Fallback: throttle.FallbackLocal, LocalShare: 1},
 		{Timeout: time.Millisecond, Grace: time.Millisecond, BreakPeriod: time.Millisecond},
 		{Timeout: time.Minute, Grace: 24 * time.Hour, BreakPeriod: time.Hour},
+		{Lookahead: 100 * time.Millisecond, FairScope: throttle.Global}, {Lookahead: 400 * day},
+		{Shares: map[string]int{"a": 1, "": throttle.MaxShare}},
 	}
 	for _, o := range good {
 		if _, err := throttle.New("n", client, globalScope(throttle.PerHour(1)), o); err != nil {
@@ -430,6 +439,10 @@ func TestOptions(t *testing.T) {
 
 func local(share float64) throttle.Options {
 	return throttle.Options{Fallback: throttle.FallbackLocal, LocalShare: share}
+}
+
+func shares(share int) throttle.Options {
+	return throttle.Options{Shares: map[string]int{"a": share}}
 }
 
 // TestNewCopies: what the caller does with its slices later changes nothing.
@@ -538,7 +551,9 @@ func TestErrorTexts(t *testing.T) {
 // TestWordsForOutcomes keeps the words that logs and tables show.
 func TestWordsForOutcomes(t *testing.T) {
 	t.Parallel()
-	for outcome, want := range map[throttle.Outcome]string{throttle.Granted: "granted", throttle.Booked: "booked", 0: "undecided", 3: "undecided"} {
+	for outcome, want := range map[throttle.Outcome]string{
+		throttle.Granted: "granted", throttle.Booked: "booked", throttle.Waiting: "waiting", 0: "undecided", 4: "undecided",
+	} {
 		if outcome.String() != want {
 			t.Errorf("Outcome(%d): got %s, want %s", outcome, outcome, want)
 		}

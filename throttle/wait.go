@@ -11,8 +11,12 @@ import (
 // trip does not make it late.
 const waitAhead = 100 * time.Millisecond
 
+// sweepEvery is how often the waiting jobs of a process look after the line.
+const sweepEvery = 250 * time.Millisecond
+
 // Wait reserves and sleeps until the job may start: Reserve for callers without
-// a queue. The returned reservation is granted and its start has come. If ctx
+// a queue. While it stands in line it asks from time to time, and pulls lanes as a
+// worker does. The returned reservation is granted and its start has come. If ctx
 // ends first, the reservation is given back and ctx's error returned; otherwise
 // the errors are those of Reserve. The sleeps are measured by the local clock,
 // the starts are Redis'.
@@ -34,17 +38,35 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			return r, err
 		}
 		held = true
-		ahead := time.Duration(0)
-		if r.Outcome == Booked {
-			ahead = job.MaxWait
+		delay := r.Delay()
+		switch r.Outcome {
+		case Booked:
+			delay -= job.MaxWait
+		case Waiting:
+			// Once booked, it is asked for again before its slot.
+			delay = min(max(delay/2, sweepEvery), max(t.options.Lookahead/2, waitAhead))
+			t.tendLine(ctx)
 		}
-		if err := sleep(ctx, r.Delay()-ahead); err != nil {
+		if err := sleep(ctx, delay); err != nil {
 			t.abandon(ctx, r.Job)
 			return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
 		}
 		if r.Outcome == Granted {
 			return r, nil
 		}
+	}
+}
+
+// tendLine does for the line what a worker does, at most every sweepEvery for all
+// that wait in this process. What fails is done by the next.
+func (t *Throttle) tendLine(ctx context.Context) {
+	last, now := t.swept.Load(), time.Now().UnixNano()
+	if now-last < int64(sweepEvery) || !t.swept.CompareAndSwap(last, now) {
+		return
+	}
+	swept, err := t.sweep(ctx, 0)
+	for next := swept.Next; err == nil && next != ""; {
+		_, next, err = t.Pull(ctx, next)
 	}
 }
 

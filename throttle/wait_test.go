@@ -20,7 +20,7 @@ import (
 
 // inBubble runs a test in virtual time: the throttle, go-redis and a miniredis whose
 // clock is the bubble's.
-func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, th *throttle.Throttle)) {
+func inBubble(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, th *throttle.Throttle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
@@ -29,8 +29,9 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, th 
 			Addr:            "127.0.0.1:6379",
 			Dialer:          func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
 			DisableIdentity: true,
+			PoolSize:        200, // go-redis would wait for a connection by timers that all bubbles share
 		})
-		test(t, newThrottle(t, client, scopes, nil))
+		test(t, newThrottle(t, client, scopes, opts))
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
@@ -42,7 +43,7 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, th 
 // window after the other.
 func TestWaitStartsAtTheSlot(t *testing.T) {
 	t.Parallel()
-	inBubble(t, globalScope(throttle.Per(2, time.Minute)), func(t *testing.T, th *throttle.Throttle) {
+	inBubble(t, globalScope(throttle.Per(2, time.Minute)), nil, func(t *testing.T, th *throttle.Throttle) {
 		began := time.Now()
 		for i, want := range []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute} {
 			got, err := th.Wait(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
@@ -56,42 +57,47 @@ func TestWaitStartsAtTheSlot(t *testing.T) {
 	})
 }
 
-// TestWaitOfMany: any number may wait at once; they start in time, no window is over
-// its limit, and the capacity is used.
+// TestWaitOfMany: any number may wait at once, booked or in line; they start in
+// time, no window is over its limit, and the capacity is used.
 func TestWaitOfMany(t *testing.T) {
 	t.Parallel()
 	scopes := tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(25))
-	inBubble(t, scopes, func(t *testing.T, th *throttle.Throttle) {
-		began := time.Now()
-		var mu sync.Mutex
-		var starts []throttletest.Start
-		var wg sync.WaitGroup
-		for i := range 100 {
-			wg.Go(func() {
-				job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%2), Keys: of(fmt.Sprint(i % 5))}
-				got, err := th.Wait(t.Context(), job)
-				if err != nil {
-					t.Errorf("job %d: %v", i, err)
-					return
+	for _, lookahead := range []time.Duration{throttle.MaxWindow, 20 * time.Second} {
+		t.Run(lookahead.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, scopes, &throttle.Options{Lookahead: lookahead}, func(t *testing.T, th *throttle.Throttle) {
+				began := time.Now()
+				var mu sync.Mutex
+				var starts []throttletest.Start
+				var wg sync.WaitGroup
+				for i := range 100 {
+					wg.Go(func() {
+						job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%2), Keys: of(fmt.Sprint(i % 5))}
+						got, err := th.Wait(t.Context(), job)
+						if err != nil {
+							t.Errorf("job %d: %v", i, err)
+							return
+						}
+						if late := time.Since(got.Start); late < 0 || late > time.Millisecond {
+							t.Errorf("job %d: returned %s after its start", i, late)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						starts = append(starts, throttletest.Start{At: time.Now(), Weight: job.Weight, Keys: job.Keys})
+					})
 				}
-				if late := time.Since(got.Start); late < 0 || late > time.Millisecond {
-					t.Errorf("job %d: returned %s after its start", i, late)
+				wg.Wait()
+				for _, over := range throttletest.Check(scopes, starts) {
+					t.Errorf("window over its limit: %s", over)
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				starts = append(starts, throttletest.Start{At: time.Now(), Weight: job.Weight, Keys: job.Keys})
+				last := slices.MaxFunc(starts, func(a, b throttletest.Start) int { return a.At.Compare(b.At) }).At
+				// 150 units at 25 a minute, with holes that a weight of 2 cannot fill.
+				if len(starts) != 100 || last.Sub(began) < 5*time.Minute || last.Sub(began) > 7*time.Minute {
+					t.Errorf("%d started, the last after %s; want 100 within five to seven minutes", len(starts), last.Sub(began))
+				}
 			})
-		}
-		wg.Wait()
-		for _, over := range throttletest.Check(scopes, starts) {
-			t.Errorf("window over its limit: %s", over)
-		}
-		last := slices.MaxFunc(starts, func(a, b throttletest.Start) int { return a.At.Compare(b.At) }).At
-		// 150 units at 25 a minute, with holes that a weight of 2 cannot fill.
-		if len(starts) != 100 || last.Sub(began) < 5*time.Minute || last.Sub(began) > 7*time.Minute {
-			t.Errorf("%d started, the last after %s; want 100 within five to seven minutes", len(starts), last.Sub(began))
-		}
-	})
+		})
+	}
 }
 
 // TestWaitGivesBack: whoever stops waiting, in line or just before the start, leaves
@@ -106,7 +112,7 @@ func TestWaitGivesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, globalScope(throttle.PerMinute(1)), func(t *testing.T, th *throttle.Throttle) {
+			inBubble(t, globalScope(throttle.PerMinute(1)), nil, func(t *testing.T, th *throttle.Throttle) {
 				reserve(t, th, throttle.Job{ID: "first", Weight: 1})
 				began := time.Now()
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -133,7 +139,7 @@ func TestWaitGivesBack(t *testing.T) {
 // deadline at once.
 func TestWaitAndDeadlines(t *testing.T) {
 	t.Parallel()
-	inBubble(t, globalScope(throttle.PerMinute(1)), func(t *testing.T, th *throttle.Throttle) {
+	inBubble(t, globalScope(throttle.PerMinute(1)), nil, func(t *testing.T, th *throttle.Throttle) {
 		reserve(t, th, throttle.Job{ID: "first", Weight: 1})
 		began := time.Now()
 		var late *throttle.DeadlineError
@@ -157,7 +163,7 @@ func TestWaitAndDeadlines(t *testing.T) {
 // starts at its own slot all the same; nobody waits for ever.
 func TestWaitBehindJobsThatNeverCome(t *testing.T) {
 	t.Parallel()
-	inBubble(t, globalScope(throttle.PerSecond(1)), func(t *testing.T, th *throttle.Throttle) {
+	inBubble(t, globalScope(throttle.PerSecond(1)), nil, func(t *testing.T, th *throttle.Throttle) {
 		reserve(t, th, throttle.Job{ID: "first", Weight: 1})
 		for i := range 3 { // booked, and never back
 			reserve(t, th, throttle.Job{ID: fmt.Sprint("gone", i), Weight: 1})

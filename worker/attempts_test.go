@@ -92,7 +92,7 @@ func TestPanicOnTheLastAttempt(t *testing.T) {
 
 // TestF43_SameIDInTwoQueues keeps the reservations of two tasks apart.
 func TestF43_SameIDInTwoQueues(t *testing.T) {
-	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var jobs []string
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
 			grant, _ := worker.Grant(ctx)
@@ -125,7 +125,7 @@ func TestF43_SameIDInTwoQueues(t *testing.T) {
 // TestSuccessLeavesTheCharge runs tasks to their window's end: nothing is charged
 // twice or given back by coming and going.
 func TestSuccessLeavesTheCharge(t *testing.T) {
-	inBubble(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}}, func(t *testing.T, w *world) {
+	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		for n := range 12 {
 			w.enqueue(n, "acme", 1)

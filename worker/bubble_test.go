@@ -47,12 +47,23 @@ type world struct {
 // inBubble runs a test in virtual time, with a world of these scopes.
 func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
 	t.Helper()
+	inBubbleWith(t, scopes, nil, test)
+}
+
+// inCalendar is inBubble with a calendar without end: nobody waits in line.
+func inCalendar(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
+	t.Helper()
+	inBubbleWith(t, scopes, &throttle.Options{Lookahead: throttle.MaxWindow}, test)
+}
+
+func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
 		m.ClockTTL(true)
 		t.Cleanup(m.Close)
 		client := bubbleClient(t, m)
-		th, err := throttle.New("world", client, scopes, nil)
+		th, err := throttle.New("world", client, scopes, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +84,9 @@ func bubbleClient(t *testing.T, m *miniredis.Miniredis) *redis.Client {
 		Addr:            "127.0.0.1:6379",
 		Dialer:          func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 		DisableIdentity: true,
-		PoolSize:        64,
+		// So that a throttle uses this very client, with its hooks.
+		ContextTimeoutEnabled: true,
+		PoolSize:              64,
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client

@@ -18,7 +18,7 @@ import (
 // TestDenialIsReadableWhileWaiting reads what asynqmon shows of a waiting task. T12.
 func TestDenialIsReadableWhileWaiting(t *testing.T) {
 	const tenant = "acme-secret"
-	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
 		w.serveWith(s, asynq.Config{Concurrency: 4})
@@ -98,7 +98,7 @@ func TestDeniedErrorText(t *testing.T) {
 // TestDenialCarriesItsData reads what a user's middleware outside of the shaper,
 // for metrics, can know.
 func TestDenialCarriesItsData(t *testing.T) {
-	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var got *worker.DeniedError
 		inner := w.shaper.Wrap(asynq.HandlerFunc(w.process))
 		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

@@ -15,11 +15,14 @@ import (
 type DeniedError struct {
 	// Queue and TaskID name the task.
 	Queue, TaskID string
-	// Delay is how long after the denial the task is to be asked for again.
+	// Delay is how long after the denial asynq brings the task back if nobody
+	// does so before.
 	Delay time.Duration
-	// Slot is the start it was promised, on Redis' clock; zero if Redis could
-	// not decide.
+	// Slot is the start it was promised, on Redis' clock, and in line the best
+	// guess of it; zero if Redis could not decide.
 	Slot time.Time
+	// InLine is true if it is not booked yet.
+	InLine bool
 	// Hold is what it waits for; nil if Redis could not decide.
 	Hold *throttle.Hold
 	// Err is why Redis could not decide, else nil.
@@ -36,6 +39,10 @@ func (e *DeniedError) Error() string {
 			return fmt.Sprintf("throttled: Redis cannot decide (%s)", unavailable.Failure)
 		}
 		return "throttled: Redis cannot decide"
+	case e.InLine && e.Hold != nil:
+		return fmt.Sprintf("throttled: %s limit %s, in line, about %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
+	case e.InLine:
+		return "throttled: in line, about " + e.Slot.UTC().Format(time.RFC3339)
 	case e.Hold != nil:
 		return fmt.Sprintf("throttled: %s limit %s, starts %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
 	}

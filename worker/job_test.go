@@ -208,7 +208,7 @@ func TestF38_DeadlineBeforeTheSlot(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+			inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 				s := w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
 					job, err := jobOf(ctx, task)
 					if text := task.Headers()["deadline"]; text != "" {

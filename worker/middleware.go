@@ -17,6 +17,7 @@ import (
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
 // of it would see denials as errors) and takes a bare Handler as well.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
+	s.puller.start()
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		a, err := attemptOf(ctx, task)
 		if err != nil {
@@ -108,6 +109,9 @@ func (s *Shaper) reserve(ctx context.Context, job throttle.Job) (throttle.Reserv
 	if err == nil && r.Source != throttle.FromRedis {
 		s.stats.unchecked.Add(1)
 	}
+	if r.Next != "" {
+		s.puller.hint(r.Next)
+	}
 	return r, err
 }
 
@@ -151,11 +155,12 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 	}
 }
 
-// awaitSlot denies a booked task, or, if it has to stay, sleeps until it is time
-// to ask again.
+// awaitSlot denies a task that is booked or in line, or, if it has to stay, sleeps
+// until it is time to ask again: in line that is often enough to come in time when
+// it has been booked.
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	deadline, has := ctx.Deadline()
-	if has && time.Now().Add(r.Delay()).After(deadline) {
+	if r.Outcome == throttle.Booked && has && time.Now().Add(r.Delay()).After(deadline) {
 		if err := s.tooLate(a, r, deadline); err != nil {
 			s.giveBack(ctx, r.Job)
 			return err
@@ -164,7 +169,12 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	if !stays {
 		return s.deny(a, r)
 	}
-	if err := sleep(ctx, r.Delay()-s.options.MaxWait/2); err != nil {
+	ahead := s.options.MaxWait / 2
+	delay := r.Delay() - ahead
+	if r.Outcome == throttle.Waiting {
+		delay = min(max(delay, ahead), askInLine)
+	}
+	if err := sleep(ctx, delay); err != nil {
 		select {
 		case <-s.stopped: // asynq takes the task back, it will ask for its slot again
 		default:
@@ -203,13 +213,23 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, cause error, stays b
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// deny puts a booked task back and has it woken for its slot.
+// askInLine is how often a task asks that stands in line and cannot be put back.
+const askInLine = time.Second
+
+// deny puts a task back. A booked one is woken for its slot; one in line by the
+// process that pulls it, or else by asynq, later than it should start.
 func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	s.stats.denied.Add(1)
 	s.use.denied()
-	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id), zap.Duration("delay", r.Delay()))
-	s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(r.Delay())})
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: r.Delay(), Slot: r.Start, Hold: r.Hold, use: &s.use}
+	delay := r.Delay()
+	if r.Outcome == throttle.Waiting {
+		delay = max(0, r.Late.Sub(r.Now))
+	} else {
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(delay)})
+	}
+	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
+		zap.Stringer("outcome", r.Outcome), zap.Duration("delay", delay))
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start, InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 
 // giveBack cancels a reservation that this attempt will not use. If Redis cannot

@@ -2,8 +2,10 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -24,11 +26,14 @@ type decider interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	Release(ctx context.Context, job throttle.Job) (bool, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
+	Sweep(ctx context.Context) (throttle.Swept, error)
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
-// many goroutines. Stop ends the goroutines it starts.
+// many goroutines. From the first Wrap on it looks after the throttle's line four
+// times a second. Stop ends the goroutines it starts.
 type Shaper struct {
 	throttle  decider
 	inspector *asynq.Inspector
@@ -36,6 +41,7 @@ type Shaper struct {
 	options   Options
 	log       *zap.Logger
 	waker     *waker
+	puller    *puller
 	nonces    *nonces
 	use       use
 	stats     counters
@@ -68,6 +74,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		stopped:   make(chan struct{}),
 	}
 	s.waker = newWaker(s)
+	s.puller = newPuller(s)
 	return s, nil
 }
 
@@ -80,6 +87,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 func (s *Shaper) Stop() {
 	s.stopOnce.Do(func() { close(s.stopped) })
 	s.waker.stop()
+	s.puller.stop()
 }
 
 // Stats counts what a Shaper did since it was made.
@@ -87,11 +95,12 @@ type Stats struct {
 	Granted   int64 // tasks handed to their handler, those below included
 	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
 	Denied    int64 // tasks put back
+	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that can never start, ended
 }
 
-type counters struct{ granted, unchecked, denied, woken, ended atomic.Int64 }
+type counters struct{ granted, unchecked, denied, pulled, woken, ended atomic.Int64 }
 
 // Stats returns the counts so far.
 func (s *Shaper) Stats() Stats {
@@ -99,7 +108,22 @@ func (s *Shaper) Stats() Stats {
 		Granted:   s.stats.granted.Load(),
 		Unchecked: s.stats.unchecked.Load(),
 		Denied:    s.stats.denied.Load(),
+		Pulled:    s.stats.pulled.Load(),
 		Woken:     s.stats.woken.Load(),
 		Ended:     s.stats.ended.Load(),
+	}
+}
+
+var errStopped = errors.New("worker: stopped")
+
+// pause sleeps unless the shaper is stopped.
+func (s *Shaper) pause(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.stopped:
+		return errStopped
 	}
 }

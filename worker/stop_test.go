@@ -140,7 +140,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 // TestStoppedWakerWakesNobody holds that after Stop only asynq's own time brings
 // tasks back.
 func TestStoppedWakerWakesNobody(t *testing.T) {
-	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		id, slot := w.denied("acme")
 		w.shaper.Stop()
@@ -159,7 +159,7 @@ func TestStoppedWakerWakesNobody(t *testing.T) {
 // TestEndedContextGivesTheSlotBack cancels tasks that wait in their handler: what
 // they had booked is free for others.
 func TestEndedContextGivesTheSlotBack(t *testing.T) {
-	inBubble(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}}, func(t *testing.T, w *world) {
+	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
 		w.enqueue(0, "acme", 1)
 		w.drained(1, time.Second)

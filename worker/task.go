@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/hibiken/asynq"
 )
@@ -64,7 +66,22 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 }
 
 // jobID names this attempt among all jobs of a throttle.
-func (a attempt) jobID() string { return fmt.Sprintf("%s/%s/%d", a.queue, a.id, a.retried) }
+func (a attempt) jobID() string {
+	return fmt.Sprintf("%s/%s/%d", url.PathEscape(a.queue), a.id, a.retried)
+}
+
+// parseJobID reads what jobID has written. A job of another kind, such as one that
+// waits without asynq, is none.
+func parseJobID(id string) (queue, task string, retried int, ok bool) {
+	queue, rest, ok := strings.Cut(id, "/")
+	i := strings.LastIndexByte(rest, '/')
+	if !ok || i < 0 {
+		return "", "", 0, false
+	}
+	retried, err := strconv.Atoi(rest[i+1:])
+	queue, unescaped := url.PathUnescape(queue)
+	return queue, rest[:i], retried, err == nil && unescaped == nil
+}
 
 // mayReturn tells whether asynq takes the task back if it is denied now.
 func (a attempt) mayReturn() bool { return a.retried < a.retry }

@@ -3,7 +3,6 @@ package worker
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 const (
 	wakers      = 4                     // tasks that are woken at the same time
 	stillActive = 10 * time.Millisecond // until asynq has written a put-back
+	asynqsOwn   = time.Second / 2       // before asynq's own time a task is left to asynq
 )
 
 // wakeup is a task that was put back until its slot.
@@ -127,18 +127,14 @@ func (w *waker) next() (task wakeup, due bool, wait time.Duration) {
 	return task, true, 0
 }
 
-// attend wakes one task. Once asynq's own time is near, it is left to asynq:
-// running a task that asynq may have finished by then would run it twice.
+// attend wakes one task. Where asynq's own time is near, or past, it is left to
+// asynq: running a task that asynq may have finished by then would run it twice.
 func (w *waker) attend(task wakeup) {
 	s := w.shaper
-	if time.Now().After(task.slot.Add(fallbackDelay(0) / 2)) {
-		return
-	}
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
-	case errors.Is(err, asynq.ErrTaskNotFound), errors.Is(err, asynq.ErrQueueNotFound),
-		err == nil && info.State == asynq.TaskStateArchived:
-		// Deleted or archived by hand: nobody will come for its slot.
+	case gone(info, err):
+		s.puller.missed(task.job.Lane)
 		s.giveBack(context.Background(), task.job)
 		return
 	case err == nil && info.State == asynq.TaskStateActive:
@@ -150,6 +146,8 @@ func (w *waker) attend(task wakeup) {
 		return
 	case err == nil && (info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled || info.Retried != task.retried):
 		return // run by hand, perhaps failed since and waiting for its own time
+	case err == nil && time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn:
+		return
 	case err == nil:
 		err = s.inspector.RunTask(task.queue, task.id)
 	}

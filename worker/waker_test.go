@@ -260,7 +260,7 @@ func TestF37_QueuePausedOverTheSlots(t *testing.T) {
 // TestWakerLost ends the process that denied the tasks before it can wake them.
 // Another one goes on, and asynq's own time brings them back to it.
 func TestWakerLost(t *testing.T) {
-	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+	inCalendar(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600
 		for n := range tasks {
 			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
@@ -313,7 +313,7 @@ func (w *world) slots(tasks int) map[string]time.Time {
 // TestWakerWithoutRedis cuts the waker from asynq's Redis over the slots of many
 // tasks: asynq's own time brings them back, and the log is not flooded.
 func TestWakerWithoutRedis(t *testing.T) {
-	inBubble(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
+	inCalendar(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		wire := newWire(w)
 		s, err := worker.New(w.throttle, wire.client, jobOf, opts)

@@ -3,7 +3,7 @@
 -- no entry is read.
 -- include: trim
 -- include: load
--- include: sweep
+-- include: slide
 local function earliest(ledger, calendar, weight, from, spent_only)
   local room = ledger.units - weight
   if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
@@ -18,5 +18,5 @@ local function earliest(ledger, calendar, weight, from, spent_only)
   if not ledger.loaded then
     load(ledger, calendar.now, calendar.grace)
   end
-  return sweep(ledger, room, from, spent_only)
+  return slide(ledger, room, from, spent_only)
 end

@@ -1,7 +1,7 @@
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -43,6 +43,23 @@ local function load(ledger, now, grace)
     count = count + 1
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
   end
   if ledger.open <= edge then
     ledger.open_units = 0

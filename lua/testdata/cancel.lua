@@ -1,22 +1,30 @@
--- Purpose: give a reservation back whose job has not started: a booking, or the
---   caller's own grant for a start still ahead. A grant can be kept as a booking
---   at its start, so that the job finds its place again.
--- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
+-- Purpose: give a reservation back whose job has not started: a place in
+--   line, a booking, or the caller's own grant for a start still ahead. A grant can be
+--   kept as a booking at its start, so that the job finds its place again.
+-- KEYS[1] record: string, thr:{name}:2:job:<id>
+-- KEYS[2] line: hash, thr:{name}:2:line
+-- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:2:ready
+-- KEYS[5] tags: sorted set, thr:{name}:2:tags
+-- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] nonce: of the grant; empty gives back bookings only
--- ARGV[3] keep: 1 turns a grant back into a booking, 0 gives everything back
--- ARGV[4] grace: us after its slot that a booking still counts
--- ARGV[5] ledgers: names the ledgers of this call
--- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[2] nonce: of the grant; empty gives back bookings and places in line only
+-- ARGV[3] ledgers: names the ledgers of this call
+-- ARGV[4] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
+--   a booking, 0 gives everything back; us (0..400 days) after its slot that a booking
+--   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53)
+-- ARGV[5] lane: the job's lane
+-- ARGV[6] id: the job's ID
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
 -- Reply[1] done: 1 if something was given back or kept, 0 if there was nothing
 -- Reply[2] now: us, the instant of the call
--- Reply[3] start: us, the start or slot that was held; 0 if there was none
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
 -- Cost: O(limits)
--- Expiry: record: deleted, or start + grace where kept; ledgers: span + grace + 30 s
+-- Expiry: record: deleted; ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
 -- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
@@ -142,28 +150,59 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
   end
   return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
 end
--- The reservation that a job's record tells: its kind ('g' granted, 'b' booked),
--- start, weight and ledgers, and the nonce of a grant or the holder of a booking.
--- Nil where there is none or where it no longer holds: a booking whose grace is
--- over, a grant of more than 60 s ago, a reservation in other ledgers than those
--- of this call.
-local function read_record(text, now, grace, ledgers)
+-- The grant that a job's record tells: its start, weight, nonce and ledgers. Nil
+-- where there is none or where it is more than 60 s old.
+local function read_record(text, now)
   if not text then
     return nil
   end
-  local kind, start, weight, detail, known = string.match(text, '^([gb]) (%d+) (%d+) (%S+) (%S+)$')
-  if not kind then
+  local start, weight, nonce, ledgers = string.match(text, '^(%d+) (%d+) (%S+) (%S+)$')
+  if not start then
     return nil, redis.error_reply('THROTTLE_STATE record')
   end
-  local record = { kind = kind, start = tonumber(start), weight = tonumber(weight), detail = detail }
-  local kept = 60000000
-  if kind == 'b' then
-    kept = grace
-  end
-  if known ~= ledgers or record.start + kept < now then
+  local record = { start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers }
+  if record.start + 60000000 < now then
     return nil
   end
   return record
+end
+-- Binds the six keys of the line from keys[first] on and reads, in one command,
+-- what the line's hash tells of a lane, of its fair key and of one job:
+--   '/' lane: "jobs units", what waits in it
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '=' job: its booking, see promise
+-- Returns nil and the error to reply where it holds something else.
+local function read_line(keys, first, lane, id)
+  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+  if not fair or not keys[first + 5] then
+    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
+  end
+  local line = {
+    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
+    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
+    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
+  }
+  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[3] then
+    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
+    }
+  end
+  if not (line.units and line.front) or texts[3] and not line.booking.lane then
+    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+  return line
 end
 -- Takes what has left the window out of a ledger's totals: spent units whose
 -- sub-window is a whole span old, and bookings among them whose grace is over.
@@ -192,8 +231,8 @@ local function trim(ledger, now, grace)
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -235,6 +274,23 @@ local function load(ledger, now, grace)
     count = count + 1
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
   end
   if ledger.open <= edge then
     ledger.open_units = 0
@@ -399,55 +455,168 @@ local function write_calendar(calendar, start)
     end
   end
 end
--- Keeps a job's reservation for as long as read_record would take it: a booking
--- until its grace is over, a grant for 60 s.
-local function write_record(key, now, grace, kind, start, weight, detail, ledgers)
-  local kept = 60000000
-  if kind == 'b' then
-    kept = grace
+-- Keeps a job's booking as "slot weight holder ledgers arrival lane", and in '#'
+-- fair key the units that its jobs are promised. Half a second after the slot it
+-- is overdue: whoever should have come for it is then looked for.
+local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
+  redis.call('HSET', line.hash, '=' .. id,
+    string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane))
+  redis.call('HINCRBY', line.hash, '#' .. line.fair, string.format('%d', weight))
+  redis.call('PEXPIRE', line.hash, kept)
+  redis.call('ZADD', line.agenda, string.format('%d', slot + 500000), '=' .. id)
+  redis.call('PEXPIRE', line.agenda, kept)
+end
+-- Forgets the booking of a job, which may be of another lane than it is now.
+local function unpromise(hash, agenda, id, weight, lane)
+  local fair = string.match(lane, '^[^|]*')
+  if redis.call('HINCRBY', hash, '#' .. fair, string.format('%d', -weight)) <= 0 then
+    redis.call('HDEL', hash, '#' .. fair)
   end
-  redis.call('SET', key, string.format('%s %d %d %s %s', kind, start, weight, detail, ledgers),
-    'PX', string.format('%d', math.ceil((start + kept - now) / 1000) + 1))
+  redis.call('HDEL', hash, '=' .. id)
+  redis.call('ZREM', agenda, '=' .. id)
+end
+-- Writes what read_line has read and the caller has changed. What is 0 is not
+-- kept. The line's keys live longer than any window, so that a job that waits for
+-- one is not forgotten.
+local function write_line(line, kept)
+  if line.jobs > 0 then
+    redis.call('HSET', line.hash, '/' .. line.lane, string.format('%d %d', line.jobs, line.units))
+  else
+    redis.call('HDEL', line.hash, '/' .. line.lane)
+  end
+  if line.all_jobs > 0 then
+    redis.call('HSET', line.hash, '@' .. line.fair, string.format('%d %d %s', line.all_jobs, line.all_units, line.front))
+  else
+    redis.call('HDEL', line.hash, '@' .. line.fair)
+  end
+  redis.call('PEXPIRE', line.hash, kept)
+end
+-- Takes a job out of its lane. Where the lane is eligible or set aside it stays,
+-- and the next pull clears it away. A fair key without a job is not ready.
+local function leave(line, member, weight, kept)
+  redis.call('ZREM', line.queue, member)
+  line.jobs, line.units = math.max(0, line.jobs - 1), math.max(0, line.units - weight)
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - 1), math.max(0, line.all_units - weight)
+  if line.all_jobs == 0 then
+    redis.call('DEL', line.heads)
+    redis.call('ZREM', line.ready, line.fair)
+  end
+  write_line(line, kept)
+end
+-- Takes back what a fair key's tag was moved by for a job that is not to start, as
+-- far as the virtual time.
+local function refund(line, work)
+  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  local tag = redis.call('ZSCORE', line.ready, line.fair)
+  if tag then
+    redis.call('ZADD', line.ready, string.format('%.17g', math.max(time, tag - work)), line.fair)
+  end
+  tag = redis.call('ZSCORE', line.tags, '+' .. line.fair)
+  if tag then
+    redis.call('ZADD', line.tags, string.format('%.17g', math.max(time, tag - work)), '+' .. line.fair)
+  end
+end
+-- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
+-- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
+-- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
+-- where its own last work ended.
+local function elect(line, kept)
+  line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
+  if line.front == '' then
+    redis.call('ZREM', line.ready, line.fair)
+  elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
+    redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+    redis.call('PEXPIRE', line.ready, kept)
+  end
+end
+-- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
+-- arrival of its head, unless it is set aside. Whatever of that was lost, this
+-- puts it right.
+local function enlist(line, kept)
+  if redis.call('ZSCORE', line.agenda, '/' .. line.lane) then
+    return
+  end
+  local head = redis.call('ZRANGE', line.queue, '0', '0', 'WITHSCORES')
+  redis.call('ZADD', line.heads, string.format('%d', head[2]), line.lane)
+  redis.call('PEXPIRE', line.heads, kept)
+  elect(line, kept)
 end
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]*$')
-local keep = integer(ARGV[3], 0, 1)
-local grace = integer(ARGV[4], 0, 34560000000000)
-local ledgers = string.match(ARGV[5], '^%w+$')
-if not (time and nonce and keep and grace and ledgers) then
+local ledgers = string.match(ARGV[3], '^%w+$')
+local weight, keep, grace, kept, share = string.match(ARGV[4], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
+local lane, id = ARGV[5], ARGV[6]
+weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
+if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+  or grace > 34560000000000 or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992
+  or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 2, ARGV, 6, time, grace)
+local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 2, lane, id)
+if not line then
   return wrong
 end
 local now = calendar.now
 local record
-record, wrong = read_record(redis.call('GET', record_key), now, grace, ledgers)
+record, wrong = read_record(redis.call('GET', record_key), now)
 if wrong then
   return wrong
 end
 
-local granted = record and record.kind == 'g'
-if not record or granted and (record.detail ~= nonce or record.start <= now) then
-  return { 0, now, 0 }
+local booking = line.booking
+local holds = booking and booking.ledgers == ledgers and booking.slot + grace >= now
+if holds and keep == '1' then
+  return { 1, now }
+end
+local granted = not holds and record and record.nonce == nonce and record.ledgers == ledgers and record.start > now
+local member = string.format('%d:', weight) .. id
+local stands = keep == '0' and line.jobs > 0 and redis.call('ZSCORE', line.queue, member)
+if not (booking or granted or stands) then
+  return { 0, now }
 end
 tend(calendar)
-if not granted and keep == 1 then
-  return { 1, now, record.start }
+if holds then
+  enter(calendar, 'b', booking.slot, -booking.weight)
+elseif granted then
+  enter(calendar, 's', record.start, -record.weight)
+  if keep == '1' then
+    enter(calendar, 'b', record.start, record.weight)
+  end
 end
-enter(calendar, granted and 's' or 'b', record.start, -record.weight)
-if keep == 1 then
-  enter(calendar, 'b', record.start, record.weight)
+if holds or granted then
+  wrong = write_calendar(calendar, granted and record.start or now)
+  if wrong then
+    return wrong
+  end
 end
-wrong = write_calendar(calendar, record.start)
-if wrong then
-  return wrong
-end
-if keep == 1 then
-  write_record(record_key, now, grace, 'b', record.start, record.weight, '0', ledgers)
-else
+if granted then
   redis.call('DEL', record_key)
 end
-return { 1, now, record.start }
+if booking and (granted or keep == '0') then
+  unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+end
+if granted and keep == '1' then
+  promise(line, id, record.start, record.weight, 0, ledgers, now, kept)
+elseif stands then
+  leave(line, member, weight, kept)
+end
+if booking and keep == '0' and booking.lane == lane then
+  refund(line, booking.weight / share)
+end
+if holds then
+  -- What waited for this room need not wait any longer.
+  redis.call('ZREM', line.agenda, '*', '/' .. lane)
+  if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
+    enlist(line, kept)
+    write_line(line, kept)
+  end
+end
+return { (holds or granted or stands) and 1 or 0, now }

@@ -1,6 +1,6 @@
 -- Purpose: count the units that started in a past interval; change nothing.
--- KEYS[1] scope key: string, thr:{name}:1:key:<scope>:<key>
--- KEYS[2] ledger: sorted set, thr:{name}:1:ledger:<scope>:<key>:<window>
+-- KEYS[1] scope key: string, thr:{name}:2:key:<scope>:<key>
+-- KEYS[2] ledger: sorted set, thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] from: us before now, where the interval begins (included)
 -- ARGV[3] to: us before now, where the interval ends (excluded)
@@ -138,8 +138,8 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -181,6 +181,23 @@ local function load(ledger, now, grace)
     count = count + 1
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
   end
   if ledger.open <= edge then
     ledger.open_units = 0

@@ -1,16 +1,32 @@
 -- Purpose: say what reserve would answer for a new job now; change nothing.
--- KEYS[1...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
+-- KEYS[1] line: hash, thr:{name}:2:line
+-- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:2:ready
+-- KEYS[4] tags: sorted set, thr:{name}:2:tags
+-- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[6] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[7...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] weight: units, 1..2^53
 -- ARGV[3] grace: us after its slot that a booking still counts
--- ARGV[4...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[4] max wait: us, a start within it would be granted
+-- ARGV[5] lookahead: us that bookings reach ahead
+-- ARGV[6] lane: the job's lane
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
--- Reply[1] now: us, the instant of the answer
--- Reply[2] start: us, the earliest start
--- Reply[3] holder: index of the limit that holds the job back, 0 = none
--- Reply[4] spent: units in the holder's window; 0 without holder
--- Reply[5] booked: units promised in the holder; 0 without holder
+-- Reply[1] outcome: 1 granted, 2 booked, 3 waiting
+-- Reply[2] now: us, the instant of the answer
+-- Reply[3] start: us, the earliest start that there is
+-- Reply[4] holder: index of the limit that holds the job back, 0 = none
+-- Reply[5] spent: units in the holder's window; 0 without holder
+-- Reply[6] booked: units promised in the holder; 0 without holder
+-- Reply[7] replayed: 0
+-- Reply[8] next: empty
+-- Reply[9] ahead: units that wait in its lane; this and what follows only if waiting
+-- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[11] rivals: fair keys that are ready
+-- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
 -- Cost: O(limits) with room; O(limits x entries) without
 -- Expiry: none, nothing is written
@@ -139,6 +155,44 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
   end
   return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
 end
+-- Binds the six keys of the line from keys[first] on and reads, in one command,
+-- what the line's hash tells of a lane, of its fair key and of one job:
+--   '/' lane: "jobs units", what waits in it
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '=' job: its booking, see promise
+-- Returns nil and the error to reply where it holds something else.
+local function read_line(keys, first, lane, id)
+  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+  if not fair or not keys[first + 5] then
+    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
+  end
+  local line = {
+    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
+    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
+    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
+  }
+  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[3] then
+    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
+    }
+  end
+  if not (line.units and line.front) or texts[3] and not line.booking.lane then
+    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+  return line
+end
 -- Takes what has left the window out of a ledger's totals: spent units whose
 -- sub-window is a whole span old, and bookings among them whose grace is over.
 -- At most 1,000 entries at a time; the rest counts on, which is the safe side.
@@ -166,8 +220,8 @@ local function trim(ledger, now, grace)
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -210,6 +264,23 @@ local function load(ledger, now, grace)
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
   end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
+  end
   if ledger.open <= edge then
     ledger.open_units = 0
   end
@@ -242,7 +313,7 @@ end
 -- much, no start before its oldest entry leaves can be right, so the candidate
 -- moves there. Once no entry between the candidate and a span later ends a
 -- window that holds too much, the candidate stands.
-local function sweep(ledger, room, from, spent_only)
+local function slide(ledger, room, from, spent_only)
   local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
   local candidate = from - from % ledger.precision
   local stop, sum, first, last = candidate, 0, 1, 0
@@ -286,7 +357,7 @@ local function earliest(ledger, calendar, weight, from, spent_only)
   if not ledger.loaded then
     load(ledger, calendar.now, calendar.grace)
   end
-  return sweep(ledger, room, from, spent_only)
+  return slide(ledger, room, from, spent_only)
 end
 -- The earliest start at or after from at which every ledger has room for weight,
 -- and the index of the ledger that moved it last (0: none did). Each ledger is
@@ -305,14 +376,34 @@ local function place(calendar, weight, from, spent_only)
   end
   return start, holder
 end
+-- Adds to a reply what a job's wait can be estimated by: the units before it in its
+-- lane and in all lanes of its fair key, the fair keys that are ready, and what
+-- each limit's ledger has spent and booked.
+local function tell_wait(reply, line, calendar, ahead)
+  reply[9] = ahead
+  reply[10] = line.all_units
+  reply[11] = redis.call('ZCARD', line.ready)
+  for i = 1, #calendar.ledgers do
+    reply[10 + 2 * i] = calendar.ledgers[i].spent
+    reply[11 + 2 * i] = calendar.ledgers[i].booked
+  end
+end
 local time = clock(ARGV[1])
 local weight = integer(ARGV[2], 1, 9007199254740992)
 local grace = integer(ARGV[3], 0, 34560000000000)
-if not (time and weight and grace) then
+local max_wait = integer(ARGV[4], 0, 34560000000000)
+local lookahead = integer(ARGV[5], 0, 34560000000000)
+local lane = ARGV[6]
+if not (time and weight and grace and max_wait and lookahead) then
   return redis.error_reply('THROTTLE_ARGUMENT number')
 end
-local calendar, wrong = read_calendar(KEYS, 1, ARGV, 4, time, grace)
+local calendar, wrong = read_calendar(KEYS, 7, ARGV, 7, time, grace)
 if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 1, lane, '')
+if not line then
   return wrong
 end
 for i = 1, #calendar.ledgers do
@@ -322,6 +413,17 @@ for i = 1, #calendar.ledgers do
 end
 
 tend(calendar)
-local start, holder = place(calendar, weight, calendar.now, false)
-local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-return { calendar.now, start, holder, ledger.spent, ledger.booked }
+local now = calendar.now
+local start, holder = place(calendar, weight, now, false)
+local outcome = 3
+if line.jobs == 0 and start <= now + max_wait then
+  outcome = 1
+elseif line.jobs == 0 and start <= now + lookahead and redis.call('ZCARD', line.ready) == 0 then
+  outcome = 2
+end
+local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start, holder, held.spent, held.booked, 0, '' }
+if outcome == 3 then
+  tell_wait(reply, line, calendar, line.units)
+end
+return reply

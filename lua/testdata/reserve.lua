@@ -1,26 +1,41 @@
--- Purpose: decide for one job: granted (charged, starts now or within max_wait)
---   or booked (a slot, to be asked for again then). Idempotent: see nonce.
--- KEYS[1] record: string, thr:{name}:1:job:<id>
--- KEYS[2...] calendar: for each scope key a string thr:{name}:1:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:1:ledger:<scope>:<key>:<window>
+-- Purpose: decide for one job: granted (charged, starts now or within max_wait),
+--   booked (a slot, to be asked for again then) or waiting (in line, to be pulled).
+--   Idempotent: see nonce.
+-- KEYS[1] record: string, thr:{name}:2:job:<id>
+-- KEYS[2] line: hash, thr:{name}:2:line
+-- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:2:ready
+-- KEYS[5] tags: sorted set, thr:{name}:2:tags
+-- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] nonce: names this asking; the same again is answered, not charged, again
 -- ARGV[3] ledgers: names the ledgers of this call, to tell what was booked in others
--- ARGV[4] job: "weight max_wait grace latest": units (1..2^53); us (0..400 days), a start
---   within it is granted; us (0..400 days) after its slot that a booking still counts;
---   us after now that the start may be at most, empty = any
--- ARGV[5...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[4] job: "weight max_wait grace latest lookahead kept": units (1..2^53); us (0..400
+--   days), a start within it is granted; us (0..400 days) after its slot that a booking
+--   still counts; us after now that the start may be at most, empty = any; us (0..400
+--   days) that bookings reach ahead; ms (1..2^53) that the line's keys live
+-- ARGV[5] lane: the job's lane
+-- ARGV[6] id: the job's ID
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact)
--- Reply[1] outcome: 1 granted, 2 booked, 3 cannot start by latest (nothing is held)
+-- Reply[1] outcome: 1 granted, 2 booked, 3 waiting, 4 cannot start by latest (nothing is held)
 -- Reply[2] now: us, the instant of the decision
--- Reply[3] start: us, the granted start, the slot, or the start that would be too late
+-- Reply[3] start: us, the granted start, the slot, or the earliest that there would be
 -- Reply[4] holder: index of the limit that held the job back, 0 = none
 -- Reply[5] spent: units in the holder's window; 0 without holder
 -- Reply[6] booked: units promised in the holder; 0 without holder
 -- Reply[7] replayed: 1 if this decision had been made before, else 0
+-- Reply[8] next: the lane to pull now, empty = none
+-- Reply[9] ahead: units before the job in its lane; this and what follows only if waiting
+-- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[11] rivals: fair keys that are ready
+-- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
--- Cost: O(limits) with room; O(limits x entries) without
--- Expiry: record: start + grace (booked), start + 60 s (granted); ledgers: span + grace + 30 s
+-- Cost: O(limits) with room and in line; O(limits x entries) without, lanes O(log jobs)
+-- Expiry: record: start + 60 s; ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
 -- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
@@ -146,50 +161,91 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
   end
   return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
 end
--- The reservation that a job's record tells: its kind ('g' granted, 'b' booked),
--- start, weight and ledgers, and the nonce of a grant or the holder of a booking.
--- Nil where there is none or where it no longer holds: a booking whose grace is
--- over, a grant of more than 60 s ago, a reservation in other ledgers than those
--- of this call.
-local function read_record(text, now, grace, ledgers)
+-- The grant that a job's record tells: its start, weight, nonce and ledgers. Nil
+-- where there is none or where it is more than 60 s old.
+local function read_record(text, now)
   if not text then
     return nil
   end
-  local kind, start, weight, detail, known = string.match(text, '^([gb]) (%d+) (%d+) (%S+) (%S+)$')
-  if not kind then
+  local start, weight, nonce, ledgers = string.match(text, '^(%d+) (%d+) (%S+) (%S+)$')
+  if not start then
     return nil, redis.error_reply('THROTTLE_STATE record')
   end
-  local record = { kind = kind, start = tonumber(start), weight = tonumber(weight), detail = detail }
-  local kept = 60000000
-  if kind == 'b' then
-    kept = grace
-  end
-  if known ~= ledgers or record.start + kept < now then
+  local record = { start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers }
+  if record.start + 60000000 < now then
     return nil
   end
   return record
+end
+-- Binds the six keys of the line from keys[first] on and reads, in one command,
+-- what the line's hash tells of a lane, of its fair key and of one job:
+--   '/' lane: "jobs units", what waits in it
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '=' job: its booking, see promise
+-- Returns nil and the error to reply where it holds something else.
+local function read_line(keys, first, lane, id)
+  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+  if not fair or not keys[first + 5] then
+    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
+  end
+  local line = {
+    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
+    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
+    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
+  }
+  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[3] then
+    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
+    }
+  end
+  if not (line.units and line.front) or texts[3] and not line.booking.lane then
+    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+  return line
 end
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[3], '^%w+$')
-local weight, max_wait, grace, latest = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*)$')
+local weight, max_wait, grace, latest, lookahead, kept =
+  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+)$')
+local lane, id = ARGV[5], ARGV[6]
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
+lookahead = tonumber(lookahead)
 if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
-  or max_wait > 34560000000000 or grace > 34560000000000 then
+  or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 2, ARGV, 5, time, grace)
+local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 2, lane, id)
+if not line then
   return wrong
 end
 local now = calendar.now
 local record
-record, wrong = read_record(redis.call('GET', record_key), now, grace, ledgers)
+record, wrong = read_record(redis.call('GET', record_key), now)
 if wrong then
   return wrong
 end
-local at_once = not (record or calendar.untended)
+local booking = line.booking
+local at_once = not (record or booking or line.jobs > 0 or calendar.untended)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if weight > ledger.units then
@@ -337,22 +393,25 @@ local function write_calendar(calendar, start)
     end
   end
 end
--- Keeps a job's reservation for as long as read_record would take it: a booking
--- until its grace is over, a grant for 60 s.
-local function write_record(key, now, grace, kind, start, weight, detail, ledgers)
-  local kept = 60000000
-  if kind == 'b' then
-    kept = grace
-  end
-  redis.call('SET', key, string.format('%s %d %d %s %s', kind, start, weight, detail, ledgers),
-    'PX', string.format('%d', math.ceil((start + kept - now) / 1000) + 1))
+-- Keeps a job's grant for as long as read_record would take it.
+local function write_record(key, now, start, weight, nonce, ledgers)
+  redis.call('SET', key, string.format('%d %d %s %s', start, weight, nonce, ledgers),
+    'PX', string.format('%d', math.ceil((start + 60000000 - now) / 1000) + 1))
 end
-local start, holder, taken = now, 0, false
-if not at_once then
+if at_once then
+  enter(calendar, 's', now, weight)
+  wrong = write_calendar(calendar, now)
+  if wrong then
+    return wrong
+  end
+  write_record(record_key, now, now, weight, nonce, ledgers)
+  return { 1, now, now, 0, 0, 0, 0, '' }
+end
+
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -394,6 +453,23 @@ local function load(ledger, now, grace)
     count = count + 1
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
   end
   if ledger.open <= edge then
     ledger.open_units = 0
@@ -452,7 +528,7 @@ end
 -- much, no start before its oldest entry leaves can be right, so the candidate
 -- moves there. Once no entry between the candidate and a span later ends a
 -- window that holds too much, the candidate stands.
-local function sweep(ledger, room, from, spent_only)
+local function slide(ledger, room, from, spent_only)
   local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
   local candidate = from - from % ledger.precision
   local stop, sum, first, last = candidate, 0, 1, 0
@@ -496,7 +572,7 @@ local function earliest(ledger, calendar, weight, from, spent_only)
   if not ledger.loaded then
     load(ledger, calendar.now, calendar.grace)
   end
-  return sweep(ledger, room, from, spent_only)
+  return slide(ledger, room, from, spent_only)
 end
 -- The earliest start at or after from at which every ledger has room for weight,
 -- and the index of the ledger that moved it last (0: none did). Each ledger is
@@ -515,61 +591,205 @@ local function place(calendar, weight, from, spent_only)
   end
   return start, holder
 end
-  tend(calendar)
-  start = nil
-  if record and record.kind == 'g' then
-    if record.detail == nonce then
-      -- The answer was lost. A second later the start is no longer this one:
-      -- what was charged for it moves to a new start.
-      if now - record.start <= 1000000 then
-        return { 1, now, record.start, 0, 0, 0, 1 }
-      end
-      enter(calendar, 's', record.start, -record.weight)
-      taken = true
-    end
-  elseif record then
-    if now < record.start - max_wait then
-      holder = tonumber(record.detail)
-      local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-      if ledger.key then
-        load(ledger, now, grace)
-      end
-      return { 2, now, record.start, holder, ledger.spent, ledger.booked, 0 }
-    end
-    -- Its time has come: what really started decides, not what is promised.
-    enter(calendar, 'b', record.start, -record.weight)
-    taken = true
-    start, holder = place(calendar, weight, math.max(now, record.start), true)
-    if start > now + max_wait then
-      start = nil
-    end
+-- Adds to a reply what a job's wait can be estimated by: the units before it in its
+-- lane and in all lanes of its fair key, the fair keys that are ready, and what
+-- each limit's ledger has spent and booked.
+local function tell_wait(reply, line, calendar, ahead)
+  reply[9] = ahead
+  reply[10] = line.all_units
+  reply[11] = redis.call('ZCARD', line.ready)
+  for i = 1, #calendar.ledgers do
+    reply[10 + 2 * i] = calendar.ledgers[i].spent
+    reply[11 + 2 * i] = calendar.ledgers[i].booked
   end
-  if not start then
-    start, holder = place(calendar, weight, now, false)
+end
+tend(calendar)
+local start, holder, changed = nil, 0, false
+if booking and booking.ledgers == ledgers and booking.slot + grace >= now then
+  if now < booking.slot - max_wait then
+    holder = booking.holder
+    local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+    if ledger.key then
+      load(ledger, now, grace)
+    end
+    return { 2, now, booking.slot, holder, ledger.spent, ledger.booked, 0, '' }
   end
+  -- Its time has come: what really started decides, not what is promised.
+  enter(calendar, 'b', booking.slot, -booking.weight)
+  changed = true
+  start, holder = place(calendar, weight, math.max(now, booking.slot), true)
+  if start > now + max_wait then
+    start = nil
+  end
+elseif record and record.nonce == nonce and record.ledgers == ledgers then
+  -- The answer was lost. A second later the start is no longer this one:
+  -- what was charged for it moves to a new start.
+  if now - record.start <= 1000000 then
+    return { 1, now, record.start, 0, 0, 0, 1, '' }
+  end
+  enter(calendar, 's', record.start, -record.weight)
+  changed = true
 end
 
-local outcome, kind, detail = 1, 's', nonce
-if start > now + max_wait then
-  outcome, kind, detail = 2, 'b', string.format('%d', holder)
+-- A job that had its turn and lost it is before all others of its lane; any other
+-- is behind them.
+local member = string.format('%d:', weight) .. id
+local behind = line.jobs > 0 and not booking
+if not start and (not behind or latest) then
+  start, holder = place(calendar, weight, now, false)
 end
-if latest and start - now > latest then
-  outcome = 3
+local outcome = 3
+if start and latest and start - now > latest then
+  outcome = 4
+elseif start and start <= now + max_wait and not behind then
+  outcome = 1
+elseif start and start <= now + lookahead and not behind
+  and (booking or redis.call('ZCARD', line.ready) == 0) then
+  outcome = 2
 end
-local held = calendar.ledgers[holder]
-local reply = { outcome, now, start, holder, held and held.spent or 0, held and held.booked or 0, 0 }
-if outcome ~= 3 then
-  enter(calendar, kind, start, weight)
-elseif not taken then
-  return reply
-end
-wrong = write_calendar(calendar, start)
-if wrong then
-  return wrong
-end
+local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '' }
+local arrival = line.jobs > 0 and tonumber(redis.call('ZSCORE', line.queue, member) or nil)
+local stands = arrival and true
 if outcome == 3 then
+  local ahead = line.units
+  if arrival then
+    -- How far it has come is not counted for each job: the lane's jobs before it,
+    -- at the lane's mean weight.
+    local before = redis.call('ZCOUNT', line.queue, '-inf', string.format('(%d', arrival))
+    ahead = math.floor(before * line.units / line.jobs)
+  elseif booking then
+    arrival, ahead = booking.arrival, 0
+  else
+    local last = redis.call('ZRANGE', line.queue, '-1', '-1', 'WITHSCORES')
+    arrival = math.max(now, tonumber(last[2] or 0) + 1)
+  end
+  tell_wait(reply, line, calendar, ahead)
+end
+
+-- Keeps a job's booking as "slot weight holder ledgers arrival lane", and in '#'
+-- fair key the units that its jobs are promised. Half a second after the slot it
+-- is overdue: whoever should have come for it is then looked for.
+local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
+  redis.call('HSET', line.hash, '=' .. id,
+    string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane))
+  redis.call('HINCRBY', line.hash, '#' .. line.fair, string.format('%d', weight))
+  redis.call('PEXPIRE', line.hash, kept)
+  redis.call('ZADD', line.agenda, string.format('%d', slot + 500000), '=' .. id)
+  redis.call('PEXPIRE', line.agenda, kept)
+end
+-- Forgets the booking of a job, which may be of another lane than it is now.
+local function unpromise(hash, agenda, id, weight, lane)
+  local fair = string.match(lane, '^[^|]*')
+  if redis.call('HINCRBY', hash, '#' .. fair, string.format('%d', -weight)) <= 0 then
+    redis.call('HDEL', hash, '#' .. fair)
+  end
+  redis.call('HDEL', hash, '=' .. id)
+  redis.call('ZREM', agenda, '=' .. id)
+end
+-- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
+-- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
+-- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
+-- where its own last work ended.
+local function elect(line, kept)
+  line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
+  if line.front == '' then
+    redis.call('ZREM', line.ready, line.fair)
+  elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
+    redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+    redis.call('PEXPIRE', line.ready, kept)
+  end
+end
+-- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
+-- arrival of its head, unless it is set aside. Whatever of that was lost, this
+-- puts it right.
+local function enlist(line, kept)
+  if redis.call('ZSCORE', line.agenda, '/' .. line.lane) then
+    return
+  end
+  local head = redis.call('ZRANGE', line.queue, '0', '0', 'WITHSCORES')
+  redis.call('ZADD', line.heads, string.format('%d', head[2]), line.lane)
+  redis.call('PEXPIRE', line.heads, kept)
+  elect(line, kept)
+end
+-- Writes what read_line has read and the caller has changed. What is 0 is not
+-- kept. The line's keys live longer than any window, so that a job that waits for
+-- one is not forgotten.
+local function write_line(line, kept)
+  if line.jobs > 0 then
+    redis.call('HSET', line.hash, '/' .. line.lane, string.format('%d %d', line.jobs, line.units))
+  else
+    redis.call('HDEL', line.hash, '/' .. line.lane)
+  end
+  if line.all_jobs > 0 then
+    redis.call('HSET', line.hash, '@' .. line.fair, string.format('%d %d %s', line.all_jobs, line.all_units, line.front))
+  else
+    redis.call('HDEL', line.hash, '@' .. line.fair)
+  end
+  redis.call('PEXPIRE', line.hash, kept)
+end
+-- Takes a job out of its lane. Where the lane is eligible or set aside it stays,
+-- and the next pull clears it away. A fair key without a job is not ready.
+local function leave(line, member, weight, kept)
+  redis.call('ZREM', line.queue, member)
+  line.jobs, line.units = math.max(0, line.jobs - 1), math.max(0, line.units - weight)
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - 1), math.max(0, line.all_units - weight)
+  if line.all_jobs == 0 then
+    redis.call('DEL', line.heads)
+    redis.call('ZREM', line.ready, line.fair)
+  end
+  write_line(line, kept)
+end
+-- Puts a job in its lane: behind the others, or where it stood before.
+local function join(line, member, weight, arrival, kept)
+  redis.call('ZADD', line.queue, string.format('%d', arrival), member)
+  redis.call('PEXPIRE', line.queue, kept)
+  line.jobs, line.units = line.jobs + 1, line.units + weight
+  line.all_jobs, line.all_units = line.all_jobs + 1, line.all_units + weight
+  enlist(line, kept)
+  write_line(line, kept)
+end
+-- The lane to pull next: the front of the fair key with the lowest start tag. None
+-- ('') where nobody is ready, and before the time that the agenda's '*' says, when
+-- the limits that all jobs share have no room within the lookahead.
+local function next_lane(hash, agenda, ready, now)
+  local fair = redis.call('ZRANGE', ready, '0', '0')[1]
+  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+    return ''
+  end
+  return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
+end
+if outcome < 3 then
+  enter(calendar, outcome == 1 and 's' or 'b', start, weight)
+  changed = true
+end
+if changed then
+  wrong = write_calendar(calendar, start or now)
+  if wrong then
+    return wrong
+  end
+end
+if outcome == 1 then
+  write_record(record_key, now, start, weight, nonce, ledgers)
+elseif record then
   redis.call('DEL', record_key)
-else
-  write_record(record_key, now, grace, outcome == 1 and 'g' or 'b', start, weight, detail, ledgers)
+end
+if booking then
+  unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+end
+if outcome == 2 then
+  promise(line, id, start, weight, holder, ledgers, booking and booking.arrival or now, kept)
+elseif outcome == 3 and not stands then
+  join(line, member, weight, arrival, kept)
+elseif outcome == 3 then
+  enlist(line, kept)
+  write_line(line, kept)
+elseif stands then
+  leave(line, member, weight, kept)
+end
+if outcome ~= 1 or booking then
+  reply[8] = next_lane(line.hash, line.agenda, line.ready, now)
 end
 return reply

@@ -1,7 +1,7 @@
 -- Purpose: tell for one scope key and each of its limits what is used and booked
 --   and when one more unit may start; change nothing.
--- KEYS[1] scope key: string, thr:{name}:1:key:<scope>:<key>
--- KEYS[2...] ledgers: sorted set thr:{name}:1:ledger:<scope>:<key>:<window> per limit
+-- KEYS[1] scope key: string, thr:{name}:2:key:<scope>:<key>
+-- KEYS[2...] ledgers: sorted set thr:{name}:2:ledger:<scope>:<key>:<window> per limit
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] grace: us after its slot that a booking still counts
 -- ARGV[3...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -139,8 +139,8 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was given back in this call
--- (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
 -- script here, where nothing has been written yet.
 local function load(ledger, now, grace)
   local edge = now - now % ledger.precision - ledger.span
@@ -183,6 +183,23 @@ local function load(ledger, now, grace)
     ats[count], amounts[count], promised[count] = open, ledger.open_units, false
     spent = spent + ledger.open_units
   end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
+  end
   if ledger.open <= edge then
     ledger.open_units = 0
   end
@@ -222,7 +239,7 @@ end
 -- much, no start before its oldest entry leaves can be right, so the candidate
 -- moves there. Once no entry between the candidate and a span later ends a
 -- window that holds too much, the candidate stands.
-local function sweep(ledger, room, from, spent_only)
+local function slide(ledger, room, from, spent_only)
   local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
   local candidate = from - from % ledger.precision
   local stop, sum, first, last = candidate, 0, 1, 0
@@ -266,7 +283,7 @@ local function earliest(ledger, calendar, weight, from, spent_only)
   if not ledger.loaded then
     load(ledger, calendar.now, calendar.grace)
   end
-  return sweep(ledger, room, from, spent_only)
+  return slide(ledger, room, from, spent_only)
 end
 local time = clock(ARGV[1])
 local grace = integer(ARGV[2], 0, 34560000000000)

@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 // TestRunOnModel: the model keeps the contract that it is the oracle of.
 func TestRunOnModel(t *testing.T) {
 	t.Parallel()
-	throttletest.Run(t, func(_ *testing.T, scopes []throttle.Scope, grace time.Duration) throttletest.Subject {
-		return throttletest.NewModel(scopes, grace)
+	throttletest.Run(t, func(_ *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+		return throttletest.NewModel(scopes, options)
 	})
 }

@@ -12,17 +12,17 @@ import (
 
 // Run holds a subject to the contract: timelines of calls, each with its answer.
 // newSubject is called for each timeline and returns an empty throttle with these
-// scopes and this grace. The timelines run side by side.
-func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, grace time.Duration) Subject) {
+// scopes and options. The timelines run side by side.
+func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	for _, line := range timelines {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
-			grace := line.grace
-			if grace == 0 {
-				grace = 5 * time.Second
+			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares}
+			if options.Lookahead == 0 {
+				options.Lookahead = throttle.MaxWindow // a calendar without end
 			}
-			subject := newSubject(t, line.scopes, grace)
+			subject := newSubject(t, line.scopes, options)
 			for i, r := range line.rows {
 				if got := r.ask(subject, i); got != r.want {
 					t.Errorf("step %d, %s: got %q, want %q", i+1, r, got, r.want)
@@ -34,10 +34,12 @@ func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, gr
 
 // timeline is a story told in rows.
 type timeline struct {
-	name   string
-	scopes []throttle.Scope
-	grace  time.Duration // 0: 5 s
-	rows   []row
+	name      string
+	scopes    []throttle.Scope
+	grace     time.Duration // 0: the default
+	lookahead time.Duration // 0: as far as there is time
+	shares    map[string]int
+	rows      []row
 }
 
 // row is one call and what it must answer, as text:

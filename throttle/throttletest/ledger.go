@@ -1,7 +1,6 @@
 package throttletest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -77,15 +76,12 @@ func (l *ledger) earliest(weight, from, now int64, spentOnly bool) int64 {
 			entries[at] += units
 		}
 	}
-	starts := []int64{from}
-	for at := range entries {
-		if at+l.span > from {
-			starts = append(starts, at+l.span)
-		}
+	held := newTally(entries)
+	if l.roomAt(held, from, weight) {
+		return from
 	}
-	slices.Sort(starts)
-	for _, start := range starts {
-		if l.roomAt(entries, start, weight) {
+	for _, at := range held.times {
+		if start := at + l.span; start > from && l.roomAt(held, start, weight) {
 			return start
 		}
 	}
@@ -94,23 +90,12 @@ func (l *ledger) earliest(weight, from, now int64, spentOnly bool) int64 {
 
 // roomAt tells whether every window that contains start has room for weight: the
 // one that ends at start and each that ends at a later entry and still reaches it.
-func (l *ledger) roomAt(entries map[int64]int64, start, weight int64) bool {
-	ends := []int64{l.bucket(start)}
-	for at := range entries {
-		if at > ends[0] && at < ends[0]+l.span {
-			ends = append(ends, at)
-		}
-	}
-	for _, end := range ends {
-		var sum int64
-		for at, units := range entries {
-			if at > end-l.span && at <= end {
-				sum += units
-			}
-		}
-		if sum+weight > l.units {
+func (l *ledger) roomAt(held tally, start, weight int64) bool {
+	first := l.bucket(start)
+	for _, later := range held.between(first, first+l.span-1) {
+		if held.sum(later-l.span, later)+weight > l.units {
 			return false
 		}
 	}
-	return true
+	return held.sum(first-l.span, first)+weight <= l.units
 }

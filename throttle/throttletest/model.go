@@ -2,6 +2,7 @@ package throttletest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,15 +19,18 @@ const (
 )
 
 // Model is the algorithm in plain Go: brute force over short lists, with no
-// totals, no trimming and no expiry. It is the oracle that the scripts are
+// totals kept, no trimming and no expiry. It is the oracle that the scripts are
 // compared with step by step. It expects jobs that a Throttle would accept. Not
 // safe for use by several goroutines.
 type Model struct {
-	scopes  []throttle.Scope
-	grace   time.Duration
-	seen    map[scopeKey]int64
-	ledgers map[ledgerKey]*ledger
-	records map[string]record
+	scopes   []throttle.Scope
+	options  throttle.Options
+	grace    time.Duration
+	seen     map[scopeKey]int64
+	ledgers  map[ledgerKey]*ledger
+	records  map[string]record
+	bookings map[string]booking
+	line     *line
 }
 
 type scopeKey struct{ scope, key string }
@@ -36,24 +40,42 @@ type ledgerKey struct {
 	window time.Duration
 }
 
-// record is a job's reservation.
+// record is a job's grant.
 type record struct {
-	granted bool
-	start   int64
-	weight  int64
-	nonce   string
-	holder  int
-	names   string // of the ledgers it was made in
+	start, weight int64
+	nonce         string
+	names         string // of the ledgers it was made in
 }
 
-// NewModel returns an empty model of a throttle with these scopes and grace.
-func NewModel(scopes []throttle.Scope, grace time.Duration) *Model {
+// booking is a job's slot.
+type booking struct {
+	slot, weight, arrival int64
+	holder                int
+	names                 string
+	lane                  throttle.Lane
+}
+
+// NewModel returns an empty model of a throttle with these scopes and options, of
+// which it reads those of the calendar and the line.
+func NewModel(scopes []throttle.Scope, options throttle.Options) *Model {
+	if options.Grace == 0 {
+		options.Grace = throttle.DefaultGrace
+	}
+	if options.Lookahead == 0 {
+		options.Lookahead = throttle.DefaultLookahead
+	}
+	if options.FairScope == "" {
+		options.FairScope = throttle.DefaultFairScope
+	}
 	return &Model{
-		scopes:  scopes,
-		grace:   grace,
-		seen:    make(map[scopeKey]int64),
-		ledgers: make(map[ledgerKey]*ledger),
-		records: make(map[string]record),
+		scopes:   scopes,
+		options:  options,
+		grace:    options.Grace,
+		seen:     make(map[scopeKey]int64),
+		ledgers:  make(map[ledgerKey]*ledger),
+		records:  make(map[string]record),
+		bookings: make(map[string]booking),
+		line:     newLine(),
 	}
 }
 
@@ -65,6 +87,7 @@ type visit struct {
 	ledgers []*ledger
 	holds   []throttle.Hold
 	names   string
+	lane    throttle.Lane
 }
 
 func (m *Model) visit(now time.Time, keys map[string]string) *visit {
@@ -74,6 +97,7 @@ func (m *Model) visit(now time.Time, keys map[string]string) *visit {
 			v.add(scope, key)
 		}
 	}
+	v.lane = m.laneOf(keys)
 	for _, k := range v.scopes {
 		if seen := m.seen[k]; seen > v.now && seen-now.UnixMicro() <= clockPatience.Microseconds() {
 			v.now = seen
@@ -151,17 +175,16 @@ func (v *visit) unbook(start, units int64) {
 	}
 }
 
-// record is the job's reservation where it still holds.
-func (v *visit) record(id string) (record, bool) {
-	r, known := v.model.records[id]
-	kept := grantKept
-	if !r.granted {
-		kept = v.model.grace
-	}
-	if !known || r.names != v.names || r.start+kept.Microseconds() < v.now {
-		return record{}, false
-	}
-	return r, true
+// grant is what a job was granted under this nonce, where that is still known.
+func (v *visit) grant(job throttle.Job) (record, bool) {
+	r, known := v.model.records[job.ID]
+	return r, known && r.nonce == job.Nonce && r.names == v.names && r.start+grantKept.Microseconds() >= v.now
+}
+
+// booking is a job's slot, where it still holds.
+func (v *visit) booking(id string) (booking, bool) {
+	b, known := v.model.bookings[id]
+	return b, known && b.names == v.names && b.slot+v.model.grace.Microseconds() >= v.now
 }
 
 func (v *visit) answer(job throttle.Job, outcome throttle.Outcome, start int64, holder int) throttle.Reservation {
@@ -179,71 +202,159 @@ func (v *visit) answer(job throttle.Job, outcome throttle.Outcome, start int64, 
 	return r
 }
 
+// inLine answers a job that waits. The model guesses no start.
+func (v *visit) inLine(job throttle.Job, ahead int64) throttle.Reservation {
+	return throttle.Reservation{Job: job, Outcome: throttle.Waiting, Now: time.UnixMicro(v.now), Ahead: ahead}
+}
+
+// promise keeps a job's booking, overdue half a second after its slot.
+func (m *Model) promise(id string, b booking) {
+	m.bookings[id] = b
+	m.line.agenda["="+id] = b.slot + overdueAfter.Microseconds()
+}
+
+func (m *Model) forget(id string) {
+	delete(m.bookings, id)
+	delete(m.line.agenda, "="+id)
+}
+
+// decision is what becomes of a job.
+type decision struct {
+	outcome throttle.Outcome
+	start   int64 // negative while there is none
+	holder  int
+	hadTurn bool // it was booked before, in time or not
+	changed bool // something was taken back or charged
+	refused bool // it cannot start by its deadline
+}
+
 // Reserve decides for a job as reserve.lua does.
 func (m *Model) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	v := m.visit(now, job.Keys)
-	wait := job.MaxWait.Microseconds()
-	known, found := v.record(job.ID)
-	start, holder, taken := int64(-1), 0, false
-	switch {
-	case found && known.granted && known.nonce == job.Nonce:
-		if v.now-known.start <= replayWithin.Microseconds() {
-			r := v.answer(job, throttle.Granted, known.start, 0)
-			r.Replayed = true
-			return r, nil
-		}
-		v.unspend(known.start, known.weight)
-		taken = true
-	case found && !known.granted:
-		if v.now < known.start-wait {
-			return v.answer(job, throttle.Booked, known.start, known.holder), nil
-		}
-		v.unbook(known.start, known.weight)
-		taken = true
-		start, holder = v.place(job.Weight, max(v.now, known.start), true)
-		if start > v.now+wait {
-			start = -1
-		}
+	d, known := v.takeUp(job)
+	if known != nil {
+		return *known, nil
 	}
-	if start < 0 {
-		start, holder = v.place(job.Weight, v.now, false)
+	left := int64(math.MaxInt64)
+	if !job.Deadline.IsZero() {
+		// Rounded to what Throttle tells the script: the time left by the clock of
+		// the caller, which in a test is the same clock.
+		left = max(0, job.Deadline.Sub(now).Microseconds())
 	}
-	outcome := throttle.Granted
-	if start > v.now+wait {
-		outcome = throttle.Booked
+	v.decide(job, left, &d)
+	r := v.answer(job, d.outcome, max(v.now, d.start), d.holder)
+	if d.outcome == throttle.Waiting && !d.refused {
+		r = v.inLine(job, m.line.lane(v.lane).ahead(job, d.hadTurn))
 	}
-	r := v.answer(job, outcome, start, holder)
-	// Rounded to what Throttle tells the script: the time left by the clock of
-	// the caller, which in a test is the same clock.
-	if !job.Deadline.IsZero() && start-v.now > max(0, job.Deadline.Sub(now).Microseconds()) {
-		if taken {
-			v.written()
-			delete(m.records, job.ID)
-		}
+	v.keep(job, d)
+	if d.refused {
 		return throttle.Reservation{}, &throttle.DeadlineError{Job: job.ID, Deadline: job.Deadline, Start: r.Start, Hold: r.Hold}
 	}
-	if outcome == throttle.Granted {
-		v.spend(start, job.Weight)
-	} else {
-		v.book(start, job.Weight)
+	if d.outcome != throttle.Granted || d.hadTurn {
+		r.Next = m.line.next(v.now)
 	}
-	v.written()
-	m.records[job.ID] = record{granted: outcome == throttle.Granted, start: start, weight: job.Weight, nonce: job.Nonce, holder: holder, names: v.names}
 	return r, nil
+}
+
+// takeUp looks at what the job holds already: an answer that stands, or units that
+// are taken back for it to be decided anew.
+func (v *visit) takeUp(job throttle.Job) (d decision, known *throttle.Reservation) {
+	d = decision{outcome: throttle.Waiting, start: -1}
+	_, d.hadTurn = v.model.bookings[job.ID]
+	wait := job.MaxWait.Microseconds()
+	if b, holds := v.booking(job.ID); holds {
+		if v.now < b.slot-wait {
+			r := v.answer(job, throttle.Booked, b.slot, b.holder)
+			return d, &r
+		}
+		v.unbook(b.slot, b.weight)
+		d.changed = true
+		d.start, d.holder = v.place(job.Weight, max(v.now, b.slot), true)
+		if d.start > v.now+wait {
+			d.start = -1
+		}
+	} else if g, granted := v.grant(job); granted {
+		if v.now-g.start <= replayWithin.Microseconds() {
+			r := v.answer(job, throttle.Granted, g.start, 0)
+			r.Replayed = true
+			return d, &r
+		}
+		v.unspend(g.start, g.weight)
+		d.changed = true
+	}
+	return d, nil
+}
+
+// decide finds a start for the job, if it is its turn, and what that means. left is
+// how far off the start may be.
+func (v *visit) decide(job throttle.Job, left int64, d *decision) {
+	behind := len(v.model.line.lane(v.lane).waiting) > 0 && !d.hadTurn
+	if d.start < 0 && (!behind || left < math.MaxInt64) {
+		d.start, d.holder = v.place(job.Weight, v.now, false)
+	}
+	d.refused = d.start-v.now > left
+	switch {
+	case d.refused, behind:
+	case d.start <= v.now+job.MaxWait.Microseconds():
+		d.outcome = throttle.Granted
+	case d.start <= v.now+v.model.options.Lookahead.Microseconds() && (d.hadTurn || len(v.model.line.ready) == 0):
+		d.outcome = throttle.Booked
+	}
+}
+
+// keep writes a decision down.
+func (v *visit) keep(job throttle.Job, d decision) {
+	m, lane := v.model, v.model.line.lane(v.lane)
+	stood, before := lane.index(job) >= 0, m.bookings[job.ID]
+	delete(m.records, job.ID)
+	m.forget(job.ID)
+	switch {
+	case d.outcome == throttle.Granted:
+		v.spend(d.start, job.Weight)
+		m.records[job.ID] = record{start: d.start, weight: job.Weight, nonce: job.Nonce, names: v.names}
+	case d.outcome == throttle.Booked:
+		v.book(d.start, job.Weight)
+		b := booking{slot: d.start, weight: job.Weight, arrival: v.now, holder: d.holder, names: v.names, lane: v.lane}
+		if d.hadTurn {
+			b.arrival = before.arrival
+		}
+		m.promise(job.ID, b)
+	case d.refused:
+	case stood:
+		m.line.enlist(lane)
+	case d.hadTurn:
+		m.line.join(lane, waiter{job.ID, job.Weight, before.arrival})
+	default:
+		m.line.join(lane, waiter{job.ID, job.Weight, lane.tail(v.now)})
+	}
+	if stood && (d.refused || d.outcome == throttle.Granted) {
+		m.line.leave(lane, job)
+	}
+	if d.changed || d.outcome != throttle.Waiting {
+		v.written()
+	}
 }
 
 // Peek says what Reserve would answer to a new job as peek.lua does.
 func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	v := m.visit(now, job.Keys)
 	start, holder := v.place(job.Weight, v.now, false)
-	outcome := throttle.Granted
-	if start > v.now+job.MaxWait.Microseconds() {
+	lane := m.line.lane(v.lane)
+	outcome := throttle.Waiting
+	switch {
+	case len(lane.waiting) > 0:
+	case start <= v.now+job.MaxWait.Microseconds():
+		outcome = throttle.Granted
+	case start <= v.now+m.options.Lookahead.Microseconds() && len(m.line.ready) == 0:
 		outcome = throttle.Booked
+	}
+	if outcome == throttle.Waiting {
+		return v.inLine(job, lane.units()), nil
 	}
 	return v.answer(job, outcome, start, holder), nil
 }
 
-// Cancel gives a reservation back as cancel.lua does.
+// Cancel gives back what a job holds as cancel.lua does.
 func (m *Model) Cancel(now time.Time, job throttle.Job) (bool, error) {
 	return m.giveBack(now, job, false)
 }
@@ -255,25 +366,46 @@ func (m *Model) Release(now time.Time, job throttle.Job) (bool, error) {
 
 func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, error) {
 	v := m.visit(now, job.Keys)
-	known, found := v.record(job.ID)
-	switch {
-	case !found, known.granted && (known.nonce != job.Nonce || known.start <= v.now):
-		return false, nil
-	case !known.granted && keep:
+	b, holds := v.booking(job.ID)
+	if holds && keep {
 		return true, nil
-	case known.granted:
-		v.unspend(known.start, known.weight)
-	default:
-		v.unbook(known.start, known.weight)
 	}
-	v.written()
-	delete(m.records, job.ID)
-	if keep {
-		v.book(known.start, known.weight)
-		known.granted, known.holder = false, 0
-		m.records[job.ID] = known
+	lane := m.line.lane(v.lane)
+	g, granted := v.grant(job)
+	granted = granted && !holds && g.start > v.now
+	stands := !keep && lane.index(job) >= 0
+	switch {
+	case holds:
+		v.unbook(b.slot, b.weight)
+	case granted:
+		v.unspend(g.start, g.weight)
 	}
-	return true, nil
+	if holds || granted {
+		v.written()
+	}
+	if b, known := m.bookings[job.ID]; known && !keep && b.lane == v.lane {
+		m.line.refund(fairOf(v.lane), float64(b.weight)/float64(max(1, m.options.Shares[fairOf(v.lane)])))
+	}
+	if granted || !keep {
+		m.forget(job.ID)
+	}
+	if granted {
+		delete(m.records, job.ID)
+	}
+	if granted && keep {
+		v.book(g.start, g.weight)
+		m.promise(job.ID, booking{slot: g.start, weight: g.weight, arrival: v.now, names: v.names, lane: v.lane})
+	} else if stands {
+		m.line.leave(lane, job)
+	}
+	if holds {
+		delete(m.line.agenda, "*")
+		delete(m.line.agenda, "/"+string(v.lane))
+		if len(lane.waiting) > 0 {
+			m.line.enlist(lane)
+		}
+	}
+	return holds || granted || stands, nil
 }
 
 // Usage tells what a scope key has used and promised as usage.lua does.

@@ -13,6 +13,9 @@ type Subject interface {
 	Peek(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	Cancel(now time.Time, job throttle.Job) (bool, error)
 	Release(now time.Time, job throttle.Job) (bool, error)
+	Pull(now time.Time, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
+	Sweep(now time.Time) (throttle.Swept, error)
+	Lines(now time.Time, from string) (throttle.LinesPage, error)
 	Usage(now time.Time, scope, key string) (throttle.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
 }

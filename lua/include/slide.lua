@@ -5,7 +5,7 @@
 -- much, no start before its oldest entry leaves can be right, so the candidate
 -- moves there. Once no entry between the candidate and a span later ends a
 -- window that holds too much, the candidate stands.
-local function sweep(ledger, room, from, spent_only)
+local function slide(ledger, room, from, spent_only)
   local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
   local candidate = from - from % ledger.precision
   local stop, sum, first, last = candidate, 0, 1, 0

@@ -1,0 +1,13 @@
+-- Takes back what a fair key's tag was moved by for a job that is not to start, as
+-- far as the virtual time.
+local function refund(line, work)
+  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  local tag = redis.call('ZSCORE', line.ready, line.fair)
+  if tag then
+    redis.call('ZADD', line.ready, string.format('%.17g', math.max(time, tag - work)), line.fair)
+  end
+  tag = redis.call('ZSCORE', line.tags, '+' .. line.fair)
+  if tag then
+    redis.call('ZADD', line.tags, string.format('%.17g', math.max(time, tag - work)), '+' .. line.fair)
+  end
+end

@@ -1,0 +1,181 @@
+-- Purpose: book the jobs at the head of one lane, in order, while it is its fair
+--   key's turn and they can be placed within the lookahead; else set the lane aside
+--   until then. A lane whose time has come is put back among the eligible.
+-- KEYS[1] line: hash, thr:{name}:2:line
+-- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:2:ready
+-- KEYS[4] tags: sorted set, thr:{name}:2:tags
+-- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[6] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[7...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] lane: its name
+-- ARGV[3] ledgers: names the ledgers of this call
+-- ARGV[4] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
+--   that a booking still counts; us (0..400 days) that bookings reach ahead; ms (1..2^53)
+--   that the line's keys live; of its fair key, 1..2^53; 0..100 jobs to book; 1 = the
+--   lane's time has come, 0 = it may be set aside, and stays so
+-- ARGV[5] classes: a letter for each limit: g all jobs share it, f those of the fair key,
+--   o others
+-- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact)
+-- Reply[1] now: us, the instant of the call
+-- Reply[2] next: the lane to pull now, empty = none
+-- Reply[3...] per booked job its id, weight (units) and slot (us)
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Cost: O(most x limits x entries)
+-- Expiry: ledgers: span + grace + 30 s; the line's keys: kept
+-- include: clock
+-- include: read_calendar
+-- include: read_line
+local time = clock(ARGV[1])
+local ledgers = string.match(ARGV[3], '^%w+$')
+local grace, lookahead, kept, share, most, recall =
+  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+local lane, classes = ARGV[2], string.match(ARGV[5], '^[gfo]*$')
+grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
+if not (time and ledgers and grace and classes) or grace > 34560000000000 or lookahead > 34560000000000
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
+  return redis.error_reply('THROTTLE_ARGUMENT number or name')
+end
+local calendar, wrong = read_calendar(KEYS, 7, ARGV, 6, time, grace)
+if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 1, lane, '')
+if not line then
+  return wrong
+end
+local now = calendar.now
+
+-- include: tend
+-- include: place
+-- include: enter
+-- include: write_calendar
+-- include: promise
+-- include: elect
+-- include: enlist
+-- include: write_line
+-- include: next_lane
+if recall == '1' then
+  redis.call('ZREM', line.agenda, '/' .. lane)
+end
+local waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', most), 'WITHSCORES')
+local aside = redis.call('ZSCORE', line.agenda, '/' .. lane)
+if waiting[1] and not aside then
+  enlist(line, kept)
+end
+local ready = redis.call('ZRANGE', line.ready, '0', '1', 'WITHSCORES')
+local turn = waiting[1] and not aside and ready[1] == line.fair and line.front == lane
+  and tonumber(redis.call('ZSCORE', line.agenda, '*') or 0) <= now
+local tag, rival = tonumber(ready[2]), tonumber(ready[4])
+local older = turn and tonumber(redis.call('ZRANGE', line.heads, '1', '1', 'WITHSCORES')[2])
+
+-- One after the other, until it is the turn of another fair key or lane.
+local reply, taken, units, latest, served = { now, '' }, {}, 0, now, nil
+local booked, seen, holder, place_at = {}, {}, 0, nil
+if turn then
+  tend(calendar)
+end
+while turn and #taken < most and waiting[2 * #taken + 1] do
+  local member, arrival = waiting[2 * #taken + 1], tonumber(waiting[2 * #taken + 2])
+  if #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
+    break
+  end
+  local text, id = string.match(member, '^(%d+):(.*)$')
+  local weight = tonumber(text)
+  if not weight then
+    return redis.error_reply('THROTTLE_STATE ' .. line.queue)
+  end
+  local fits = true
+  for i = 1, #calendar.ledgers do
+    fits = fits and weight <= calendar.ledgers[i].units
+  end
+  if not fits then
+    -- A limit was lowered below it. It is told so when it comes.
+    reply[#reply + 1] = id
+    reply[#reply + 1] = weight
+    reply[#reply + 1] = now
+  elseif not seen[id] and redis.call('HEXISTS', line.hash, '=' .. id) == 0 then
+    seen[id] = true
+    place_at, holder = place(calendar, weight, now, false)
+    -- A heavy job is booked further ahead where lighter ones would else take what
+    -- it waits for.
+    local span = holder > 0 and calendar.ledgers[holder].span or 0
+    if place_at > now + lookahead and (weight == 1 or place_at > now + lookahead + span
+      or place(calendar, 1, now, false) > now + lookahead) then
+      break
+    end
+    enter(calendar, 'b', place_at, weight)
+    served, tag = tag, tag + weight / share
+    booked[#booked + 1] = { id = id, weight = weight, slot = place_at, holder = holder, arrival = arrival }
+    reply[#reply + 1] = id
+    reply[#reply + 1] = weight
+    reply[#reply + 1] = place_at
+    latest = math.max(latest, place_at)
+    place_at = nil
+  end
+  taken[#taken + 1] = member
+  units = units + weight
+end
+
+if #booked > 0 then
+  wrong = write_calendar(calendar, latest)
+  if wrong then
+    return wrong
+  end
+end
+for i = 1, #booked do
+  local job = booked[i]
+  promise(line, job.id, job.slot, job.weight, job.holder, ledgers, job.arrival, kept)
+end
+if #taken > 0 then
+  redis.call('ZREM', line.queue, unpack(taken))
+  line.jobs, line.units = math.max(0, line.jobs - #taken), math.max(0, line.units - units)
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - #taken), math.max(0, line.all_units - units)
+end
+local head = waiting[2 * #taken + 2]
+if not head then
+  -- Nobody is left, whatever the numbers say.
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - line.jobs), math.max(0, line.all_units - line.units)
+  line.jobs, line.units = 0, 0
+  redis.call('ZREM', line.heads, lane)
+  redis.call('ZREM', line.agenda, '/' .. lane)
+  if line.all_jobs == 0 then
+    redis.call('DEL', line.heads)
+  end
+elseif turn then
+  redis.call('ZADD', line.heads, string.format('%d', head), lane)
+end
+if served then
+  redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+  redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
+  redis.call('PEXPIRE', line.tags, kept)
+  -- What is past means as much as none; a few each time, so that all go.
+  local past = redis.call('ZRANGEBYSCORE', line.tags, '-inf', string.format('(%.17g', served), 'LIMIT', '0', '8')
+  if past[1] then
+    redis.call('ZREM', line.tags, unpack(past))
+  end
+end
+local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or 'o')
+if class then
+  local again = place_at - lookahead
+  if place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true) <= now + lookahead then
+    again = math.min(again, now + grace) -- only what is promised is in the way, and may not come
+  end
+  redis.call('ZADD', line.agenda, string.format('%d', again), class == 'g' and '*' or '/' .. lane)
+  if class ~= 'g' then
+    redis.call('ZREM', line.heads, lane)
+  end
+end
+elect(line, kept)
+if class == 'f' then
+  redis.call('ZREM', line.ready, line.fair)
+end
+redis.call('PEXPIRE', line.queue, kept)
+redis.call('PEXPIRE', line.agenda, kept)
+write_line(line, kept)
+reply[2] = next_lane(line.hash, line.agenda, line.ready, now)
+return reply

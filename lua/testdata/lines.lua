@@ -1,0 +1,54 @@
+-- Purpose: tell a page of the fair keys that have jobs in line; change nothing.
+-- KEYS[1] line: hash, thr:{name}:2:line
+-- KEYS[2] ready: sorted set, thr:{name}:2:ready
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] cursor: where the page begins, 0 = the beginning
+-- ARGV[3] most: entries to look at, 1..1000; a page may have fewer fair keys, even none
+-- Reply[1] now: us, the instant of the answer
+-- Reply[2] cursor: of the next page, 0 = this was the last
+-- Reply[3] rivals: fair keys that are ready
+-- Reply[4...] per fair key its encoded key, the jobs and units that wait, and the units
+--   promised
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Cost: O(most)
+-- Expiry: none, nothing is written
+-- The integer that a canonical decimal text says, or nil for any other text and
+-- for an integer outside low..high. Texts that tonumber alone would take (0x10,
+-- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
+local function integer(text, low, high)
+  local n = tonumber(text)
+  if n and n >= low and n <= high and string.format('%d', n) == text then
+    return n
+  end
+end
+-- The instant of this call in microseconds since 1970: Redis' own clock, read
+-- once, unless a test says the time. nil if the test's text is not an instant.
+local function clock(text)
+  if text == '' then
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+  end
+  return integer(text, 0, 9007199254740992)
+end
+local hash, ready = KEYS[1], KEYS[2]
+local now = clock(ARGV[1])
+local cursor = string.match(ARGV[2], '^%d+$')
+local most = integer(ARGV[3], 1, 1000)
+if not (now and cursor and most) then
+  return redis.error_reply('THROTTLE_ARGUMENT number')
+end
+
+local page = redis.call('HSCAN', hash, cursor, 'MATCH', '@*', 'COUNT', string.format('%d', most))
+local reply = { now, page[1], redis.call('ZCARD', ready) }
+for i = 1, #page[2], 2 do
+  local fair = string.sub(page[2][i], 2)
+  local jobs, units = string.match(page[2][i + 1], '^(%d+) (%d+) %S*$')
+  if not jobs then
+    return redis.error_reply('THROTTLE_STATE ' .. hash)
+  end
+  reply[#reply + 1] = fair
+  reply[#reply + 1] = tonumber(jobs)
+  reply[#reply + 1] = tonumber(units)
+  reply[#reply + 1] = tonumber(redis.call('HGET', hash, '#' .. fair) or 0)
+end
+return reply

@@ -1,0 +1,717 @@
+-- Purpose: book the jobs at the head of one lane, in order, while it is its fair
+--   key's turn and they can be placed within the lookahead; else set the lane aside
+--   until then. A lane whose time has come is put back among the eligible.
+-- KEYS[1] line: hash, thr:{name}:2:line
+-- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:2:ready
+-- KEYS[4] tags: sorted set, thr:{name}:2:tags
+-- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[6] lane: sorted set, thr:{name}:2:lane:<lane>
+-- KEYS[7...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] lane: its name
+-- ARGV[3] ledgers: names the ledgers of this call
+-- ARGV[4] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
+--   that a booking still counts; us (0..400 days) that bookings reach ahead; ms (1..2^53)
+--   that the line's keys live; of its fair key, 1..2^53; 0..100 jobs to book; 1 = the
+--   lane's time has come, 0 = it may be set aside, and stays so
+-- ARGV[5] classes: a letter for each limit: g all jobs share it, f those of the fair key,
+--   o others
+-- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact)
+-- Reply[1] now: us, the instant of the call
+-- Reply[2] next: the lane to pull now, empty = none
+-- Reply[3...] per booked job its id, weight (units) and slot (us)
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Cost: O(most x limits x entries)
+-- Expiry: ledgers: span + grace + 30 s; the line's keys: kept
+-- The integer that a canonical decimal text says, or nil for any other text and
+-- for an integer outside low..high. Texts that tonumber alone would take (0x10,
+-- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
+local function integer(text, low, high)
+  local n = tonumber(text)
+  if n and n >= low and n <= high and string.format('%d', n) == text then
+    return n
+  end
+end
+-- The instant of this call in microseconds since 1970: Redis' own clock, read
+-- once, unless a test says the time. nil if the test's text is not an instant.
+local function clock(text)
+  if text == '' then
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+  end
+  return integer(text, 0, 9007199254740992)
+end
+-- Takes the totals of one ledger out of those that its scope key's string has
+-- (scope.others). Returns whether it has them.
+local function totals_of(scope, ledger)
+  local others = scope.others
+  if others == '' then
+    return false
+  end
+  local window, spent, booked, open, open_units, after =
+    string.match(others, '^ (%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local before = 1
+  if window ~= ledger.window then
+    before, spent, booked, open, open_units, after =
+      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(-?%d+):(%d+)()')
+  end
+  if not spent then
+    return false
+  end
+  ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
+  ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
+  if ledger.spent + ledger.booked == ledger.open_units then
+    ledger.bare = true
+  end
+  if before == 1 and after > #others then
+    scope.others = ''
+  else
+    scope.others = string.sub(others, 1, before - 1) .. string.sub(others, after)
+  end
+  return true
+end
+-- Binds the ledgers of one job and reads their totals, nothing else. For each
+-- scope key, keys has a string followed by one sorted set per limit, from
+-- first_key on; args describes each key in turn from first_arg on: the number of
+-- limits for a string, "units window precision" for a sorted set. Returns the
+-- calendar, or nil and the error to reply.
+--
+-- The calendar's now never goes back: where Redis' clock stepped back by up to
+-- 30 s, time stands still until the clock has caught up. After a larger step the
+-- clock is believed; what lies in its future still counts.
+--
+-- A ledger's entries are kept in its sorted set, except the newest sub-window of
+-- spent units: it is open, kept with the totals, and moves to the sorted set when
+-- a newer one begins, so that starts in one sub-window cost no entry each. The
+-- totals also count entries that have left since the last look: they err on the
+-- high side. A ledger whose totals are not there (new, evicted) is unknown and has
+-- to be counted. The calendar is untended while a ledger is unknown or a key's
+-- expiry is due to be renewed.
+--
+-- A scope key's totals are "seen expire" and for each window
+-- " window:spent:booked:open:open_units", where seen is the last instant that was
+-- written and expire and open are relative to it, as short numbers are read faster.
+-- Totals of limits that this call does not know, since processes with an older and
+-- a newer configuration run side by side, are kept as they are.
+local function read_calendar(keys, first_key, args, first_arg, time, grace)
+  local match, tonumber = string.match, tonumber
+  local now, scopes, ledgers, total = time, {}, {}, 0
+  local untended = false
+  local k, a = first_key, first_arg
+  while keys[k] do
+    local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
+    if count == 0 or not keys[k + count] then
+      return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
+    end
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, others = '' }
+    local text = redis.call('GET', keys[k])
+    if text then
+      local seen, expire, others = match(text, '^(%d+) (%d+)(.*)$')
+      if not seen then
+        return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
+      end
+      scope.seen = tonumber(seen)
+      scope.expire, scope.others = scope.seen + expire, others
+      if scope.seen > now and scope.seen - time <= 30000000 then
+        now = scope.seen
+      end
+    end
+    for i = 1, count do
+      local units, window, precision = match(args[a + i] or '', '^(%d+) (%d+) (%d+)$')
+      local span = tonumber(window)
+      units, precision = tonumber(units), tonumber(precision)
+      if not units or units > 9007199254740992 or span < 1000 or span > 34560000000000
+        or precision < 1 or precision > span then
+        return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
+      end
+      if precision > 1 then
+        span = span - 1 - (span - 1) % precision + 2 * precision
+      end
+      if span > scope.span then
+        scope.span = span
+      end
+      local ledger = {
+        key = keys[k + i], window = window, units = units, precision = precision, span = span,
+        spent = 0, booked = 0, open = 0, open_units = 0,
+      }
+      if not totals_of(scope, ledger) then
+        ledger.unknown, ledger.bare, untended = true, true, true
+      end
+      ledgers[total + i] = ledger
+    end
+    total = total + count
+    if scope.expire < now + scope.span + grace + 30000000 then
+      untended = true
+    end
+    scopes[#scopes + 1] = scope
+    k, a = k + count + 1, a + count + 1
+  end
+  return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
+end
+-- Binds the six keys of the line from keys[first] on and reads, in one command,
+-- what the line's hash tells of a lane, of its fair key and of one job:
+--   '/' lane: "jobs units", what waits in it
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '=' job: its booking, see promise
+-- Returns nil and the error to reply where it holds something else.
+local function read_line(keys, first, lane, id)
+  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+  if not fair or not keys[first + 5] then
+    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
+  end
+  local line = {
+    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
+    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
+    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
+  }
+  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[3] then
+    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
+    }
+  end
+  if not (line.units and line.front) or texts[3] and not line.booking.lane then
+    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+  return line
+end
+local time = clock(ARGV[1])
+local ledgers = string.match(ARGV[3], '^%w+$')
+local grace, lookahead, kept, share, most, recall =
+  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+local lane, classes = ARGV[2], string.match(ARGV[5], '^[gfo]*$')
+grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
+if not (time and ledgers and grace and classes) or grace > 34560000000000 or lookahead > 34560000000000
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
+  return redis.error_reply('THROTTLE_ARGUMENT number or name')
+end
+local calendar, wrong = read_calendar(KEYS, 7, ARGV, 6, time, grace)
+if not calendar then
+  return wrong
+end
+local line
+line, wrong = read_line(KEYS, 1, lane, '')
+if not line then
+  return wrong
+end
+local now = calendar.now
+
+-- Takes what has left the window out of a ledger's totals: spent units whose
+-- sub-window is a whole span old, and bookings among them whose grace is over.
+-- At most 1,000 entries at a time; the rest counts on, which is the safe side.
+local function trim(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local dropped = ledger.dropped or {}
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', string.format('%d', edge), 'LIMIT', '0', '1000')
+  for i = 1, #members do
+    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    if kind == 's' then
+      ledger.spent = ledger.spent - units
+      dropped[#dropped + 1] = members[i]
+    elseif at + ledger.precision + grace <= now then
+      ledger.booked = ledger.booked - units
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if ledger.open <= edge then
+    ledger.spent, ledger.open_units = ledger.spent - ledger.open_units, 0
+  end
+  ledger.dropped, ledger.trimmed = dropped, true
+end
+-- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
+-- ledger.promised, leaves out what has left the window and bookings whose grace
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- script here, where nothing has been written yet.
+local function load(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local stale = now - grace - ledger.precision
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
+  local edits = ledger.edits or {}
+  local ats, amounts, promised, dropped = {}, {}, {}, {}
+  local spent, booked, count = 0, 0, 0
+  local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
+  for i = 1, #members do
+    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    at, units = tonumber(at), tonumber(units)
+    for j = 1, #edits do
+      if edits[j].kind == kind and edits[j].at == at then
+        units = edits[j].new
+      end
+    end
+    if open and at > open then
+      count = count + 1
+      ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+      spent, open = spent + ledger.open_units, false
+    end
+    if kind == 's' and at > edge then
+      spent = spent + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, false
+    elseif kind == 'b' and at > stale then
+      booked = booked + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, true
+    else
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if open then
+    count = count + 1
+    ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+    spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
+  end
+  if ledger.open <= edge then
+    ledger.open_units = 0
+  end
+  ledger.at, ledger.amount, ledger.promised, ledger.count = ats, amounts, promised, count
+  ledger.spent, ledger.booked, ledger.dropped = spent, booked, dropped
+  ledger.trimmed, ledger.loaded = true, true
+end
+-- Looks after the ledgers before a decision: counts those whose totals are not
+-- known, and about four times a window, when the keys' expiry is due to be
+-- renewed, takes out what has left.
+local function tend(calendar)
+  local now, grace = calendar.now, calendar.grace
+  for s = 1, #calendar.scopes do
+    local scope = calendar.scopes[s]
+    local due = scope.expire < now + scope.span + grace + 30000000
+    for i = scope.first, scope.last do
+      local ledger = calendar.ledgers[i]
+      if ledger.unknown then
+        load(ledger, now, grace)
+      elseif due then
+        trim(ledger, now, grace)
+      end
+    end
+  end
+end
+-- The earliest sub-window, from the one of from on, such that every window that
+-- contains it holds at most room units: one pass over the loaded entries.
+--
+-- The window ending at stop holds the entries first..last. While it holds too
+-- much, no start before its oldest entry leaves can be right, so the candidate
+-- moves there. Once no entry between the candidate and a span later ends a
+-- window that holds too much, the candidate stands.
+local function slide(ledger, room, from, spent_only)
+  local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
+  local candidate = from - from % ledger.precision
+  local stop, sum, first, last = candidate, 0, 1, 0
+  while true do
+    while last < count and at[last + 1] <= stop do
+      last = last + 1
+      if not (spent_only and promised[last]) then
+        sum = sum + amount[last]
+      end
+    end
+    while first <= last and at[first] <= stop - span do
+      if not (spent_only and promised[first]) then
+        sum = sum - amount[first]
+      end
+      first = first + 1
+    end
+    if sum > room then
+      candidate = at[first] + span
+      stop = candidate
+    elseif last == count or at[last + 1] >= candidate + span then
+      return math.max(candidate, from)
+    else
+      stop = at[last + 1]
+    end
+  end
+end
+-- The earliest start at or after from at which a ledger has room for weight, with
+-- or without regard to what is booked. Where all units on the ledger leave room,
+-- no entry is read.
+local function earliest(ledger, calendar, weight, from, spent_only)
+  local room = ledger.units - weight
+  if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
+    return from
+  end
+  if not ledger.trimmed and (spent_only or ledger.booked == 0) then
+    trim(ledger, calendar.now, calendar.grace)
+    if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
+      return from
+    end
+  end
+  if not ledger.loaded then
+    load(ledger, calendar.now, calendar.grace)
+  end
+  return slide(ledger, room, from, spent_only)
+end
+-- The earliest start at or after from at which every ledger has room for weight,
+-- and the index of the ledger that moved it last (0: none did). Each ledger is
+-- asked in turn until none moves the start.
+local function place(calendar, weight, from, spent_only)
+  local ledgers = calendar.ledgers
+  local count = #ledgers
+  local start, holder, agreed, i = from, 0, 0, 1
+  while agreed < count do
+    local at = earliest(ledgers[i], calendar, weight, start, spent_only)
+    if at > start then
+      start, holder, agreed = at, i, 0
+    end
+    agreed = agreed + 1
+    i = i < count and i + 1 or 1
+  end
+  return start, holder
+end
+-- Changes the units of a ledger's entry of one kind ('s', 'b') at one sub-window,
+-- to be written by write_calendar, and returns by how much. What the entry has now
+-- is read, unless the caller knows it.
+local function edit(ledger, kind, at, delta, known)
+  if delta == 0 then
+    return 0
+  end
+  ledger.edits = ledger.edits or {}
+  local found
+  for i = 1, #ledger.edits do
+    if ledger.edits[i].kind == kind and ledger.edits[i].at == at then
+      found = ledger.edits[i]
+    end
+  end
+  if not found then
+    local score, units = string.format('%d', at), known or 0
+    if not known then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', ledger.key, score, score)) do
+        local other, text = string.match(member, '^([sb])%d+:(%d+)$')
+        if other == kind then
+          units = tonumber(text)
+        end
+      end
+    end
+    found = { kind = kind, at = at, score = score, old = units, new = units }
+    ledger.edits[#ledger.edits + 1] = found
+  end
+  local before = found.new
+  found.new = math.max(0, before + delta)
+  return found.new - before
+end
+-- Enters a change of units into every ledger of the calendar, at the sub-window
+-- of start, as spent ('s') or booked ('b'). Nothing is written before
+-- write_calendar. Giving back takes at most what is there, and nothing from an
+-- entry that counts no more.
+local function enter(calendar, kind, start, delta)
+  local now = calendar.now
+  for i = 1, #calendar.ledgers do
+    local ledger = calendar.ledgers[i]
+    local at = start - start % ledger.precision
+    local edge = now - now % ledger.precision - ledger.span
+    if kind == 'b' then
+      if delta > 0 or at > now - calendar.grace - ledger.precision then
+        ledger.booked = ledger.booked + edit(ledger, 'b', at, delta)
+      end
+    elseif at > ledger.open and delta > 0 then
+      if ledger.open > edge then
+        -- The open sub-window has no entry yet: that is what makes it open.
+        edit(ledger, 's', ledger.open, ledger.open_units, 0)
+        ledger.spent = ledger.spent + delta
+      else
+        ledger.spent = ledger.spent - ledger.open_units + delta
+      end
+      ledger.open, ledger.open_units = at, delta
+    elseif at == ledger.open then
+      local before = ledger.open_units
+      ledger.open_units = math.max(0, before + delta)
+      ledger.spent = ledger.spent + ledger.open_units - before
+    elseif at > edge then
+      ledger.spent = ledger.spent + edit(ledger, 's', at, delta)
+    end
+    ledger.loaded = false
+  end
+end
+-- Writes what was entered and dropped. The growing writes come first and are
+-- undone if one of them fails (out of memory, a key of another type), so that
+-- either all ledgers are charged or none; only then is anything taken away.
+-- Returns an error to reply, or nil.
+--
+-- Every key expires once nothing in it can count any more, 30 s for a clock that
+-- steps back, and some slack so that the expiry is renewed about four times a
+-- window and not with every start.
+local function write_calendar(calendar, start)
+  local now, ledgers = calendar.now, calendar.ledgers
+  local added
+  for i = 1, #ledgers do
+    local ledger = ledgers[i]
+    for j = 1, ledger.edits and #ledger.edits or 0 do
+      local edit = ledger.edits[j]
+      if edit.new > 0 and edit.new ~= edit.old then
+        local member = string.format('%s%s:%d', edit.kind, edit.score, edit.new)
+        local result = redis.pcall('ZADD', ledger.key, edit.score, member)
+        added = added or {}
+        if type(result) == 'table' then
+          for u = 1, #added, 2 do
+            redis.call('ZREM', added[u], added[u + 1])
+          end
+          return result
+        end
+        added[#added + 1] = ledger.key
+        added[#added + 1] = member
+        if not ledger.bare and redis.call('ZCARD', ledger.key) == 1 then
+          ledger.bare = true -- it was evicted, and has no expiry now
+        end
+      end
+    end
+  end
+  for i = 1, #ledgers do
+    local ledger = ledgers[i]
+    for j = 1, ledger.edits and #ledger.edits or 0 do
+      local edit = ledger.edits[j]
+      if edit.old > 0 and edit.new ~= edit.old then
+        redis.call('ZREM', ledger.key, string.format('%s%s:%d', edit.kind, edit.score, edit.old))
+      end
+    end
+    local dropped = ledger.dropped
+    for j = 1, dropped and #dropped or 0, 1000 do
+      redis.call('ZREM', ledger.key, unpack(dropped, j, math.min(j + 999, #dropped)))
+    end
+  end
+  for s = 1, #calendar.scopes do
+    local scope = calendar.scopes[s]
+    local needed = (start > now and start or now) + scope.span + calendar.grace + 30000000
+    local renew = scope.expire < needed
+    if renew then
+      scope.expire = needed + math.floor(scope.span / 4)
+    end
+    local totals = string.format('%d %d', now, scope.expire - now)
+    for i = scope.first, scope.last do
+      local ledger = ledgers[i]
+      totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
+        ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
+    end
+    local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
+    if renew then
+      redis.call('SET', scope.key, totals .. scope.others, 'PX', lasts)
+    else
+      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+    end
+    for i = scope.first, scope.last do
+      local ledger = ledgers[i]
+      if renew and not ledger.bare or ledger.edits and (renew or ledger.bare) then
+        lasts = lasts or string.format('%d', math.ceil((scope.expire - now) / 1000))
+        redis.call('PEXPIRE', ledger.key, lasts)
+      end
+    end
+  end
+end
+-- Keeps a job's booking as "slot weight holder ledgers arrival lane", and in '#'
+-- fair key the units that its jobs are promised. Half a second after the slot it
+-- is overdue: whoever should have come for it is then looked for.
+local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
+  redis.call('HSET', line.hash, '=' .. id,
+    string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane))
+  redis.call('HINCRBY', line.hash, '#' .. line.fair, string.format('%d', weight))
+  redis.call('PEXPIRE', line.hash, kept)
+  redis.call('ZADD', line.agenda, string.format('%d', slot + 500000), '=' .. id)
+  redis.call('PEXPIRE', line.agenda, kept)
+end
+-- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
+-- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
+-- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
+-- where its own last work ended.
+local function elect(line, kept)
+  line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
+  if line.front == '' then
+    redis.call('ZREM', line.ready, line.fair)
+  elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
+    redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+    redis.call('PEXPIRE', line.ready, kept)
+  end
+end
+-- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
+-- arrival of its head, unless it is set aside. Whatever of that was lost, this
+-- puts it right.
+local function enlist(line, kept)
+  if redis.call('ZSCORE', line.agenda, '/' .. line.lane) then
+    return
+  end
+  local head = redis.call('ZRANGE', line.queue, '0', '0', 'WITHSCORES')
+  redis.call('ZADD', line.heads, string.format('%d', head[2]), line.lane)
+  redis.call('PEXPIRE', line.heads, kept)
+  elect(line, kept)
+end
+-- Writes what read_line has read and the caller has changed. What is 0 is not
+-- kept. The line's keys live longer than any window, so that a job that waits for
+-- one is not forgotten.
+local function write_line(line, kept)
+  if line.jobs > 0 then
+    redis.call('HSET', line.hash, '/' .. line.lane, string.format('%d %d', line.jobs, line.units))
+  else
+    redis.call('HDEL', line.hash, '/' .. line.lane)
+  end
+  if line.all_jobs > 0 then
+    redis.call('HSET', line.hash, '@' .. line.fair, string.format('%d %d %s', line.all_jobs, line.all_units, line.front))
+  else
+    redis.call('HDEL', line.hash, '@' .. line.fair)
+  end
+  redis.call('PEXPIRE', line.hash, kept)
+end
+-- The lane to pull next: the front of the fair key with the lowest start tag. None
+-- ('') where nobody is ready, and before the time that the agenda's '*' says, when
+-- the limits that all jobs share have no room within the lookahead.
+local function next_lane(hash, agenda, ready, now)
+  local fair = redis.call('ZRANGE', ready, '0', '0')[1]
+  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+    return ''
+  end
+  return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
+end
+if recall == '1' then
+  redis.call('ZREM', line.agenda, '/' .. lane)
+end
+local waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', most), 'WITHSCORES')
+local aside = redis.call('ZSCORE', line.agenda, '/' .. lane)
+if waiting[1] and not aside then
+  enlist(line, kept)
+end
+local ready = redis.call('ZRANGE', line.ready, '0', '1', 'WITHSCORES')
+local turn = waiting[1] and not aside and ready[1] == line.fair and line.front == lane
+  and tonumber(redis.call('ZSCORE', line.agenda, '*') or 0) <= now
+local tag, rival = tonumber(ready[2]), tonumber(ready[4])
+local older = turn and tonumber(redis.call('ZRANGE', line.heads, '1', '1', 'WITHSCORES')[2])
+
+-- One after the other, until it is the turn of another fair key or lane.
+local reply, taken, units, latest, served = { now, '' }, {}, 0, now, nil
+local booked, seen, holder, place_at = {}, {}, 0, nil
+if turn then
+  tend(calendar)
+end
+while turn and #taken < most and waiting[2 * #taken + 1] do
+  local member, arrival = waiting[2 * #taken + 1], tonumber(waiting[2 * #taken + 2])
+  if #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
+    break
+  end
+  local text, id = string.match(member, '^(%d+):(.*)$')
+  local weight = tonumber(text)
+  if not weight then
+    return redis.error_reply('THROTTLE_STATE ' .. line.queue)
+  end
+  local fits = true
+  for i = 1, #calendar.ledgers do
+    fits = fits and weight <= calendar.ledgers[i].units
+  end
+  if not fits then
+    -- A limit was lowered below it. It is told so when it comes.
+    reply[#reply + 1] = id
+    reply[#reply + 1] = weight
+    reply[#reply + 1] = now
+  elseif not seen[id] and redis.call('HEXISTS', line.hash, '=' .. id) == 0 then
+    seen[id] = true
+    place_at, holder = place(calendar, weight, now, false)
+    -- A heavy job is booked further ahead where lighter ones would else take what
+    -- it waits for.
+    local span = holder > 0 and calendar.ledgers[holder].span or 0
+    if place_at > now + lookahead and (weight == 1 or place_at > now + lookahead + span
+      or place(calendar, 1, now, false) > now + lookahead) then
+      break
+    end
+    enter(calendar, 'b', place_at, weight)
+    served, tag = tag, tag + weight / share
+    booked[#booked + 1] = { id = id, weight = weight, slot = place_at, holder = holder, arrival = arrival }
+    reply[#reply + 1] = id
+    reply[#reply + 1] = weight
+    reply[#reply + 1] = place_at
+    latest = math.max(latest, place_at)
+    place_at = nil
+  end
+  taken[#taken + 1] = member
+  units = units + weight
+end
+
+if #booked > 0 then
+  wrong = write_calendar(calendar, latest)
+  if wrong then
+    return wrong
+  end
+end
+for i = 1, #booked do
+  local job = booked[i]
+  promise(line, job.id, job.slot, job.weight, job.holder, ledgers, job.arrival, kept)
+end
+if #taken > 0 then
+  redis.call('ZREM', line.queue, unpack(taken))
+  line.jobs, line.units = math.max(0, line.jobs - #taken), math.max(0, line.units - units)
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - #taken), math.max(0, line.all_units - units)
+end
+local head = waiting[2 * #taken + 2]
+if not head then
+  -- Nobody is left, whatever the numbers say.
+  line.all_jobs, line.all_units = math.max(0, line.all_jobs - line.jobs), math.max(0, line.all_units - line.units)
+  line.jobs, line.units = 0, 0
+  redis.call('ZREM', line.heads, lane)
+  redis.call('ZREM', line.agenda, '/' .. lane)
+  if line.all_jobs == 0 then
+    redis.call('DEL', line.heads)
+  end
+elseif turn then
+  redis.call('ZADD', line.heads, string.format('%d', head), lane)
+end
+if served then
+  redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+  redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
+  redis.call('PEXPIRE', line.tags, kept)
+  -- What is past means as much as none; a few each time, so that all go.
+  local past = redis.call('ZRANGEBYSCORE', line.tags, '-inf', string.format('(%.17g', served), 'LIMIT', '0', '8')
+  if past[1] then
+    redis.call('ZREM', line.tags, unpack(past))
+  end
+end
+local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or 'o')
+if class then
+  local again = place_at - lookahead
+  if place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true) <= now + lookahead then
+    again = math.min(again, now + grace) -- only what is promised is in the way, and may not come
+  end
+  redis.call('ZADD', line.agenda, string.format('%d', again), class == 'g' and '*' or '/' .. lane)
+  if class ~= 'g' then
+    redis.call('ZREM', line.heads, lane)
+  end
+end
+elect(line, kept)
+if class == 'f' then
+  redis.call('ZREM', line.ready, line.fair)
+end
+redis.call('PEXPIRE', line.queue, kept)
+redis.call('PEXPIRE', line.agenda, kept)
+write_line(line, kept)
+reply[2] = next_lane(line.hash, line.agenda, line.ready, now)
+return reply

@@ -1,0 +1,108 @@
+-- Purpose: find what has no start that pulls it: lanes whose time has come, bookings
+--   whose jobs did not come, and the fair key whose turn it is. What is found is left
+--   alone for a second, so that of several processes one looks after it.
+-- KEYS[1] line: hash, thr:{name}:2:line
+-- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:2:ready
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] most: of lanes and bookings, 1..1000
+-- ARGV[3] forget: us after its slot that a booking is forgotten
+-- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others
+-- Reply[1] now: us, the instant of the call
+-- Reply[2] next: the lane to pull now, empty = none
+-- Reply[3] found: how many were due; most means that there may be more
+-- Reply[4...] lanes whose time has come: 'lane', name; overdue bookings: 'job', id,
+--   weight (units), slot (us), lane
+-- Errors: THROTTLE_ARGUMENT <which>
+-- Cost: O(found); three or four commands when idle
+-- Expiry: none is renewed
+-- The integer that a canonical decimal text says, or nil for any other text and
+-- for an integer outside low..high. Texts that tonumber alone would take (0x10,
+-- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
+local function integer(text, low, high)
+  local n = tonumber(text)
+  if n and n >= low and n <= high and string.format('%d', n) == text then
+    return n
+  end
+end
+-- The instant of this call in microseconds since 1970: Redis' own clock, read
+-- once, unless a test says the time. nil if the test's text is not an instant.
+local function clock(text)
+  if text == '' then
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+  end
+  return integer(text, 0, 9007199254740992)
+end
+-- Forgets the booking of a job, which may be of another lane than it is now.
+local function unpromise(hash, agenda, id, weight, lane)
+  local fair = string.match(lane, '^[^|]*')
+  if redis.call('HINCRBY', hash, '#' .. fair, string.format('%d', -weight)) <= 0 then
+    redis.call('HDEL', hash, '#' .. fair)
+  end
+  redis.call('HDEL', hash, '=' .. id)
+  redis.call('ZREM', agenda, '=' .. id)
+end
+-- The lane to pull next: the front of the fair key with the lowest start tag. None
+-- ('') where nobody is ready, and before the time that the agenda's '*' says, when
+-- the limits that all jobs share have no room within the lookahead.
+local function next_lane(hash, agenda, ready, now)
+  local fair = redis.call('ZRANGE', ready, '0', '0')[1]
+  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+    return ''
+  end
+  return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
+end
+local hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3]
+local now = clock(ARGV[1])
+local most = integer(ARGV[2], 1, 1000)
+local forget = integer(ARGV[3], 0, 34560000000000)
+local jobs = integer(ARGV[4], 0, 1)
+if not (now and most and forget and jobs) then
+  return redis.error_reply('THROTTLE_ARGUMENT number')
+end
+
+local due = redis.call('ZRANGEBYSCORE', agenda, '-inf', string.format('%d', now), 'LIMIT', '0', string.format('%d', most))
+local reply = { now, '', #due }
+for i = 1, #due do
+  local kind, id = string.match(due[i], '^([/=*])(.*)$')
+  local again = now + 1000000
+  if kind == '/' then
+    reply[#reply + 1] = 'lane'
+    reply[#reply + 1] = id
+  elseif kind == '=' then
+    local slot, weight, lane = string.match(redis.call('HGET', hash, '=' .. id) or '', '^(%d+) (%d+) %d+ %w+ %d+ (%S+)$')
+    if not slot then
+      again = nil
+    elseif slot + forget <= now then
+      unpromise(hash, agenda, id, weight, lane)
+      again = nil
+    elseif jobs == 0 then
+      again = tonumber(slot) + 500000
+    else
+      -- The longer it is overdue, the less often it is looked for.
+      again = now + math.max(1000000, math.floor((now - slot) / 2))
+      reply[#reply + 1] = 'job'
+      reply[#reply + 1] = id
+      reply[#reply + 1] = tonumber(weight)
+      reply[#reply + 1] = tonumber(slot)
+      reply[#reply + 1] = lane
+    end
+  else
+    again = nil
+  end
+  if again then
+    redis.call('ZADD', agenda, string.format('%d', again), due[i])
+  else
+    redis.call('ZREM', agenda, due[i])
+  end
+end
+reply[2] = next_lane(hash, agenda, ready, now)
+if reply[2] == '' and not redis.call('ZSCORE', agenda, '*') then
+  -- Ready without a lane: what says so was lost.
+  local lost = redis.call('ZRANGE', ready, '0', '0')[1]
+  if lost then
+    redis.call('ZREM', ready, lost)
+  end
+end
+return reply

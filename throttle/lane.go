@@ -1,0 +1,108 @@
+package throttle
+
+import (
+	"strings"
+	"time"
+)
+
+// Lane names a lane: the jobs that have the same scope keys. It is the fair key,
+// a bar and the other scope keys, "acme|domain=gmail.com", encoded as in Redis;
+// the empty Lane is none.
+type Lane string
+
+// laneOf names the lane of a job that meets these scope keys. Scopes that limit
+// nothing do not divide lanes.
+func (t *Throttle) laneOf(met []meets) Lane {
+	fair := ""
+	var others strings.Builder
+	for _, m := range met {
+		switch {
+		case m.scope.Name == t.fair:
+			fair = m.encoded
+		case m.scope.Name != Global && m.scope.limited():
+			if others.Len() > 0 {
+				others.WriteByte(',')
+			}
+			others.WriteString(m.scope.Name + "=" + m.encoded)
+		}
+	}
+	return Lane(fair + "|" + others.String())
+}
+
+// fairKey is the encoded fair key of a lane.
+func (l Lane) fairKey() string {
+	fair, _, _ := strings.Cut(string(l), "|")
+	return fair
+}
+
+// meetingsOf lists the scope keys that a lane's jobs are counted under. The keys
+// that only their hash is left of stay encoded.
+func (t *Throttle) meetingsOf(lane Lane) ([]meets, error) {
+	fair, rest, isLane := strings.Cut(string(lane), "|")
+	keys := make(map[string]string)
+	if fair != "" {
+		keys[t.fair] = fair
+	}
+	for pair := range strings.SplitSeq(rest, ",") {
+		if name, encoded, isPair := strings.Cut(pair, "="); isPair {
+			keys[name] = encoded
+		}
+	}
+	var met []meets
+	for i := range t.scopes {
+		scope := &t.scopes[i]
+		encoded, named := keys[scope.Name]
+		if named || scope.Name == Global {
+			key, readable := decode(encoded)
+			if !readable {
+				key = encoded
+			}
+			met = append(met, meets{scope: scope, key: key, encoded: encoded})
+		}
+		delete(keys, scope.Name)
+	}
+	if !isLane || len(keys) > 0 {
+		return nil, &InvalidJobError{Field: "Lane", Value: lane, Reason: "is no lane of this throttle"}
+	}
+	return met, nil
+}
+
+// limited tells whether a scope has a limit that can hold a job back.
+func (s *Scope) limited() bool {
+	for _, limit := range s.Limits {
+		if limit.Units != Unlimited {
+			return true
+		}
+	}
+	return false
+}
+
+// The classes of limits, as pull.lua knows them.
+const (
+	classShared = 'g' // all jobs share it
+	classFair   = 'f' // the fair key's own
+	classOther  = 'o'
+)
+
+// class tells which jobs a limit of this call holds back together.
+func (t *Throttle) class(hold Hold) byte {
+	switch hold.Scope {
+	case Global:
+		return classShared
+	case t.fair:
+		return classFair
+	}
+	return classOther
+}
+
+// lineKept is how long the line's keys live: longer than any window that a job may
+// have to wait for, and than any slot is ahead.
+func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
+	longest := time.Duration(0)
+	for _, scope := range scopes {
+		for _, limit := range scope.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	return lookahead + 2*longest + 24*time.Hour
+}

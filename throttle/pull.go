@@ -1,0 +1,123 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What one call to Redis does at most.
+const (
+	mostPulled = 32  // jobs
+	mostSwept  = 100 // lanes and bookings
+)
+
+// forgetAfter is how long after its slot a job that did not come finds the place
+// in its lane again.
+const forgetAfter = 10 * time.Minute
+
+// Pull books jobs of a lane, in their order, as far as it is their turn and they
+// have a place within Options.Lookahead, and returns them with their slots: each
+// is to be asked for by Reserve then. The lane is one that a Reservation, Pull or
+// Sweep named as the next; the lane that Pull returns is to be pulled now. Without
+// Pull nobody in line is ever booked: the package worker and Wait call it. A lane
+// whose turn it is not changes nothing.
+//
+// The jobs have an ID, a Weight and a Lane. One whose answer was lost is found by
+// Sweep when its slot has passed. It blocks for one round trip and fails as
+// Reserve does, without fallback.
+func (t *Throttle) Pull(ctx context.Context, lane Lane) (booked []Reservation, next Lane, err error) {
+	return t.pull(ctx, lane, mostPulled, 0)
+}
+
+// pull pulls up to most jobs. recall says that a lane's time has come.
+func (t *Throttle) pull(ctx context.Context, lane Lane, most, recall int64) (booked []Reservation, next Lane, err error) {
+	if ctx == nil {
+		return nil, "", &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	met, err := t.meetingsOf(lane)
+	if err != nil {
+		return nil, "", err
+	}
+	c := t.callOf("", met)
+	classes := make([]byte, len(c.holds))
+	for i, hold := range c.holds {
+		classes[i] = t.class(hold)
+	}
+	reply, err := t.redis.run(ctx, pullScript, c.keys[1:], c.args(t.nowArgument(), string(c.lane), c.ledgers,
+		integers(t.options.Grace.Microseconds(), t.options.Lookahead.Microseconds(), t.kept.Milliseconds(),
+			t.shares.of(c.lane.fairKey()), most, recall), string(classes)))
+	if err != nil {
+		return nil, "", err
+	}
+	if !reply.is("it") {
+		return nil, "", badReply("pull", reply)
+	}
+	now := time.UnixMicro(reply.integer(0))
+	for rest := reply[2:]; len(rest) > 0; rest = rest[3:] {
+		if !rest.is("tii") {
+			return nil, "", badReply("pull", reply)
+		}
+		booked = append(booked, Reservation{
+			Job: Job{ID: rest.text(0), Weight: rest.integer(1), Lane: c.lane}, Outcome: Booked,
+			Now: now, Start: time.UnixMicro(rest.integer(2)),
+		})
+	}
+	return booked, Lane(reply.text(1)), nil
+}
+
+// Swept is what Sweep found.
+type Swept struct {
+	// Overdue are booked jobs that did not come to their slot: whoever was to
+	// bring them may have died. Each is told again later until it comes, is
+	// cancelled, or is forgotten ten minutes after its slot.
+	Overdue []Reservation
+	// Next is a lane to be pulled now; empty if none.
+	Next Lane
+	// More is true if there is more to be found at once.
+	More bool
+}
+
+// Sweep finds what nobody's start pulls along: lanes whose time has come, which it
+// makes eligible again, and bookings overdue. Call it a few times a second in each
+// process that brings jobs; what one has found the others leave alone for a
+// second. It blocks for one round trip, and one more for each lane it finds, and
+// fails as Reserve does, without fallback.
+func (t *Throttle) Sweep(ctx context.Context) (Swept, error) { return t.sweep(ctx, 1) }
+
+// sweep finds bookings overdue too if jobs is 1.
+func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
+	if ctx == nil {
+		return Swept{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	reply, err := t.redis.run(ctx, sweepScript, t.keys.line("|")[:3], []any{t.nowArgument(), mostSwept, micros(forgetAfter), jobs})
+	if err != nil {
+		return Swept{}, err
+	}
+	if !reply.is("iti") {
+		return Swept{}, badReply("sweep", reply)
+	}
+	swept := Swept{Next: Lane(reply.text(1)), More: reply.integer(2) == mostSwept}
+	now := time.UnixMicro(reply.integer(0))
+	for rest := reply[3:]; len(rest) > 0; {
+		switch {
+		case rest.is("tt") && rest.text(0) == "lane":
+			_, next, err := t.pull(ctx, Lane(rest.text(1)), 0, 1)
+			var unknown *InvalidJobError
+			switch {
+			case err == nil:
+				swept.Next = next
+			case !errors.As(err, &unknown): // else it is left to processes that know its scopes
+				return swept, err
+			}
+			rest = rest[2:]
+		case rest.is("ttiit"):
+			job := Job{ID: rest.text(1), Weight: rest.integer(2), Lane: Lane(rest.text(4))}
+			swept.Overdue = append(swept.Overdue, Reservation{Job: job, Outcome: Booked, Now: now, Start: time.UnixMicro(rest.integer(3))})
+			rest = rest[5:]
+		default:
+			return swept, badReply("sweep", reply)
+		}
+	}
+	return swept, nil
+}

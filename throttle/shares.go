@@ -1,0 +1,28 @@
+package throttle
+
+// MaxShare is the largest share a fair key may have.
+const MaxShare = 1_000_000
+
+// shares tells the share of each fair key, by its encoding.
+type shares struct {
+	known map[string]int
+	ask   func(key string) int
+}
+
+func newShares(options Options) shares {
+	s := shares{known: make(map[string]int, len(options.Shares)), ask: options.Share}
+	for key, share := range options.Shares {
+		s.known[encode(key)] = share
+	}
+	return s
+}
+
+func (s shares) of(encoded string) int64 {
+	if share, known := s.known[encoded]; known {
+		return int64(share)
+	}
+	if key, readable := decode(encoded); s.ask != nil && readable {
+		return int64(min(max(1, s.ask(key)), MaxShare))
+	}
+	return 1
+}

@@ -1,0 +1,400 @@
+package throttletest
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// What the scripts keep to themselves about the line: when a booking is overdue,
+// how long what a sweep found is left alone, when a booking is forgotten, and how
+// many jobs one pull books.
+const (
+	overdueAfter = 500 * time.Millisecond
+	leftAlone    = time.Second
+	forgetAfter  = 10 * time.Minute
+	mostPulled   = 32
+)
+
+// line is what waits.
+type line struct {
+	lanes  map[throttle.Lane]*lane
+	heads  map[string]map[throttle.Lane]int64 // the eligible lanes of a fair key, by their heads' arrivals
+	ready  map[string]float64                 // start tags of the fair keys that have one
+	tags   map[string]float64                 // where a fair key's last work ended
+	time   float64                            // virtual
+	agenda map[string]int64                   // what is due when, as in Redis: "/" lane, "=" job, "*"
+}
+
+type lane struct {
+	name    throttle.Lane
+	keys    map[string]string
+	waiting []waiter
+}
+
+type waiter struct {
+	id              string
+	weight, arrival int64
+}
+
+func newLine() *line {
+	return &line{
+		lanes: make(map[throttle.Lane]*lane), heads: make(map[string]map[throttle.Lane]int64),
+		ready: make(map[string]float64), tags: make(map[string]float64), agenda: make(map[string]int64),
+	}
+}
+
+// laneOf names a lane. Its keys must not need encoding.
+func (m *Model) laneOf(keys map[string]string) throttle.Lane {
+	var others []string
+	own := make(map[string]string)
+	for _, scope := range m.scopes {
+		key, has := keys[scope.Name]
+		limited := slices.ContainsFunc(scope.Limits, func(l throttle.Limit) bool { return l.Units != throttle.Unlimited })
+		if scope.Name == throttle.Global || !has || !limited && scope.Name != m.options.FairScope {
+			continue
+		}
+		own[scope.Name] = key
+		if scope.Name != m.options.FairScope {
+			others = append(others, scope.Name+"="+key)
+		}
+	}
+	name := throttle.Lane(own[m.options.FairScope] + "|" + strings.Join(others, ","))
+	if m.line.lanes[name] == nil {
+		m.line.lanes[name] = &lane{name: name, keys: own}
+	}
+	return name
+}
+
+func fairOf(name throttle.Lane) string {
+	fair, _, _ := strings.Cut(string(name), "|")
+	return fair
+}
+
+func (l *line) lane(name throttle.Lane) *lane { return l.lanes[name] }
+
+func (l *lane) index(job throttle.Job) int {
+	return slices.IndexFunc(l.waiting, func(w waiter) bool { return w.id == job.ID && w.weight == job.Weight })
+}
+
+// tail is the arrival of a job that joins now: behind all others.
+func (l *lane) tail(now int64) int64 {
+	if n := len(l.waiting); n > 0 {
+		return max(now, l.waiting[n-1].arrival+1)
+	}
+	return now
+}
+
+func (l *lane) units() int64 {
+	var units int64
+	for _, w := range l.waiting {
+		units += w.weight
+	}
+	return units
+}
+
+// of sums jobs and units of all lanes of a fair key.
+func (l *line) of(fair string) (jobs, units int64) {
+	for name, lane := range l.lanes {
+		if fairOf(name) == fair {
+			jobs, units = jobs+int64(len(lane.waiting)), units+lane.units()
+		}
+	}
+	return jobs, units
+}
+
+func (l *line) join(lane *lane, w waiter) {
+	lane.waiting = append(lane.waiting, w)
+	slices.SortStableFunc(lane.waiting, func(a, b waiter) int { return cmp.Compare(a.arrival, b.arrival) })
+	l.enlist(lane)
+}
+
+// leave takes a job out of its lane; the next pull clears away what is left.
+func (l *line) leave(lane *lane, job throttle.Job) {
+	i := lane.index(job)
+	lane.waiting = slices.Delete(lane.waiting, i, i+1)
+	fair := fairOf(lane.name)
+	if jobs, _ := l.of(fair); jobs == 0 {
+		delete(l.heads, fair)
+		delete(l.ready, fair)
+	}
+}
+
+// enlist makes a lane eligible, unless it is set aside.
+func (l *line) enlist(lane *lane) {
+	if _, aside := l.agenda["/"+string(lane.name)]; aside {
+		return
+	}
+	fair := fairOf(lane.name)
+	if l.heads[fair] == nil {
+		l.heads[fair] = make(map[throttle.Lane]int64)
+	}
+	l.heads[fair][lane.name] = lane.waiting[0].arrival
+	l.elect(fair)
+}
+
+// elect makes a fair key ready if it has an eligible lane.
+func (l *line) elect(fair string) {
+	_, is := l.ready[fair]
+	switch {
+	case len(l.heads[fair]) == 0:
+		delete(l.ready, fair)
+	case !is:
+		l.ready[fair] = max(l.time, l.tags[fair])
+	}
+}
+
+// eligible are a fair key's eligible lanes, the one with the oldest head first.
+func (l *line) eligible(fair string) []throttle.Lane {
+	heads := l.heads[fair]
+	return slices.SortedFunc(maps.Keys(heads), func(a, b throttle.Lane) int {
+		return cmp.Or(cmp.Compare(heads[a], heads[b]), cmp.Compare(a, b))
+	})
+}
+
+// turns are the fair keys that are ready, the one whose turn it is first.
+func (l *line) turns() []string {
+	return slices.SortedFunc(maps.Keys(l.ready), func(a, b string) int {
+		return cmp.Or(cmp.Compare(l.ready[a], l.ready[b]), cmp.Compare(a, b))
+	})
+}
+
+// next is the lane to be pulled now.
+func (l *line) next(now int64) throttle.Lane {
+	if l.agenda["*"] > now || len(l.ready) == 0 {
+		return ""
+	}
+	return l.eligible(l.turns()[0])[0]
+}
+
+// Pull books the head of a lane as pull.lua does.
+func (m *Model) Pull(now time.Time, name throttle.Lane) ([]throttle.Reservation, throttle.Lane, error) {
+	booked, next := m.pull(now, name, mostPulled, false)
+	return booked, next, nil
+}
+
+func (m *Model) pull(instant time.Time, name throttle.Lane, most int, recall bool) ([]throttle.Reservation, throttle.Lane) {
+	l, fair := m.line, fairOf(name)
+	lane := l.lane(name)
+	v := m.visit(instant, lane.keys)
+	if recall {
+		delete(l.agenda, "/"+string(name))
+	}
+	_, aside := l.agenda["/"+string(name)]
+	switch {
+	case len(lane.waiting) == 0:
+		l.clear(lane)
+	case !aside:
+		l.enlist(lane)
+	}
+	l.elect(fair)
+	var booked []throttle.Reservation
+	if len(lane.waiting) > 0 && !aside && l.next(v.now) == name {
+		booked = v.pullInTurn(lane, most)
+	}
+	return booked, l.next(v.now)
+}
+
+// pullInTurn books jobs while it is the turn of their lane.
+func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
+	l, fair := v.model.line, fairOf(lane.name)
+	turns, lanes := l.turns(), l.eligible(fair)
+	var pulled []throttle.Reservation
+	class := byte(0)
+	for n := 0; n < most && len(lane.waiting) > 0; n++ {
+		w := lane.waiting[0]
+		if n > 0 && (len(turns) > 1 && l.ready[fair] >= l.ready[turns[1]] || len(lanes) > 1 && w.arrival >= l.heads[fair][lanes[1]]) {
+			break
+		}
+		if _, twice := v.model.bookings[w.id]; !twice {
+			start, holder, near := v.near(w.weight)
+			if !near {
+				class = v.setAside(lane, w.weight, start, holder)
+				break
+			}
+			v.promiseNext(lane, start, holder)
+			job := throttle.Job{ID: w.id, Weight: w.weight, Lane: lane.name}
+			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(start)})
+		}
+		lane.waiting = lane.waiting[1:]
+	}
+	if len(pulled) > 0 {
+		v.written()
+	}
+	switch {
+	case len(lane.waiting) == 0:
+		l.clear(lane)
+	case class == 0 || class == shared:
+		l.heads[fair][lane.name] = lane.waiting[0].arrival
+	}
+	l.elect(fair)
+	if class == own {
+		delete(l.ready, fair)
+	}
+	return pulled
+}
+
+// promiseNext books the head of a lane and moves the tags.
+func (v *visit) promiseNext(lane *lane, start int64, holder int) {
+	l, fair, w := v.model.line, fairOf(lane.name), lane.waiting[0]
+	v.book(start, w.weight)
+	v.model.promise(w.id, booking{slot: start, weight: w.weight, arrival: w.arrival, holder: holder, names: v.names, lane: lane.name})
+	l.time = l.ready[fair]
+	l.ready[fair] += float64(w.weight) / float64(max(1, v.model.options.Shares[fair]))
+	l.tags[fair] = l.ready[fair]
+}
+
+// refund takes back what a fair key's tag was moved by for a job that is not to
+// start.
+func (l *line) refund(fair string, work float64) {
+	if tag, ready := l.ready[fair]; ready {
+		l.ready[fair] = max(l.time, tag-work)
+	}
+	if tag, known := l.tags[fair]; known {
+		l.tags[fair] = max(l.time, tag-work)
+	}
+}
+
+// clear takes away an empty lane.
+func (l *line) clear(lane *lane) {
+	fair := fairOf(lane.name)
+	delete(l.agenda, "/"+string(lane.name))
+	delete(l.heads[fair], lane.name)
+	if jobs, _ := l.of(fair); jobs == 0 {
+		delete(l.heads, fair)
+	}
+}
+
+// near is a job's place, and whether it is near enough to be booked: within the
+// lookahead, or a window behind it for a heavy job that lighter ones would else be
+// in the way of.
+func (v *visit) near(weight int64) (start int64, holder int, near bool) {
+	reach := v.now + v.model.options.Lookahead.Microseconds()
+	start, holder = v.place(weight, v.now, false)
+	if start <= reach {
+		return start, holder, true
+	}
+	span := int64(0)
+	if holder > 0 {
+		span = v.ledgers[holder-1].span
+	}
+	light, _ := v.place(1, v.now, false)
+	return start, holder, weight > 1 && start <= reach+span && light <= reach
+}
+
+// Which jobs a limit holds back together.
+const (
+	shared = 'g'
+	own    = 'f'
+	other  = 'o'
+)
+
+// setAside leaves a lane alone until its head may be placed within the lookahead,
+// or what is only promised may have turned out not to be used; if the limit is
+// one that all share, it leaves all alone.
+func (v *visit) setAside(lane *lane, weight, start int64, holder int) (class byte) {
+	l, reach := v.model.line, v.model.options.Lookahead.Microseconds()
+	class = other
+	if holder > 0 {
+		switch v.holds[holder-1].Scope {
+		case throttle.Global:
+			class = shared
+		case v.model.options.FairScope:
+			class = own
+		}
+	}
+	again := start - reach
+	if spent, _ := v.place(weight, v.now, true); spent <= v.now+reach {
+		again = min(again, v.now+v.model.grace.Microseconds())
+	}
+	if class == shared {
+		l.agenda["*"] = again
+		return class
+	}
+	l.agenda["/"+string(lane.name)] = again
+	delete(l.heads[fairOf(lane.name)], lane.name)
+	return class
+}
+
+// Sweep finds what is due as sweep.lua does.
+func (m *Model) Sweep(instant time.Time) (throttle.Swept, error) {
+	l, now := m.line, instant.UnixMicro()
+	due := slices.SortedFunc(maps.Keys(l.agenda), func(a, b string) int {
+		return cmp.Or(cmp.Compare(l.agenda[a], l.agenda[b]), cmp.Compare(a, b))
+	})
+	var swept throttle.Swept
+	var lanes []throttle.Lane
+	for _, member := range due {
+		if l.agenda[member] > now {
+			break
+		}
+		name := member[1:]
+		switch {
+		case member == "*":
+			delete(l.agenda, member)
+		case member[0] == '/':
+			l.agenda[member] = now + leftAlone.Microseconds()
+			lanes = append(lanes, throttle.Lane(name))
+		default:
+			b := m.bookings[name]
+			if b.slot+forgetAfter.Microseconds() <= now {
+				m.forget(name)
+				continue
+			}
+			l.agenda[member] = now + max(leftAlone.Microseconds(), (now-b.slot)/2)
+			job := throttle.Job{ID: name, Weight: b.weight, Lane: b.lane}
+			swept.Overdue = append(swept.Overdue, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: instant, Start: time.UnixMicro(b.slot)})
+		}
+	}
+	swept.Next = l.next(now)
+	for _, name := range lanes {
+		_, swept.Next = m.pull(instant, name, 0, true)
+	}
+	return swept, nil
+}
+
+// Lines tells all lines in one page, in order of their keys. The model guesses no
+// end.
+func (m *Model) Lines(now time.Time, _ string) (throttle.LinesPage, error) {
+	page := throttle.LinesPage{Now: now}
+	fairs := make(map[string]bool)
+	for name := range m.line.lanes {
+		fairs[fairOf(name)] = true
+	}
+	for _, fair := range slices.Sorted(maps.Keys(fairs)) {
+		line := throttle.Line{Key: fair, Share: int64(max(1, m.options.Shares[fair]))}
+		if line.Jobs, line.Units = m.line.of(fair); line.Jobs == 0 {
+			continue
+		}
+		for _, b := range m.bookings {
+			if fairOf(b.lane) == fair {
+				line.Booked += b.weight
+			}
+		}
+		page.Lines = append(page.Lines, line)
+	}
+	return page, nil
+}
+
+// ahead are the units before a job in its lane, as far as they are counted: for
+// one that stands in it already at the mean weight.
+func (l *lane) ahead(job throttle.Job, front bool) int64 {
+	if i := l.index(job); i >= 0 {
+		before := 0
+		for _, w := range l.waiting {
+			if w.arrival < l.waiting[i].arrival {
+				before++
+			}
+		}
+		return int64(math.Floor(float64(before) * float64(l.units()) / float64(len(l.waiting))))
+	}
+	if front {
+		return 0
+	}
+	return l.units()
+}

@@ -1,0 +1,200 @@
+package worker_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// crowd is a campaign of tenants that together want more than there is: 300 a
+// minute for each, 600 for all. The first has half of all jobs and comes first.
+var crowd = []throttle.Scope{
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(600)}},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(300)}},
+}
+
+const crowdTenants = 6
+
+// enqueueCrowd enqueues this many jobs, half of them the first tenant's.
+func (w *world) enqueueCrowd(jobs int, weight func(n int) int64) {
+	for n := range jobs {
+		tenant := "t0"
+		if n >= jobs/2 {
+			tenant = fmt.Sprintf("t%d", 1+n%(crowdTenants-1))
+		}
+		w.enqueue(n, tenant, weight(n))
+	}
+}
+
+// startsOf are a tenant's starts in order of time, as units and instants.
+func (w *world) startsOf(tenant string) (at []time.Duration, units []int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.starts {
+		if s.Keys["tenant"] == tenant {
+			at, units = append(at, s.At.Sub(w.began)), append(units, s.Weight)
+		}
+	}
+	return at, units
+}
+
+// unitsWithin are the units that each of the crowd's tenants started from the time
+// that all stood in line until the first of them had none left. Units that started
+// in one sub-window leave it together, so that starts come in bursts; the burst in
+// which the first comes to its end is not counted.
+func (w *world) unitsWithin(from time.Duration) []float64 {
+	until := time.Duration(math.MaxInt64)
+	for n := range crowdTenants {
+		at, _ := w.startsOf(fmt.Sprintf("t%d", n))
+		until = min(until, slices.Max(at)-2*600*time.Millisecond)
+	}
+	sums := make([]float64, crowdTenants)
+	for n := range sums {
+		at, units := w.startsOf(fmt.Sprintf("t%d", n))
+		for i := range at {
+			if at[i] > from && at[i] < until {
+				sums[n] += float64(units[i])
+			}
+		}
+	}
+	return sums
+}
+
+// jain is Jain's index: 1 if all are the same, 1/n if one has all.
+func jain(of []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range of {
+		sum, squares = sum+x, squares+x*x
+	}
+	return sum * sum / (float64(len(of)) * squares)
+}
+
+// TestFairShares lets 6 tenants of 300/min share 600/min, one of which has half of
+// all jobs and came first. A newcomer brings 50 jobs after two minutes.
+func TestFairShares(t *testing.T) {
+	t.Parallel()
+	jobs := 6000
+	if raced {
+		jobs = 2400
+	}
+	inBubble(t, crowd, func(t *testing.T, w *world) {
+		w.handle = time.Millisecond
+		w.enqueueCrowd(jobs, func(int) int64 { return 1 })
+		w.began = time.Now()
+		w.serve(asynq.Config{Concurrency: 32})
+		w.until("all but the first are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(jobs)-600 })
+		inLine := time.Since(w.began)
+		time.Sleep(2*time.Minute - inLine)
+		for n := range 50 {
+			w.enqueue(jobs+n, "newcomer", 1)
+		}
+		w.drained(jobs+50, time.Hour)
+		w.checked(jobs + 50)
+		w.archived(0)
+
+		sums := w.unitsWithin(inLine)
+		if got := jain(sums); got < 0.99 {
+			t.Errorf("Jain index %.4f of %v, want at least 0.99", got, sums)
+		}
+		at, _ := w.startsOf("newcomer")
+		newcomer := slices.Max(at) - 2*time.Minute
+		if newcomer > 75*time.Second && !raced {
+			t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
+		}
+		fcfs := time.Duration(float64(jobs)/600*float64(time.Minute)) - 2*time.Minute
+		putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+50)
+		if putBacks > 1.05 {
+			t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
+		}
+		used := w.utilisation()
+		if used < 0.97 {
+			t.Errorf("the shared window was used to %.3f, want at least 0.97", used)
+		}
+		t.Logf("Jain %.4f of %v; newcomer %s, all booked at once about %s; put back %.3f per job; shared window used to %.3f",
+			jain(sums), sums, newcomer, fcfs, putBacks, used)
+	})
+}
+
+// utilisation is how long the shared limit allows for what had started when only
+// one tenant was left, to how long that took: start k cannot be before start
+// k-600 has left the window.
+func (w *world) utilisation() float64 {
+	var lasts []time.Duration
+	for n := range crowdTenants {
+		at, _ := w.startsOf(fmt.Sprintf("t%d", n))
+		lasts = append(lasts, slices.Max(at))
+	}
+	slices.Sort(lasts)
+	until := lasts[len(lasts)-2]
+	started := 0
+	for _, s := range w.starts {
+		if s.At.Sub(w.began) <= until {
+			started++
+		}
+	}
+	return float64((started-1)/600) * float64(time.Minute) / float64(until)
+}
+
+// TestFairSharesDiffer gives the tenants shares of 3 : 1 : 1 …, the first alone
+// below its own limit.
+func TestFairSharesDiffer(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{
+		crowd[0],
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600)}},
+	}
+	opts := &throttle.Options{Shares: map[string]int{"t0": 3}}
+	inBubbleWith(t, scopes, opts, func(t *testing.T, w *world) {
+		sums := w.measured(4000, func(int) int64 { return 1 })
+		mean := 0.0
+		for _, units := range sums[1:] {
+			mean += units / float64(len(sums)-1)
+		}
+		t.Logf("units %v, the first to the mean of the others %.3f", sums, sums[0]/mean)
+		for i, units := range sums {
+			want := mean
+			if i == 0 {
+				want = 3 * mean
+			}
+			if math.Abs(units/want-1) > 0.03 {
+				t.Errorf("t%d started %.0f units, want %.1f within 3 %%", i, units, want)
+			}
+		}
+	})
+}
+
+// TestFairSharesAreUnits lets a tenth of the jobs weigh 20.
+func TestFairSharesAreUnits(t *testing.T) {
+	t.Parallel()
+	inBubble(t, crowd, func(t *testing.T, w *world) {
+		sums := w.measured(2400, func(n int) int64 {
+			if n/10%10 == 3 {
+				return 20
+			}
+			return 1
+		})
+		t.Logf("units %v, Jain %.4f", sums, jain(sums))
+		if got := jain(sums); got < 0.99 {
+			t.Errorf("Jain index %.4f in units, want at least 0.99", got)
+		}
+	})
+}
+
+// measured runs a crowd and returns what each tenant started while all stood in
+// line.
+func (w *world) measured(jobs int, weight func(n int) int64) []float64 {
+	w.handle = time.Millisecond
+	w.enqueueCrowd(jobs, weight)
+	w.began = time.Now()
+	w.serve(asynq.Config{Concurrency: 32})
+	time.Sleep(30 * time.Second) // all have asked, and only the first window has started
+	w.drained(jobs, 2*time.Hour)
+	w.checked(jobs)
+	return w.unitsWithin(30 * time.Second)
+}

@@ -1,0 +1,249 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// TestFullDomainHoldsNobodyUp sends 30 % of 1,000 jobs to one of five domains, which
+// takes 60 a minute as the others do: it is full long after those are done. They
+// end when they would without it.
+func TestFullDomainHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(1200)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600)}},
+		{Name: "domain", Limits: []throttle.Limit{throttle.PerMinute(60)}},
+	}
+	const jobs = 1000
+	others := func(withFull bool) (last time.Duration) {
+		inBubble(t, scopes, func(t *testing.T, w *world) {
+			w.handle = time.Millisecond
+			s := w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+				job, err := jobOf(ctx, task)
+				job.Keys["domain"] = task.Headers()["domain"]
+				return job, err
+			}, nil)
+			sent := 0
+			for n := range jobs {
+				domain := fmt.Sprintf("d%d", n%7%4) // a bit more to three of the four
+				if n%10 < 3 {
+					domain = "full"
+				}
+				if domain == "full" && !withFull {
+					continue
+				}
+				sent++
+				h := headers(fmt.Sprintf("t%d", n%3), 1)
+				h["domain"] = domain
+				w.send(worker.NewTask("mail", nil, h, asynq.TaskID(fmt.Sprintf("%06d", n))))
+			}
+			w.began = time.Now()
+			w.serveWith(s, asynq.Config{Concurrency: 32})
+			w.drained(sent, time.Hour)
+			w.checked(sent)
+			for _, start := range w.starts {
+				if start.Keys["domain"] != "full" {
+					last = max(last, start.At.Sub(w.began))
+				}
+			}
+		})
+		return last
+	}
+	with, without := others(true), others(false)
+	ratio := float64(with) / float64(without)
+	t.Logf("the last job to another domain starts after %s, without the full one %s: %.3f", with, without, ratio)
+	if ratio > 1.05 || ratio < 0.95 {
+		t.Errorf("jobs to other domains took %.3f of the time, want 1 within 5 %%", ratio)
+	}
+}
+
+// TestQuietTenant lets one tenant send a job a second, which alone would never
+// wait, while another has flooded the line before it.
+func TestQuietTenant(t *testing.T) {
+	t.Parallel()
+	const window = 20 * time.Second
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{{Units: 200, Window: window, Precision: throttle.Exact}}},
+		{Name: "tenant"},
+	}
+	flood := 3000
+	if raced {
+		flood = 1500
+	}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		w.handle = time.Millisecond
+		for n := range flood {
+			w.enqueue(n, "flood", 1)
+		}
+		w.began = time.Now()
+		w.serve(asynq.Config{Concurrency: 32})
+		w.until("the flood stands in line", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(flood)-200 })
+		sent := make(map[string]time.Duration)
+		for n := range 120 {
+			time.Sleep(time.Second)
+			sent[w.enqueue(flood+n, "quiet", 1)] = time.Since(w.began)
+		}
+		time.Sleep(2 * window)
+		var waits []time.Duration
+		for id, at := range sent {
+			if w.ran(id) == 0 {
+				t.Fatalf("job %s of the quiet tenant did not start", id)
+			}
+			waits = append(waits, w.startOf(id)-at)
+		}
+		w.withinLimits()
+		t.Logf("waits of the quiet tenant: p50 %s p99 %s", percentile(waits, 0.5), percentile(waits, 0.99))
+		if got := percentile(waits, 0.99); got > window+time.Second {
+			t.Errorf("the p99 wait of the quiet tenant is %s, want at most a window and a second", got)
+		}
+	})
+}
+
+// TestKilledProcess cuts one of two processes off in the middle, as kill -9 does,
+// with all the wake-ups that it holds. What it was running is asynq's to recover;
+// the other process brings the rest in time.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(20, time.Second), func(t *testing.T, w *world) {
+		const tasks = 400
+		dying := newWire(w)
+		th, err := throttle.New("world", dying.client, w.scopes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		victim, err := worker.New(th, dying.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(victim.Stop)
+		for n := range tasks {
+			w.enqueue(n, "acme", 1)
+		}
+		w.began = time.Now()
+		w.start(dying.client, victim.Configure(asynq.Config{Concurrency: 8}), victim.Wrap(asynq.HandlerFunc(w.process)))
+		w.until("the tasks are put back", time.Minute, func() bool { return victim.Stats().Denied >= tasks-20 })
+		w.serve(asynq.Config{Concurrency: 8})
+		time.Sleep(4*time.Second + 300*time.Millisecond)
+		dying.cut()
+		killed := time.Since(w.began)
+		running, err := w.tasks.ListActiveTasks("default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := optimum(w.scopes, slices.Repeat([]throttletest.Start{{Weight: 1, Keys: map[string]string{"tenant": "acme"}}}, tasks))
+		w.drained(tasks-len(running), best+30*time.Second)
+		took := time.Since(w.began)
+		t.Logf("killed after %s with %d tasks running; the others drained after %s, at best %s", killed, len(running), took, best)
+		if took > best+2*time.Second {
+			t.Errorf("drained after %s, want at most 2s more than %s", took, best)
+		}
+		w.withinLimits()
+	})
+}
+
+// booked lists the tasks that have a slot, as the throttle's state says.
+func (w *world) booked() []string {
+	w.t.Helper()
+	fields, err := w.client.HKeys(w.t.Context(), "thr:{world}:2:line").Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ids []string
+	for _, field := range fields {
+		if id, isJob := strings.CutPrefix(field, "=default/"); isJob {
+			ids = append(ids, strings.TrimSuffix(id, "/0"))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// TestBookedTasksDeleted deletes all booked tasks of a tenant at once, then nearly
+// all that stand in line behind them: the rest goes on.
+func TestBookedTasksDeleted(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, 2*time.Second), func(t *testing.T, w *world) {
+		const tasks, left = 800, 20
+		for n := range tasks {
+			w.enqueue(n, "acme", 1)
+		}
+		w.serve(asynq.Config{Concurrency: 8})
+		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= tasks-5 })
+		time.Sleep(1500 * time.Millisecond)
+		deleted := w.booked()
+		if len(deleted) == 0 {
+			t.Fatal("no task is booked")
+		}
+		before := len(w.ended)
+		for _, id := range deleted {
+			if err := w.tasks.DeleteTask("default", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Now()
+		w.drained(before+1, throttle.DefaultGrace+2*time.Second)
+		t.Logf("%d booked tasks deleted, the next starts %s later", len(deleted), time.Since(at))
+		gone := make(map[string]bool)
+		for n := range tasks - left {
+			id := fmt.Sprintf("%06d", n)
+			if info := w.task(id); info != nil && info.State != asynq.TaskStateActive && w.tasks.DeleteTask("default", id) == nil {
+				gone[id] = true
+			}
+		}
+		for _, id := range deleted {
+			gone[id] = true
+		}
+		at = time.Now()
+		w.drained(tasks-len(gone), time.Minute)
+		took := time.Since(at)
+		t.Logf("%d more deleted, the last %d drained in %s", len(gone)-len(deleted), left, took)
+		if most := time.Duration(left/5)*2*time.Second + throttle.DefaultGrace + 2*time.Second; took > most {
+			t.Errorf("the last %d tasks took %s, want at most %s", left, took, most)
+		}
+		w.withinLimits()
+	})
+}
+
+// TestPausedQueue has many tasks of one queue in line before a few of another, and
+// pauses the first: its slots go to the second, and nobody is lost.
+func TestPausedQueue(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, 2*time.Second), func(t *testing.T, w *world) {
+		const paused, running = 300, 40
+		for n := range paused {
+			w.enqueue(n, "acme", 1, asynq.Queue("paused"))
+		}
+		w.serve(asynq.Config{Concurrency: 8, Queues: map[string]int{"paused": 1, "running": 1}})
+		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= paused-5 })
+		for n := range running {
+			w.enqueue(paused+n, "acme", 1, asynq.Queue("running"))
+		}
+		time.Sleep(time.Second)
+		if err := w.tasks.PauseQueue("paused"); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		w.until("the running queue is drained", time.Minute, func() bool { return w.ran(fmt.Sprintf("%06d", paused+running-1)) > 0 })
+		took, best := time.Since(at), time.Duration(running/5)*2*time.Second
+		t.Logf("%d tasks of the running queue took %s, at best %s", running, took, best)
+		if took > best+throttle.DefaultGrace+2*time.Second {
+			t.Errorf("the running queue took %s, want at most a grace and 2s more than %s", took, best)
+		}
+		if err := w.tasks.UnpauseQueue("paused"); err != nil {
+			t.Fatal(err)
+		}
+		w.drained(paused+running, 10*time.Minute)
+		w.checked(paused + running)
+	})
+}
