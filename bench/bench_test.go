@@ -8,11 +8,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
+// benchWaiting is how many jobs are many here.
+const benchWaiting = 1000
+
 // BenchmarkDecision is the table's rows one by one: for profiles, and for
 // benchstat. The time per op is the round trip; what it took on the server
 // stands beside it.
 func BenchmarkDecision(b *testing.B) {
-	for _, row := range rows() {
+	for _, row := range rows(benchWaiting) {
 		b.Run(row.name, func(b *testing.B) {
 			b.ReportAllocs()
 			costs := make(map[string]*cost)
@@ -45,10 +48,10 @@ func BenchmarkAsynq(b *testing.B) {
 func TestTable(t *testing.T) {
 	redistest.Shared(t) // skips or fails where there is no Redis
 	var out strings.Builder
-	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20}); err != nil {
+	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20, waiting: benchWaiting}); err != nil {
 		t.Fatalf("%v, after:\n%s", err, out.String())
 	}
-	for _, row := range rows() {
+	for _, row := range rows(benchWaiting) {
 		if !strings.Contains(out.String(), row.name) {
 			t.Errorf("no row %q in:\n%s", row.name, out.String())
 		}

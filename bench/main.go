@@ -29,8 +29,8 @@ import (
 const yardstick = "redis_rate asked twice (tenant, then global)"
 
 type options struct {
-	calls, rounds, tasks int
-	only                 string
+	calls, rounds, tasks, waiting int
+	only                          string
 }
 
 func main() {
@@ -38,6 +38,7 @@ func main() {
 	flag.IntVar(&o.calls, "calls", 10_000, "decisions per row and round")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.tasks, "tasks", 10_000, "asynq tasks per run with and without the middleware; 0 leaves the comparison out")
+	flag.IntVar(&o.waiting, "waiting", 100_000, "jobs in line, for the rows about it")
 	flag.StringVar(&o.only, "only", "", "only the rows whose name contains this, and the one compared with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,8 +50,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, o options) (err error) {
-	if o.calls < 1 || o.rounds < 1 || o.tasks < 0 {
-		return errors.New("calls and rounds must be 1 or more, tasks 0 or more")
+	if o.calls < 1 || o.rounds < 1 || o.tasks < 0 || o.waiting < 1 {
+		return errors.New("calls, rounds and waiting must be 1 or more, tasks 0 or more")
 	}
 	server, err := redistest.Launch()
 	if err != nil {
@@ -63,7 +64,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	fmt.Fprintf(out, "Redis %s, %d calls per row and round over %d tenants, %d rounds, one goroutine\n\n", version, o.calls, tenants, o.rounds)
 	costs := make(map[string]*cost)
-	chosen := choose(rows(), o.only)
+	chosen := choose(rows(o.waiting), o.only)
 	for range o.rounds {
 		for _, row := range chosen {
 			if err := measureRow(ctx, server.Addr, row, o.calls, costs); err != nil {
@@ -73,6 +74,9 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	printTable(out, chosen, costs)
 	if err := printMemory(ctx, out, server.Addr); err != nil {
+		return err
+	}
+	if err := printLine(ctx, out, server.Addr, o.waiting, costs); err != nil {
 		return err
 	}
 	var throughput *throughput

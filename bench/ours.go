@@ -35,12 +35,13 @@ func ours() []row {
 type limits = []throttle.Limit
 
 // open returns a throttle of tenants and all of them together. Its timeout is
-// long, so that a disturbed machine makes a round slow and not wrong.
+// long, so that a disturbed machine makes a round slow and not wrong, and its
+// calendar without end, so that jobs are booked however many there are.
 func open(m *meter, name string, tenant, global limits) (*throttle.Throttle, error) {
 	return throttle.New(name, m.client, []throttle.Scope{
 		{Name: "tenant", Limits: tenant},
 		{Name: throttle.Global, Limits: global},
-	}, &throttle.Options{Timeout: 10 * time.Second})
+	}, &throttle.Options{Timeout: 10 * time.Second, Lookahead: throttle.MaxWindow})
 }
 
 // reserve decides for new jobs that may all start at once.

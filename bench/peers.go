@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,8 +22,8 @@ const (
 )
 
 // rows lists the table: first what others do, then this project.
-func rows() []row {
-	return append(peers(), ours()...)
+func rows(waiting int) []row {
+	return slices.Concat(peers(), ours(), lineRows(waiting))
 }
 
 func peers() []row {
