@@ -37,7 +37,7 @@ func lineRows(many int) []row {
 	return all
 }
 
-// line is a throttle of 100 units in a tenth of a second, with jobs in line.
+// line is a throttle with jobs in line.
 type line struct {
 	throttle *throttle.Throttle
 	joined   int
@@ -90,7 +90,7 @@ func (l *line) length(ctx context.Context) (jobs int, err error) {
 func inLine(step string, waiting int) func(ctx context.Context, m *meter, calls int) error {
 	return func(ctx context.Context, m *meter, calls int) error {
 		const batch = 50
-		l, err := openLine(m, throttle.Limit{Units: 100, Window: 100 * time.Millisecond})
+		l, err := openLine(m, throttle.PerSecond(100))
 		if err != nil {
 			return err
 		}

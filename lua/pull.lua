@@ -62,7 +62,9 @@ local now = calendar.now
 if recall == '1' then
   redis.call('ZREM', line.agenda, '/' .. lane)
 end
-local waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', most), 'WITHSCORES')
+-- Mostly it is the turn of another after one job: few are read at first.
+local read = math.min(most, 3)
+local waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', read), 'WITHSCORES')
 local aside = redis.call('ZSCORE', line.agenda, '/' .. lane)
 if waiting[1] and not aside then
   enlist(line, kept)
@@ -119,6 +121,10 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
   end
   taken[#taken + 1] = member
   units = units + weight
+  if #taken > read and read < most then
+    read = most
+    waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', read), 'WITHSCORES')
+  end
 end
 
 if #booked > 0 then

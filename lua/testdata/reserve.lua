@@ -603,7 +603,12 @@ local function tell_wait(reply, line, calendar, ahead)
     reply[11 + 2 * i] = calendar.ledgers[i].booked
   end
 end
-tend(calendar)
+-- A job that had its turn and lost it is before all others of its lane; any other
+-- is behind them, and needs no look at the calendar.
+local behind = line.jobs > 0 and not booking
+if record or latest or not behind then
+  tend(calendar)
+end
 local start, holder, changed = nil, 0, false
 if booking and booking.ledgers == ledgers and booking.slot + grace >= now then
   if now < booking.slot - max_wait then
@@ -631,10 +636,7 @@ elseif record and record.nonce == nonce and record.ledgers == ledgers then
   changed = true
 end
 
--- A job that had its turn and lost it is before all others of its lane; any other
--- is behind them.
 local member = string.format('%d:', weight) .. id
-local behind = line.jobs > 0 and not booking
 if not start and (not behind or latest) then
   start, holder = place(calendar, weight, now, false)
 end
