@@ -28,6 +28,7 @@
 -- include: clock
 -- include: read_calendar
 -- include: read_record
+-- include: bind_line
 -- include: read_line
 -- include: tend
 -- include: enter
@@ -44,8 +45,9 @@ local nonce = string.match(ARGV[2], '^[%w_.-]*$')
 local ledgers = string.match(ARGV[3], '^%w+$')
 local weight, keep, grace, kept, share = string.match(ARGV[4], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
 local lane, id = ARGV[5], ARGV[6]
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
-if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or grace > 34560000000000 or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992
   or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
@@ -54,9 +56,9 @@ local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 2, lane, id)
-if not line then
+local line = bind_line(KEYS, 2, lane, fair, id)
+wrong = read_line(line)
+if wrong then
   return wrong
 end
 local now = calendar.now
@@ -97,6 +99,7 @@ if granted then
 end
 if booking and (granted or keep == '0') then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+  line.promised = tonumber(redis.call('HGET', line.hash, '#' .. fair) or 0)
 end
 if granted and keep == '1' then
   promise(line, id, record.start, record.weight, 0, ledgers, now, kept)

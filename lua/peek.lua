@@ -33,6 +33,7 @@
 -- include: integer
 -- include: clock
 -- include: read_calendar
+-- include: bind_line
 -- include: read_line
 -- include: tend
 -- include: place
@@ -43,16 +44,17 @@ local grace = integer(ARGV[3], 0, 34560000000000)
 local max_wait = integer(ARGV[4], 0, 34560000000000)
 local lookahead = integer(ARGV[5], 0, 34560000000000)
 local lane = ARGV[6]
-if not (time and weight and grace and max_wait and lookahead) then
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+if not (time and weight and grace and max_wait and lookahead and fair) then
   return redis.error_reply('THROTTLE_ARGUMENT number')
 end
 local calendar, wrong = read_calendar(KEYS, 7, ARGV, 7, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 1, lane, '')
-if not line then
+local line = bind_line(KEYS, 1, lane, fair, '')
+wrong = read_line(line)
+if wrong then
   return wrong
 end
 for i = 1, #calendar.ledgers do

@@ -28,14 +28,16 @@
 -- Expiry: ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_calendar
+-- include: bind_line
 -- include: read_line
 local time = clock(ARGV[1])
 local ledgers = string.match(ARGV[3], '^%w+$')
 local grace, lookahead, kept, share, most, recall =
   string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
 local lane, classes = ARGV[2], string.match(ARGV[5], '^[gfo]*$')
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
-if not (time and ledgers and grace and classes) or grace > 34560000000000 or lookahead > 34560000000000
+if not (time and ledgers and grace and classes and fair) or grace > 34560000000000 or lookahead > 34560000000000
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
@@ -43,9 +45,9 @@ local calendar, wrong = read_calendar(KEYS, 7, ARGV, 6, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 1, lane, '')
-if not line then
+local line = bind_line(KEYS, 1, lane, fair, '')
+wrong = read_line(line)
+if wrong then
   return wrong
 end
 local now = calendar.now

@@ -38,18 +38,18 @@
 -- Expiry: record: start + 60 s; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_calendar
--- include: read_record
--- include: read_line
-local record_key = KEYS[1]
+local record_key, hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local tags, heads, queue = KEYS[5], KEYS[6], KEYS[7]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[3], '^%w+$')
 local weight, max_wait, grace, latest, lookahead, kept =
   string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+)$')
 local lane, id = ARGV[5], ARGV[6]
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
 lookahead = tonumber(lookahead)
-if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
@@ -58,19 +58,10 @@ local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 2, lane, id)
-if not line then
-  return wrong
-end
+local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair)
 local now = calendar.now
-local record
-record, wrong = read_record(redis.call('GET', record_key), now)
-if wrong then
-  return wrong
-end
-local booking = line.booking
-local at_once = not (record or booking or line.jobs > 0 or calendar.untended)
+local granted = redis.call('GET', record_key)
+local at_once = not (granted or texts[1] or texts[2] or calendar.untended)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if weight > ledger.units then
@@ -93,10 +84,26 @@ if at_once then
   return { 1, now, now, 0, 0, 0, 0, '' }
 end
 
+-- include: read_record
+-- include: read_line
 -- include: load
 -- include: tend
 -- include: place
 -- include: tell_wait
+local line = {
+  hash = hash, agenda = agenda, ready = ready, tags = tags, heads = heads, queue = queue,
+  lane = lane, fair = fair, texts = texts,
+}
+wrong = read_line(line)
+if wrong then
+  return wrong
+end
+local record
+record, wrong = read_record(granted, now)
+if wrong then
+  return wrong
+end
+local booking = line.booking
 -- A job that had its turn and lost it is before all others of its lane; any other
 -- is behind them, and needs no look at the calendar.
 local behind = line.jobs > 0 and not booking
@@ -187,6 +194,7 @@ elseif record then
 end
 if booking then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+  line.promised = tonumber(redis.call('HGET', line.hash, '#' .. fair) or 0)
 end
 if outcome == 2 then
   promise(line, id, start, weight, holder, ledgers, booking and booking.arrival or now, kept)
@@ -198,7 +206,7 @@ elseif outcome == 3 then
 elseif stands then
   leave(line, member, weight, kept)
 end
-if outcome ~= 1 or booking then
+if outcome > 2 or outcome == 1 and booking then
   reply[8] = next_lane(line.hash, line.agenda, line.ready, now)
 end
 return reply

@@ -50,7 +50,8 @@ func (t *Throttle) callOf(id string, met []meets) *call {
 	c := &call{keys: make([]string, lineKeys, 2*lineKeys), limits: make([]string, 0, 8), holds: make([]Hold, 0, 4)}
 	c.lane = t.laneOf(met)
 	c.keys[0] = t.keys.record(id)
-	copy(c.keys[1:], t.keys.line(c.lane))
+	line := t.keys.line(c.lane)
+	copy(c.keys[1:], line[:])
 	for _, m := range met {
 		c.add(t.keys, m)
 	}

@@ -20,17 +20,23 @@ const maxEncoded = 128
 
 // keys builds the Redis keys of one throttle. They all carry the throttle's
 // name as hash tag, so that they lie in one slot of a Redis Cluster.
-type keys struct{ prefix string }
+type keys struct {
+	prefix string
+	shared [4]string // those of the line that are the same for all jobs
+}
 
-func newKeys(name string) keys { return keys{prefix: "thr:{" + name + "}:" + stateVersion + ":"} }
+func newKeys(name string) keys {
+	prefix := "thr:{" + name + "}:" + stateVersion + ":"
+	return keys{prefix, [4]string{prefix + "line", prefix + "agenda", prefix + "ready", prefix + "tags"}}
+}
 
 // record is where the reservation of one job is kept.
 func (k keys) record(id string) string { return k.prefix + "job:" + encode(id) }
 
 // line is where the line is kept, as far as a job of this lane is concerned.
-func (k keys) line(lane Lane) []string {
-	return []string{
-		k.prefix + "line", k.prefix + "agenda", k.prefix + "ready", k.prefix + "tags",
+func (k keys) line(lane Lane) [6]string {
+	return [6]string{
+		k.shared[0], k.shared[1], k.shared[2], k.shared[3],
 		k.prefix + "heads:" + lane.fairKey(), k.prefix + "lane:" + string(lane),
 	}
 }

@@ -49,7 +49,7 @@ func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
 	if _, err := strconv.ParseUint(from, 10, 64); err != nil {
 		return LinesPage{}, &InvalidJobError{Field: "from", Value: from, Reason: "is no LinesPage.Next"}
 	}
-	keys := t.keys.line("|")
+	keys := t.keys.shared
 	reply, err := t.redis.run(ctx, linesScript, []string{keys[0], keys[2]}, []any{t.nowArgument(), from, mostLines})
 	if err != nil {
 		return LinesPage{}, err

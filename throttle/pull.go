@@ -90,7 +90,7 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 	if ctx == nil {
 		return Swept{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	reply, err := t.redis.run(ctx, sweepScript, t.keys.line("|")[:3], []any{t.nowArgument(), mostSwept, micros(forgetAfter), jobs})
+	reply, err := t.redis.run(ctx, sweepScript, t.keys.shared[:3], []any{t.nowArgument(), mostSwept, micros(forgetAfter), jobs})
 	if err != nil {
 		return Swept{}, err
 	}

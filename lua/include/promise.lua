@@ -2,9 +2,10 @@
 -- fair key the units that its jobs are promised. Half a second after the slot it
 -- is overdue: whoever should have come for it is then looked for.
 local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
-  redis.call('HSET', line.hash, '=' .. id,
-    string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane))
-  redis.call('HINCRBY', line.hash, '#' .. line.fair, string.format('%d', weight))
+  line.promised = line.promised + weight
+  redis.call('HSET', line.hash,
+    '=' .. id, string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane),
+    '#' .. line.fair, string.format('%d', line.promised))
   redis.call('PEXPIRE', line.hash, kept)
   redis.call('ZADD', line.agenda, string.format('%d', slot + 500000), '=' .. id)
   redis.call('PEXPIRE', line.agenda, kept)

@@ -146,18 +146,22 @@ local function load(ledger, now, grace)
   local stale = now - grace - ledger.precision
   local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
   local edits = ledger.edits or {}
+  local edited = #edits > 0
+  local match, tonumber = string.match, tonumber
   local ats, amounts, promised, dropped = {}, {}, {}, {}
   local spent, booked, count = 0, 0, 0
   local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
   for i = 1, #members do
-    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
     if not kind then
       error('THROTTLE_STATE ' .. ledger.key, 0)
     end
     at, units = tonumber(at), tonumber(units)
-    for j = 1, #edits do
-      if edits[j].kind == kind and edits[j].at == at then
-        units = edits[j].new
+    if edited then
+      for j = 1, #edits do
+        if edits[j].kind == kind and edits[j].at == at then
+          units = edits[j].new
+        end
       end
     end
     if open and at > open then

@@ -156,42 +156,46 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
   return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
 end
 -- Binds the six keys of the line from keys[first] on and reads, in one command,
--- what the line's hash tells of a lane, of its fair key and of one job:
---   '/' lane: "jobs units", what waits in it
---   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
---     is its next
---   '=' job: its booking, see promise
--- Returns nil and the error to reply where it holds something else.
-local function read_line(keys, first, lane, id)
-  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-  if not fair or not keys[first + 5] then
-    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
-  end
-  local line = {
+-- what the line's hash tells of a lane, a job, and the lane's fair key. What it
+-- tells is to be read by read_line, where the lane and the job are in it.
+local function bind_line(keys, first, lane, fair, id)
+  return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
   }
-  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
+end
+-- Reads what bind_line has got of the line's hash:
+--   '/' lane: "jobs units", what waits in it
+--   '=' job: its booking, see promise
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '#' fair key: the units that its jobs are promised
+-- Returns the error to reply where it holds something else.
+local function read_line(line)
+  local texts = line.texts
+  line.jobs, line.units, line.all_jobs, line.all_units, line.front, line.promised = 0, 0, 0, 0, '', 0
   if texts[1] then
     local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
     line.jobs, line.units = tonumber(jobs), tonumber(units)
   end
   if texts[2] then
-    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
-    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
-  end
-  if texts[3] then
-    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    local slot, weight, holder, ledgers, arrival, lane = string.match(texts[2], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
     line.booking = {
       slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
-      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
+      ledgers = ledgers, arrival = tonumber(arrival), lane = lane,
     }
   end
-  if not (line.units and line.front) or texts[3] and not line.booking.lane then
-    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  if texts[3] then
+    local jobs, units, front = string.match(texts[3], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
   end
-  return line
+  if texts[4] then
+    line.promised = tonumber(texts[4])
+  end
+  if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
+    return redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
 end
 -- Takes what has left the window out of a ledger's totals: spent units whose
 -- sub-window is a whole span old, and bookings among them whose grace is over.
@@ -228,18 +232,22 @@ local function load(ledger, now, grace)
   local stale = now - grace - ledger.precision
   local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
   local edits = ledger.edits or {}
+  local edited = #edits > 0
+  local match, tonumber = string.match, tonumber
   local ats, amounts, promised, dropped = {}, {}, {}, {}
   local spent, booked, count = 0, 0, 0
   local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
   for i = 1, #members do
-    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
     if not kind then
       error('THROTTLE_STATE ' .. ledger.key, 0)
     end
     at, units = tonumber(at), tonumber(units)
-    for j = 1, #edits do
-      if edits[j].kind == kind and edits[j].at == at then
-        units = edits[j].new
+    if edited then
+      for j = 1, #edits do
+        if edits[j].kind == kind and edits[j].at == at then
+          units = edits[j].new
+        end
       end
     end
     if open and at > open then
@@ -394,16 +402,17 @@ local grace = integer(ARGV[3], 0, 34560000000000)
 local max_wait = integer(ARGV[4], 0, 34560000000000)
 local lookahead = integer(ARGV[5], 0, 34560000000000)
 local lane = ARGV[6]
-if not (time and weight and grace and max_wait and lookahead) then
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+if not (time and weight and grace and max_wait and lookahead and fair) then
   return redis.error_reply('THROTTLE_ARGUMENT number')
 end
 local calendar, wrong = read_calendar(KEYS, 7, ARGV, 7, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 1, lane, '')
-if not line then
+local line = bind_line(KEYS, 1, lane, fair, '')
+wrong = read_line(line)
+if wrong then
   return wrong
 end
 for i = 1, #calendar.ledgers do

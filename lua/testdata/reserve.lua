@@ -161,70 +161,18 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
   end
   return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
 end
--- The grant that a job's record tells: its start, weight, nonce and ledgers. Nil
--- where there is none or where it is more than 60 s old.
-local function read_record(text, now)
-  if not text then
-    return nil
-  end
-  local start, weight, nonce, ledgers = string.match(text, '^(%d+) (%d+) (%S+) (%S+)$')
-  if not start then
-    return nil, redis.error_reply('THROTTLE_STATE record')
-  end
-  local record = { start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers }
-  if record.start + 60000000 < now then
-    return nil
-  end
-  return record
-end
--- Binds the six keys of the line from keys[first] on and reads, in one command,
--- what the line's hash tells of a lane, of its fair key and of one job:
---   '/' lane: "jobs units", what waits in it
---   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
---     is its next
---   '=' job: its booking, see promise
--- Returns nil and the error to reply where it holds something else.
-local function read_line(keys, first, lane, id)
-  local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-  if not fair or not keys[first + 5] then
-    return nil, redis.error_reply('THROTTLE_ARGUMENT lane')
-  end
-  local line = {
-    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
-    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    jobs = 0, units = 0, all_jobs = 0, all_units = 0, front = '',
-  }
-  local texts = redis.call('HMGET', line.hash, '/' .. lane, '@' .. fair, '=' .. id)
-  if texts[1] then
-    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
-    line.jobs, line.units = tonumber(jobs), tonumber(units)
-  end
-  if texts[2] then
-    local jobs, units, front = string.match(texts[2], '^(%d+) (%d+) (%S*)$')
-    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
-  end
-  if texts[3] then
-    local slot, weight, holder, ledgers, arrival, of = string.match(texts[3], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
-    line.booking = {
-      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
-      ledgers = ledgers, arrival = tonumber(arrival), lane = of,
-    }
-  end
-  if not (line.units and line.front) or texts[3] and not line.booking.lane then
-    return nil, redis.error_reply('THROTTLE_STATE ' .. line.hash)
-  end
-  return line
-end
-local record_key = KEYS[1]
+local record_key, hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local tags, heads, queue = KEYS[5], KEYS[6], KEYS[7]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[2], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[3], '^%w+$')
 local weight, max_wait, grace, latest, lookahead, kept =
   string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+)$')
 local lane, id = ARGV[5], ARGV[6]
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
 lookahead = tonumber(lookahead)
-if not (time and nonce and ledgers and weight) or weight < 1 or weight > 9007199254740992
+if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
@@ -233,19 +181,10 @@ local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
 if not calendar then
   return wrong
 end
-local line
-line, wrong = read_line(KEYS, 2, lane, id)
-if not line then
-  return wrong
-end
+local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair)
 local now = calendar.now
-local record
-record, wrong = read_record(redis.call('GET', record_key), now)
-if wrong then
-  return wrong
-end
-local booking = line.booking
-local at_once = not (record or booking or line.jobs > 0 or calendar.untended)
+local granted = redis.call('GET', record_key)
+local at_once = not (granted or texts[1] or texts[2] or calendar.untended)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if weight > ledger.units then
@@ -408,6 +347,54 @@ if at_once then
   return { 1, now, now, 0, 0, 0, 0, '' }
 end
 
+-- The grant that a job's record tells: its start, weight, nonce and ledgers. Nil
+-- where there is none or where it is more than 60 s old.
+local function read_record(text, now)
+  if not text then
+    return nil
+  end
+  local start, weight, nonce, ledgers = string.match(text, '^(%d+) (%d+) (%S+) (%S+)$')
+  if not start then
+    return nil, redis.error_reply('THROTTLE_STATE record')
+  end
+  local record = { start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers }
+  if record.start + 60000000 < now then
+    return nil
+  end
+  return record
+end
+-- Reads what bind_line has got of the line's hash:
+--   '/' lane: "jobs units", what waits in it
+--   '=' job: its booking, see promise
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '#' fair key: the units that its jobs are promised
+-- Returns the error to reply where it holds something else.
+local function read_line(line)
+  local texts = line.texts
+  line.jobs, line.units, line.all_jobs, line.all_units, line.front, line.promised = 0, 0, 0, 0, '', 0
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local slot, weight, holder, ledgers, arrival, lane = string.match(texts[2], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = lane,
+    }
+  end
+  if texts[3] then
+    local jobs, units, front = string.match(texts[3], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[4] then
+    line.promised = tonumber(texts[4])
+  end
+  if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
+    return redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
 -- is over, and counts the totals anew. What was entered and given back in this
@@ -418,18 +405,22 @@ local function load(ledger, now, grace)
   local stale = now - grace - ledger.precision
   local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
   local edits = ledger.edits or {}
+  local edited = #edits > 0
+  local match, tonumber = string.match, tonumber
   local ats, amounts, promised, dropped = {}, {}, {}, {}
   local spent, booked, count = 0, 0, 0
   local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
   for i = 1, #members do
-    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
     if not kind then
       error('THROTTLE_STATE ' .. ledger.key, 0)
     end
     at, units = tonumber(at), tonumber(units)
-    for j = 1, #edits do
-      if edits[j].kind == kind and edits[j].at == at then
-        units = edits[j].new
+    if edited then
+      for j = 1, #edits do
+        if edits[j].kind == kind and edits[j].at == at then
+          units = edits[j].new
+        end
       end
     end
     if open and at > open then
@@ -603,6 +594,20 @@ local function tell_wait(reply, line, calendar, ahead)
     reply[11 + 2 * i] = calendar.ledgers[i].booked
   end
 end
+local line = {
+  hash = hash, agenda = agenda, ready = ready, tags = tags, heads = heads, queue = queue,
+  lane = lane, fair = fair, texts = texts,
+}
+wrong = read_line(line)
+if wrong then
+  return wrong
+end
+local record
+record, wrong = read_record(granted, now)
+if wrong then
+  return wrong
+end
+local booking = line.booking
 -- A job that had its turn and lost it is before all others of its lane; any other
 -- is behind them, and needs no look at the calendar.
 local behind = line.jobs > 0 and not booking
@@ -673,9 +678,10 @@ end
 -- fair key the units that its jobs are promised. Half a second after the slot it
 -- is overdue: whoever should have come for it is then looked for.
 local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
-  redis.call('HSET', line.hash, '=' .. id,
-    string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane))
-  redis.call('HINCRBY', line.hash, '#' .. line.fair, string.format('%d', weight))
+  line.promised = line.promised + weight
+  redis.call('HSET', line.hash,
+    '=' .. id, string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane),
+    '#' .. line.fair, string.format('%d', line.promised))
   redis.call('PEXPIRE', line.hash, kept)
   redis.call('ZADD', line.agenda, string.format('%d', slot + 500000), '=' .. id)
   redis.call('PEXPIRE', line.agenda, kept)
@@ -780,6 +786,7 @@ elseif record then
 end
 if booking then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)
+  line.promised = tonumber(redis.call('HGET', line.hash, '#' .. fair) or 0)
 end
 if outcome == 2 then
   promise(line, id, start, weight, holder, ledgers, booking and booking.arrival or now, kept)
@@ -791,7 +798,7 @@ elseif outcome == 3 then
 elseif stands then
   leave(line, member, weight, kept)
 end
-if outcome ~= 1 or booking then
+if outcome > 2 or outcome == 1 and booking then
   reply[8] = next_lane(line.hash, line.agenda, line.ready, now)
 end
 return reply

@@ -250,7 +250,7 @@ func (m *Model) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, 
 	if d.refused {
 		return throttle.Reservation{}, &throttle.DeadlineError{Job: job.ID, Deadline: job.Deadline, Start: r.Start, Hold: r.Hold}
 	}
-	if d.outcome != throttle.Granted || d.hadTurn {
+	if d.outcome == throttle.Waiting || d.outcome == throttle.Granted && d.hadTurn {
 		r.Next = m.line.next(v.now)
 	}
 	return r, nil
