@@ -130,6 +130,29 @@ func TestBundledCampaign(t *testing.T) {
 	}
 }
 
+// A small tenant comes when the others have much more in line than goes out.
+func TestBundledCampaignHasALateTenant(t *testing.T) {
+	t.Parallel()
+	c, err := openCampaign("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := c.latecomer()
+	if len(late) < 5 || len(late) > 20 || late[0].at != 5*time.Second {
+		t.Fatalf("%d mails of a late tenant, want about ten after 5 s", len(late))
+	}
+	const perSecond = 40 // of all, by defaultLimits
+	var before int64
+	for _, m := range c.mails {
+		if m.at < late[0].at {
+			before += m.units()
+		}
+	}
+	if inLine := before - 6*perSecond; inLine < 5*perSecond {
+		t.Errorf("%d units in line are less than five seconds' worth", inLine)
+	}
+}
+
 func FuzzLoadCampaign(f *testing.F) {
 	f.Add(header + "m1,0s,acme,me@acme.example,ada@hill.example,Hi,Text\n")
 	f.Add("id,tenant,from,to,subject\n1,a,b@c,d@e f@e,g\n")

@@ -32,7 +32,9 @@ const (
 	sendRetries = 5 // after a 4xx or a broken connection
 	sendTimeout = time.Minute
 	// maxWait lets mails be woken well before their slot, so that a busy
-	// machine does not make them late. It takes more workers, which are cheap.
+	// machine does not make them late. It takes more workers, which are cheap:
+	// where fewer mails are in hand than start in this time, the others wait in
+	// asynq's queue, before the line, and no tenant has its turn.
 	maxWait = time.Second
 	// retention is how long asynq remembers a delivered mail: so long a second
 	// run does not send it again.

@@ -7,7 +7,8 @@
 // Acme's newsletter and initech's invoices begin with more than their quotas let
 // out soon; then all tenants' mails come one by one, those of globex now and then
 // to a whole team. Together they wait for the global limit from the first second
-// to the last.
+// to the last. Hooli sends a few mails after five seconds, when all the others'
+// stand in line.
 package main
 
 import (
@@ -54,6 +55,10 @@ func main() {
 	for i := range 138 {
 		add(batch(i, 50, 2*time.Second), "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
 			"Your invoice is ready.\nNo cover sheet is needed.")
+	}
+	for i := range 10 {
+		add(5*time.Second, "hooli", "Hooli Accounts <accounts@hooli.example>", 1+random.IntN(3), fmt.Sprintf("Confirm your account %d", 1+i),
+			"Please confirm your address.\nThe link is good for ten minutes.")
 	}
 	slices.SortStableFunc(mails, func(a, b mail) int { return int(a.at - b.at) })
 	scripted(mails)

@@ -39,6 +39,8 @@ var (
 	barColor     = color.RGBA{R: 0x9a, G: 0xd0, B: 0xb5, A: 0xff}
 	limitColor   = color.RGBA{R: 0xc0, G: 0x39, B: 0x2b, A: 0xff}
 	gridColor    = color.Gray{Y: 0xe4}
+
+	dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 )
 
 // moment is some units at an instant, in seconds from the beginning.
@@ -49,10 +51,11 @@ type moment struct {
 
 // row is what one row of the picture shows.
 type row struct {
-	title    string
-	limits   []throttle.Limit
-	arrivals []moment // in order
-	starts   []moment // in order
+	title     string
+	limits    []throttle.Limit
+	arrivals  []moment // in order
+	starts    []moment // in order
+	firstCome []moment // the starts first come, first served, in order; empty if not known
 }
 
 // writePlot draws the run into a file, as PNG or SVG by its name.
@@ -97,8 +100,10 @@ func drawRows(canvas draw.Canvas, rows [][]*plot.Plot) {
 func plotRows(r result) ([][]*plot.Plot, error) {
 	var plots [][]*plot.Plot
 	end := 1.0
-	if len(r.granted) > 0 {
-		end = math.Ceil(r.since(r.granted[len(r.granted)-1].start) + 0.001)
+	for _, starts := range [][]grant{r.granted, r.firstCome} {
+		if n := len(starts); n > 0 {
+			end = max(end, math.Ceil(r.since(starts[n-1].start)+0.001))
+		}
 	}
 	for _, one := range rowsOf(r) {
 		flow, err := flowPlot(one, end)
@@ -129,6 +134,10 @@ func rowsOf(r result) []row {
 		all.starts = append(all.starts, one)
 		tenants[g.mail.tenant].starts = append(tenants[g.mail.tenant].starts, one)
 	}
+	for _, g := range r.firstCome {
+		one := moment{at: r.since(g.start), units: g.mail.units()}
+		tenants[g.mail.tenant].firstCome = append(tenants[g.mail.tenant].firstCome, one)
+	}
 	rows := []row{all}
 	for _, name := range slices.Sorted(maps.Keys(tenants)) {
 		if len(rows) == maxRows {
@@ -148,26 +157,36 @@ func limitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
 	return nil
 }
 
-// flowPlot shows the units that have arrived and started so far.
+// flowPlot shows the units that have arrived and started so far, and dashed those
+// that would have, first come, first served.
 func flowPlot(r row, end float64) (*plot.Plot, error) {
 	p := newPlot(r.title+": units arrived and started", end)
 	p.Legend.Top, p.Legend.Left = false, false
-	for _, line := range []struct {
-		name    string
-		moments []moment
-		color   color.Color
-	}{{"arrived", r.arrivals, arrivalColor}, {"started", r.starts, startColor}} {
-		steps, err := plotter.NewLine(cumulative(line.moments, end))
+	flows := []flow{
+		{"arrived", r.arrivals, draw.LineStyle{Color: arrivalColor, Width: vg.Points(1.6)}},
+		{"started", r.starts, draw.LineStyle{Color: startColor, Width: vg.Points(1.6)}},
+	}
+	if len(r.firstCome) > 0 {
+		flows = append(flows, flow{"first come, first served", r.firstCome, draw.LineStyle{Color: startColor, Width: vg.Points(1), Dashes: dashes}})
+	}
+	for _, f := range flows {
+		steps, err := plotter.NewLine(cumulative(f.moments, end))
 		if err != nil {
 			return nil, err
 		}
-		steps.StepStyle = plotter.PostStep
-		steps.Color, steps.Width = line.color, vg.Points(1.6)
+		steps.StepStyle, steps.LineStyle = plotter.PostStep, f.style
 		p.Add(steps)
-		p.Legend.Add(line.name, steps)
+		p.Legend.Add(f.name, steps)
 	}
 	p.Y.Min = 0
 	return p, nil
+}
+
+// flow is one line of a flowPlot.
+type flow struct {
+	name    string
+	moments []moment
+	style   draw.LineStyle
 }
 
 // cumulative sums the moments up, from zero to the end of the picture.
@@ -221,7 +240,7 @@ func limitLine(limit throttle.Limit, end float64) (*plotter.Line, float64) {
 	line.Color, line.Width = limitColor, vg.Points(1.4)
 	if limit.Window > time.Second {
 		line.Width = vg.Points(1)
-		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+		line.Dashes = dashes
 	}
 	return line, perSecond
 }

@@ -17,6 +17,9 @@ func TestWritePlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := writePlot(filepath.Join(dir, "late.svg"), lateResult(t)); err != nil {
+		t.Fatal(err)
+	}
 	svg, err := os.ReadFile(filepath.Join(dir, "run.svg"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ func writeReport(w io.Writer, s summary) {
 	fmt.Fprintf(w, "campaign %s: %d mails to %d recipients, queue %s\n\n", s.Campaign, s.Mails, s.Units, s.Queue)
 	writeCounts(w, s)
 	writeGroups(w, "tenant", s.Tenants)
+	writeLate(w, s.Late)
 	writeGroups(w, "domain", s.Domains)
 	writePace(w, s)
 	writeLimits(w, s)

@@ -65,6 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // finish reports the run.
 func finish(o options, r result, failed error, stdout, stderr io.Writer) int {
+	r.firstCome = firstCome(r)
 	s := summarize(r)
 	s.OK = s.OK && failed == nil
 	report := stdout

@@ -83,6 +83,32 @@ func TestRunPrintsTheReportWithoutJSON(t *testing.T) {
 	}
 }
 
+// A tenant that comes when another's mails stand in line does not wait for all of
+// them.
+func TestRunIsFairToTheLate(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString(header)
+	for i := range 150 {
+		text.WriteString(mailText(fmt.Sprintf("m%03d", i), "0s", "early", 1))
+	}
+	for i := range 4 {
+		text.WriteString(mailText(fmt.Sprintf("late%d", i), "500ms", "late", 1))
+	}
+	path := filepath.Join(t.TempDir(), "campaign.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// With fewer workers than start within maxWait, mails would wait before the line.
+	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/250ms", "-workers", "200")
+	if status != exitOK || s.Late == nil {
+		t.Fatalf("status %d, late tenant %v\n%s", status, s.Late, log)
+	}
+	if s.Late.Tenant != "late" || s.Late.Mails != 4 || s.Late.WaitS >= s.Late.FirstComeWaitS {
+		t.Errorf("got %+v, want a shorter wait than first come, first served", *s.Late)
+	}
+}
+
 // A mail heavier than its limit can never start: it is given up, and that is
 // not well.
 func TestRunGivesUpWhatNeverFits(t *testing.T) {

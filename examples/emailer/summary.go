@@ -20,7 +20,8 @@ type result struct {
 	receipts    []receipt
 	recordOf    string // who kept the receipts
 	putBacks    int64
-	inside      bool // Redis was inside the process: what is left is gone
+	inside      bool    // Redis was inside the process: what is left is gone
+	firstCome   []grant // as they would have been first come, first served; empty if not known
 	interrupted bool
 	vanished    bool // asynq has no task any more for the mails that are left
 }
@@ -52,9 +53,10 @@ type summary struct {
 	WindowsOver     int        `json:"windows_over_limit"` // in the record and in the grants
 	Limits          []limitUse `json:"limits"`
 
-	Tenants []group  `json:"tenants"`
-	Domains []group  `json:"domains"`
-	Notes   []notice `json:"mails_with_trouble"`
+	Late    *lateTenant `json:"late_tenant"` // null when none came after the others, or the model was not asked
+	Tenants []group     `json:"tenants"`
+	Domains []group     `json:"domains"`
+	Notes   []notice    `json:"mails_with_trouble"`
 
 	Interrupted bool `json:"interrupted"`
 	OK          bool `json:"ok"` // exit status 0
@@ -102,7 +104,7 @@ func summarize(r result) summary {
 	s := summary{
 		Campaign: r.campaign.name, Queue: r.queue, Mails: len(r.campaign.mails), Units: r.campaign.units(),
 		PutBacks: r.putBacks, Record: r.recordOf, Interrupted: r.interrupted, inside: r.inside,
-		Tenants: r.groups(scopeTenant), Domains: r.groups(scopeDomain),
+		Late: r.late(), Tenants: r.groups(scopeTenant), Domains: r.groups(scopeDomain),
 	}
 	s.countMails(r)
 	if jobs := s.Mails - r.endedEarlier(); jobs > 0 {

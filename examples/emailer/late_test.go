@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLatecomer(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		mails []string
+		want  []string
+	}{
+		{"one tenant", []string{mailText("a1", "0s", "a", 1), mailText("a2", "1s", "a", 1)}, nil},
+		{"all at once", []string{mailText("a1", "0s", "a", 1), mailText("b1", "0s", "b", 1)}, nil},
+		{"two come last", []string{mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1), mailText("c1", "1s", "c", 1)}, nil},
+		{"the last of three", []string{
+			mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1), mailText("c1", "2s", "c", 1), mailText("b2", "3s", "b", 1), mailText("c2", "4s", "c", 1),
+		}, []string{"c1", "c2"}},
+	} {
+		var got []string
+		for _, m := range arrivedResult(t, strings.Join(row.mails, ""), "").campaign.latecomer() {
+			got = append(got, m.id)
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s: want -, got +\n%s", row.name, diff)
+		}
+	}
+}
+
+// lateResult is a run in which two mails of b come after one of a.
+func lateResult(t *testing.T) result {
+	t.Helper()
+	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("b1", "1s", "b", 1)+mailText("b2", "2s", "b", 3), "global=4/1s")
+	for _, start := range []struct {
+		mail       string
+		was, would time.Duration
+	}{{"a1", 0, 0}, {"b1", 1500 * time.Millisecond, 4 * time.Second}, {"b2", 2250 * time.Millisecond, 6500 * time.Millisecond}} {
+		m := r.campaign.byID[start.mail]
+		r.granted = append(r.granted, grant{start: zero.Add(start.was), mail: m})
+		r.firstCome = append(r.firstCome, grant{start: zero.Add(start.would), mail: m})
+	}
+	// A second attempt does not make the wait longer.
+	r.granted = append(r.granted, grant{start: zero.Add(time.Minute), mail: r.campaign.byID["b2"]})
+	return r
+}
+
+func TestLate(t *testing.T) {
+	t.Parallel()
+	want := &lateTenant{Tenant: "b", Mails: 2, Units: 4, ArrivalS: 1, WaitS: 0.5, FirstComeWaitS: 4.5}
+	if diff := cmp.Diff(want, lateResult(t).late()); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+	for name, change := range map[string]func(*result){
+		"a mail not started":      func(r *result) { r.granted = r.granted[:2] },
+		"the model was not asked": func(r *result) { r.firstCome = nil },
+		"nobody is late":          func(r *result) { r.campaign.byID["a1"].tenant = "b" },
+	} {
+		r := lateResult(t)
+		change(&r)
+		if late := r.late(); late != nil {
+			t.Errorf("%s: got %+v, want nothing", name, *late)
+		}
+	}
+}
+
+func TestLateIsReported(t *testing.T) {
+	t.Parallel()
+	s := summarize(lateResult(t))
+	var text, object bytes.Buffer
+	writeReport(&text, s)
+	want := "late tenant   mails   units   first arrival   longest wait   first come, first served\n" +
+		"b                 2       4          1.00 s         0.50 s                     4.50 s\n\n"
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("the report lacks\n%sin\n%s", want, text.String())
+	}
+	if err := writeJSON(&object, s); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Late map[string]any `json:"late_tenant"`
+	}
+	if err := json.Unmarshal(object.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{
+		"tenant": "b", "mails": 2.0, "units": 4.0, "arrival_s": 1.0, "wait_s": 0.5, "first_come_wait_s": 4.5,
+	}, got.Late); diff != "" {
+		t.Errorf("JSON: want -, got +\n%s", diff)
+	}
+
+	text.Reset()
+	writeReport(&text, summarize(sampleResult(t)))
+	if strings.Contains(text.String(), "late tenant") {
+		t.Errorf("a run that the model was not asked about has a late tenant:\n%s", text.String())
+	}
+}
