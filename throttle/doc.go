@@ -25,8 +25,16 @@
 // A booking holds its units against newcomers, who are placed around it: a light
 // job may fill a hole before it, nobody moves it later. At its slot what really
 // started decides. A job that comes after its slot may use what is free then, or
-// is booked anew. One that never comes back stops counting Options.Grace after its
-// slot.
+// goes back to the front of its lane. One that never comes back stops counting
+// Options.Grace after its slot.
+//
+// # Line
+//
+// Bookings reach as far as Options.Lookahead. Behind it jobs wait in lanes, one for
+// each distinct set of scope keys: no job is passed by a later one of its lane
+// that weighs as much or more. Pull books the heads of a lane, Reservation.Next
+// and Sweep say of which; package worker and Wait do all that. Among the keys of
+// Options.FairScope what all share is divided in units, by their shares.
 //
 // # Clock
 //
