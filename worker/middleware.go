@@ -214,7 +214,7 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, cause error, stays b
 }
 
 // askInLine is how often a task asks that stands in line and cannot be put back.
-const askInLine = time.Second
+const askInLine = 500 * time.Millisecond
 
 // deny puts a task back. A booked one is woken for its slot; one in line by the
 // process that pulls it, or else by asynq, later than it should start.

@@ -153,15 +153,18 @@ func (p *puller) bring(ctx context.Context, r throttle.Reservation) bool {
 		return true // it waits without asynq and asks by itself
 	}
 	task := wakeup{queue: queue, id: id, retried: retried, job: r.Job, slot: time.Now().Add(r.Start.Sub(r.Now))}
+	paused := p.isPaused(queue)
+	if !paused && !p.suspects(r.Job.Lane) {
+		s.waker.wake(task)
+		return true
+	}
+	info, err := s.inspector.GetTaskInfo(queue, id)
 	switch {
-	case p.suspects(r.Job.Lane):
-		info, err := s.inspector.GetTaskInfo(queue, id)
-		if gone(info, err) {
-			p.missed(r.Job.Lane)
-			s.giveBack(ctx, r.Job)
-			return false
-		}
-	case p.isPaused(queue):
+	case gone(info, err):
+		p.missed(r.Job.Lane)
+		s.giveBack(ctx, r.Job)
+		return false
+	case paused && err == nil && task.rests(info):
 		// It waits among the pending, and asks when the queue goes on.
 		s.giveBack(ctx, r.Job)
 		if err := s.inspector.RunTask(queue, id); err != nil {

@@ -137,14 +137,14 @@ func (w *waker) attend(task wakeup) {
 		s.puller.missed(task.job.Lane)
 		s.giveBack(context.Background(), task.job)
 		return
-	case err == nil && info.State == asynq.TaskStateActive:
-		// asynq has not written the put-back yet.
+	case err == nil && info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn:
+		// asynq has not written the put-back yet. Or it waits in its handler.
 		task.at = time.Now().Add(stillActive)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.put(task)
 		return
-	case err == nil && (info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled || info.Retried != task.retried):
+	case err == nil && !task.rests(info):
 		return // run by hand, perhaps failed since and waiting for its own time
 	case err == nil && time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn:
 		return
@@ -159,6 +159,11 @@ func (w *waker) attend(task wakeup) {
 		return
 	}
 	s.stats.woken.Add(1)
+}
+
+// rests tells whether asynq keeps the task for later, in this attempt.
+func (t wakeup) rests(info *asynq.TaskInfo) bool {
+	return (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled) && info.Retried == t.retried
 }
 
 // wakeups is a heap by the time to wake.
