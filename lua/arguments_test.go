@@ -96,6 +96,7 @@ func calls() map[string]direct {
 			"{now}", "{lane}", "{ledgers}", "{grace} {lookahead} {kept} {share} {pulled} {recall}", "{classes}", "{count}", limit,
 		}, []int{2, 2 + 3}},
 		"sweep": {all[1:4], []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
+		"skip":  {all[1:6], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
 		"cancel": {all, []string{
 			"{now}", "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},

@@ -37,6 +37,7 @@
 -- include: unpromise
 -- include: leave
 -- include: refund
+-- include: elect
 -- include: enlist
 -- include: write_line
 local record_key = KEYS[1]
@@ -109,12 +110,14 @@ end
 if booking and keep == '0' and booking.lane == lane then
   refund(line, booking.weight / share)
 end
-if holds then
-  -- What waited for this room need not wait any longer.
+if holds or stands then
+  -- What waited for this room, or behind this job, need not wait any longer.
   redis.call('ZREM', line.agenda, '*', '/' .. lane)
   if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
     enlist(line, kept)
-    write_line(line, kept)
+  else
+    elect(line, kept)
   end
+  write_line(line, kept)
 end
 return { (holds or granted or stands) and 1 or 0, now }

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the composed scripts to testdata 
 
 // composed are the scripts as they run in Redis.
 var composed = map[string]string{
-	"reserve": lua.Reserve, "peek": lua.Peek, "pull": lua.Pull, "sweep": lua.Sweep, "cancel": lua.Cancel,
+	"reserve": lua.Reserve, "peek": lua.Peek, "pull": lua.Pull, "sweep": lua.Sweep, "skip": lua.Skip, "cancel": lua.Cancel,
 	"usage": lua.Usage, "count": lua.Count, "lines": lua.Lines,
 }
 
@@ -221,10 +221,13 @@ func TestConstants(t *testing.T) {
 	known := map[string]string{
 		strconv.FormatInt(throttle.MaxUnits, 10):                 "MaxUnits",
 		strconv.FormatInt(throttle.MaxWindow.Microseconds(), 10): "MaxWindow in us",
-		"500000":   "half a second in us",
-		"1000000":  "a second in us",
-		"30000000": "how far back a clock may step",
-		"60000000": "how long a grant is known",
+		"500000":           "half a second in us",
+		"1000000":          "a second in us",
+		"10000000":         "how long nobody is pulled at most",
+		"300000000":        "how long a lane is set aside at most",
+		"0000000000000002": "the digits of 1 + 2^-52",
+		"30000000":         "how far back a clock may step",
+		"60000000":         "how long a grant is known",
 	}
 	number := regexp.MustCompile(`\b\d{5,}\b`)
 	for name, text := range composed {

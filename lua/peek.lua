@@ -24,7 +24,7 @@
 -- Reply[7] replayed: 0
 -- Reply[8] next: empty
 -- Reply[9] ahead: units that wait in its lane; this and what follows only if waiting
--- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[10] line: units that wait in all its fair key's lanes
 -- Reply[11] rivals: fair keys that are ready
 -- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>

@@ -60,7 +60,9 @@ local now = calendar.now
 -- include: elect
 -- include: enlist
 -- include: write_line
+-- include: closed
 -- include: next_lane
+tend(calendar)
 if recall == '1' then
   redis.call('ZREM', line.agenda, '/' .. lane)
 end
@@ -73,16 +75,13 @@ if waiting[1] and not aside then
 end
 local ready = redis.call('ZRANGE', line.ready, '0', '1', 'WITHSCORES')
 local turn = waiting[1] and not aside and ready[1] == line.fair and line.front == lane
-  and tonumber(redis.call('ZSCORE', line.agenda, '*') or 0) <= now
+  and not closed(line.agenda, now)
 local tag, rival = tonumber(ready[2]), tonumber(ready[4])
 local older = turn and tonumber(redis.call('ZRANGE', line.heads, '1', '1', 'WITHSCORES')[2])
 
 -- One after the other, until it is the turn of another fair key or lane.
 local reply, taken, units, latest, served = { now, '' }, {}, 0, now, nil
-local booked, seen, holder, place_at = {}, {}, 0, nil
-if turn then
-  tend(calendar)
-end
+local booked, seen, holder, place_at, again = {}, {}, 0, nil, nil
 while turn and #taken < most and waiting[2 * #taken + 1] do
   local member, arrival = waiting[2 * #taken + 1], tonumber(waiting[2 * #taken + 2])
   if #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
@@ -107,13 +106,21 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
     place_at, holder = place(calendar, weight, now, false)
     -- A heavy job is booked further ahead where lighter ones would else take what
     -- it waits for.
-    local span = holder > 0 and calendar.ledgers[holder].span or 0
-    if place_at > now + lookahead and (weight == 1 or place_at > now + lookahead + span
-      or place(calendar, 1, now, false) > now + lookahead) then
-      break
+    if place_at > now + lookahead then
+      again = place_at - lookahead
+      local span = holder > 0 and calendar.ledgers[holder].span or 0
+      local light = weight == 1 and place_at or place(calendar, 1, now, false)
+      if light > now + lookahead then
+        again = light - lookahead
+        break
+      elseif place_at > now + lookahead + span then
+        again = again - span
+        break
+      end
     end
     enter(calendar, 'b', place_at, weight)
-    served, tag = tag, tag + weight / share
+    served = tag
+    tag = math.max(tag + weight / share, tag * 1.0000000000000002) -- it moves in any case
     booked[#booked + 1] = { id = id, weight = weight, slot = place_at, holder = holder, arrival = arrival }
     reply[#reply + 1] = id
     reply[#reply + 1] = weight
@@ -169,10 +176,13 @@ if served then
 end
 local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or 'o')
 if class then
-  local again = place_at - lookahead
-  if place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true) <= now + lookahead then
-    again = math.min(again, now + grace) -- only what is promised is in the way, and may not come
+  local spent = place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true)
+  if spent < place_at then
+    -- What is only promised is in the way, and may not come.
+    again = math.min(again, math.max(now + math.min(grace, 1000000), spent - lookahead))
   end
+  -- Limits may be raised and clocks may step before that.
+  again = math.min(again, now + (class == 'g' and 10000000 or 300000000))
   redis.call('ZADD', line.agenda, string.format('%d', again), class == 'g' and '*' or '/' .. lane)
   if class ~= 'g' then
     redis.call('ZREM', line.heads, lane)
@@ -183,6 +193,7 @@ if class == 'f' then
   redis.call('ZREM', line.ready, line.fair)
 end
 redis.call('PEXPIRE', line.queue, kept)
+redis.call('PEXPIRE', line.ready, kept)
 redis.call('PEXPIRE', line.agenda, kept)
 write_line(line, kept)
 reply[2] = next_lane(line.hash, line.agenda, line.ready, now)

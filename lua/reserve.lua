@@ -30,7 +30,7 @@
 -- Reply[7] replayed: 1 if this decision had been made before, else 0
 -- Reply[8] next: the lane to pull now, empty = none
 -- Reply[9] ahead: units before the job in its lane; this and what follows only if waiting
--- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[10] line: the same and the units in its fair key's other lanes
 -- Reply[11] rivals: fair keys that are ready
 -- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
@@ -203,6 +203,7 @@ elseif outcome == 3 and not stands then
 elseif outcome == 3 then
   enlist(line, kept)
   write_line(line, kept)
+  redis.call('PEXPIRE', line.queue, kept)
 elseif stands then
   leave(line, member, weight, kept)
 end

@@ -10,15 +10,16 @@
 -- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
--- Reply[3] found: how many were due; most means that there may be more
+-- Reply[3] found: how many were due; most or more means that there may be more
 -- Reply[4...] lanes whose time has come: 'lane', name; overdue bookings: 'job', id,
 --   weight (units), slot (us), lane
 -- Errors: THROTTLE_ARGUMENT <which>
--- Cost: O(found); three or four commands when idle
+-- Cost: O(found); four or five commands when idle
 -- Expiry: none is renewed
 -- include: integer
 -- include: clock
 -- include: unpromise
+-- include: closed
 -- include: next_lane
 local hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3]
 local now = clock(ARGV[1])
@@ -30,6 +31,14 @@ if not (now and most and forget and jobs) then
 end
 
 local due = redis.call('ZRANGEBYSCORE', agenda, '-inf', string.format('%d', now), 'LIMIT', '0', string.format('%d', most))
+-- Lanes are set aside for 300 s at most. Those further ahead are from before the
+-- clock stepped back.
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', agenda, string.format('(%d', now + 300000000), '+inf',
+  'LIMIT', '0', string.format('%d', most))) do
+  if string.match(member, '^/') then
+    due[#due + 1] = member
+  end
+end
 local reply = { now, '', #due }
 for i = 1, #due do
   local kind, id = string.match(due[i], '^([/=*])(.*)$')
@@ -65,7 +74,7 @@ for i = 1, #due do
   end
 end
 reply[2] = next_lane(hash, agenda, ready, now)
-if reply[2] == '' and not redis.call('ZSCORE', agenda, '*') then
+if reply[2] == '' and not closed(agenda, now) then
   -- Ready without a lane: what says so was lost.
   local lost = redis.call('ZRANGE', ready, '0', '0')[1]
   if lost then

@@ -18,10 +18,10 @@ func (t *Throttle) estimate(c *call, reply reply, r *Reservation) {
 		divided := false
 		switch t.class(hold) {
 		case classFair:
-			before = float64(max(ahead, line))
+			before = float64(line)
 		case classShared:
 			divided = t.fair != "" && rivals > 1
-			before = float64(max(ahead, line)) * others(share, rivals)
+			before = float64(line) * others(share, rivals)
 		}
 		over := float64(spent+booked) + before + float64(r.Job.Weight) - float64(hold.Limit.Units)
 		through := time.Duration(min(over/float64(hold.Limit.Units)*float64(hold.Limit.Window), float64(MaxWindow))).Truncate(time.Microsecond)

@@ -232,7 +232,7 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 				for _, key := range keyNames(t, client, s.throttle) {
 					kind := strings.Split(key, ":")[3]
 					seen[kind] = true
-					bound := lookahead + 2*window + 24*time.Hour
+					bound := lookahead + 2*window + 30*24*time.Hour
 					switch kind {
 					case "job":
 						bound = ahead + time.Minute + time.Second

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,19 +15,17 @@ type Lane string
 // nothing do not divide lanes.
 func (t *Throttle) laneOf(met []meets) Lane {
 	fair := ""
-	var others strings.Builder
+	var others []string
 	for _, m := range met {
 		switch {
 		case m.scope.Name == t.fair:
 			fair = m.encoded
 		case m.scope.Name != Global && m.scope.limited():
-			if others.Len() > 0 {
-				others.WriteByte(',')
-			}
-			others.WriteString(m.scope.Name + "=" + m.encoded)
+			others = append(others, m.scope.Name+"="+m.encoded)
 		}
 	}
-	return Lane(fair + "|" + others.String())
+	slices.Sort(others) // processes may list their scopes in another order
+	return Lane(fair + "|" + strings.Join(others, ","))
 }
 
 // fairKey is the encoded fair key of a lane.
@@ -61,7 +60,7 @@ func (t *Throttle) meetingsOf(lane Lane) ([]meets, error) {
 		}
 		delete(keys, scope.Name)
 	}
-	if !isLane || len(keys) > 0 {
+	if !isLane || len(keys) > 0 || t.laneOf(met) != lane {
 		return nil, &InvalidJobError{Field: "Lane", Value: lane, Reason: "is no lane of this throttle"}
 	}
 	return met, nil
@@ -95,8 +94,9 @@ func (t *Throttle) class(hold Hold) byte {
 	return classOther
 }
 
-// lineKept is how long the line's keys live: longer than any window that a job may
-// have to wait for, and than any slot is ahead.
+// lineKept is how long the line's keys live after the last write: longer than any
+// window that a job may have to wait for, than any slot is ahead, and than a lane
+// is likely to wait for its turn.
 func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
@@ -104,5 +104,5 @@ func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 			longest = max(longest, limit.Window)
 		}
 	}
-	return lookahead + 2*longest + 24*time.Hour
+	return lookahead + 2*longest + 30*24*time.Hour
 }

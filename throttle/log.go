@@ -23,6 +23,20 @@ func newRateLimitedLog(logger *zap.Logger) *rateLimitedLog {
 	return &rateLimitedLog{logger: logger, last: make(map[Failure]time.Time), held: make(map[Failure]int)}
 }
 
+// skipped tells of a lane that this process cannot pull.
+func (l *rateLimitedLog) skipped(throttle string, lane Lane, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const kind = Failure("skipped")
+	now := time.Now()
+	if last, logged := l.last[kind]; logged && now.Sub(last) < fallbackLogEvery {
+		return
+	}
+	l.logger.Warn("throttle: a lane cannot be pulled, and is left alone for a second",
+		zap.String("throttle", throttle), zap.String("lane", string(lane)), zap.NamedError("cause", err))
+	l.last[kind] = now
+}
+
 func (l *rateLimitedLog) fallback(throttle string, err *UnavailableError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

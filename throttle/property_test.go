@@ -78,7 +78,11 @@ func drawOptions(t *rapid.T) throttle.Options {
 }
 
 func drawScopes(t *rapid.T) []throttle.Scope {
-	windows := []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour}
+	return drawScopesOf(t, time.Second, 7*time.Second, time.Minute, time.Hour)
+}
+
+// drawScopesOf draws limits of these windows.
+func drawScopesOf(t *rapid.T, windows ...time.Duration) []throttle.Scope {
 	limits := rapid.Custom(func(t *rapid.T) throttle.Limit {
 		limit := throttle.Limit{
 			Units:  rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, 1000, throttle.Unlimited}).Draw(t, "units"),

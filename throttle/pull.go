@@ -21,13 +21,33 @@ const forgetAfter = 10 * time.Minute
 // is to be asked for by Reserve then. The lane is one that a Reservation, Pull or
 // Sweep named as the next; the lane that Pull returns is to be pulled now. Without
 // Pull nobody in line is ever booked: the package worker and Wait call it. A lane
-// whose turn it is not changes nothing.
+// whose turn it is not changes nothing. One that this process cannot pull, since it
+// has other scopes or a key holds foreign data, is left alone for a second, so that
+// it does not hold up the others.
 //
 // The jobs have an ID, a Weight and a Lane. One whose answer was lost is found by
 // Sweep when its slot has passed. It blocks for one round trip and fails as
 // Reserve does, without fallback.
 func (t *Throttle) Pull(ctx context.Context, lane Lane) (booked []Reservation, next Lane, err error) {
-	return t.pull(ctx, lane, mostPulled, 0)
+	return t.pullOrSkip(ctx, lane, mostPulled, 0)
+}
+
+func (t *Throttle) pullOrSkip(ctx context.Context, lane Lane, most, recall int64) (booked []Reservation, next Lane, err error) {
+	booked, next, err = t.pull(ctx, lane, most, recall)
+	var unknown *InvalidJobError
+	if ctx == nil || !errors.As(err, &unknown) && !errors.Is(err, ErrState) {
+		return booked, next, err
+	}
+	line := t.keys.line(lane)
+	reply, skipErr := t.redis.run(ctx, skipScript, line[:5], []any{t.nowArgument(), string(lane), t.kept.Milliseconds()})
+	switch {
+	case skipErr != nil:
+		return nil, "", errors.Join(err, skipErr)
+	case !reply.is("it"):
+		return nil, "", badReply("skip", reply)
+	}
+	t.logged.skipped(t.name, lane, err)
+	return nil, Lane(reply.text(1)), nil
 }
 
 // pull pulls up to most jobs. recall says that a lane's time has come.
@@ -82,7 +102,8 @@ type Swept struct {
 // makes eligible again, and bookings overdue. Call it a few times a second in each
 // process that brings jobs; what one has found the others leave alone for a
 // second. It blocks for one round trip, and one more for each lane it finds, and
-// fails as Reserve does, without fallback.
+// fails as Reserve does, without fallback; what was found before is told all the
+// same.
 func (t *Throttle) Sweep(ctx context.Context) (Swept, error) { return t.sweep(ctx, 1) }
 
 // sweep finds bookings overdue too if jobs is 1.
@@ -90,26 +111,24 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 	if ctx == nil {
 		return Swept{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	reply, err := t.redis.run(ctx, sweepScript, t.keys.shared[:3], []any{t.nowArgument(), mostSwept, micros(forgetAfter), jobs})
+	most := int64(mostSwept)
+	if jobs == 0 {
+		most = 1000 // past the bookings, which it leaves where they are
+	}
+	reply, err := t.redis.run(ctx, sweepScript, t.keys.shared[:3], []any{t.nowArgument(), most, micros(forgetAfter), jobs})
 	if err != nil {
 		return Swept{}, err
 	}
 	if !reply.is("iti") {
 		return Swept{}, badReply("sweep", reply)
 	}
-	swept := Swept{Next: Lane(reply.text(1)), More: reply.integer(2) == mostSwept}
+	swept := Swept{Next: Lane(reply.text(1)), More: reply.integer(2) >= most}
 	now := time.UnixMicro(reply.integer(0))
+	var lanes []Lane
 	for rest := reply[3:]; len(rest) > 0; {
 		switch {
 		case rest.is("tt") && rest.text(0) == "lane":
-			_, next, err := t.pull(ctx, Lane(rest.text(1)), 0, 1)
-			var unknown *InvalidJobError
-			switch {
-			case err == nil:
-				swept.Next = next
-			case !errors.As(err, &unknown): // else it is left to processes that know its scopes
-				return swept, err
-			}
+			lanes = append(lanes, Lane(rest.text(1)))
 			rest = rest[2:]
 		case rest.is("ttiit"):
 			job := Job{ID: rest.text(1), Weight: rest.integer(2), Lane: Lane(rest.text(4))}
@@ -117,6 +136,11 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 			rest = rest[5:]
 		default:
 			return swept, badReply("sweep", reply)
+		}
+	}
+	for _, lane := range lanes {
+		if _, swept.Next, err = t.pullOrSkip(ctx, lane, 0, 1); err != nil {
+			return swept, err
 		}
 	}
 	return swept, nil

@@ -73,6 +73,7 @@ var (
 	countScript   = newScript(lua.Count)
 	pullScript    = newScript(lua.Pull)
 	sweepScript   = newScript(lua.Sweep)
+	skipScript    = newScript(lua.Skip)
 	linesScript   = newScript(lua.Lines)
 )
 

@@ -32,7 +32,7 @@ func TestRetryIsChargedAgain(t *testing.T) {
 		w.drained(1, time.Minute)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if got, want := strings.Join(charged, " "), "default/000000/0 default/000000/1 default/000000/2"; got != want {
+		if got, want := strings.Join(charged, " "), "asynq:default/000000/0 asynq:default/000000/1 asynq:default/000000/2"; got != want {
 			t.Errorf("charged to %q, want %q", got, want)
 		}
 		if used, _ := w.used("acme"); used != 6 {

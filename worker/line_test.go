@@ -161,7 +161,7 @@ func (w *world) booked() []string {
 	}
 	var ids []string
 	for _, field := range fields {
-		if id, isJob := strings.CutPrefix(field, "=default/"); isJob {
+		if id, isJob := strings.CutPrefix(field, "=asynq:default/"); isJob {
 			ids = append(ids, strings.TrimSuffix(id, "/0"))
 		}
 	}

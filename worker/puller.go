@@ -105,10 +105,8 @@ func (p *puller) run() {
 // pull pulls a lane and those that are next, until there is none.
 func (p *puller) pull(ctx context.Context, lane throttle.Lane) error {
 	for lane != "" {
-		select {
-		case <-p.shaper.stopped:
+		if p.shaper.isStopped() {
 			return nil
-		default:
 		}
 		booked, next, err := p.shaper.throttle.Pull(ctx, lane)
 		if err != nil {
@@ -129,11 +127,14 @@ func (p *puller) pull(ctx context.Context, lane throttle.Lane) error {
 func (p *puller) sweep(ctx context.Context) error {
 	for more := true; more; {
 		swept, err := p.shaper.throttle.Sweep(ctx)
+		for _, r := range swept.Overdue {
+			if p.shaper.isStopped() {
+				return nil
+			}
+			p.bring(ctx, r)
+		}
 		if err != nil {
 			return err
-		}
-		for _, r := range swept.Overdue {
-			p.bring(ctx, r)
 		}
 		if err := p.pull(ctx, swept.Next); err != nil {
 			return err

@@ -114,6 +114,15 @@ func (s *Shaper) Stats() Stats {
 	}
 }
 
+func (s *Shaper) isStopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
 var errStopped = errors.New("worker: stopped")
 
 // pause sleeps unless the shaper is stopped.

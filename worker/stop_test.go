@@ -190,8 +190,8 @@ func TestGrantIsInTheContext(t *testing.T) {
 		w.serve(asynq.Config{Concurrency: 1})
 		w.enqueue(0, "acme", 3)
 		w.drained(1, time.Second)
-		if got.Outcome != throttle.Granted || got.Job.Weight != 3 || got.Job.Keys["tenant"] != "acme" || got.Job.ID != "default/000000/0" {
-			t.Errorf("got the grant %+v, want weight 3 of acme, charged to default/000000/0", got)
+		if got.Outcome != throttle.Granted || got.Job.Weight != 3 || got.Job.Keys["tenant"] != "acme" || got.Job.ID != "asynq:default/000000/0" {
+			t.Errorf("got the grant %+v, want weight 3 of acme, charged to asynq:default/000000/0", got)
 		}
 	})
 }

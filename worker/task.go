@@ -65,15 +65,22 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 	return attempt{queue: queue, id: id, retried: retried, retry: retry, spare: spare}, nil
 }
 
+// jobPrefix tells the jobs of asynq from others in the same throttle.
+const jobPrefix = "asynq:"
+
 // jobID names this attempt among all jobs of a throttle.
 func (a attempt) jobID() string {
-	return fmt.Sprintf("%s/%s/%d", url.PathEscape(a.queue), a.id, a.retried)
+	return fmt.Sprintf(jobPrefix+"%s/%s/%d", url.PathEscape(a.queue), a.id, a.retried)
 }
 
 // parseJobID reads what jobID has written. A job of another kind, such as one that
 // waits without asynq, is none.
 func parseJobID(id string) (queue, task string, retried int, ok bool) {
-	queue, rest, ok := strings.Cut(id, "/")
+	rest, ok := strings.CutPrefix(id, jobPrefix)
+	if !ok {
+		return "", "", 0, false
+	}
+	queue, rest, ok = strings.Cut(rest, "/")
 	i := strings.LastIndexByte(rest, '/')
 	if !ok || i < 0 {
 		return "", "", 0, false

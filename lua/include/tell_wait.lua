@@ -1,9 +1,9 @@
 -- Adds to a reply what a job's wait can be estimated by: the units before it in its
--- lane and in all lanes of its fair key, the fair keys that are ready, and what
+-- lane, and with those in its fair key's other lanes, the fair keys that are ready, and what
 -- each limit's ledger has spent and booked.
 local function tell_wait(reply, line, calendar, ahead)
   reply[9] = ahead
-  reply[10] = line.all_units
+  reply[10] = line.all_units - line.units + ahead
   reply[11] = redis.call('ZCARD', line.ready)
   for i = 1, #calendar.ledgers do
     reply[10 + 2 * i] = calendar.ledgers[i].spent

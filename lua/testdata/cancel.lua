@@ -467,7 +467,7 @@ end
 -- fair key the units that its jobs are promised. Half a second after the slot it
 -- is overdue: whoever should have come for it is then looked for.
 local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
-  line.promised = line.promised + weight
+  line.promised = math.min(line.promised + weight, 9007199254740992)
   redis.call('HSET', line.hash,
     '=' .. id, string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane),
     '#' .. line.fair, string.format('%d', line.promised))
@@ -528,12 +528,16 @@ end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
--- where its own last work ended.
+-- where its own last work ended. While nobody is ready there is nothing to be
+-- fair about, and all begin anew.
 local function elect(line, kept)
   line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
   if line.front == '' then
     redis.call('ZREM', line.ready, line.fair)
   elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    if redis.call('ZCARD', line.ready) == 0 then
+      redis.call('DEL', line.tags)
+    end
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
@@ -622,12 +626,14 @@ end
 if booking and keep == '0' and booking.lane == lane then
   refund(line, booking.weight / share)
 end
-if holds then
-  -- What waited for this room need not wait any longer.
+if holds or stands then
+  -- What waited for this room, or behind this job, need not wait any longer.
   redis.call('ZREM', line.agenda, '*', '/' .. lane)
   if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
     enlist(line, kept)
-    write_line(line, kept)
+  else
+    elect(line, kept)
   end
+  write_line(line, kept)
 end
 return { (holds or granted or stands) and 1 or 0, now }

@@ -24,7 +24,7 @@
 -- Reply[7] replayed: 0
 -- Reply[8] next: empty
 -- Reply[9] ahead: units that wait in its lane; this and what follows only if waiting
--- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[10] line: units that wait in all its fair key's lanes
 -- Reply[11] rivals: fair keys that are ready
 -- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
@@ -385,11 +385,11 @@ local function place(calendar, weight, from, spent_only)
   return start, holder
 end
 -- Adds to a reply what a job's wait can be estimated by: the units before it in its
--- lane and in all lanes of its fair key, the fair keys that are ready, and what
+-- lane, and with those in its fair key's other lanes, the fair keys that are ready, and what
 -- each limit's ledger has spent and booked.
 local function tell_wait(reply, line, calendar, ahead)
   reply[9] = ahead
-  reply[10] = line.all_units
+  reply[10] = line.all_units - line.units + ahead
   reply[11] = redis.call('ZCARD', line.ready)
   for i = 1, #calendar.ledgers do
     reply[10 + 2 * i] = calendar.ledgers[i].spent

@@ -544,7 +544,7 @@ end
 -- fair key the units that its jobs are promised. Half a second after the slot it
 -- is overdue: whoever should have come for it is then looked for.
 local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
-  line.promised = line.promised + weight
+  line.promised = math.min(line.promised + weight, 9007199254740992)
   redis.call('HSET', line.hash,
     '=' .. id, string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane),
     '#' .. line.fair, string.format('%d', line.promised))
@@ -555,12 +555,16 @@ end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
--- where its own last work ended.
+-- where its own last work ended. While nobody is ready there is nothing to be
+-- fair about, and all begin anew.
 local function elect(line, kept)
   line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
   if line.front == '' then
     redis.call('ZREM', line.ready, line.fair)
   elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    if redis.call('ZCARD', line.ready) == 0 then
+      redis.call('DEL', line.tags)
+    end
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
@@ -595,16 +599,23 @@ local function write_line(line, kept)
   end
   redis.call('PEXPIRE', line.hash, kept)
 end
+-- Whether nobody is to be pulled now, since what all share has no room: until the
+-- time that the agenda's '*' says, never more than 10 s ahead. A time further
+-- ahead is from before the clock stepped back.
+local function closed(agenda, now)
+  local again = tonumber(redis.call('ZSCORE', agenda, '*') or 0)
+  return again > now and again <= now + 10000000
+end
 -- The lane to pull next: the front of the fair key with the lowest start tag. None
--- ('') where nobody is ready, and before the time that the agenda's '*' says, when
--- the limits that all jobs share have no room within the lookahead.
+-- ('') where nobody is ready or what all share has no room.
 local function next_lane(hash, agenda, ready, now)
   local fair = redis.call('ZRANGE', ready, '0', '0')[1]
-  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+  if not fair or closed(agenda, now) then
     return ''
   end
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
 end
+tend(calendar)
 if recall == '1' then
   redis.call('ZREM', line.agenda, '/' .. lane)
 end
@@ -617,16 +628,13 @@ if waiting[1] and not aside then
 end
 local ready = redis.call('ZRANGE', line.ready, '0', '1', 'WITHSCORES')
 local turn = waiting[1] and not aside and ready[1] == line.fair and line.front == lane
-  and tonumber(redis.call('ZSCORE', line.agenda, '*') or 0) <= now
+  and not closed(line.agenda, now)
 local tag, rival = tonumber(ready[2]), tonumber(ready[4])
 local older = turn and tonumber(redis.call('ZRANGE', line.heads, '1', '1', 'WITHSCORES')[2])
 
 -- One after the other, until it is the turn of another fair key or lane.
 local reply, taken, units, latest, served = { now, '' }, {}, 0, now, nil
-local booked, seen, holder, place_at = {}, {}, 0, nil
-if turn then
-  tend(calendar)
-end
+local booked, seen, holder, place_at, again = {}, {}, 0, nil, nil
 while turn and #taken < most and waiting[2 * #taken + 1] do
   local member, arrival = waiting[2 * #taken + 1], tonumber(waiting[2 * #taken + 2])
   if #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
@@ -651,13 +659,21 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
     place_at, holder = place(calendar, weight, now, false)
     -- A heavy job is booked further ahead where lighter ones would else take what
     -- it waits for.
-    local span = holder > 0 and calendar.ledgers[holder].span or 0
-    if place_at > now + lookahead and (weight == 1 or place_at > now + lookahead + span
-      or place(calendar, 1, now, false) > now + lookahead) then
-      break
+    if place_at > now + lookahead then
+      again = place_at - lookahead
+      local span = holder > 0 and calendar.ledgers[holder].span or 0
+      local light = weight == 1 and place_at or place(calendar, 1, now, false)
+      if light > now + lookahead then
+        again = light - lookahead
+        break
+      elseif place_at > now + lookahead + span then
+        again = again - span
+        break
+      end
     end
     enter(calendar, 'b', place_at, weight)
-    served, tag = tag, tag + weight / share
+    served = tag
+    tag = math.max(tag + weight / share, tag * 1.0000000000000002) -- it moves in any case
     booked[#booked + 1] = { id = id, weight = weight, slot = place_at, holder = holder, arrival = arrival }
     reply[#reply + 1] = id
     reply[#reply + 1] = weight
@@ -713,10 +729,13 @@ if served then
 end
 local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or 'o')
 if class then
-  local again = place_at - lookahead
-  if place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true) <= now + lookahead then
-    again = math.min(again, now + grace) -- only what is promised is in the way, and may not come
+  local spent = place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true)
+  if spent < place_at then
+    -- What is only promised is in the way, and may not come.
+    again = math.min(again, math.max(now + math.min(grace, 1000000), spent - lookahead))
   end
+  -- Limits may be raised and clocks may step before that.
+  again = math.min(again, now + (class == 'g' and 10000000 or 300000000))
   redis.call('ZADD', line.agenda, string.format('%d', again), class == 'g' and '*' or '/' .. lane)
   if class ~= 'g' then
     redis.call('ZREM', line.heads, lane)
@@ -727,6 +746,7 @@ if class == 'f' then
   redis.call('ZREM', line.ready, line.fair)
 end
 redis.call('PEXPIRE', line.queue, kept)
+redis.call('PEXPIRE', line.ready, kept)
 redis.call('PEXPIRE', line.agenda, kept)
 write_line(line, kept)
 reply[2] = next_lane(line.hash, line.agenda, line.ready, now)

@@ -30,7 +30,7 @@
 -- Reply[7] replayed: 1 if this decision had been made before, else 0
 -- Reply[8] next: the lane to pull now, empty = none
 -- Reply[9] ahead: units before the job in its lane; this and what follows only if waiting
--- Reply[10] line: units that wait in all lanes of its fair key
+-- Reply[10] line: the same and the units in its fair key's other lanes
 -- Reply[11] rivals: fair keys that are ready
 -- Reply[12...] per limit spent and booked units
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
@@ -583,11 +583,11 @@ local function place(calendar, weight, from, spent_only)
   return start, holder
 end
 -- Adds to a reply what a job's wait can be estimated by: the units before it in its
--- lane and in all lanes of its fair key, the fair keys that are ready, and what
+-- lane, and with those in its fair key's other lanes, the fair keys that are ready, and what
 -- each limit's ledger has spent and booked.
 local function tell_wait(reply, line, calendar, ahead)
   reply[9] = ahead
-  reply[10] = line.all_units
+  reply[10] = line.all_units - line.units + ahead
   reply[11] = redis.call('ZCARD', line.ready)
   for i = 1, #calendar.ledgers do
     reply[10 + 2 * i] = calendar.ledgers[i].spent
@@ -678,7 +678,7 @@ end
 -- fair key the units that its jobs are promised. Half a second after the slot it
 -- is overdue: whoever should have come for it is then looked for.
 local function promise(line, id, slot, weight, holder, ledgers, arrival, kept)
-  line.promised = line.promised + weight
+  line.promised = math.min(line.promised + weight, 9007199254740992)
   redis.call('HSET', line.hash,
     '=' .. id, string.format('%d %d %d %s %d %s', slot, weight, holder, ledgers, arrival, line.lane),
     '#' .. line.fair, string.format('%d', line.promised))
@@ -698,12 +698,16 @@ end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
--- where its own last work ended.
+-- where its own last work ended. While nobody is ready there is nothing to be
+-- fair about, and all begin anew.
 local function elect(line, kept)
   line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
   if line.front == '' then
     redis.call('ZREM', line.ready, line.fair)
   elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    if redis.call('ZCARD', line.ready) == 0 then
+      redis.call('DEL', line.tags)
+    end
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
@@ -754,17 +758,24 @@ end
 local function join(line, member, weight, arrival, kept)
   redis.call('ZADD', line.queue, string.format('%d', arrival), member)
   redis.call('PEXPIRE', line.queue, kept)
-  line.jobs, line.units = line.jobs + 1, line.units + weight
-  line.all_jobs, line.all_units = line.all_jobs + 1, line.all_units + weight
+  -- Beyond 2^53 units would not be counted right, nor written as integers.
+  line.jobs, line.units = line.jobs + 1, math.min(line.units + weight, 9007199254740992)
+  line.all_jobs, line.all_units = line.all_jobs + 1, math.min(line.all_units + weight, 9007199254740992)
   enlist(line, kept)
   write_line(line, kept)
 end
+-- Whether nobody is to be pulled now, since what all share has no room: until the
+-- time that the agenda's '*' says, never more than 10 s ahead. A time further
+-- ahead is from before the clock stepped back.
+local function closed(agenda, now)
+  local again = tonumber(redis.call('ZSCORE', agenda, '*') or 0)
+  return again > now and again <= now + 10000000
+end
 -- The lane to pull next: the front of the fair key with the lowest start tag. None
--- ('') where nobody is ready, and before the time that the agenda's '*' says, when
--- the limits that all jobs share have no room within the lookahead.
+-- ('') where nobody is ready or what all share has no room.
 local function next_lane(hash, agenda, ready, now)
   local fair = redis.call('ZRANGE', ready, '0', '0')[1]
-  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+  if not fair or closed(agenda, now) then
     return ''
   end
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
@@ -795,6 +806,7 @@ elseif outcome == 3 and not stands then
 elseif outcome == 3 then
   enlist(line, kept)
   write_line(line, kept)
+  redis.call('PEXPIRE', line.queue, kept)
 elseif stands then
   leave(line, member, weight, kept)
 end

@@ -10,11 +10,11 @@
 -- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
--- Reply[3] found: how many were due; most means that there may be more
+-- Reply[3] found: how many were due; most or more means that there may be more
 -- Reply[4...] lanes whose time has come: 'lane', name; overdue bookings: 'job', id,
 --   weight (units), slot (us), lane
 -- Errors: THROTTLE_ARGUMENT <which>
--- Cost: O(found); three or four commands when idle
+-- Cost: O(found); four or five commands when idle
 -- Expiry: none is renewed
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
@@ -43,12 +43,18 @@ local function unpromise(hash, agenda, id, weight, lane)
   redis.call('HDEL', hash, '=' .. id)
   redis.call('ZREM', agenda, '=' .. id)
 end
+-- Whether nobody is to be pulled now, since what all share has no room: until the
+-- time that the agenda's '*' says, never more than 10 s ahead. A time further
+-- ahead is from before the clock stepped back.
+local function closed(agenda, now)
+  local again = tonumber(redis.call('ZSCORE', agenda, '*') or 0)
+  return again > now and again <= now + 10000000
+end
 -- The lane to pull next: the front of the fair key with the lowest start tag. None
--- ('') where nobody is ready, and before the time that the agenda's '*' says, when
--- the limits that all jobs share have no room within the lookahead.
+-- ('') where nobody is ready or what all share has no room.
 local function next_lane(hash, agenda, ready, now)
   local fair = redis.call('ZRANGE', ready, '0', '0')[1]
-  if not fair or tonumber(redis.call('ZSCORE', agenda, '*') or 0) > now then
+  if not fair or closed(agenda, now) then
     return ''
   end
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
@@ -63,6 +69,14 @@ if not (now and most and forget and jobs) then
 end
 
 local due = redis.call('ZRANGEBYSCORE', agenda, '-inf', string.format('%d', now), 'LIMIT', '0', string.format('%d', most))
+-- Lanes are set aside for 300 s at most. Those further ahead are from before the
+-- clock stepped back.
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', agenda, string.format('(%d', now + 300000000), '+inf',
+  'LIMIT', '0', string.format('%d', most))) do
+  if string.match(member, '^/') then
+    due[#due + 1] = member
+  end
+end
 local reply = { now, '', #due }
 for i = 1, #due do
   local kind, id = string.match(due[i], '^([/=*])(.*)$')
@@ -98,7 +112,7 @@ for i = 1, #due do
   end
 end
 reply[2] = next_lane(hash, agenda, ready, now)
-if reply[2] == '' and not redis.call('ZSCORE', agenda, '*') then
+if reply[2] == '' and not closed(agenda, now) then
   -- Ready without a lane: what says so was lost.
   local lost = redis.call('ZRANGE', ready, '0', '0')[1]
   if lost then

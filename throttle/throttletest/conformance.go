@@ -3,6 +3,7 @@ package throttletest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,14 +48,19 @@ type timeline struct {
 //	granted 2s                     starts 2 s after the beginning; nothing held it back
 //	booked 10s, tenant a 3/10s     a slot, and the limit that held the job back
 //	granted 2s again               decided before: not charged twice
+//	waiting, 3 ahead               in line; what is guessed of its start is not told
+//	…; next a|                     and the lane to pull now, if there is one
 //	too late, 10s, global 3/10s    a *throttle.DeadlineError, with the start it would have had
 //	3 used, 1 booked, free 10s     usage, of each limit of the scope key
 //	5                              a count
 //	true, false                    cancel, release
+//	booked b 10s, c 11s; next a|   pull: the jobs with their slots, or nothing
+//	overdue b 10s; next a|         sweep: the same
+//	a 2 jobs of 5, 1 booked, share 3    lines: units that wait and that are promised
 type row struct {
 	at       time.Duration // since the beginning
-	call     string        // empty: reserve; peek, cancel, release, usage, count
-	job      string        // its ID; for usage and count the scope, space, key
+	call     string        // empty: reserve; peek, cancel, release, pull, sweep, lines, usage, count
+	job      string        // its ID; for usage and count the scope, space, key; for pull the lane
 	weight   int64         // 0: 1
 	keys     string        // "tenant=a domain=x"
 	wait     time.Duration // Job.MaxWait
@@ -87,6 +93,14 @@ func (r row) ask(subject Subject, step int) string {
 		return doneText(subject.Cancel(now, r.asked(step)))
 	case "release":
 		return doneText(subject.Release(now, r.asked(step)))
+	case "pull":
+		booked, next, err := subject.Pull(now, throttle.Lane(r.job))
+		return jobsText("booked", booked, next, err)
+	case "sweep":
+		swept, err := subject.Sweep(now)
+		return jobsText("overdue", swept.Overdue, swept.Next, err)
+	case "lines":
+		return linesText(subject.Lines(now, ""))
 	case "usage":
 		return usageText(subject.Usage(now, scope, key))
 	case "count":
@@ -123,8 +137,44 @@ func reservationText(r throttle.Reservation, err error) string {
 		return err.Error()
 	case r.Replayed:
 		return fmt.Sprintf("%s %s again", r.Outcome, r.Start.Sub(beginning))
+	case r.Outcome == throttle.Waiting:
+		return fmt.Sprintf("%s, %d ahead%s", r.Outcome, r.Ahead, nextText(r.Next))
 	}
-	return fmt.Sprintf("%s %s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold))
+	return fmt.Sprintf("%s %s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), nextText(r.Next))
+}
+
+func nextText(next throttle.Lane) string {
+	if next == "" {
+		return ""
+	}
+	return "; next " + string(next)
+}
+
+// jobsText says what became of which jobs.
+func jobsText(what string, jobs []throttle.Reservation, next throttle.Lane, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	texts := make([]string, len(jobs))
+	for i, r := range jobs {
+		texts[i] = fmt.Sprintf("%s %s", r.Job.ID, r.Start.Sub(beginning))
+	}
+	if len(texts) == 0 {
+		return "nothing" + nextText(next)
+	}
+	return what + " " + strings.Join(texts, ", ") + nextText(next)
+}
+
+func linesText(page throttle.LinesPage, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	texts := make([]string, len(page.Lines))
+	for i, line := range page.Lines {
+		texts[i] = fmt.Sprintf("%s %d jobs of %d, %d booked, share %d", line.Key, line.Jobs, line.Units, line.Booked, line.Share)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, "; ")
 }
 
 func holdText(hold *throttle.Hold) string {

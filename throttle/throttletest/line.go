@@ -19,6 +19,8 @@ const (
 	leftAlone    = time.Second
 	forgetAfter  = 10 * time.Minute
 	mostPulled   = 32
+	closedAtMost = 10 * time.Second // nobody is pulled
+	asideAtMost  = 300 * time.Second
 )
 
 // line is what waits.
@@ -64,6 +66,7 @@ func (m *Model) laneOf(keys map[string]string) throttle.Lane {
 			others = append(others, scope.Name+"="+key)
 		}
 	}
+	slices.Sort(others)
 	name := throttle.Lane(own[m.options.FairScope] + "|" + strings.Join(others, ","))
 	if m.line.lanes[name] == nil {
 		m.line.lanes[name] = &lane{name: name, keys: own}
@@ -145,6 +148,10 @@ func (l *line) elect(fair string) {
 	case len(l.heads[fair]) == 0:
 		delete(l.ready, fair)
 	case !is:
+		if len(l.ready) == 0 {
+			clear(l.tags)
+			l.time = 0
+		}
 		l.ready[fair] = max(l.time, l.tags[fair])
 	}
 }
@@ -166,7 +173,7 @@ func (l *line) turns() []string {
 
 // next is the lane to be pulled now.
 func (l *line) next(now int64) throttle.Lane {
-	if l.agenda["*"] > now || len(l.ready) == 0 {
+	if again := l.agenda["*"]; again > now && again <= now+closedAtMost.Microseconds() || len(l.ready) == 0 {
 		return ""
 	}
 	return l.eligible(l.turns()[0])[0]
@@ -212,9 +219,9 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 			break
 		}
 		if _, twice := v.model.bookings[w.id]; !twice {
-			start, holder, near := v.near(w.weight)
+			start, holder, near, again := v.near(w.weight)
 			if !near {
-				class = v.setAside(lane, w.weight, start, holder)
+				class = v.setAside(lane, w.weight, start, holder, again)
 				break
 			}
 			v.promiseNext(lane, start, holder)
@@ -245,7 +252,8 @@ func (v *visit) promiseNext(lane *lane, start int64, holder int) {
 	v.book(start, w.weight)
 	v.model.promise(w.id, booking{slot: start, weight: w.weight, arrival: w.arrival, holder: holder, names: v.names, lane: lane.name})
 	l.time = l.ready[fair]
-	l.ready[fair] += float64(w.weight) / float64(max(1, v.model.options.Shares[fair]))
+	tag := l.ready[fair]
+	l.ready[fair] = max(tag+float64(w.weight)/float64(max(1, v.model.options.Shares[fair])), tag*1.0000000000000002)
 	l.tags[fair] = l.ready[fair]
 }
 
@@ -272,19 +280,21 @@ func (l *line) clear(lane *lane) {
 
 // near is a job's place, and whether it is near enough to be booked: within the
 // lookahead, or a window behind it for a heavy job that lighter ones would else be
-// in the way of.
-func (v *visit) near(weight int64) (start int64, holder int, near bool) {
-	reach := v.now + v.model.options.Lookahead.Microseconds()
+// in the way of. If not, again is when that may change.
+func (v *visit) near(weight int64) (start int64, holder int, near bool, again int64) {
+	lookahead := v.model.options.Lookahead.Microseconds()
 	start, holder = v.place(weight, v.now, false)
-	if start <= reach {
-		return start, holder, true
+	if start <= v.now+lookahead {
+		return start, holder, true, 0
 	}
 	span := int64(0)
 	if holder > 0 {
 		span = v.ledgers[holder-1].span
 	}
-	light, _ := v.place(1, v.now, false)
-	return start, holder, weight > 1 && start <= reach+span && light <= reach
+	if light, _ := v.place(1, v.now, false); light > v.now+lookahead {
+		return start, holder, false, light - lookahead
+	}
+	return start, holder, start <= v.now+lookahead+span, start - lookahead - span
 }
 
 // Which jobs a limit holds back together.
@@ -297,7 +307,7 @@ const (
 // setAside leaves a lane alone until its head may be placed within the lookahead,
 // or what is only promised may have turned out not to be used; if the limit is
 // one that all share, it leaves all alone.
-func (v *visit) setAside(lane *lane, weight, start int64, holder int) (class byte) {
+func (v *visit) setAside(lane *lane, weight, start int64, holder int, again int64) (class byte) {
 	l, reach := v.model.line, v.model.options.Lookahead.Microseconds()
 	class = other
 	if holder > 0 {
@@ -308,14 +318,14 @@ func (v *visit) setAside(lane *lane, weight, start int64, holder int) (class byt
 			class = own
 		}
 	}
-	again := start - reach
-	if spent, _ := v.place(weight, v.now, true); spent <= v.now+reach {
-		again = min(again, v.now+v.model.grace.Microseconds())
+	if spent, _ := v.place(weight, v.now, true); spent < start {
+		again = min(again, max(v.now+min(v.model.grace, time.Second).Microseconds(), spent-reach))
 	}
 	if class == shared {
-		l.agenda["*"] = again
+		l.agenda["*"] = min(again, v.now+closedAtMost.Microseconds())
 		return class
 	}
+	again = min(again, v.now+asideAtMost.Microseconds())
 	l.agenda["/"+string(lane.name)] = again
 	delete(l.heads[fairOf(lane.name)], lane.name)
 	return class
@@ -330,8 +340,10 @@ func (m *Model) Sweep(instant time.Time) (throttle.Swept, error) {
 	var swept throttle.Swept
 	var lanes []throttle.Lane
 	for _, member := range due {
-		if l.agenda[member] > now {
-			break
+		late := l.agenda[member] <= now
+		stepped := member[0] == '/' && l.agenda[member] > now+asideAtMost.Microseconds()
+		if !late && !stepped {
+			continue
 		}
 		name := member[1:]
 		switch {

@@ -398,12 +398,13 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 	} else if stands {
 		m.line.leave(lane, job)
 	}
-	if holds {
+	if holds || stands {
 		delete(m.line.agenda, "*")
 		delete(m.line.agenda, "/"+string(v.lane))
 		if len(lane.waiting) > 0 {
 			m.line.enlist(lane)
 		}
+		m.line.elect(fairOf(v.lane))
 	}
 	return holds || granted || stands, nil
 }

@@ -1,0 +1,208 @@
+package throttle_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// guess is what a job in line is told of its start.
+type guess struct {
+	Start time.Duration // since dawn
+	Late  time.Duration // since dawn
+	Ahead int64
+	Hold  string // scope, key and what they hold: used, booked; "shared" with others
+}
+
+func guessOf(r throttle.Reservation) guess {
+	g := guess{Start: r.Start.Sub(dawn), Late: r.Late.Sub(dawn), Ahead: r.Ahead}
+	if r.Hold != nil {
+		g.Hold = fmt.Sprintf("%s %s %s: %d, %d", r.Hold.Scope, r.Hold.Key, r.Hold.Limit, r.Hold.Used, r.Hold.Booked)
+		if r.Hold.Share {
+			g.Hold += ", shared"
+		}
+	}
+	return g
+}
+
+// asking is one job that comes, at an instant since dawn.
+type asking struct {
+	at     time.Duration
+	id     string
+	weight int64
+	tenant string
+	domain string
+	want   throttle.Outcome
+}
+
+func (a asking) job() throttle.Job {
+	job := throttle.Job{ID: a.id, Weight: a.weight, Keys: of(a.tenant)}
+	if a.domain != "" {
+		job.Keys["domain"] = a.domain
+	}
+	return job
+}
+
+// guessScopes are limits per 10 s: a job that is n units over one of u units waits
+// n/u of 10 s.
+func guessScopes(tenant, domain, all int64) []throttle.Scope {
+	limits := func(units int64) []throttle.Limit { return []throttle.Limit{throttle.Per(units, 10*time.Second)} }
+	return []throttle.Scope{
+		{Name: "tenant", Limits: limits(tenant)},
+		{Name: "domain", Limits: limits(domain), Optional: true},
+		{Name: throttle.Global, Limits: limits(all)},
+	}
+}
+
+const (
+	granted = throttle.Granted
+	waiting = throttle.Waiting
+)
+
+// guesses are situations, each with what the last job in them is told at 1 s. It is
+// over a limit by its spent and booked units, those before it and its own, less the
+// limit's; Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
+var guesses = map[string]struct {
+	scopes []throttle.Scope
+	shares map[string]int
+	before []asking
+	asked  asking
+	want   guess
+}{
+	"first in line behind its own limit: the calendar knows": {
+		scopes: guessScopes(2, 100, 100),
+		before: []asking{{0, "1", 2, "a", "", granted}},
+		asked:  asking{time.Second, "2", 1, "a", "", waiting},
+		want:   guess{10 * time.Second, 49 * time.Second, 0, "tenant a 2/10s: 2, 0"}, // 1 + 4x9 + 12
+	},
+	"behind 4 units of its lane": {
+		scopes: guessScopes(2, 100, 100),
+		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
+		asked:  asking{time.Second, "4", 1, "a", "", waiting},
+		want:   guess{26 * time.Second, 113 * time.Second, 4, "tenant a 2/10s: 2, 0"}, // 2+4+1-2 = 5 of 2: 25 s
+	},
+	"behind 4 units of its tenant's other lane": {
+		scopes: guessScopes(2, 100, 100),
+		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "x", waiting}, {time.Second, "3", 2, "a", "x", waiting}},
+		asked:  asking{time.Second, "4", 1, "a", "y", waiting},
+		want:   guess{26 * time.Second, 113 * time.Second, 0, "tenant a 2/10s: 2, 0"}, // the same
+	},
+	"the shared limit, nobody else": {
+		scopes: guessScopes(100, 100, 2),
+		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
+		asked:  asking{time.Second, "4", 1, "a", "", waiting},
+		want:   guess{26 * time.Second, 113 * time.Second, 4, "global  2/10s: 2, 0"}, // 2+4+1-2 = 5 of 2: 25 s
+	},
+	"the shared limit, one other has a line": {
+		scopes: guessScopes(100, 100, 2),
+		before: []asking{
+			{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting},
+			{time.Second, "4", 1, "b", "", waiting},
+		},
+		asked: asking{time.Second, "5", 1, "a", "", waiting},
+		want:  guess{46 * time.Second, 193 * time.Second, 4, "global  2/10s: 2, 0, shared"}, // 2+4x2+1-2 = 9 of 2: 45 s
+	},
+	"the shared limit, a line of others is not before the first of a tenant": {
+		scopes: guessScopes(100, 100, 2),
+		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "b", "", waiting}, {time.Second, "3", 2, "b", "", waiting}},
+		asked:  asking{time.Second, "4", 1, "a", "", waiting},
+		want:   guess{10 * time.Second, 49 * time.Second, 0, "global  2/10s: 2, 0"}, // 2+0+1-2 = 1 of 2: 5 s; there is room at 10 s
+	},
+	"the shared limit, three others": {
+		scopes: guessScopes(100, 100, 2),
+		before: []asking{
+			{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 1, "b", "", waiting},
+			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
+		},
+		asked: asking{time.Second, "6", 1, "a", "", waiting},
+		want:  guess{46 * time.Second, 193 * time.Second, 2, "global  2/10s: 2, 0, shared"}, // 2+2x4+1-2 = 9 of 2: 45 s
+	},
+	"the shared limit, three others, a share of 3": {
+		scopes: guessScopes(100, 100, 2),
+		shares: map[string]int{"a": 3},
+		before: []asking{
+			{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 1, "b", "", waiting},
+			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
+		},
+		asked: asking{time.Second, "6", 1, "a", "", waiting},
+		want:  guess{26 * time.Second, 113 * time.Second, 2, "global  2/10s: 2, 0, shared"}, // 2+2x(3+3)/3+1-2 = 5 of 2: 25 s
+	},
+	"its own limit holds longer than the shared one does": {
+		scopes: guessScopes(2, 100, 8),
+		before: []asking{
+			{0, "1", 2, "a", "", granted}, {0, "2", 2, "z", "", granted}, {0, "3", 2, "y", "", granted}, {0, "4", 2, "x", "", granted},
+			{time.Second, "5", 2, "a", "", waiting}, {time.Second, "6", 1, "b", "", waiting},
+		},
+		asked: asking{time.Second, "7", 1, "a", "", waiting},
+		want:  guess{16 * time.Second, 73 * time.Second, 2, "tenant a 2/10s: 2, 0"}, // 2+2+1-2 = 3 of 2: 15 s; 8+2x2+1-8 = 5 of 8: 6.25 s
+	},
+	"a full domain: what its tenant has in other lanes is not before it": {
+		scopes: guessScopes(100, 1, 100),
+		before: []asking{
+			{0, "1", 1, "a", "x", granted}, {0, "2", 1, "a", "y", granted}, {time.Second, "3", 1, "a", "x", waiting},
+			{time.Second, "4", 1, "a", "y", waiting}, {time.Second, "5", 1, "a", "y", waiting},
+		},
+		asked: asking{time.Second, "6", 1, "a", "x", waiting},
+		want:  guess{21 * time.Second, 93 * time.Second, 1, "domain x 1/10s: 1, 0"}, // 1+1+1-1 = 2 of 1: 20 s
+	},
+	"a full domain: what other tenants have for it is not seen": {
+		scopes: guessScopes(100, 1, 100),
+		before: []asking{{0, "1", 1, "a", "x", granted}, {time.Second, "2", 1, "b", "x", waiting}, {time.Second, "3", 1, "b", "x", waiting}},
+		asked:  asking{time.Second, "4", 1, "a", "x", waiting},
+		want:   guess{11 * time.Second, 53 * time.Second, 0, "domain x 1/10s: 1, 0"}, // 1+0+1-1 = 1 of 1: 10 s
+	},
+	"what is booked is before it": {
+		scopes: guessScopes(2, 100, 100),
+		before: []asking{
+			{0, "1", 2, "a", "", granted}, {9500 * time.Millisecond, "2", 2, "a", "", throttle.Booked},
+			{9500 * time.Millisecond, "3", 1, "a", "", waiting},
+		},
+		asked: asking{9500 * time.Millisecond, "4", 1, "a", "", waiting},
+		want:  guess{29500 * time.Millisecond, 101500 * time.Millisecond, 1, "tenant a 2/10s: 2, 2"}, // 2+2+1+1-2 = 4 of 2: 20 s
+	},
+	"known again: jobs before it, at their lane's mean weight": {
+		scopes: guessScopes(100, 100, 10),
+		before: []asking{
+			{0, "1", 10, "z", "", granted}, {time.Second, "2", 1, "a", "", waiting}, {time.Second, "3", 3, "a", "", waiting},
+			{time.Second, "4", 4, "a", "", waiting}, {time.Second, "5", 4, "a", "", waiting},
+		},
+		asked: asking{time.Second, "4", 4, "a", "", waiting},
+		want:  guess{11 * time.Second, 53 * time.Second, 6, "global  10/10s: 10, 0"}, // 2 before, of 12/4; 10+6+4-10 = 10 of 10: 10 s
+	},
+	"no wait is guessed longer than the longest window": {
+		scopes: globalAndTenant(throttle.Per(1, throttle.MaxWindow)),
+		before: []asking{{0, "1", 1, "a", "", granted}, {time.Second, "2", 1, "a", "", waiting}},
+		asked:  asking{time.Second, "3", 1, "a", "", waiting},
+		want:   guess{time.Second + throttle.MaxWindow, throttle.MaxWindow + 13*time.Second, 1, "global  1/9600h: 1, 0"},
+	},
+}
+
+// globalAndTenant has a fair scope that limits nothing.
+func globalAndTenant(all throttle.Limit) []throttle.Scope {
+	return tenantAndGlobal(throttle.Per(throttle.Unlimited, time.Second), all)
+}
+
+// TestGuesses: what a job in line is told of its start, and what is said to hold it.
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for name, test := range guesses {
+			s := nearly(t, client, test.scopes, throttle.Options{Shares: test.shares})
+			for _, a := range test.before {
+				comes(t, s, a.at, a.job(), a.want)
+			}
+			r := comes(t, s, test.asked.at, test.asked.job(), test.asked.want)
+			if diff := cmp.Diff(test.want, guessOf(r)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+			if !r.Late.After(r.Start) || r.Start.Before(r.Now) || !r.Hold.Until.Equal(r.Start) {
+				t.Errorf("%s: now %s, start %s, until %s, late %s", name, r.Now, r.Start, r.Hold.Until, r.Late)
+			}
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package throttle_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// TestPropertyOrder: behind a near calendar, where most jobs stand in line, every
+// job starts, at its slot, within the limits, and within its lane no job is passed
+// by a later one that weighs as much or more: a lighter one may fill the hole
+// before a heavier. Nothing but starts and sweeps pulls the lanes.
+func TestPropertyOrder(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) { order(t, client) })
+	})
+}
+
+// sweeps is how often the crew of these tests sweeps.
+const sweeps = 250 * time.Millisecond
+
+func order(t *rapid.T, client *redis.Client) {
+	const longest = 3 * time.Second
+	scopes := drawScopesOf(t, 500*time.Millisecond, time.Second, longest)
+	options := drawOptions(t)
+	options.Lookahead = rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second}).Draw(t, "near")
+	c := &crew{
+		subject: newScripted(newThrottle(t, client, scopes, &options)),
+		now:     time.UnixMicro(1_795_219_498_189_530),
+		jobs:    make(map[string]throttle.Job),
+	}
+	c.arrivals = drawArrivals(t, scopes, c.now)
+	for _, job := range c.arrivals {
+		c.jobs[job.ID] = job.Job
+	}
+	// Were they all to start one by one, each would wait for the longest window, of
+	// which sub-windows can make two, and for a sweep.
+	last := c.arrivals[len(c.arrivals)-1].at
+	end := last.Add(time.Duration(len(c.arrivals)+1) * (2*longest + options.Lookahead + 2*time.Second))
+	for len(c.starts) < len(c.jobs) {
+		c.step(t)
+		if c.now.After(end) {
+			t.Fatalf("%s after the last arrival %d of %d jobs have started", c.now.Sub(last), len(c.starts), len(c.jobs))
+		}
+	}
+	inOrder(t, c)
+	starts := make([]throttletest.Start, len(c.starts))
+	for i, s := range c.starts {
+		starts[i] = throttletest.Start{At: s.at, Weight: s.Weight, Keys: s.Keys}
+	}
+	for _, over := range throttletest.Check(scopes, starts) {
+		t.Fatalf("window over its limit: %s", over)
+	}
+}
+
+// drawArrivals draws jobs in the order that they come in, every other time all of
+// one weight.
+func drawArrivals(t *rapid.T, scopes []throttle.Scope, now time.Time) []happening {
+	heaviest := (&machine{scopes: scopes}).lightest()
+	if rapid.Bool().Draw(t, "of one weight") {
+		heaviest = 1
+	}
+	arrivals := make([]happening, rapid.IntRange(1, 30).Draw(t, "jobs"))
+	for i := range arrivals {
+		now = now.Add(time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 400_000), rapid.Int64Range(0, 3_000_000)).Draw(t, "gap")) * time.Microsecond)
+		job := throttle.Job{
+			ID:     fmt.Sprintf("job%d", i),
+			Weight: rapid.Int64Range(1, heaviest).Draw(t, "weight"),
+			Keys:   map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")},
+		}
+		if domain := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "domain"); domain != "" {
+			job.Keys["domain"] = domain
+		}
+		arrivals[i] = happening{Job: job, at: now}
+	}
+	return arrivals
+}
+
+// happening is a job at an instant: its arrival, its slot or its start.
+type happening struct {
+	throttle.Job
+	at time.Time
+}
+
+// crew does what the workers do: brings jobs when they arrive and at their slots,
+// follows what is to be pulled next, sweeps.
+type crew struct {
+	subject  *scripted
+	now      time.Time
+	swept    time.Time // when it swept last; zero: never
+	jobs     map[string]throttle.Job
+	arrivals []happening // in order; those of the past are kept
+	arrived  int
+	slots    []happening // ahead, in order
+	starts   []happening
+}
+
+// step goes to what comes next and does it: a slot before an arrival before a
+// sweep, which comes every 250 ms while jobs are in line.
+func (c *crew) step(t *rapid.T) {
+	sweep := c.swept.Add(sweeps)
+	slot, arrival := len(c.slots) > 0, c.arrived < len(c.arrivals)
+	idle := c.arrived == len(c.starts)+len(c.slots) // nobody is in line, there is nothing to sweep
+	if slot && arrival && c.arrivals[c.arrived].at.Before(c.slots[0].at) {
+		slot = false
+	}
+	switch {
+	case slot && (idle || !c.slots[0].at.After(sweep)):
+		job := c.slots[0]
+		c.slots = c.slots[1:]
+		c.bring(t, job, true)
+	case !slot && arrival && (idle || !c.arrivals[c.arrived].at.After(sweep)):
+		c.arrived++
+		c.bring(t, c.arrivals[c.arrived-1], false)
+	default:
+		c.now = later(c.now, sweep)
+		c.swept = c.now
+		swept, err := c.subject.Sweep(c.now)
+		if err != nil || len(swept.Overdue) > 0 {
+			t.Fatalf("Sweep finds %v overdue, %v; every job came at its slot", swept.Overdue, err)
+		}
+		c.pull(t, swept.Next)
+	}
+}
+
+// bring asks for a job. At its slot it must be granted.
+func (c *crew) bring(t *rapid.T, job happening, atSlot bool) {
+	c.now = job.at
+	r, err := c.subject.Reserve(c.now, job.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case r.Outcome == throttle.Granted && r.Start.Equal(c.now):
+		c.starts = append(c.starts, job)
+	case atSlot || r.Outcome == throttle.Granted:
+		t.Fatalf("%s comes at %s, at its slot: %t; it is %s, %s", job.ID, c.now, atSlot, r.Outcome, r.Start)
+	case r.Outcome == throttle.Booked:
+		c.keep(t, r)
+	}
+	c.pull(t, r.Next)
+}
+
+// pull follows the lanes until there is none to pull.
+func (c *crew) pull(t *rapid.T, next throttle.Lane) {
+	for n := 0; next != ""; n++ {
+		booked, after, err := c.subject.Pull(c.now, next)
+		if err != nil || n > 100 {
+			t.Fatalf("Pull %q, the %dth: %v", next, n, err)
+		}
+		for _, r := range booked {
+			c.keep(t, r)
+		}
+		next = after
+	}
+}
+
+func (c *crew) keep(t *rapid.T, r throttle.Reservation) {
+	if r.Start.Before(c.now) {
+		t.Fatalf("at %s job %s has the slot %s", c.now, r.Job.ID, r.Start)
+	}
+	c.slots = append(c.slots, happening{Job: c.jobs[r.Job.ID], at: r.Start})
+	slices.SortStableFunc(c.slots, func(a, b happening) int { return a.at.Compare(b.at) })
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// inOrder looks at every two jobs of a lane.
+func inOrder(t *rapid.T, c *crew) {
+	started := make(map[string]time.Time)
+	for _, start := range c.starts {
+		if _, twice := started[start.ID]; twice {
+			t.Fatalf("job %s started twice", start.ID)
+		}
+		started[start.ID] = start.at
+	}
+	for i, first := range c.arrivals {
+		if started[first.ID].Before(first.at) {
+			t.Fatalf("job %s started at %s, before it arrived at %s", first.ID, started[first.ID], first.at)
+		}
+		for _, second := range c.arrivals[i+1:] {
+			same := first.Keys["tenant"] == second.Keys["tenant"] && first.Keys["domain"] == second.Keys["domain"]
+			if same && second.Weight >= first.Weight && started[second.ID].Before(started[first.ID]) {
+				t.Fatalf("%s (weight %d) started at %s, %s of the same lane (weight %d), which came after it, at %s",
+					first.ID, first.Weight, started[first.ID], second.ID, second.Weight, started[second.ID])
+			}
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// driver brings the jobs of a line as a worker does, in the test's own time.
+type driver struct {
+	t       *testing.T
+	server  *miniredis.Miniredis
+	script  *scripted
+	now     time.Time
+	jobs    map[string]throttle.Job
+	booked  []throttle.Reservation
+	started map[string]time.Time
+}
+
+func newDriver(t *testing.T, scopes []throttle.Scope, opts throttle.Options) *driver {
+	t.Helper()
+	if opts.Lookahead == 0 {
+		opts.Lookahead = throttle.DefaultLookahead
+	}
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return &driver{
+		t: t, server: server, script: newScripted(newThrottle(t, client, scopes, &opts)),
+		now:  time.UnixMicro(1_800_000_000_000_000),
+		jobs: make(map[string]throttle.Job), started: make(map[string]time.Time),
+	}
+}
+
+func (d *driver) ask(job throttle.Job) throttle.Reservation {
+	d.t.Helper()
+	job.Nonce = fmt.Sprint("n", d.now.UnixMicro())
+	r, err := d.script.Reserve(d.now, job)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.jobs[job.ID] = job
+	switch r.Outcome {
+	case throttle.Granted:
+		d.started[job.ID] = r.Start
+	case throttle.Booked:
+		d.booked = append(d.booked, r)
+	}
+	return r
+}
+
+// enqueue asks for jobs that are alike.
+func (d *driver) enqueue(n int, name string, weight int64, keys map[string]string) {
+	d.t.Helper()
+	for i := range n {
+		d.ask(throttle.Job{ID: fmt.Sprint(name, i), Weight: weight, Keys: keys})
+	}
+}
+
+// run lets time pass, sweeping at each step and bringing each job at its slot.
+func (d *driver) run(span, step time.Duration) {
+	d.t.Helper()
+	for end := d.now.Add(span); d.now.Before(end); {
+		d.pass(step)
+		swept, err := d.script.Sweep(d.now)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for lane, pulls := swept.Next, 0; lane != ""; pulls++ {
+			jobs, next, err := d.script.Pull(d.now, lane)
+			if err != nil || pulls > 10_000 {
+				d.t.Fatalf("after %d pulls: %v", pulls, err)
+			}
+			d.booked, lane = append(d.booked, jobs...), next
+		}
+		due := d.booked
+		d.booked = nil
+		for _, r := range due {
+			if r.Start.After(d.now.Add(step)) {
+				d.booked = append(d.booked, r)
+				continue
+			}
+			job := d.jobs[r.Job.ID]
+			job.MaxWait = step // in time, as a worker's
+			d.ask(job)
+		}
+	}
+}
+
+func (d *driver) pass(step time.Duration) {
+	d.now = d.now.Add(step)
+	if step > 0 {
+		d.server.FastForward(step)
+	}
+}
+
+// all fails the test unless as many jobs have started.
+func (d *driver) all(want int) {
+	d.t.Helper()
+	if got := len(d.started); got != want {
+		d.t.Errorf("%d jobs have started, want %d", got, want)
+	}
+}
+
+func tenantsOf(global, tenant throttle.Limit, more ...throttle.Scope) []throttle.Scope {
+	return append([]throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{global}},
+		{Name: "tenant", Limits: []throttle.Limit{tenant}},
+	}, more...)
+}
+
+// TestLineOutlivesItsKeys: a backlog that takes longer than the line's keys live
+// goes on to its end.
+func TestLineOutlivesItsKeys(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, globalScope(throttle.PerHour(1)), throttle.Options{})
+	d.enqueue(900, "job", 1, nil)
+	d.run(900*time.Hour, 30*time.Minute)
+	d.all(900)
+}
+
+// TestCancelLeavesNoLaneBehind: a fair key that is full waits by one of its lanes;
+// when all of that lane is cancelled, the others go on.
+func TestCancelLeavesNoLaneBehind(t *testing.T) {
+	t.Parallel()
+	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(100)}}
+	d := newDriver(t, tenantsOf(throttle.PerSecond(100), throttle.Per(2, 10*time.Second), domain), throttle.Options{})
+	x, y := map[string]string{"tenant": "a", "domain": "x"}, map[string]string{"tenant": "a", "domain": "y"}
+	d.enqueue(4, "before", 1, x)
+	d.run(9500*time.Millisecond, 500*time.Millisecond) // two have started, two are booked
+	d.enqueue(1, "x", 1, x)
+	d.enqueue(1, "y", 1, y)
+	d.run(500*time.Millisecond, 500*time.Millisecond)
+	for _, id := range []string{"x0", "before2", "before3"} {
+		if _, err := d.script.Cancel(d.now, d.jobs[id]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.run(time.Minute, time.Second)
+	if d.started["y0"].IsZero() {
+		t.Error("the other lane's job did not start")
+	}
+}
+
+// TestHeavyHeadIsNotPassedByNewcomers: a job of most of a window stands at the head
+// of the line, and a newcomer asks each time a unit gets free. The head is booked
+// as soon as one is, so that it starts within a window and the others after it.
+func TestHeavyHeadIsNotPassedByNewcomers(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, tenantsOf(throttle.PerHour(100), throttle.PerHour(100)), throttle.Options{})
+	for i := range 100 {
+		d.enqueue(1, fmt.Sprint("first", i, "-"), 1, of("z"))
+		d.run(36*time.Second, 36*time.Second)
+	}
+	d.enqueue(1, "heavy", 90, of("a"))
+	d.enqueue(5, "light", 1, of("b"))
+	asked := d.now
+	for i := range 100 {
+		d.enqueue(1, fmt.Sprint("new", i, "-"), 1, of("z"))
+		d.run(36*time.Second, 6*time.Second)
+	}
+	if got := d.started["heavy0"]; got.IsZero() || got.Sub(asked) > time.Hour {
+		t.Errorf("the heavy job started at %s, want within an hour after %s", got, asked)
+	}
+	d.run(3*time.Hour, 30*time.Second)
+	d.all(206)
+}
+
+// TestClockStepsBackUnderALine: what was to be looked at by the old clock is looked
+// at soon by the new one.
+func TestClockStepsBackUnderALine(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, globalScope(throttle.Per(5, 10*time.Second)), throttle.Options{})
+	d.enqueue(200, "job", 1, nil)
+	d.run(time.Minute, 250*time.Millisecond)
+	before := len(d.started)
+	d.pass(-time.Hour)
+	d.booked = nil // they come by their overdue time, an hour later
+	d.run(time.Minute, 250*time.Millisecond)
+	if got := len(d.started) - before; got < 20 {
+		t.Errorf("%d jobs started in the minute after the step, want at least 20", got)
+	}
+}
+
+// TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on soon after
+// the limit has been raised.
+func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, globalScope(throttle.PerDay(10)), throttle.Options{})
+	d.enqueue(30, "job", 1, nil)
+	d.run(time.Minute, time.Second)
+	raised, err := throttle.New(d.script.throttle.Name(), d.client(), globalScope(throttle.PerDay(90)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.script = newScripted(raised)
+	d.run(time.Minute, time.Second)
+	d.all(30)
+}
+
+func (d *driver) client() *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: d.server.Addr()})
+	d.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// TestForeignLane: a process that has other scopes than the one that filled a lane
+// leaves it alone and goes on with the others.
+func TestForeignLane(t *testing.T) {
+	t.Parallel()
+	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(100)}, Optional: true}
+	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2), domain), throttle.Options{})
+	d.enqueue(20, "foreign", 1, map[string]string{"tenant": "a", "domain": "x"})
+	d.enqueue(20, "own", 1, of("b"))
+	other, err := throttle.New(d.script.throttle.Name(), d.client(), tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.script, d.booked = newScripted(other), nil
+	d.run(30*time.Second, 250*time.Millisecond)
+	for i := range 20 {
+		if id := fmt.Sprint("own", i); d.started[id].IsZero() {
+			t.Errorf("job %s did not start", id)
+		}
+	}
+	var wrong *throttle.InvalidJobError
+	if _, err := other.Cancel(t.Context(), throttle.Job{ID: "x", Weight: 1, Lane: "a|domain=x"}); !errors.As(err, &wrong) {
+		t.Errorf("cancel in a lane of other scopes: got %v, want an *InvalidJobError", err)
+	}
+}
+
+// TestForeignDataStopsOneTenant: a key of one tenant that holds something else does
+// not stop the others.
+func TestForeignDataStopsOneTenant(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), throttle.Options{})
+	d.enqueue(20, "a", 1, of("a"))
+	d.enqueue(20, "b", 1, of("b"))
+	d.booked = nil
+	key := "thr:{" + d.script.throttle.Name() + "}:2:key:tenant:a"
+	d.server.Del(key)
+	if _, err := d.server.Lpush(key, "foreign"); err != nil {
+		t.Fatal(err)
+	}
+	d.run(30*time.Second, 250*time.Millisecond)
+	for i := range 20 {
+		if id := fmt.Sprint("b", i); d.started[id].IsZero() {
+			t.Errorf("job %s did not start", id)
+		}
+	}
+}
+
+// TestVeryManyUnitsInLine: sums beyond 2^53 are cut off, not broken, and tags
+// that large still move.
+func TestVeryManyUnitsInLine(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, tenantsOf(throttle.PerSecond(throttle.MaxUnits), throttle.PerSecond(throttle.MaxUnits)), throttle.Options{})
+	d.enqueue(1100, "a", throttle.MaxUnits, of("a"))
+	d.enqueue(100, "b", throttle.MaxUnits, of("b"))
+	d.run(150*time.Second, 500*time.Millisecond)
+	of := func(name string) (n int) {
+		for id := range d.started {
+			if id[:1] == name {
+				n++
+			}
+		}
+		return n
+	}
+	if a, b := of("a"), of("b"); a < 60 || b < 60 {
+		t.Errorf("a started %d and b %d jobs, want about as many", a, b)
+	}
+}
