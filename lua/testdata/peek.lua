@@ -385,8 +385,8 @@ local function place(calendar, weight, from, spent_only)
   return start, holder
 end
 -- Adds to a reply what a job's wait can be estimated by: the units before it in its
--- lane, and with those in its fair key's other lanes, the fair keys that are ready, and what
--- each limit's ledger has spent and booked.
+-- lane, the same with those in its fair key's other lanes, how many fair keys are
+-- ready, and what each limit's ledger has spent and booked.
 local function tell_wait(reply, line, calendar, ahead)
   reply[9] = ahead
   reply[10] = line.all_units - line.units + ahead
