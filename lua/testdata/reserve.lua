@@ -792,8 +792,8 @@ if changed then
 end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers)
-elseif record then
-  redis.call('DEL', record_key)
+elseif granted then
+  redis.call('DEL', record_key) -- also one that counts no more: the clock may step back
 end
 if booking then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)

@@ -52,6 +52,11 @@ var timelines = []timeline{
 		{at: 20 * second, job: "e", want: "granted 20s"},
 		{at: 21 * second, job: "f", want: "granted 21s"},
 	}},
+	{name: "a grant that was over stays forgotten when the clock steps back", scopes: global(throttle.Limit{Units: 1, Window: 60 * second, Precision: 60 * second}), rows: []row{
+		{at: 0, job: "a", nonce: "n", want: "granted 0s"},
+		{at: 60*second + micro, job: "a", nonce: "n", deadline: 1 * second, want: "too late, 2m0s, global 1/1m@1m"},
+		{at: 40 * second, job: "a", nonce: "n", deadline: 1 * second, want: "too late, 2m0s, global 1/1m@1m"},
+	}},
 	{name: "weights add up", scopes: global(per10s(10)), rows: []row{
 		{at: 0, job: "a", weight: 6, want: "granted 0s"},
 		{at: 1 * second, job: "b", weight: 5, want: "booked 10s, global 10/10s"},
