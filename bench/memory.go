@@ -53,7 +53,7 @@ func printMemory(ctx context.Context, out io.Writer, addr string) (err error) {
 }
 
 // ofTenants are the keys that stay for a tenant, whatever jobs it has.
-const ofTenants = "thr:{m}:2:[kl]e*"
+const ofTenants = "thr:{m}:3:[kl]e*"
 
 func spendOne(ctx context.Context, t *throttle.Throttle, _ throttle.Limit) (string, int, error) {
 	return ofTenants, 1, ask(ctx, t, job("job", "acme", 1), throttle.Granted)

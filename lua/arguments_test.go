@@ -47,7 +47,7 @@ type direct struct {
 // 2^53, which Lua cannot tell from 2^53. Go writes neither.
 var joined = map[string]bool{
 	"weight": true, "max_wait": true, "grace": true, "latest": true, "lookahead": true, "kept": true, "share": true, "pulled": true,
-	"units": true, "window": true, "precision": true,
+	"units": true, "window": true, "precision": true, "start": true, "actual": true, "within": true,
 }
 
 // right tells whether a text that is malformed elsewhere is right for a value.
@@ -56,6 +56,8 @@ func right(name, text string, d direct) bool {
 		return true // later than any start, Redis' own to judge
 	}
 	switch text {
+	case "12 ":
+		return name == "precision" // where no letter follows
 	case "":
 		return name == "now" || name == "latest" // Redis' clock, no deadline
 	case "007", "00", "9007199254740993":
@@ -68,41 +70,54 @@ var allDigits = regexp.MustCompile(`^[0-9]+$`)
 
 // good is what stands in the arguments of a call that is right.
 var good = map[string]string{
-	"now": "1800000000000000", "nonce": "n1", "ledgers": "l1", "keep": "0",
+	"now": "1800000000000000", "nonce": "n1", "ledgers": "k1.w1", "keys": "k1", "keep": "0", "plan": "0",
+	"start": "1800000000000000", "actual": "1", "within": "3600000000", "length": "1000000",
+	"name": "other:x", "field": "%tenant:a", "text": "10/1m", "names": "+global: -tenant:a",
 	"weight": "1", "max_wait": "0", "grace": "5000000", "latest": "1000000", "from": "1000000", "to": "0",
 	"lookahead": "5000000", "kept": "86400000", "lane": "a|", "id": "1",
 	"share": "1", "pulled": "1", "recall": "0", "classes": "g",
 	"most": "1", "forget": "600000000", "jobs": "1", "cursor": "0",
-	"count": "1", "units": "10", "window": "60000000", "precision": "1000000",
+	"count": "1", "index": "1", "units": "10", "window": "60000000", "precision": "1000000",
 }
 
 // numeric are the names of the values that are integers.
 var numeric = []string{
 	"now", "keep", "weight", "max_wait", "grace", "latest", "lookahead", "kept", "share", "pulled", "recall",
 	"most", "forget", "jobs", "cursor", "from", "to", "count", "units", "window", "precision",
+	"plan", "start", "actual", "within", "length", "index",
 }
 
 // calls are one right call of each script.
 func calls() map[string]direct {
-	all := []string{"job:1", "line", "agenda", "ready", "tags", "heads:a", "lane:a|", "key:global:", "ledger:global::60000000"}
+	all := []string{"job:1", "control", "line", "agenda", "ready", "tags", "heads:a", "lane:a|", "key:global:", "ledger:global::60000000"}
 	const limit = "{units} {window} {precision}"
-	decision := []int{8, 8 + 3 + 2} // more if it waits in line
+	const names, belief = "{names}", ""
+	decision := []int{10, 10 + 3 + 2} // more if it waits in line
 	return map[string]direct{
 		"reserve": {all, []string{
-			"{now}", "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest} {lookahead} {kept}", "{lane}", "{id}", "{count}", limit,
+			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest} {lookahead} {kept} {plan}", "{lane}", "{id}", "{count}", limit,
 		}, decision},
-		"peek": {all[1:], []string{"{now}", "{weight}", "{grace}", "{max_wait}", "{lookahead}", "{lane}", "{count}", limit}, decision},
+		"peek": {all[1:], []string{"{now}", names, belief, "{weight}", "{grace}", "{max_wait}", "{lookahead}", "{lane}", "{count}", limit}, decision},
 		"pull": {all[1:], []string{
-			"{now}", "{lane}", "{ledgers}", "{grace} {lookahead} {kept} {share} {pulled} {recall}", "{classes}", "{count}", limit,
+			"{now}", names, belief, "{lane}", "{keys}", "{grace} {lookahead} {kept} {share} {pulled} {recall}", "{classes}", "{count}", limit,
 		}, []int{2, 2 + 3}},
-		"sweep": {all[1:4], []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
-		"skip":  {all[1:6], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
+		"sweep": {[]string{"line", "agenda", "ready", "control"}, []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
+		"skip":  {all[2:7], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
 		"cancel": {all, []string{
-			"{now}", "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share}", "{lane}", "{id}", "{count}", limit,
+			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},
-		"usage": {all[7:], []string{"{now}", "{grace}", "{count}", limit}, []int{4}},
-		"count": {all[7:], []string{"{now}", "{from}", "{to}", "{count}", limit}, []int{2}},
-		"lines": {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
+		"settle": {all, []string{
+			"{now}", names, belief, "{nonce}", "{keys} {ledgers}", "{start} {weight} {actual} {grace} {kept} {within}", "{lane}", "{id}", "{count}", limit,
+		}, []int{2}},
+		"usage":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{4}},
+		"count":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{from}", "{to}", "{index}", "{count}", limit}, []int{2}},
+		"lines":    {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
+		"pause":    {[]string{"control", "agenda"}, []string{"{now}", "{name}", "{length}", "{kept}"}, []int{2}},
+		"resume":   {[]string{"control", "agenda"}, []string{"{now}", "{name}"}, []int{1}},
+		"recall":   {[]string{"agenda"}, []string{"{now}", "{cursor}", "{most}", "a", ""}, []int{1}},
+		"controls": {[]string{"control"}, []string{"{now}", names, belief}, []int{3}},
+		"set":      {[]string{"control"}, []string{"{field}", "{text}"}, []int{1}},
+		"adopt":    {[]string{"key:global:", "ledger:global::60000000"}, []string{"{now}", "{grace}", "{count}", limit}, []int{1}},
 	}
 }
 
@@ -176,6 +191,11 @@ func TestF45_RangesOfArguments(t *testing.T) {
 		"latest":    {[]string{"0", span}, nil},
 		"lookahead": {[]string{"0", span}, []string{"34560000000001"}},
 		"kept":      {[]string{"1", "69206400000"}, []string{"0", "9007199254740994"}},
+		"plan":      {[]string{"0", "1"}, []string{"2"}},
+		"start":     {[]string{"0", "1800000000000000", units}, []string{"9007199254740994"}},
+		"actual":    {[]string{"0", "10", units}, []string{"9007199254740994"}},
+		"within":    {[]string{"0", span}, []string{"34560000000001"}},
+		"length":    {[]string{"0", span}, []string{"34560000000001"}},
 		"share":     {[]string{"1", units}, []string{"0", "9007199254740994"}},
 		"pulled":    {[]string{"0", "100"}, []string{"101"}},
 		"recall":    {[]string{"0", "1"}, []string{"2"}},
@@ -185,6 +205,7 @@ func TestF45_RangesOfArguments(t *testing.T) {
 		"cursor":    {[]string{"0"}, nil},
 		"from":      {[]string{"0", "60000000"}, []string{"34560000000001"}},
 		"to":        {[]string{"0", "1000000"}, []string{"34560000000001"}},
+		"index":     {[]string{"0", "1", "2"}, []string{"9007199254740993"}}, // 0 and 2: none
 		"count":     {[]string{"1"}, []string{"0", "2", "99", "100"}},
 		"units":     {[]string{"1", units}, []string{"9007199254740994"}},
 		"window":    {[]string{"1000000", span}, []string{"999", "0", "34560000000001", "999999"}}, // the last: below the precision
@@ -198,7 +219,8 @@ func TestF45_RangesOfArguments(t *testing.T) {
 				}
 				for _, text := range test.right {
 					keys, _ := prepare(t, client, d)
-					if reply, err := client.Eval(t.Context(), composed[script], keys, d.with(name, text)...).Slice(); err != nil || !slices.Contains(d.replies, len(reply)) {
+					reply, err := client.Eval(t.Context(), composed[script], keys, d.with(name, text)...).Slice()
+					if !slices.Contains(d.replies, len(reply)) && !adoptable(name, err) {
 						t.Errorf("%s with %s = %s: got %v, %v; want %d values", script, name, text, reply, err, d.replies)
 					}
 				}
@@ -215,6 +237,12 @@ func TestF45_RangesOfArguments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// adoptable tells whether a script, but for adopt, went on to what is kept and found
+// it in the window or the precision of good.
+func adoptable(name string, err error) bool {
+	return (name == "window" || name == "precision") && err != nil && err.Error() == "THROTTLE_LEDGERS 1 "+good["window"]
 }
 
 // TestF46_WeightsInLua: a weight above a limit is refused by Lua too, by the
@@ -252,8 +280,8 @@ func TestNamesAndCountsOfArguments(t *testing.T) {
 					t.Errorf("%s with %s: got %v, want an error", script, what, reply)
 				}
 			}
-			for _, name := range []string{"nonce", "ledgers", "lane", "classes"} {
-				for _, text := range []string{"a b", "a\nb", "ä", "\x00", "a|b |", "a|\n"} {
+			for name, malformed := range malformedNames() {
+				for _, text := range malformed {
 					if d.has(name) {
 						refused(fmt.Sprintf("%s %q", name, text), keys, d.with(name, text))
 					}
@@ -274,12 +302,91 @@ func TestNamesAndCountsOfArguments(t *testing.T) {
 	})
 }
 
+// malformedNames are texts that are no name, by what they are told to be.
+func malformedNames() map[string][]string {
+	all := []string{"a b", "a\nb", "ä", "\x00", "a|b |", "a|\n"}
+	scopeKeys := []string{"a", ":", ":a", "a:b:c", "a: ", "ä:a", "a:ä", "a:b\n", "a:b\x00"}
+	malformed := map[string][]string{
+		"nonce": all, "lane": all, "classes": all, "text": {"a b", "a\nb", "\x00", "a|\n", "10/1m 5/1s", "10/1m,\t5/1s", "10/1m~e", "~", "10/1m\n"},
+		"keys": slices.Concat(all, []string{"", "k1.w1", "k-1"}), "ledgers": slices.Concat(all, []string{"", "k1", "k1.", ".w1", "k1.w1.w2", "k-1.w1"}),
+		"name": slices.Concat(all, scopeKeys, []string{""}), "field": slices.Concat(all, scopeKeys, []string{"", "~", "~a", "~a:b", "!a:b", "%", "%a"}),
+		"names": slices.Concat(all, []string{" ", "+", "a:b", "+a", "+:b", "*a:b", "+a:b ", " +a:b", "+a:b  +a:c", "+a:b\n+a:c", "+a:b+a:c", "+a:b:c", "+a:ä", "+a:b c:d"}),
+	}
+	for _, name := range scopeKeys {
+		malformed["field"] = append(malformed["field"], "%"+name)
+		malformed["names"] = append(malformed["names"], "+"+name, "+global: -"+name)
+	}
+	return malformed
+}
+
+// TestNamesThatAreRight: what Go may send is not refused.
+func TestNamesThatAreRight(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"names":   {"", "+global:", "-global:", "+tenant:", "+a_B.1-:a%2Fb@x.y +b:~Zz_-9 -c:-"},
+		"name":    {"global:", "a_B.1-:a%2Fb@x.y", "tenant:~Zz_-9"},
+		"field":   {"%global:", "%tenant:", "%a_B.1-:a%2Fb@x.y", "%tenant:~Zz_-9"},
+		"text":    {"", "10/1m", "0/1m", "10/1m@1ms,unlimited/24h,500/1.5s@10ms", "500/1m@1µs"},
+		"nonce":   {"a_B.1-"},
+		"keys":    {"0", "1y2p0ij32e8e7"},
+		"ledgers": {"0.0", "1y2p0ij32e8e7.1y2p0ij32e8e7"},
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for script, d := range calls() {
+			for name, texts := range tests {
+				if !d.has(name) {
+					continue
+				}
+				for _, text := range texts {
+					keys, _ := prepare(t, client, d)
+					if reply, err := client.Eval(t.Context(), composed[script], keys, d.with(name, text)...).Slice(); err != nil || !slices.Contains(d.replies, len(reply)) {
+						t.Errorf("%s with %s = %q: got %v, %v; want %d values", script, name, text, reply, err, d.replies)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestModesThatAreSet: a mode is one of three letters, for a scope or for all.
+func TestModesThatAreSet(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		field, text string
+		right       bool
+	}{
+		{"~", "e", true},
+		{"~tenant", "s", true},
+		{"~a_B.1-", "o", true},
+		{"~", "", true},
+		{"~tenant", "x", false},
+		{"~tenant", "es", false},
+		{"~tenant", "10/1m", false},
+		{"~tenant:", "e", false},
+		{"~ä", "e", false},
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for _, test := range tests {
+			keys, prefix := prepare(t, client, calls()["set"])
+			before := dump(t, client, prefix)
+			err := client.Eval(t.Context(), lua.Set, keys, test.field, test.text).Err()
+			refused := err != nil && strings.HasPrefix(err.Error(), "THROTTLE_ARGUMENT ")
+			if refused == test.right || !refused && err != nil {
+				t.Errorf("set %q to %q: got %v, want it taken: %v", test.field, test.text, err, test.right)
+			}
+			if diff := cmp.Diff(before, dump(t, client, prefix)); refused && diff != "" {
+				t.Errorf("set %q to %q wrote something (-before +after):\n%s", test.field, test.text, diff)
+			}
+		}
+	})
+}
+
 // prepare makes one charge and one booking under a prefix of its own, leaves one
-// job in line, and returns the keys of the call.
+// job in line and a pause that is over, and returns the keys of the call.
 func prepare(t *testing.T, client *redis.Client, d direct) (keys []string, prefix string) {
 	t.Helper()
 	name := "lua" + rand.Text()
-	prefix = "thr:{" + name + "}:2:"
+	prefix = "thr:{" + name + "}:3:"
 	under := func(ends []string) []string {
 		keys := make([]string, 0, len(ends))
 		for _, end := range ends {
@@ -291,8 +398,8 @@ func prepare(t *testing.T, client *redis.Client, d direct) (keys []string, prefi
 		reserve := calls()["reserve"]
 		args, id := reserve.with("weight", "8"), fmt.Sprint("before", i)
 		// No deadline, so that the others wait in line.
-		args[3] = strings.Replace(fmt.Sprint(args[3]), " "+good["latest"]+" ", "  ", 1)
-		args[5] = id
+		args[5] = strings.Replace(fmt.Sprint(args[5]), " "+good["latest"]+" ", "  ", 1)
+		args[7] = id
 		keys := append([]string{prefix + "job:" + id}, under(reserve.keys[1:])...)
 		if _, err := client.Eval(t.Context(), lua.Reserve, keys, args...).Result(); err != nil {
 			t.Fatalf("prepare: %v", err)
@@ -301,6 +408,10 @@ func prepare(t *testing.T, client *redis.Client, d direct) (keys []string, prefi
 	pull := calls()["pull"]
 	if reply, err := client.Eval(t.Context(), lua.Pull, under(pull.keys), pull.with("lookahead", "100000000")...).Slice(); err != nil || len(reply) != 5 {
 		t.Fatalf("prepare: pulled %v, %v; want one job", reply, err)
+	}
+	pause := calls()["pause"]
+	if err := client.Eval(t.Context(), lua.Pause, under(pause.keys), good["now"], "other:x", "0", good["kept"]).Err(); err != nil {
+		t.Fatalf("prepare: %v", err)
 	}
 	return under(d.keys), prefix
 }
@@ -357,6 +468,9 @@ func TestKeyPatterns(t *testing.T) {
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"SCOPE": "KEY"}, Nonce: "n"}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := th.Pause(t.Context(), "SCOPE", "OTHER", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
 	}
 	server.SetTime(began.Add(time.Hour))
 	if booked, _, err := th.Pull(t.Context(), "KEY|"); err != nil || len(booked) != 1 {

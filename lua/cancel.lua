@@ -1,31 +1,37 @@
 -- Purpose: give a reservation back whose job has not started: a place in
 --   line, a booking, or the caller's own grant for a start still ahead. A grant can be
 --   kept as a booking at its start, so that the job finds its place again.
--- KEYS[1] record: string, thr:{name}:2:job:<id>
--- KEYS[2] line: hash, thr:{name}:2:line
--- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[4] ready: sorted set, thr:{name}:2:ready
--- KEYS[5] tags: sorted set, thr:{name}:2:tags
--- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
--- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
--- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- KEYS[1] record: string, thr:{name}:3:job:<id>
+-- KEYS[2] control: hash, thr:{name}:3:control
+-- KEYS[3] line: hash, thr:{name}:3:line
+-- KEYS[4] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[5] ready: sorted set, thr:{name}:3:ready
+-- KEYS[6] tags: sorted set, thr:{name}:3:tags
+-- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
+-- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
+-- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] nonce: of the grant; empty gives back bookings and places in line only
--- ARGV[3] ledgers: names the ledgers of this call
--- ARGV[4] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] nonce: of the grant; empty gives back bookings and places in line only
+-- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call
+-- ARGV[6] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
 --   a booking, 0 gives everything back; us (0..400 days) after its slot that a booking
 --   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53)
--- ARGV[5] lane: the job's lane
--- ARGV[6] id: the job's ID
--- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact)
+-- ARGV[7] lane: the job's lane
+-- ARGV[8] id: the job's ID
+-- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] done: 1 if something was given back or kept, 0 if there was nothing
 -- Reply[2] now: us, the instant of the call
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
+--   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits)
 -- Expiry: record: deleted; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
+-- include: read_controls
 -- include: read_calendar
 -- include: read_record
 -- include: bind_line
@@ -42,10 +48,10 @@
 -- include: write_line
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
-local nonce = string.match(ARGV[2], '^[%w_.-]*$')
-local ledgers = string.match(ARGV[3], '^%w+$')
-local weight, keep, grace, kept, share = string.match(ARGV[4], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
-local lane, id = ARGV[5], ARGV[6]
+local nonce = string.match(ARGV[4], '^[%w_.-]*$')
+local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
+local weight, keep, grace, kept, share = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
+local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
@@ -53,11 +59,16 @@ if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight 
   or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
+local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
-local line = bind_line(KEYS, 2, lane, fair, id)
+local line = bind_line(KEYS, 3, lane, fair, id)
 wrong = read_line(line)
 if wrong then
   return wrong
@@ -70,11 +81,13 @@ if wrong then
 end
 
 local booking = line.booking
-local holds = booking and booking.ledgers == ledgers and booking.slot + grace >= now
+local scope_keys = string.match(ledgers, '^%w+')
+local holds = booking and booking.ledgers == scope_keys and booking.slot + grace >= now
 if holds and keep == '1' then
   return { 1, now }
 end
-local granted = not holds and record and record.nonce == nonce and record.ledgers == ledgers and record.start > now
+local granted = not holds and record and record.nonce == nonce and record.ledgers == ledgers
+  and record.start > now and not record.settled
 local member = string.format('%d:', weight) .. id
 local stands = keep == '0' and line.jobs > 0 and redis.call('ZSCORE', line.queue, member)
 if not (booking or granted or stands) then
@@ -103,7 +116,7 @@ if booking and (granted or keep == '0') then
   line.promised = tonumber(redis.call('HGET', line.hash, '#' .. fair) or 0)
 end
 if granted and keep == '1' then
-  promise(line, id, record.start, record.weight, 0, ledgers, now, kept)
+  promise(line, id, record.start, record.weight, 0, scope_keys, now, kept)
 elseif stands then
   leave(line, member, weight, kept)
 end

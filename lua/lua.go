@@ -18,15 +18,22 @@ var files embed.FS
 
 // The composed scripts, ready to be loaded.
 var (
-	Reserve = mustCompose("reserve")
-	Peek    = mustCompose("peek")
-	Pull    = mustCompose("pull")
-	Sweep   = mustCompose("sweep")
-	Skip    = mustCompose("skip")
-	Cancel  = mustCompose("cancel")
-	Usage   = mustCompose("usage")
-	Count   = mustCompose("count")
-	Lines   = mustCompose("lines")
+	Reserve  = mustCompose("reserve")
+	Peek     = mustCompose("peek")
+	Pull     = mustCompose("pull")
+	Sweep    = mustCompose("sweep")
+	Skip     = mustCompose("skip")
+	Cancel   = mustCompose("cancel")
+	Usage    = mustCompose("usage")
+	Count    = mustCompose("count")
+	Lines    = mustCompose("lines")
+	Settle   = mustCompose("settle")
+	Pause    = mustCompose("pause")
+	Resume   = mustCompose("resume")
+	Set      = mustCompose("set")
+	Recall   = mustCompose("recall")
+	Adopt    = mustCompose("adopt")
+	Controls = mustCompose("controls")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

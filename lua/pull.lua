@@ -1,51 +1,62 @@
 -- Purpose: book the jobs at the head of one lane, in order, while it is its fair
 --   key's turn and they can be placed within the lookahead; else set the lane aside
 --   until then. A lane whose time has come is put back among the eligible.
--- KEYS[1] line: hash, thr:{name}:2:line
--- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[3] ready: sorted set, thr:{name}:2:ready
--- KEYS[4] tags: sorted set, thr:{name}:2:tags
--- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
--- KEYS[6] lane: sorted set, thr:{name}:2:lane:<lane>
--- KEYS[7...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- KEYS[1] control: hash, thr:{name}:3:control
+-- KEYS[2] line: hash, thr:{name}:3:line
+-- KEYS[3] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:3:ready
+-- KEYS[5] tags: sorted set, thr:{name}:3:tags
+-- KEYS[6] heads: sorted set, thr:{name}:3:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:3:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] lane: its name
--- ARGV[3] ledgers: names the ledgers of this call
--- ARGV[4] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] lane: its name
+-- ARGV[5] ledgers: "keys" names the scope keys of this call
+-- ARGV[6] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
 --   that a booking still counts; us (0..400 days) that bookings reach ahead; ms (1..2^53)
 --   that the line's keys live; of its fair key, 1..2^53; 0..100 jobs to book; 1 = the
 --   lane's time has come, 0 = it may be set aside, and stays so
--- ARGV[5] classes: a letter for each limit: g all jobs share it, f those of the fair key,
---   o others
--- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact)
+-- ARGV[7] classes: a letter for each limit, then for each name: g all jobs share it,
+--   f those of the fair key, o others
+-- ARGV[8...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
 -- Reply[3...] per booked job its id, weight (units) and slot (us)
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
+--   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(most x limits x entries)
 -- Expiry: ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
+-- include: read_controls
 -- include: read_calendar
 -- include: bind_line
 -- include: read_line
 local time = clock(ARGV[1])
-local ledgers = string.match(ARGV[3], '^%w+$')
+local ledgers = string.match(ARGV[5], '^%w+$')
 local grace, lookahead, kept, share, most, recall =
-  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
-local lane, classes = ARGV[2], string.match(ARGV[5], '^[gfo]*$')
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfo]*$')
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
 if not (time and ledgers and grace and classes and fair) or grace > 34560000000000 or lookahead > 34560000000000
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 7, ARGV, 6, time, grace)
+local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 8, ARGV, 8, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
-local line = bind_line(KEYS, 1, lane, fair, '')
+local line = bind_line(KEYS, 2, lane, fair, '')
 wrong = read_line(line)
 if wrong then
   return wrong
@@ -94,7 +105,8 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
   end
   local fits = true
   for i = 1, #calendar.ledgers do
-    fits = fits and weight <= calendar.ledgers[i].units
+    local ledger = calendar.ledgers[i]
+    fits = fits and (weight <= ledger.units or ledger.free or ledger.units == 0)
   end
   if not fits then
     -- A limit was lowered below it. It is told so when it comes.
@@ -108,7 +120,7 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
     -- it waits for.
     if place_at > now + lookahead then
       again = place_at - lookahead
-      local span = holder > 0 and calendar.ledgers[holder].span or 0
+      local span = calendar.ledgers[holder] and calendar.ledgers[holder].span or 0
       local light = weight == 1 and place_at or place(calendar, 1, now, false)
       if light > now + lookahead then
         again = light - lookahead

@@ -1,10 +1,10 @@
 -- Purpose: leave a lane alone for a second without a look at its ledgers, when the
 --   caller cannot pull it: it does not know its scopes, or a key holds something else.
--- KEYS[1] line: hash, thr:{name}:2:line
--- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[3] ready: sorted set, thr:{name}:2:ready
--- KEYS[4] tags: sorted set, thr:{name}:2:tags
--- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
+-- KEYS[1] line: hash, thr:{name}:3:line
+-- KEYS[2] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:3:ready
+-- KEYS[4] tags: sorted set, thr:{name}:3:tags
+-- KEYS[5] heads: sorted set, thr:{name}:3:heads:<fair key>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] lane: its name
 -- ARGV[3] kept: ms (1..2^53) that the line's keys live

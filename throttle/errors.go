@@ -61,6 +61,20 @@ func (e *NeverFitsError) Error() string {
 	return fmt.Sprintf("throttle: weight %d can never start under the %s limit %s", e.Weight, e.Scope, e.Limit)
 }
 
+// BlockedError says that a job weighs more than a limit allows that was set at run
+// time: it cannot start until that is changed. Nothing is booked for it; ask again
+// later.
+type BlockedError struct {
+	Job        string // the job's ID
+	Weight     int64  // units
+	Scope, Key string
+	Limit      Limit
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("throttle: weight %d cannot start under the %s limit %s that was set", e.Weight, e.Scope, e.Limit)
+}
+
 // DeadlineError says that a job cannot start by its deadline. Nothing is
 // booked for it.
 type DeadlineError struct {

@@ -2,6 +2,9 @@ package throttle
 
 import "time"
 
+// blockedFor is what is told of the wait under a limit of 0.
+const blockedFor = time.Hour
+
 // estimate says when a job in line may start, and what holds it, from a reply of
 // reserve.lua. Of each limit it asks how long its window takes to let through what
 // is before the job: its lane's units, for the fair key's own limits those of all
@@ -9,14 +12,17 @@ import "time"
 // share leaves to others as well, as if each of them had a share of 1. Others may
 // come, so Late allows for four times as many.
 func (t *Throttle) estimate(c *call, reply reply, r *Reservation) {
-	ahead, line, rivals := reply.integer(8), reply.integer(9), reply.integer(10)
+	ahead, line, rivals := reply.integer(10), reply.integer(11), reply.integer(12)
 	share := t.shares.of(c.lane.fairKey())
 	wait := r.Start.Sub(r.Now)
 	for i, hold := range c.holds {
-		spent, booked := reply.integer(11+2*i), reply.integer(12+2*i)
+		spent, booked := reply.integer(13+2*i), reply.integer(14+2*i)
+		if c.free[i] || hold.Limit.Units == 0 {
+			continue
+		}
 		before := float64(ahead)
 		divided := false
-		switch t.class(hold) {
+		switch t.class(hold.Scope) {
 		case classFair:
 			before = float64(line)
 		case classShared:
@@ -32,8 +38,16 @@ func (t *Throttle) estimate(c *call, reply reply, r *Reservation) {
 		}
 	}
 	r.Ahead = ahead
+	sure := time.Duration(0) // what others cannot make longer
+	if r.Hold != nil && r.Hold.Paused {
+		sure = r.Hold.Until.Sub(r.Now)
+	}
+	if r.Hold != nil && !r.Hold.Paused && r.Hold.Limit.Units == 0 {
+		// Until the limit is changed; then Pull or Sweep finds the job.
+		sure, wait = blockedFor, blockedFor
+	}
 	r.Start = r.Now.Add(wait)
-	r.Late = r.Now.Add(min(4*wait, MaxWindow) + 2*t.options.Lookahead + 10*time.Second)
+	r.Late = r.Now.Add(min(sure+4*(wait-sure), MaxWindow) + 2*t.options.Lookahead + 10*time.Second)
 	if r.Hold != nil {
 		r.Hold.Until = r.Start
 	}

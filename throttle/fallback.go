@@ -24,7 +24,7 @@ func (t *Throttle) fallBack(ctx context.Context, job Job, c *call, err error) (R
 	case t.options.Fallback == FallbackOpen:
 		granted.Source = FromOpen
 		return granted, nil
-	case t.options.Fallback == FallbackLocal && t.local.take(c, job.Weight, now):
+	case t.options.Fallback == FallbackLocal && t.local.take(c.enforced(), job.Weight, now):
 		granted.Source = FromLocal
 		return granted, nil
 	}

@@ -672,7 +672,7 @@ func TestF16_ForeignData(t *testing.T) {
 					for i := range before {
 						reserve(t, th, throttle.Job{ID: fmt.Sprint(i), Weight: 2, Keys: of("a")})
 					}
-					key := "thr:{" + th.Name() + "}:2:" + end
+					key := "thr:{" + th.Name() + "}:3:" + end
 					if err := client.Del(t.Context(), key).Err(); err != nil {
 						t.Fatal(err)
 					}

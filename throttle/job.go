@@ -25,6 +25,9 @@ type Job struct {
 	// Deadline is the latest useful start. A job that cannot start by then is
 	// refused with a *DeadlineError instead of booked. Zero means none.
 	Deadline time.Time
+	// Plan makes a plan for later: where there is room at once the job is booked, not
+	// granted, and is to be asked for again.
+	Plan bool
 	// Nonce names this asking for a decision. Asked again with the same nonce
 	// (because the answer was lost), a granted job is not charged again. Empty
 	// draws a new one, which the Reservation and an *UnavailableError tell.
@@ -35,7 +38,15 @@ type Job struct {
 type meets struct {
 	scope        *Scope
 	key, encoded string
+	belief       string // what is taken to be set for it at run time
+	origin       Origin
+	mode         Mode
+	inForce      []Limit
+	rulings      []ruling // what is counted for it
 }
+
+// name names the scope key as the control key does.
+func (m *meets) name() string { return m.scope.Name + ":" + m.encoded }
 
 // meetings checks the job and lists the scope keys it is counted under.
 func (t *Throttle) meetings(job Job) ([]meets, error) {
@@ -76,12 +87,19 @@ func (t *Throttle) meetings(job Job) ([]meets, error) {
 	return met, nil
 }
 
-// fits refuses a weight that no window can ever hold.
-func fits(job Job, met []meets) error {
-	for _, m := range met {
-		for _, limit := range m.scope.Limits {
-			if limit.Units != Unlimited && job.Weight > limit.Units {
-				return &NeverFitsError{Job: job.ID, Weight: job.Weight, Scope: m.scope.Name, Key: m.key, Limit: limit}
+// fits refuses a weight that no window can ever hold. Where that is so since limits
+// were set at run time, it may become different: the job is only blocked, and under
+// a limit of 0, which is like a pause, it waits in line.
+func (c *call) fits() error {
+	for i := range c.met {
+		m := &c.met[i]
+		for _, r := range m.rulings {
+			switch {
+			case r.free() || c.job.Weight <= r.limit.Units:
+			case m.origin == FromConfiguration:
+				return &NeverFitsError{Job: c.job.ID, Weight: c.job.Weight, Scope: m.scope.Name, Key: m.key, Limit: r.limit}
+			case r.limit.Units > 0:
+				return &BlockedError{Job: c.job.ID, Weight: c.job.Weight, Scope: m.scope.Name, Key: m.key, Limit: r.limit}
 			}
 		}
 	}

@@ -5,14 +5,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // stateVersion stands in every key. It goes up when the shape of what is kept
 // in Redis changes, so that two shapes never meet under one name.
-const stateVersion = "2"
+const stateVersion = "3"
 
 // maxEncoded is the longest that a user's value may become in a key; what is
 // longer is replaced by its hash.
@@ -21,13 +20,14 @@ const maxEncoded = 128
 // keys builds the Redis keys of one throttle. They all carry the throttle's
 // name as hash tag, so that they lie in one slot of a Redis Cluster.
 type keys struct {
-	prefix string
-	shared [4]string // those of the line that are the same for all jobs
+	prefix  string
+	control string
+	shared  [4]string // those of the line that are the same for all jobs
 }
 
 func newKeys(name string) keys {
 	prefix := "thr:{" + name + "}:" + stateVersion + ":"
-	return keys{prefix, [4]string{prefix + "line", prefix + "agenda", prefix + "ready", prefix + "tags"}}
+	return keys{prefix, prefix + "control", [4]string{prefix + "line", prefix + "agenda", prefix + "ready", prefix + "tags"}}
 }
 
 // record is where the reservation of one job is kept.
@@ -48,7 +48,12 @@ func (k keys) scope(scope, encoded string) string { return k.prefix + "key:" + s
 // ledger is where the units of one limit of one scope key are kept; the key is
 // encoded.
 func (k keys) ledger(scope, encoded string, window time.Duration) string {
-	return k.prefix + "ledger:" + scope + ":" + encoded + ":" + strconv.FormatInt(window.Microseconds(), 10)
+	return k.ledgerOf(scope, encoded, micros(window))
+}
+
+// ledgerOf is the same for a window as Redis has it.
+func (k keys) ledgerOf(scope, encoded, window string) string {
+	return k.prefix + "ledger:" + scope + ":" + encoded + ":" + window
 }
 
 // encode writes any bytes a user may send so that they stay in their place

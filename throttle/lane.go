@@ -11,8 +11,7 @@ import (
 // the empty Lane is none.
 type Lane string
 
-// laneOf names the lane of a job that meets these scope keys. Scopes that limit
-// nothing do not divide lanes.
+// laneOf names the lane of a job that meets these scope keys.
 func (t *Throttle) laneOf(met []meets) Lane {
 	fair := ""
 	var others []string
@@ -20,7 +19,7 @@ func (t *Throttle) laneOf(met []meets) Lane {
 		switch {
 		case m.scope.Name == t.fair:
 			fair = m.encoded
-		case m.scope.Name != Global && m.scope.limited():
+		case m.scope.Name != Global:
 			others = append(others, m.scope.Name+"="+m.encoded)
 		}
 	}
@@ -66,16 +65,6 @@ func (t *Throttle) meetingsOf(lane Lane) ([]meets, error) {
 	return met, nil
 }
 
-// limited tells whether a scope has a limit that can hold a job back.
-func (s *Scope) limited() bool {
-	for _, limit := range s.Limits {
-		if limit.Units != Unlimited {
-			return true
-		}
-	}
-	return false
-}
-
 // The classes of limits, as pull.lua knows them.
 const (
 	classShared = 'g' // all jobs share it
@@ -83,9 +72,9 @@ const (
 	classOther  = 'o'
 )
 
-// class tells which jobs a limit of this call holds back together.
-func (t *Throttle) class(hold Hold) byte {
-	switch hold.Scope {
+// class tells which jobs a limit or a pause of this scope holds back together.
+func (t *Throttle) class(scope string) byte {
+	switch scope {
 	case Global:
 		return classShared
 	case t.fair:

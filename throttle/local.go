@@ -26,11 +26,11 @@ func newLocalShare(share float64) *localShare {
 }
 
 // take charges a job to all its limits or to none.
-func (l *localShare) take(c *call, weight int64, now time.Time) bool {
+func (l *localShare) take(holds []Hold, weight int64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var taken []*rate.Reservation
-	for _, hold := range c.holds {
+	for _, hold := range holds {
 		bucket := l.bucket(hold, now)
 		if bucket == nil {
 			break
@@ -44,7 +44,7 @@ func (l *localShare) take(c *call, weight int64, now time.Time) bool {
 			break
 		}
 	}
-	if len(taken) == len(c.holds) && (len(taken) == 0 || taken[len(taken)-1].DelayFrom(now) == 0) {
+	if len(taken) == len(holds) && (len(taken) == 0 || taken[len(taken)-1].DelayFrom(now) == 0) {
 		return true
 	}
 	for _, reservation := range taken {

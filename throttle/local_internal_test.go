@@ -13,7 +13,7 @@ func TestLocalShareForgets(t *testing.T) {
 	l := newLocalShare(1)
 	now := time.Unix(1_800_000_000, 0)
 	take := func(key string, now time.Time) bool {
-		return l.take(&call{holds: []Hold{{Scope: "tenant", Key: key, Limit: PerMinute(4)}}}, 2, now)
+		return l.take([]Hold{{Scope: "tenant", Key: key, Limit: PerMinute(4)}}, 2, now)
 	}
 	for n := range maxLocalKeys {
 		if !take(strconv.Itoa(n), now) {

@@ -26,12 +26,13 @@ const (
 
 // The defaults of Options.
 const (
-	DefaultTimeout     = 250 * time.Millisecond
-	DefaultGrace       = 5 * time.Second
-	DefaultLookahead   = time.Second
-	DefaultFairScope   = "tenant"
-	DefaultBreakAfter  = 5
-	DefaultBreakPeriod = 500 * time.Millisecond
+	DefaultTimeout      = 250 * time.Millisecond
+	DefaultGrace        = 5 * time.Second
+	DefaultLookahead    = time.Second
+	DefaultFairScope    = "tenant"
+	DefaultSettleWithin = time.Hour
+	DefaultBreakAfter   = 5
+	DefaultBreakPeriod  = 500 * time.Millisecond
 )
 
 // Options are the settings of a Throttle that have a default. The zero value
@@ -71,6 +72,13 @@ type Options struct {
 	// MaxShare. It is not asked for keys of more than about 128 bytes, of which
 	// Redis has only the hash.
 	Share func(key string) int
+	// Mode is that of all scopes: Enforce unless it is said otherwise here, by
+	// Scope.Mode, the weaker of the two, or at run time by SetMode. Also when it is
+	// Off every decision asks Redis, since that may change.
+	Mode Mode
+	// SettleWithin is how long after its start a granted job may be settled; what is
+	// settled is remembered as long. 0 means DefaultSettleWithin; a minute to 400 days.
+	SettleWithin time.Duration
 	// BreakAfter is how many calls must fail in a row until Redis is left alone
 	// for BreakPeriod. 0 means DefaultBreakAfter; negative never breaks.
 	BreakAfter int
@@ -97,6 +105,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if options.Lookahead == 0 {
 		options.Lookahead = DefaultLookahead
 	}
+	if options.SettleWithin == 0 {
+		options.SettleWithin = DefaultSettleWithin
+	}
 	if options.BreakAfter == 0 {
 		options.BreakAfter = DefaultBreakAfter
 	}
@@ -121,6 +132,10 @@ func (o Options) validate() error {
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
 	case o.Lookahead < 100*time.Millisecond || o.Lookahead > MaxWindow:
 		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(MaxWindow)}
+	case !o.Mode.valid():
+		return &OptionError{Field: "Mode", Value: int(o.Mode), Reason: "is none of Enforce, Shadow, Off"}
+	case o.SettleWithin < time.Minute || o.SettleWithin > MaxWindow:
+		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin, Reason: "is not between 1m and " + formatDuration(MaxWindow)}
 	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
 		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
 	}

@@ -59,14 +59,15 @@ func (t *Throttle) pull(ctx context.Context, lane Lane, most, recall int64) (boo
 	if err != nil {
 		return nil, "", err
 	}
-	c := t.callOf("", met)
-	classes := make([]byte, len(c.holds))
-	for i, hold := range c.holds {
-		classes[i] = t.class(hold)
+	c, err := t.callOf("", met)
+	if err != nil {
+		return nil, "", err
 	}
-	reply, err := t.redis.run(ctx, pullScript, c.keys[1:], c.args(t.nowArgument(), string(c.lane), c.ledgers,
-		integers(t.options.Grace.Microseconds(), t.options.Lookahead.Microseconds(), t.kept.Milliseconds(),
-			t.shares.of(c.lane.fairKey()), most, recall), string(classes)))
+	reach := integers(t.options.Grace.Microseconds(), t.options.Lookahead.Microseconds(), t.kept.Milliseconds(),
+		t.shares.of(c.lane.fairKey()), most, recall)
+	reply, err := t.ask(ctx, pullScript, c, func() ([]string, []any) {
+		return c.keys[1:], c.args(t.nowArgument(), c.names, c.belief, string(c.lane), c.scopeKeys(), reach, t.classes(c))
+	})
 	if err != nil {
 		return nil, "", err
 	}
@@ -84,6 +85,18 @@ func (t *Throttle) pull(ctx context.Context, lane Lane, most, recall int64) (boo
 		})
 	}
 	return booked, Lane(reply.text(1)), nil
+}
+
+// classes are those of a call's limits and, behind them, of its scope keys.
+func (t *Throttle) classes(c *call) string {
+	classes := make([]byte, 0, len(c.holds)+len(c.met))
+	for _, hold := range c.holds {
+		classes = append(classes, t.class(hold.Scope))
+	}
+	for i := range c.met {
+		classes = append(classes, t.class(c.met[i].scope.Name))
+	}
+	return string(classes)
 }
 
 // Swept is what Sweep found.
@@ -115,7 +128,7 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 	if jobs == 0 {
 		most = 1000 // past the bookings, which it leaves where they are
 	}
-	reply, err := t.redis.run(ctx, sweepScript, t.keys.shared[:3], []any{t.nowArgument(), most, micros(forgetAfter), jobs})
+	reply, err := t.redis.run(ctx, sweepScript, append(t.keys.shared[:3:3], t.keys.control), []any{t.nowArgument(), most, micros(forgetAfter), jobs})
 	if err != nil {
 		return Swept{}, err
 	}

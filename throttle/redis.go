@@ -38,16 +38,17 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 		return nil, err
 	}
 	t := &Throttle{
-		name:    name,
-		fair:    fair,
-		kept:    lineKept(scopes, options.Lookahead),
-		shares:  newShares(options),
-		keys:    newKeys(name),
-		scopes:  copyScopes(scopes),
-		keyed:   make(map[string]struct{}),
-		options: options,
-		redis:   newCaller(client, options),
-		logged:  newRateLimitedLog(options.Logger),
+		name:     name,
+		fair:     fair,
+		kept:     lineKept(scopes, options.Lookahead),
+		shares:   newShares(options),
+		keys:     newKeys(name),
+		scopes:   copyScopes(scopes),
+		keyed:    make(map[string]struct{}),
+		options:  options,
+		redis:    newCaller(client, options),
+		controls: newControls(),
+		logged:   newRateLimitedLog(options.Logger),
 	}
 	for _, scope := range scopes {
 		if scope.Name != Global {
@@ -66,15 +67,22 @@ type script struct{ text, hash string }
 func newScript(text string) script { return script{text: text, hash: redis.NewScript(text).Hash()} }
 
 var (
-	reserveScript = newScript(lua.Reserve)
-	peekScript    = newScript(lua.Peek)
-	cancelScript  = newScript(lua.Cancel)
-	usageScript   = newScript(lua.Usage)
-	countScript   = newScript(lua.Count)
-	pullScript    = newScript(lua.Pull)
-	sweepScript   = newScript(lua.Sweep)
-	skipScript    = newScript(lua.Skip)
-	linesScript   = newScript(lua.Lines)
+	reserveScript  = newScript(lua.Reserve)
+	peekScript     = newScript(lua.Peek)
+	cancelScript   = newScript(lua.Cancel)
+	usageScript    = newScript(lua.Usage)
+	countScript    = newScript(lua.Count)
+	pullScript     = newScript(lua.Pull)
+	sweepScript    = newScript(lua.Sweep)
+	skipScript     = newScript(lua.Skip)
+	linesScript    = newScript(lua.Lines)
+	settleScript   = newScript(lua.Settle)
+	pauseScript    = newScript(lua.Pause)
+	resumeScript   = newScript(lua.Resume)
+	setScript      = newScript(lua.Set)
+	recallScript   = newScript(lua.Recall)
+	adoptScript    = newScript(lua.Adopt)
+	controlsScript = newScript(lua.Controls)
 )
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
@@ -186,6 +194,9 @@ func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []a
 // classify turns what the client answered into this package's errors.
 func (c *caller) classify(ctx context.Context, err error) error {
 	text := err.Error()
+	if outdated := outdated(text); outdated != nil {
+		return outdated
+	}
 	switch {
 	case ctx.Err() != nil:
 		return &UnavailableError{Failure: FailureTimeout, Err: ctx.Err()}

@@ -68,13 +68,18 @@ type Reservation struct {
 	Replayed bool
 	// Source tells whether Redis decided.
 	Source Source
+	// Shadow tells, for a granted job, what would have held it back if it were not
+	// in Shadow mode, and until when; nil if nothing would.
+	Shadow *Hold
+
+	ledgers string // that it was charged to
 }
 
 // Delay is how long after the answer the start is: 0 or more. It is what to
 // sleep, whatever the local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
 
-// Hold is the limit that holds a job back the longest.
+// Hold is the limit, or the pause, that holds a job back the longest.
 type Hold struct {
 	// Scope and Key name the ledger's scope key; Key is empty for Global.
 	Scope, Key string
@@ -85,6 +90,8 @@ type Hold struct {
 	Used, Booked int64
 	// Until is the first start with room in all limits: the Start.
 	Until time.Time
+	// Paused is true where the scope key is paused; there is no Limit then.
+	Paused bool
 	// Share is true where a job waits in line because its fair key has only its
 	// share of the limit, which others want too.
 	Share bool

@@ -19,6 +19,9 @@ type Scope struct {
 	// not apply to them. Otherwise a job that names no key is refused, so that
 	// a forgotten key cannot lift a limit. Global needs no key either way.
 	Optional bool
+	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
+	// of the two, or at run time by SetMode.
+	Mode Mode
 }
 
 // maxLimits bounds the work of one decision: the limits that one job can meet.
@@ -38,6 +41,9 @@ func validateScopes(scopes []Scope) error {
 			return &OptionError{Field: "Scope.Name", Value: scope.Name, Reason: "this scope is there twice"}
 		}
 		names[scope.Name] = true
+		if !scope.Mode.valid() {
+			return &OptionError{Field: "Scope.Mode", Value: int(scope.Mode), Reason: "is none of Enforce, Shadow, Off"}
+		}
 		if err := scope.validateLimits(); err != nil {
 			return err
 		}

@@ -117,6 +117,41 @@ func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error)
 	return s.throttle.Lines(context.Background(), from)
 }
 
+func (s *scripted) Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error) {
+	s.now = now
+	return s.throttle.Settle(context.Background(), granted, actual)
+}
+
+func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
+	s.now = now
+	return s.throttle.Pause(context.Background(), scope, key, until)
+}
+
+func (s *scripted) Resume(now time.Time, scope, key string) (bool, error) {
+	s.now = now
+	return s.throttle.Resume(context.Background(), scope, key)
+}
+
+func (s *scripted) SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error {
+	s.now = now
+	return s.throttle.SetLimits(context.Background(), scope, key, limits)
+}
+
+func (s *scripted) ResetLimits(now time.Time, scope, key string) error {
+	s.now = now
+	return s.throttle.ResetLimits(context.Background(), scope, key)
+}
+
+func (s *scripted) SetMode(now time.Time, scope string, mode throttle.Mode) error {
+	s.now = now
+	return s.throttle.SetMode(context.Background(), scope, mode)
+}
+
+func (s *scripted) ResetMode(now time.Time, scope string) error {
+	s.now = now
+	return s.throttle.ResetMode(context.Background(), scope)
+}
+
 // drain sweeps and pulls as a worker does until there is nothing to pull.
 func drain(t testing.TB, s *scripted, now time.Time) []throttle.Reservation {
 	t.Helper()

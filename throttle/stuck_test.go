@@ -243,7 +243,7 @@ func TestForeignDataStopsOneTenant(t *testing.T) {
 	d.enqueue(20, "a", 1, of("a"))
 	d.enqueue(20, "b", 1, of("b"))
 	d.booked = nil
-	key := "thr:{" + d.script.throttle.Name() + "}:2:key:tenant:a"
+	key := "thr:{" + d.script.throttle.Name() + "}:3:key:tenant:a"
 	d.server.Del(key)
 	if _, err := d.server.Lpush(key, "foreign"); err != nil {
 		t.Fatal(err)

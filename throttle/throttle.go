@@ -19,19 +19,20 @@ import (
 // A Throttle is safe for use by many goroutines. It starts none that outlives
 // a call by more than the client's own timeouts, and needs no closing.
 type Throttle struct {
-	name    string
-	keys    keys
-	scopes  []Scope
-	fair    string // the fair scope's name, empty for one line for all
-	shares  shares
-	kept    time.Duration       // how long the line's keys live
-	keyed   map[string]struct{} // the names of scopes that jobs give a key for
-	options Options
-	redis   *caller
-	local   *localShare      // nil unless FallbackLocal
-	logged  *rateLimitedLog  // fallbacks
-	swept   atomic.Int64     // when Wait last swept, in Unix nanoseconds
-	now     func() time.Time // nil in production: Redis' own clock
+	name     string
+	keys     keys
+	scopes   []Scope
+	fair     string // the fair scope's name, empty for one line for all
+	shares   shares
+	kept     time.Duration       // how long the line's keys live
+	keyed    map[string]struct{} // the names of scopes that jobs give a key for
+	options  Options
+	redis    *caller
+	controls *controls
+	local    *localShare      // nil unless FallbackLocal
+	logged   *rateLimitedLog  // fallbacks
+	swept    atomic.Int64     // when Wait last swept, in Unix nanoseconds
+	now      func() time.Time // nil in production: Redis' own clock
 }
 
 // Name returns the throttle's name.
@@ -59,9 +60,11 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 	if !job.Deadline.IsZero() {
 		latest = micros(max(0, t.until(job.Deadline)))
 	}
-	reply, err := t.redis.run(ctx, reserveScript, call.keys, call.args(t.nowArgument(), job.Nonce, call.ledgers,
-		integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds())+" "+latest+" "+
-			integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds()), string(call.lane), job.ID))
+	weighed := integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds()) + " " + latest + " " +
+		integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds(), flag(job.Plan))
+	reply, err := t.ask(ctx, reserveScript, call, func() ([]string, []any) {
+		return call.keys, call.args(t.nowArgument(), call.names, call.belief, job.Nonce, call.ledgers, weighed, string(call.lane), job.ID)
+	})
 	if err != nil {
 		return t.fallBack(ctx, job, call, err)
 	}
@@ -75,8 +78,10 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, err
 	}
-	reply, err := t.redis.run(ctx, peekScript, call.keys[1:], call.args(t.nowArgument(), strconv.FormatInt(job.Weight, 10),
-		micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane)))
+	reply, err := t.ask(ctx, peekScript, call, func() ([]string, []any) {
+		return call.keys[1:], call.args(t.nowArgument(), call.names, call.belief, strconv.FormatInt(job.Weight, 10),
+			micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane))
+	})
 	if err != nil {
 		return Reservation{}, withJob(err, job)
 	}
@@ -101,12 +106,15 @@ func (t *Throttle) Release(ctx context.Context, job Job) (bool, error) {
 }
 
 func (t *Throttle) giveBack(ctx context.Context, job Job, keep int64) (bool, error) {
-	call, err := t.newCall(ctx, job)
+	call, err := t.callFor(ctx, job)
 	if err != nil {
 		return false, err
 	}
-	reply, err := t.redis.run(ctx, cancelScript, call.keys, call.args(t.nowArgument(), job.Nonce, call.ledgers,
-		integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey())), string(call.lane), job.ID))
+	reply, err := t.ask(ctx, cancelScript, call, func() ([]string, []any) {
+		return call.keys, call.args(t.nowArgument(), call.names, call.belief, job.Nonce, call.ledgers,
+			integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey())),
+			string(call.lane), job.ID)
+	})
 	if err != nil {
 		return false, withJob(err, job)
 	}
@@ -114,6 +122,13 @@ func (t *Throttle) giveBack(ctx context.Context, job Job, keep int64) (bool, err
 		return false, badReply("cancel", reply)
 	}
 	return reply.integer(0) == 1, nil
+}
+
+func flag(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // nowArgument is empty in production: the script then reads Redis' clock.

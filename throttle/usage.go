@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,7 +14,7 @@ type Usage struct {
 	Scope, Key string
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Limits has an entry for each limit of the scope, in its order.
+	// Limits has an entry for each limit in force, in order.
 	Limits []LimitUsage
 }
 
@@ -31,20 +32,17 @@ type LimitUsage struct {
 	Free time.Time
 }
 
-// Usage tells what a scope key has used and promised. The key of Global is "".
-// It changes nothing. It blocks for one round trip and fails as Reserve does,
-// without fallback.
+// Usage tells what a scope key has used and promised under the limits that are in
+// force on it. The key of Global is "". It changes nothing. It blocks for one round
+// trip and fails as Reserve does, without fallback.
 func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) {
-	s, err := t.scopeKey(ctx, scope, key)
+	c, err := t.callOn(ctx, scope, key)
 	if err != nil {
 		return Usage{}, err
 	}
-	c := &call{}
-	c.add(t.keys, meets{scope: s, key: key, encoded: encode(key)})
-	if len(c.keys) == 0 {
-		c.keys, c.limits = []string{}, []string{}
-	}
-	reply, err := t.redis.run(ctx, usageScript, c.keys, c.args(t.nowArgument(), micros(t.options.Grace)))
+	reply, err := t.ask(ctx, usageScript, c, func() ([]string, []any) {
+		return c.keysOn(), c.args(t.nowArgument(), c.names, c.belief, micros(t.options.Grace))
+	})
 	if err != nil {
 		return Usage{}, err
 	}
@@ -52,17 +50,17 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 		return Usage{}, badReply("usage", reply)
 	}
 	usage := Usage{Scope: scope, Key: key, Now: time.UnixMicro(reply.integer(0))}
-	rest := reply[1:]
-	for _, limit := range s.Limits {
-		if limit.Units == Unlimited {
+	for _, limit := range c.met[0].inForce {
+		i := c.ledgerOf(limit)
+		if i < 0 {
 			usage.Limits = append(usage.Limits, LimitUsage{Limit: limit, Free: usage.Now})
 			continue
 		}
-		state := LimitUsage{Limit: limit, Used: rest.integer(0), Booked: rest.integer(1)}
-		if free := rest.integer(2); free != 0 {
+		state := LimitUsage{Limit: limit, Used: reply.integer(1 + 3*i), Booked: reply.integer(2 + 3*i)}
+		if free := reply.integer(3 + 3*i); free != 0 {
 			state.Free = time.UnixMicro(free)
 		}
-		usage.Limits, rest = append(usage.Limits, state), rest[3:]
+		usage.Limits = append(usage.Limits, state)
 	}
 	return usage, nil
 }
@@ -75,43 +73,64 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 // one precision at either end, on the high side. Blocks and fails as Usage does;
 // an interval that no ledger covers is an *InvalidJobError.
 func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
-	s, err := t.scopeKey(ctx, scope, key)
+	c, err := t.callOn(ctx, scope, key)
 	if err != nil {
 		return 0, err
 	}
 	if to < 0 || from < to {
 		return 0, &InvalidJobError{Field: "interval", Value: from - to, Reason: "does not begin before it ends, in the past"}
 	}
-	limit := s.finest(from)
-	if limit == nil {
+	if c.finest(from) < 0 {
+		// Limits may have been set since this process heard of them.
+		if err := t.confirm(ctx, c); err != nil {
+			return 0, err
+		}
+	}
+	reply, err := t.ask(ctx, countScript, c, func() ([]string, []any) {
+		finest := c.finest(from) + 1
+		return c.keysOn(), c.args(t.nowArgument(), c.names, c.belief, micros(from), micros(to), finest)
+	})
+	switch {
+	case c.finest(from) < 0:
 		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "reaches further back than every window of scope " + scope}
-	}
-	c := &call{}
-	c.add(t.keys, meets{scope: &Scope{Name: scope, Limits: []Limit{*limit}}, key: key, encoded: encode(key)})
-	reply, err := t.redis.run(ctx, countScript, c.keys, c.args(t.nowArgument(), micros(from), micros(to)))
-	if err != nil {
+	case err != nil:
 		return 0, err
-	}
-	if !reply.is("ii") {
+	case !reply.is("ii"):
 		return 0, badReply("count", reply)
 	}
 	return reply.integer(1), nil
 }
 
-// finest is the limit of the finest precision whose ledger reaches back so far.
-func (s *Scope) finest(back time.Duration) *Limit {
-	var finest *Limit
-	for i := range s.Limits {
-		limit := &s.Limits[i]
-		if limit.Units == Unlimited || limit.Window < back {
-			continue
-		}
-		if finest == nil || limit.precision() < finest.precision() {
-			finest = limit
+// finest is the place of the finest ledger that reaches back so far, negative if
+// there is none.
+func (c *call) finest(back time.Duration) int {
+	finest, rulings := -1, c.met[0].rulings
+	for i, r := range rulings {
+		if r.limit.Window >= back && (finest < 0 || r.limit.precision() < rulings[finest].limit.precision()) {
+			finest = i
 		}
 	}
 	return finest
 }
+
+// ledgerOf is the place of a limit's ledger, negative if nothing is counted for it.
+func (c *call) ledgerOf(limit Limit) int {
+	return slices.IndexFunc(c.met[0].rulings, func(r ruling) bool { return r.limit == limit })
+}
+
+// callOn is a call about one scope key.
+func (t *Throttle) callOn(ctx context.Context, scope, key string) (*call, error) {
+	s, err := t.scopeKey(ctx, scope, key)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{met: []meets{{scope: s, key: key, encoded: encode(key)}}, keys: make([]string, lineKeys)}
+	c.keys[lineKeys-1] = t.keys.control
+	return c, t.rules(c)
+}
+
+// keysOn are the control key and those of the scope key.
+func (c *call) keysOn() []string { return c.keys[lineKeys-1:] }
 
 func (t *Throttle) scopeKey(ctx context.Context, name, key string) (*Scope, error) {
 	if ctx == nil {
@@ -128,4 +147,8 @@ func (t *Throttle) scopeKey(ctx context.Context, name, key string) (*Scope, erro
 		return s, nil
 	}
 	return nil, &InvalidJobError{Field: "scope", Value: name, Reason: "is no scope of this throttle"}
+}
+
+func (t *Throttle) hasScope(name string) bool {
+	return slices.ContainsFunc(t.scopes, func(s Scope) bool { return s.Name == name })
 }

@@ -126,6 +126,9 @@ func TestF46_WeightAtAndAboveTheLimit(t *testing.T) {
 		unchanged(t, client, th, func() {
 			for call, err := range everyJobCall(t.Context(), th, throttle.Job{ID: "heavy", Weight: 8, Keys: of("acme")}) {
 				var never *throttle.NeverFitsError
+				if err == nil && (call == "Cancel" || call == "Release") {
+					continue // what was reserved under other limits can be given back
+				}
 				if !errors.As(err, &never) {
 					t.Errorf("%s of weight 8: got %v, want a *NeverFitsError", call, err)
 					continue

@@ -155,7 +155,7 @@ func TestKilledProcess(t *testing.T) {
 // booked lists the tasks that have a slot, as the throttle's state says.
 func (w *world) booked() []string {
 	w.t.Helper()
-	fields, err := w.client.HKeys(w.t.Context(), "thr:{world}:2:line").Result()
+	fields, err := w.client.HKeys(w.t.Context(), "thr:{world}:3:line").Result()
 	if err != nil {
 		w.t.Fatal(err)
 	}

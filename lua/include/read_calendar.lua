@@ -16,57 +16,82 @@
 -- to be counted. The calendar is untended while a ledger is unknown or a key's
 -- expiry is due to be renewed.
 --
--- A scope key's totals are "seen expire" and for each window
--- " window:spent:booked:open:open_units", where seen is the last instant that was
--- written and expire and open are relative to it, as short numbers are read faster.
--- Totals of limits that this call does not know, since processes with an older and
--- a newer configuration run side by side, are kept as they are.
+-- A scope key's totals are "seen expire" and for each ledger
+-- " window:precision:spent:booked:open:open_units", where seen is the last instant
+-- that was written and expire and open are relative to it, as short numbers are read
+-- faster. Ledgers that the last call did not count on follow, see set_aside. A limit
+-- whose ledger is not among those before, or in another precision, is to be adopted
+-- first: the error names its scope key's place and the windows that there are.
+--
+-- A limit may end in letters: n counts and never holds a job back, s the same and
+-- tells when it would have (shadow), x has just this precision. A limit of 0 holds
+-- all back until it changes; opens and closer say until when a pause does.
 -- include: totals_of
-local function read_calendar(keys, first_key, args, first_arg, time, grace)
+-- include: span_of
+-- include: set_aside
+local function read_calendar(keys, first_key, args, first_arg, time, grace, opens, closer)
   local match, tonumber = string.match, tonumber
   local now, scopes, ledgers, total = time, {}, {}, 0
-  local untended = false
+  local untended, never, shadows = false, 0, false
   local k, a = first_key, first_arg
   while keys[k] do
     local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
     if count == 0 or not keys[k + count] then
       return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
     end
-    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, others = '' }
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, live = '', aside = '' }
     local text = redis.call('GET', keys[k])
+    local totals
     if text then
-      local seen, expire, others = match(text, '^(%d+) (%d+)(.*)$')
+      local seen, expire
+      seen, expire, totals = match(text, '^(%d+) (%d+)(.*)$')
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
+      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
       scope.seen = tonumber(seen)
-      scope.expire, scope.others = scope.seen + expire, others
+      scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then
         now = scope.seen
       end
     end
     for i = 1, count do
-      local units, window, precision = match(args[a + i] or '', '^(%d+) (%d+) (%d+)$')
-      local span = tonumber(window)
+      local units, window, precision, how = match(args[a + i] or '', '^(%d+) (%d+) (%d+) ?([nsx]*)$')
+      local length = tonumber(window)
       units, precision = tonumber(units), tonumber(precision)
-      if not units or units > 9007199254740992 or span < 1000 or span > 34560000000000
-        or precision < 1 or precision > span then
+      if not units or units > 9007199254740992 or length < 1000 or length > 34560000000000
+        or precision < 1 or precision > length then
         return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
       end
-      if precision > 1 then
-        span = span - 1 - (span - 1) % precision + 2 * precision
-      end
-      if span > scope.span then
-        scope.span = span
-      end
       local ledger = {
-        key = keys[k + i], window = window, units = units, precision = precision, span = span,
+        key = keys[k + i], window = window, units = units, precision = precision,
         spent = 0, booked = 0, open = 0, open_units = 0,
       }
-      if not totals_of(scope, ledger) then
+      if how ~= '' then
+        ledger.free, ledger.told = match(how, '[ns]') and true, match(how, 'x')
+        ledger.shadow = match(how, 's')
+        shadows = shadows or ledger.shadow
+      end
+      if not text then
         ledger.unknown, ledger.bare, untended = true, true, true
+      elseif not totals_of(scope, ledger) then
+        local windows = {}
+        for other in string.gmatch(totals, '[ |](%d+):') do
+          windows[#windows + 1] = other
+        end
+        return nil, redis.error_reply(string.format('THROTTLE_LEDGERS %d ', #scopes + 1) .. table.concat(windows, ' '))
+      end
+      if units == 0 and not ledger.free then
+        never = total + i
+      end
+      ledger.span = span_of(length, ledger.precision)
+      if ledger.span > scope.span then
+        scope.span = ledger.span
       end
       ledgers[total + i] = ledger
+    end
+    if scope.live ~= '' then
+      scope.aside = set_aside(scope, now, grace)
     end
     total = total + count
     if scope.expire < now + scope.span + grace + 30000000 then
@@ -75,5 +100,13 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
     scopes[#scopes + 1] = scope
     k, a = k + count + 1, a + count + 1
   end
-  return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
+  if never > 0 then
+    opens, closer = now + 34560000000000, never
+  else
+    closer = total + closer
+  end
+  return {
+    now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
+    opens = opens, closer = closer, shadows = shadows,
+  }
 end

@@ -54,14 +54,14 @@ local function write_calendar(calendar, start)
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
-      totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
+      totals = totals .. string.format(' %s:%d:%d:%d:%d:%d', ledger.window, ledger.precision,
         ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
     end
     local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
     if renew then
-      redis.call('SET', scope.key, totals .. scope.others, 'PX', lasts)
+      redis.call('SET', scope.key, totals .. scope.aside, 'PX', lasts)
     else
-      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+      redis.call('SET', scope.key, totals .. scope.aside, 'KEEPTTL')
     end
     for i = scope.first, scope.last do
       local ledger = ledgers[i]

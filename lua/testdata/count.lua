@@ -1,14 +1,21 @@
 -- Purpose: count the units that started in a past interval; change nothing.
--- KEYS[1] scope key: string, thr:{name}:2:key:<scope>:<key>
--- KEYS[2] ledger: sorted set, thr:{name}:2:ledger:<scope>:<key>:<window>
+-- KEYS[1] control: hash, thr:{name}:3:control
+-- KEYS[2] scope key: string, thr:{name}:3:key:<scope>:<key>
+-- KEYS[3...] ledgers: sorted set thr:{name}:3:ledger:<scope>:<key>:<window> per limit
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] from: us before now, where the interval begins (included)
--- ARGV[3] to: us before now, where the interval ends (excluded)
--- ARGV[4...] limits of KEYS in order: 1, then "units window precision" of the ledger;
---   a sub-window that overlaps the interval counts whole
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] from: us before now, where the interval begins (included)
+-- ARGV[5] to: us before now, where the interval ends (excluded)
+-- ARGV[6] ledger: index of the limit whose ledger is read, 0 = none; a sub-window that
+--   overlaps the interval counts whole
+-- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] now: us, the instant of the answer
 -- Reply[2] units: what started in the interval, at most one precision too much at either end
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
+--   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(entries)
 -- Expiry: none, nothing is written
 -- The integer that a canonical decimal text says, or nil for any other text and
@@ -29,34 +36,112 @@ local function clock(text)
   end
   return integer(text, 0, 9007199254740992)
 end
--- Takes the totals of one ledger out of those that its scope key's string has
--- (scope.others). Returns whether it has them.
-local function totals_of(scope, ledger)
-  local others = scope.others
-  if others == '' then
-    return false
+-- Reads what was set at run time for the scope keys of a call. names lists them as
+-- "+scope:key", with '-' instead of '+' where a pause does not concern the call.
+-- The control hash has:
+--   '!' scope:key: the instant until which it is paused
+--   '%' scope:key: its limits, as text; with an empty key those of all keys of the scope
+--   '~' scope, and '~' alone for all scopes: the mode
+-- belief is what the caller took to be set when it listed its ledgers: for each name
+-- 'k' and the key's own limits, or 'd' and the scope's, then '~' and the mode, each
+-- where there is one; empty where nothing is set for any. Where it is wrong the
+-- error says what is right, and the caller asks again.
+-- Returns the instant at which the last pause ends and the index of its name, or 0.
+local function read_controls(key, names, belief)
+  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+    return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
   end
-  local window, spent, booked, open, open_units, after =
-    string.match(others, '^ (%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local opens, closer, text = 0, 0, ''
+  if redis.call('EXISTS', key) == 1 then
+    local fields, marks = { '~' }, {}
+    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+      marks[#marks + 1] = mark
+      fields[#fields + 1] = '!' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':'
+      fields[#fields + 1] = '~' .. scope
+    end
+    local values = redis.call('HMGET', key, unpack(fields))
+    local pieces, set = {}, false
+    for i = 1, #marks do
+      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+      if not ends then
+        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+      end
+      if ends > opens and marks[i] == '+' then
+        opens, closer = ends, i
+      end
+      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+      if mode then
+        pieces[i] = pieces[i] .. '~' .. mode
+      end
+      set = set or pieces[i] ~= ''
+    end
+    text = set and table.concat(pieces, ' ') or ''
+  end
+  if text ~= belief then
+    return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
+  end
+  return opens, closer
+end
+-- Takes the totals of one ledger out of those that its scope key's string has
+-- (scope.live). Returns whether it has them, in a precision that the call can go on
+-- with: the coarser of the two, unless the limit is to have just the one it tells.
+local function totals_of(scope, ledger)
+  local live = scope.live
+  local window, precision, spent, booked, open, open_units, after =
+    string.match(live, '^ (%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   local before = 1
   if window ~= ledger.window then
-    before, spent, booked, open, open_units, after =
-      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(-?%d+):(%d+)()')
+    before, precision, spent, booked, open, open_units, after =
+      string.match(live, '() ' .. ledger.window .. ':(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   end
   if not spent then
     return false
+  end
+  precision = tonumber(precision)
+  if precision ~= ledger.precision then
+    if precision < ledger.precision or ledger.told then
+      return false
+    end
+    ledger.precision = precision
   end
   ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
   ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
   if ledger.spent + ledger.booked == ledger.open_units then
     ledger.bare = true
   end
-  if before == 1 and after > #others then
-    scope.others = ''
+  if before == 1 and after > #live then
+    scope.live = ''
   else
-    scope.others = string.sub(others, 1, before - 1) .. string.sub(others, after)
+    scope.live = string.sub(live, 1, before - 1) .. string.sub(live, after)
   end
   return true
+end
+-- How long after the beginning of its sub-window a start counts.
+local function span_of(window, precision)
+  if precision == 1 then
+    return window
+  end
+  return window - 1 - (window - 1) % precision + 2 * precision
+end
+-- The totals that the next write does not count on: those that were set aside before
+-- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
+-- kept, with the instant since which they are not counted on, for adopt to bring them up
+-- to date, until all of it has left its window.
+local function set_aside(scope, now, grace)
+  local aside = {}
+  for totals in string.gmatch(scope.aside, '|([^|]*)') do
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
+      aside[#aside + 1] = '|' .. totals
+    end
+  end
+  for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+  end
+  return table.concat(aside)
 end
 -- Binds the ledgers of one job and reads their totals, nothing else. For each
 -- scope key, keys has a string followed by one sorted set per limit, from
@@ -76,56 +161,79 @@ end
 -- to be counted. The calendar is untended while a ledger is unknown or a key's
 -- expiry is due to be renewed.
 --
--- A scope key's totals are "seen expire" and for each window
--- " window:spent:booked:open:open_units", where seen is the last instant that was
--- written and expire and open are relative to it, as short numbers are read faster.
--- Totals of limits that this call does not know, since processes with an older and
--- a newer configuration run side by side, are kept as they are.
-local function read_calendar(keys, first_key, args, first_arg, time, grace)
+-- A scope key's totals are "seen expire" and for each ledger
+-- " window:precision:spent:booked:open:open_units", where seen is the last instant
+-- that was written and expire and open are relative to it, as short numbers are read
+-- faster. Ledgers that the last call did not count on follow, see set_aside. A limit
+-- whose ledger is not among those before, or in another precision, is to be adopted
+-- first: the error names its scope key's place and the windows that there are.
+--
+-- A limit may end in letters: n counts and never holds a job back, s the same and
+-- tells when it would have (shadow), x has just this precision. A limit of 0 holds
+-- all back until it changes; opens and closer say until when a pause does.
+local function read_calendar(keys, first_key, args, first_arg, time, grace, opens, closer)
   local match, tonumber = string.match, tonumber
   local now, scopes, ledgers, total = time, {}, {}, 0
-  local untended = false
+  local untended, never, shadows = false, 0, false
   local k, a = first_key, first_arg
   while keys[k] do
     local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
     if count == 0 or not keys[k + count] then
       return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
     end
-    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, others = '' }
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, live = '', aside = '' }
     local text = redis.call('GET', keys[k])
+    local totals
     if text then
-      local seen, expire, others = match(text, '^(%d+) (%d+)(.*)$')
+      local seen, expire
+      seen, expire, totals = match(text, '^(%d+) (%d+)(.*)$')
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
+      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
       scope.seen = tonumber(seen)
-      scope.expire, scope.others = scope.seen + expire, others
+      scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then
         now = scope.seen
       end
     end
     for i = 1, count do
-      local units, window, precision = match(args[a + i] or '', '^(%d+) (%d+) (%d+)$')
-      local span = tonumber(window)
+      local units, window, precision, how = match(args[a + i] or '', '^(%d+) (%d+) (%d+) ?([nsx]*)$')
+      local length = tonumber(window)
       units, precision = tonumber(units), tonumber(precision)
-      if not units or units > 9007199254740992 or span < 1000 or span > 34560000000000
-        or precision < 1 or precision > span then
+      if not units or units > 9007199254740992 or length < 1000 or length > 34560000000000
+        or precision < 1 or precision > length then
         return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
       end
-      if precision > 1 then
-        span = span - 1 - (span - 1) % precision + 2 * precision
-      end
-      if span > scope.span then
-        scope.span = span
-      end
       local ledger = {
-        key = keys[k + i], window = window, units = units, precision = precision, span = span,
+        key = keys[k + i], window = window, units = units, precision = precision,
         spent = 0, booked = 0, open = 0, open_units = 0,
       }
-      if not totals_of(scope, ledger) then
+      if how ~= '' then
+        ledger.free, ledger.told = match(how, '[ns]') and true, match(how, 'x')
+        ledger.shadow = match(how, 's')
+        shadows = shadows or ledger.shadow
+      end
+      if not text then
         ledger.unknown, ledger.bare, untended = true, true, true
+      elseif not totals_of(scope, ledger) then
+        local windows = {}
+        for other in string.gmatch(totals, '[ |](%d+):') do
+          windows[#windows + 1] = other
+        end
+        return nil, redis.error_reply(string.format('THROTTLE_LEDGERS %d ', #scopes + 1) .. table.concat(windows, ' '))
+      end
+      if units == 0 and not ledger.free then
+        never = total + i
+      end
+      ledger.span = span_of(length, ledger.precision)
+      if ledger.span > scope.span then
+        scope.span = ledger.span
       end
       ledgers[total + i] = ledger
+    end
+    if scope.live ~= '' then
+      scope.aside = set_aside(scope, now, grace)
     end
     total = total + count
     if scope.expire < now + scope.span + grace + 30000000 then
@@ -134,7 +242,15 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
     scopes[#scopes + 1] = scope
     k, a = k + count + 1, a + count + 1
   end
-  return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
+  if never > 0 then
+    opens, closer = now + 34560000000000, never
+  else
+    closer = total + closer
+  end
+  return {
+    now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
+    opens = opens, closer = closer, shadows = shadows,
+  }
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
 -- ledger.promised, leaves out what has left the window and bookings whose grace
@@ -211,17 +327,26 @@ local function load(ledger, now, grace)
   ledger.trimmed, ledger.loaded = true, true
 end
 local time = clock(ARGV[1])
-local from = integer(ARGV[2], 0, 34560000000000)
-local to = integer(ARGV[3], 0, 34560000000000)
-if not (time and from and to) then
+local from = integer(ARGV[4], 0, 34560000000000)
+local to = integer(ARGV[5], 0, 34560000000000)
+local index = integer(ARGV[6], 0, 9007199254740992)
+if not (time and from and to and index) then
   return redis.error_reply('THROTTLE_ARGUMENT number')
 end
-local calendar, wrong = read_calendar(KEYS, 1, ARGV, 4, time, 0)
+local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 2, ARGV, 7, time, 0, opens, closer)
 if not calendar then
   return wrong
 end
 
-local ledger, now, units = calendar.ledgers[1], calendar.now, 0
+local ledger, now, units = calendar.ledgers[index], calendar.now, 0
+if not ledger then
+  return { now, 0 }
+end
 load(ledger, now, 0)
 for i = 1, ledger.count do
   local at = ledger.at[i]

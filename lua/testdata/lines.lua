@@ -1,6 +1,6 @@
 -- Purpose: tell a page of the fair keys that have jobs in line; change nothing.
--- KEYS[1] line: hash, thr:{name}:2:line
--- KEYS[2] ready: sorted set, thr:{name}:2:ready
+-- KEYS[1] line: hash, thr:{name}:3:line
+-- KEYS[2] ready: sorted set, thr:{name}:3:ready
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] cursor: where the page begins, 0 = the beginning
 -- ARGV[3] most: entries to look at, 1..1000; a page may have fewer fair keys, even none

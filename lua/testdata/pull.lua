@@ -1,29 +1,34 @@
 -- Purpose: book the jobs at the head of one lane, in order, while it is its fair
 --   key's turn and they can be placed within the lookahead; else set the lane aside
 --   until then. A lane whose time has come is put back among the eligible.
--- KEYS[1] line: hash, thr:{name}:2:line
--- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[3] ready: sorted set, thr:{name}:2:ready
--- KEYS[4] tags: sorted set, thr:{name}:2:tags
--- KEYS[5] heads: sorted set, thr:{name}:2:heads:<fair key>
--- KEYS[6] lane: sorted set, thr:{name}:2:lane:<lane>
--- KEYS[7...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- KEYS[1] control: hash, thr:{name}:3:control
+-- KEYS[2] line: hash, thr:{name}:3:line
+-- KEYS[3] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[4] ready: sorted set, thr:{name}:3:ready
+-- KEYS[5] tags: sorted set, thr:{name}:3:tags
+-- KEYS[6] heads: sorted set, thr:{name}:3:heads:<fair key>
+-- KEYS[7] lane: sorted set, thr:{name}:3:lane:<lane>
+-- KEYS[8...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] lane: its name
--- ARGV[3] ledgers: names the ledgers of this call
--- ARGV[4] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] lane: its name
+-- ARGV[5] ledgers: "keys" names the scope keys of this call
+-- ARGV[6] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
 --   that a booking still counts; us (0..400 days) that bookings reach ahead; ms (1..2^53)
 --   that the line's keys live; of its fair key, 1..2^53; 0..100 jobs to book; 1 = the
 --   lane's time has come, 0 = it may be set aside, and stays so
--- ARGV[5] classes: a letter for each limit: g all jobs share it, f those of the fair key,
---   o others
--- ARGV[6...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact)
+-- ARGV[7] classes: a letter for each limit, then for each name: g all jobs share it,
+--   f those of the fair key, o others
+-- ARGV[8...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
 -- Reply[3...] per booked job its id, weight (units) and slot (us)
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
+--   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(most x limits x entries)
 -- Expiry: ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
@@ -44,34 +49,112 @@ local function clock(text)
   end
   return integer(text, 0, 9007199254740992)
 end
--- Takes the totals of one ledger out of those that its scope key's string has
--- (scope.others). Returns whether it has them.
-local function totals_of(scope, ledger)
-  local others = scope.others
-  if others == '' then
-    return false
+-- Reads what was set at run time for the scope keys of a call. names lists them as
+-- "+scope:key", with '-' instead of '+' where a pause does not concern the call.
+-- The control hash has:
+--   '!' scope:key: the instant until which it is paused
+--   '%' scope:key: its limits, as text; with an empty key those of all keys of the scope
+--   '~' scope, and '~' alone for all scopes: the mode
+-- belief is what the caller took to be set when it listed its ledgers: for each name
+-- 'k' and the key's own limits, or 'd' and the scope's, then '~' and the mode, each
+-- where there is one; empty where nothing is set for any. Where it is wrong the
+-- error says what is right, and the caller asks again.
+-- Returns the instant at which the last pause ends and the index of its name, or 0.
+local function read_controls(key, names, belief)
+  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+    return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
   end
-  local window, spent, booked, open, open_units, after =
-    string.match(others, '^ (%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local opens, closer, text = 0, 0, ''
+  if redis.call('EXISTS', key) == 1 then
+    local fields, marks = { '~' }, {}
+    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+      marks[#marks + 1] = mark
+      fields[#fields + 1] = '!' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':'
+      fields[#fields + 1] = '~' .. scope
+    end
+    local values = redis.call('HMGET', key, unpack(fields))
+    local pieces, set = {}, false
+    for i = 1, #marks do
+      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+      if not ends then
+        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+      end
+      if ends > opens and marks[i] == '+' then
+        opens, closer = ends, i
+      end
+      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+      if mode then
+        pieces[i] = pieces[i] .. '~' .. mode
+      end
+      set = set or pieces[i] ~= ''
+    end
+    text = set and table.concat(pieces, ' ') or ''
+  end
+  if text ~= belief then
+    return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
+  end
+  return opens, closer
+end
+-- Takes the totals of one ledger out of those that its scope key's string has
+-- (scope.live). Returns whether it has them, in a precision that the call can go on
+-- with: the coarser of the two, unless the limit is to have just the one it tells.
+local function totals_of(scope, ledger)
+  local live = scope.live
+  local window, precision, spent, booked, open, open_units, after =
+    string.match(live, '^ (%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   local before = 1
   if window ~= ledger.window then
-    before, spent, booked, open, open_units, after =
-      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(-?%d+):(%d+)()')
+    before, precision, spent, booked, open, open_units, after =
+      string.match(live, '() ' .. ledger.window .. ':(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   end
   if not spent then
     return false
+  end
+  precision = tonumber(precision)
+  if precision ~= ledger.precision then
+    if precision < ledger.precision or ledger.told then
+      return false
+    end
+    ledger.precision = precision
   end
   ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
   ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
   if ledger.spent + ledger.booked == ledger.open_units then
     ledger.bare = true
   end
-  if before == 1 and after > #others then
-    scope.others = ''
+  if before == 1 and after > #live then
+    scope.live = ''
   else
-    scope.others = string.sub(others, 1, before - 1) .. string.sub(others, after)
+    scope.live = string.sub(live, 1, before - 1) .. string.sub(live, after)
   end
   return true
+end
+-- How long after the beginning of its sub-window a start counts.
+local function span_of(window, precision)
+  if precision == 1 then
+    return window
+  end
+  return window - 1 - (window - 1) % precision + 2 * precision
+end
+-- The totals that the next write does not count on: those that were set aside before
+-- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
+-- kept, with the instant since which they are not counted on, for adopt to bring them up
+-- to date, until all of it has left its window.
+local function set_aside(scope, now, grace)
+  local aside = {}
+  for totals in string.gmatch(scope.aside, '|([^|]*)') do
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
+      aside[#aside + 1] = '|' .. totals
+    end
+  end
+  for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+  end
+  return table.concat(aside)
 end
 -- Binds the ledgers of one job and reads their totals, nothing else. For each
 -- scope key, keys has a string followed by one sorted set per limit, from
@@ -91,56 +174,79 @@ end
 -- to be counted. The calendar is untended while a ledger is unknown or a key's
 -- expiry is due to be renewed.
 --
--- A scope key's totals are "seen expire" and for each window
--- " window:spent:booked:open:open_units", where seen is the last instant that was
--- written and expire and open are relative to it, as short numbers are read faster.
--- Totals of limits that this call does not know, since processes with an older and
--- a newer configuration run side by side, are kept as they are.
-local function read_calendar(keys, first_key, args, first_arg, time, grace)
+-- A scope key's totals are "seen expire" and for each ledger
+-- " window:precision:spent:booked:open:open_units", where seen is the last instant
+-- that was written and expire and open are relative to it, as short numbers are read
+-- faster. Ledgers that the last call did not count on follow, see set_aside. A limit
+-- whose ledger is not among those before, or in another precision, is to be adopted
+-- first: the error names its scope key's place and the windows that there are.
+--
+-- A limit may end in letters: n counts and never holds a job back, s the same and
+-- tells when it would have (shadow), x has just this precision. A limit of 0 holds
+-- all back until it changes; opens and closer say until when a pause does.
+local function read_calendar(keys, first_key, args, first_arg, time, grace, opens, closer)
   local match, tonumber = string.match, tonumber
   local now, scopes, ledgers, total = time, {}, {}, 0
-  local untended = false
+  local untended, never, shadows = false, 0, false
   local k, a = first_key, first_arg
   while keys[k] do
     local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
     if count == 0 or not keys[k + count] then
       return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
     end
-    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, others = '' }
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, live = '', aside = '' }
     local text = redis.call('GET', keys[k])
+    local totals
     if text then
-      local seen, expire, others = match(text, '^(%d+) (%d+)(.*)$')
+      local seen, expire
+      seen, expire, totals = match(text, '^(%d+) (%d+)(.*)$')
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
+      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
       scope.seen = tonumber(seen)
-      scope.expire, scope.others = scope.seen + expire, others
+      scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then
         now = scope.seen
       end
     end
     for i = 1, count do
-      local units, window, precision = match(args[a + i] or '', '^(%d+) (%d+) (%d+)$')
-      local span = tonumber(window)
+      local units, window, precision, how = match(args[a + i] or '', '^(%d+) (%d+) (%d+) ?([nsx]*)$')
+      local length = tonumber(window)
       units, precision = tonumber(units), tonumber(precision)
-      if not units or units > 9007199254740992 or span < 1000 or span > 34560000000000
-        or precision < 1 or precision > span then
+      if not units or units > 9007199254740992 or length < 1000 or length > 34560000000000
+        or precision < 1 or precision > length then
         return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
       end
-      if precision > 1 then
-        span = span - 1 - (span - 1) % precision + 2 * precision
-      end
-      if span > scope.span then
-        scope.span = span
-      end
       local ledger = {
-        key = keys[k + i], window = window, units = units, precision = precision, span = span,
+        key = keys[k + i], window = window, units = units, precision = precision,
         spent = 0, booked = 0, open = 0, open_units = 0,
       }
-      if not totals_of(scope, ledger) then
+      if how ~= '' then
+        ledger.free, ledger.told = match(how, '[ns]') and true, match(how, 'x')
+        ledger.shadow = match(how, 's')
+        shadows = shadows or ledger.shadow
+      end
+      if not text then
         ledger.unknown, ledger.bare, untended = true, true, true
+      elseif not totals_of(scope, ledger) then
+        local windows = {}
+        for other in string.gmatch(totals, '[ |](%d+):') do
+          windows[#windows + 1] = other
+        end
+        return nil, redis.error_reply(string.format('THROTTLE_LEDGERS %d ', #scopes + 1) .. table.concat(windows, ' '))
+      end
+      if units == 0 and not ledger.free then
+        never = total + i
+      end
+      ledger.span = span_of(length, ledger.precision)
+      if ledger.span > scope.span then
+        scope.span = ledger.span
       end
       ledgers[total + i] = ledger
+    end
+    if scope.live ~= '' then
+      scope.aside = set_aside(scope, now, grace)
     end
     total = total + count
     if scope.expire < now + scope.span + grace + 30000000 then
@@ -149,7 +255,15 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
     scopes[#scopes + 1] = scope
     k, a = k + count + 1, a + count + 1
   end
-  return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
+  if never > 0 then
+    opens, closer = now + 34560000000000, never
+  else
+    closer = total + closer
+  end
+  return {
+    now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
+    opens = opens, closer = closer, shadows = shadows,
+  }
 end
 -- Binds the six keys of the line from keys[first] on and reads, in one command,
 -- what the line's hash tells of a lane, a job, and the lane's fair key. What it
@@ -194,21 +308,26 @@ local function read_line(line)
   end
 end
 local time = clock(ARGV[1])
-local ledgers = string.match(ARGV[3], '^%w+$')
+local ledgers = string.match(ARGV[5], '^%w+$')
 local grace, lookahead, kept, share, most, recall =
-  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
-local lane, classes = ARGV[2], string.match(ARGV[5], '^[gfo]*$')
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfo]*$')
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
 if not (time and ledgers and grace and classes and fair) or grace > 34560000000000 or lookahead > 34560000000000
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 7, ARGV, 6, time, grace)
+local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 8, ARGV, 8, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
-local line = bind_line(KEYS, 1, lane, fair, '')
+local line = bind_line(KEYS, 2, lane, fair, '')
 wrong = read_line(line)
 if wrong then
   return wrong
@@ -385,15 +504,27 @@ local function earliest(ledger, calendar, weight, from, spent_only)
   end
   return slide(ledger, room, from, spent_only)
 end
--- The earliest start at or after from at which every ledger has room for weight,
--- and the index of the ledger that moved it last (0: none did). Each ledger is
--- asked in turn until none moves the start.
+-- The earliest start at or after from, and after the end of a pause, at which every
+-- ledger that holds jobs back has room for weight, and the index of what moved it
+-- last: 0 nothing, a ledger, or calendar.closer. Each ledger is asked in turn until
+-- none moves the start.
 local function place(calendar, weight, from, spent_only)
   local ledgers = calendar.ledgers
   local count = #ledgers
   local start, holder, agreed, i = from, 0, 0, 1
+  if calendar.opens > from then
+    start, holder = calendar.opens, calendar.closer
+    local never = ledgers[holder]
+    if never then -- a limit of 0
+      if not never.loaded then
+        load(never, calendar.now, calendar.grace)
+      end
+      return start, holder
+    end
+  end
   while agreed < count do
-    local at = earliest(ledgers[i], calendar, weight, start, spent_only)
+    local ledger = ledgers[i]
+    local at = ledger.free and start or earliest(ledger, calendar, weight, start, spent_only)
     if at > start then
       start, holder, agreed = at, i, 0
     end
@@ -522,14 +653,14 @@ local function write_calendar(calendar, start)
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
-      totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
+      totals = totals .. string.format(' %s:%d:%d:%d:%d:%d', ledger.window, ledger.precision,
         ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
     end
     local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
     if renew then
-      redis.call('SET', scope.key, totals .. scope.others, 'PX', lasts)
+      redis.call('SET', scope.key, totals .. scope.aside, 'PX', lasts)
     else
-      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+      redis.call('SET', scope.key, totals .. scope.aside, 'KEEPTTL')
     end
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
@@ -647,7 +778,8 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
   end
   local fits = true
   for i = 1, #calendar.ledgers do
-    fits = fits and weight <= calendar.ledgers[i].units
+    local ledger = calendar.ledgers[i]
+    fits = fits and (weight <= ledger.units or ledger.free or ledger.units == 0)
   end
   if not fits then
     -- A limit was lowered below it. It is told so when it comes.
@@ -661,7 +793,7 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
     -- it waits for.
     if place_at > now + lookahead then
       again = place_at - lookahead
-      local span = holder > 0 and calendar.ledgers[holder].span or 0
+      local span = calendar.ledgers[holder] and calendar.ledgers[holder].span or 0
       local light = weight == 1 and place_at or place(calendar, 1, now, false)
       if light > now + lookahead then
         again = light - lookahead

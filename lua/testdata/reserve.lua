@@ -1,41 +1,51 @@
 -- Purpose: decide for one job: granted (charged, starts now or within max_wait),
 --   booked (a slot, to be asked for again then) or waiting (in line, to be pulled).
 --   Idempotent: see nonce.
--- KEYS[1] record: string, thr:{name}:2:job:<id>
--- KEYS[2] line: hash, thr:{name}:2:line
--- KEYS[3] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[4] ready: sorted set, thr:{name}:2:ready
--- KEYS[5] tags: sorted set, thr:{name}:2:tags
--- KEYS[6] heads: sorted set, thr:{name}:2:heads:<fair key>
--- KEYS[7] lane: sorted set, thr:{name}:2:lane:<lane>
--- KEYS[8...] calendar: for each scope key a string thr:{name}:2:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:2:ledger:<scope>:<key>:<window>
+-- KEYS[1] record: string, thr:{name}:3:job:<id>
+-- KEYS[2] control: hash, thr:{name}:3:control
+-- KEYS[3] line: hash, thr:{name}:3:line
+-- KEYS[4] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[5] ready: sorted set, thr:{name}:3:ready
+-- KEYS[6] tags: sorted set, thr:{name}:3:tags
+-- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
+-- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
+-- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] nonce: names this asking; the same again is answered, not charged, again
--- ARGV[3] ledgers: names the ledgers of this call, to tell what was booked in others
--- ARGV[4] job: "weight max_wait grace latest lookahead kept": units (1..2^53); us (0..400
---   days), a start within it is granted; us (0..400 days) after its slot that a booking
---   still counts; us after now that the start may be at most, empty = any; us (0..400
---   days) that bookings reach ahead; ms (1..2^53) that the line's keys live
--- ARGV[5] lane: the job's lane
--- ARGV[6] id: the job's ID
--- ARGV[7...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact)
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] nonce: names this asking; the same again is answered, not charged, again
+-- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call, to
+--   tell what was booked and charged in others
+-- ARGV[6] job: "weight max_wait grace latest lookahead kept plan": units (1..2^53); us
+--   (0..400 days), a start within it is granted; us (0..400 days) after its slot that a
+--   booking still counts; us after now that the start may be at most, empty = any; us
+--   (0..400 days) that bookings reach ahead; ms (1..2^53) that the line's keys live; 1 =
+--   booked, not granted, also where there is room at once
+-- ARGV[7] lane: the job's lane
+-- ARGV[8] id: the job's ID
+-- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] outcome: 1 granted, 2 booked, 3 waiting, 4 cannot start by latest (nothing is held)
 -- Reply[2] now: us, the instant of the decision
 -- Reply[3] start: us, the granted start, the slot, or the earliest that there would be
--- Reply[4] holder: index of the limit that held the job back, 0 = none
+-- Reply[4] holder: what held the job back: 0 nothing, the index of the limit, or, behind
+--   the limits, of the name that is paused
 -- Reply[5] spent: units in the holder's window; 0 without holder
 -- Reply[6] booked: units promised in the holder; 0 without holder
 -- Reply[7] replayed: 1 if this decision had been made before, else 0
 -- Reply[8] next: the lane to pull now, empty = none
--- Reply[9] ahead: units before the job in its lane; this and what follows only if waiting
--- Reply[10] line: the same and the units in its fair key's other lanes
--- Reply[11] rivals: fair keys that are ready
--- Reply[12...] per limit spent and booked units
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>
+-- Reply[9] shadow: index of the limit in shadow that would have held it back, 0 = none
+-- Reply[10] would: us, the start it would have had
+-- Reply[11] ahead: units before the job in its lane; this and what follows only if waiting
+-- Reply[12] line: the same and the units in its fair key's other lanes
+-- Reply[13] rivals: fair keys that are ready
+-- Reply[14...] per limit spent and booked units
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>,
+--   THROTTLE_CONTROLS <what is set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits) with room and in line; O(limits x entries) without, lanes O(log jobs)
--- Expiry: record: start + 60 s; ledgers: span + grace + 30 s; the line's keys: kept
+-- Expiry: record: start + 60 s, in place of another grant's: kept; ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
 -- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
@@ -54,34 +64,112 @@ local function clock(text)
   end
   return integer(text, 0, 9007199254740992)
 end
--- Takes the totals of one ledger out of those that its scope key's string has
--- (scope.others). Returns whether it has them.
-local function totals_of(scope, ledger)
-  local others = scope.others
-  if others == '' then
-    return false
+-- Reads what was set at run time for the scope keys of a call. names lists them as
+-- "+scope:key", with '-' instead of '+' where a pause does not concern the call.
+-- The control hash has:
+--   '!' scope:key: the instant until which it is paused
+--   '%' scope:key: its limits, as text; with an empty key those of all keys of the scope
+--   '~' scope, and '~' alone for all scopes: the mode
+-- belief is what the caller took to be set when it listed its ledgers: for each name
+-- 'k' and the key's own limits, or 'd' and the scope's, then '~' and the mode, each
+-- where there is one; empty where nothing is set for any. Where it is wrong the
+-- error says what is right, and the caller asks again.
+-- Returns the instant at which the last pause ends and the index of its name, or 0.
+local function read_controls(key, names, belief)
+  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+    return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
   end
-  local window, spent, booked, open, open_units, after =
-    string.match(others, '^ (%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local opens, closer, text = 0, 0, ''
+  if redis.call('EXISTS', key) == 1 then
+    local fields, marks = { '~' }, {}
+    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+      marks[#marks + 1] = mark
+      fields[#fields + 1] = '!' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':'
+      fields[#fields + 1] = '~' .. scope
+    end
+    local values = redis.call('HMGET', key, unpack(fields))
+    local pieces, set = {}, false
+    for i = 1, #marks do
+      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+      if not ends then
+        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+      end
+      if ends > opens and marks[i] == '+' then
+        opens, closer = ends, i
+      end
+      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+      if mode then
+        pieces[i] = pieces[i] .. '~' .. mode
+      end
+      set = set or pieces[i] ~= ''
+    end
+    text = set and table.concat(pieces, ' ') or ''
+  end
+  if text ~= belief then
+    return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
+  end
+  return opens, closer
+end
+-- Takes the totals of one ledger out of those that its scope key's string has
+-- (scope.live). Returns whether it has them, in a precision that the call can go on
+-- with: the coarser of the two, unless the limit is to have just the one it tells.
+local function totals_of(scope, ledger)
+  local live = scope.live
+  local window, precision, spent, booked, open, open_units, after =
+    string.match(live, '^ (%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   local before = 1
   if window ~= ledger.window then
-    before, spent, booked, open, open_units, after =
-      string.match(others, '() ' .. ledger.window .. ':(%d+):(%d+):(-?%d+):(%d+)()')
+    before, precision, spent, booked, open, open_units, after =
+      string.match(live, '() ' .. ledger.window .. ':(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
   end
   if not spent then
     return false
+  end
+  precision = tonumber(precision)
+  if precision ~= ledger.precision then
+    if precision < ledger.precision or ledger.told then
+      return false
+    end
+    ledger.precision = precision
   end
   ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
   ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
   if ledger.spent + ledger.booked == ledger.open_units then
     ledger.bare = true
   end
-  if before == 1 and after > #others then
-    scope.others = ''
+  if before == 1 and after > #live then
+    scope.live = ''
   else
-    scope.others = string.sub(others, 1, before - 1) .. string.sub(others, after)
+    scope.live = string.sub(live, 1, before - 1) .. string.sub(live, after)
   end
   return true
+end
+-- How long after the beginning of its sub-window a start counts.
+local function span_of(window, precision)
+  if precision == 1 then
+    return window
+  end
+  return window - 1 - (window - 1) % precision + 2 * precision
+end
+-- The totals that the next write does not count on: those that were set aside before
+-- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
+-- kept, with the instant since which they are not counted on, for adopt to bring them up
+-- to date, until all of it has left its window.
+local function set_aside(scope, now, grace)
+  local aside = {}
+  for totals in string.gmatch(scope.aside, '|([^|]*)') do
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
+      aside[#aside + 1] = '|' .. totals
+    end
+  end
+  for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+  end
+  return table.concat(aside)
 end
 -- Binds the ledgers of one job and reads their totals, nothing else. For each
 -- scope key, keys has a string followed by one sorted set per limit, from
@@ -101,56 +189,79 @@ end
 -- to be counted. The calendar is untended while a ledger is unknown or a key's
 -- expiry is due to be renewed.
 --
--- A scope key's totals are "seen expire" and for each window
--- " window:spent:booked:open:open_units", where seen is the last instant that was
--- written and expire and open are relative to it, as short numbers are read faster.
--- Totals of limits that this call does not know, since processes with an older and
--- a newer configuration run side by side, are kept as they are.
-local function read_calendar(keys, first_key, args, first_arg, time, grace)
+-- A scope key's totals are "seen expire" and for each ledger
+-- " window:precision:spent:booked:open:open_units", where seen is the last instant
+-- that was written and expire and open are relative to it, as short numbers are read
+-- faster. Ledgers that the last call did not count on follow, see set_aside. A limit
+-- whose ledger is not among those before, or in another precision, is to be adopted
+-- first: the error names its scope key's place and the windows that there are.
+--
+-- A limit may end in letters: n counts and never holds a job back, s the same and
+-- tells when it would have (shadow), x has just this precision. A limit of 0 holds
+-- all back until it changes; opens and closer say until when a pause does.
+local function read_calendar(keys, first_key, args, first_arg, time, grace, opens, closer)
   local match, tonumber = string.match, tonumber
   local now, scopes, ledgers, total = time, {}, {}, 0
-  local untended = false
+  local untended, never, shadows = false, 0, false
   local k, a = first_key, first_arg
   while keys[k] do
     local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
     if count == 0 or not keys[k + count] then
       return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
     end
-    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, others = '' }
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, live = '', aside = '' }
     local text = redis.call('GET', keys[k])
+    local totals
     if text then
-      local seen, expire, others = match(text, '^(%d+) (%d+)(.*)$')
+      local seen, expire
+      seen, expire, totals = match(text, '^(%d+) (%d+)(.*)$')
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
+      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
       scope.seen = tonumber(seen)
-      scope.expire, scope.others = scope.seen + expire, others
+      scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then
         now = scope.seen
       end
     end
     for i = 1, count do
-      local units, window, precision = match(args[a + i] or '', '^(%d+) (%d+) (%d+)$')
-      local span = tonumber(window)
+      local units, window, precision, how = match(args[a + i] or '', '^(%d+) (%d+) (%d+) ?([nsx]*)$')
+      local length = tonumber(window)
       units, precision = tonumber(units), tonumber(precision)
-      if not units or units > 9007199254740992 or span < 1000 or span > 34560000000000
-        or precision < 1 or precision > span then
+      if not units or units > 9007199254740992 or length < 1000 or length > 34560000000000
+        or precision < 1 or precision > length then
         return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
       end
-      if precision > 1 then
-        span = span - 1 - (span - 1) % precision + 2 * precision
-      end
-      if span > scope.span then
-        scope.span = span
-      end
       local ledger = {
-        key = keys[k + i], window = window, units = units, precision = precision, span = span,
+        key = keys[k + i], window = window, units = units, precision = precision,
         spent = 0, booked = 0, open = 0, open_units = 0,
       }
-      if not totals_of(scope, ledger) then
+      if how ~= '' then
+        ledger.free, ledger.told = match(how, '[ns]') and true, match(how, 'x')
+        ledger.shadow = match(how, 's')
+        shadows = shadows or ledger.shadow
+      end
+      if not text then
         ledger.unknown, ledger.bare, untended = true, true, true
+      elseif not totals_of(scope, ledger) then
+        local windows = {}
+        for other in string.gmatch(totals, '[ |](%d+):') do
+          windows[#windows + 1] = other
+        end
+        return nil, redis.error_reply(string.format('THROTTLE_LEDGERS %d ', #scopes + 1) .. table.concat(windows, ' '))
+      end
+      if units == 0 and not ledger.free then
+        never = total + i
+      end
+      ledger.span = span_of(length, ledger.precision)
+      if ledger.span > scope.span then
+        scope.span = ledger.span
       end
       ledgers[total + i] = ledger
+    end
+    if scope.live ~= '' then
+      scope.aside = set_aside(scope, now, grace)
     end
     total = total + count
     if scope.expire < now + scope.span + grace + 30000000 then
@@ -159,16 +270,24 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace)
     scopes[#scopes + 1] = scope
     k, a = k + count + 1, a + count + 1
   end
-  return { now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended }
+  if never > 0 then
+    opens, closer = now + 34560000000000, never
+  else
+    closer = total + closer
+  end
+  return {
+    now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
+    opens = opens, closer = closer, shadows = shadows,
+  }
 end
-local record_key, hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local tags, heads, queue = KEYS[5], KEYS[6], KEYS[7]
+local record_key, hash, agenda, ready = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
+local tags, heads, queue = KEYS[6], KEYS[7], KEYS[8]
 local time = clock(ARGV[1])
-local nonce = string.match(ARGV[2], '^[%w_.-]+$')
-local ledgers = string.match(ARGV[3], '^%w+$')
-local weight, max_wait, grace, latest, lookahead, kept =
-  string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+)$')
-local lane, id = ARGV[5], ARGV[6]
+local nonce = string.match(ARGV[4], '^[%w_.-]+$')
+local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
+local weight, max_wait, grace, latest, lookahead, kept, plan =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01])$')
+local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
 lookahead = tonumber(lookahead)
@@ -177,23 +296,197 @@ if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight 
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local calendar, wrong = read_calendar(KEYS, 8, ARGV, 7, time, grace)
+local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
 local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair)
 local now = calendar.now
 local granted = redis.call('GET', record_key)
-local at_once = not (granted or texts[1] or texts[2] or calendar.untended)
+local at_once = not (granted or texts[1] or texts[2] or calendar.untended or calendar.opens > now) and plan == '0'
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
-  if weight > ledger.units then
-    return redis.error_reply(string.format('THROTTLE_WEIGHT %d', i))
-  elseif ledger.booked > ledger.units - weight - ledger.spent then
+  if ledger.booked > ledger.units - weight - ledger.spent and not ledger.free then
+    if weight > ledger.units and ledger.units > 0 then
+      return redis.error_reply(string.format('THROTTLE_WEIGHT %d', i))
+    end
     at_once = false
   end
 end
 
+-- Takes what has left the window out of a ledger's totals: spent units whose
+-- sub-window is a whole span old, and bookings among them whose grace is over.
+-- At most 1,000 entries at a time; the rest counts on, which is the safe side.
+local function trim(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local dropped = ledger.dropped or {}
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', string.format('%d', edge), 'LIMIT', '0', '1000')
+  for i = 1, #members do
+    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    if kind == 's' then
+      ledger.spent = ledger.spent - units
+      dropped[#dropped + 1] = members[i]
+    elseif at + ledger.precision + grace <= now then
+      ledger.booked = ledger.booked - units
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if ledger.open <= edge then
+    ledger.spent, ledger.open_units = ledger.spent - ledger.open_units, 0
+  end
+  ledger.dropped, ledger.trimmed = dropped, true
+end
+-- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
+-- ledger.promised, leaves out what has left the window and bookings whose grace
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- script here, where nothing has been written yet.
+local function load(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local stale = now - grace - ledger.precision
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
+  local edits = ledger.edits or {}
+  local edited = #edits > 0
+  local match, tonumber = string.match, tonumber
+  local ats, amounts, promised, dropped = {}, {}, {}, {}
+  local spent, booked, count = 0, 0, 0
+  local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
+  for i = 1, #members do
+    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    at, units = tonumber(at), tonumber(units)
+    if edited then
+      for j = 1, #edits do
+        if edits[j].kind == kind and edits[j].at == at then
+          units = edits[j].new
+        end
+      end
+    end
+    if open and at > open then
+      count = count + 1
+      ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+      spent, open = spent + ledger.open_units, false
+    end
+    if kind == 's' and at > edge then
+      spent = spent + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, false
+    elseif kind == 'b' and at > stale then
+      booked = booked + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, true
+    else
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if open then
+    count = count + 1
+    ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+    spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
+  end
+  if ledger.open <= edge then
+    ledger.open_units = 0
+  end
+  ledger.at, ledger.amount, ledger.promised, ledger.count = ats, amounts, promised, count
+  ledger.spent, ledger.booked, ledger.dropped = spent, booked, dropped
+  ledger.trimmed, ledger.loaded = true, true
+end
+-- The earliest sub-window, from the one of from on, such that every window that
+-- contains it holds at most room units: one pass over the loaded entries.
+--
+-- The window ending at stop holds the entries first..last. While it holds too
+-- much, no start before its oldest entry leaves can be right, so the candidate
+-- moves there. Once no entry between the candidate and a span later ends a
+-- window that holds too much, the candidate stands.
+local function slide(ledger, room, from, spent_only)
+  local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
+  local candidate = from - from % ledger.precision
+  local stop, sum, first, last = candidate, 0, 1, 0
+  while true do
+    while last < count and at[last + 1] <= stop do
+      last = last + 1
+      if not (spent_only and promised[last]) then
+        sum = sum + amount[last]
+      end
+    end
+    while first <= last and at[first] <= stop - span do
+      if not (spent_only and promised[first]) then
+        sum = sum - amount[first]
+      end
+      first = first + 1
+    end
+    if sum > room then
+      candidate = at[first] + span
+      stop = candidate
+    elseif last == count or at[last + 1] >= candidate + span then
+      return math.max(candidate, from)
+    else
+      stop = at[last + 1]
+    end
+  end
+end
+-- The earliest start at or after from at which a ledger has room for weight, with
+-- or without regard to what is booked. Where all units on the ledger leave room,
+-- no entry is read.
+local function earliest(ledger, calendar, weight, from, spent_only)
+  local room = ledger.units - weight
+  if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
+    return from
+  end
+  if not ledger.trimmed and (spent_only or ledger.booked == 0) then
+    trim(ledger, calendar.now, calendar.grace)
+    if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
+      return from
+    end
+  end
+  if not ledger.loaded then
+    load(ledger, calendar.now, calendar.grace)
+  end
+  return slide(ledger, room, from, spent_only)
+end
+-- What a shadow would have done to a job that starts then: the index of the ledger
+-- in shadow that would have held it back the longest and the earliest start it
+-- would have had; 0 and the start if none would. Nothing of it is charged yet.
+local function foresee(calendar, weight, start)
+  local holder, latest = 0, start
+  for i = 1, #calendar.ledgers do
+    local ledger = calendar.ledgers[i]
+    if ledger.shadow then
+      local at = weight > ledger.units and start + ledger.span or earliest(ledger, calendar, weight, start, false)
+      if at > latest then
+        holder, latest = i, at
+      end
+    end
+  end
+  return holder, latest
+end
 -- Changes the units of a ledger's entry of one kind ('s', 'b') at one sub-window,
 -- to be written by write_calendar, and returns by how much. What the entry has now
 -- is read, unless the caller knows it.
@@ -314,14 +607,14 @@ local function write_calendar(calendar, start)
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
-      totals = totals .. string.format(' %s:%d:%d:%d:%d', ledger.window,
+      totals = totals .. string.format(' %s:%d:%d:%d:%d:%d', ledger.window, ledger.precision,
         ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
     end
     local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
     if renew then
-      redis.call('SET', scope.key, totals .. scope.others, 'PX', lasts)
+      redis.call('SET', scope.key, totals .. scope.aside, 'PX', lasts)
     else
-      redis.call('SET', scope.key, totals .. scope.others, 'KEEPTTL')
+      redis.call('SET', scope.key, totals .. scope.aside, 'KEEPTTL')
     end
     for i = scope.first, scope.last do
       local ledger = ledgers[i]
@@ -332,32 +625,39 @@ local function write_calendar(calendar, start)
     end
   end
 end
--- Keeps a job's grant for as long as read_record would take it.
-local function write_record(key, now, start, weight, nonce, ledgers)
+-- Keeps a job's grant for as long as read_record would take it. Where it stands in for
+-- another grant of the job it is kept on (ms), so that the other is not settled twice.
+local function write_record(key, now, start, weight, nonce, ledgers, kept)
   redis.call('SET', key, string.format('%d %d %s %s', start, weight, nonce, ledgers),
-    'PX', string.format('%d', math.ceil((start + 60000000 - now) / 1000) + 1))
+    'PX', kept or string.format('%d', math.ceil((start + 60000000 - now) / 1000) + 1))
 end
 if at_once then
+  local shadow, would = 0, now
+  if calendar.shadows then
+    shadow, would = foresee(calendar, weight, now)
+  end
   enter(calendar, 's', now, weight)
   wrong = write_calendar(calendar, now)
   if wrong then
     return wrong
   end
   write_record(record_key, now, now, weight, nonce, ledgers)
-  return { 1, now, now, 0, 0, 0, 0, '' }
+  return { 1, now, now, 0, 0, 0, 0, '', shadow, would }
 end
 
--- The grant that a job's record tells: its start, weight, nonce and ledgers. Nil
--- where there is none or where it is more than 60 s old.
+-- The grant that a job's record tells: its start, weight, nonce and ledgers, and
+-- whether it is settled. Nil where there is none or where it is more than 60 s old.
 local function read_record(text, now)
   if not text then
     return nil
   end
-  local start, weight, nonce, ledgers = string.match(text, '^(%d+) (%d+) (%S+) (%S+)$')
+  local start, weight, nonce, ledgers, settled = string.match(text, '^(%d+) (%d+) (%S+) (%S+) ?(%a*)$')
   if not start then
     return nil, redis.error_reply('THROTTLE_STATE record')
   end
-  local record = { start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers }
+  local record = {
+    start = tonumber(start), weight = tonumber(weight), nonce = nonce, ledgers = ledgers, settled = settled == 'settled',
+  }
   if record.start + 60000000 < now then
     return nil
   end
@@ -395,105 +695,6 @@ local function read_line(line)
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
 end
--- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
--- ledger.promised, leaves out what has left the window and bookings whose grace
--- is over, and counts the totals anew. What was entered and given back in this
--- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
--- script here, where nothing has been written yet.
-local function load(ledger, now, grace)
-  local edge = now - now % ledger.precision - ledger.span
-  local stale = now - grace - ledger.precision
-  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
-  local edits = ledger.edits or {}
-  local edited = #edits > 0
-  local match, tonumber = string.match, tonumber
-  local ats, amounts, promised, dropped = {}, {}, {}, {}
-  local spent, booked, count = 0, 0, 0
-  local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
-  for i = 1, #members do
-    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
-    if not kind then
-      error('THROTTLE_STATE ' .. ledger.key, 0)
-    end
-    at, units = tonumber(at), tonumber(units)
-    if edited then
-      for j = 1, #edits do
-        if edits[j].kind == kind and edits[j].at == at then
-          units = edits[j].new
-        end
-      end
-    end
-    if open and at > open then
-      count = count + 1
-      ats[count], amounts[count], promised[count] = open, ledger.open_units, false
-      spent, open = spent + ledger.open_units, false
-    end
-    if kind == 's' and at > edge then
-      spent = spent + units
-      count = count + 1
-      ats[count], amounts[count], promised[count] = at, units, false
-    elseif kind == 'b' and at > stale then
-      booked = booked + units
-      count = count + 1
-      ats[count], amounts[count], promised[count] = at, units, true
-    else
-      dropped[#dropped + 1] = members[i]
-    end
-  end
-  if open then
-    count = count + 1
-    ats[count], amounts[count], promised[count] = open, ledger.open_units, false
-    spent = spent + ledger.open_units
-  end
-  for j = 1, #edits do
-    local edit = edits[j]
-    if edit.old == 0 and edit.new > 0 then
-      local i = count
-      while i > 0 and ats[i] > edit.at do
-        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
-        i = i - 1
-      end
-      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
-      count = count + 1
-      if edit.kind == 'b' then
-        booked = booked + edit.new
-      else
-        spent = spent + edit.new
-      end
-    end
-  end
-  if ledger.open <= edge then
-    ledger.open_units = 0
-  end
-  ledger.at, ledger.amount, ledger.promised, ledger.count = ats, amounts, promised, count
-  ledger.spent, ledger.booked, ledger.dropped = spent, booked, dropped
-  ledger.trimmed, ledger.loaded = true, true
-end
--- Takes what has left the window out of a ledger's totals: spent units whose
--- sub-window is a whole span old, and bookings among them whose grace is over.
--- At most 1,000 entries at a time; the rest counts on, which is the safe side.
-local function trim(ledger, now, grace)
-  local edge = now - now % ledger.precision - ledger.span
-  local dropped = ledger.dropped or {}
-  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', string.format('%d', edge), 'LIMIT', '0', '1000')
-  for i = 1, #members do
-    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
-    if not kind then
-      error('THROTTLE_STATE ' .. ledger.key, 0)
-    end
-    if kind == 's' then
-      ledger.spent = ledger.spent - units
-      dropped[#dropped + 1] = members[i]
-    elseif at + ledger.precision + grace <= now then
-      ledger.booked = ledger.booked - units
-      dropped[#dropped + 1] = members[i]
-    end
-  end
-  if ledger.open <= edge then
-    ledger.spent, ledger.open_units = ledger.spent - ledger.open_units, 0
-  end
-  ledger.dropped, ledger.trimmed = dropped, true
-end
 -- Looks after the ledgers before a decision: counts those whose totals are not
 -- known, and about four times a window, when the keys' expiry is due to be
 -- renewed, takes out what has left.
@@ -512,68 +713,27 @@ local function tend(calendar)
     end
   end
 end
--- The earliest sub-window, from the one of from on, such that every window that
--- contains it holds at most room units: one pass over the loaded entries.
---
--- The window ending at stop holds the entries first..last. While it holds too
--- much, no start before its oldest entry leaves can be right, so the candidate
--- moves there. Once no entry between the candidate and a span later ends a
--- window that holds too much, the candidate stands.
-local function slide(ledger, room, from, spent_only)
-  local at, amount, promised, count, span = ledger.at, ledger.amount, ledger.promised, ledger.count, ledger.span
-  local candidate = from - from % ledger.precision
-  local stop, sum, first, last = candidate, 0, 1, 0
-  while true do
-    while last < count and at[last + 1] <= stop do
-      last = last + 1
-      if not (spent_only and promised[last]) then
-        sum = sum + amount[last]
-      end
-    end
-    while first <= last and at[first] <= stop - span do
-      if not (spent_only and promised[first]) then
-        sum = sum - amount[first]
-      end
-      first = first + 1
-    end
-    if sum > room then
-      candidate = at[first] + span
-      stop = candidate
-    elseif last == count or at[last + 1] >= candidate + span then
-      return math.max(candidate, from)
-    else
-      stop = at[last + 1]
-    end
-  end
-end
--- The earliest start at or after from at which a ledger has room for weight, with
--- or without regard to what is booked. Where all units on the ledger leave room,
--- no entry is read.
-local function earliest(ledger, calendar, weight, from, spent_only)
-  local room = ledger.units - weight
-  if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
-    return from
-  end
-  if not ledger.trimmed and (spent_only or ledger.booked == 0) then
-    trim(ledger, calendar.now, calendar.grace)
-    if ledger.spent <= room and (spent_only or ledger.booked <= room - ledger.spent) then
-      return from
-    end
-  end
-  if not ledger.loaded then
-    load(ledger, calendar.now, calendar.grace)
-  end
-  return slide(ledger, room, from, spent_only)
-end
--- The earliest start at or after from at which every ledger has room for weight,
--- and the index of the ledger that moved it last (0: none did). Each ledger is
--- asked in turn until none moves the start.
+-- The earliest start at or after from, and after the end of a pause, at which every
+-- ledger that holds jobs back has room for weight, and the index of what moved it
+-- last: 0 nothing, a ledger, or calendar.closer. Each ledger is asked in turn until
+-- none moves the start.
 local function place(calendar, weight, from, spent_only)
   local ledgers = calendar.ledgers
   local count = #ledgers
   local start, holder, agreed, i = from, 0, 0, 1
+  if calendar.opens > from then
+    start, holder = calendar.opens, calendar.closer
+    local never = ledgers[holder]
+    if never then -- a limit of 0
+      if not never.loaded then
+        load(never, calendar.now, calendar.grace)
+      end
+      return start, holder
+    end
+  end
   while agreed < count do
-    local at = earliest(ledgers[i], calendar, weight, start, spent_only)
+    local ledger = ledgers[i]
+    local at = ledger.free and start or earliest(ledger, calendar, weight, start, spent_only)
     if at > start then
       start, holder, agreed = at, i, 0
     end
@@ -586,12 +746,12 @@ end
 -- lane, the same with those in its fair key's other lanes, how many fair keys are
 -- ready, and what each limit's ledger has spent and booked.
 local function tell_wait(reply, line, calendar, ahead)
-  reply[9] = ahead
-  reply[10] = line.all_units - line.units + ahead
-  reply[11] = redis.call('ZCARD', line.ready)
+  reply[11] = ahead
+  reply[12] = line.all_units - line.units + ahead
+  reply[13] = redis.call('ZCARD', line.ready)
   for i = 1, #calendar.ledgers do
-    reply[10 + 2 * i] = calendar.ledgers[i].spent
-    reply[11 + 2 * i] = calendar.ledgers[i].booked
+    reply[12 + 2 * i] = calendar.ledgers[i].spent
+    reply[13 + 2 * i] = calendar.ledgers[i].booked
   end
 end
 local line = {
@@ -615,14 +775,15 @@ if record or latest or not behind then
   tend(calendar)
 end
 local start, holder, changed = nil, 0, false
-if booking and booking.ledgers == ledgers and booking.slot + grace >= now then
+local scope_keys = string.match(ledgers, '^%w+')
+if booking and booking.ledgers == scope_keys and booking.slot + grace >= now then
   if now < booking.slot - max_wait then
     holder = booking.holder
     local ledger = calendar.ledgers[holder] or { spent = 0, booked = 0 }
     if ledger.key then
       load(ledger, now, grace)
     end
-    return { 2, now, booking.slot, holder, ledger.spent, ledger.booked, 0, '' }
+    return { 2, now, booking.slot, holder, ledger.spent, ledger.booked, 0, '', 0, booking.slot }
   end
   -- Its time has come: what really started decides, not what is promised.
   enter(calendar, 'b', booking.slot, -booking.weight)
@@ -631,11 +792,11 @@ if booking and booking.ledgers == ledgers and booking.slot + grace >= now then
   if start > now + max_wait then
     start = nil
   end
-elseif record and record.nonce == nonce and record.ledgers == ledgers then
+elseif record and record.nonce == nonce and record.ledgers == ledgers and not record.settled then
   -- The answer was lost. A second later the start is no longer this one:
   -- what was charged for it moves to a new start.
   if now - record.start <= 1000000 then
-    return { 1, now, record.start, 0, 0, 0, 1, '' }
+    return { 1, now, record.start, 0, 0, 0, 1, '', 0, record.start }
   end
   enter(calendar, 's', record.start, -record.weight)
   changed = true
@@ -648,14 +809,14 @@ end
 local outcome = 3
 if start and latest and start - now > latest then
   outcome = 4
-elseif start and start <= now + max_wait and not behind then
+elseif start and start <= now + max_wait and not behind and plan == '0' then
   outcome = 1
 elseif start and start <= now + lookahead and not behind
   and (booking or redis.call('ZCARD', line.ready) == 0) then
   outcome = 2
 end
 local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '' }
+local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '', 0, start or now }
 local arrival = line.jobs > 0 and tonumber(redis.call('ZSCORE', line.queue, member) or nil)
 local stands = arrival and true
 if outcome == 3 then
@@ -781,6 +942,9 @@ local function next_lane(hash, agenda, ready, now)
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
 end
 if outcome < 3 then
+  if outcome == 1 and calendar.shadows then
+    reply[9], reply[10] = foresee(calendar, weight, start)
+  end
   enter(calendar, outcome == 1 and 's' or 'b', start, weight)
   changed = true
 end
@@ -791,8 +955,8 @@ if changed then
   end
 end
 if outcome == 1 then
-  write_record(record_key, now, start, weight, nonce, ledgers)
-elseif granted then
+  write_record(record_key, now, start, weight, nonce, ledgers, granted and kept)
+elseif granted and not string.match(granted, ' settled$') then
   redis.call('DEL', record_key) -- also one that counts no more: the clock may step back
 end
 if booking then
@@ -800,7 +964,7 @@ if booking then
   line.promised = tonumber(redis.call('HGET', line.hash, '#' .. fair) or 0)
 end
 if outcome == 2 then
-  promise(line, id, start, weight, holder, ledgers, booking and booking.arrival or now, kept)
+  promise(line, id, start, weight, holder, scope_keys, booking and booking.arrival or now, kept)
 elseif outcome == 3 and not stands then
   join(line, member, weight, arrival, kept)
 elseif outcome == 3 then

@@ -1,9 +1,10 @@
 -- Purpose: find what has no start that pulls it: lanes whose time has come, bookings
---   whose jobs did not come, and the fair key whose turn it is. What is found is left
+--   whose jobs did not come, pauses that are over, and the fair key whose turn it is. What is found is left
 --   alone for a second, so that of several processes one looks after it.
--- KEYS[1] line: hash, thr:{name}:2:line
--- KEYS[2] agenda: sorted set, thr:{name}:2:agenda
--- KEYS[3] ready: sorted set, thr:{name}:2:ready
+-- KEYS[1] line: hash, thr:{name}:3:line
+-- KEYS[2] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[3] ready: sorted set, thr:{name}:3:ready
+-- KEYS[4] control: hash, thr:{name}:3:control
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] most: of lanes and bookings, 1..1000
 -- ARGV[3] forget: us after its slot that a booking is forgotten
@@ -59,7 +60,7 @@ local function next_lane(hash, agenda, ready, now)
   end
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
 end
-local hash, agenda, ready = KEYS[1], KEYS[2], KEYS[3]
+local hash, agenda, ready, control = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = clock(ARGV[1])
 local most = integer(ARGV[2], 1, 1000)
 local forget = integer(ARGV[3], 0, 34560000000000)
@@ -79,7 +80,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', agenda, string.format('(%d',
 end
 local reply = { now, '', #due }
 for i = 1, #due do
-  local kind, id = string.match(due[i], '^([/=*])(.*)$')
+  local kind, id = string.match(due[i], '^([/=*!])(.*)$')
   local again = now + 1000000
   if kind == '/' then
     reply[#reply + 1] = 'lane'
@@ -101,6 +102,12 @@ for i = 1, #due do
       reply[#reply + 1] = tonumber(weight)
       reply[#reply + 1] = tonumber(slot)
       reply[#reply + 1] = lane
+    end
+  elseif kind == '!' then
+    again = tonumber(redis.call('HGET', control, due[i]) or 0) or 0
+    if again <= now then
+      redis.call('HDEL', control, due[i])
+      again = nil
     end
   else
     again = nil

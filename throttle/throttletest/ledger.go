@@ -13,11 +13,16 @@ type ledger struct {
 }
 
 func newLedger(limit throttle.Limit, grace time.Duration) *ledger {
+	l := newLedgerOf(limit.Window.Microseconds(), precision(limit).Microseconds(), grace.Microseconds())
+	l.units = limit.Units
+	return l
+}
+
+func newLedgerOf(window, precision, grace int64) *ledger {
 	l := &ledger{
-		units:     limit.Units,
-		window:    limit.Window.Microseconds(),
-		precision: precision(limit).Microseconds(),
-		grace:     grace.Microseconds(),
+		window:    window,
+		precision: precision,
+		grace:     grace,
 		spent:     make(map[int64]int64),
 		booked:    make(map[int64]int64),
 	}

@@ -2,6 +2,7 @@ package throttletest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -44,6 +45,9 @@ type waiter struct {
 	weight, arrival int64
 }
 
+// member is what Redis orders those by that arrived at once.
+func (w waiter) member() string { return fmt.Sprintf("%d:%s", w.weight, w.id) }
+
 func newLine() *line {
 	return &line{
 		lanes: make(map[throttle.Lane]*lane), heads: make(map[string]map[throttle.Lane]int64),
@@ -57,8 +61,7 @@ func (m *Model) laneOf(keys map[string]string) throttle.Lane {
 	own := make(map[string]string)
 	for _, scope := range m.scopes {
 		key, has := keys[scope.Name]
-		limited := slices.ContainsFunc(scope.Limits, func(l throttle.Limit) bool { return l.Units != throttle.Unlimited })
-		if scope.Name == throttle.Global || !has || !limited && scope.Name != m.options.FairScope {
+		if scope.Name == throttle.Global || !has {
 			continue
 		}
 		own[scope.Name] = key
@@ -113,7 +116,9 @@ func (l *line) of(fair string) (jobs, units int64) {
 
 func (l *line) join(lane *lane, w waiter) {
 	lane.waiting = append(lane.waiting, w)
-	slices.SortStableFunc(lane.waiting, func(a, b waiter) int { return cmp.Compare(a.arrival, b.arrival) })
+	slices.SortFunc(lane.waiting, func(a, b waiter) int {
+		return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.member(), b.member()))
+	})
 	l.enlist(lane)
 }
 
@@ -212,25 +217,28 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 	l, fair := v.model.line, fairOf(lane.name)
 	turns, lanes := l.turns(), l.eligible(fair)
 	var pulled []throttle.Reservation
-	class := byte(0)
+	class, booked := byte(0), false
 	for n := 0; n < most && len(lane.waiting) > 0; n++ {
 		w := lane.waiting[0]
 		if n > 0 && (len(turns) > 1 && l.ready[fair] >= l.ready[turns[1]] || len(lanes) > 1 && w.arrival >= l.heads[fair][lanes[1]]) {
 			break
 		}
-		if _, twice := v.model.bookings[w.id]; !twice {
+		if job := (throttle.Job{ID: w.id, Weight: w.weight, Lane: lane.name}); v.tooHeavy(w.weight) {
+			// It is told so when it comes.
+			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(v.now)})
+		} else if _, twice := v.model.bookings[w.id]; !twice {
 			start, holder, near, again := v.near(w.weight)
 			if !near {
 				class = v.setAside(lane, w.weight, start, holder, again)
 				break
 			}
 			v.promiseNext(lane, start, holder)
-			job := throttle.Job{ID: w.id, Weight: w.weight, Lane: lane.name}
+			booked = true
 			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(start)})
 		}
 		lane.waiting = lane.waiting[1:]
 	}
-	if len(pulled) > 0 {
+	if booked {
 		v.written()
 	}
 	switch {
@@ -246,11 +254,16 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 	return pulled
 }
 
+// tooHeavy tells that a limit was lowered below a weight.
+func (v *visit) tooHeavy(weight int64) bool {
+	return slices.ContainsFunc(v.rulings, func(r ruling) bool { return !r.free() && r.limit.Units > 0 && weight > r.limit.Units })
+}
+
 // promiseNext books the head of a lane and moves the tags.
 func (v *visit) promiseNext(lane *lane, start int64, holder int) {
 	l, fair, w := v.model.line, fairOf(lane.name), lane.waiting[0]
 	v.book(start, w.weight)
-	v.model.promise(w.id, booking{slot: start, weight: w.weight, arrival: w.arrival, holder: holder, names: v.names, lane: lane.name})
+	v.model.promise(w.id, booking{slot: start, weight: w.weight, arrival: w.arrival, holder: holder, keys: v.names.keys, lane: lane.name})
 	l.time = l.ready[fair]
 	tag := l.ready[fair]
 	l.ready[fair] = max(tag+float64(w.weight)/float64(max(1, v.model.options.Shares[fair])), tag*1.0000000000000002)
@@ -288,7 +301,7 @@ func (v *visit) near(weight int64) (start int64, holder int, near bool, again in
 		return start, holder, true, 0
 	}
 	span := int64(0)
-	if holder > 0 {
+	if holder > 0 && holder <= len(v.ledgers) {
 		span = v.ledgers[holder-1].span
 	}
 	if light, _ := v.place(1, v.now, false); light > v.now+lookahead {
@@ -310,8 +323,8 @@ const (
 func (v *visit) setAside(lane *lane, weight, start int64, holder int, again int64) (class byte) {
 	l, reach := v.model.line, v.model.options.Lookahead.Microseconds()
 	class = other
-	if holder > 0 {
-		switch v.holds[holder-1].Scope {
+	if hold := v.hold(holder); hold != nil {
+		switch hold.Scope {
 		case throttle.Global:
 			class = shared
 		case v.model.options.FairScope:
@@ -349,6 +362,10 @@ func (m *Model) Sweep(instant time.Time) (throttle.Swept, error) {
 		switch {
 		case member == "*":
 			delete(l.agenda, member)
+		case member[0] == '!':
+			delete(l.agenda, member)
+			scope, key, _ := strings.Cut(name, ":")
+			delete(m.set.pauses, scopeKey{scope, key})
 		case member[0] == '/':
 			l.agenda[member] = now + leftAlone.Microseconds()
 			lanes = append(lanes, throttle.Lane(name))

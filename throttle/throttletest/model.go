@@ -26,32 +26,32 @@ type Model struct {
 	scopes   []throttle.Scope
 	options  throttle.Options
 	grace    time.Duration
-	seen     map[scopeKey]int64
-	ledgers  map[ledgerKey]*ledger
+	books    map[scopeKey]*book
 	records  map[string]record
+	granted  map[string]record // all that ever were, by job and nonce
 	bookings map[string]booking
 	line     *line
+	set      settings
 }
 
 type scopeKey struct{ scope, key string }
-
-type ledgerKey struct {
-	scopeKey
-	window time.Duration
-}
 
 // record is a job's grant.
 type record struct {
 	start, weight int64
 	nonce         string
-	names         string // of the ledgers it was made in
+	names         names // of the ledgers it was made in
+	settled       bool
 }
+
+// names tell what a booking and a charge are entered in.
+type names struct{ keys, windows string }
 
 // booking is a job's slot.
 type booking struct {
 	slot, weight, arrival int64
 	holder                int
-	names                 string
+	keys                  string // of its scopes
 	lane                  throttle.Lane
 }
 
@@ -71,9 +71,10 @@ func NewModel(scopes []throttle.Scope, options throttle.Options) *Model {
 		scopes:   scopes,
 		options:  options,
 		grace:    options.Grace,
-		seen:     make(map[scopeKey]int64),
-		ledgers:  make(map[ledgerKey]*ledger),
+		books:    make(map[scopeKey]*book),
 		records:  make(map[string]record),
+		granted:  make(map[string]record),
+		set:      newSettings(),
 		bookings: make(map[string]booking),
 		line:     newLine(),
 	}
@@ -84,10 +85,14 @@ type visit struct {
 	model   *Model
 	now     int64
 	scopes  []scopeKey
+	met     []scopeKey // also those that nothing is counted for
 	ledgers []*ledger
 	holds   []throttle.Hold
-	names   string
+	rulings []ruling
+	names   names
 	lane    throttle.Lane
+	opens   int64 // when the last pause ends
+	closer  int   // what it is of, as place tells it
 }
 
 func (m *Model) visit(now time.Time, keys map[string]string) *visit {
@@ -99,46 +104,62 @@ func (m *Model) visit(now time.Time, keys map[string]string) *visit {
 	}
 	v.lane = m.laneOf(keys)
 	for _, k := range v.scopes {
-		if seen := m.seen[k]; seen > v.now && seen-now.UnixMicro() <= clockPatience.Microseconds() {
-			v.now = seen
+		if b := m.books[k]; b != nil {
+			v.now = b.now(v.now, now.UnixMicro())
 		}
 	}
+	v.pauses()
 	return v
 }
 
 func (v *visit) add(scope throttle.Scope, key string) {
 	k := scopeKey{scope.Name, key}
-	limited := false
-	for _, limit := range scope.Limits {
-		if limit.Units == throttle.Unlimited {
-			continue
-		}
-		limited = true
-		name := ledgerKey{k, limit.Window}
-		if v.model.ledgers[name] == nil {
-			v.model.ledgers[name] = newLedger(limit, v.model.grace)
-		}
-		v.ledgers = append(v.ledgers, v.model.ledgers[name])
-		v.holds = append(v.holds, throttle.Hold{Scope: scope.Name, Key: key, Limit: limit})
-		v.names += fmt.Sprintf("%q %q %s,", scope.Name, key, limit)
+	v.met = append(v.met, k)
+	rulings, _, _ := v.model.rule(scope, key)
+	if len(rulings) == 0 {
+		return
 	}
-	if limited {
-		v.scopes = append(v.scopes, k)
+	v.scopes = append(v.scopes, k)
+	v.names.keys += fmt.Sprintf("%q %q,", scope.Name, key)
+	for _, l := range v.model.book(k, rulings, v.now) {
+		v.ledgers = append(v.ledgers, l)
+	}
+	for _, r := range rulings {
+		v.rulings = append(v.rulings, r)
+		v.holds = append(v.holds, throttle.Hold{Scope: scope.Name, Key: key, Limit: r.limit})
+		v.names.windows += fmt.Sprintf("%q %q %s,", scope.Name, key, r.limit.Window)
 	}
 }
 
-// written notes that the call changed something: time does not go back behind it.
+// written notes that the call changed something: time does not go back behind it,
+// and ledgers that it does not know are not counted on.
 func (v *visit) written() {
+	i := 0
 	for _, k := range v.scopes {
-		v.model.seen[k] = v.now
+		var own []*ledger
+		for ; i < len(v.ledgers) && v.holds[i].Scope == k.scope; i++ {
+			own = append(own, v.ledgers[i])
+		}
+		v.model.write(k, own, v.now)
 	}
 }
 
-// place is the earliest start from from on with room for weight in all ledgers,
-// and the one (from 1 on) that moved it last.
+// place is the earliest start from from on with room for weight in all ledgers that
+// hold jobs back, and what moved it last: a ledger (from 1 on), or behind them a scope
+// key that is paused.
 func (v *visit) place(weight, from int64, spentOnly bool) (start int64, holder int) {
 	start = from
+	if v.opens > start {
+		start, holder = v.opens, v.closer
+		if holder <= len(v.ledgers) {
+			return start, holder // a limit of 0
+		}
+	}
 	for agreed, i := 0, 0; agreed < len(v.ledgers); i = (i + 1) % len(v.ledgers) {
+		if v.rulings[i].free() {
+			agreed++
+			continue
+		}
 		if at := v.ledgers[i].earliest(weight, start, v.now, spentOnly); at > start {
 			start, holder, agreed = at, i+1, 0
 		}
@@ -178,13 +199,13 @@ func (v *visit) unbook(start, units int64) {
 // grant is what a job was granted under this nonce, where that is still known.
 func (v *visit) grant(job throttle.Job) (record, bool) {
 	r, known := v.model.records[job.ID]
-	return r, known && r.nonce == job.Nonce && r.names == v.names && r.start+grantKept.Microseconds() >= v.now
+	return r, known && r.nonce == job.Nonce && r.names == v.names && !r.settled && r.start+grantKept.Microseconds() >= v.now
 }
 
 // booking is a job's slot, where it still holds.
 func (v *visit) booking(id string) (booking, bool) {
 	b, known := v.model.bookings[id]
-	return b, known && b.names == v.names && b.slot+v.model.grace.Microseconds() >= v.now
+	return b, known && b.keys == v.names.keys && b.slot+v.model.grace.Microseconds() >= v.now
 }
 
 func (v *visit) answer(job throttle.Job, outcome throttle.Outcome, start int64, holder int) throttle.Reservation {
@@ -192,14 +213,23 @@ func (v *visit) answer(job throttle.Job, outcome throttle.Outcome, start int64, 
 		Job: job, Outcome: outcome,
 		Now: time.UnixMicro(v.now), Start: time.UnixMicro(start),
 	}
-	if holder > 0 {
-		hold := v.holds[holder-1]
-		hold.Used = v.ledgers[holder-1].total(v.ledgers[holder-1].spent, v.ledgers[holder-1].edge(v.now))
-		hold.Booked = v.ledgers[holder-1].total(v.ledgers[holder-1].booked, v.ledgers[holder-1].stale(v.now))
-		hold.Until = r.Start
-		r.Hold = &hold
+	if r.Hold = v.hold(holder); r.Hold != nil {
+		r.Hold.Until = r.Start
 	}
 	return r
+}
+
+func (v *visit) hold(holder int) *throttle.Hold {
+	switch n := holder - len(v.holds); {
+	case holder == 0 || n > len(v.met):
+		return nil
+	case n > 0:
+		return &throttle.Hold{Scope: v.met[n-1].scope, Key: v.met[n-1].key, Paused: true}
+	}
+	hold, l := v.holds[holder-1], v.ledgers[holder-1]
+	hold.Used = l.total(l.spent, l.edge(v.now))
+	hold.Booked = l.total(l.booked, l.stale(v.now))
+	return &hold
 }
 
 // inLine answers a job that waits. The model guesses no start.
@@ -230,6 +260,9 @@ type decision struct {
 
 // Reserve decides for a job as reserve.lua does.
 func (m *Model) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+	if err := m.fits(job); err != nil {
+		return throttle.Reservation{}, err
+	}
 	v := m.visit(now, job.Keys)
 	d, known := v.takeUp(job)
 	if known != nil {
@@ -243,6 +276,9 @@ func (m *Model) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, 
 	}
 	v.decide(job, left, &d)
 	r := v.answer(job, d.outcome, max(v.now, d.start), d.holder)
+	if d.outcome == throttle.Granted {
+		r.Shadow = v.foresee(job.Weight, d.start)
+	}
 	if d.outcome == throttle.Waiting && !d.refused {
 		r = v.inLine(job, m.line.lane(v.lane).ahead(job, d.hadTurn))
 	}
@@ -295,7 +331,7 @@ func (v *visit) decide(job throttle.Job, left int64, d *decision) {
 	d.refused = d.start-v.now > left
 	switch {
 	case d.refused, behind:
-	case d.start <= v.now+job.MaxWait.Microseconds():
+	case d.start <= v.now+job.MaxWait.Microseconds() && !job.Plan:
 		d.outcome = throttle.Granted
 	case d.start <= v.now+v.model.options.Lookahead.Microseconds() && (d.hadTurn || len(v.model.line.ready) == 0):
 		d.outcome = throttle.Booked
@@ -306,15 +342,18 @@ func (v *visit) decide(job throttle.Job, left int64, d *decision) {
 func (v *visit) keep(job throttle.Job, d decision) {
 	m, lane := v.model, v.model.line.lane(v.lane)
 	stood, before := lane.index(job) >= 0, m.bookings[job.ID]
-	delete(m.records, job.ID)
+	if !m.records[job.ID].settled {
+		delete(m.records, job.ID)
+	}
 	m.forget(job.ID)
 	switch {
 	case d.outcome == throttle.Granted:
 		v.spend(d.start, job.Weight)
 		m.records[job.ID] = record{start: d.start, weight: job.Weight, nonce: job.Nonce, names: v.names}
+		m.granted[job.ID+" "+job.Nonce] = m.records[job.ID]
 	case d.outcome == throttle.Booked:
 		v.book(d.start, job.Weight)
-		b := booking{slot: d.start, weight: job.Weight, arrival: v.now, holder: d.holder, names: v.names, lane: v.lane}
+		b := booking{slot: d.start, weight: job.Weight, arrival: v.now, holder: d.holder, keys: v.names.keys, lane: v.lane}
 		if d.hadTurn {
 			b.arrival = before.arrival
 		}
@@ -337,6 +376,9 @@ func (v *visit) keep(job throttle.Job, d decision) {
 
 // Peek says what Reserve would answer to a new job as peek.lua does.
 func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+	if err := m.fits(job); err != nil {
+		return throttle.Reservation{}, err
+	}
 	v := m.visit(now, job.Keys)
 	start, holder := v.place(job.Weight, v.now, false)
 	lane := m.line.lane(v.lane)
@@ -351,7 +393,11 @@ func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, err
 	if outcome == throttle.Waiting {
 		return v.inLine(job, lane.units()), nil
 	}
-	return v.answer(job, outcome, start, holder), nil
+	r := v.answer(job, outcome, start, holder)
+	if outcome == throttle.Granted {
+		r.Shadow = v.foresee(job.Weight, start)
+	}
+	return r, nil
 }
 
 // Cancel gives back what a job holds as cancel.lua does.
@@ -394,7 +440,7 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 	}
 	if granted && keep {
 		v.book(g.start, g.weight)
-		m.promise(job.ID, booking{slot: g.start, weight: g.weight, arrival: v.now, names: v.names, lane: v.lane})
+		m.promise(job.ID, booking{slot: g.start, weight: g.weight, arrival: v.now, keys: v.names.keys, lane: v.lane})
 	} else if stands {
 		m.line.leave(lane, job)
 	}
@@ -411,17 +457,15 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 
 // Usage tells what a scope key has used and promised as usage.lua does.
 func (m *Model) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
-	i := slices.IndexFunc(m.scopes, func(s throttle.Scope) bool { return s.Name == scope })
-	v := m.visitOne(now, m.scopes[i], key)
+	v, inForce := m.visitOne(now, scope, key)
 	usage := throttle.Usage{Scope: scope, Key: key, Now: time.UnixMicro(v.now)}
-	ledgers := v.ledgers
-	for _, limit := range m.scopes[i].Limits {
-		if limit.Units == throttle.Unlimited {
+	for _, limit := range inForce {
+		i := slices.IndexFunc(v.rulings, func(r ruling) bool { return r.limit == limit })
+		if i < 0 {
 			usage.Limits = append(usage.Limits, throttle.LimitUsage{Limit: limit, Free: usage.Now})
 			continue
 		}
-		l := ledgers[0]
-		ledgers = ledgers[1:]
+		l := v.ledgers[i]
 		state := throttle.LimitUsage{Limit: limit, Used: l.total(l.spent, l.edge(v.now)), Booked: l.total(l.booked, l.stale(v.now))}
 		if limit.Units > 0 {
 			state.Free = time.UnixMicro(l.earliest(1, v.now, v.now, false))
@@ -434,25 +478,31 @@ func (m *Model) Usage(now time.Time, scope, key string) (throttle.Usage, error) 
 // Count counts the units of a past interval as count.lua does, in the ledger of
 // the finest precision that reaches back far enough.
 func (m *Model) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
-	i := slices.IndexFunc(m.scopes, func(s throttle.Scope) bool { return s.Name == scope })
-	v := m.visitOne(now, m.scopes[i], key)
-	var finest *ledger
-	for _, l := range v.ledgers {
-		if l.window >= from.Microseconds() && (finest == nil || l.precision < finest.precision) {
-			finest = l
+	v, _ := m.visitOne(now, scope, key)
+	finest := -1
+	for i, r := range v.rulings {
+		if r.limit.Window >= from && (finest < 0 || precision(r.limit) < precision(v.rulings[finest].limit)) {
+			finest = i
 		}
 	}
+	if finest < 0 {
+		return 0, &throttle.InvalidJobError{Field: "interval", Value: from}
+	}
 	var units int64
-	for at, spent := range finest.spent {
-		if at > finest.edge(v.now) && at < v.now-to.Microseconds() && at+finest.precision > v.now-from.Microseconds() {
+	l := v.ledgers[finest]
+	for at, spent := range l.spent {
+		if at > l.edge(v.now) && at < v.now-to.Microseconds() && at+l.precision > v.now-from.Microseconds() {
 			units += spent
 		}
 	}
 	return units, nil
 }
 
-func (m *Model) visitOne(now time.Time, scope throttle.Scope, key string) *visit {
+// visitOne looks at one scope key.
+func (m *Model) visitOne(now time.Time, name, key string) (*visit, []throttle.Limit) {
+	i := slices.IndexFunc(m.scopes, func(s throttle.Scope) bool { return s.Name == name })
 	alone := *m
-	alone.scopes = []throttle.Scope{scope}
-	return alone.visit(now, map[string]string{scope.Name: key})
+	alone.scopes = m.scopes[i : i+1]
+	_, inForce, _ := m.rule(m.scopes[i], key)
+	return alone.visit(now, map[string]string{name: key}), inForce
 }

@@ -16,6 +16,13 @@ type Subject interface {
 	Pull(now time.Time, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
 	Sweep(now time.Time) (throttle.Swept, error)
 	Lines(now time.Time, from string) (throttle.LinesPage, error)
+	Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error)
+	Pause(now time.Time, scope, key string, until time.Time) (time.Time, error)
+	Resume(now time.Time, scope, key string) (bool, error)
+	SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error
+	ResetLimits(now time.Time, scope, key string) error
+	SetMode(now time.Time, scope string, mode throttle.Mode) error
+	ResetMode(now time.Time, scope string) error
 	Usage(now time.Time, scope, key string) (throttle.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
 }

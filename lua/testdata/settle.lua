@@ -1,0 +1,674 @@
+-- Purpose: correct what a granted job was charged to what it really took, in place, at
+--   its start, in all its ledgers, once for each grant.
+-- KEYS[1] record: string, thr:{name}:3:job:<id>
+-- KEYS[2] control: hash, thr:{name}:3:control
+-- KEYS[3] line: hash, thr:{name}:3:line
+-- KEYS[4] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[5] ready: sorted set, thr:{name}:3:ready
+-- KEYS[6] tags: sorted set, thr:{name}:3:tags
+-- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
+-- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
+-- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
+--   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
+--   instead of '+' where a pause does not concern it
+-- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
+-- ARGV[4] nonce: of the grant
+-- ARGV[5] ledgers: "keys granted.windows" names the scope keys of this call, and the scope
+--   keys and the ledgers of the grant
+-- ARGV[6] job: "start weight actual grace kept within": us; units charged (1..2^53); units
+--   taken (0..2^53); us (0..400 days) after its slot that a booking still counts; ms
+--   (1..2^53) that the line's keys live; us (0..400 days) after the start that it can be
+--   settled
+-- ARGV[7] lane: the job's lane
+-- ARGV[8] id: the job's ID
+-- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
+--   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
+-- Reply[1] done: 1 if the charge is what was taken now, 0 if it had been settled, was
+--   superseded by another grant, was charged under other scope keys, or is too old
+-- Reply[2] now: us, the instant of the call
+-- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
+--   set>, THROTTLE_LEDGERS <scope key> <windows>
+-- Cost: O(limits)
+-- Expiry: record: start + within; ledgers: span + grace + 30 s; the line's keys: kept
+-- The integer that a canonical decimal text says, or nil for any other text and
+-- for an integer outside low..high. Texts that tonumber alone would take (0x10,
+-- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
+local function integer(text, low, high)
+  local n = tonumber(text)
+  if n and n >= low and n <= high and string.format('%d', n) == text then
+    return n
+  end
+end
+-- The instant of this call in microseconds since 1970: Redis' own clock, read
+-- once, unless a test says the time. nil if the test's text is not an instant.
+local function clock(text)
+  if text == '' then
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+  end
+  return integer(text, 0, 9007199254740992)
+end
+-- Reads what was set at run time for the scope keys of a call. names lists them as
+-- "+scope:key", with '-' instead of '+' where a pause does not concern the call.
+-- The control hash has:
+--   '!' scope:key: the instant until which it is paused
+--   '%' scope:key: its limits, as text; with an empty key those of all keys of the scope
+--   '~' scope, and '~' alone for all scopes: the mode
+-- belief is what the caller took to be set when it listed its ledgers: for each name
+-- 'k' and the key's own limits, or 'd' and the scope's, then '~' and the mode, each
+-- where there is one; empty where nothing is set for any. Where it is wrong the
+-- error says what is right, and the caller asks again.
+-- Returns the instant at which the last pause ends and the index of its name, or 0.
+local function read_controls(key, names, belief)
+  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+    return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
+  end
+  local opens, closer, text = 0, 0, ''
+  if redis.call('EXISTS', key) == 1 then
+    local fields, marks = { '~' }, {}
+    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+      marks[#marks + 1] = mark
+      fields[#fields + 1] = '!' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':' .. rest
+      fields[#fields + 1] = '%' .. scope .. ':'
+      fields[#fields + 1] = '~' .. scope
+    end
+    local values = redis.call('HMGET', key, unpack(fields))
+    local pieces, set = {}, false
+    for i = 1, #marks do
+      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+      if not ends then
+        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+      end
+      if ends > opens and marks[i] == '+' then
+        opens, closer = ends, i
+      end
+      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+      if mode then
+        pieces[i] = pieces[i] .. '~' .. mode
+      end
+      set = set or pieces[i] ~= ''
+    end
+    text = set and table.concat(pieces, ' ') or ''
+  end
+  if text ~= belief then
+    return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
+  end
+  return opens, closer
+end
+-- Takes the totals of one ledger out of those that its scope key's string has
+-- (scope.live). Returns whether it has them, in a precision that the call can go on
+-- with: the coarser of the two, unless the limit is to have just the one it tells.
+local function totals_of(scope, ledger)
+  local live = scope.live
+  local window, precision, spent, booked, open, open_units, after =
+    string.match(live, '^ (%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  local before = 1
+  if window ~= ledger.window then
+    before, precision, spent, booked, open, open_units, after =
+      string.match(live, '() ' .. ledger.window .. ':(%d+):(%d+):(%d+):(-?%d+):(%d+)()')
+  end
+  if not spent then
+    return false
+  end
+  precision = tonumber(precision)
+  if precision ~= ledger.precision then
+    if precision < ledger.precision or ledger.told then
+      return false
+    end
+    ledger.precision = precision
+  end
+  ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
+  ledger.open, ledger.open_units = scope.seen - open, tonumber(open_units)
+  if ledger.spent + ledger.booked == ledger.open_units then
+    ledger.bare = true
+  end
+  if before == 1 and after > #live then
+    scope.live = ''
+  else
+    scope.live = string.sub(live, 1, before - 1) .. string.sub(live, after)
+  end
+  return true
+end
+-- How long after the beginning of its sub-window a start counts.
+local function span_of(window, precision)
+  if precision == 1 then
+    return window
+  end
+  return window - 1 - (window - 1) % precision + 2 * precision
+end
+-- The totals that the next write does not count on: those that were set aside before
+-- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
+-- kept, with the instant since which they are not counted on, for adopt to bring them up
+-- to date, until all of it has left its window.
+local function set_aside(scope, now, grace)
+  local aside = {}
+  for totals in string.gmatch(scope.aside, '|([^|]*)') do
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
+      aside[#aside + 1] = '|' .. totals
+    end
+  end
+  for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+  end
+  return table.concat(aside)
+end
+-- Binds the ledgers of one job and reads their totals, nothing else. For each
+-- scope key, keys has a string followed by one sorted set per limit, from
+-- first_key on; args describes each key in turn from first_arg on: the number of
+-- limits for a string, "units window precision" for a sorted set. Returns the
+-- calendar, or nil and the error to reply.
+--
+-- The calendar's now never goes back: where Redis' clock stepped back by up to
+-- 30 s, time stands still until the clock has caught up. After a larger step the
+-- clock is believed; what lies in its future still counts.
+--
+-- A ledger's entries are kept in its sorted set, except the newest sub-window of
+-- spent units: it is open, kept with the totals, and moves to the sorted set when
+-- a newer one begins, so that starts in one sub-window cost no entry each. The
+-- totals also count entries that have left since the last look: they err on the
+-- high side. A ledger whose totals are not there (new, evicted) is unknown and has
+-- to be counted. The calendar is untended while a ledger is unknown or a key's
+-- expiry is due to be renewed.
+--
+-- A scope key's totals are "seen expire" and for each ledger
+-- " window:precision:spent:booked:open:open_units", where seen is the last instant
+-- that was written and expire and open are relative to it, as short numbers are read
+-- faster. Ledgers that the last call did not count on follow, see set_aside. A limit
+-- whose ledger is not among those before, or in another precision, is to be adopted
+-- first: the error names its scope key's place and the windows that there are.
+--
+-- A limit may end in letters: n counts and never holds a job back, s the same and
+-- tells when it would have (shadow), x has just this precision. A limit of 0 holds
+-- all back until it changes; opens and closer say until when a pause does.
+local function read_calendar(keys, first_key, args, first_arg, time, grace, opens, closer)
+  local match, tonumber = string.match, tonumber
+  local now, scopes, ledgers, total = time, {}, {}, 0
+  local untended, never, shadows = false, 0, false
+  local k, a = first_key, first_arg
+  while keys[k] do
+    local count = tonumber(match(args[a] or '', '^%d%d?$') or 0)
+    if count == 0 or not keys[k + count] then
+      return nil, redis.error_reply('THROTTLE_ARGUMENT number of limits')
+    end
+    local scope = { key = keys[k], first = total + 1, last = total + count, seen = 0, expire = 0, span = 0, live = '', aside = '' }
+    local text = redis.call('GET', keys[k])
+    local totals
+    if text then
+      local seen, expire
+      seen, expire, totals = match(text, '^(%d+) (%d+)(.*)$')
+      if not seen then
+        return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
+      end
+      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
+      scope.seen = tonumber(seen)
+      scope.expire = scope.seen + expire
+      if scope.seen > now and scope.seen - time <= 30000000 then
+        now = scope.seen
+      end
+    end
+    for i = 1, count do
+      local units, window, precision, how = match(args[a + i] or '', '^(%d+) (%d+) (%d+) ?([nsx]*)$')
+      local length = tonumber(window)
+      units, precision = tonumber(units), tonumber(precision)
+      if not units or units > 9007199254740992 or length < 1000 or length > 34560000000000
+        or precision < 1 or precision > length then
+        return nil, redis.error_reply('THROTTLE_ARGUMENT limit')
+      end
+      local ledger = {
+        key = keys[k + i], window = window, units = units, precision = precision,
+        spent = 0, booked = 0, open = 0, open_units = 0,
+      }
+      if how ~= '' then
+        ledger.free, ledger.told = match(how, '[ns]') and true, match(how, 'x')
+        ledger.shadow = match(how, 's')
+        shadows = shadows or ledger.shadow
+      end
+      if not text then
+        ledger.unknown, ledger.bare, untended = true, true, true
+      elseif not totals_of(scope, ledger) then
+        local windows = {}
+        for other in string.gmatch(totals, '[ |](%d+):') do
+          windows[#windows + 1] = other
+        end
+        return nil, redis.error_reply(string.format('THROTTLE_LEDGERS %d ', #scopes + 1) .. table.concat(windows, ' '))
+      end
+      if units == 0 and not ledger.free then
+        never = total + i
+      end
+      ledger.span = span_of(length, ledger.precision)
+      if ledger.span > scope.span then
+        scope.span = ledger.span
+      end
+      ledgers[total + i] = ledger
+    end
+    if scope.live ~= '' then
+      scope.aside = set_aside(scope, now, grace)
+    end
+    total = total + count
+    if scope.expire < now + scope.span + grace + 30000000 then
+      untended = true
+    end
+    scopes[#scopes + 1] = scope
+    k, a = k + count + 1, a + count + 1
+  end
+  if never > 0 then
+    opens, closer = now + 34560000000000, never
+  else
+    closer = total + closer
+  end
+  return {
+    now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
+    opens = opens, closer = closer, shadows = shadows,
+  }
+end
+-- Binds the six keys of the line from keys[first] on and reads, in one command,
+-- what the line's hash tells of a lane, a job, and the lane's fair key. What it
+-- tells is to be read by read_line, where the lane and the job are in it.
+local function bind_line(keys, first, lane, fair, id)
+  return {
+    hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
+    heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+  }
+end
+-- Reads what bind_line has got of the line's hash:
+--   '/' lane: "jobs units", what waits in it
+--   '=' job: its booking, see promise
+--   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
+--     is its next
+--   '#' fair key: the units that its jobs are promised
+-- Returns the error to reply where it holds something else.
+local function read_line(line)
+  local texts = line.texts
+  line.jobs, line.units, line.all_jobs, line.all_units, line.front, line.promised = 0, 0, 0, 0, '', 0
+  if texts[1] then
+    local jobs, units = string.match(texts[1], '^(%d+) (%d+)$')
+    line.jobs, line.units = tonumber(jobs), tonumber(units)
+  end
+  if texts[2] then
+    local slot, weight, holder, ledgers, arrival, lane = string.match(texts[2], '^(%d+) (%d+) (%d+) (%w+) (%d+) (%S+)$')
+    line.booking = {
+      slot = tonumber(slot), weight = tonumber(weight), holder = tonumber(holder),
+      ledgers = ledgers, arrival = tonumber(arrival), lane = lane,
+    }
+  end
+  if texts[3] then
+    local jobs, units, front = string.match(texts[3], '^(%d+) (%d+) (%S*)$')
+    line.all_jobs, line.all_units, line.front = tonumber(jobs), tonumber(units), front
+  end
+  if texts[4] then
+    line.promised = tonumber(texts[4])
+  end
+  if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
+    return redis.error_reply('THROTTLE_STATE ' .. line.hash)
+  end
+end
+-- Takes what has left the window out of a ledger's totals: spent units whose
+-- sub-window is a whole span old, and bookings among them whose grace is over.
+-- At most 1,000 entries at a time; the rest counts on, which is the safe side.
+local function trim(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local dropped = ledger.dropped or {}
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', string.format('%d', edge), 'LIMIT', '0', '1000')
+  for i = 1, #members do
+    local kind, at, units = string.match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    if kind == 's' then
+      ledger.spent = ledger.spent - units
+      dropped[#dropped + 1] = members[i]
+    elseif at + ledger.precision + grace <= now then
+      ledger.booked = ledger.booked - units
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if ledger.open <= edge then
+    ledger.spent, ledger.open_units = ledger.spent - ledger.open_units, 0
+  end
+  ledger.dropped, ledger.trimmed = dropped, true
+end
+-- Reads a ledger's entries in order of time into ledger.at, ledger.amount and
+-- ledger.promised, leaves out what has left the window and bookings whose grace
+-- is over, and counts the totals anew. What was entered and given back in this
+-- call (ledger.edits) is seen as already done. An entry that is none of ours ends the
+-- script here, where nothing has been written yet.
+local function load(ledger, now, grace)
+  local edge = now - now % ledger.precision - ledger.span
+  local stale = now - grace - ledger.precision
+  local members = redis.call('ZRANGEBYSCORE', ledger.key, '-inf', '+inf')
+  local edits = ledger.edits or {}
+  local edited = #edits > 0
+  local match, tonumber = string.match, tonumber
+  local ats, amounts, promised, dropped = {}, {}, {}, {}
+  local spent, booked, count = 0, 0, 0
+  local open = ledger.open_units > 0 and ledger.open > edge and ledger.open
+  for i = 1, #members do
+    local kind, at, units = match(members[i], '^([sb])(%d+):(%d+)$')
+    if not kind then
+      error('THROTTLE_STATE ' .. ledger.key, 0)
+    end
+    at, units = tonumber(at), tonumber(units)
+    if edited then
+      for j = 1, #edits do
+        if edits[j].kind == kind and edits[j].at == at then
+          units = edits[j].new
+        end
+      end
+    end
+    if open and at > open then
+      count = count + 1
+      ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+      spent, open = spent + ledger.open_units, false
+    end
+    if kind == 's' and at > edge then
+      spent = spent + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, false
+    elseif kind == 'b' and at > stale then
+      booked = booked + units
+      count = count + 1
+      ats[count], amounts[count], promised[count] = at, units, true
+    else
+      dropped[#dropped + 1] = members[i]
+    end
+  end
+  if open then
+    count = count + 1
+    ats[count], amounts[count], promised[count] = open, ledger.open_units, false
+    spent = spent + ledger.open_units
+  end
+  for j = 1, #edits do
+    local edit = edits[j]
+    if edit.old == 0 and edit.new > 0 then
+      local i = count
+      while i > 0 and ats[i] > edit.at do
+        ats[i + 1], amounts[i + 1], promised[i + 1] = ats[i], amounts[i], promised[i]
+        i = i - 1
+      end
+      ats[i + 1], amounts[i + 1], promised[i + 1] = edit.at, edit.new, edit.kind == 'b'
+      count = count + 1
+      if edit.kind == 'b' then
+        booked = booked + edit.new
+      else
+        spent = spent + edit.new
+      end
+    end
+  end
+  if ledger.open <= edge then
+    ledger.open_units = 0
+  end
+  ledger.at, ledger.amount, ledger.promised, ledger.count = ats, amounts, promised, count
+  ledger.spent, ledger.booked, ledger.dropped = spent, booked, dropped
+  ledger.trimmed, ledger.loaded = true, true
+end
+-- Looks after the ledgers before a decision: counts those whose totals are not
+-- known, and about four times a window, when the keys' expiry is due to be
+-- renewed, takes out what has left.
+local function tend(calendar)
+  local now, grace = calendar.now, calendar.grace
+  for s = 1, #calendar.scopes do
+    local scope = calendar.scopes[s]
+    local due = scope.expire < now + scope.span + grace + 30000000
+    for i = scope.first, scope.last do
+      local ledger = calendar.ledgers[i]
+      if ledger.unknown then
+        load(ledger, now, grace)
+      elseif due then
+        trim(ledger, now, grace)
+      end
+    end
+  end
+end
+-- Changes the units of a ledger's entry of one kind ('s', 'b') at one sub-window,
+-- to be written by write_calendar, and returns by how much. What the entry has now
+-- is read, unless the caller knows it.
+local function edit(ledger, kind, at, delta, known)
+  if delta == 0 then
+    return 0
+  end
+  ledger.edits = ledger.edits or {}
+  local found
+  for i = 1, #ledger.edits do
+    if ledger.edits[i].kind == kind and ledger.edits[i].at == at then
+      found = ledger.edits[i]
+    end
+  end
+  if not found then
+    local score, units = string.format('%d', at), known or 0
+    if not known then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', ledger.key, score, score)) do
+        local other, text = string.match(member, '^([sb])%d+:(%d+)$')
+        if other == kind then
+          units = tonumber(text)
+        end
+      end
+    end
+    found = { kind = kind, at = at, score = score, old = units, new = units }
+    ledger.edits[#ledger.edits + 1] = found
+  end
+  local before = found.new
+  found.new = math.max(0, before + delta)
+  return found.new - before
+end
+-- Enters a change of units into every ledger of the calendar, at the sub-window
+-- of start, as spent ('s') or booked ('b'). Nothing is written before
+-- write_calendar. Giving back takes at most what is there, and nothing from an
+-- entry that counts no more.
+local function enter(calendar, kind, start, delta)
+  local now = calendar.now
+  for i = 1, #calendar.ledgers do
+    local ledger = calendar.ledgers[i]
+    local at = start - start % ledger.precision
+    local edge = now - now % ledger.precision - ledger.span
+    if kind == 'b' then
+      if delta > 0 or at > now - calendar.grace - ledger.precision then
+        ledger.booked = ledger.booked + edit(ledger, 'b', at, delta)
+      end
+    elseif at > ledger.open and delta > 0 then
+      if ledger.open > edge then
+        -- The open sub-window has no entry yet: that is what makes it open.
+        edit(ledger, 's', ledger.open, ledger.open_units, 0)
+        ledger.spent = ledger.spent + delta
+      else
+        ledger.spent = ledger.spent - ledger.open_units + delta
+      end
+      ledger.open, ledger.open_units = at, delta
+    elseif at == ledger.open then
+      local before = ledger.open_units
+      ledger.open_units = math.max(0, before + delta)
+      ledger.spent = ledger.spent + ledger.open_units - before
+    elseif at > edge then
+      ledger.spent = ledger.spent + edit(ledger, 's', at, delta)
+    end
+    ledger.loaded = false
+  end
+end
+-- Writes what was entered and dropped. The growing writes come first and are
+-- undone if one of them fails (out of memory, a key of another type), so that
+-- either all ledgers are charged or none; only then is anything taken away.
+-- Returns an error to reply, or nil.
+--
+-- Every key expires once nothing in it can count any more, 30 s for a clock that
+-- steps back, and some slack so that the expiry is renewed about four times a
+-- window and not with every start.
+local function write_calendar(calendar, start)
+  local now, ledgers = calendar.now, calendar.ledgers
+  local added
+  for i = 1, #ledgers do
+    local ledger = ledgers[i]
+    for j = 1, ledger.edits and #ledger.edits or 0 do
+      local edit = ledger.edits[j]
+      if edit.new > 0 and edit.new ~= edit.old then
+        local member = string.format('%s%s:%d', edit.kind, edit.score, edit.new)
+        local result = redis.pcall('ZADD', ledger.key, edit.score, member)
+        added = added or {}
+        if type(result) == 'table' then
+          for u = 1, #added, 2 do
+            redis.call('ZREM', added[u], added[u + 1])
+          end
+          return result
+        end
+        added[#added + 1] = ledger.key
+        added[#added + 1] = member
+        if not ledger.bare and redis.call('ZCARD', ledger.key) == 1 then
+          ledger.bare = true -- it was evicted, and has no expiry now
+        end
+      end
+    end
+  end
+  for i = 1, #ledgers do
+    local ledger = ledgers[i]
+    for j = 1, ledger.edits and #ledger.edits or 0 do
+      local edit = ledger.edits[j]
+      if edit.old > 0 and edit.new ~= edit.old then
+        redis.call('ZREM', ledger.key, string.format('%s%s:%d', edit.kind, edit.score, edit.old))
+      end
+    end
+    local dropped = ledger.dropped
+    for j = 1, dropped and #dropped or 0, 1000 do
+      redis.call('ZREM', ledger.key, unpack(dropped, j, math.min(j + 999, #dropped)))
+    end
+  end
+  for s = 1, #calendar.scopes do
+    local scope = calendar.scopes[s]
+    local needed = (start > now and start or now) + scope.span + calendar.grace + 30000000
+    local renew = scope.expire < needed
+    if renew then
+      scope.expire = needed + math.floor(scope.span / 4)
+    end
+    local totals = string.format('%d %d', now, scope.expire - now)
+    for i = scope.first, scope.last do
+      local ledger = ledgers[i]
+      totals = totals .. string.format(' %s:%d:%d:%d:%d:%d', ledger.window, ledger.precision,
+        ledger.spent, ledger.booked, now - ledger.open, ledger.open_units)
+    end
+    local lasts = renew and string.format('%d', math.ceil((scope.expire - now) / 1000))
+    if renew then
+      redis.call('SET', scope.key, totals .. scope.aside, 'PX', lasts)
+    else
+      redis.call('SET', scope.key, totals .. scope.aside, 'KEEPTTL')
+    end
+    for i = scope.first, scope.last do
+      local ledger = ledgers[i]
+      if renew and not ledger.bare or ledger.edits and (renew or ledger.bare) then
+        lasts = lasts or string.format('%d', math.ceil((scope.expire - now) / 1000))
+        redis.call('PEXPIRE', ledger.key, lasts)
+      end
+    end
+  end
+end
+-- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
+-- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
+-- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
+-- where its own last work ended. While nobody is ready there is nothing to be
+-- fair about, and all begin anew.
+local function elect(line, kept)
+  line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
+  if line.front == '' then
+    redis.call('ZREM', line.ready, line.fair)
+  elseif not redis.call('ZSCORE', line.ready, line.fair) then
+    if redis.call('ZCARD', line.ready) == 0 then
+      redis.call('DEL', line.tags)
+    end
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
+    redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+    redis.call('PEXPIRE', line.ready, kept)
+  end
+end
+-- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
+-- arrival of its head, unless it is set aside. Whatever of that was lost, this
+-- puts it right.
+local function enlist(line, kept)
+  if redis.call('ZSCORE', line.agenda, '/' .. line.lane) then
+    return
+  end
+  local head = redis.call('ZRANGE', line.queue, '0', '0', 'WITHSCORES')
+  redis.call('ZADD', line.heads, string.format('%d', head[2]), line.lane)
+  redis.call('PEXPIRE', line.heads, kept)
+  elect(line, kept)
+end
+-- Writes what read_line has read and the caller has changed. What is 0 is not
+-- kept. The line's keys live longer than any window, so that a job that waits for
+-- one is not forgotten.
+local function write_line(line, kept)
+  if line.jobs > 0 then
+    redis.call('HSET', line.hash, '/' .. line.lane, string.format('%d %d', line.jobs, line.units))
+  else
+    redis.call('HDEL', line.hash, '/' .. line.lane)
+  end
+  if line.all_jobs > 0 then
+    redis.call('HSET', line.hash, '@' .. line.fair, string.format('%d %d %s', line.all_jobs, line.all_units, line.front))
+  else
+    redis.call('HDEL', line.hash, '@' .. line.fair)
+  end
+  redis.call('PEXPIRE', line.hash, kept)
+end
+local record_key = KEYS[1]
+local time = clock(ARGV[1])
+local nonce = string.match(ARGV[4], '^[%w_.-]+$')
+local keys, ledgers = string.match(ARGV[5], '^(%w+) (%w+%.%w+)$')
+local start, weight, actual, grace, kept, within = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local lane, id = ARGV[7], ARGV[8]
+local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
+start, weight, actual = tonumber(start), tonumber(weight), tonumber(actual)
+grace, within = tonumber(grace), tonumber(within)
+if not (time and nonce and keys and weight and fair) or start > 9007199254740992 or weight < 1
+  or weight > 9007199254740992 or actual > 9007199254740992 or grace > 34560000000000
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000 then
+  return redis.error_reply('THROTTLE_ARGUMENT number or name')
+end
+local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+if wrong then
+  return wrong
+end
+local calendar
+calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
+if not calendar then
+  return wrong
+end
+local line = bind_line(KEYS, 3, lane, fair, id)
+wrong = read_line(line)
+if wrong then
+  return wrong
+end
+local now = calendar.now
+
+-- While the grant's record is there, it says what was charged; later the caller does.
+local text = redis.call('GET', record_key)
+if text then
+  local at, units, known, others, settled = string.match(text, '^(%d+) (%d+) (%S+) (%S+) ?(%a*)$')
+  if not at then
+    return redis.error_reply('THROTTLE_STATE record')
+  elseif known ~= nonce or others ~= ledgers or settled ~= '' then
+    return { 0, now }
+  end
+  start, weight = tonumber(at), tonumber(units)
+end
+if start + within < now or string.match(ledgers, '^%w+') ~= keys then
+  return { 0, now }
+end
+tend(calendar)
+enter(calendar, 's', start, actual - weight)
+wrong = write_calendar(calendar, start)
+if wrong then
+  return wrong
+end
+redis.call('SET', record_key, string.format('%d %d %s %s settled', start, actual, nonce, ledgers),
+  'PX', string.format('%d', math.ceil((start + within - now) / 1000) + 1))
+if actual >= weight then
+  return { 1, now }
+end
+-- What waited for this room need not wait any longer.
+redis.call('ZREM', line.agenda, '*', '/' .. lane)
+if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
+  enlist(line, kept)
+  write_line(line, kept)
+end
+return { 1, now }

@@ -1,0 +1,34 @@
+package throttle
+
+// Mode is how far the limits of a scope, or of a whole throttle, are in force.
+type Mode int
+
+const (
+	// Enforce: limits and pauses hold jobs back. It is the default.
+	Enforce Mode = iota
+	// Shadow: jobs are counted and nothing is delayed; Reservation.Shadow tells
+	// what would have held a job back.
+	Shadow
+	// Off: nothing is counted, and nobody is held back.
+	Off
+)
+
+// String names the mode in lower case.
+func (m Mode) String() string {
+	switch m {
+	case Enforce:
+		return "enforce"
+	case Shadow:
+		return "shadow"
+	case Off:
+		return "off"
+	}
+	return "unknown"
+}
+
+func (m Mode) valid() bool { return m >= Enforce && m <= Off }
+
+// modeLetters are the modes as Redis keeps them.
+const modeLetters = "eso"
+
+func (m Mode) letter() string { return modeLetters[m : m+1] }
