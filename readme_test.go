@@ -6,22 +6,39 @@ import (
 	"testing"
 )
 
-// TestReadmeSnippet: the code in the README is that of an Example, which the
-// compiler and its Output keep true. "// …" stands for what is left out.
-func TestReadmeSnippet(t *testing.T) {
+// snippets are the Examples that the README's code in Go is of, in order.
+var snippets = []string{"worker/example_new_test.go", "metrics/example_new_test.go"}
+
+// TestReadmeSnippets: the code in the README is that of Examples, which the
+// compiler and their Output keep true. "// …" stands for what is left out.
+func TestReadmeSnippets(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	example, err := os.ReadFile("worker/example_new_test.go")
+	rest := string(readme)
+	for _, file := range snippets {
+		var snippet string
+		var found bool
+		_, rest, _ = strings.Cut(rest, "```go\n")
+		snippet, rest, found = strings.Cut(rest, "```\n")
+		if !found {
+			t.Fatalf("README.md has no code of %s", file)
+		}
+		isOf(t, snippet, file)
+	}
+	if strings.Contains(rest, "```go\n") {
+		t.Error("README.md has code of no Example")
+	}
+}
+
+// isOf fails the test unless the Example in file has the snippet's lines, in order.
+func isOf(t *testing.T, snippet, file string) {
+	t.Helper()
+	example, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(readme), "```go\n")
-	snippet, _, found := strings.Cut(rest, "```\n")
-	if !found {
-		t.Fatal("README.md has no code in Go")
 	}
 	code := string(example)
 	for line := range strings.Lines(snippet) {
@@ -31,7 +48,7 @@ func TestReadmeSnippet(t *testing.T) {
 		}
 		at := strings.Index(code, line)
 		if at < 0 {
-			t.Fatalf("this line of the README is not in the Example, or not in this order:\n%s", line)
+			t.Fatalf("this line of the README is not in %s, or not in this order:\n%s", file, line)
 		}
 		code = code[at+len(line):]
 	}

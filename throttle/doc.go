@@ -55,6 +55,11 @@
 // To be sure that a timeout ends a call at once, set ContextTimeoutEnabled on a
 // redis.ClusterClient; a redis.Client needs nothing.
 //
+// # Observing
+//
+// Options.Observer is told of decisions, fallbacks, calls to Redis, starts and
+// put-backs; the package metrics is one for Prometheus.
+//
 // # Keys
 //
 // Every key of a throttle begins with thr:{name}:, so that all of them lie in one

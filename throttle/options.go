@@ -85,6 +85,9 @@ type Options struct {
 	// BreakPeriod is how long Redis is left alone before one call tries again.
 	// 0 means DefaultBreakPeriod.
 	BreakPeriod time.Duration
+	// Observer is told of decisions, calls to Redis and what else an Observer is
+	// for. nil is none, and costs nothing.
+	Observer Observer
 	// Logger takes what an operator should know: fallbacks, at most one a
 	// second of each kind, at warn. nil is silent.
 	Logger *zap.Logger

@@ -34,7 +34,11 @@ func (t *Throttle) Pause(ctx context.Context, scope, key string, until time.Time
 	case !reply.is("ii"):
 		return time.Time{}, badReply("pause", reply)
 	}
-	return time.UnixMicro(reply.integer(1)), nil
+	ends := time.UnixMicro(reply.integer(1))
+	if t.options.Observer != nil {
+		t.options.Observer.Paused(Pause{Throttle: t.name, Scope: scope, Key: key, Until: ends})
+	}
+	return ends, nil
 }
 
 // Resume ends a pause now. It returns false if the scope key was not paused. Jobs

@@ -46,7 +46,7 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 		scopes:   copyScopes(scopes),
 		keyed:    make(map[string]struct{}),
 		options:  options,
-		redis:    newCaller(client, options),
+		redis:    newCaller(name, client, options),
 		controls: newControls(),
 		logged:   newRateLimitedLog(options.Logger),
 	}
@@ -61,42 +61,46 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	return t, nil
 }
 
-// script is a composed script and the hash that Redis knows it by.
-type script struct{ text, hash string }
+// script is a composed script, its verb and the hash that Redis knows it by.
+type script struct{ name, text, hash string }
 
-func newScript(text string) script { return script{text: text, hash: redis.NewScript(text).Hash()} }
+func newScript(name, text string) script {
+	return script{name: name, text: text, hash: redis.NewScript(text).Hash()}
+}
 
 var (
-	reserveScript  = newScript(lua.Reserve)
-	peekScript     = newScript(lua.Peek)
-	cancelScript   = newScript(lua.Cancel)
-	usageScript    = newScript(lua.Usage)
-	countScript    = newScript(lua.Count)
-	pullScript     = newScript(lua.Pull)
-	sweepScript    = newScript(lua.Sweep)
-	skipScript     = newScript(lua.Skip)
-	linesScript    = newScript(lua.Lines)
-	settleScript   = newScript(lua.Settle)
-	pauseScript    = newScript(lua.Pause)
-	resumeScript   = newScript(lua.Resume)
-	setScript      = newScript(lua.Set)
-	recallScript   = newScript(lua.Recall)
-	adoptScript    = newScript(lua.Adopt)
-	controlsScript = newScript(lua.Controls)
+	reserveScript  = newScript("reserve", lua.Reserve)
+	peekScript     = newScript("peek", lua.Peek)
+	cancelScript   = newScript("cancel", lua.Cancel)
+	usageScript    = newScript("usage", lua.Usage)
+	countScript    = newScript("count", lua.Count)
+	pullScript     = newScript("pull", lua.Pull)
+	sweepScript    = newScript("sweep", lua.Sweep)
+	skipScript     = newScript("skip", lua.Skip)
+	linesScript    = newScript("lines", lua.Lines)
+	settleScript   = newScript("settle", lua.Settle)
+	pauseScript    = newScript("pause", lua.Pause)
+	resumeScript   = newScript("resume", lua.Resume)
+	setScript      = newScript("set", lua.Set)
+	recallScript   = newScript("recall", lua.Recall)
+	adoptScript    = newScript("adopt", lua.Adopt)
+	controlsScript = newScript("controls", lua.Controls)
 )
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
 // while when it keeps failing.
 type caller struct {
+	throttle string // its name
 	client   redis.Scripter
 	punctual bool // the client itself ends a call in time
 	options  Options
 	breaker  *gobreaker.CircuitBreaker[reply]
 }
 
-func newCaller(client redis.Scripter, options Options) *caller {
+func newCaller(name string, client redis.Scripter, options Options) *caller {
 	client, punctual := boundedBy(options.Timeout, client)
 	return &caller{
+		throttle: name,
 		client:   client,
 		punctual: punctual,
 		options:  options,
@@ -150,11 +154,15 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 	if !c.punctual {
 		evaluate = c.abandonable
 	}
+	began := time.Now()
 	reply, err := evaluate(bounded, s, keys, args)
 	if err != nil {
-		return nil, c.classify(ctx, err)
+		reply, err = nil, c.classify(ctx, err)
 	}
-	return reply, nil
+	if c.options.Observer != nil {
+		c.observeCall(s, began, err)
+	}
+	return reply, err
 }
 
 // abandonable evaluates in a goroutine that is left behind when the time is up.

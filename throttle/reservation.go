@@ -42,6 +42,19 @@ const (
 	FromLocal
 )
 
+// String names the source in lower case: redis, open or local.
+func (s Source) String() string {
+	switch s {
+	case FromRedis:
+		return "redis"
+	case FromOpen:
+		return "open"
+	case FromLocal:
+		return "local"
+	}
+	return "unknown"
+}
+
 // Reservation is the answer for one job. It is a value: nothing in it changes.
 type Reservation struct {
 	// Job is the job as it was asked for, with the Nonce that was used.

@@ -39,7 +39,11 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 	case !reply.is("ii"):
 		return false, badReply("settle", reply)
 	}
-	return reply.integer(0) == 1, nil
+	done := reply.integer(0) == 1
+	if done && t.options.Observer != nil {
+		t.options.Observer.Settled(Settlement{Throttle: t.name, Job: granted.Job, Charged: granted.Job.Weight, Actual: actual})
+	}
+	return done, nil
 }
 
 // Refund takes back all that a granted job was charged, since it took nothing: it

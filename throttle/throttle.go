@@ -49,6 +49,13 @@ func (t *Throttle) Name() string { return t.name }
 // *DeadlineError, *UnavailableError (see Options.Fallback), the context's error,
 // ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
+	if t.options.Observer != nil {
+		return t.reserveObserved(ctx, job)
+	}
+	return t.reserve(ctx, job)
+}
+
+func (t *Throttle) reserve(ctx context.Context, job Job) (Reservation, error) {
 	call, err := t.newCall(ctx, job)
 	if err != nil {
 		return Reservation{}, err

@@ -38,7 +38,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			return r, err
 		}
 		held = true
-		delay := r.Delay()
+		answered, delay := time.Now(), r.Delay()
 		switch r.Outcome {
 		case Booked:
 			delay -= job.MaxWait
@@ -52,6 +52,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
 		}
 		if r.Outcome == Granted {
+			t.observeStart(r, answered)
 			return r, nil
 		}
 	}

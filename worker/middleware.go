@@ -66,13 +66,13 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 		r, err := s.reserve(ctx, job)
 		switch {
 		case err == nil && r.Outcome == throttle.Granted:
-			return r, s.awaitStart(ctx, a, r, stays)
+			return r, s.begin(ctx, a, r, stays)
 		case err == nil:
 			if err := s.awaitSlot(ctx, a, r, stays); err != nil {
 				return r, err
 			}
 		case errors.Is(err, throttle.ErrUnavailable) && ctx.Err() == nil:
-			if err := s.awaitRedis(ctx, a, err, stays); err != nil {
+			if err := s.awaitRedis(ctx, a, job, err, stays); err != nil {
 				return r, err
 			}
 		default:
@@ -203,13 +203,12 @@ func (s *Shaper) tooLate(a attempt, r throttle.Reservation, deadline time.Time) 
 
 // awaitRedis puts a task back for a short while when Redis cannot decide; one
 // that has to stay waits here.
-func (s *Shaper) awaitRedis(ctx context.Context, a attempt, cause error, stays bool) error {
+func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.options.Backoff + rand.N(s.options.Backoff)
 	if stays {
 		return sleep(ctx, delay)
 	}
-	s.stats.denied.Add(1)
-	s.use.denied()
+	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
@@ -219,14 +218,13 @@ const askInLine = 500 * time.Millisecond
 // deny puts a task back. A booked one is woken for its slot; one in line by the
 // process that pulls it, or else by asynq, later than it should start.
 func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
-	s.stats.denied.Add(1)
-	s.use.denied()
 	delay := r.Delay()
 	if r.Outcome == throttle.Waiting {
 		delay = max(0, r.Late.Sub(r.Now))
 	} else {
 		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(delay)})
 	}
+	s.countDenied(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
 		zap.Stringer("outcome", r.Outcome), zap.Duration("delay", delay))
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start, InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}

@@ -36,6 +36,8 @@ type decider interface {
 // times a second. Stop ends the goroutines it starts.
 type Shaper struct {
 	throttle  decider
+	name      string            // of the throttle
+	observer  throttle.Observer // of the throttle; may be nil
 	inspector *asynq.Inspector
 	job       JobFunc
 	options   Options
@@ -66,6 +68,8 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	}
 	s := &Shaper{
 		throttle:  th,
+		name:      th.Name(),
+		observer:  th.Observer(),
 		inspector: asynq.NewInspectorFromRedisClient(client),
 		job:       job,
 		options:   options,

@@ -1,11 +1,13 @@
 // Command compose checks a docker-compose.yml where there is no docker compose
 // to ask: that it is YAML without doubled keys, that every image is pinned to a
-// version and that every port is open on loopback only.
+// version, that every port is open on loopback only and that every file it mounts
+// is there.
 package main
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,6 +19,8 @@ import (
 type file struct {
 	Services map[string]service `yaml:"services"`
 	Volumes  map[string]any     `yaml:"volumes"`
+
+	dir string // where the file is, which paths in it begin at
 }
 
 type service struct {
@@ -25,6 +29,7 @@ type service struct {
 	Environment map[string]string `yaml:"environment"`
 	Ports       []string          `yaml:"ports"`
 	Volumes     []string          `yaml:"volumes"`
+	ExtraHosts  []string          `yaml:"extra_hosts"`
 	DependsOn   map[string]struct {
 		Condition string `yaml:"condition"`
 	} `yaml:"depends_on"`
@@ -60,7 +65,7 @@ func check(path string) ([]string, error) {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // only read
-	var compose file
+	compose := file{dir: filepath.Dir(path)}
 	decoder := yaml.NewDecoder(in)
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&compose); err != nil {
@@ -91,10 +96,14 @@ func (s service) faults(name string, in file) []string {
 		}
 	}
 	for _, mount := range s.Volumes {
-		if volume, _, _ := strings.Cut(mount, ":"); !strings.ContainsAny(volume, "./") {
-			if _, known := in.Volumes[volume]; !known {
-				fault("volume %q is not declared", volume)
+		volume, _, _ := strings.Cut(mount, ":")
+		if strings.ContainsAny(volume, "./") {
+			// Docker would make an empty directory of what is not there.
+			if _, err := os.Stat(filepath.Join(in.dir, volume)); err != nil {
+				fault("mounts what is not there: %v", err)
 			}
+		} else if _, known := in.Volumes[volume]; !known {
+			fault("volume %q is not declared", volume)
 		}
 	}
 	for other, how := range s.DependsOn {

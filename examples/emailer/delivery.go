@@ -65,12 +65,15 @@ type delivery struct {
 }
 
 // newDelivery wires the throttle into asynq. Nothing runs until start.
-func newDelivery(o options, c *campaign, around *surroundings, logger *zap.Logger) (*delivery, error) {
+func newDelivery(o options, c *campaign, around *surroundings, watching *monitor, logger *zap.Logger) (*delivery, error) {
 	rdb := around.redis
-	quotas, err := throttle.New("emailer", rdb, o.scopes, &throttle.Options{Logger: logger})
+	settings := &throttle.Options{Logger: logger}
+	watching.observe(settings)
+	quotas, err := throttle.New("emailer", rdb, o.scopes, settings)
 	if err != nil {
 		return nil, err
 	}
+	watching.watch(quotas)
 	shaper, err := worker.New(quotas, rdb, jobOf, &worker.Options{MaxWait: maxWait, Logger: logger})
 	if err != nil {
 		return nil, err

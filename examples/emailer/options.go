@@ -21,6 +21,7 @@ type options struct {
 	redis    string           // host:port; empty for the one inside
 	smtp     string           // host:port; empty for the one inside
 	plot     string           // file to write; empty for none
+	metrics  string           // host:port to serve metrics at; empty for none
 	json     bool
 	workers  int
 	queue    string // asynq queue; empty for one named after the campaign
@@ -46,6 +47,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: one inside the process)")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.plot, "plot", "", "write a picture to `file` (.svg or .png)")
+	flags.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, while it runs")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on standard output, all else on standard error")
 	flags.IntVar(&o.workers, "workers", 32, "mails in hand at once")
 	flags.StringVar(&o.queue, "queue", "", "asynq queue `name`; another name sends the campaign anew (default: after the campaign's content)")

@@ -52,7 +52,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, err)
 	}
 	defer surroundings.Close()
-	d, err := newDelivery(o, c, surroundings, logger)
+	watching, err := startMonitor(ctx, o.metrics, stderr)
+	if err != nil {
+		return complain(stderr, err)
+	}
+	defer watching.Close()
+	d, err := newDelivery(o, c, surroundings, watching, logger)
 	if err != nil {
 		return complain(stderr, err)
 	}

@@ -247,6 +247,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-smtp", "127.0.0.1:1"}, "smtp: no server at 127.0.0.1:1"},
 		{[]string{"-redis", "127.0.0.1:1"}, "redis: no server at 127.0.0.1:1"},
 		{[]string{"-queue", " "}, "-queue"},
+		{[]string{"-metrics", "nowhere"}, "metrics: listen tcp: address nowhere: missing port"},
 	} {
 		var out, log bytes.Buffer
 		if status := run(t.Context(), row.args, &out, &log); status != exitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
@@ -261,7 +262,7 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plot", "-json", "-workers", "-queue", "-v"} {
+	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())
 		}

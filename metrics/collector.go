@@ -1,0 +1,111 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The buckets of the histograms, in seconds.
+var (
+	waitBuckets     = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
+	latenessBuckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
+	scriptBuckets   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+)
+
+// Collector counts what throttles do and tells it to Prometheus. It is the
+// Options.Observer of each throttle, and a prometheus.Collector to be registered
+// once. It is safe for use by many goroutines and starts none. Make it with New.
+type Collector struct {
+	options Options
+
+	decisions, units, held     *prometheus.CounterVec
+	fallbacks, failures        *prometheus.CounterVec
+	putBacks, pauses           *prometheus.CounterVec
+	settlements, settledUnits  *prometheus.CounterVec
+	waits, latenesses, scripts *prometheus.HistogramVec
+	usedRatio, keyUsedRatio    *prometheus.Desc
+
+	mu      sync.RWMutex
+	watched map[string]*watch // by the throttle's name
+}
+
+// New returns a Collector. It registers nothing. The error is a
+// *throttle.OptionError.
+func New(opts *Options) (*Collector, error) {
+	options, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Collector{
+		options: options,
+		watched: make(map[string]*watch),
+
+		decisions:    counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle", "outcome", "source"),
+		units:        counter("throttle_units_total", "Units of the jobs that were answered, each charge once.", "throttle", "outcome", "source"),
+		held:         counter("throttle_held_total", "Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle", "scope", "window"),
+		fallbacks:    counter("throttle_fallbacks_total", "Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
+		failures:     counter("throttle_script_failures_total", "Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
+		putBacks:     counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.", "throttle", "reason"),
+		pauses:       counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
+		settlements:  counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
+		settledUnits: counter("throttle_settled_units_total", "Units by which charges were corrected: returned or added.", "throttle", "direction"),
+
+		waits:      histogram("throttle_wait_seconds", "Time from the answer to the start that was granted, booked or guessed.", waitBuckets, "throttle", "outcome"),
+		latenesses: histogram("throttle_start_lateness_seconds", "Time from the granted start to the begin of the job.", latenessBuckets, "throttle"),
+		scripts:    histogram("throttle_script_duration_seconds", "Time that calls of scripts took, the network included.", scriptBuckets, "throttle", "script"),
+
+		usedRatio: prometheus.NewDesc("throttle_used_ratio",
+			"Part of a limit that started in the window that ends now, of the busiest keys the highest.", []string{"throttle", "scope", "window"}, nil),
+		keyUsedRatio: prometheus.NewDesc("throttle_key_used_ratio",
+			"Part of a limit that started in the window that ends now, for the keys that the program named.", []string{"throttle", "scope", "window", "key"}, nil),
+	}, nil
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, part := range c.parts() {
+		part.Describe(to)
+	}
+	to <- c.usedRatio
+	to <- c.keyUsedRatio
+}
+
+// Collect implements prometheus.Collector. For the used ratios it asks Redis,
+// for Options.Timeout at most; what Redis does not answer is left out.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.collectUsage(to)
+	// After it, so that what the calls for it took is told with them.
+	for _, part := range c.parts() {
+		part.Collect(to)
+	}
+}
+
+func (c *Collector) parts() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.decisions, c.units, c.held, c.fallbacks, c.failures, c.putBacks, c.pauses, c.settlements, c.settledUnits,
+		c.waits, c.latenesses, c.scripts,
+	}
+}
+
+// Watch has the used ratios of these throttles told, and the counters that
+// alerts are set on begin at zero, so that the first increase is seen. A throttle
+// of the same name takes the other's place.
+func (c *Collector) Watch(throttles ...*throttle.Throttle) {
+	for _, th := range throttles {
+		c.mu.Lock()
+		c.watched[th.Name()] = &watch{throttle: th, busy: make(map[string]*busy)}
+		c.mu.Unlock()
+		c.beginAtZero(th.Name())
+	}
+}

@@ -1,0 +1,86 @@
+package metrics
+
+import (
+	"errors"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+var _ throttle.Observer = (*Collector)(nil)
+
+// Decided implements throttle.Observer.
+func (c *Collector) Decided(d throttle.Decision) {
+	r := d.Reservation
+	outcome, source := outcomeOf(d), sourceOf(d)
+	c.decisions.WithLabelValues(d.Throttle, outcome, source).Inc()
+	hold := r.Hold
+	var late *throttle.DeadlineError
+	if d.Err != nil && errors.As(d.Err, &late) {
+		hold = late.Hold
+	}
+	if hold != nil {
+		c.held.WithLabelValues(d.Throttle, hold.Scope, windowOf(hold.Limit)).Inc()
+	}
+	if d.Err != nil {
+		return
+	}
+	c.waits.WithLabelValues(d.Throttle, outcome).Observe(r.Delay().Seconds())
+	if !r.Replayed {
+		c.units.WithLabelValues(d.Throttle, outcome, source).Add(float64(r.Job.Weight))
+		c.noteKeys(d.Throttle, r.Job)
+	}
+}
+
+// FellBack implements throttle.Observer.
+func (c *Collector) FellBack(o throttle.Outage) {
+	c.fallbacks.WithLabelValues(o.Throttle, string(o.Failure)).Inc()
+}
+
+// Called implements throttle.Observer.
+func (c *Collector) Called(s throttle.ScriptCall) {
+	c.scripts.WithLabelValues(s.Throttle, s.Script).Observe(s.Took.Seconds())
+	if s.Failure != "" {
+		c.failures.WithLabelValues(s.Throttle, s.Script, string(s.Failure)).Inc()
+	}
+}
+
+// Settled implements throttle.Observer.
+func (c *Collector) Settled(s throttle.Settlement) {
+	c.settlements.WithLabelValues(s.Throttle).Inc()
+	if more := s.Actual - s.Charged; more > 0 {
+		c.settledUnits.WithLabelValues(s.Throttle, directionAdded).Add(float64(more))
+	} else {
+		c.settledUnits.WithLabelValues(s.Throttle, directionReturned).Add(float64(-more))
+	}
+}
+
+// Paused implements throttle.Observer.
+func (c *Collector) Paused(p throttle.Pause) { c.pauses.WithLabelValues(p.Throttle, p.Scope).Inc() }
+
+// Started implements throttle.Observer.
+func (c *Collector) Started(l throttle.Lateness) {
+	c.latenesses.WithLabelValues(l.Throttle).Observe(l.Late.Seconds())
+}
+
+// PutBack implements throttle.Observer.
+func (c *Collector) PutBack(p throttle.PutBack) {
+	c.putBacks.WithLabelValues(p.Throttle, reasonOf(p)).Inc()
+}
+
+// beginAtZero makes the series of a throttle whose labels are known beforehand.
+func (c *Collector) beginAtZero(throttleName string) {
+	for _, outcome := range []throttle.Outcome{throttle.Granted, throttle.Booked, throttle.Waiting} {
+		c.decisions.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
+		c.units.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
+	}
+	for _, failure := range failures {
+		c.fallbacks.WithLabelValues(throttleName, string(failure))
+	}
+	for _, reason := range reasons {
+		c.putBacks.WithLabelValues(throttleName, reason)
+	}
+	for _, direction := range []string{directionAdded, directionReturned} {
+		c.settledUnits.WithLabelValues(throttleName, direction)
+	}
+	c.settlements.WithLabelValues(throttleName)
+}

@@ -1,0 +1,93 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The values of the label direction.
+const (
+	directionAdded    = "added"
+	directionReturned = "returned"
+)
+
+// sourceNone is the value of the label source where nobody decided.
+const sourceNone = "none"
+
+// The values of the label reason.
+const (
+	reasonBooked      = "booked"      // until its slot
+	reasonWaiting     = "waiting"     // in line
+	reasonStopped     = "stopped"     // granted, but the worker stopped before the start
+	reasonUnavailable = "unavailable" // Redis could not decide
+)
+
+var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable}
+
+var failures = []throttle.Failure{
+	throttle.FailureTimeout, throttle.FailureBreaker, throttle.FailureReadOnly, throttle.FailureMemory,
+	throttle.FailureTryAgain, throttle.FailureBusy, throttle.FailureReplicas, throttle.FailureOther,
+}
+
+// outcomeOf names what was decided, or the class of the error.
+func outcomeOf(d throttle.Decision) string {
+	if d.Err == nil {
+		return d.Reservation.Outcome.String()
+	}
+	var late *throttle.DeadlineError
+	var never *throttle.NeverFitsError
+	var invalid *throttle.InvalidJobError
+	switch {
+	case errors.As(d.Err, &late):
+		return "too_late"
+	case errors.As(d.Err, &never):
+		return "never_fits"
+	case errors.As(d.Err, &invalid):
+		return "invalid"
+	case isCancelled(d.Err):
+		return "cancelled"
+	case errors.Is(d.Err, throttle.ErrUnavailable):
+		return "unavailable"
+	}
+	return "failed"
+}
+
+// isCancelled tells that the caller gave up, rather than Redis.
+func isCancelled(err error) bool {
+	return errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, throttle.ErrUnavailable)
+}
+
+// sourceOf names who decided.
+func sourceOf(d throttle.Decision) string {
+	var late *throttle.DeadlineError
+	switch {
+	case d.Err == nil:
+		return d.Reservation.Source.String()
+	case errors.As(d.Err, &late):
+		return throttle.FromRedis.String()
+	}
+	return sourceNone
+}
+
+// reasonOf says why a job was put back.
+func reasonOf(p throttle.PutBack) string {
+	switch {
+	case p.Err != nil:
+		return reasonUnavailable
+	case p.Reservation.Outcome == throttle.Waiting:
+		return reasonWaiting
+	case p.Reservation.Outcome == throttle.Granted:
+		return reasonStopped
+	}
+	return reasonBooked
+}
+
+// windowOf writes a limit's window as in the limit's own text: 1m, 24h.
+func windowOf(limit throttle.Limit) string {
+	_, window, _ := strings.Cut(throttle.Per(limit.Units, limit.Window).String(), "/")
+	return window
+}

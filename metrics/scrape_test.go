@@ -1,0 +1,339 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/asynq-throttle/asynq-throttle/metrics"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scopes have room for 10 units a minute in all, for 4 of one tenant and for none of
+// an address.
+var scopes = []throttle.Scope{
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(10)}},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4), throttle.PerHour(100), {Units: throttle.Unlimited, Window: 24 * time.Hour}}},
+	{Name: "address", Limits: []throttle.Limit{throttle.PerMinute(0)}, Optional: true},
+}
+
+// observed is a throttle on the Redis at addr that a collector observes and watches.
+func observed(t testing.TB, addr string, opts *metrics.Options, settings throttle.Options) (*metrics.Collector, *throttle.Throttle) {
+	t.Helper()
+	collector, err := metrics.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	settings.Observer, settings.Lookahead = collector, throttle.MaxWindow
+	th, err := throttle.New("mail", client, scopes, &settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector.Watch(th)
+	return collector, th
+}
+
+func job(id, tenant string, weight int64) throttle.Job {
+	return throttle.Job{ID: id, Weight: weight, Keys: map[string]string{"tenant": tenant}}
+}
+
+// families is what one scrape brought.
+type families map[string]*dto.MetricFamily
+
+// scrape asks for the metrics as Prometheus does.
+func scrape(t *testing.T, collector *metrics.Collector) families {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	defer server.Close()
+	defer server.Client().CloseIdleConnections()
+	response, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("status %s", response.Status)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	got, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// values are the samples as text: "name{label=value}" to its value; of a histogram
+// its count and sum.
+func (f families) values() map[string]float64 {
+	values := make(map[string]float64)
+	for name, family := range f {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			sort.Strings(labels)
+			key := name + "{" + strings.Join(labels, ",") + "}"
+			switch {
+			case m.GetHistogram() != nil:
+				values[key] = float64(m.GetHistogram().GetSampleCount())
+				values[key+" sum"] = m.GetHistogram().GetSampleSum()
+			case m.GetGauge() != nil:
+				values[key] = m.GetGauge().GetValue()
+			default:
+				values[key] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+// want compares some of the samples.
+func (f families) want(t *testing.T, want map[string]float64) {
+	t.Helper()
+	got := f.values()
+	for key, value := range want {
+		if is, there := got[key]; !there || is != value {
+			t.Errorf("%s is %v (there: %v), want %v", key, is, there, value)
+		}
+	}
+	if t.Failed() {
+		t.Logf("scraped: %v", got)
+	}
+}
+
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late := job("too late", "acme", 2)
+	late.Deadline = time.Now()
+	for _, j := range []throttle.Job{
+		job("granted", "acme", 3), job("granted too", "globex", 1), job("booked", "acme", 2), late,
+		job("too heavy", "acme", 50), job("no weight", "acme", -1),
+	} {
+		_, _ = th.Reserve(t.Context(), j)
+	}
+	_, _ = th.Reserve(ended, job("given up", "acme", 1))
+
+	got := scrape(t, collector)
+	got.want(t, map[string]float64{
+		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":   2,
+		"throttle_decisions_total{outcome=booked,source=redis,throttle=mail}":    1,
+		"throttle_decisions_total{outcome=waiting,source=redis,throttle=mail}":   0,
+		"throttle_decisions_total{outcome=too_late,source=redis,throttle=mail}":  1,
+		"throttle_decisions_total{outcome=never_fits,source=none,throttle=mail}": 1,
+		"throttle_decisions_total{outcome=invalid,source=none,throttle=mail}":    1,
+		"throttle_decisions_total{outcome=cancelled,source=none,throttle=mail}":  1,
+		"throttle_units_total{outcome=granted,source=redis,throttle=mail}":       4,
+		"throttle_units_total{outcome=booked,source=redis,throttle=mail}":        2,
+		"throttle_held_total{scope=tenant,throttle=mail,window=1m}":              2,
+		"throttle_wait_seconds{outcome=granted,throttle=mail}":                   2,
+		"throttle_wait_seconds{outcome=granted,throttle=mail} sum":               0,
+		"throttle_wait_seconds{outcome=booked,throttle=mail}":                    1,
+		"throttle_script_duration_seconds{script=reserve,throttle=mail}":         4,
+		"throttle_script_duration_seconds{script=usage,throttle=mail}":           3, // by this very scrape
+		"throttle_script_duration_seconds{script=count,throttle=mail}":           3, // a limit each
+		"throttle_fallbacks_total{failure=timeout,throttle=mail}":                0,
+		"throttle_used_ratio{scope=global,throttle=mail,window=1m}":              0.4,
+		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":              0.75,
+		"throttle_used_ratio{scope=tenant,throttle=mail,window=1h}":              0.03,
+	})
+	wait := got.values()["throttle_wait_seconds{outcome=booked,throttle=mail} sum"]
+	if wait <= 50 || wait > 60 {
+		t.Errorf("booked %v s away, want a minute", wait)
+	}
+	for name := range got.values() {
+		if strings.Contains(name, "acme") || strings.Contains(name, "globex") || strings.Contains(name, "24h") {
+			t.Errorf("a tenant, or a limit that is none, is told: %s", name)
+		}
+	}
+}
+
+// TestScrapeOfTheNearFuture: what is granted for the near future has not started
+// yet.
+func TestScrapeOfTheNearFuture(t *testing.T) {
+	t.Parallel()
+	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
+	for _, id := range []string{"now", "soon"} {
+		j := job(id, "acme", 4)
+		j.MaxWait = time.Hour
+		if r, err := th.Reserve(t.Context(), j); err != nil || r.Outcome != throttle.Granted {
+			t.Fatalf("got %v, %v", r.Outcome, err)
+		}
+	}
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}": 1,
+		"throttle_used_ratio{scope=global,throttle=mail,window=1m}": 0.4,
+	})
+}
+
+func TestScrapeOfWhatIsNotDecided(t *testing.T) {
+	t.Parallel()
+	collector, err := metrics.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	happen(collector)
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_settlements_total{throttle=mail}":                                3,
+		"throttle_settled_units_total{direction=returned,throttle=mail}":           6,
+		"throttle_settled_units_total{direction=added,throttle=mail}":              2,
+		"throttle_pauses_total{scope=domain,throttle=mail}":                        1,
+		"throttle_put_backs_total{reason=booked,throttle=mail}":                    1,
+		"throttle_put_backs_total{reason=waiting,throttle=mail}":                   1,
+		"throttle_put_backs_total{reason=stopped,throttle=mail}":                   1,
+		"throttle_put_backs_total{reason=unavailable,throttle=mail}":               1,
+		"throttle_start_lateness_seconds{throttle=mail}":                           1,
+		"throttle_start_lateness_seconds{throttle=mail} sum":                       0.02,
+		"throttle_decisions_total{outcome=failed,source=none,throttle=mail}":       1,
+		"throttle_decisions_total{outcome=granted,source=open,throttle=mail}":      1,
+		"throttle_units_total{outcome=granted,source=open,throttle=mail}":          5,
+		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":     1,
+		"throttle_wait_seconds{outcome=granted,throttle=mail}":                     2,
+		"throttle_script_failures_total{failure=oom,script=reserve,throttle=mail}": 1,
+		"throttle_fallbacks_total{failure=oom,throttle=mail}":                      1,
+	})
+}
+
+// happen tells a collector of something of each kind.
+func happen(c *metrics.Collector) {
+	const name = "mail"
+	hold := &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(4)}
+	c.Decided(throttle.Decision{Throttle: name, Err: fmt.Errorf("what now: %w", throttle.ErrState)})
+	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
+		Job: job("unchecked", "acme", 5), Outcome: throttle.Granted, Source: throttle.FromOpen, Hold: hold,
+	}})
+	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
+		Job: job("its answer was lost", "acme", 5), Outcome: throttle.Granted, Replayed: true,
+	}})
+	c.FellBack(throttle.Outage{Throttle: name, Failure: throttle.FailureMemory, Answered: throttle.FallbackOpen})
+	c.Called(throttle.ScriptCall{Throttle: name, Script: "reserve", Took: time.Millisecond, Failure: throttle.FailureMemory})
+	c.Settled(throttle.Settlement{Throttle: name, Charged: 10, Actual: 4})
+	c.Settled(throttle.Settlement{Throttle: name, Charged: 1, Actual: 3})
+	c.Settled(throttle.Settlement{Throttle: name, Charged: 5, Actual: 5})
+	c.Paused(throttle.Pause{Throttle: name, Scope: "domain", Key: "gmail.com"})
+	c.Started(throttle.Lateness{Throttle: name, Late: 20 * time.Millisecond})
+	for _, outcome := range []throttle.Outcome{throttle.Booked, throttle.Waiting, throttle.Granted} {
+		c.PutBack(throttle.PutBack{Throttle: name, Reservation: throttle.Reservation{Outcome: outcome}})
+	}
+	c.PutBack(throttle.PutBack{Throttle: name, Err: throttle.ErrUnavailable})
+}
+
+func TestScrapeOfNamedKeys(t *testing.T) {
+	t.Parallel()
+	opts := &metrics.Options{Keys: map[string][]string{
+		"tenant": {"acme", "nobody", "acme"}, "address": {"10.0.0.1"}, "no such scope": {"example.org"},
+	}}
+	collector, th := observed(t, miniredis.RunT(t).Addr(), opts, throttle.Options{})
+	for i, tenant := range []string{"acme", "globex", "globex"} {
+		if _, err := th.Reserve(t.Context(), job(fmt.Sprint(i), tenant, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := scrape(t, collector)
+	got.want(t, map[string]float64{
+		"throttle_key_used_ratio{key=acme,scope=tenant,throttle=mail,window=1m}":   0.25,
+		"throttle_key_used_ratio{key=acme,scope=tenant,throttle=mail,window=1h}":   0.01,
+		"throttle_key_used_ratio{key=nobody,scope=tenant,throttle=mail,window=1m}": 0,
+		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":                0.5,
+		// A limit of 0 is full.
+		"throttle_key_used_ratio{key=10.0.0.1,scope=address,throttle=mail,window=1m}": 1,
+	})
+	if n := len(got["throttle_key_used_ratio"].GetMetric()); n != 5 {
+		t.Errorf("%d series, want two of each named tenant and one of the address", n)
+	}
+}
+
+// TestScrapeWithoutRedis: there are no ratios then, and all else.
+func TestScrapeWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	collector, th := observed(t, server.Addr(), nil, throttle.Options{})
+	if _, err := th.Reserve(t.Context(), job("a", "acme", 1)); err != nil {
+		t.Fatal(err)
+	}
+	server.SetError("OOM command not allowed when used memory > 'maxmemory'")
+	if _, err := th.Reserve(t.Context(), job("b", "acme", 1)); !errors.Is(err, throttle.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	got := scrape(t, collector)
+	got.want(t, map[string]float64{
+		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":     1,
+		"throttle_decisions_total{outcome=unavailable,source=none,throttle=mail}":  1,
+		"throttle_fallbacks_total{failure=oom,throttle=mail}":                      1,
+		"throttle_script_failures_total{failure=oom,script=reserve,throttle=mail}": 1,
+		"throttle_script_failures_total{failure=oom,script=usage,throttle=mail}":   2,
+	})
+	if ratios := got["throttle_used_ratio"]; ratios != nil {
+		t.Errorf("told without Redis: %v", ratios)
+	}
+}
+
+// TestScrapeOfStalledRedis: a scrape ends in time, and that it gave up does not
+// open the breaker, which would keep decisions from Redis.
+func TestScrapeOfStalledRedis(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	collector, th := observed(t, silent.Addr().String(), &metrics.Options{Timeout: 20 * time.Millisecond},
+		throttle.Options{Timeout: 200 * time.Millisecond, BreakAfter: 1, BreakPeriod: time.Hour})
+	if ratios := scrape(t, collector)["throttle_used_ratio"]; ratios != nil {
+		t.Errorf("told without Redis: %v", ratios)
+	}
+	_, err = th.Reserve(t.Context(), job("a", "acme", 1))
+	var unavailable *throttle.UnavailableError
+	if !errors.As(err, &unavailable) || unavailable.Failure != throttle.FailureTimeout {
+		t.Errorf("got %v, want a timeout: the scrape opened the breaker", err)
+	}
+}
+
+// TestScrapeOfForeignData: one tenant's foreign data hides nobody else.
+func TestScrapeOfForeignData(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	collector, th := observed(t, server.Addr(), nil, throttle.Options{})
+	for _, tenant := range []string{"acme", "globex"} {
+		if _, err := th.Reserve(t.Context(), job(tenant, tenant, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range server.Keys() {
+		if strings.Contains(key, ":acme") && strings.Contains(key, "key:") {
+			if err := server.Set(key, "foreign"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := th.Usage(t.Context(), "tenant", "acme"); !errors.Is(err, throttle.ErrState) {
+		t.Fatalf("got %v, want ErrState", err)
+	}
+	scrape(t, collector).want(t, map[string]float64{"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}": 0.5})
+}

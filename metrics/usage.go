@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// watch is a throttle whose used ratios are told.
+type watch struct {
+	throttle *throttle.Throttle
+	mu       sync.Mutex
+	busy     map[string]*busy // by the scope's name
+}
+
+// noteKeys counts a job's units for its keys, if its throttle is watched.
+func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
+	c.mu.RLock()
+	w := c.watched[throttleName]
+	c.mu.RUnlock()
+	if w == nil {
+		return
+	}
+	now := time.Now()
+	for scope, key := range job.Keys {
+		w.scope(scope).add(key, job.Weight, now)
+	}
+}
+
+func (w *watch) scope(name string) *busy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.busy[name]
+	if b == nil {
+		b = new(busy)
+		w.busy[name] = b
+	}
+	return b
+}
+
+// scopes lists the keyed scopes that jobs have come with.
+func (w *watch) scopes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.busy))
+}
+
+// collectUsage asks Redis for the used ratios.
+func (c *Collector) collectUsage(to chan<- prometheus.Metric) {
+	// Cancelled, not timed out: the throttle's breaker would take that for a
+	// failure of Redis, and a scrape has no say in decisions.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer time.AfterFunc(c.options.Timeout, cancel).Stop()
+	c.mu.RLock()
+	watched := slices.Collect(maps.Values(c.watched))
+	c.mu.RUnlock()
+	for _, w := range watched {
+		c.collectGlobal(ctx, to, w)
+		for _, scope := range w.scopes() {
+			c.collectBusy(ctx, to, w, scope)
+		}
+		for scope, keys := range c.options.Keys {
+			c.collectKeys(ctx, to, w, scope, keys)
+		}
+	}
+}
+
+func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metric, w *watch) {
+	usage, err := w.throttle.Usage(ctx, throttle.Global, "")
+	if err != nil {
+		return // Redis is away, or there is no such scope
+	}
+	for _, limit := range usage.Limits {
+		w.tell(ctx, to, c.usedRatio, usage, limit)
+	}
+}
+
+// collectBusy tells the highest ratio of the keys with the most units.
+func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string) {
+	type keyLimit struct {
+		usage throttle.Usage
+		limit throttle.LimitUsage
+	}
+	highest := make(map[time.Duration]keyLimit) // by window
+	for _, key := range w.scope(scope).top(time.Now()) {
+		usage, err := w.throttle.Usage(ctx, scope, key)
+		if errors.Is(err, throttle.ErrState) {
+			continue // one key's data; the others have their own
+		}
+		if err != nil {
+			return // what is left could be higher
+		}
+		for _, limit := range usage.Limits {
+			other, known := highest[limit.Limit.Window]
+			if !known || ratio(limit.Limit, limit.Used) > ratio(other.limit.Limit, other.limit.Used) {
+				highest[limit.Limit.Window] = keyLimit{usage, limit}
+			}
+		}
+	}
+	for _, of := range highest {
+		w.tell(ctx, to, c.usedRatio, of.usage, of.limit)
+	}
+}
+
+// collectKeys tells the ratios of the keys that were named, where the throttle has
+// such a scope.
+func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string, keys []string) {
+	for _, key := range keys {
+		usage, err := w.throttle.Usage(ctx, scope, key)
+		if err != nil {
+			continue
+		}
+		for _, limit := range usage.Limits {
+			w.tell(ctx, to, c.keyUsedRatio, usage, limit, key)
+		}
+	}
+}
+
+// tell tells what part of a limit has started in the window that ends now. Used is
+// more than that: it holds what is granted for the near future, too, and would look
+// like a limit that is not kept.
+func (w *watch) tell(ctx context.Context, to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage, of throttle.LimitUsage, key ...string) {
+	if of.Limit.Units == throttle.Unlimited {
+		return
+	}
+	started, err := w.throttle.Count(ctx, usage.Scope, usage.Key, of.Limit.Window, 0)
+	if err != nil {
+		return
+	}
+	labels := append([]string{w.throttle.Name(), usage.Scope, windowOf(of.Limit)}, key...)
+	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, started), labels...)
+}
+
+// ratio is the used part of a limit; a limit of 0 has no room, so it is full.
+func ratio(limit throttle.Limit, used int64) float64 {
+	switch limit.Units {
+	case 0:
+		return 1
+	case throttle.Unlimited:
+		return -1 // below that of any key that has a limit
+	}
+	return float64(used) / float64(limit.Units)
+}

@@ -1,0 +1,152 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Observer is told what a throttle does, for metrics, traces or a log of one's own;
+// the package metrics has one for Prometheus. Its methods are called by the
+// goroutine that does it, by many at once, and hold that goroutine up: they must
+// not block, nor panic, nor call the throttle. What they are given is not theirs to
+// change.
+type Observer interface {
+	// Decided is called with each answer of Reserve, and so of Wait.
+	Decided(Decision)
+	// FellBack is called when Redis could not decide, before Decided.
+	FellBack(Outage)
+	// Called is called after each call of a script in Redis. What the breaker
+	// keeps from Redis is no call.
+	Called(ScriptCall)
+	// Settled is called when a charge was corrected.
+	Settled(Settlement)
+	// Paused is called when a scope key was closed.
+	Paused(Pause)
+	// Started is called when a granted job begins: by Wait and the package worker.
+	Started(Lateness)
+	// PutBack is called when a job goes back to its queue: by the package worker.
+	PutBack(PutBack)
+}
+
+// Decision is one answer of Reserve.
+type Decision struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Reservation is the answer; beside an error only its Job is set.
+	Reservation Reservation
+	// Err is the error of Reserve, nil if it decided.
+	Err error
+	// Took is how long the answer took, the call to Redis included.
+	Took time.Duration
+}
+
+// Outage says that Redis could not decide for a job, and what did.
+type Outage struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Failure is why Redis could not decide.
+	Failure Failure
+	// Answered tells who granted the job: FallbackOpen or FallbackLocal.
+	// FallbackClosed, the zero value, means that it was not granted, also where
+	// the local share had no room.
+	Answered Fallback
+}
+
+// ScriptCall is one call of a script in Redis.
+type ScriptCall struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Script is the verb: reserve, pull, sweep and so on.
+	Script string
+	// Took is how long it took as seen from here, the network included.
+	Took time.Duration
+	// Failure is why Redis could not answer; empty if it did.
+	Failure Failure
+}
+
+// Settlement says that a charge was corrected to what the job really took.
+type Settlement struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Job is the job whose grant it was.
+	Job Job
+	// Charged is what was charged, Actual what is charged now, in units.
+	Charged, Actual int64
+}
+
+// Pause says that a scope key was closed.
+type Pause struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Scope and Key name the scope key; Key is empty for Global.
+	Scope, Key string
+	// Until is when it opens again, on Redis' clock.
+	Until time.Time
+}
+
+// Lateness says how late a granted job began.
+type Lateness struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Reservation is the grant.
+	Reservation Reservation
+	// Late is how long after the granted start the job began, 0 or more. It is
+	// measured by the local clock from the moment the answer came in, so the way
+	// of the answer is not in it.
+	Late time.Duration
+}
+
+// PutBack says that a job was not granted and went back to its queue.
+type PutBack struct {
+	// Throttle is the throttle's name.
+	Throttle string
+	// Reservation is its booking or its place in line, or a grant that a shutdown
+	// turned back into a booking; beside an error only its Job is set.
+	Reservation Reservation
+	// Delay is how long after it the queue brings the job back if nobody does so
+	// before.
+	Delay time.Duration
+	// Err is why Redis could not decide, nil if it did.
+	Err error
+}
+
+// Observer returns Options.Observer, nil if there is none: for packages that begin
+// jobs or put them back, to tell it so.
+func (t *Throttle) Observer() Observer { return t.options.Observer }
+
+// reserveObserved is reserve, told to the observer.
+func (t *Throttle) reserveObserved(ctx context.Context, job Job) (Reservation, error) {
+	began := time.Now()
+	r, err := t.reserve(ctx, job)
+	told := r
+	if err != nil {
+		told = Reservation{Job: job}
+	}
+	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: told, Err: err, Took: time.Since(began)})
+	return r, err
+}
+
+// observeStart tells that a granted job begins now, so long after its answer.
+func (t *Throttle) observeStart(r Reservation, answered time.Time) {
+	if t.options.Observer != nil {
+		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
+	}
+}
+
+// observeCall tells of one call of a script, with the error as classify made it.
+func (c *caller) observeCall(s script, began time.Time, err error) {
+	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began), Failure: failureIn(err)})
+}
+
+// failureIn is the failure that an error tells, empty if it tells none.
+func failureIn(err error) Failure {
+	if err == nil {
+		return "" // without the allocation that errors.As costs
+	}
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		return unavailable.Failure
+	}
+	return ""
+}

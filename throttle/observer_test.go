@@ -1,0 +1,203 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// told keeps what an observer is told by one goroutine.
+type told struct {
+	deaf
+	decisions []throttle.Decision
+	outages   []throttle.Outage
+	calls     []throttle.ScriptCall
+	starts    []throttle.Lateness
+}
+
+func (o *told) Decided(d throttle.Decision) { o.decisions = append(o.decisions, d) }
+
+func (o *told) FellBack(f throttle.Outage) { o.outages = append(o.outages, f) }
+
+func (o *told) Called(c throttle.ScriptCall) { o.calls = append(o.calls, c) }
+
+func (o *told) Started(l throttle.Lateness) { o.starts = append(o.starts, l) }
+
+func (o *told) scripts() []string {
+	return each(o.calls, func(c throttle.ScriptCall) string { return c.Script })
+}
+
+func (o *told) failures() []throttle.Failure {
+	return each(o.calls, func(c throttle.ScriptCall) throttle.Failure { return c.Failure })
+}
+
+func (o *told) outcomes() []throttle.Outcome {
+	return each(o.decisions, func(d throttle.Decision) throttle.Outcome { return d.Reservation.Outcome })
+}
+
+func (o *told) sources() []throttle.Source {
+	return each(o.decisions, func(d throttle.Decision) throttle.Source { return d.Reservation.Source })
+}
+
+func each[E, T any](all []E, take func(E) T) []T {
+	taken := make([]T, 0, len(all))
+	for _, e := range all {
+		taken = append(taken, take(e))
+	}
+	return taken
+}
+
+// observed is a throttle on a miniredis, its observer and that server.
+func observed(t *testing.T, opts throttle.Options) (*throttle.Throttle, *told, *miniredis.Miniredis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	observer := new(told)
+	opts.Observer = observer
+	return newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(3)), &opts), observer, server
+}
+
+func TestObserverIsToldOfDecisions(t *testing.T) {
+	t.Parallel()
+	th, observer, _ := observed(t, throttle.Options{})
+	if th.Observer() != observer {
+		t.Error("Observer is another than the one of the options")
+	}
+	for i, job := range []throttle.Job{
+		{ID: "a", Weight: 2, Keys: of("acme")},
+		{ID: "b", Weight: 1, Keys: of("acme")},
+		{ID: "c", Weight: 1, Keys: of("acme"), Deadline: time.Now()},
+		{ID: "d", Weight: 9, Keys: of("acme")},
+		{ID: "e", Weight: -1, Keys: of("acme")},
+	} {
+		r, err := th.Reserve(t.Context(), job)
+		got := observer.decisions[i]
+		if len(observer.decisions) != i+1 || got.Throttle != th.Name() || !errors.Is(got.Err, err) {
+			t.Fatalf("job %s: told %+v, got error %v", job.ID, observer.decisions, err)
+		}
+		if err == nil && !cmp.Equal(got.Reservation, r) || err != nil && !cmp.Equal(got.Reservation, throttle.Reservation{Job: job}) {
+			t.Errorf("job %s: told %+v, got %+v", job.ID, got.Reservation, r)
+		}
+		if got.Took <= 0 {
+			t.Errorf("job %s: took %s", job.ID, got.Took)
+		}
+	}
+	// What is refused before it is asked for is no call.
+	if diff := cmp.Diff([]string{"reserve", "reserve", "reserve"}, observer.scripts()); diff != "" {
+		t.Error("scripts", diff)
+	}
+	if _, err := th.Peek(t.Context(), throttle.Job{ID: "a", Weight: 1, Keys: of("acme")}); err != nil {
+		t.Fatal(err)
+	}
+	if len(observer.decisions) != 5 || observer.scripts()[3] != "peek" {
+		t.Errorf("Peek: %d decisions, scripts %v", len(observer.decisions), observer.scripts())
+	}
+}
+
+func TestObserverIsToldOfFallbacks(t *testing.T) {
+	t.Parallel()
+	const granted, none = throttle.Granted, throttle.Outcome(0)
+	for _, row := range []struct {
+		name     string
+		opts     throttle.Options
+		answered []throttle.Fallback
+		outcomes []throttle.Outcome
+		sources  []throttle.Source
+	}{
+		{"closed", throttle.Options{},
+			[]throttle.Fallback{throttle.FallbackClosed, throttle.FallbackClosed},
+			[]throttle.Outcome{none, none}, []throttle.Source{throttle.FromRedis, throttle.FromRedis}},
+		{"open", throttle.Options{Fallback: throttle.FallbackOpen},
+			[]throttle.Fallback{throttle.FallbackOpen, throttle.FallbackOpen},
+			[]throttle.Outcome{granted, granted}, []throttle.Source{throttle.FromOpen, throttle.FromOpen}},
+		{"local", throttle.Options{Fallback: throttle.FallbackLocal, LocalShare: 1},
+			[]throttle.Fallback{throttle.FallbackLocal, throttle.FallbackClosed},
+			[]throttle.Outcome{granted, none}, []throttle.Source{throttle.FromLocal, throttle.FromRedis}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			row.opts.BreakAfter, row.opts.BreakPeriod = 1, time.Hour
+			th, observer, server := observed(t, row.opts)
+			server.SetError("OOM command not allowed")
+			for _, id := range []string{"a", "b"} {
+				_, _ = th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: of("acme")})
+			}
+			want := []throttle.Outage{
+				{Throttle: th.Name(), Failure: throttle.FailureMemory, Answered: row.answered[0]},
+				{Throttle: th.Name(), Failure: throttle.FailureBreaker, Answered: row.answered[1]},
+			}
+			if diff := cmp.Diff(want, observer.outages); diff != "" {
+				t.Error("outages", diff)
+			}
+			if diff := cmp.Diff(row.outcomes, observer.outcomes()); diff != "" {
+				t.Error("outcomes", diff)
+			}
+			if diff := cmp.Diff(row.sources, observer.sources()); diff != "" {
+				t.Error("sources", diff)
+			}
+			// The second time Redis was not called.
+			if diff := cmp.Diff([]throttle.Failure{throttle.FailureMemory}, observer.failures()); diff != "" {
+				t.Error("calls", diff)
+			}
+		})
+	}
+}
+
+func TestObserverIsToldOfStarts(t *testing.T) {
+	t.Parallel()
+	th, observer, _ := observed(t, throttle.Options{})
+	r, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1, Keys: of("acme")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(observer.starts) != 1 || !cmp.Equal(observer.starts[0].Reservation, r) || observer.starts[0].Late < 0 || observer.starts[0].Throttle != th.Name() {
+		t.Errorf("told %+v", observer.starts)
+	}
+}
+
+// fixedReply is a Redis that always answers the same at once.
+type fixedReply struct {
+	redis.Scripter
+	reply *redis.Cmd
+}
+
+func (f fixedReply) EvalSha(context.Context, string, []string, ...any) *redis.Cmd { return f.reply }
+
+// TestObserverAllocatesNothing: neither that there is none nor that there is one
+// costs an allocation.
+func TestObserverAllocatesNothing(t *testing.T) {
+	// Not parallel: AllocsPerRun counts the allocations of all goroutines.
+	reply := redis.NewCmdResult([]any{int64(1), int64(2), int64(2), int64(0), int64(0), int64(0), int64(0), ""}, nil)
+	allocations := func(observer throttle.Observer) float64 {
+		th := newThrottle(t, fixedReply{reply: reply}, roomy, &throttle.Options{Observer: observer})
+		job := throttle.Job{ID: "a", Weight: 1, Keys: of("acme"), Nonce: "n"}
+		return testing.AllocsPerRun(500, func() {
+			if _, err := th.Reserve(context.Background(), job); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	without, with := allocations(nil), allocations(deaf{})
+	if with != without {
+		t.Errorf("%v allocations with an observer, %v without", with, without)
+	}
+}
+
+// deaf is an observer that keeps nothing.
+type deaf struct{}
+
+func (deaf) Decided(throttle.Decision)   {}
+func (deaf) FellBack(throttle.Outage)    {}
+func (deaf) Called(throttle.ScriptCall)  {}
+func (deaf) Started(throttle.Lateness)   {}
+func (deaf) Settled(throttle.Settlement) {}
+func (deaf) Paused(throttle.Pause)       {}
+func (deaf) PutBack(throttle.PutBack)    {}

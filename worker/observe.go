@@ -1,0 +1,29 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// begin waits for a granted start and tells the throttle's observer how late the
+// handler begins.
+func (s *Shaper) begin(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
+	answered := time.Now()
+	err := s.awaitStart(ctx, a, r, stays)
+	if err == nil && s.observer != nil {
+		s.observer.Started(throttle.Lateness{Throttle: s.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
+	}
+	return err
+}
+
+// countDenied counts a task that is put back for so long, by its reservation or
+// because Redis could not decide.
+func (s *Shaper) countDenied(r throttle.Reservation, delay time.Duration, cause error) {
+	s.stats.denied.Add(1)
+	s.use.denied()
+	if s.observer != nil {
+		s.observer.PutBack(throttle.PutBack{Throttle: s.name, Reservation: r, Delay: delay, Err: cause})
+	}
+}
