@@ -50,7 +50,7 @@ func (t *Throttle) ask(ctx context.Context, s script, c *call, shape func() ([]s
 	for range mostAsked {
 		keys, args := shape()
 		reply, err := t.redis.run(ctx, s, keys, args)
-		if err = t.update(ctx, c, err); err != nil {
+		if err := t.update(ctx, c, err); err != nil {
 			return nil, err
 		}
 		if reply != nil {

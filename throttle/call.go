@@ -203,7 +203,7 @@ func (t *Throttle) reservation(script string, c *call, job Job, reply reply) (Re
 	if r.Shadow = c.hold(reply.integer(8)); r.Shadow != nil {
 		r.Shadow.Until = time.UnixMicro(reply.integer(9))
 	}
-	r.ledgers = c.ledgers
+	r.Ledgers = c.ledgers
 	switch r.Outcome {
 	case Granted, Booked:
 		return r, nil

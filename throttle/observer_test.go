@@ -90,14 +90,15 @@ func TestObserverIsToldOfDecisions(t *testing.T) {
 			t.Errorf("job %s: took %s", job.ID, got.Took)
 		}
 	}
-	// What is refused before it is asked for is no call.
-	if diff := cmp.Diff([]string{"reserve", "reserve", "reserve"}, observer.scripts()); diff != "" {
+	// What is invalid is refused without a call. What weighs more than a limit might do
+	// so no more, which is looked at first.
+	if diff := cmp.Diff([]string{"reserve", "reserve", "reserve", "controls"}, observer.scripts()); diff != "" {
 		t.Error("scripts", diff)
 	}
 	if _, err := th.Peek(t.Context(), throttle.Job{ID: "a", Weight: 1, Keys: of("acme")}); err != nil {
 		t.Fatal(err)
 	}
-	if len(observer.decisions) != 5 || observer.scripts()[3] != "peek" {
+	if len(observer.decisions) != 5 || observer.scripts()[4] != "peek" {
 		t.Errorf("Peek: %d decisions, scripts %v", len(observer.decisions), observer.scripts())
 	}
 }

@@ -84,8 +84,9 @@ type Reservation struct {
 	// Shadow tells, for a granted job, what would have held it back if it were not
 	// in Shadow mode, and until when; nil if nothing would.
 	Shadow *Hold
-
-	ledgers string // that it was charged to
+	// Ledgers names what a granted job was charged to, for Settle, also where that
+	// is done by another process.
+	Ledgers string
 }
 
 // Delay is how long after the answer the start is: 0 or more. It is what to

@@ -44,8 +44,9 @@ func (t *Throttle) Name() string { return t.name }
 // in line it keeps its place, before its slot the answer is the same slot, at its
 // slot it is granted if what really started leaves room, else placed anew.
 //
-// Reserve blocks for one round trip to Redis, at most Options.Timeout. Its
-// errors: *InvalidJobError and *NeverFitsError before anything is written,
+// Reserve blocks for one round trip to Redis, at most Options.Timeout; for a few more
+// where limits have just been set at run time. Its errors: *InvalidJobError,
+// *NeverFitsError and *BlockedError before anything is written,
 // *DeadlineError, *UnavailableError (see Options.Fallback), the context's error,
 // ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {

@@ -25,7 +25,8 @@ type DeniedError struct {
 	InLine bool
 	// Hold is what it waits for; nil if Redis could not decide.
 	Hold *throttle.Hold
-	// Err is why Redis could not decide, else nil.
+	// Err is why nothing could be promised: Redis could not decide, a limit that was
+	// set has no room for its weight, or the upstream asked to wait. Else nil.
 	Err error
 
 	use *use // of the shaper that denied
@@ -33,12 +34,20 @@ type DeniedError struct {
 
 func (e *DeniedError) Error() string {
 	switch {
+	case isBlocked(e.Err):
+		return "throttled: it weighs more than a limit that was set allows"
 	case e.Err != nil:
+		var wait *WaitError
+		if errors.As(e.Err, &wait) {
+			return "throttled: " + wait.Error()
+		}
 		var unavailable *throttle.UnavailableError
 		if errors.As(e.Err, &unavailable) {
 			return fmt.Sprintf("throttled: Redis cannot decide (%s)", unavailable.Failure)
 		}
 		return "throttled: Redis cannot decide"
+	case e.Hold != nil && e.Hold.Paused:
+		return fmt.Sprintf("throttled: %s paused, starts about %s", e.Hold.Scope, e.Slot.UTC().Format(time.RFC3339))
 	case e.InLine && e.Hold != nil:
 		return fmt.Sprintf("throttled: %s limit %s, in line, about %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
 	case e.InLine:
@@ -49,7 +58,7 @@ func (e *DeniedError) Error() string {
 	return "throttled: starts " + e.Slot.UTC().Format(time.RFC3339)
 }
 
-// Unwrap returns why Redis could not decide, if that was it.
+// Unwrap returns why nothing could be promised, if that was it.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
 // IsDenied tells whether err means that a task was put back, for error handlers

@@ -8,14 +8,30 @@ import (
 
 type grantKey struct{}
 
-// Grant returns the reservation under which a handler runs: its Start is the
-// granted start on Redis' clock, its Job has the weight that was charged. It
-// returns false outside of a handler that a Shaper wraps.
-func Grant(ctx context.Context) (throttle.Reservation, bool) {
-	r, ok := ctx.Value(grantKey{}).(throttle.Reservation)
-	return r, ok
+// grant is what a handler runs under.
+type grant struct {
+	throttle.Reservation
+	shaper *Shaper
+	outer  *grant // of another shaper around this one
 }
 
-func withGrant(ctx context.Context, r throttle.Reservation) context.Context {
-	return context.WithValue(ctx, grantKey{}, r)
+// Grant returns the reservation under which a handler runs: its Start is the
+// granted start on Redis' clock, its Job has the weight that was charged. It
+// returns false outside of a handler that a Shaper wraps. Where several do, it is
+// that of the innermost.
+func Grant(ctx context.Context) (throttle.Reservation, bool) {
+	g := grantOf(ctx)
+	if g == nil {
+		return throttle.Reservation{}, false
+	}
+	return g.Reservation, true
+}
+
+func grantOf(ctx context.Context) *grant {
+	g, _ := ctx.Value(grantKey{}).(*grant)
+	return g
+}
+
+func (s *Shaper) withGrant(ctx context.Context, r throttle.Reservation) context.Context {
+	return context.WithValue(ctx, grantKey{}, &grant{Reservation: r, shaper: s, outer: grantOf(ctx)})
 }

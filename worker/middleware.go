@@ -26,16 +26,28 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		if a.usedUp() {
 			return s.exhausted(a)
 		}
-		grant, err := s.admit(ctx, task, a)
-		if err == nil {
-			s.stats.granted.Add(1)
-			err = next.ProcessTask(withGrant(ctx, grant), task)
-		}
+		err = s.shape(ctx, task, a, next)
 		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
 			return fmt.Errorf("%w (last of %d retries: %w)", err, a.retry-1, asynq.SkipRetry)
 		}
 		return err
 	})
+}
+
+// shape runs the handler once the task may start. A task that cannot go back to asynq
+// waits here for as long as its upstream asks.
+func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next asynq.Handler) error {
+	for {
+		r, err := s.admit(ctx, task, a)
+		if err != nil {
+			return err
+		}
+		s.stats.granted.Add(1)
+		again, err := s.process(ctx, task, a, r, next)
+		if !again || err != nil {
+			return err
+		}
+	}
 }
 
 // exhausted ends a task whose own retries are over, with the error that its last
@@ -57,16 +69,16 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 	}
 	job.ID, job.MaxWait = a.jobID(), s.options.MaxWait
 	for {
-		// Where a denial would end the task or burn its retries, it waits here.
-		stays := !a.mayReturn()
-		if !s.use.works() {
-			s.complain()
-			stays = true
-		}
+		stays := s.stays(a)
 		r, err := s.reserve(ctx, job)
 		switch {
 		case err == nil && r.Outcome == throttle.Granted:
+			s.blocked.forget(job.ID)
 			return r, s.begin(ctx, a, r, stays)
+		case isBlocked(err):
+			if err := s.awaitLimits(ctx, a, job, err, stays); err != nil {
+				return r, err
+			}
 		case err == nil:
 			if err := s.awaitSlot(ctx, a, r, stays); err != nil {
 				return r, err
@@ -79,6 +91,16 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 			return r, s.refusal(a, err)
 		}
 	}
+}
+
+// stays tells that a task waits inside its handler, since a denial would end it or
+// burn its retries.
+func (s *Shaper) stays(a attempt) bool {
+	if !s.use.works() {
+		s.complain()
+		return true
+	}
+	return !a.mayReturn()
 }
 
 // jobOf asks the user's function, whose panic fails the task as a handler's would.

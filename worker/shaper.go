@@ -26,6 +26,8 @@ type decider interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	Release(ctx context.Context, job throttle.Job) (bool, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
+	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
 	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
 	Sweep(ctx context.Context) (throttle.Swept, error)
 }
@@ -45,6 +47,7 @@ type Shaper struct {
 	waker     *waker
 	puller    *puller
 	nonces    *nonces
+	blocked   *patience
 	use       use
 	stats     counters
 	stopped   chan struct{}
@@ -75,6 +78,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		options:   options,
 		log:       options.Logger.With(zap.String("throttle", th.Name())),
 		nonces:    newNonces(),
+		blocked:   newPatience(),
 		stopped:   make(chan struct{}),
 	}
 	s.waker = newWaker(s)

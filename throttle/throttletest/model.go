@@ -121,9 +121,7 @@ func (v *visit) add(scope throttle.Scope, key string) {
 	}
 	v.scopes = append(v.scopes, k)
 	v.names.keys += fmt.Sprintf("%q %q,", scope.Name, key)
-	for _, l := range v.model.book(k, rulings, v.now) {
-		v.ledgers = append(v.ledgers, l)
-	}
+	v.ledgers = append(v.ledgers, v.model.book(k, rulings, v.now)...)
 	for _, r := range rulings {
 		v.rulings = append(v.rulings, r)
 		v.holds = append(v.holds, throttle.Hold{Scope: scope.Name, Key: key, Limit: r.limit})

@@ -1,0 +1,61 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// mostBlockedFor is how long a task is put back at most that a limit set at run time
+// leaves no room for.
+const mostBlockedFor = 5 * time.Minute
+
+// awaitLimits puts a task back that weighs more than a limit set at run time allows,
+// each time for twice as long; one that has to stay waits here.
+func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
+	delay := s.blocked.next(job.ID, s.options.Backoff)
+	if stays {
+		return sleep(ctx, delay)
+	}
+	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
+}
+
+// isBlocked tells that a limit set at run time has no room for a job's weight.
+func isBlocked(err error) bool {
+	var blocked *throttle.BlockedError
+	return errors.As(err, &blocked)
+}
+
+// patience remembers for how long jobs were put back, to double it. What is forgotten
+// begins anew.
+type patience struct {
+	mu     sync.Mutex
+	delays map[string]time.Duration
+}
+
+// mostPatience bounds what is remembered.
+const mostPatience = 10_000
+
+func newPatience() *patience { return &patience{delays: make(map[string]time.Duration)} }
+
+func (p *patience) next(job string, first time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delay, known := p.delays[job]
+	if !known && len(p.delays) >= mostPatience {
+		clear(p.delays)
+	}
+	delay = min(max(first, 2*delay), max(first, mostBlockedFor))
+	p.delays[job] = delay
+	return delay
+}
+
+func (p *patience) forget(job string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.delays, job)
+}

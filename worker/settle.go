@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ErrNoGrant says that a context is none of a handler that runs under a grant.
+var ErrNoGrant = errors.New("worker: the context has no grant to settle")
+
+// Settle corrects what the task of a handler was charged to what it really took, in
+// units, once: see throttle.Throttle.Settle. A grant that is never settled keeps its
+// estimate. The call ends even if the handler's own context is over. Where several
+// shapers are wrapped around a handler, it is about the innermost; Shaper.Settle is
+// about one of them.
+//
+// Its errors: ErrNoGrant and those of throttle.Throttle.Settle.
+func Settle(ctx context.Context, actual int64) error { return grantOf(ctx).settle(ctx, actual) }
+
+// Refund takes back what the task of a handler was charged, since it took nothing: it
+// is Settle with 0 units.
+func Refund(ctx context.Context) error { return Settle(ctx, 0) }
+
+// Settle is the function Settle for what this shaper has granted.
+func (s *Shaper) Settle(ctx context.Context, actual int64) error {
+	return s.grantOf(ctx).settle(ctx, actual)
+}
+
+// Refund is the function Refund for what this shaper has granted.
+func (s *Shaper) Refund(ctx context.Context) error { return s.Settle(ctx, 0) }
+
+// grantOf is what this shaper has granted.
+func (s *Shaper) grantOf(ctx context.Context) *grant {
+	g := grantOf(ctx)
+	for g != nil && g.shaper != s {
+		g = g.outer
+	}
+	return g
+}
+
+func (g *grant) settle(ctx context.Context, actual int64) error {
+	if g == nil {
+		return ErrNoGrant
+	}
+	_, err := g.shaper.throttle.Settle(context.WithoutCancel(ctx), g.Reservation, actual)
+	return err
+}
+
+// refund gives back what a handler did not use.
+func (s *Shaper) refund(ctx context.Context, r throttle.Reservation) {
+	if _, err := s.throttle.Settle(context.WithoutCancel(ctx), r, 0); err != nil {
+		s.log.Debug("worker: a grant that was not used stays charged", zap.Error(err))
+	}
+}
