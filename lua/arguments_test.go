@@ -76,7 +76,7 @@ var good = map[string]string{
 	"weight": "1", "max_wait": "0", "grace": "5000000", "latest": "1000000", "from": "1000000", "to": "0",
 	"lookahead": "5000000", "kept": "86400000", "lane": "a|", "id": "1",
 	"share": "1", "pulled": "1", "recall": "0", "classes": "g",
-	"most": "1", "forget": "600000000", "jobs": "1", "cursor": "0",
+	"most": "1", "forget": "600000000", "jobs": "1", "cursor": "0", "rank": "0",
 	"count": "1", "index": "1", "units": "10", "window": "60000000", "precision": "1000000",
 }
 
@@ -84,7 +84,7 @@ var good = map[string]string{
 var numeric = []string{
 	"now", "keep", "weight", "max_wait", "grace", "latest", "lookahead", "kept", "share", "pulled", "recall",
 	"most", "forget", "jobs", "cursor", "from", "to", "count", "units", "window", "precision",
-	"plan", "start", "actual", "within", "length", "index",
+	"plan", "rank", "start", "actual", "within", "length", "index",
 }
 
 // calls are one right call of each script.
@@ -112,6 +112,10 @@ func calls() map[string]direct {
 		"usage":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{4}},
 		"count":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{from}", "{to}", "{index}", "{count}", limit}, []int{2}},
 		"lines":    {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
+		"lanes":    {[]string{"line", "agenda", "ready", "tags"}, []string{"{now}", "{cursor}", "{most}"}, []int{3, 3 + 5}},
+		"explain":  {all, []string{"{now}", names, belief, "{weight} {grace}", "{lane}", "{id}", "{count}", limit}, []int{16}},
+		"waiting":  {[]string{"lane:a|"}, []string{"{now}", "{rank}", "{most}"}, []int{1, 4}},
+		"entries":  {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{5, 7, 9}},
 		"pause":    {[]string{"control", "agenda"}, []string{"{now}", "{name}", "{length}", "{kept}"}, []int{2}},
 		"resume":   {[]string{"control", "agenda"}, []string{"{now}", "{name}"}, []int{1}},
 		"recall":   {[]string{"agenda"}, []string{"{now}", "{cursor}", "{most}", "a", ""}, []int{1}},

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the composed scripts to testdata 
 var composed = map[string]string{
 	"reserve": lua.Reserve, "peek": lua.Peek, "pull": lua.Pull, "sweep": lua.Sweep, "skip": lua.Skip, "cancel": lua.Cancel,
 	"usage": lua.Usage, "count": lua.Count, "lines": lua.Lines,
-	"settle": lua.Settle, "pause": lua.Pause, "resume": lua.Resume, "set": lua.Set, "recall": lua.Recall, "adopt": lua.Adopt, "controls": lua.Controls,
+	"settle": lua.Settle, "pause": lua.Pause, "resume": lua.Resume, "set": lua.Set, "recall": lua.Recall, "adopt": lua.Adopt, "controls": lua.Controls, "lanes": lua.Lanes, "entries": lua.Entries, "waiting": lua.Waiting, "explain": lua.Explain,
 }
 
 // file is one .lua file: its header and what follows.
@@ -461,7 +461,7 @@ func walk(v reflect.Value, visit func(node any)) {
 // that were declared, and those that change nothing only ones that read.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	reading := []string{"TIME", "EXISTS", "PTTL", "GET", "HGET", "HMGET", "HEXISTS", "HSCAN", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZSCAN", "ZSCORE"}
+	reading := []string{"TIME", "EXISTS", "PTTL", "GET", "HGET", "HMGET", "HEXISTS", "HSCAN", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZSCAN", "ZSCORE", "ZRANK"}
 	allowed := append([]string{"SET", "DEL", "PEXPIRE", "PERSIST", "HSET", "HDEL", "HINCRBY", "ZADD", "ZREM"}, reading...)
 	command := regexp.MustCompile(`redis\.p?call\(\s*'([A-Za-z]+)'`)
 	for name, text := range composed {

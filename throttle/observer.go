@@ -119,12 +119,16 @@ func (t *Throttle) Observer() Observer { return t.options.Observer }
 func (t *Throttle) reserveObserved(ctx context.Context, job Job) (Reservation, error) {
 	began := time.Now()
 	r, err := t.reserve(ctx, job)
-	told := r
-	if err != nil {
+	t.observeDecision(job, Answer{r, err}, time.Since(began))
+	return r, err
+}
+
+func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
+	told := answer.Reservation
+	if answer.Err != nil {
 		told = Reservation{Job: job}
 	}
-	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: told, Err: err, Took: time.Since(began)})
-	return r, err
+	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: told, Err: answer.Err, Took: took})
 }
 
 // observeStart tells that a granted job begins now, so long after its answer.

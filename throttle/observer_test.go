@@ -176,7 +176,7 @@ func (f fixedReply) EvalSha(context.Context, string, []string, ...any) *redis.Cm
 // costs an allocation.
 func TestObserverAllocatesNothing(t *testing.T) {
 	// Not parallel: AllocsPerRun counts the allocations of all goroutines.
-	reply := redis.NewCmdResult([]any{int64(1), int64(2), int64(2), int64(0), int64(0), int64(0), int64(0), ""}, nil)
+	reply := redis.NewCmdResult([]any{int64(1), int64(2), int64(2), int64(0), int64(0), int64(0), int64(0), "", int64(0), int64(2)}, nil)
 	allocations := func(observer throttle.Observer) float64 {
 		th := newThrottle(t, fixedReply{reply: reply}, roomy, &throttle.Options{Observer: observer})
 		job := throttle.Job{ID: "a", Weight: 1, Keys: of("acme"), Nonce: "n"}

@@ -78,6 +78,10 @@ var (
 	sweepScript    = newScript("sweep", lua.Sweep)
 	skipScript     = newScript("skip", lua.Skip)
 	linesScript    = newScript("lines", lua.Lines)
+	lanesScript    = newScript("lanes", lua.Lanes)
+	explainScript  = newScript("explain", lua.Explain)
+	waitingScript  = newScript("waiting", lua.Waiting)
+	entriesScript  = newScript("entries", lua.Entries)
 	settleScript   = newScript("settle", lua.Settle)
 	pauseScript    = newScript("pause", lua.Pause)
 	resumeScript   = newScript("resume", lua.Resume)
@@ -144,6 +148,35 @@ func (c *caller) run(ctx context.Context, s script, keys []string, args []any) (
 		return nil, &UnavailableError{Failure: FailureBreaker, Err: err}
 	}
 	return reply, err
+}
+
+// pipeliner is a client that sends several commands at once.
+type pipeliner interface{ Pipeline() redis.Pipeliner }
+
+// runAll calls a script n times in one round trip. A reply that is nil is to be asked
+// for by run, one by one: the client has no pipeline or does not end one in time, the
+// script is not known, or whatever else.
+func (c *caller) runAll(ctx context.Context, s script, n int, shape func(i int) (keys []string, args []any)) []reply {
+	replies := make([]reply, n)
+	client, can := c.client.(pipeliner)
+	if !can || !c.punctual || n < 2 {
+		return replies
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	pipe := client.Pipeline()
+	commands := make([]*redis.Cmd, n)
+	for i := range n {
+		keys, args := shape(i)
+		commands[i] = pipe.EvalSha(bounded, s.hash, keys, args...)
+	}
+	_, _ = pipe.Exec(bounded) // each command has its own error
+	for i, command := range commands {
+		if values, err := command.Slice(); err == nil {
+			replies[i] = values
+		}
+	}
+	return replies
 }
 
 // inTime returns after Options.Timeout at the latest, or soon after.

@@ -57,9 +57,25 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 }
 
 func (t *Throttle) reserve(ctx context.Context, job Job) (Reservation, error) {
-	call, err := t.newCall(ctx, job)
+	a, err := t.asking(ctx, job)
 	if err != nil {
 		return Reservation{}, err
+	}
+	return t.decide(ctx, a)
+}
+
+// asking is a job that reserve.lua is to decide for.
+type asking struct {
+	job     Job
+	call    *call
+	weighed string // the job's numbers
+}
+
+// asking checks a job and makes it ready to be asked for.
+func (t *Throttle) asking(ctx context.Context, job Job) (*asking, error) {
+	call, err := t.newCall(ctx, job)
+	if err != nil {
+		return nil, err
 	}
 	if job.Nonce == "" {
 		job.Nonce = rand.Text()
@@ -70,17 +86,28 @@ func (t *Throttle) reserve(ctx context.Context, job Job) (Reservation, error) {
 	}
 	weighed := integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds()) + " " + latest + " " +
 		integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds(), flag(job.Plan))
-	reply, err := t.ask(ctx, reserveScript, call, func() ([]string, []any) {
-		return call.keys, call.args(t.nowArgument(), call.names, call.belief, job.Nonce, call.ledgers, weighed, string(call.lane), job.ID)
-	})
+	return &asking{job: job, call: call, weighed: weighed}, nil
+}
+
+// shape are the keys and arguments of reserve.lua.
+func (a *asking) shape(t *Throttle) ([]string, []any) {
+	c := a.call
+	return c.keys, c.args(t.nowArgument(), c.names, c.belief, a.job.Nonce, c.ledgers, a.weighed, string(c.lane), a.job.ID)
+}
+
+// decide asks Redis, or falls back.
+func (t *Throttle) decide(ctx context.Context, a *asking) (Reservation, error) {
+	reply, err := t.ask(ctx, reserveScript, a.call, func() ([]string, []any) { return a.shape(t) })
 	if err != nil {
-		return t.fallBack(ctx, job, call, err)
+		return t.fallBack(ctx, a.job, a.call, err)
 	}
-	return t.reservation("reserve", call, job, reply)
+	return t.reservation("reserve", a.call, a.job, reply)
 }
 
 // Peek says what Reserve would answer if the job came now for the first time,
-// and changes nothing. It blocks and fails as Reserve does, without fallback.
+// and changes nothing. For a job that would wait in line Start is what Forecast says,
+// zero for never. It blocks and fails as Reserve does, then as Forecast does, without
+// fallback.
 func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 	call, err := t.newCall(ctx, job)
 	if err != nil {
@@ -93,7 +120,18 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, withJob(err, job)
 	}
-	return t.reservation("peek", call, job, reply)
+	r, err := t.reservation("peek", call, job, reply)
+	if err != nil || r.Outcome != Waiting {
+		return r, err
+	}
+	forecast, err := t.Forecast(ctx, []Job{job})
+	if err != nil {
+		return Reservation{}, withJob(err, job)
+	}
+	if r.Start = forecast.Starts[0]; r.Hold != nil {
+		r.Hold.Until = r.Start
+	}
+	return r, nil
 }
 
 // Cancel gives back what the job holds: a place in line, a booking, or a grant

@@ -63,7 +63,7 @@ func (s *Shaper) exhausted(a attempt) error {
 // admit returns once the task may start, or with the error that its handler is to
 // return.
 func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
-	job, err := s.jobOf(ctx, task)
+	job, err := jobOf(ctx, s.job, task)
 	if err != nil {
 		return throttle.Reservation{}, err
 	}
@@ -104,13 +104,13 @@ func (s *Shaper) stays(a attempt) bool {
 }
 
 // jobOf asks the user's function, whose panic fails the task as a handler's would.
-func (s *Shaper) jobOf(ctx context.Context, task *asynq.Task) (job throttle.Job, err error) {
+func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("worker: the job function panicked for a task of type %q: %v", task.Type(), p)
 		}
 	}()
-	job, err = s.job(ctx, task)
+	job, err = ask(ctx, task)
 	if err != nil {
 		return job, fmt.Errorf("worker: the job function failed for a task of type %q: %w", task.Type(), err)
 	}

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	wakers      = 4                     // tasks that are woken at the same time
-	stillActive = 10 * time.Millisecond // until asynq has written a put-back
-	asynqsOwn   = time.Second / 2       // before asynq's own time a task is left to asynq
+	wakers      = 4                      // tasks that are woken at the same time
+	stillActive = 10 * time.Millisecond  // until asynq has written a put-back
+	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
+	asynqsOwn   = time.Second / 2        // before asynq's own time a task is left to asynq
 )
 
 // wakeup is a task that was put back until its slot.
@@ -25,6 +26,7 @@ type wakeup struct {
 	job       throttle.Job
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
+	missed    bool      // it was not there once
 }
 
 // waker moves put-back tasks to pending shortly before their slots. asynq's retry
@@ -133,6 +135,13 @@ func (w *waker) attend(task wakeup) {
 	s := w.shaper
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
+	case gone(info, err) && !task.missed:
+		// Who planned it may just be about to enqueue it.
+		task.missed, task.at = true, time.Now().Add(planAhead)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.put(task)
+		return
 	case gone(info, err):
 		s.puller.missed(task.job.Lane)
 		s.giveBack(context.Background(), task.job)

@@ -1,0 +1,455 @@
+package throttle
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+)
+
+// simulation plays the line through, faster than it happens: the order of
+// start-time fair queueing, the places of the calendar and what is set aside are those
+// of pull.lua, as if each lane were pulled the moment that its time has come.
+type simulation struct {
+	throttle *Throttle
+	began    int64 // us
+	now      int64
+	time     float64 // virtual
+	lanes    []*simLane
+	byName   map[Lane]*simLane
+	fairs    map[string]*simFair
+	joined   int64
+	ready    fairHeap
+	aside    laneHeap
+}
+
+// waiter is a job in line.
+type waiter struct {
+	id      string
+	weight  int64
+	arrival int64
+	start   int64 // us; 0 = never, or not yet
+}
+
+type simLane struct {
+	name    Lane
+	call    *call
+	keys    []*scopeKeyState
+	jobs    int64 // that wait, by the line
+	units   int64 // of those that are not read
+	read    int64
+	waiting []*waiter
+	next    int   // of waiting
+	until   int64 // set aside; 0 = it is not
+	fair    *simFair
+}
+
+func (l *simLane) head() *waiter { return l.waiting[l.next] }
+
+type simFair struct {
+	key   string
+	share float64
+	tag   float64
+	lanes []*simLane // eligible
+	place int        // in the heap, negative if it is not ready
+}
+
+func newSimulation(t *Throttle) *simulation {
+	return &simulation{throttle: t, byName: make(map[Lane]*simLane), fairs: make(map[string]*simFair)}
+}
+
+// lane finds a lane, or makes one in which nobody waits.
+func (s *simulation) lane(c *call) *simLane {
+	lane := s.byName[c.lane]
+	if lane == nil {
+		lane = &simLane{name: c.lane, call: c, fair: s.fair(c.lane.fairKey())}
+		s.byName[c.lane] = lane
+		s.lanes = append(s.lanes, lane)
+	}
+	return lane
+}
+
+func (s *simulation) fair(key string) *simFair {
+	fair := s.fairs[key]
+	if fair == nil {
+		fair = &simFair{key: key, share: float64(s.throttle.shares.of(key)), tag: s.time, place: -1}
+		s.fairs[key] = fair
+	}
+	return fair
+}
+
+// add takes up a lane in which jobs wait, as lanes.lua tells it.
+func (s *simulation) add(told reply) error {
+	met, err := s.throttle.meetingsOf(Lane(told.text(0)))
+	if err != nil {
+		return nil //nolint:nilerr // a lane of another configuration: others look after it
+	}
+	c, err := s.throttle.callOf("", met)
+	if err != nil {
+		return err
+	}
+	lane := s.lane(c)
+	lane.jobs, lane.units = told.integer(1), told.integer(2)
+	lane.until = told.integer(3)
+	lane.fair.tag = max(s.time, number(told.text(4)))
+	return nil
+}
+
+// take takes up a page of the jobs that wait in the lane.
+func (l *simLane) take(page reply) error {
+	for ; len(page) > 0; page = page[3:] {
+		if !page.is("tii") {
+			return badReply("waiting", page)
+		}
+		l.waiting = append(l.waiting, &waiter{id: page.text(0), weight: page.integer(1), arrival: page.integer(2)})
+		l.read++
+		l.units -= page.integer(1)
+	}
+	if l.read < mostWaiting {
+		return nil
+	}
+	// Of what is behind, the mean weight.
+	last := l.waiting[len(l.waiting)-1].arrival
+	rest := l.jobs - l.read
+	for range rest {
+		l.waiting = append(l.waiting, &waiter{weight: max(1, l.units/rest), arrival: last})
+	}
+	return nil
+}
+
+// join puts a new job behind its lane's others.
+func (s *simulation) join(c *call, w *waiter) {
+	lane := s.lane(c)
+	s.joined++
+	w.arrival = math.MaxInt64/2 + s.joined // behind all that were there
+	lane.waiting = append(lane.waiting, w)
+}
+
+// ids are the jobs in line by their IDs.
+func (s *simulation) ids() map[string]*waiter {
+	ids := make(map[string]*waiter)
+	for _, lane := range s.lanes {
+		for _, w := range lane.waiting {
+			ids[w.id] = w
+		}
+	}
+	return ids
+}
+
+// run starts everybody.
+func (s *simulation) run() {
+	s.now = s.began
+	for _, lane := range s.lanes {
+		switch {
+		case len(lane.waiting) == 0:
+		case lane.until > s.now:
+			heap.Push(&s.aside, lane)
+		default:
+			s.enlist(lane)
+		}
+	}
+	for {
+		for len(s.aside) > 0 && s.aside[0].until <= s.now {
+			if lane, is := heap.Pop(&s.aside).(*simLane); is {
+				s.enlist(lane)
+			}
+		}
+		if len(s.ready) == 0 {
+			if len(s.aside) == 0 {
+				return
+			}
+			s.now = s.aside[0].until
+			continue
+		}
+		s.pull(s.ready[0])
+	}
+}
+
+// enlist makes a lane eligible.
+func (s *simulation) enlist(lane *simLane) {
+	fair := lane.fair
+	lane.until = 0
+	fair.lanes = append(fair.lanes, lane)
+	if fair.place < 0 {
+		fair.tag = max(fair.tag, s.time)
+		heap.Push(&s.ready, fair)
+	}
+}
+
+// front is the eligible lane with the oldest head.
+func (f *simFair) front() int {
+	front := 0
+	for i, lane := range f.lanes {
+		if lane.head().arrival < f.lanes[front].head().arrival {
+			front = i
+		}
+	}
+	return front
+}
+
+// pull starts the job whose turn it is, or sets its lane aside.
+func (s *simulation) pull(fair *simFair) {
+	front := fair.front()
+	lane := fair.lanes[front]
+	job := lane.head()
+	start, holder := lane.place(job.weight, s.now)
+	if start == math.MaxInt64 {
+		s.leave(fair, front) // never
+		return
+	}
+	lookahead := s.throttle.options.Lookahead.Microseconds()
+	if again, far := lane.far(job.weight, start, holder, s.now, lookahead); far {
+		s.setAside(fair, front, holder, max(again, s.now+1))
+		return
+	}
+	lane.charge(start, job.weight)
+	job.start = start
+	s.time = fair.tag
+	fair.tag += float64(job.weight) / fair.share
+	heap.Fix(&s.ready, fair.place)
+	if lane.next++; lane.next == len(lane.waiting) {
+		s.leave(fair, front)
+	}
+}
+
+// far tells whether a place is too far ahead to be booked, and when to look again, as
+// pull.lua does.
+func (l *simLane) far(weight, start int64, holder *simLedger, now, lookahead int64) (again int64, far bool) {
+	if start <= now+lookahead {
+		return 0, false
+	}
+	if weight > 1 {
+		light, _ := l.place(1, now)
+		if light > now+lookahead {
+			return light - lookahead, true
+		}
+	}
+	span := int64(0)
+	if holder != nil && weight > 1 {
+		span = holder.span
+	}
+	return start - lookahead - span, start > now+lookahead+span
+}
+
+// setAside leaves a lane alone until then, or everybody where all share what has no
+// room.
+func (s *simulation) setAside(fair *simFair, front int, holder *simLedger, until int64) {
+	if holder != nil && holder.shared {
+		s.now = until
+		return
+	}
+	lane := fair.lanes[front]
+	lane.until = until
+	s.leave(fair, front)
+	heap.Push(&s.aside, lane)
+}
+
+// leave takes a lane out of its fair key's eligible ones.
+func (s *simulation) leave(fair *simFair, i int) {
+	fair.lanes = slices.Delete(fair.lanes, i, i+1)
+	if len(fair.lanes) == 0 {
+		heap.Remove(&s.ready, fair.place)
+		fair.place = -1
+	}
+}
+
+// place is the earliest start from now on for a weight, and the ledger that moved it
+// last; MaxInt64 if there is none.
+func (l *simLane) place(weight, now int64) (start int64, holder *simLedger) {
+	start = now
+	for _, key := range l.keys {
+		if key.opens > start {
+			start, holder = key.opens, &simLedger{shared: key.met.scope.Name == Global}
+		}
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, key := range l.keys {
+			for _, ledger := range key.ledgers {
+				if at := ledger.earliest(weight, start, now); at > start {
+					start, holder, moved = at, ledger, true
+				}
+				if start == math.MaxInt64 {
+					return start, holder
+				}
+			}
+		}
+	}
+	return start, holder
+}
+
+func (l *simLane) charge(start, weight int64) {
+	for _, key := range l.keys {
+		for _, ledger := range key.ledgers {
+			ledger.charge(start, weight)
+		}
+	}
+}
+
+// scopeKeyState is what a forecast knows of one scope key.
+type scopeKeyState struct {
+	met     meets
+	opens   int64
+	ledgers []*simLedger
+}
+
+// read takes up what entries.lua tells.
+func (k *scopeKeyState) read(c *call, told reply) error {
+	if !told.is("ii") {
+		return badReply("entries", told)
+	}
+	k.opens = told.integer(1)
+	rest := told[2:]
+	for i := range c.holds {
+		if !rest.is("iii") || int64(len(rest)) < 3+2*rest.integer(2) {
+			return badReply("entries", told)
+		}
+		ledger := &simLedger{
+			units: c.holds[i].Limit.Units, span: rest.integer(0), precision: rest.integer(1),
+			shared: k.met.scope.Name == Global,
+		}
+		count := int(rest.integer(2))
+		entries := rest[3 : 3+2*count]
+		rest = rest[3+2*count:]
+		for e := 0; e < 2*count; e += 2 {
+			ledger.charge(entries.integer(e), entries.integer(e+1))
+		}
+		if !c.free[i] {
+			k.ledgers = append(k.ledgers, ledger)
+		}
+	}
+	return nil
+}
+
+// mostSlid is up to how many entries a ledger is gone through as slide.lua does. With
+// more, what is ahead of a start counts as if it were in its window: that errs on the
+// late side, by less than the lookahead.
+const mostSlid = 512
+
+// simLedger is one limit's units by time.
+type simLedger struct {
+	units, span, precision int64
+	shared                 bool // all jobs share it
+	at, amount             []int64
+	first                  int   // that counts
+	total                  int64 // from first on
+}
+
+// earliest is the earliest start at or after from with room for a weight.
+func (l *simLedger) earliest(weight, from, now int64) int64 {
+	for l.first < len(l.at) && l.at[l.first] <= now-now%l.precision-l.span {
+		l.total -= l.amount[l.first]
+		l.first++
+	}
+	if weight > l.units {
+		return math.MaxInt64
+	}
+	left := l.total
+	if left+weight <= l.units {
+		return from
+	}
+	if len(l.at)-l.first <= mostSlid {
+		return l.slide(l.units-weight, from)
+	}
+	for i := l.first; i < len(l.at); i++ {
+		left -= l.amount[i]
+		if left+weight <= l.units {
+			return max(from, l.at[i]+l.span)
+		}
+	}
+	return from
+}
+
+// slide is slide.lua: the earliest sub-window such that every window that contains it
+// holds at most room units.
+func (l *simLedger) slide(room, from int64) int64 {
+	candidate := from - from%l.precision
+	stop, sum := candidate, int64(0)
+	first, next := l.first, l.first
+	for {
+		for next < len(l.at) && l.at[next] <= stop {
+			sum += l.amount[next]
+			next++
+		}
+		for first < next && l.at[first] <= stop-l.span {
+			sum -= l.amount[first]
+			first++
+		}
+		switch {
+		case sum > room:
+			candidate = l.at[first] + l.span
+			stop = candidate
+		case next == len(l.at) || l.at[next] >= candidate+l.span:
+			return max(candidate, from)
+		default:
+			stop = l.at[next]
+		}
+	}
+}
+
+// charge enters units, mostly behind all others.
+func (l *simLedger) charge(start, units int64) {
+	at := start - start%l.precision
+	i := len(l.at)
+	for i > l.first && l.at[i-1] > at {
+		i--
+	}
+	l.total += units
+	if i > l.first && l.at[i-1] == at {
+		l.amount[i-1] += units
+		return
+	}
+	l.at, l.amount = slices.Insert(l.at, i, at), slices.Insert(l.amount, i, units)
+}
+
+// fairHeap are the fair keys that are ready, the lowest tag first.
+type fairHeap []*simFair
+
+func (h fairHeap) Len() int { return len(h) }
+func (h fairHeap) Less(i, j int) bool {
+	if h[i].tag == h[j].tag {
+		return h[i].key < h[j].key
+	}
+	return h[i].tag < h[j].tag
+}
+func (h fairHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *fairHeap) Push(x any) {
+	if fair, is := x.(*simFair); is {
+		fair.place = len(*h)
+		*h = append(*h, fair)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *fairHeap) Pop() any {
+	old := *h
+	fair := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return fair
+}
+
+// laneHeap are the lanes that are set aside, the first to come back first.
+type laneHeap []*simLane
+
+func (h laneHeap) Len() int           { return len(h) }
+func (h laneHeap) Less(i, j int) bool { return h[i].until < h[j].until }
+func (h laneHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *laneHeap) Push(x any) {
+	if lane, is := x.(*simLane); is {
+		*h = append(*h, lane)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *laneHeap) Pop() any {
+	old := *h
+	lane := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return lane
+}

@@ -1,0 +1,273 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// planner is what a Client asks of a throttle.
+type planner interface {
+	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
+	ReserveAll(ctx context.Context, jobs []throttle.Job) []throttle.Answer
+	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
+	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+}
+
+// Client plans tasks when they are enqueued: it reserves first, and enqueues each for
+// its slot, or for the time that it is expected to start at the latest when it stands
+// in line. A planned task is not denied when it comes, so it costs neither a worker nor
+// a put-back. The workers' shapers bring it for its slot; they need the same throttle
+// and JobFunc. It is safe for use by many goroutines and needs no closing.
+type Client struct {
+	throttle  planner
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	job       JobFunc
+	options   Options
+	log       *zap.Logger
+}
+
+// NewClient returns a Client that plans by th and enqueues through client, the Redis of
+// the asynq servers. The JobFunc is called with a context that names no task. The error
+// is a *throttle.OptionError.
+func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Client, error) {
+	options, err := opts.withDefaults()
+	switch {
+	case err != nil:
+		return nil, err
+	case th == nil:
+		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
+	case client == nil:
+		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
+	case job == nil:
+		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
+	}
+	return &Client{
+		throttle:  th,
+		client:    asynq.NewClientFromRedisClient(client),
+		inspector: asynq.NewInspectorFromRedisClient(client),
+		job:       job,
+		options:   options,
+		log:       options.Logger.With(zap.String("throttle", th.Name())),
+	}, nil
+}
+
+// Planned is what became of one task.
+type Planned struct {
+	// Info is asynq's word of the enqueued task; nil if it is not.
+	Info *asynq.TaskInfo
+	// Reservation is its booking or its place in line. The zero Reservation means that
+	// the task is not planned and reserves when it comes: it has a ProcessAt, ProcessIn
+	// or Group of the user's, a limit that was set has no room for its weight, or Redis
+	// could not decide.
+	Reservation throttle.Reservation
+	// Start is its slot, or when it is expected to start, on Redis' clock; zero if it is
+	// not planned.
+	Start time.Time
+	// Err is why it is not enqueued: asynq's error, or one of Reserve's that no waiting
+	// helps against. What was reserved is given back.
+	Err error
+}
+
+// Enqueue plans one task and enqueues it. All options of asynq pass through, those of
+// NewTask too, which adds the spare retry (see there); a ProcessAt of the user's is kept
+// instead of a plan. Start, for a task in line, is Reserve's guess. It blocks for two
+// round trips. The error is Planned.Err.
+func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
+	p := c.prepare(ctx, task, opts)
+	if p.asked {
+		r, err := c.throttle.Reserve(ctx, p.job)
+		p.take(throttle.Answer{Reservation: r, Err: err})
+	}
+	c.enqueue(ctx, p)
+	return p.Planned, p.Err
+}
+
+// Plan is what became of many tasks.
+type Plan struct {
+	// Tasks has an entry for each task, at its place.
+	Tasks []Planned
+	// Last is when the last of them is expected to start, on Redis' clock.
+	Last time.Time
+}
+
+// How many tasks EnqueueAll plans before it enqueues them, and how many it enqueues at
+// once. A task must be there soon after it was planned, for the workers to bring it.
+const (
+	plannedAtOnce  = 200
+	enqueuedAtOnce = 16
+)
+
+// EnqueueAll is Enqueue for many tasks, in their order, with few round trips for the
+// planning. In the end it asks for a forecast, so that each task in line has the start
+// that it is expected to have if nothing else comes (throttle.Throttle.Expect). The error
+// joins those of the tasks; those without one are enqueued all the same. Where the
+// context ends, the rest is not.
+func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
+	plans := make([]*plan, 0, len(tasks))
+	for first := 0; first < len(tasks); first += plannedAtOnce {
+		some := c.planSome(ctx, tasks[first:min(first+plannedAtOnce, len(tasks))], opts)
+		c.enqueueSome(ctx, some)
+		plans = append(plans, some...)
+	}
+	c.expect(ctx, plans)
+	all := Plan{Tasks: make([]Planned, len(plans))}
+	var failures []error
+	for i, p := range plans {
+		all.Tasks[i] = p.Planned
+		if p.Start.After(all.Last) {
+			all.Last = p.Start
+		}
+		if p.Err != nil {
+			failures = append(failures, p.Err)
+		}
+	}
+	return all, errors.Join(failures...)
+}
+
+// plan is a task on its way.
+type plan struct {
+	Planned
+	task    *asynq.Task
+	options []asynq.Option
+	known   taskOptions
+	job     throttle.Job
+	asked   bool // the throttle is to be asked
+}
+
+// prepare finds out what a task weighs.
+func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Option) *plan {
+	p := &plan{task: task, options: opts}
+	if task == nil {
+		return p // asynq refuses it
+	}
+	p.known = optionsOf(task, opts)
+	if p.known.scheduled {
+		return p
+	}
+	p.options = append(append([]asynq.Option(nil), opts...), asynq.TaskID(p.known.id))
+	p.job, p.Err = jobOf(ctx, c.job, task)
+	p.job.ID, p.job.Plan, p.job.MaxWait = attempt{queue: p.known.queue, id: p.known.id}.jobID(), true, 0
+	p.asked = p.Err == nil
+	return p
+}
+
+// take takes up the throttle's answer.
+func (p *plan) take(answer throttle.Answer) {
+	switch err := answer.Err; {
+	case err == nil && answer.Reservation.Outcome != throttle.Granted:
+		p.Reservation, p.Start = answer.Reservation, answer.Reservation.Start
+	case err == nil, isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
+		// It is decided when it comes.
+	default:
+		p.Err = err
+	}
+}
+
+func (c *Client) planSome(ctx context.Context, tasks []*asynq.Task, opts []asynq.Option) []*plan {
+	plans := make([]*plan, len(tasks))
+	var jobs []throttle.Job
+	var asked []*plan
+	for i, task := range tasks {
+		plans[i] = c.prepare(ctx, task, opts)
+		if plans[i].asked {
+			jobs, asked = append(jobs, plans[i].job), append(asked, plans[i])
+		}
+	}
+	for i, answer := range c.throttle.ReserveAll(ctx, jobs) {
+		asked[i].take(answer)
+	}
+	return plans
+}
+
+func (c *Client) enqueueSome(ctx context.Context, plans []*plan) {
+	next := make(chan *plan)
+	var done sync.WaitGroup
+	for range min(enqueuedAtOnce, len(plans)) {
+		done.Go(func() {
+			for p := range next {
+				c.enqueue(ctx, p)
+			}
+		})
+	}
+	for _, p := range plans {
+		next <- p
+	}
+	close(next)
+	done.Wait()
+}
+
+// enqueue hands a task to asynq, for its slot.
+func (c *Client) enqueue(ctx context.Context, p *plan) {
+	if p.Err != nil {
+		return
+	}
+	if delay := c.delay(p.Reservation); delay > 0 {
+		p.options = append(p.options, asynq.ProcessIn(delay))
+	}
+	if p.Info, p.Err = c.client.EnqueueContext(ctx, p.task, p.options...); p.Err != nil {
+		p.Start = time.Time{}
+		c.giveBack(ctx, p)
+	}
+}
+
+// delay is after what time asynq is to bring a planned task if nobody does so before: at
+// its slot, which the middleware sleeps for if it is near, rounded up since asynq keeps
+// whole seconds.
+func (c *Client) delay(r throttle.Reservation) time.Duration {
+	switch {
+	case r.Outcome == throttle.Waiting:
+		return fallbackDelay(r.Late.Sub(r.Now))
+	case r.Outcome == throttle.Booked && r.Delay() > c.options.MaxWait:
+		return fallbackDelay(r.Delay())
+	}
+	return 0
+}
+
+// giveBack cancels what was reserved for a task that is not enqueued, unless another
+// task of its ID is there, whose it is.
+func (c *Client) giveBack(ctx context.Context, p *plan) {
+	if p.Reservation.Outcome == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if p.known.named {
+		info, err := c.inspector.GetTaskInfo(p.known.queue, p.known.id)
+		if err == nil && info.State != asynq.TaskStateCompleted && info.State != asynq.TaskStateArchived {
+			return
+		}
+	}
+	if _, err := c.throttle.Cancel(ctx, p.Reservation.Job); err != nil {
+		c.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
+	}
+}
+
+// expect says when the tasks in line will start.
+func (c *Client) expect(ctx context.Context, plans []*plan) {
+	var waiting []throttle.Reservation
+	var places []*plan
+	for _, p := range plans {
+		if p.Err == nil && p.Reservation.Outcome == throttle.Waiting {
+			waiting, places = append(waiting, p.Reservation), append(places, p)
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	forecast, err := c.throttle.Expect(ctx, waiting)
+	if err != nil {
+		c.log.Debug("worker: no forecast for planned tasks, their starts are guesses", zap.Error(err))
+		return
+	}
+	for i, p := range places {
+		p.Start = forecast.Starts[i]
+	}
+}

@@ -1,0 +1,148 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// client plans tasks as another process would.
+func (w *world) newClient() *worker.Client {
+	w.t.Helper()
+	c, err := worker.NewClient(w.throttle, w.client, jobOf, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// mails are tasks of 8 tenants, or of those named, in turn.
+func mails(n int, weight func(n int) int64, tenants ...string) []*asynq.Task {
+	tasks := make([]*asynq.Task, n)
+	for i := range tasks {
+		tenant := fmt.Sprintf("t%d", i%8)
+		if len(tenants) > 0 {
+			tenant = tenants[i%len(tenants)]
+		}
+		id := fmt.Sprintf("%s-%06d", tenant, i)
+		tasks[i] = worker.NewTask("mail", nil, headers(tenant, weight(i)), asynq.TaskID(id))
+	}
+	return tasks
+}
+
+func light(int) int64 { return 1 }
+
+// TestDrainPlanned is TestDrain with tasks that are planned instead of waiting: they
+// are not denied when they come.
+func TestDrainPlanned(t *testing.T) {
+	tasks := 2000
+	if raced {
+		tasks = 400
+	}
+	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+		server := w.serve(asynq.Config{Concurrency: 16})
+		plan, err := w.newClient().EnqueueAll(t.Context(), mails(tasks, light))
+		if err != nil || len(plan.Tasks) != tasks {
+			t.Fatal(len(plan.Tasks), err)
+		}
+		w.drained(tasks, 4*time.Hour)
+		w.shaper.Stop()
+		server.Shutdown()
+		w.checked(tasks)
+		putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
+		best := optimum(w.scopes, w.starts)
+		last := plan.Last.Sub(w.began)
+		t.Logf("put back %.3f per job, makespan %s of %s: %.3f; planned to end after %s", putBacks, w.makespan(), best,
+			float64(w.makespan())/float64(best), last)
+		if putBacks > 0.05 {
+			t.Errorf("put back %.3f per job, want at most 0.05", putBacks)
+		}
+		if off := (w.makespan() - last).Abs(); off > max(time.Second, last/50) {
+			t.Errorf("the last starts after %s, it was to be %s", w.makespan(), last)
+		}
+	})
+}
+
+// TestForecast: what is forecast comes true, to 2 % of the wait or a second, for jobs
+// of several tenants behind others in line, of different weights and shares, with a
+// tenant that is paused.
+func TestForecast(t *testing.T) {
+	window := func(units int64, length time.Duration) []throttle.Limit {
+		return []throttle.Limit{throttle.Per(units, length)}
+	}
+	rows := []struct {
+		name    string
+		scopes  []throttle.Scope
+		options throttle.Options
+		before  []string // tenants of the tasks that are in line already
+		after   []string // of those that are forecast
+		weight  func(n int) int64
+		pause   time.Duration // of the first tenant
+	}{
+		{name: "one tenant", before: []string{"a"}, after: []string{"a"}, weight: light,
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(600, time.Minute)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+		{name: "a newcomer", before: []string{"a", "a", "a", "b"}, after: []string{"c", "b"}, weight: light,
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+		{name: "shares", before: []string{"a", "b"}, after: []string{"a", "b", "c"}, weight: light, options: throttle.Options{Shares: map[string]int{"a": 3}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(80, 10*time.Second)}}},
+		{name: "weights", before: []string{"a", "b"}, after: []string{"a", "b"}, weight: func(n int) int64 { return 1 + int64(n%10)/9*4 },
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(90, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+		{name: "a pause", before: []string{"a", "b"}, after: []string{"a", "b"}, weight: light, pause: 40 * time.Second,
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+		{name: "exact, two windows", before: []string{"a", "b"}, after: []string{"b", "a"}, weight: light,
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(50, 5*time.Second)}, {Name: "tenant", Limits: []throttle.Limit{throttle.Per(20, 2*time.Second), throttle.Per(80, 20*time.Second)}}}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubbleWith(t, row.scopes, &row.options, func(t *testing.T, w *world) {
+				ctx := t.Context()
+				if row.pause > 0 {
+					if _, err := w.throttle.Pause(ctx, "tenant", row.before[0], time.Now().Add(row.pause)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				client := w.newClient()
+				server := w.serve(asynq.Config{Concurrency: 64})
+				const each = 300
+				if _, err := client.EnqueueAll(ctx, mails(each, row.weight, row.before...)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(700 * time.Millisecond)
+				jobs, tasks := make([]throttle.Job, each), make([]*asynq.Task, each)
+				for i := range jobs {
+					tenant, weight := row.after[i%len(row.after)], row.weight(i)
+					jobs[i] = throttle.Job{Weight: weight, Keys: map[string]string{"tenant": tenant}}
+					tasks[i] = worker.NewTask("mail", nil, headers(tenant, weight), asynq.TaskID(fmt.Sprintf("new-%06d", i)))
+				}
+				forecast, err := w.throttle.Forecast(ctx, jobs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := client.EnqueueAll(ctx, tasks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.drained(2*each, time.Hour)
+				w.shaper.Stop()
+				server.Shutdown()
+				var worst, worstPlanned time.Duration
+				for i := range tasks {
+					actual := w.began.Add(w.startOf(fmt.Sprintf("new-%06d", i)))
+					allowed := max(time.Second, actual.Sub(forecast.Now)/50)
+					off, planned := actual.Sub(forecast.Starts[i]).Abs(), actual.Sub(plan.Tasks[i].Start).Abs()
+					if off > allowed || planned > allowed {
+						t.Errorf("job %d starts %s after the forecast, which said %s; its plan said %s", i,
+							actual.Sub(forecast.Now), forecast.Starts[i].Sub(forecast.Now), plan.Tasks[i].Start.Sub(forecast.Now))
+					}
+					worst, worstPlanned = max(worst, off), max(worstPlanned, planned)
+				}
+				t.Logf("off by %s at most, the plan by %s, of %s", worst, worstPlanned, forecast.Last.Sub(forecast.Now))
+			})
+		})
+	}
+}
