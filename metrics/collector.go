@@ -21,7 +21,8 @@ var (
 type Collector struct {
 	options Options
 
-	decisions, units, held     *prometheus.CounterVec
+	decisions, units           *prometheus.CounterVec
+	held, shadowed             *prometheus.CounterVec
 	fallbacks, failures        *prometheus.CounterVec
 	putBacks, pauses           *prometheus.CounterVec
 	settlements, settledUnits  *prometheus.CounterVec
@@ -46,6 +47,7 @@ func New(opts *Options) (*Collector, error) {
 		decisions:    counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle", "outcome", "source"),
 		units:        counter("throttle_units_total", "Units of the jobs that were answered, each charge once.", "throttle", "outcome", "source"),
 		held:         counter("throttle_held_total", "Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle", "scope", "window"),
+		shadowed:     counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.", "throttle", "scope", "window"),
 		fallbacks:    counter("throttle_fallbacks_total", "Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
 		failures:     counter("throttle_script_failures_total", "Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
 		putBacks:     counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.", "throttle", "reason"),
@@ -93,7 +95,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.fallbacks, c.failures, c.putBacks, c.pauses, c.settlements, c.settledUnits,
+		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.settlements, c.settledUnits,
 		c.waits, c.latenesses, c.scripts,
 	}
 }

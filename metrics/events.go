@@ -24,6 +24,9 @@ func (c *Collector) Decided(d throttle.Decision) {
 	if d.Err != nil {
 		return
 	}
+	if r.Shadow != nil {
+		c.shadowed.WithLabelValues(d.Throttle, r.Shadow.Scope, windowOf(r.Shadow.Limit)).Inc()
+	}
 	c.waits.WithLabelValues(d.Throttle, outcome).Observe(r.Delay().Seconds())
 	if !r.Replayed {
 		c.units.WithLabelValues(d.Throttle, outcome, source).Add(float64(r.Job.Weight))

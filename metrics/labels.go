@@ -23,9 +23,11 @@ const (
 	reasonWaiting     = "waiting"     // in line
 	reasonStopped     = "stopped"     // granted, but the worker stopped before the start
 	reasonUnavailable = "unavailable" // Redis could not decide
+	reasonBlocked     = "blocked"     // a limit that was set has no room for its weight
+	reasonAsked       = "asked"       // the upstream asked to wait, and its pause is not in force
 )
 
-var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable}
+var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable, reasonBlocked, reasonAsked}
 
 var failures = []throttle.Failure{
 	throttle.FailureTimeout, throttle.FailureBreaker, throttle.FailureReadOnly, throttle.FailureMemory,
@@ -40,7 +42,10 @@ func outcomeOf(d throttle.Decision) string {
 	var late *throttle.DeadlineError
 	var never *throttle.NeverFitsError
 	var invalid *throttle.InvalidJobError
+	var blocked *throttle.BlockedError
 	switch {
+	case errors.As(d.Err, &blocked):
+		return "blocked"
 	case errors.As(d.Err, &late):
 		return "too_late"
 	case errors.As(d.Err, &never):
@@ -75,9 +80,14 @@ func sourceOf(d throttle.Decision) string {
 
 // reasonOf says why a job was put back.
 func reasonOf(p throttle.PutBack) string {
+	var blocked *throttle.BlockedError
 	switch {
-	case p.Err != nil:
+	case errors.Is(p.Err, throttle.ErrUnavailable):
 		return reasonUnavailable
+	case errors.As(p.Err, &blocked):
+		return reasonBlocked
+	case p.Err != nil:
+		return reasonAsked
 	case p.Reservation.Outcome == throttle.Waiting:
 		return reasonWaiting
 	case p.Reservation.Outcome == throttle.Granted:
@@ -88,6 +98,9 @@ func reasonOf(p throttle.PutBack) string {
 
 // windowOf writes a limit's window as in the limit's own text: 1m, 24h.
 func windowOf(limit throttle.Limit) string {
+	if limit.Window == 0 {
+		return "pause" // there is no limit
+	}
 	_, window, _ := strings.Cut(throttle.Per(limit.Units, limit.Window).String(), "/")
 	return window
 }

@@ -208,13 +208,18 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 		"throttle_put_backs_total{reason=waiting,throttle=mail}":                   1,
 		"throttle_put_backs_total{reason=stopped,throttle=mail}":                   1,
 		"throttle_put_backs_total{reason=unavailable,throttle=mail}":               1,
+		"throttle_put_backs_total{reason=blocked,throttle=mail}":                   1,
+		"throttle_put_backs_total{reason=asked,throttle=mail}":                     1,
+		"throttle_decisions_total{outcome=blocked,source=none,throttle=mail}":      1,
+		"throttle_held_total{scope=domain,throttle=mail,window=pause}":             1,
+		"throttle_shadowed_total{scope=tenant,throttle=mail,window=1m}":            1,
 		"throttle_start_lateness_seconds{throttle=mail}":                           1,
 		"throttle_start_lateness_seconds{throttle=mail} sum":                       0.02,
 		"throttle_decisions_total{outcome=failed,source=none,throttle=mail}":       1,
 		"throttle_decisions_total{outcome=granted,source=open,throttle=mail}":      1,
 		"throttle_units_total{outcome=granted,source=open,throttle=mail}":          5,
 		"throttle_decisions_total{outcome=granted,source=redis,throttle=mail}":     1,
-		"throttle_wait_seconds{outcome=granted,throttle=mail}":                     2,
+		"throttle_wait_seconds{outcome=granted,throttle=mail}":                     3,
 		"throttle_script_failures_total{failure=oom,script=reserve,throttle=mail}": 1,
 		"throttle_fallbacks_total{failure=oom,throttle=mail}":                      1,
 	})
@@ -242,6 +247,15 @@ func happen(c *metrics.Collector) {
 		c.PutBack(throttle.PutBack{Throttle: name, Reservation: throttle.Reservation{Outcome: outcome}})
 	}
 	c.PutBack(throttle.PutBack{Throttle: name, Err: throttle.ErrUnavailable})
+	c.PutBack(throttle.PutBack{Throttle: name, Err: &throttle.BlockedError{}})
+	c.PutBack(throttle.PutBack{Throttle: name, Err: errors.New("the upstream asked to wait")})
+	c.Decided(throttle.Decision{Throttle: name, Err: &throttle.BlockedError{}})
+	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
+		Outcome: throttle.Booked, Hold: &throttle.Hold{Scope: "domain", Paused: true},
+	}})
+	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
+		Outcome: throttle.Granted, Source: throttle.FromLocal, Shadow: &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(1)},
+	}})
 }
 
 func TestScrapeOfNamedKeys(t *testing.T) {

@@ -202,6 +202,7 @@ func (t *Throttle) reservation(script string, c *call, job Job, reply reply) (Re
 	}
 	if r.Shadow = c.hold(reply.integer(8)); r.Shadow != nil {
 		r.Shadow.Until = time.UnixMicro(reply.integer(9))
+		t.logged.shadow(t.name, r)
 	}
 	r.Ledgers = c.ledgers
 	switch r.Outcome {

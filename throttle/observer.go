@@ -107,7 +107,8 @@ type PutBack struct {
 	// Delay is how long after it the queue brings the job back if nobody does so
 	// before.
 	Delay time.Duration
-	// Err is why Redis could not decide, nil if it did.
+	// Err is why nothing was promised: Redis could not decide, a limit that was set has
+	// no room for it, or its upstream asked to wait. Else nil.
 	Err error
 }
 

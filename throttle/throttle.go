@@ -29,8 +29,8 @@ type Throttle struct {
 	options  Options
 	redis    *caller
 	controls *controls
-	local    *localShare      // nil unless FallbackLocal
-	logged   *rateLimitedLog  // fallbacks
+	local    *localShare // nil unless FallbackLocal
+	logged   *rateLimitedLog
 	swept    atomic.Int64     // when Wait last swept, in Unix nanoseconds
 	now      func() time.Time // nil in production: Redis' own clock
 }

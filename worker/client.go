@@ -18,6 +18,7 @@ type planner interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(ctx context.Context, jobs []throttle.Job) []throttle.Answer
 	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
+	Explain(ctx context.Context, job throttle.Job) (throttle.Explanation, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 }
 

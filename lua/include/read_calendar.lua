@@ -48,7 +48,10 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
-      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
+      scope.live = totals
+      if string.find(totals, '|', 1, true) then
+        scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
+      end
       scope.seen = tonumber(seen)
       scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then

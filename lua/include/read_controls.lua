@@ -10,38 +10,40 @@
 -- error says what is right, and the caller asks again.
 -- Returns the instant at which the last pause ends and the index of its name, or 0.
 local function read_controls(key, names, belief)
-  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+  local opens, closer, pieces, set = 0, 0, {}, false
+  if redis.call('EXISTS', key) == 0 then
+    if belief ~= '' then
+      return 0, 0, redis.error_reply('THROTTLE_CONTROLS ')
+    end
+    return 0, 0
+  elseif names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
     return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
   end
-  local opens, closer, text = 0, 0, ''
-  if redis.call('EXISTS', key) == 1 then
-    local fields, marks = { '~' }, {}
-    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
-      marks[#marks + 1] = mark
-      fields[#fields + 1] = '!' .. scope .. ':' .. rest
-      fields[#fields + 1] = '%' .. scope .. ':' .. rest
-      fields[#fields + 1] = '%' .. scope .. ':'
-      fields[#fields + 1] = '~' .. scope
-    end
-    local values = redis.call('HMGET', key, unpack(fields))
-    local pieces, set = {}, false
-    for i = 1, #marks do
-      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
-      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
-      if not ends then
-        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
-      end
-      if ends > opens and marks[i] == '+' then
-        opens, closer = ends, i
-      end
-      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
-      if mode then
-        pieces[i] = pieces[i] .. '~' .. mode
-      end
-      set = set or pieces[i] ~= ''
-    end
-    text = set and table.concat(pieces, ' ') or ''
+  local fields, marks = { '~' }, {}
+  for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+    marks[#marks + 1] = mark
+    fields[#fields + 1] = '!' .. scope .. ':' .. rest
+    fields[#fields + 1] = '%' .. scope .. ':' .. rest
+    fields[#fields + 1] = '%' .. scope .. ':'
+    fields[#fields + 1] = '~' .. scope
   end
+  local values = redis.call('HMGET', key, unpack(fields))
+  for i = 1, #marks do
+    local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+    local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+    if not ends then
+      return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+    end
+    if ends > opens and marks[i] == '+' then
+      opens, closer = ends, i
+    end
+    pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+    if mode then
+      pieces[i] = pieces[i] .. '~' .. mode
+    end
+    set = set or pieces[i] ~= ''
+  end
+  local text = set and table.concat(pieces, ' ') or ''
   if text ~= belief then
     return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
   end

@@ -60,38 +60,40 @@ end
 -- error says what is right, and the caller asks again.
 -- Returns the instant at which the last pause ends and the index of its name, or 0.
 local function read_controls(key, names, belief)
-  if names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
+  local opens, closer, pieces, set = 0, 0, {}, false
+  if redis.call('EXISTS', key) == 0 then
+    if belief ~= '' then
+      return 0, 0, redis.error_reply('THROTTLE_CONTROLS ')
+    end
+    return 0, 0
+  elseif names ~= '' and string.gsub(' ' .. names, ' [+-][%w_.-]+:[%w_.@%%~-]*', '') ~= '' then
     return 0, 0, redis.error_reply('THROTTLE_ARGUMENT names')
   end
-  local opens, closer, text = 0, 0, ''
-  if redis.call('EXISTS', key) == 1 then
-    local fields, marks = { '~' }, {}
-    for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
-      marks[#marks + 1] = mark
-      fields[#fields + 1] = '!' .. scope .. ':' .. rest
-      fields[#fields + 1] = '%' .. scope .. ':' .. rest
-      fields[#fields + 1] = '%' .. scope .. ':'
-      fields[#fields + 1] = '~' .. scope
-    end
-    local values = redis.call('HMGET', key, unpack(fields))
-    local pieces, set = {}, false
-    for i = 1, #marks do
-      local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
-      local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
-      if not ends then
-        return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
-      end
-      if ends > opens and marks[i] == '+' then
-        opens, closer = ends, i
-      end
-      pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
-      if mode then
-        pieces[i] = pieces[i] .. '~' .. mode
-      end
-      set = set or pieces[i] ~= ''
-    end
-    text = set and table.concat(pieces, ' ') or ''
+  local fields, marks = { '~' }, {}
+  for mark, scope, rest in string.gmatch(names, '([+-])([^: ]+):([^ ]*)') do
+    marks[#marks + 1] = mark
+    fields[#fields + 1] = '!' .. scope .. ':' .. rest
+    fields[#fields + 1] = '%' .. scope .. ':' .. rest
+    fields[#fields + 1] = '%' .. scope .. ':'
+    fields[#fields + 1] = '~' .. scope
   end
+  local values = redis.call('HMGET', key, unpack(fields))
+  for i = 1, #marks do
+    local paused, own, general = values[4 * i - 2], values[4 * i - 1], values[4 * i]
+    local mode, ends = values[4 * i + 1] or values[1], tonumber(paused or 0)
+    if not ends then
+      return 0, 0, redis.error_reply('THROTTLE_STATE ' .. key)
+    end
+    if ends > opens and marks[i] == '+' then
+      opens, closer = ends, i
+    end
+    pieces[i] = own and 'k' .. own or general and 'd' .. general or ''
+    if mode then
+      pieces[i] = pieces[i] .. '~' .. mode
+    end
+    set = set or pieces[i] ~= ''
+  end
+  local text = set and table.concat(pieces, ' ') or ''
   if text ~= belief then
     return 0, 0, redis.error_reply('THROTTLE_CONTROLS ' .. text)
   end
@@ -202,7 +204,10 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
       if not seen then
         return nil, redis.error_reply('THROTTLE_STATE ' .. keys[k])
       end
-      scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
+      scope.live = totals
+      if string.find(totals, '|', 1, true) then
+        scope.live, scope.aside = match(totals, '^([^|]*)(.*)$')
+      end
       scope.seen = tonumber(seen)
       scope.expire = scope.seen + expire
       if scope.seen > now and scope.seen - time <= 30000000 then

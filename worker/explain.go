@@ -1,0 +1,26 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Explain tells what is known of a task: what asynq has of it says its job, and the
+// throttle the rest (throttle.Throttle.Explain). A task that asynq does not keep any
+// more is asynq's error. It blocks for a few round trips.
+func (c *Client) Explain(ctx context.Context, queue, id string) (throttle.Explanation, error) {
+	info, err := c.inspector.GetTaskInfo(queue, id)
+	if err != nil {
+		return throttle.Explanation{}, fmt.Errorf("worker: task %s of queue %s: %w", id, queue, err)
+	}
+	job, err := jobOf(ctx, c.job, asynq.NewTaskWithHeaders(info.Type, info.Payload, info.Headers))
+	if err != nil {
+		return throttle.Explanation{}, err
+	}
+	job.ID = attempt{queue: queue, id: id, retried: info.Retried}.jobID()
+	return c.throttle.Explain(ctx, job)
+}
