@@ -7,7 +7,11 @@ import (
 )
 
 // snippets are the Examples that the README's code in Go is of, in order.
-var snippets = []string{"worker/example_new_test.go", "metrics/example_new_test.go"}
+var snippets = []string{
+	"worker/example_new_test.go",
+	"throttle/example_settle_test.go", "throttle/example_pause_test.go", "throttle/example_limits_test.go", "throttle/example_mode_test.go",
+	"metrics/example_new_test.go",
+}
 
 // TestReadmeSnippets: the code in the README is that of Examples, which the
 // compiler and their Output keep true. "// …" stands for what is left out.

@@ -93,9 +93,9 @@ for i = 1, count do
     -- What the totals do not tell of is replaced, but only if it is a ledger.
     local there = own or { window = limit.window, precision = limit.precision, open = 0, open_units = 0 }
     there.key = limit.key
-    wrong = entries_of(there, limit, now, grace, 0, own and entries or { s = {}, b = {} })
+    wrong = entries_of(there, limit, now, grace, nil, own and entries or { s = {}, b = {} })
     if source and not wrong then
-      wrong = entries_of(source, limit, now, grace, own and own.since or 0, entries)
+      wrong = entries_of(source, limit, now, grace, own and own.missed, entries)
     end
     if wrong then
       return wrong
@@ -119,7 +119,7 @@ for i = 1, #known.order do
     done[ledger.window] = true
     local totals = string.format('%s:%d:%d:%d', ledger.window, ledger.precision, ledger.spent, ledger.booked)
     if ledger.since then
-      aside = aside .. string.format('|%s:%d:%d:%d', totals, ledger.open, ledger.open_units, ledger.since)
+      aside = aside .. string.format('|%s:%d:%d:%d:%d', totals, ledger.open, ledger.open_units, ledger.since, ledger.missed)
     else
       text = text .. string.format(' %s:%d:%d', totals, now - ledger.open, ledger.open_units)
     end

@@ -65,8 +65,8 @@ var adoptions = map[string]adoption{
 	"a window beside the one it is built from": {
 		aMinute, []string{"10 60000000 1000000", "10 1000000 1"}, nil, 1,
 		scopeKey{
-			"@0 100000000 60000000:1000000:14:2:0:3 1000000:1:3:2:-999999:3",
-			map[string][]string{minute: aMinute.ledgers[minute], second: {"b@3:2"}},
+			"@0 100000000 60000000:1000000:14:2:0:3 1000000:1:6:2:-999999:3",
+			map[string][]string{minute: aMinute.ledgers[minute], second: {"s@0:3", "b@3:2"}},
 		},
 	},
 	"of two the shortest that is long enough": {
@@ -81,8 +81,8 @@ var adoptions = map[string]adoption{
 	"units whose sub-window ends ahead": { // once for each window until then, starts reach 10 s ahead
 		scopeKey{"@0 4000000000 3600000000:60000000:5:0:0:5", nil}, []string{"10 10000000 1000000"}, []string{hour}, 1,
 		scopeKey{
-			"@0 4000000000 3600000000:60000000:5:0:0:5 10000000:1000000:15:0:-59000000:5",
-			map[string][]string{"10000000": {"s@0:5", "s@10:5"}},
+			"@0 4000000000 3600000000:60000000:5:0:0:5 10000000:1000000:10:0:-10000000:5",
+			map[string][]string{"10000000": {"s@0:5"}},
 		},
 	},
 	"what has left the ledger": { // also where the totals still count it
@@ -94,7 +94,7 @@ var adoptions = map[string]adoption{
 	},
 	"one that was set aside": { // what started since is added, a booking in both is one
 		scopeKey{
-			"@0 100000000 60000000:1000000:14:2:0:3|3600000000:1000000:20:7:@-20:5:@-15",
+			"@0 100000000 60000000:1000000:14:2:0:3|3600000000:1000000:20:7:@-20:5:@-15:13",
 			map[string][]string{minute: {"s@-30:1", "s@-10:4", "s@-5:6", "b@3:2"}, hour: {"s@-600:14", "s@-30:1", "b@3:3", "b@4:4"}},
 		},
 		[]string{"10 3600000000 1000000"}, []string{minute}, 1,
@@ -103,8 +103,19 @@ var adoptions = map[string]adoption{
 			map[string][]string{minute: aMinute.ledgers[minute], hour: {"s@-600:14", "s@-30:1", "s@-20:5", "s@-10:4", "s@-5:6", "b@3:3", "b@4:4"}},
 		},
 	},
+	"one that was set aside, of which the other has lost some": { // it had started when it left there
+		scopeKey{
+			"@0 100000000 10000000:1000000:4:0:0:3|3600000000:1000000:20:0:@-20:5:@-15:10",
+			map[string][]string{"10000000": {"s@-5:1"}, hour: {"s@-600:14", "s@-30:1"}},
+		},
+		[]string{"10 3600000000 1000000"}, []string{"10000000"}, 1,
+		scopeKey{
+			"@0 3636000000 10000000:1000000:4:0:0:3 3600000000:1000000:30:0:0:3",
+			map[string][]string{"10000000": {"s@-5:1"}, hour: {"s@-600:14", "s@-30:1", "s@-20:5", "s@-11:6", "s@-5:1"}},
+		},
+	},
 	"one that was set aside, with nothing since": {
-		scopeKey{"@0 100000000|60000000:1000000:7:0:@-20:5:@-15", map[string][]string{minute: {"s@-30:2"}}},
+		scopeKey{"@0 100000000|60000000:1000000:7:0:@-20:5:@-15:0", map[string][]string{minute: {"s@-30:2"}}},
 		[]string{"10 60000000 1000000"}, nil, 1,
 		scopeKey{"@0 100000000 60000000:1000000:7:0:20000000:5", map[string][]string{minute: {"s@-30:2"}}},
 	},
@@ -118,8 +129,8 @@ var adoptions = map[string]adoption{
 	"a finer precision that is told": {
 		aMinute, []string{"10 60000000 500000 x"}, nil, 1,
 		scopeKey{
-			"@0 100000000 60000000:500000:14:2:-500000:3",
-			map[string][]string{minute: {"s@-29.5:1", "s@-9.5:4", "s@-4.5:6", "b@3:2"}},
+			"@0 100000000 60000000:500000:17:2:-500000:3",
+			map[string][]string{minute: {"s@-29.5:1", "s@-9.5:4", "s@-4.5:6", "s@0:3", "b@3:2"}},
 		},
 	},
 	"a finer precision that is not told": {

@@ -104,7 +104,7 @@ func calls() map[string]direct {
 		"sweep": {[]string{"line", "agenda", "ready", "control"}, []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
 		"skip":  {all[2:7], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
 		"cancel": {all, []string{
-			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share}", "{lane}", "{id}", "{count}", limit,
+			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share} {within}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},
 		"settle": {all, []string{
 			"{now}", names, belief, "{nonce}", "{keys} {ledgers}", "{start} {weight} {actual} {grace} {kept} {within}", "{lane}", "{id}", "{count}", limit,

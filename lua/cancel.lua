@@ -17,9 +17,10 @@
 -- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
 -- ARGV[4] nonce: of the grant; empty gives back bookings and places in line only
 -- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call
--- ARGV[6] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
+-- ARGV[6] job: "weight keep grace kept share within": units (1..2^53); 1 turns a grant back into
 --   a booking, 0 gives everything back; us (0..400 days) after its slot that a booking
---   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53)
+--   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53); us (0..400
+--   days) after the start that a grant can be settled
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -29,7 +30,7 @@
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
 --   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits)
--- Expiry: record: deleted; ledgers: span + grace + 30 s; the line's keys: kept
+-- Expiry: record: start + within; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_controls
 -- include: read_calendar
@@ -50,13 +51,13 @@ local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]*$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
-local weight, keep, grace, kept, share = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
+local weight, keep, grace, kept, share, within = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) (%d+)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
+weight, grace, share, within = tonumber(weight), tonumber(grace), tonumber(share), tonumber(within)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or grace > 34560000000000 or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992
-  or share < 1 or share > 9007199254740992 then
+  or share < 1 or share > 9007199254740992 or within > 34560000000000 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -109,7 +110,9 @@ if holds or granted then
   end
 end
 if granted then
-  redis.call('DEL', record_key)
+  -- What is given back is not settled any more.
+  redis.call('SET', record_key, string.format('%d 0 %s %s settled', record.start, nonce, ledgers),
+    'PX', string.format('%d', math.ceil((record.start + within - now) / 1000) + 1))
 end
 if booking and (granted or keep == '0') then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)

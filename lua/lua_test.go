@@ -230,6 +230,7 @@ func TestConstants(t *testing.T) {
 		"30000000":         "how far back a clock may step",
 		"60000000":         "how long a grant is known",
 		"86400000":         "a day in ms",
+		"3600000":          "an hour in ms",
 	}
 	number := regexp.MustCompile(`\b\d{5,}\b`)
 	for name, text := range composed {
@@ -360,7 +361,7 @@ func parsed(t *testing.T, name, text string) []ast.Stmt {
 // nothing. Redis' Lua writes a joined number with 14 digits.
 var texts = []string{
 	"totals", "text", "other", "others", "window", "windows", "key", "keys", "id", "lane", "fair", "hash", "queue", "aside",
-	"control", "name", "names", "scope", "rest", "own", "general", "mode", "pieces",
+	"control", "name", "names", "scope", "rest", "own", "general", "mode", "pieces", "head", "granted",
 }
 
 // textual are the functions that return text which has lost nothing.

@@ -45,7 +45,7 @@
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>,
 --   THROTTLE_CONTROLS <what is set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits) with room and in line; O(limits x entries) without, lanes O(log jobs)
--- Expiry: record: start + 60 s, in place of another grant's: kept; ledgers: span + grace + 30 s; the line's keys: kept
+-- Expiry: record: start + 60 s, in place of another grant's: an hour; ledgers: span + grace + 30 s; the line's keys: kept
 -- include: clock
 -- include: read_controls
 -- include: read_calendar
@@ -214,9 +214,10 @@ if changed then
   end
 end
 if outcome == 1 then
-  write_record(record_key, now, start, weight, nonce, ledgers, granted and kept)
+  write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
 elseif granted and not string.match(granted, ' settled$') then
-  redis.call('DEL', record_key) -- also one that counts no more: the clock may step back
+  -- It is answered no more, also if the clock steps back, nor settled.
+  redis.call('SET', record_key, granted .. ' settled', 'PX', '3600000')
 end
 if booking then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)

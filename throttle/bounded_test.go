@@ -26,7 +26,6 @@ func (c crowd) String() string {
 // sees to each lane; a pull books up to 32 jobs; a page of lines looks at 500
 // entries or so.
 var mostCommands = map[string]int{
-	"Peek":                    10,
 	"Reserve a newcomer":      20,
 	"Reserve who is in line":  20,
 	"Reserve who is booked":   40,
@@ -77,7 +76,6 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 	at := dawn.Add(time.Second)
 	last := crowdJob(c, c.lanes-1, c.jobs-1)
 	newcomer := crowdJob(c, c.lanes-1, c.jobs)
-	count("Peek", func() error { _, err := s.Peek(at, newcomer); return err })
 	count("Reserve a newcomer", func() error { _, err := s.Reserve(at, newcomer); return err })
 	count("Reserve who is in line", func() error { _, err := s.Reserve(at, last); return err })
 	count("Cancel who is in line", func() error { _, err := s.Cancel(at, last); return err })

@@ -17,8 +17,9 @@
 //
 // What it cannot promise: what Redis loses (a failover, a restart without
 // persistence) is forgotten; between a grant and the job's first effect time
-// passes that it does not see; with FallbackOpen and FallbackLocal jobs run that
-// Redis did not count.
+// passes that it does not see; a charge that Settle raises after the fact, or a limit
+// that is lowered, leaves a window that holds more; with FallbackOpen and FallbackLocal
+// jobs run that Redis did not count.
 //
 // # Bookings
 //
@@ -35,6 +36,30 @@
 // that weighs as much or more. Pull books the heads of a lane, Reservation.Next
 // and Sweep say of which; package worker and Wait do all that. Among the keys of
 // Options.FairScope what all share is divided in units, by their shares.
+//
+// # Settling
+//
+// A job is charged its Weight. Settle corrects that to what it really took, in place
+// at its start, in all limits, once for each grant; Refund to nothing. Less is free at
+// once. More is a debt: it may overfill a window after the fact, and then nobody starts
+// until the window is under its limit.
+//
+// # Pausing
+//
+// Pause closes a scope key until a time, for all processes, also one of a scope without
+// limits; Resume opens it. A job that meets it is placed from its end on. Jobs that do
+// not meet it are not delayed.
+//
+// # Limits and modes at run time
+//
+// SetLimits and SetMode are kept in Redis and in force for every process with its next
+// decision, until ResetLimits and ResetMode. Limits of a key win over those of its
+// scope, those over the configuration; Limits tells what holds. What was spent goes on
+// counting under other units, windows and precisions. In Shadow jobs are counted and
+// told what would have held them back; Off counts nothing.
+//
+// Processes with different configurations decide each by its own and count what the
+// others start. Of two precisions the coarser holds.
 //
 // # Clock
 //
@@ -63,5 +88,6 @@
 // # Keys
 //
 // Every key of a throttle begins with thr:{name}:, so that all of them lie in one
-// slot of a Redis Cluster, and has an expiry. docs/redis-state.md describes them.
+// slot of a Redis Cluster, and has an expiry, but for what SetLimits and SetMode have
+// set. docs/redis-state.md describes them.
 package throttle

@@ -94,9 +94,9 @@ func (c *call) explanation(job Job, reply reply) Explanation {
 	n := 0
 	for i := range c.met {
 		m := &c.met[i]
-		for range m.rulings {
+		for _, r := range m.rulings {
 			rest := reply[13+3*n:]
-			if !c.free[n] || m.mode == Shadow {
+			if !strings.Contains(r.how, howCounts) {
 				e.Limits = append(e.Limits, LimitState{
 					Scope: m.scope.Name, Key: m.key, Origin: m.origin, Mode: m.mode,
 					LimitUsage: LimitUsage{Limit: c.holds[n].Limit, Used: rest.integer(0), Booked: rest.integer(1), Free: instant(rest.integer(2))},
@@ -192,9 +192,15 @@ func (e Explanation) roomText(l LimitState) string {
 	return "room now"
 }
 
+// mostOfKey is how much of a key is told.
+const mostOfKey = 24
+
 func scopeKeyText(scope, key string) string {
 	if key == "" {
 		return scope
+	}
+	if runes := []rune(key); len(runes) > mostOfKey {
+		return fmt.Sprintf("%s %q…", scope, string(runes[:mostOfKey]))
 	}
 	return fmt.Sprintf("%s %q", scope, key)
 }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,14 +28,28 @@ func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Li
 	if err := (Scope{Name: scope, Limits: limits}).validateLimits(); err != nil {
 		return err
 	}
-	if len(limits) > maxLimits {
-		return &OptionError{Field: "limits", Value: len(limits), Reason: fmt.Sprintf("are more than %d", maxLimits)}
+	if counted := t.counting(scope, limits); counted > maxLimits {
+		return &OptionError{Field: "limits", Value: len(limits), Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", counted, maxLimits)}
 	}
 	texts := make([]string, len(limits))
 	for i, limit := range limits {
 		texts[i] = limit.String()
 	}
 	return t.set(ctx, "%", scope, key, strings.Join(texts, ","))
+}
+
+// counting is how many limits a scope key counts where these are set: those of the
+// configuration that have other windows go on counting.
+func (t *Throttle) counting(scope string, limits []Limit) int {
+	counted := len(limits)
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.Window == own.Window }) {
+				counted++
+			}
+		}
+	}
+	return counted
 }
 
 // ResetLimits takes back what SetLimits set for a scope key, or with an empty key of

@@ -152,6 +152,11 @@ func (s *scripted) ResetMode(now time.Time, scope string) error {
 	return s.throttle.ResetMode(context.Background(), scope)
 }
 
+func (s *scripted) Limits(now time.Time, scope, key string) (throttle.InForce, error) {
+	s.now = now
+	return s.throttle.Limits(context.Background(), scope, key)
+}
+
 // drain sweeps and pulls as a worker does until there is nothing to pull.
 func drain(t testing.TB, s *scripted, now time.Time) []throttle.Reservation {
 	t.Helper()

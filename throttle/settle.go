@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // Settle corrects what a granted job was charged to what it really took, 0 or more
@@ -14,8 +15,10 @@ import (
 // A grant is settled once: it returns false where that was done before, where the
 // job has been granted anew since, where it is longer ago than Options.SettleWithin,
 // where other scopes are counted than when it was granted (SetMode), and where Redis
-// did not decide. The charge is then what it was. Blocks and fails as Reserve
-// does, without fallback.
+// did not decide. The charge is then what it was. It also returns false where the
+// answer of this very call was lost and the client made it again; the charge is then
+// corrected. Blocks and fails as Reserve does, without fallback; the error is also an
+// *InvalidJobError for a reservation that is no grant.
 func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64) (bool, error) {
 	if actual < 0 || actual > MaxUnits {
 		return false, &InvalidJobError{Job: granted.Job.ID, Field: "actual", Value: actual, Reason: fmt.Sprintf("is not between 0 and %d", MaxUnits)}
@@ -25,6 +28,9 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 	}
 	c, err := t.callFor(ctx, granted.Job)
 	if err != nil || granted.Source != FromRedis {
+		return false, err
+	}
+	if err := granted.chargedAs(); err != nil {
 		return false, err
 	}
 	job := integers(granted.Start.UnixMicro(), granted.Job.Weight, actual, t.options.Grace.Microseconds(),
@@ -44,6 +50,28 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 		t.options.Observer.Settled(Settlement{Throttle: t.name, Job: granted.Job, Charged: granted.Job.Weight, Actual: actual})
 	}
 	return done, nil
+}
+
+// chargedAs refuses a reservation that does not tell where and when it was charged,
+// as one that was put together by hand.
+func (r Reservation) chargedAs() error {
+	scopes, windows, whole := strings.Cut(r.Ledgers, ".")
+	if !whole || scopes == "" || windows == "" || !alphanumeric(scopes+windows) {
+		return &InvalidJobError{Job: r.Job.ID, Field: "Ledgers", Value: r.Ledgers, Reason: "names no ledgers"}
+	}
+	if at := r.Start.UnixMicro(); at < 1 || at > MaxUnits {
+		return &InvalidJobError{Job: r.Job.ID, Field: "Start", Value: r.Start, Reason: "is no start"}
+	}
+	return nil
+}
+
+func alphanumeric(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // Refund takes back all that a granted job was charged, since it took nothing: it

@@ -18,6 +18,8 @@ type simulation struct {
 	byName   map[Lane]*simLane
 	fairs    map[string]*simFair
 	joined   int64
+	epoch    int   // counts how often all tags began anew
+	closed   int64 // until then what all share has no room
 	ready    fairHeap
 	aside    laneHeap
 }
@@ -49,6 +51,7 @@ type simFair struct {
 	key   string
 	share float64
 	tag   float64
+	epoch int        // of the tag
 	lanes []*simLane // eligible
 	place int        // in the heap, negative if it is not ready
 }
@@ -116,13 +119,39 @@ func (l *simLane) take(page reply) error {
 	return nil
 }
 
-// join puts a new job behind its lane's others.
-func (s *simulation) join(c *call, w *waiter) {
-	lane := s.lane(c)
+// arrive decides for a new job as reserve.lua does: it starts now, is booked, or stands
+// behind its lane's others.
+func (s *simulation) arrive(lane *simLane, w *waiter) {
+	if lane.next == len(lane.waiting) {
+		start, _ := lane.place(w.weight, s.now)
+		if start <= s.now || start <= s.now+s.lookahead() && len(s.ready) == 0 {
+			lane.charge(start, w.weight)
+			w.start = start
+			return
+		}
+	}
 	s.joined++
 	w.arrival = math.MaxInt64/2 + s.joined // behind all that were there
 	lane.waiting = append(lane.waiting, w)
+	if lane.next == len(lane.waiting)-1 && lane.until <= s.now {
+		s.enlist(lane)
+		s.settle()
+	}
 }
+
+func (s *simulation) lookahead() int64 { return s.throttle.options.Lookahead.Microseconds() }
+
+// laneOf is the lane of a job, nil if nobody waits in it.
+func (s *simulation) laneOf(job Job) *simLane {
+	met, err := s.throttle.meetings(job)
+	if err != nil {
+		return nil
+	}
+	return s.byName[s.throttle.laneOf(met)]
+}
+
+// unread are the jobs of the lane of which only the mean weight is known.
+func (l *simLane) unread() []*waiter { return l.waiting[min(l.read, int64(len(l.waiting))):] }
 
 // ids are the jobs in line by their IDs.
 func (s *simulation) ids() map[string]*waiter {
@@ -135,45 +164,73 @@ func (s *simulation) ids() map[string]*waiter {
 	return ids
 }
 
-// run starts everybody.
-func (s *simulation) run() {
+// begin makes those ready who are.
+func (s *simulation) begin() {
 	s.now = s.began
 	for _, lane := range s.lanes {
 		switch {
 		case len(lane.waiting) == 0:
+			lane.until = 0
 		case lane.until > s.now:
 			heap.Push(&s.aside, lane)
 		default:
 			s.enlist(lane)
 		}
 	}
-	for {
-		for len(s.aside) > 0 && s.aside[0].until <= s.now {
-			if lane, is := heap.Pop(&s.aside).(*simLane); is {
-				s.enlist(lane)
-			}
+	s.settle()
+}
+
+// run starts everybody. Lanes that are set aside come back together, with a sweep: one
+// that came a moment before the others would take all that they wait for.
+func (s *simulation) run() {
+	for len(s.ready)+len(s.aside) > 0 {
+		next := int64(math.MaxInt64)
+		if len(s.aside) > 0 {
+			next = s.aside[0].until + sweepEvery.Microseconds() - 1
+			next -= next % sweepEvery.Microseconds()
 		}
-		if len(s.ready) == 0 {
-			if len(s.aside) == 0 {
-				return
-			}
-			s.now = s.aside[0].until
-			continue
+		if len(s.ready) > 0 {
+			next = min(next, s.closed)
 		}
+		s.now = max(s.now, next)
+		s.settle()
+	}
+}
+
+// settle pulls all whose time has come.
+func (s *simulation) settle() {
+	for len(s.aside) > 0 && s.aside[0].until <= s.now {
+		if lane, is := heap.Pop(&s.aside).(*simLane); is {
+			s.enlist(lane)
+		}
+	}
+	for len(s.ready) > 0 && s.closed <= s.now {
 		s.pull(s.ready[0])
 	}
 }
 
-// enlist makes a lane eligible.
+// enlist makes a lane eligible, and its fair key ready. While nobody is ready there is
+// nothing to be fair about, and all begin anew.
 func (s *simulation) enlist(lane *simLane) {
 	fair := lane.fair
 	lane.until = 0
 	fair.lanes = append(fair.lanes, lane)
-	if fair.place < 0 {
-		fair.tag = max(fair.tag, s.time)
-		heap.Push(&s.ready, fair)
+	if fair.place >= 0 {
+		return
 	}
+	if len(s.ready) == 0 && !s.starting() {
+		s.epoch++
+		s.time = 0
+	}
+	if fair.epoch != s.epoch {
+		fair.tag, fair.epoch = 0, s.epoch
+	}
+	fair.tag = max(fair.tag, s.time)
+	heap.Push(&s.ready, fair)
 }
+
+// starting tells that those are made ready who were so before.
+func (s *simulation) starting() bool { return s.now == s.began && s.joined == 0 }
 
 // front is the eligible lane with the oldest head.
 func (f *simFair) front() int {
@@ -192,20 +249,21 @@ func (s *simulation) pull(fair *simFair) {
 	lane := fair.lanes[front]
 	job := lane.head()
 	start, holder := lane.place(job.weight, s.now)
-	if start == math.MaxInt64 {
+	switch {
+	case start < math.MaxInt64:
+		if again, far := lane.far(job.weight, start, holder, s.now, s.lookahead()); far {
+			s.setAside(fair, front, holder, max(again, s.now+1))
+			return
+		}
+		lane.charge(start, job.weight)
+		job.start = start
+		s.time = fair.tag
+		fair.tag += float64(job.weight) / fair.share
+		heap.Fix(&s.ready, fair.place)
+	case !lane.tooHeavy(job.weight):
 		s.leave(fair, front) // never
 		return
 	}
-	lookahead := s.throttle.options.Lookahead.Microseconds()
-	if again, far := lane.far(job.weight, start, holder, s.now, lookahead); far {
-		s.setAside(fair, front, holder, max(again, s.now+1))
-		return
-	}
-	lane.charge(start, job.weight)
-	job.start = start
-	s.time = fair.tag
-	fair.tag += float64(job.weight) / fair.share
-	heap.Fix(&s.ready, fair.place)
 	if lane.next++; lane.next == len(lane.waiting) {
 		s.leave(fair, front)
 	}
@@ -230,23 +288,40 @@ func (l *simLane) far(weight, start int64, holder *simLedger, now, lookahead int
 	return start - lookahead - span, start > now+lookahead+span
 }
 
-// setAside leaves a lane alone until then, or everybody where all share what has no
-// room.
+// tooHeavy tells that a limit was set below a weight: the job is told so when it comes,
+// and those behind it go on.
+func (l *simLane) tooHeavy(weight int64) bool {
+	for _, key := range l.keys {
+		for _, ledger := range key.ledgers {
+			if ledger.units > 0 && ledger.units < weight {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setAside leaves a lane alone until then, all of its fair key's where that has no
+// room, or everybody where all share what has none.
 func (s *simulation) setAside(fair *simFair, front int, holder *simLedger, until int64) {
-	if holder != nil && holder.shared {
-		s.now = until
+	if holder != nil && holder.class == classShared {
+		s.closed = until
 		return
 	}
 	lane := fair.lanes[front]
 	lane.until = until
 	s.leave(fair, front)
+	if holder != nil && holder.class == classFair && fair.place >= 0 {
+		heap.Remove(&s.ready, fair.place)
+		fair.place = -1
+	}
 	heap.Push(&s.aside, lane)
 }
 
 // leave takes a lane out of its fair key's eligible ones.
 func (s *simulation) leave(fair *simFair, i int) {
 	fair.lanes = slices.Delete(fair.lanes, i, i+1)
-	if len(fair.lanes) == 0 {
+	if len(fair.lanes) == 0 && fair.place >= 0 {
 		heap.Remove(&s.ready, fair.place)
 		fair.place = -1
 	}
@@ -258,7 +333,7 @@ func (l *simLane) place(weight, now int64) (start int64, holder *simLedger) {
 	start = now
 	for _, key := range l.keys {
 		if key.opens > start {
-			start, holder = key.opens, &simLedger{shared: key.met.scope.Name == Global}
+			start, holder = key.opens, &simLedger{class: key.class}
 		}
 	}
 	for moved := true; moved; {
@@ -288,6 +363,7 @@ func (l *simLane) charge(start, weight int64) {
 // scopeKeyState is what a forecast knows of one scope key.
 type scopeKeyState struct {
 	met     meets
+	class   byte
 	opens   int64
 	ledgers []*simLedger
 }
@@ -305,7 +381,7 @@ func (k *scopeKeyState) read(c *call, told reply) error {
 		}
 		ledger := &simLedger{
 			units: c.holds[i].Limit.Units, span: rest.integer(0), precision: rest.integer(1),
-			shared: k.met.scope.Name == Global,
+			class: k.class,
 		}
 		count := int(rest.integer(2))
 		entries := rest[3 : 3+2*count]
@@ -328,7 +404,7 @@ const mostSlid = 512
 // simLedger is one limit's units by time.
 type simLedger struct {
 	units, span, precision int64
-	shared                 bool // all jobs share it
+	class                  byte // which jobs share it
 	at, amount             []int64
 	first                  int   // that counts
 	total                  int64 // from first on

@@ -158,7 +158,8 @@ func (t *Throttle) giveBack(ctx context.Context, job Job, keep int64) (bool, err
 	}
 	reply, err := t.ask(ctx, cancelScript, call, func() ([]string, []any) {
 		return call.keys, call.args(t.nowArgument(), call.names, call.belief, job.Nonce, call.ledgers,
-			integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey())),
+			integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey()),
+				t.options.SettleWithin.Microseconds()),
 			string(call.lane), job.ID)
 	})
 	if err != nil {

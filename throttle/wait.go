@@ -14,19 +14,31 @@ const waitAhead = 100 * time.Millisecond
 // sweepEvery is how often the waiting jobs of a process look after the line.
 const sweepEvery = 250 * time.Millisecond
 
+// mostBlocked is how seldom Wait asks for a job that is not booked: limits that were set
+// may change at any time.
+const mostBlocked = 10 * time.Second
+
 // Wait reserves and sleeps until the job may start: Reserve for callers without
 // a queue. While it stands in line it asks from time to time, and pulls lanes as a
-// worker does. The returned reservation is granted and its start has come. If ctx
-// ends first, the reservation is given back and ctx's error returned; otherwise
-// the errors are those of Reserve. The sleeps are measured by the local clock,
-// the starts are Redis'.
+// worker does. It also asks from time to time where limits set at run time leave no
+// room for the job's weight, until they are changed. The returned reservation is
+// granted and its start has come. If ctx ends first, the reservation is given back and
+// ctx's error returned; otherwise the errors are those of Reserve. The sleeps are
+// measured by the local clock, the starts are Redis'.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.MaxWait >= 0 { // what is negative, Reserve refuses
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}
-	held := false
+	held, blocked := false, sweepEvery
 	for {
 		r, err := t.Reserve(ctx, job)
+		if isBlocked(err) {
+			if err := sleep(ctx, blocked); err != nil {
+				return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
+			}
+			blocked = min(2*blocked, mostBlocked)
+			continue
+		}
 		if err != nil {
 			var lost *UnavailableError
 			if errors.As(err, &lost) {
@@ -44,7 +56,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			delay -= job.MaxWait
 		case Waiting:
 			// Once booked, it is asked for again before its slot.
-			delay = min(max(delay/2, sweepEvery), max(t.options.Lookahead/2, waitAhead))
+			delay = min(max(delay/2, sweepEvery), max(t.options.Lookahead/2, waitAhead), mostBlocked)
 			t.tendLine(ctx)
 		}
 		if err := sleep(ctx, delay); err != nil {
@@ -56,6 +68,12 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			return r, nil
 		}
 	}
+}
+
+// isBlocked tells that a limit that was set leaves no room for a job's weight.
+func isBlocked(err error) bool {
+	var blocked *BlockedError
+	return errors.As(err, &blocked)
 }
 
 // tendLine does for the line what a worker does, at most every sweepEvery for all

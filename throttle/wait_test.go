@@ -57,6 +57,29 @@ func TestWaitStartsAtTheSlot(t *testing.T) {
 	})
 }
 
+// TestWaitForLimits: a job that limits set at run time leave no room for waits until they
+// are changed: under 0 in line, below its weight by itself.
+func TestWaitForLimits(t *testing.T) {
+	t.Parallel()
+	for _, set := range []int64{0, 1} {
+		inBubble(t, globalScope(throttle.Per(5, time.Minute)), nil, func(t *testing.T, th *throttle.Throttle) {
+			if err := th.SetLimits(t.Context(), throttle.Global, "", []throttle.Limit{throttle.Per(set, time.Minute)}); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(5*time.Minute, func() {
+				if err := th.ResetLimits(context.Background(), throttle.Global, ""); err != nil {
+					t.Error(err)
+				}
+			})
+			began := time.Now()
+			got, err := th.Wait(t.Context(), throttle.Job{ID: "heavy", Weight: 3})
+			if waited := time.Since(began); err != nil || got.Outcome != throttle.Granted || waited < 5*time.Minute || waited > 5*time.Minute+10*time.Second {
+				t.Errorf("limit %d: %v, %v after %s", set, got.Outcome, err, waited)
+			}
+		})
+	}
+}
+
 // TestWaitOfMany: any number may wait at once, booked or in line; they start in
 // time, no window is over its limit, and the capacity is used.
 func TestWaitOfMany(t *testing.T) {

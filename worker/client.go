@@ -142,6 +142,7 @@ type plan struct {
 	known   taskOptions
 	job     throttle.Job
 	asked   bool // the throttle is to be asked
+	unsure  bool // its answer was lost: it may have reserved
 }
 
 // prepare finds out what a task weighs.
@@ -168,6 +169,7 @@ func (p *plan) take(answer throttle.Answer) {
 		p.Reservation, p.Start = answer.Reservation, answer.Reservation.Start
 	case err == nil, isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
 		// It is decided when it comes.
+		p.unsure = errors.Is(err, throttle.ErrUnavailable)
 	default:
 		p.Err = err
 	}
@@ -199,11 +201,21 @@ func (c *Client) enqueueSome(ctx context.Context, plans []*plan) {
 			}
 		})
 	}
+	seen := make(map[*asynq.Task]bool, len(plans))
+	var again []*plan
 	for _, p := range plans {
+		if seen[p.task] {
+			again = append(again, p)
+			continue
+		}
+		seen[p.task] = true
 		next <- p
 	}
 	close(next)
 	done.Wait()
+	for _, p := range again {
+		c.enqueue(ctx, p) // asynq appends to a task's own options: not at the same time
+	}
 }
 
 // enqueue hands a task to asynq, for its slot.
@@ -233,20 +245,20 @@ func (c *Client) delay(r throttle.Reservation) time.Duration {
 	return 0
 }
 
-// giveBack cancels what was reserved for a task that is not enqueued, unless another
-// task of its ID is there, whose it is.
+// giveBack cancels what was reserved for a task that is not enqueued, unless a task of
+// its ID is there, whose it is: another one, or this one and asynq's answer was lost.
 func (c *Client) giveBack(ctx context.Context, p *plan) {
-	if p.Reservation.Outcome == 0 {
+	if p.Reservation.Outcome == 0 && !p.unsure {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	if p.known.named {
-		info, err := c.inspector.GetTaskInfo(p.known.queue, p.known.id)
-		if err == nil && info.State != asynq.TaskStateCompleted && info.State != asynq.TaskStateArchived {
-			return
-		}
+	info, err := c.inspector.GetTaskInfo(p.known.queue, p.known.id)
+	switch {
+	case err == nil && !gone(info, nil) && info.State != asynq.TaskStateCompleted && info.Retried == 0:
+		return
+	case err != nil && !gone(nil, err) && p.known.named:
+		return // nobody knows; what nobody comes for is given back by its grace
 	}
-	if _, err := c.throttle.Cancel(ctx, p.Reservation.Job); err != nil {
+	if _, err := c.throttle.Cancel(context.WithoutCancel(ctx), p.job); err != nil {
 		c.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
 	}
 }

@@ -1,6 +1,6 @@
 // Package worker puts a throttle in front of asynq handlers. Before a task runs,
-// its job is reserved: granted, it runs; booked, it goes back to asynq until its
-// slot, without losing a retry, and is woken at that moment.
+// its job is reserved: granted, it runs; booked or in line, it goes back to asynq
+// until its slot, without losing a retry, and is woken at that moment.
 //
 //	shaper, err := worker.New(th, client, jobOf, nil)
 //	server := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 16}))
@@ -14,7 +14,24 @@
 //
 // A charge belongs to one attempt of a task: its job's ID is made of the queue,
 // the task's ID and its retry count. A denied task keeps its retry count and
-// finds its booking; a task that failed and is retried is charged again.
+// finds its booking; a task that failed and is retried is charged again, unless its
+// handler said that the upstream was not touched (Untouched).
+//
+// # Planning
+//
+// A Client reserves when tasks are enqueued, and enqueues each for its slot: such a
+// task is not denied when it comes, and EnqueueAll tells when the last of many is
+// expected to start.
+//
+// # In a handler
+//
+// Settle corrects the charge to what the task really took, Refund takes it back. An
+// upstream that asks to wait is left alone by all workers when the handler returns
+// AskedToWait, or what HTTPWait and SMTPWait make of a reply: the task's key is
+// paused, its charge given back, and it takes its place after the pause, without a
+// retry spent.
+//
+// # What asynq does
 //
 // What asynq does by itself stays as it is: a task is run at least once, a
 // Timeout and a Deadline go on while it waits, and so does a Unique lock.

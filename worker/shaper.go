@@ -28,6 +28,7 @@ type decider interface {
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
 	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
+	Limits(ctx context.Context, scope, key string) (throttle.InForce, error)
 	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
 	Sweep(ctx context.Context) (throttle.Swept, error)
 }

@@ -26,6 +26,9 @@ func optionsOf(task *asynq.Task, given []asynq.Option) taskOptions {
 	if own := reflect.ValueOf(task).Elem().FieldByName("opts"); own.IsValid() && own.Kind() == reflect.Slice {
 		for i := range own.Len() {
 			option := own.Index(i).Elem()
+			if !option.IsValid() {
+				continue // nil, which asynq leaves out
+			}
 			text := ""
 			if option.Kind() == reflect.String {
 				text = option.String()
@@ -34,6 +37,9 @@ func optionsOf(task *asynq.Task, given []asynq.Option) taskOptions {
 		}
 	}
 	for _, option := range given {
+		if option == nil {
+			continue
+		}
 		text, _ := option.Value().(string)
 		o.read(reflect.TypeOf(option).Name(), text)
 	}

@@ -19,11 +19,11 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 	var wait *WaitError
 	var untouched *UntouchedError
 	switch {
+	case IsDenied(err): // by another shaper inside, which has heeded a wait itself
+		s.refund(ctx, r)
 	case errors.As(err, &wait) && s.paces(r.Job, wait.Scope):
 		return s.heed(ctx, a, r, wait)
-	case IsDenied(err), errors.As(err, &untouched):
-		// Another shaper inside has put it back, or the handler says so itself:
-		// nothing was used.
+	case errors.As(err, &untouched):
 		s.refund(ctx, r)
 	}
 	return false, err
@@ -36,29 +36,63 @@ func (s *Shaper) paces(job throttle.Job, scope string) bool {
 }
 
 // heed pauses what the upstream asked to leave alone, gives the charge back, and has
-// the task take its place after it.
+// the task take its place after it. Whatever the wait wraps, the task comes back: a
+// wait is no failure.
 func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wait *WaitError) (again bool, err error) {
 	handler := ctx
 	ctx = context.WithoutCancel(ctx)
 	s.refund(ctx, r)
-	delay := min(max(wait.Delay, 0), MaxAskedWait)
-	if _, err := s.throttle.Pause(ctx, wait.Scope, r.Job.Keys[wait.Scope], time.Now().Add(delay)); err != nil {
-		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", wait.Scope), zap.Error(err))
+	delay := min(wait.Delay, MaxAskedWait)
+	if delay <= 0 { // made by hand
+		delay = DefaultAskedWait
 	}
+	pause, inForce := s.pauseKey(ctx, wait.Scope, r.Job.Keys[wait.Scope], delay)
 	if s.stays(a) {
 		return true, sleep(handler, delay)
 	}
 	job := r.Job
-	job.Plan = true // not to start, whatever there is room for
-	placed, err := s.reserve(ctx, job)
-	if err == nil && placed.Delay() < delay-time.Second {
-		// The pause is not in force: the scope is not enforced, or Redis did not hear.
-		s.giveBack(ctx, placed.Job)
-		err = wait
+	if inForce {
+		job.Plan = true // not to start, whatever there is room for
+		placed, err := s.reserve(ctx, job)
+		var late *throttle.DeadlineError
+		switch {
+		case errors.As(err, &late):
+			return false, s.refusal(a, err)
+		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
+			return false, s.deny(a, behind(placed, pause))
+		}
+	}
+	delay = max(delay, s.options.Backoff)
+	cause := &WaitError{Scope: wait.Scope, Delay: delay, Err: wait.Err}
+	if errors.Is(wait, asynq.SkipRetry) || errors.Is(wait, asynq.RevokeTask) {
+		cause.Err = nil // asynq would end the task
+	}
+	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
+	return false, &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
+}
+
+// pauseKey pauses a scope key, and tells whether that holds jobs back: the scope may
+// not be enforced, and Redis may not have heard.
+func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Duration) (pause throttle.Hold, inForce bool) {
+	ends, err := s.throttle.Pause(ctx, scope, key, time.Now().Add(delay))
+	var state throttle.InForce
+	if err == nil {
+		state, err = s.throttle.Limits(ctx, scope, key)
 	}
 	if err != nil {
-		s.countDenied(throttle.Reservation{Job: job}, delay, wait)
-		return false, &DeniedError{Queue: a.queue, TaskID: a.id, Delay: max(delay, s.options.Backoff), Err: wait, use: &s.use}
+		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", scope), zap.Error(err))
+		return pause, false
 	}
-	return false, s.deny(a, placed)
+	pause = throttle.Hold{Scope: scope, Key: key, Until: ends, Paused: true}
+	return pause, state.Mode == throttle.Enforce && !state.Paused.Before(ends)
+}
+
+// behind is a place in line after a pause. Where others of the lane are before the
+// job, the estimate knows nothing of the pause.
+func behind(r throttle.Reservation, pause throttle.Hold) throttle.Reservation {
+	if r.Outcome == throttle.Waiting && r.Start.Before(pause.Until) {
+		r.Late = r.Late.Add(pause.Until.Sub(r.Now))
+		r.Start, r.Hold = pause.Until, &pause
+	}
+	return r
 }

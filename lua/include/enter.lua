@@ -5,6 +5,9 @@
 -- include: edit
 local function enter(calendar, kind, start, delta)
   local now = calendar.now
+  if kind == 's' and delta > 0 then
+    calendar.charged = calendar.charged + delta
+  end
   for i = 1, #calendar.ledgers do
     local ledger = calendar.ledgers[i]
     local at = start - start % ledger.precision

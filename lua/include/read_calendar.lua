@@ -104,12 +104,12 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
     k, a = k + count + 1, a + count + 1
   end
   if never > 0 then
-    opens, closer = now + 34560000000000, never
+    opens, closer = now + 2 * 34560000000000, never -- beyond any lookahead
   else
     closer = total + closer
   end
   return {
     now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
-    opens = opens, closer = closer, shadows = shadows,
+    opens = opens, closer = closer, shadows = shadows, charged = 0,
   }
 end

@@ -9,11 +9,11 @@ local function totals_in(text, key)
     return nil, redis.error_reply('THROTTLE_STATE ' .. key)
   end
   local known = { seen = tonumber(seen), expire = seen + expire, of = {}, order = {} }
-  for mark, window, precision, spent, booked, open, units, since in
-    string.gmatch(rest, '([ |])(%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+):?(%d*)') do
+  for mark, window, precision, spent, booked, open, units, since, missed in
+    string.gmatch(rest, '([ |])(%d+):(%d+):(%d+):(%d+):(-?%d+):(%d+):?(%d*):?(%d*)') do
     local ledger = {
       window = window, precision = tonumber(precision), spent = tonumber(spent), booked = tonumber(booked),
-      open = tonumber(open), open_units = tonumber(units), since = tonumber(since),
+      open = tonumber(open), open_units = tonumber(units), since = tonumber(since), missed = tonumber(missed),
     }
     if mark == ' ' then
       ledger.open = known.seen - ledger.open

@@ -51,6 +51,11 @@ local function write_calendar(calendar, start)
     if renew then
       scope.expire = needed + math.floor(scope.span / 4)
     end
+    if scope.aside ~= '' and calendar.charged > 0 then
+      scope.aside = string.gsub(scope.aside, '([^|]*:)(%d+)', function(head, missed)
+        return head .. string.format('%d', missed + calendar.charged)
+      end)
+    end
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
       local ledger = ledgers[i]

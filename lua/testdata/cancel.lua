@@ -17,9 +17,10 @@
 -- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
 -- ARGV[4] nonce: of the grant; empty gives back bookings and places in line only
 -- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call
--- ARGV[6] job: "weight keep grace kept share": units (1..2^53); 1 turns a grant back into
+-- ARGV[6] job: "weight keep grace kept share within": units (1..2^53); 1 turns a grant back into
 --   a booking, 0 gives everything back; us (0..400 days) after its slot that a booking
---   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53)
+--   still counts; ms (1..2^53) that the line's keys live; of its fair key (1..2^53); us (0..400
+--   days) after the start that a grant can be settled
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -29,7 +30,7 @@
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
 --   set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits)
--- Expiry: record: deleted; ledgers: span + grace + 30 s; the line's keys: kept
+-- Expiry: record: start + within; ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
 -- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
@@ -142,18 +143,19 @@ local function span_of(window, precision)
 end
 -- The totals that the next write does not count on: those that were set aside before
 -- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
--- kept, with the instant since which they are not counted on, for adopt to bring them up
--- to date, until all of it has left its window.
+-- kept, with the instant since which they are not and the units that were charged since
+-- (see write_calendar), for adopt to bring them up to date, until all of it has left its
+-- window.
 local function set_aside(scope, now, grace)
   local aside = {}
   for totals in string.gmatch(scope.aside, '|([^|]*)') do
-    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+):%d+$')
     if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
       aside[#aside + 1] = '|' .. totals
     end
   end
   for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
-    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d:0', totals, scope.seen - open, units, scope.seen)
   end
   return table.concat(aside)
 end
@@ -260,13 +262,13 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
     k, a = k + count + 1, a + count + 1
   end
   if never > 0 then
-    opens, closer = now + 34560000000000, never
+    opens, closer = now + 2 * 34560000000000, never -- beyond any lookahead
   else
     closer = total + closer
   end
   return {
     now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
-    opens = opens, closer = closer, shadows = shadows,
+    opens = opens, closer = closer, shadows = shadows, charged = 0,
   }
 end
 -- The grant that a job's record tells: its start, weight, nonce and ledgers, and
@@ -483,6 +485,9 @@ end
 -- entry that counts no more.
 local function enter(calendar, kind, start, delta)
   local now = calendar.now
+  if kind == 's' and delta > 0 then
+    calendar.charged = calendar.charged + delta
+  end
   for i = 1, #calendar.ledgers do
     local ledger = calendar.ledgers[i]
     local at = start - start % ledger.precision
@@ -562,6 +567,11 @@ local function write_calendar(calendar, start)
     local renew = scope.expire < needed
     if renew then
       scope.expire = needed + math.floor(scope.span / 4)
+    end
+    if scope.aside ~= '' and calendar.charged > 0 then
+      scope.aside = string.gsub(scope.aside, '([^|]*:)(%d+)', function(head, missed)
+        return head .. string.format('%d', missed + calendar.charged)
+      end)
     end
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
@@ -681,13 +691,13 @@ local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]*$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
-local weight, keep, grace, kept, share = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+)$')
+local weight, keep, grace, kept, share, within = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) (%d+)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-weight, grace, share = tonumber(weight), tonumber(grace), tonumber(share)
+weight, grace, share, within = tonumber(weight), tonumber(grace), tonumber(share), tonumber(within)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or grace > 34560000000000 or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992
-  or share < 1 or share > 9007199254740992 then
+  or share < 1 or share > 9007199254740992 or within > 34560000000000 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -740,7 +750,9 @@ if holds or granted then
   end
 end
 if granted then
-  redis.call('DEL', record_key)
+  -- What is given back is not settled any more.
+  redis.call('SET', record_key, string.format('%d 0 %s %s settled', record.start, nonce, ledgers),
+    'PX', string.format('%d', math.ceil((record.start + within - now) / 1000) + 1))
 end
 if booking and (granted or keep == '0') then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)

@@ -130,18 +130,19 @@ local function span_of(window, precision)
 end
 -- The totals that the next write does not count on: those that were set aside before
 -- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
--- kept, with the instant since which they are not counted on, for adopt to bring them up
--- to date, until all of it has left its window.
+-- kept, with the instant since which they are not and the units that were charged since
+-- (see write_calendar), for adopt to bring them up to date, until all of it has left its
+-- window.
 local function set_aside(scope, now, grace)
   local aside = {}
   for totals in string.gmatch(scope.aside, '|([^|]*)') do
-    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+):%d+$')
     if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
       aside[#aside + 1] = '|' .. totals
     end
   end
   for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
-    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d:0', totals, scope.seen - open, units, scope.seen)
   end
   return table.concat(aside)
 end
@@ -248,13 +249,13 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
     k, a = k + count + 1, a + count + 1
   end
   if never > 0 then
-    opens, closer = now + 34560000000000, never
+    opens, closer = now + 2 * 34560000000000, never -- beyond any lookahead
   else
     closer = total + closer
   end
   return {
     now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
-    opens = opens, closer = closer, shadows = shadows,
+    opens = opens, closer = closer, shadows = shadows, charged = 0,
   }
 end
 -- Reads a ledger's entries in order of time into ledger.at, ledger.amount and

@@ -45,7 +45,7 @@
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_WEIGHT <limit>, THROTTLE_STATE <what>,
 --   THROTTLE_CONTROLS <what is set>, THROTTLE_LEDGERS <scope key> <windows>
 -- Cost: O(limits) with room and in line; O(limits x entries) without, lanes O(log jobs)
--- Expiry: record: start + 60 s, in place of another grant's: kept; ledgers: span + grace + 30 s; the line's keys: kept
+-- Expiry: record: start + 60 s, in place of another grant's: an hour; ledgers: span + grace + 30 s; the line's keys: kept
 -- The integer that a canonical decimal text says, or nil for any other text and
 -- for an integer outside low..high. Texts that tonumber alone would take (0x10,
 -- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
@@ -158,18 +158,19 @@ local function span_of(window, precision)
 end
 -- The totals that the next write does not count on: those that were set aside before
 -- (scope.aside), and those that no ledger of this call has taken (scope.live). They are
--- kept, with the instant since which they are not counted on, for adopt to bring them up
--- to date, until all of it has left its window.
+-- kept, with the instant since which they are not and the units that were charged since
+-- (see write_calendar), for adopt to bring them up to date, until all of it has left its
+-- window.
 local function set_aside(scope, now, grace)
   local aside = {}
   for totals in string.gmatch(scope.aside, '|([^|]*)') do
-    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+)$')
+    local window, precision, since = string.match(totals, '^(%d+):(%d+):.*:(%d+):%d+$')
     if window and since + span_of(tonumber(window), tonumber(precision)) + grace + 30000000 >= now then
       aside[#aside + 1] = '|' .. totals
     end
   end
   for totals, open, units in string.gmatch(scope.live, ' (%d+:%d+:%d+:%d+):(-?%d+):(%d+)') do
-    aside[#aside + 1] = string.format('|%s:%d:%s:%d', totals, scope.seen - open, units, scope.seen)
+    aside[#aside + 1] = string.format('|%s:%d:%s:%d:0', totals, scope.seen - open, units, scope.seen)
   end
   return table.concat(aside)
 end
@@ -276,13 +277,13 @@ local function read_calendar(keys, first_key, args, first_arg, time, grace, open
     k, a = k + count + 1, a + count + 1
   end
   if never > 0 then
-    opens, closer = now + 34560000000000, never
+    opens, closer = now + 2 * 34560000000000, never -- beyond any lookahead
   else
     closer = total + closer
   end
   return {
     now = now, grace = grace, scopes = scopes, ledgers = ledgers, untended = untended,
-    opens = opens, closer = closer, shadows = shadows,
+    opens = opens, closer = closer, shadows = shadows, charged = 0,
   }
 end
 local record_key, hash, agenda, ready = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
@@ -529,6 +530,9 @@ end
 -- entry that counts no more.
 local function enter(calendar, kind, start, delta)
   local now = calendar.now
+  if kind == 's' and delta > 0 then
+    calendar.charged = calendar.charged + delta
+  end
   for i = 1, #calendar.ledgers do
     local ledger = calendar.ledgers[i]
     local at = start - start % ledger.precision
@@ -608,6 +612,11 @@ local function write_calendar(calendar, start)
     local renew = scope.expire < needed
     if renew then
       scope.expire = needed + math.floor(scope.span / 4)
+    end
+    if scope.aside ~= '' and calendar.charged > 0 then
+      scope.aside = string.gsub(scope.aside, '([^|]*:)(%d+)', function(head, missed)
+        return head .. string.format('%d', missed + calendar.charged)
+      end)
     end
     local totals = string.format('%d %d', now, scope.expire - now)
     for i = scope.first, scope.last do
@@ -960,9 +969,10 @@ if changed then
   end
 end
 if outcome == 1 then
-  write_record(record_key, now, start, weight, nonce, ledgers, granted and kept)
+  write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
 elseif granted and not string.match(granted, ' settled$') then
-  redis.call('DEL', record_key) -- also one that counts no more: the clock may step back
+  -- It is answered no more, also if the clock steps back, nor settled.
+  redis.call('SET', record_key, granted .. ' settled', 'PX', '3600000')
 end
 if booking then
   unpromise(line.hash, line.agenda, id, booking.weight, booking.lane)

@@ -2,6 +2,9 @@ package throttletest
 
 import (
 	"cmp"
+	"maps"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -15,6 +18,7 @@ type book struct {
 	seen    int64
 	ledgers map[int64]*ledger
 	since   map[int64]int64 // of those that were set aside
+	missed  map[int64]int64 // units charged since
 }
 
 // now is the instant of a call that has got as far as now, at this time.
@@ -51,7 +55,7 @@ func (b *book) adopt(rulings []ruling, grace, time int64) {
 	for _, r := range rulings {
 		window, precision := r.limit.Window.Microseconds(), precision(r.limit).Microseconds()
 		own := b.ledgers[window]
-		since, aside := b.since[window]
+		_, aside := b.since[window]
 		if own != nil && own.precision > precision && !r.told {
 			precision = own.precision
 		}
@@ -60,16 +64,21 @@ func (b *book) adopt(rulings []ruling, grace, time int64) {
 		}
 		l := newLedgerOf(window, precision, grace)
 		if own != nil {
-			l.take(own, 0, b.now(time, time))
+			l.take(own, math.MaxInt64, b.now(time, time))
 		}
 		if source := b.source(window); source != nil && (own == nil || aside) {
-			l.take(source, since, b.now(time, time))
+			most := int64(math.MaxInt64)
+			if own != nil {
+				most = b.missed[window]
+			}
+			l.take(source, most, b.now(time, time))
 		}
 		adopted[window] = l
 	}
 	for window, l := range adopted {
 		b.ledgers[window] = l
 		delete(b.since, window)
+		delete(b.missed, window)
 		b.seen = b.now(time, time)
 	}
 }
@@ -97,18 +106,23 @@ func closer(a, b, window int64) bool {
 	return cmp.Less(b, a)
 }
 
-// take enters what another ledger has, after an instant: what was spent by the later
-// end of its sub-window, and where that is ahead once for each window between; what is
-// booked once.
-func (l *ledger) take(from *ledger, after, now int64) {
-	for at, units := range from.spent {
-		if at <= from.edge(now) || at+from.precision <= after || units == 0 {
-			continue
+// take enters what another ledger has: of what was spent the newest units, up to most, by
+// their sub-windows; what has left the other ledger had started by then. What is booked
+// is taken once.
+func (l *ledger) take(from *ledger, most, now int64) {
+	left := most
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(from.spent))) {
+		if units := min(from.spent[at], left); at > from.edge(now) && units > 0 {
+			left -= units
+			if l.window == from.window && l.precision == from.precision {
+				l.add(l.spent, at, units)
+				continue
+			}
+			l.spend(at+from.precision-1, units, now)
 		}
-		end := at + from.precision - 1
-		for l.add(l.spent, end, units); end-l.window >= now; l.add(l.spent, end, units) {
-			end = min(end-l.window, now+grantedAhead.Microseconds())
-		}
+	}
+	if most < math.MaxInt64 && left > 0 {
+		l.spend(from.edge(now)+from.precision-1, left, now)
 	}
 	booked := make(map[int64]int64)
 	for at, units := range from.booked {
@@ -123,17 +137,35 @@ func (l *ledger) take(from *ledger, after, now int64) {
 	}
 }
 
+// spend enters units that started by then: there if that is past, else now and there, and
+// once for each window between.
+func (l *ledger) spend(last, units, now int64) {
+	first := last
+	if last > now {
+		first, last = now, min(last, now+grantedAhead.Microseconds())
+	}
+	buckets := make(map[int64]bool)
+	for at := first; at < last; at += l.window {
+		buckets[l.bucket(at)] = true
+	}
+	buckets[l.bucket(last)] = true
+	for at := range buckets {
+		l.add(l.spent, at, units)
+	}
+}
+
 // write keeps the ledgers of a call and sets aside those that it does not know.
-func (m *Model) write(k scopeKey, own []*ledger, now int64) {
+func (m *Model) write(k scopeKey, own []*ledger, charged, now int64) {
 	b := m.books[k]
 	if b == nil {
-		b = &book{ledgers: make(map[int64]*ledger), since: make(map[int64]int64)}
+		b = &book{ledgers: make(map[int64]*ledger), since: make(map[int64]int64), missed: make(map[int64]int64)}
 		m.books[k] = b
 	}
 	counted := make(map[int64]bool)
 	for _, l := range own {
 		b.ledgers[l.window] = l
 		delete(b.since, l.window)
+		delete(b.missed, l.window)
 		counted[l.window] = true
 	}
 	aside := false
@@ -145,6 +177,9 @@ func (m *Model) write(k scopeKey, own []*ledger, now int64) {
 	if aside {
 		b.setAside(counted, now)
 	}
+	for window := range b.since {
+		b.missed[window] += charged
+	}
 	b.seen = now
 }
 
@@ -155,11 +190,12 @@ func (b *book) setAside(counted map[int64]bool, now int64) {
 		if l := b.ledgers[window]; since+l.span+l.grace+clockPatience.Microseconds() < now {
 			delete(b.ledgers, window)
 			delete(b.since, window)
+			delete(b.missed, window)
 		}
 	}
 	for window := range b.ledgers {
 		if _, is := b.since[window]; !is && !counted[window] {
-			b.since[window] = b.seen
+			b.since[window], b.missed[window] = b.seen, 0
 		}
 	}
 }

@@ -16,16 +16,16 @@ import (
 // scopes and options. The timelines run side by side.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
-	for _, line := range timelines {
+	for _, line := range slices.Concat(timelines, settleTimelines, pauseTimelines, limitTimelines, adoptTimelines, modeTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
-			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares}
+			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares, SettleWithin: line.within, Mode: line.mode}
 			if options.Lookahead == 0 {
 				options.Lookahead = throttle.MaxWindow // a calendar without end
 			}
-			subject := newSubject(t, line.scopes, options)
+			told := &telling{Subject: newSubject(t, line.scopes, options), grants: make(map[string]throttle.Reservation)}
 			for i, r := range line.rows {
-				if got := r.ask(subject, i); got != r.want {
+				if got := r.ask(told, i); got != r.want {
 					t.Errorf("step %d, %s: got %q, want %q", i+1, r, got, r.want)
 				}
 			}
@@ -39,8 +39,34 @@ type timeline struct {
 	scopes    []throttle.Scope
 	grace     time.Duration // 0: the default
 	lookahead time.Duration // 0: as far as there is time
+	within    time.Duration // Options.SettleWithin
+	mode      throttle.Mode // Options.Mode
 	shares    map[string]int
 	rows      []row
+}
+
+// telling is a subject that a story is told with, and what it has granted: by job and
+// nonce, and by job the last.
+type telling struct {
+	Subject
+	grants map[string]throttle.Reservation
+}
+
+// reserve keeps what is granted.
+func (s *telling) reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+	r, err := s.Reserve(now, job)
+	if err == nil && r.Outcome == throttle.Granted {
+		s.grants[job.ID], s.grants[job.ID+" "+job.Nonce] = r, r
+	}
+	return r, err
+}
+
+// grant is that of a job under a nonce, or its last.
+func (s *telling) grant(r row) throttle.Reservation {
+	if r.nonce != "" {
+		return s.grants[r.job+" "+r.nonce]
+	}
+	return s.grants[r.job]
 }
 
 // row is one call and what it must answer, as text:
@@ -57,16 +83,25 @@ type timeline struct {
 //	booked b 10s, c 11s; next a|   pull: the jobs with their slots, or nothing
 //	overdue b 10s; next a|         sweep: the same
 //	a 2 jobs of 5, 1 booked, share 3    lines: units that wait and that are promised
+//	granted 0s; shadow tenant a 3/10s until 10s    what would have held it back
+//	booked 10s, tenant a paused    a pause that held the job back
+//	until 10s                      pause: when it ends
+//	done                           limits, reset, mode
+//	3/10s of the key, shadow, paused until 10s     inforce: limits, whose they are, the mode
 type row struct {
 	at       time.Duration // since the beginning
-	call     string        // empty: reserve; peek, cancel, release, pull, sweep, lines, usage, count
-	job      string        // its ID; for usage and count the scope, space, key; for pull the lane
+	call     string        // empty: reserve; peek, cancel, release, pull, sweep, lines, usage, count, settle, refund, pause, resume, limits, reset, mode, inforce
+	job      string        // its ID; for what is about a scope key the scope, space, key; for pull the lane
 	weight   int64         // 0: 1
 	keys     string        // "tenant=a domain=x"
 	wait     time.Duration // Job.MaxWait
 	deadline time.Duration // since the beginning; 0: none
 	nonce    string        // empty: a new one for each row
 	from, to time.Duration // of count
+	plan     bool          // Job.Plan
+	actual   int64         // of settle
+	until    time.Duration // of pause, since the beginning
+	text     string        // of limits what they are, of mode which; no mode is reset
 	want     string
 }
 
@@ -83,7 +118,7 @@ func (r row) String() string {
 }
 
 // ask makes the call and writes its answer down.
-func (r row) ask(subject Subject, step int) string {
+func (r row) ask(subject *telling, step int) string {
 	now := beginning.Add(r.at)
 	scope, key, _ := strings.Cut(r.job, " ")
 	switch r.call {
@@ -109,12 +144,51 @@ func (r row) ask(subject Subject, step int) string {
 			return err.Error()
 		}
 		return fmt.Sprint(units)
+	case "settle":
+		return doneText(subject.Settle(now, subject.grant(r), r.actual))
+	case "refund":
+		return doneText(subject.Settle(now, subject.grant(r), 0))
+	case "":
+		return reservationText(subject.reserve(now, r.asked(step)))
 	}
-	return reservationText(subject.Reserve(now, r.asked(step)))
+	return r.control(subject, now, scope, key)
 }
 
+// control makes a call that sets something at run time, or reads it.
+func (r row) control(subject Subject, now time.Time, scope, key string) string {
+	switch r.call {
+	case "pause":
+		until, err := subject.Pause(now, scope, key, beginning.Add(r.until))
+		if err != nil {
+			return err.Error()
+		}
+		return "until " + until.Sub(beginning).String()
+	case "resume":
+		return doneText(subject.Resume(now, scope, key))
+	case "limits":
+		limits, err := throttle.ParseLimits(r.text)
+		if err != nil {
+			return err.Error()
+		}
+		return setText(subject.SetLimits(now, scope, key, limits))
+	case "reset":
+		return setText(subject.ResetLimits(now, scope, key))
+	case "mode":
+		if r.text == "" {
+			return setText(subject.ResetMode(now, scope))
+		}
+		return setText(subject.SetMode(now, scope, modes[r.text]))
+	case "inforce":
+		return inForceText(subject.Limits(now, scope, key))
+	}
+	return "no call " + r.call
+}
+
+// modes by their names.
+var modes = map[string]throttle.Mode{"enforce": throttle.Enforce, "shadow": throttle.Shadow, "off": throttle.Off}
+
 func (r row) asked(step int) throttle.Job {
-	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Keys: make(map[string]string)}
+	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan, Keys: make(map[string]string)}
 	for pair := range strings.FieldsSeq(r.keys) {
 		name, value, _ := strings.Cut(pair, "=")
 		job.Keys[name] = value
@@ -140,7 +214,14 @@ func reservationText(r throttle.Reservation, err error) string {
 	case r.Outcome == throttle.Waiting:
 		return fmt.Sprintf("%s, %d ahead%s", r.Outcome, r.Ahead, nextText(r.Next))
 	}
-	return fmt.Sprintf("%s %s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), nextText(r.Next))
+	return fmt.Sprintf("%s %s%s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), shadowText(r.Shadow), nextText(r.Next))
+}
+
+func shadowText(shadow *throttle.Hold) string {
+	if shadow == nil {
+		return ""
+	}
+	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + shadow.Until.Sub(beginning).String()
 }
 
 func nextText(next throttle.Lane) string {
@@ -181,7 +262,33 @@ func holdText(hold *throttle.Hold) string {
 	if hold == nil {
 		return ""
 	}
-	return ", " + strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", hold.Scope, hold.Key, hold.Limit)), " ")
+	what := hold.Limit.String()
+	if hold.Paused {
+		what = "paused"
+	}
+	return ", " + strings.Join(strings.Fields(hold.Scope+" "+hold.Key+" "+what), " ")
+}
+
+func setText(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "done"
+}
+
+func inForceText(state throttle.InForce, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	limits := make([]string, len(state.Limits))
+	for i, limit := range state.Limits {
+		limits[i] = limit.String()
+	}
+	text := fmt.Sprintf("%s of the %s, %s", strings.Join(limits, ","), state.Origin, state.Mode)
+	if !state.Paused.IsZero() {
+		text += ", paused until " + state.Paused.Sub(beginning).String()
+	}
+	return text
 }
 
 func doneText(done bool, err error) string {

@@ -67,6 +67,9 @@ func NewModel(scopes []throttle.Scope, options throttle.Options) *Model {
 	if options.FairScope == "" {
 		options.FairScope = throttle.DefaultFairScope
 	}
+	if options.SettleWithin == 0 {
+		options.SettleWithin = throttle.DefaultSettleWithin
+	}
 	return &Model{
 		scopes:   scopes,
 		options:  options,
@@ -93,6 +96,7 @@ type visit struct {
 	lane    throttle.Lane
 	opens   int64 // when the last pause ends
 	closer  int   // what it is of, as place tells it
+	charged int64 // units
 }
 
 func (m *Model) visit(now time.Time, keys map[string]string) *visit {
@@ -138,7 +142,7 @@ func (v *visit) written() {
 		for ; i < len(v.ledgers) && v.holds[i].Scope == k.scope; i++ {
 			own = append(own, v.ledgers[i])
 		}
-		v.model.write(k, own, v.now)
+		v.model.write(k, own, v.charged, v.now)
 	}
 }
 
@@ -167,6 +171,7 @@ func (v *visit) place(weight, from int64, spentOnly bool) (start int64, holder i
 }
 
 func (v *visit) spend(start, units int64) {
+	v.charged += max(0, units)
 	for _, l := range v.ledgers {
 		l.add(l.spent, start, units)
 	}
@@ -340,8 +345,9 @@ func (v *visit) decide(job throttle.Job, left int64, d *decision) {
 func (v *visit) keep(job throttle.Job, d decision) {
 	m, lane := v.model, v.model.line.lane(v.lane)
 	stood, before := lane.index(job) >= 0, m.bookings[job.ID]
-	if !m.records[job.ID].settled {
-		delete(m.records, job.ID)
+	if r, known := m.records[job.ID]; known {
+		r.settled = true
+		m.records[job.ID] = r
 	}
 	m.forget(job.ID)
 	switch {
@@ -434,7 +440,8 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 		m.forget(job.ID)
 	}
 	if granted {
-		delete(m.records, job.ID)
+		g.settled = true
+		m.records[job.ID] = g
 	}
 	if granted && keep {
 		v.book(g.start, g.weight)

@@ -94,7 +94,7 @@ func (v *visit) pauses() {
 	}
 	for i, r := range v.rulings {
 		if r.limit.Units == 0 && !r.free() {
-			v.opens, v.closer = v.now+throttle.MaxWindow.Microseconds(), i+1
+			v.opens, v.closer = v.now+2*throttle.MaxWindow.Microseconds(), i+1 // beyond any lookahead
 		}
 	}
 }
@@ -168,6 +168,25 @@ func (m *Model) ResetMode(now time.Time, scope string) error {
 	return nil
 }
 
+// Limits tells what holds for a scope key as controls.lua does.
+func (m *Model) Limits(now time.Time, scope, key string) (throttle.InForce, error) {
+	k := scopeKey{scope, key}
+	state := throttle.InForce{Scope: scope, Key: key}
+	_, state.Limits, state.Mode = m.rule(m.scopes[slices.IndexFunc(m.scopes, func(s throttle.Scope) bool { return s.Name == scope })], key)
+	_, ofScope := m.set.limits[scopeKey{scope, ""}]
+	_, ofKey := m.set.limits[k]
+	switch {
+	case ofKey:
+		state.Origin = throttle.FromKey
+	case ofScope:
+		state.Origin = throttle.FromScope
+	}
+	if ends := m.set.pauses[k]; ends > now.UnixMicro() {
+		state.Paused = time.UnixMicro(ends)
+	}
+	return state, nil
+}
+
 // recall brings forward the lanes of a scope key that were set aside.
 func (m *Model) recall(now time.Time, scope, key string) {
 	for name, lane := range m.line.lanes {
@@ -191,7 +210,7 @@ func (m *Model) Settle(now time.Time, granted throttle.Reservation, actual int64
 			return false, nil
 		}
 	}
-	if !known || r.start+throttle.DefaultSettleWithin.Microseconds() < v.now || r.names.keys != v.names.keys {
+	if !known || r.start+m.options.SettleWithin.Microseconds() < v.now || r.names.keys != v.names.keys {
 		return false, nil
 	}
 	if delta := actual - r.weight; delta < 0 {

@@ -23,6 +23,7 @@ type Subject interface {
 	ResetLimits(now time.Time, scope, key string) error
 	SetMode(now time.Time, scope string, mode throttle.Mode) error
 	ResetMode(now time.Time, scope string) error
+	Limits(now time.Time, scope, key string) (throttle.InForce, error)
 	Usage(now time.Time, scope, key string) (throttle.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
 }

@@ -1,0 +1,528 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// twins are two throttles on one server that are told the same time, one to be asked
+// job by job, the other for all at once.
+type twins struct {
+	client   *redis.Client
+	one, all *scripted
+}
+
+func newTwins(t testing.TB, client *redis.Client, scopes []throttle.Scope, options throttle.Options) twins {
+	t.Helper()
+	tw := twins{client: client, one: newScripted(newThrottle(t, client, scopes, &options)), all: newScripted(newThrottle(t, client, scopes, &options))}
+	tw.one.now, tw.all.now = dawn, dawn
+	return tw
+}
+
+// alike asks both and fails the test where an answer, or what is left in Redis, is not
+// the same.
+func (tw twins) alike(t testing.TB, jobs []throttle.Job) (outcomes map[string]int) {
+	t.Helper()
+	outcomes = make(map[string]int)
+	answers := tw.all.throttle.ReserveAll(t.Context(), jobs)
+	if len(answers) != len(jobs) {
+		t.Fatalf("%d answers to %d jobs", len(answers), len(jobs))
+	}
+	for i, job := range jobs {
+		want, wantErr := tw.one.throttle.Reserve(t.Context(), job)
+		got, gotErr := answers[i].Reservation, answers[i].Err
+		if fmt.Sprintf("%T %v", wantErr, wantErr) != fmt.Sprintf("%T %v", gotErr, gotErr) {
+			t.Errorf("job %d: got error %T %v, want %T %v", i, gotErr, gotErr, wantErr, wantErr)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("job %d (-one by one +all):\n%s", i, diff)
+		}
+		outcomes[strings.TrimPrefix(fmt.Sprintf("%T ", gotErr), "<nil> ")+got.Outcome.String()]++
+	}
+	renamed := make(map[string]string)
+	for key, content := range keyspace(t, tw.client, tw.all.throttle) {
+		renamed[strings.ReplaceAll(key, tw.all.throttle.Name(), tw.one.throttle.Name())] = content
+	}
+	if diff := cmp.Diff(keyspace(t, tw.client, tw.one.throttle), renamed); diff != "" {
+		t.Errorf("what is kept (-one by one +all):\n%s", diff)
+	}
+	return outcomes
+}
+
+// TestReserveAllIsReserve: the same answers, errors and state as job by job, in their
+// order, for jobs of all kinds: right and wrong ones, plans, the same job again.
+func TestReserveAllIsReserve(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{
+		{Name: "tenant", Limits: []throttle.Limit{throttle.Per(30, 10*time.Second), throttle.Per(300, time.Minute)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(101, 10*time.Second)}},
+		{Name: "domain", Limits: []throttle.Limit{throttle.Per(20, 5*time.Second)}, Optional: true},
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		seen := make(map[string]int)
+		for seed := range uint64(4) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			tw := newTwins(t, client, scopes, throttle.Options{Lookahead: []time.Duration{time.Second, throttle.MaxWindow}[seed%2]})
+			for round := range 2 {
+				var jobs []throttle.Job
+				for n := range 90 + random.IntN(50) {
+					jobs = append(jobs, drawBatchJob(random, fmt.Sprintf("%d-%d", round, n)))
+				}
+				for outcome, n := range tw.alike(t, jobs) {
+					seen[outcome] += n
+				}
+				tw.one.now = tw.one.now.Add(time.Duration(random.IntN(7)) * time.Second)
+				tw.all.now = tw.one.now
+			}
+		}
+		for _, kind := range []string{
+			"granted", "booked", "waiting", "*throttle.InvalidJobError undecided",
+			"*throttle.NeverFitsError undecided", "*throttle.DeadlineError undecided",
+		} {
+			if seen[kind] < 4 {
+				t.Errorf("the jobs are of too few kinds: %v", seen)
+				break
+			}
+		}
+	})
+}
+
+func drawBatchJob(random *rand.Rand, id string) throttle.Job {
+	job := throttle.Job{ID: id, Nonce: "n" + id, Weight: 1 + random.Int64N(3), Keys: of(string(rune('a' + random.IntN(4)))), Plan: random.IntN(3) == 0}
+	if random.IntN(2) == 0 {
+		job.Keys["domain"] = string(rune('x' + random.IntN(2)))
+	}
+	switch random.IntN(20) {
+	case 0:
+		job.Weight = 21 // never fits where it names a domain
+	case 1:
+		job.Weight = -1
+	case 2:
+		delete(job.Keys, "tenant")
+	case 3:
+		job.Keys["planet"] = "x"
+	case 4:
+		job.Deadline = dawn.Add(time.Duration(random.IntN(3)) * time.Second)
+	case 5:
+		job.ID, job.Weight = "again", 2
+	case 6:
+		job.MaxWait = time.Duration(random.IntN(20)) * time.Second
+	}
+	return job
+}
+
+// TestReserveAllErrorsAtTheirPlaces: what is wrong with one job is told at its place,
+// and costs the others nothing.
+func TestReserveAllErrorsAtTheirPlaces(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(200, 10*time.Second))
+		th := newThrottle(t, client, scopes, nil)
+		job := func(id string, weight int64) throttle.Job {
+			return throttle.Job{ID: id, Weight: weight, Keys: of("acme")}
+		}
+		var jobs []throttle.Job
+		var invalid *throttle.InvalidJobError
+		var never *throttle.NeverFitsError
+		var late *throttle.DeadlineError
+		want := make(map[int]any)
+		for i := range 230 { // three round trips
+			id := fmt.Sprint(i)
+			switch {
+			case i%50 == 7:
+				want[i] = &invalid
+				jobs = append(jobs, job(id, 0))
+			case i%50 == 8:
+				want[i] = &never
+				jobs = append(jobs, job(id, 3))
+			case i%50 == 9 && i > 9:
+				want[i] = &late
+				tooLate := job(id, 1)
+				tooLate.Deadline = time.Now().Add(time.Second)
+				jobs = append(jobs, tooLate)
+			default:
+				jobs = append(jobs, job(id, 1))
+			}
+		}
+		fine := 0
+		for i, answer := range th.ReserveAll(t.Context(), jobs) {
+			switch kind, wrong := want[i]; {
+			case wrong && !errors.As(answer.Err, kind):
+				t.Errorf("job %d: got %v, want a %T", i, answer.Err, kind)
+			case wrong && !cmp.Equal(answer.Reservation, throttle.Reservation{}):
+				t.Errorf("job %d: got %+v beside an error", i, answer.Reservation)
+			case !wrong:
+				fine++
+				if answer.Err != nil || answer.Reservation.Job.ID != jobs[i].ID || answer.Reservation.Job.Nonce == "" {
+					t.Errorf("job %d: got %+v, %v", i, answer.Reservation, answer.Err)
+				}
+			}
+		}
+		usage, err := th.Usage(t.Context(), "tenant", "acme")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := usage.Limits[0]; l.Used+l.Booked != int64(fine) {
+			t.Errorf("%d used and %d booked, want %d in all", l.Used, l.Booked, fine)
+		}
+		if answers := th.ReserveAll(t.Context(), nil); len(answers) != 0 {
+			t.Errorf("no jobs: got %v", answers)
+		}
+		for _, answer := range th.ReserveAll(nil, jobs[:2]) { //nolint:staticcheck // a mistake of a user
+			if !errors.As(answer.Err, &invalid) || invalid.Field != "ctx" {
+				t.Errorf("no context: got %v", answer.Err)
+			}
+		}
+	})
+}
+
+// hooked counts a client's calls of scripts, and may fail them.
+type hooked struct {
+	pipelines, singles atomic.Int64
+	fail               atomic.Bool
+	sent               func() // after a pipeline was answered
+}
+
+var errHooked = errors.New("the hook says no")
+
+func (h *hooked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hooked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			h.singles.Add(1)
+		}
+		if h.fail.Load() {
+			cmd.SetErr(errHooked)
+			return errHooked
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hooked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "evalsha" { // a connection is opened
+			return next(ctx, cmds)
+		}
+		h.pipelines.Add(1)
+		err := errHooked
+		if !h.fail.Load() {
+			err = next(ctx, cmds)
+		}
+		if h.sent != nil {
+			h.sent()
+			err = context.Canceled // as if the answer had not come in time
+		}
+		if err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// hookedClient is a client of the server whose pipelines are counted.
+func hookedClient(t testing.TB, server *redis.Client) (*redis.Client, *hooked) {
+	t.Helper()
+	hook := new(hooked)
+	client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(hook)
+	return client, hook
+}
+
+// manyJobs weigh one each.
+func manyJobs(n int) []throttle.Job {
+	jobs := make([]throttle.Job, n)
+	for i := range jobs {
+		jobs[i] = throttle.Job{ID: fmt.Sprint(i), Weight: 1}
+	}
+	return jobs
+}
+
+// TestReserveAllRoundTrips: one for each hundred jobs.
+func TestReserveAllRoundTrips(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, server *redis.Client) {
+		client, hook := hookedClient(t, server)
+		th := newThrottle(t, client, globalScope(throttle.PerHour(1000)), nil)
+		reserve(t, th, throttle.Job{ID: "warm", Weight: 1}) // the script is loaded
+		hook.singles.Store(0)
+		for i, answer := range th.ReserveAll(t.Context(), manyJobs(301)) {
+			if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted {
+				t.Fatalf("job %d: %+v", i, answer)
+			}
+		}
+		if p, s := hook.pipelines.Load(), hook.singles.Load(); p != 3 || s != 1 { // the last job is alone
+			t.Errorf("%d pipelines and %d single calls, want 3 and 1", p, s)
+		}
+	})
+}
+
+// TestReserveAllContextEnds: nothing is asked once the context has ended, and what may
+// have been decided meanwhile is told with the nonce to ask again with.
+func TestReserveAllContextEnds(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, server *redis.Client) {
+		scopes := globalScope(throttle.PerHour(1000))
+		client, hook := hookedClient(t, server)
+		th := newThrottle(t, client, scopes, nil)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i, answer := range th.ReserveAll(ended, manyJobs(250)) {
+			if !errors.Is(answer.Err, context.Canceled) {
+				t.Errorf("ended before, job %d: got %v", i, answer.Err)
+			}
+		}
+		if u, b := used(t, server, th.Name(), scopes); u+b != 0 {
+			t.Errorf("ended before: %d used and %d booked, want none", u, b)
+		}
+		reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		hook.sent = cancel
+		jobs := manyJobs(250)
+		answers := th.ReserveAll(ctx, jobs)
+		asked := 0
+		for i, answer := range answers {
+			var lost *throttle.UnavailableError
+			if !errors.Is(answer.Err, context.Canceled) {
+				t.Errorf("ended meanwhile, job %d: got %v", i, answer.Err)
+			}
+			if errors.As(answer.Err, &lost) && lost.Job == jobs[i].ID && lost.Nonce != "" {
+				asked++
+				jobs[i].Nonce = lost.Nonce
+			}
+		}
+		if u, _ := used(t, server, th.Name(), scopes); u != 1+100 || asked != 100 {
+			t.Errorf("ended meanwhile: %d units used and %d jobs told their nonce, want 101 and 100", u, asked)
+		}
+		hook.sent = nil
+		for i, answer := range th.ReserveAll(t.Context(), jobs) {
+			if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted {
+				t.Errorf("asked again, job %d: got %+v", i, answer)
+			}
+		}
+		if u, _ := used(t, server, th.Name(), scopes); u != 1+250 {
+			t.Errorf("asked again: %d units used, want 251", u)
+		}
+	})
+}
+
+// TestReserveAllLoadsTheScript: where Redis does not know it, at first or after SCRIPT
+// FLUSH.
+func TestReserveAllLoadsTheScript(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		scopes := globalScope(throttle.PerHour(1000))
+		th := newThrottle(t, defaultClient(t, proxy.Addr), scopes, nil)
+		for round := range int64(2) {
+			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			jobs := manyJobs(150)
+			for i := range jobs {
+				jobs[i].ID = fmt.Sprint(round, jobs[i].ID)
+			}
+			for i, answer := range th.ReserveAll(t.Context(), jobs) {
+				if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted || answer.Reservation.Replayed {
+					t.Errorf("job %d: got %+v", i, answer)
+				}
+			}
+			if u, _ := used(t, direct, th.Name(), scopes); u != 150*(round+1) {
+				t.Errorf("%d units used, want %d", u, 150*(round+1))
+			}
+		}
+	})
+}
+
+// TestReserveAllUnderSetLimits: limits that another process has set since are in force
+// for each of the jobs.
+func TestReserveAllUnderSetLimits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.PerHour(100), throttle.PerHour(1000))
+		th := newThrottle(t, client, scopes, nil)
+		other, err := throttle.New(th.Name(), client, scopes, &throttle.Options{Timeout: patient, Lookahead: throttle.MaxWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := func(tenant string, from, jobs int) (n int) {
+			asked := make([]throttle.Job, jobs)
+			for i := range asked {
+				asked[i] = throttle.Job{ID: fmt.Sprint(tenant, from+i), Weight: 1, Keys: of(tenant)}
+			}
+			for i, answer := range th.ReserveAll(t.Context(), asked) {
+				if answer.Err != nil {
+					t.Fatalf("job %d: %v", i, answer.Err)
+				}
+				if answer.Reservation.Outcome == throttle.Granted {
+					n++
+				}
+			}
+			return n
+		}
+		if n := granted("a", 0, 20); n != 20 {
+			t.Fatalf("%d granted, want 20", n)
+		}
+		if err := other.SetLimits(t.Context(), "tenant", "a", []throttle.Limit{throttle.PerHour(30)}); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := granted("a", 20, 120), granted("b", 0, 120); a != 10 || b != 100 {
+			t.Errorf("lowered for a: %d and %d granted, want 10 and 100", a, b)
+		}
+		if err := other.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.Per(5, time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		if c := granted("c", 0, 110); c != 5 { // of another window, too
+			t.Errorf("set for all tenants: %d granted, want 5", c)
+		}
+		blocked := th.ReserveAll(t.Context(), []throttle.Job{{ID: "1", Weight: 1, Keys: of("d")}, {ID: "9", Weight: 9, Keys: of("d")}})
+		var wrong *throttle.BlockedError
+		if blocked[0].Err != nil || !errors.As(blocked[1].Err, &wrong) {
+			t.Errorf("heavier than what was set: got %v and %v", blocked[0].Err, blocked[1].Err)
+		}
+	})
+}
+
+// TestReserveAllWithoutPipeline: a client that only runs scripts is asked one by one.
+func TestReserveAllWithoutPipeline(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := globalScope(throttle.PerHour(120))
+		th := newThrottle(t, struct{ redis.Scripter }{client}, scopes, nil)
+		granted := 0
+		for i, answer := range th.ReserveAll(t.Context(), manyJobs(150)) {
+			if answer.Err != nil || (answer.Reservation.Outcome == throttle.Granted) != (i < 120) {
+				t.Errorf("job %d: got %+v", i, answer)
+			}
+			granted++
+		}
+		if u, b := used(t, client, th.Name(), scopes); u != 120 || b != 30 || granted != 150 {
+			t.Errorf("%d used and %d booked of %d, want 120 and 30", u, b, granted)
+		}
+	})
+}
+
+// TestReserveAllRedisAway: each job is answered by the fallback, or has its error with
+// the nonce to ask again with; the observer is told of each. Redis is left alone for
+// all of them once the breaker is open.
+func TestReserveAllRedisAway(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, server *redis.Client) {
+		for _, row := range []struct {
+			fallback throttle.Fallback
+			granted  int
+			source   throttle.Source
+		}{
+			{throttle.FallbackClosed, 0, throttle.FromRedis},
+			{throttle.FallbackOpen, 350, throttle.FromOpen},
+			{throttle.FallbackLocal, 10, throttle.FromLocal},
+		} {
+			client, hook := hookedClient(t, server)
+			observer := new(told)
+			th := newThrottle(t, client, globalScope(throttle.PerHour(20)), &throttle.Options{
+				Fallback: row.fallback, LocalShare: 1, BreakPeriod: time.Hour, Observer: observer,
+			})
+			hook.fail.Store(true)
+			granted := 0
+			jobs := manyJobs(350)
+			for i, answer := range th.ReserveAll(t.Context(), jobs) {
+				var lost *throttle.UnavailableError
+				switch {
+				case answer.Err == nil:
+					granted++
+					if answer.Reservation.Outcome != throttle.Granted || answer.Reservation.Source != row.source {
+						t.Errorf("fallback %d, job %d: got %+v", row.fallback, i, answer.Reservation)
+					}
+				case !errors.As(answer.Err, &lost) || lost.Job != jobs[i].ID || lost.Nonce == "":
+					t.Errorf("fallback %d, job %d: got %v, want its own error with a nonce", row.fallback, i, answer.Err)
+				}
+				if got := observer.decisions[i]; got.Reservation.Job.ID != jobs[i].ID || (got.Err == nil) != (answer.Err == nil) {
+					t.Errorf("fallback %d, job %d: the observer was told %+v", row.fallback, i, got)
+				}
+			}
+			if granted != row.granted || len(observer.decisions) != 350 || len(observer.outages) != 350 {
+				t.Errorf("fallback %d: %d granted, %d decisions and %d outages told; want %d, 350, 350", row.fallback,
+					granted, len(observer.decisions), len(observer.outages), row.granted)
+			}
+			if p, s := hook.pipelines.Load(), hook.singles.Load(); p != 1 || s != throttle.DefaultBreakAfter {
+				t.Errorf("fallback %d: %d pipelines and %d calls reached for Redis, want 1 and %d", row.fallback, p, s, throttle.DefaultBreakAfter)
+			}
+		}
+	})
+}
+
+// TestF01_ReserveAllCutInTheMiddle: the connection is cut while the answers come in.
+// The rest is asked again under the same nonces, by the client or by the throttle:
+// each job is charged once.
+func TestF01_ReserveAllCutInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]func(t testing.TB, addr string) *redis.Client{"once": onceClient, "default": defaultClient} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+				scopes := globalScope(throttle.PerHour(1000))
+				observer := new(told)
+				th := newThrottle(t, client(t, proxy.Addr), scopes, &throttle.Options{Observer: observer})
+				reserve(t, th, throttle.Job{ID: "warm", Weight: 1})
+				for n, at := range []int{1, 40, 100} {
+					jobs := manyJobs(100)
+					for i := range jobs {
+						jobs[i].ID, jobs[i].Weight = fmt.Sprint(at, "-", i), 3
+					}
+					proxy.DropReply("evalsha", at)
+					replayed := 0
+					for i, answer := range th.ReserveAll(t.Context(), jobs) {
+						if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted {
+							t.Errorf("cut at %d, job %d: got %+v", at, i, answer)
+						}
+						if answer.Reservation.Replayed {
+							replayed++
+						}
+					}
+					if proxy.Dropped() != n+1 || replayed == 0 {
+						t.Errorf("cut at %d: %d replies lost and %d jobs answered again", at, proxy.Dropped()-n, replayed)
+					}
+					if u, b := used(t, direct, th.Name(), scopes); u != int64(1+300*(n+1)) || b != 0 {
+						t.Errorf("cut at %d: %d units used and %d booked, want %d and 0", at, u, b, 1+300*(n+1))
+					}
+				}
+				if len(observer.decisions) != 1+300 {
+					t.Errorf("the observer was told of %d decisions, want 301", len(observer.decisions))
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkReserveAll is one decision of many that are asked for at once.
+func BenchmarkReserveAll(b *testing.B) {
+	th := benchThrottle(b, roomy)
+	jobs := make([]throttle.Job, 100)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		for i := range jobs {
+			jobs[i] = benchJob(100*n+i, 1000)
+		}
+		for _, answer := range th.ReserveAll(b.Context(), jobs) {
+			if answer.Err != nil {
+				b.Fatal(answer.Err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(100*b.N), "ns/job")
+}

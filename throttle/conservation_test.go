@@ -1,0 +1,180 @@
+package throttle_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestPropertyConservation keeps an account of its own, of grants and what they were
+// settled for: at every step of a random history what an exact limit says to be used is
+// what the account says, to the unit, in every scope and window.
+func TestPropertyConservation(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			units := rapid.SampledFrom([]int64{3, 10, 100}).Draw(t, "units")
+			a := &account{
+				scopes: []throttle.Scope{
+					{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, 10*time.Second), throttle.PerMinute(5 * units)}},
+					{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4 * units)}},
+				},
+				now: dawn, slots: make(map[string]time.Time),
+			}
+			for i := range a.scopes {
+				for j := range a.scopes[i].Limits {
+					a.scopes[i].Limits[j].Precision = throttle.Exact
+				}
+			}
+			a.redis = newScripted(newThrottle(t, client, a.scopes, nil))
+			t.Repeat(map[string]func(*rapid.T){
+				"advance":       a.advance,
+				"reserve":       a.reserve,
+				"reserve again": a.reserve, // twice as often
+				"settle":        a.settle,
+				"refund":        func(t *rapid.T) { a.correct(t, a.drawn(t), 0) },
+				"cancel":        func(t *rapid.T) { a.giveBack(t, a.redis.Cancel, false) },
+				"release":       func(t *rapid.T) { a.giveBack(t, a.redis.Release, true) },
+				"":              a.balance,
+			})
+		})
+	})
+}
+
+// account is what was granted and what became of it.
+type account struct {
+	redis  *scripted
+	scopes []throttle.Scope
+	now    time.Time
+	jobs   []throttle.Job
+	grants []*charge
+	slots  map[string]time.Time // of booked jobs
+	asked  int
+}
+
+// charge is a grant and what it counts for.
+type charge struct {
+	throttle.Reservation
+	units   int64
+	settled bool
+	gone    bool // it was given back before its start
+	anew    bool // its job has been asked for again since
+}
+
+func (a *account) advance(t *rapid.T) {
+	step := rapid.SampledFrom([]int64{1, 1000, 500_000, 2_000_000, 10_000_000, 61_000_000, 600_000_000}).Draw(t, "step")
+	a.now = a.now.Add(time.Duration(step) * time.Microsecond)
+}
+
+// reserve asks for a new job, or again for one of before, always under a new nonce.
+func (a *account) reserve(t *rapid.T) {
+	job := throttle.Job{
+		ID: fmt.Sprint("job", len(a.jobs)), Weight: rapid.Int64Range(1, 3).Draw(t, "weight"),
+		Keys:    of(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")),
+		MaxWait: rapid.SampledFrom([]time.Duration{0, 0, 15 * time.Second}).Draw(t, "wait"),
+	}
+	if len(a.jobs) > 0 && rapid.Bool().Draw(t, "known") {
+		job = rapid.SampledFrom(a.jobs).Draw(t, "job")
+	} else {
+		a.jobs = append(a.jobs, job)
+	}
+	a.asked++
+	job.Nonce = fmt.Sprint("n", a.asked)
+	r, err := a.redis.Reserve(a.now, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range a.grants {
+		g.anew = g.anew || g.Job.ID == job.ID
+	}
+	delete(a.slots, job.ID)
+	if r.Outcome == throttle.Booked {
+		a.slots[job.ID] = r.Start
+	}
+	if r.Outcome == throttle.Granted {
+		a.grants = append(a.grants, &charge{Reservation: r, units: job.Weight})
+	}
+}
+
+func (a *account) drawn(t *rapid.T) *charge {
+	if len(a.grants) == 0 {
+		t.Skip("no grant yet")
+	}
+	return rapid.SampledFrom(a.grants).Draw(t, "grant")
+}
+
+func (a *account) settle(t *rapid.T) {
+	a.correct(t, a.drawn(t), rapid.Int64Range(0, 8).Draw(t, "actual"))
+}
+
+func (a *account) correct(t *rapid.T, g *charge, actual int64) {
+	done, err := a.redis.Settle(a.now, g.Reservation, actual)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case done && (g.settled || g.gone):
+		t.Fatalf("%s, settled %t, given back %t, was settled", g.Job.Nonce, g.settled, g.gone)
+	case done:
+		g.units, g.settled = actual, true
+	}
+}
+
+// giveBack gives the job's booking back, or its grant, which is possible before its
+// start.
+func (a *account) giveBack(t *rapid.T, how func(time.Time, throttle.Job) (bool, error), keep bool) {
+	g := a.drawn(t)
+	slot, booked := a.slots[g.Job.ID]
+	booked = booked && !slot.Add(throttle.DefaultGrace).Before(a.now)
+	done, err := how(a.now, g.Job)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case done && !booked && (g.settled || g.gone || !g.Start.After(a.now)):
+		t.Fatalf("%s, settled %t, given back %t, start %s, was given back at %s", g.Job.Nonce, g.settled, g.gone, g.Start, a.now)
+	case done && !booked:
+		g.units, g.gone = 0, true
+	}
+	switch {
+	case done && keep && !booked:
+		a.slots[g.Job.ID] = g.Start
+	case !keep:
+		delete(a.slots, g.Job.ID)
+	}
+}
+
+// balance compares what is used with the account.
+func (a *account) balance(t *rapid.T) {
+	for _, scope := range a.scopes {
+		keys := []string{""}
+		if scope.Name != throttle.Global {
+			keys = []string{"a", "b"}
+		}
+		for _, key := range keys {
+			usage, err := a.redis.Usage(a.now, scope.Name, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, limit := range usage.Limits {
+				if want := a.used(scope.Name, key, limit.Limit.Window); limit.Used != want {
+					t.Fatalf("%s %q %s: %d used, the account says %d", scope.Name, key, limit.Limit, limit.Used, want)
+				}
+			}
+		}
+	}
+}
+
+// used is what counts in the window that ends now, and what starts later.
+func (a *account) used(scope, key string, window time.Duration) int64 {
+	var units int64
+	for _, g := range a.grants {
+		if (scope == throttle.Global || g.Job.Keys[scope] == key) && g.Start.After(a.now.Add(-window)) {
+			units += g.units
+		}
+	}
+	return units
+}

@@ -1,0 +1,90 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// When would a campaign of a hundred mails be out, given what is under way? Nothing is
+// reserved by asking.
+func ExampleThrottle_Forecast() {
+	server, err := miniredis.Run() // any Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+
+	th, err := throttle.New("smtp", client, []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	campaign := make([]throttle.Job, 100)
+	for i := range campaign {
+		campaign[i] = throttle.Job{Weight: 1, Keys: map[string]string{"tenant": "acme"}}
+	}
+	forecast, err := th.Forecast(context.Background(), campaign)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the 21st after", forecast.Starts[20].Sub(forecast.Now).Round(time.Second))
+	fmt.Println("the last after", forecast.Last.Sub(forecast.Now).Round(time.Second))
+	// Output:
+	// the 21st after 1m0s
+	// the last after 4m0s
+}
+
+// Why does a job not start? Explain tells all that is known of it; its text is for
+// people.
+func ExampleThrottle_Explain() {
+	server, err := miniredis.Run() // any Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+
+	th, err := throttle.New("smtp", client, []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	mail := throttle.Job{ID: "mail-1", Weight: 1, Keys: map[string]string{"tenant": "acme"}}
+	if _, err := th.Pause(ctx, "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := th.Reserve(ctx, mail); err != nil {
+		log.Fatal(err)
+	}
+	e, err := th.Explain(ctx, mail)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d jobs before it, expected to start in %s\n", e.Before, e.Expected.Sub(e.Now).Round(time.Minute))
+	fmt.Printf("%s %s is paused: %t\n", e.Closed.Scope, e.Closed.Key, e.Closed.Paused)
+	for _, limit := range e.Limits {
+		fmt.Printf("%s %s: %d used, %d booked\n", limit.Scope, limit.Limit, limit.Used, limit.Booked)
+	}
+	// log.Print(e) has all of it on one screen.
+
+	// Output:
+	// 0 jobs before it, expected to start in 1h0m0s
+	// tenant acme is paused: true
+	// global 100/1m: 0 used, 0 booked
+	// tenant 20/1m: 0 used, 0 booked
+}

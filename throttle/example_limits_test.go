@@ -1,0 +1,56 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Limits are set while workers run. All processes obey with their next decision, until
+// they are taken back.
+func ExampleThrottle_SetLimits() {
+	server, err := miniredis.Run() // any Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+
+	ctx := context.Background()
+	th, err := throttle.New("api", client, []throttle.Scope{
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(1000)}},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	show := func(tenant string) {
+		state, err := th.Limits(ctx, "tenant", tenant)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %v by %s\n", tenant, state.Limits, state.Origin)
+	}
+	// For one tenant, and for all that have none of their own.
+	if err := th.SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(5000), throttle.PerSecond(10)}); err != nil {
+		log.Fatal(err)
+	}
+	if err := th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(500)}); err != nil {
+		log.Fatal(err)
+	}
+	show("acme")
+	show("globex")
+	if err := th.ResetLimits(ctx, "tenant", ""); err != nil {
+		log.Fatal(err)
+	}
+	show("globex")
+	// Output:
+	// acme: [5000/1h 10/1s] by key
+	// globex: [500/1h] by scope
+	// globex: [1000/1h] by configuration
+}

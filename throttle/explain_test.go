@@ -1,0 +1,220 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// threeScopes have two limits each.
+var threeScopes = []throttle.Scope{
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(200, time.Second), throttle.PerDay(1_000_000)}},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.Per(2, 10*time.Second), throttle.PerDay(50_000)}},
+	{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(20), throttle.PerHour(5000)}},
+}
+
+// explained is what a story's job is told to be, and that nothing changed by it. It
+// must fit a screen.
+func explained(t *testing.T, client *redis.Client, s *scripted, at time.Duration, job throttle.Job) (e throttle.Explanation) {
+	t.Helper()
+	s.now = dawn.Add(at)
+	unchanged(t, client, s.throttle, func() {
+		var err error
+		if e, err = s.throttle.Explain(t.Context(), job); err != nil {
+			t.Fatalf("Explain %s: %v", job.ID, err)
+		}
+	})
+	lines := strings.Split(strings.TrimSuffix(e.String(), "\n"), "\n")
+	if len(lines) > 25 {
+		t.Errorf("%d lines:\n%s", len(lines), e)
+	}
+	for _, line := range lines {
+		if columns := utf8.RuneCountInString(line); columns > 120 {
+			t.Errorf("%d columns: %s", columns, line)
+		}
+	}
+	return e
+}
+
+func reads(t *testing.T, what string, got throttle.Explanation, want string) {
+	t.Helper()
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), got.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// TestExplain goes through the life of jobs and compares the text with what people are
+// to read.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, threeScopes, throttle.Options{})
+		job := func(id string) throttle.Job {
+			return throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme", "domain": "gmail.com"}}
+		}
+		granted := comes(t, s, 0, job("granted"), throttle.Granted)
+		comes(t, s, 0, job("another"), throttle.Granted)
+		reads(t, "granted", explained(t, client, s, 500*time.Millisecond, job("granted")), `
+job granted at 2027-01-15 08:00:00.500 UTC
+  granted for 2027-01-15 08:00:00.000 UTC (500ms ago), charged 1
+  global                   200/1s                  2 used        0 booked  room now
+  global                   1000000/24h             2 used        0 booked  room now
+  tenant "acme"            2/10s                   2 used        0 booked  room in 9.5s
+  tenant "acme"            50000/24h               2 used        0 booked  room now
+  domain "gmail.com"       20/1s                   2 used        0 booked  room now
+  domain "gmail.com"       5000/1h                 2 used        0 booked  room now
+`)
+		if done, err := s.Settle(s.now, granted, 2); err != nil || !done {
+			t.Fatal(done, err)
+		}
+		settled := explained(t, client, s, 600*time.Millisecond, job("granted"))
+		if !settled.Granted.Equal(dawn) || settled.Charged != 2 || !settled.Settled || !strings.Contains(settled.String(), "(600ms ago), charged 2, settled\n") {
+			t.Errorf("settled: got %+v", settled)
+		}
+
+		comes(t, s, 9500*time.Millisecond, job("booked"), throttle.Booked)
+		comes(t, s, 9500*time.Millisecond, job("booked too"), throttle.Booked)
+		comes(t, s, 9600*time.Millisecond, job("waits"), throttle.Waiting)
+		comes(t, s, 9700*time.Millisecond, job("waits too"), throttle.Waiting)
+		drain(t, s, dawn.Add(9700*time.Millisecond))
+		booked := explained(t, client, s, 9700*time.Millisecond, job("booked"))
+		reads(t, "booked", booked, `
+job booked at 2027-01-15 08:00:09.700 UTC
+  booked for 2027-01-15 08:00:10.000 UTC (in 300ms), held back by tenant "acme" 2/10s
+  global                   200/1s                  0 used        2 booked  room now
+  global                   1000000/24h             3 used        2 booked  room now
+  tenant "acme"            2/10s                   3 used        2 booked  room in 10.3s
+  tenant "acme"            50000/24h               3 used        2 booked  room now
+  domain "gmail.com"       20/1s                   0 used        2 booked  room now
+  domain "gmail.com"       5000/1h                 3 used        2 booked  room now
+`)
+		hold := &throttle.Hold{Scope: "tenant", Key: "acme", Limit: throttle.Per(2, 10*time.Second), Until: dawn.Add(10 * time.Second)}
+		if diff := cmp.Diff(hold, booked.Hold); diff != "" || !booked.Slot.Equal(hold.Until) {
+			t.Errorf("booked for %s, held by (-want +got):\n%s", booked.Slot, diff)
+		}
+		waits := explained(t, client, s, 9800*time.Millisecond, job("waits too"))
+		if lines := strings.Split(waits.String(), "\n"); lines[1] != "  in line since 2027-01-15 08:00:09.700 UTC, 1 of 2 jobs before it, expected to start in 10.2s" ||
+			!strings.HasPrefix(lines[2], "  its lane is set aside, looked at again ") {
+			t.Errorf("in line: got\n%s", waits)
+		}
+		if waits.Before != 1 || waits.Waiting != 2 || waits.Units != 2 || waits.Aside.IsZero() || !waits.Expected.Equal(dawn.Add(20*time.Second)) {
+			t.Errorf("in line: got %+v", waits)
+		}
+		reads(t, "nobody", explained(t, client, s, 9800*time.Millisecond, throttle.Job{ID: "nobody", Weight: 1, Keys: map[string]string{"tenant": "new", "domain": "web.de"}}), `
+job nobody at 2027-01-15 08:00:09.800 UTC
+  nothing is known of it: it never asked, was given back, or ran more than a minute ago
+  global                   200/1s                  0 used        2 booked  room now
+  global                   1000000/24h             3 used        2 booked  room now
+  tenant "new"             2/10s                   0 used        0 booked  room now
+  tenant "new"             50000/24h               0 used        0 booked  room now
+  domain "web.de"          20/1s                   0 used        0 booked  room now
+  domain "web.de"          5000/1h                 0 used        0 booked  room now
+`)
+	})
+}
+
+// TestExplainControls: what is paused, closed or set at run time, and what a shadow
+// only counts.
+func TestExplainControls(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, threeScopes, throttle.Options{})
+		job := throttle.Job{ID: "waits", Weight: 1, Keys: map[string]string{"tenant": "acme", "domain": "gmail.com"}}
+		do := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.Pause(dawn, "domain", "gmail.com", dawn.Add(time.Hour))
+		do(err)
+		comes(t, s, 0, job, throttle.Waiting)
+		paused := explained(t, client, s, time.Second, job)
+		reads(t, "paused", paused, `
+job waits at 2027-01-15 08:00:01.000 UTC
+  in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start in 59m59s
+  domain "gmail.com" paused until 2027-01-15 09:00:00.000 UTC (in 59m59s)
+  global                   200/1s                  0 used        0 booked  room now
+  global                   1000000/24h             0 used        0 booked  room now
+  tenant "acme"            2/10s                   0 used        0 booked  room now
+  tenant "acme"            50000/24h               0 used        0 booked  room now
+  domain "gmail.com"       20/1s                   0 used        0 booked  room now
+  domain "gmail.com"       5000/1h                 0 used        0 booked  room now
+`)
+		if diff := cmp.Diff(&throttle.Hold{Scope: "domain", Key: "gmail.com", Paused: true, Until: dawn.Add(time.Hour)}, paused.Closed); diff != "" {
+			t.Errorf("paused (-want +got):\n%s", diff)
+		}
+		do(s.SetLimits(s.now, "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}))
+		do(s.SetLimits(s.now, "domain", "", []throttle.Limit{throttle.PerMinute(30)}))
+		do(s.SetMode(s.now, "domain", throttle.Shadow))
+		do(s.SetMode(s.now, throttle.Global, throttle.Off))
+		reads(t, "closed, set and shadowed", explained(t, client, s, 2*time.Second, job), `
+job waits at 2027-01-15 08:00:02.000 UTC
+  in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start never, unless limits change
+  tenant "acme" closed by the limit 0/1h
+  tenant "acme"            0/1h                    0 used        0 booked  closed, set for the key
+  domain "gmail.com"       30/1m                   0 used        0 booked  room now, set for the scope, shadow
+`)
+	})
+}
+
+// TestExplainFitsAScreen: with the longest of everything.
+func TestExplainFitsAScreen(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := []throttle.Scope{
+			{Name: throttle.Global, Limits: []throttle.Limit{{Units: 90_000_000, Window: 6 * time.Hour, Precision: 90 * time.Second}, throttle.PerDay(90_000_000)}},
+			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(2, 10*time.Second), throttle.PerDay(50_000)}},
+			{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(20), throttle.PerHour(5000)}},
+		}
+		s := nearly(t, client, scopes, throttle.Options{})
+		job := throttle.Job{
+			ID: "asynq:default/00000000-0000-7000-8000-000000000000/0", Weight: 1,
+			Keys: map[string]string{"tenant": strings.Repeat("ünter", 40), "domain": strings.Repeat("x", 300)},
+		}
+		if err := s.SetLimits(dawn, throttle.Global, "", scopes[0].Limits); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetMode(dawn, "", throttle.Shadow); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetMode(dawn, "tenant", throttle.Enforce); err != nil {
+			t.Fatal(err)
+		}
+		comes(t, s, 0, throttle.Job{ID: "first", Weight: 2, Keys: job.Keys}, throttle.Granted)
+		comes(t, s, 0, job, throttle.Waiting)
+		if e := explained(t, client, s, 1234567*time.Microsecond, job); len(e.Limits) != 6 {
+			t.Errorf("%d limits are told, want 6:\n%s", len(e.Limits), e)
+		}
+		comes(t, s, 9500*time.Millisecond, throttle.Job{ID: "new", Weight: 1, Keys: job.Keys}, throttle.Waiting)
+		drain(t, s, dawn.Add(9500*time.Millisecond))
+		if e := explained(t, client, s, 9567891*time.Microsecond, job); e.Slot.IsZero() || e.Hold == nil {
+			t.Errorf("it is not booked:\n%s", e)
+		}
+	})
+}
+
+// TestExplainRefuses: what Peek refuses in a job, but not what it weighs.
+func TestExplainRefuses(t *testing.T) {
+	t.Parallel()
+	s := nearly(t, miniClient(t), tenantAndGlobal(throttle.PerSecond(1), throttle.PerSecond(1)), throttle.Options{})
+	var invalid *throttle.InvalidJobError
+	for _, job := range []throttle.Job{{Weight: 1, Keys: of("a")}, {ID: "a", Keys: of("a")}, {ID: "a", Weight: 1}} {
+		if got, err := s.throttle.Explain(t.Context(), job); !errors.As(err, &invalid) || !cmp.Equal(got, throttle.Explanation{}) {
+			t.Errorf("%+v: got %v, %v", job, got, err)
+		}
+	}
+	s.now = dawn
+	heavy, err := s.throttle.Explain(t.Context(), throttle.Job{ID: "heavy", Weight: 9, Keys: of("a")})
+	if err != nil || !strings.Contains(fmt.Sprint(heavy), "nothing is known of it") {
+		t.Errorf("heavier than its limits: got %v, %v", heavy, err)
+	}
+}

@@ -1,0 +1,228 @@
+package throttle_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestSettleRefusesWhatIsNoGrant: what cannot be settled gets a typed error that names
+// the field, and nothing is written.
+func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), nil)
+		good := reserve(t, th, throttle.Job{ID: "good", Weight: 5, Keys: of("acme")})
+		booked := reserve(t, th, throttle.Job{ID: "booked", Weight: 1, Keys: of("acme")})
+		with := func(change func(*throttle.Reservation)) throttle.Reservation {
+			r := good
+			change(&r)
+			return r
+		}
+		tests := map[string]struct {
+			granted throttle.Reservation
+			actual  int64
+			field   string
+			value   any
+		}{
+			"-1 units":              {good, -1, "actual", int64(-1)},
+			"MinInt64 units":        {good, math.MinInt64, "actual", int64(math.MinInt64)},
+			"2^53+1 units":          {good, 1<<53 + 1, "actual", int64(1<<53 + 1)},
+			"a booking":             {booked, 1, "Outcome", throttle.Booked},
+			"a job in line":         {with(func(r *throttle.Reservation) { r.Outcome = throttle.Waiting }), 1, "Outcome", throttle.Waiting},
+			"nothing":               {throttle.Reservation{}, 1, "Outcome", throttle.Outcome(0)},
+			"no nonce":              {with(func(r *throttle.Reservation) { r.Job.Nonce = "" }), 1, "Outcome", throttle.Granted},
+			"no ledgers":            {with(func(r *throttle.Reservation) { r.Ledgers = "" }), 1, "Ledgers", ""},
+			"ledgers of one word":   {with(func(r *throttle.Reservation) { r.Ledgers = "abc" }), 1, "Ledgers", "abc"},
+			"ledgers with a blank":  {with(func(r *throttle.Reservation) { r.Ledgers = "a.b c.d" }), 1, "Ledgers", "a.b c.d"},
+			"no start":              {with(func(r *throttle.Reservation) { r.Start = time.Time{} }), 1, "Start", time.Time{}},
+			"a start past 2^53 us":  {with(func(r *throttle.Reservation) { r.Start = time.UnixMicro(1<<53 + 1) }), 1, "Start", time.UnixMicro(1<<53 + 1)},
+			"no ID":                 {with(func(r *throttle.Reservation) { r.Job.ID = "" }), 1, "ID", ""},
+			"no weight":             {with(func(r *throttle.Reservation) { r.Job.Weight = 0 }), 1, "Weight", int64(0)},
+			"no keys":               {with(func(r *throttle.Reservation) { r.Job.Keys = nil }), 1, "Keys", "tenant"},
+			"nonce with a blank":    {with(func(r *throttle.Reservation) { r.Job.Nonce = "a b" }), 1, "Nonce", "a b"},
+			"nonce with a new line": {with(func(r *throttle.Reservation) { r.Job.Nonce = "a\n" }), 1, "Nonce", "a\n"},
+		}
+		for name, test := range tests {
+			unchanged(t, client, th, func() {
+				done, err := th.Settle(t.Context(), test.granted, test.actual)
+				var wrong *throttle.InvalidJobError
+				if done || !errors.As(err, &wrong) {
+					t.Errorf("%s: got %t, %v, want an *InvalidJobError", name, done, err)
+					return
+				}
+				if wrong.Field != test.field || wrong.Value != test.value || wrong.Job != test.granted.Job.ID || wrong.Reason == "" {
+					t.Errorf("%s: got %+v, want field %s and value %v", name, wrong, test.field, test.value)
+				}
+			})
+		}
+		var wrong *throttle.InvalidJobError
+		if _, err := th.Settle(nil, good, 1); !errors.As(err, &wrong) || wrong.Field != "ctx" { //nolint:staticcheck // a nil context is what is tested
+			t.Errorf("without a context: %v", err)
+		}
+		if done, err := th.Settle(t.Context(), good, throttle.MaxUnits); !done || err != nil {
+			t.Errorf("at the end of it all: %t, %v, want it settled for MaxUnits", done, err)
+		}
+	})
+}
+
+// TestSettleOnceOfMany: of many that settle the same grant at once one does.
+func TestSettleOnceOfMany(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, globalScope(throttle.PerHour(100)), nil)
+		r := reserve(t, th, throttle.Job{ID: "a", Weight: 50})
+		var done atomic.Int64
+		var settled atomic.Int64
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range int64(16) {
+			wg.Go(func() {
+				<-begin
+				is, err := th.Settle(t.Context(), r, i)
+				if err != nil {
+					t.Error(err)
+				}
+				if is {
+					done.Add(1)
+					settled.Store(i)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		usage, err := th.Usage(t.Context(), throttle.Global, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Load() != 1 || usage.Limits[0].Used != settled.Load() {
+			t.Errorf("settled %d times, %d used, want once and %d", done.Load(), usage.Limits[0].Used, settled.Load())
+		}
+	})
+}
+
+// TestSettleManyAtOnce: grants that are settled at once by many all count as what they
+// are settled for, though they lie in the same sub-windows.
+func TestSettleManyAtOnce(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, tenantAndGlobal(throttle.PerDay(10_000), throttle.PerDay(10_000)), nil)
+		var want atomic.Int64
+		var wg sync.WaitGroup
+		for i := range int64(16) {
+			wg.Go(func() {
+				for n := range int64(10) {
+					r := reserve(t, th, throttle.Job{ID: fmt.Sprint(i, "-", n), Weight: 5, Keys: of(fmt.Sprint(i % 2))})
+					if done, err := th.Settle(t.Context(), r, n); err != nil || !done {
+						t.Errorf("%t, %v", done, err)
+					}
+					want.Add(n)
+				}
+			})
+		}
+		wg.Wait()
+		for key, units := range map[string]int64{"": want.Load(), "0": want.Load() / 2, "1": want.Load() / 2} {
+			scope := "tenant"
+			if key == "" {
+				scope = throttle.Global
+			}
+			usage, err := th.Usage(t.Context(), scope, key)
+			if err != nil || usage.Limits[0].Used != units {
+				t.Errorf("%s %q: %+v, %v, want %d used", scope, key, usage, err, units)
+			}
+		}
+	})
+}
+
+// TestSettleByAnotherProcess: a reservation that was written down and read again is
+// settled by a throttle that did not grant it, and the observer is told once.
+func TestSettleByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.PerHour(9), throttle.PerHour(9))
+		th := newThrottle(t, client, scopes, nil)
+		text, err := json.Marshal(reserve(t, th, throttle.Job{ID: "a", Weight: 5, Keys: of("acme")}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var granted throttle.Reservation
+		if err := json.Unmarshal(text, &granted); err != nil {
+			t.Fatal(err)
+		}
+		observer := new(heard)
+		other := sameAs(t, client, th, scopes, throttle.Options{Observer: observer})
+		for i, want := range []bool{true, false} {
+			if done, err := other.Settle(t.Context(), granted, 2); done != want || err != nil {
+				t.Errorf("settled for the %d. time: %t, %v", i+1, done, err)
+			}
+		}
+		if done, err := th.Refund(t.Context(), granted); done || err != nil {
+			t.Errorf("refunded by the first: %t, %v", done, err)
+		}
+		want := []throttle.Settlement{{Throttle: th.Name(), Job: granted.Job, Charged: 5, Actual: 2}}
+		if diff := cmp.Diff(want, observer.settled); diff != "" {
+			t.Error("told", diff)
+		}
+	})
+}
+
+// TestSettleUncharged: what a fallback granted was not charged, so there is nothing to
+// correct, and Redis is not asked.
+func TestSettleUncharged(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]throttle.Options{
+		"open":  {Fallback: throttle.FallbackOpen},
+		"local": {Fallback: throttle.FallbackLocal, LocalShare: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts.BreakAfter = -1
+			th, observer, server := observed(t, opts)
+			server.SetError("LOADING")
+			r := reserve(t, th, throttle.Job{ID: "a", Weight: 1, Keys: of("acme")})
+			server.SetError("")
+			if r.Source == throttle.FromRedis {
+				t.Fatalf("granted by %s", r.Source)
+			}
+			before := len(observer.calls)
+			for call, settle := range map[string]func() (bool, error){
+				"Settle": func() (bool, error) { return th.Settle(t.Context(), r, 9) },
+				"Refund": func() (bool, error) { return th.Refund(t.Context(), r) },
+			} {
+				if done, err := settle(); done || err != nil {
+					t.Errorf("%s: %t, %v, want false", call, done, err)
+				}
+			}
+			if len(observer.calls) != before || len(server.Keys()) != 0 {
+				t.Errorf("Redis was asked: %v, keys %v", observer.scripts(), server.Keys())
+			}
+		})
+	}
+}
+
+// TestSettleWhileRedisIsAway: the charge stays what it was, the error says why, and it
+// can be settled later.
+func TestSettleWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	th, _, server := observed(t, throttle.Options{Fallback: throttle.FallbackOpen, BreakAfter: -1})
+	r := reserve(t, th, throttle.Job{ID: "a", Weight: 2, Keys: of("acme")})
+	server.SetError("OOM command not allowed")
+	done, err := th.Settle(t.Context(), r, 1)
+	if unavailable(t, "Settle", err, throttle.FailureMemory); done {
+		t.Error("settled")
+	}
+	server.SetError("")
+	if done, err := th.Settle(t.Context(), r, 1); !done || err != nil {
+		t.Errorf("later: %t, %v", done, err)
+	}
+}

@@ -1,0 +1,215 @@
+package throttle_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// sideBySide are two processes with the same throttle and different limits for all, and
+// what each of them calls.
+type sideBySide struct {
+	a, b *scripted
+	told [2]*heard
+}
+
+func newSideBySide(t testing.TB, client *redis.Client, a, b []throttle.Limit) sideBySide {
+	t.Helper()
+	s := sideBySide{told: [2]*heard{new(heard), new(heard)}}
+	first := newThrottle(t, client, globalScope(a...), &throttle.Options{Observer: s.told[0]})
+	s.a = newScripted(first)
+	s.b = newScripted(sameAs(t, client, first, globalScope(b...), throttle.Options{Observer: s.told[1]}))
+	return s
+}
+
+// ask reserves one unit for each job and tells what was decided.
+func (s sideBySide) ask(t testing.TB, who *scripted, at time.Duration, id string) string {
+	t.Helper()
+	r, err := who.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s at %s", outcomeOf(r), r.Start.Sub(dawn))
+}
+
+func (s sideBySide) expect(t testing.TB, who *scripted, at time.Duration, id, want string) {
+	t.Helper()
+	if got := s.ask(t, who, at, id); got != want {
+		t.Errorf("%s after %s: %s, want %s", id, at, got, want)
+	}
+}
+
+// TestConfigurationsSideBySide: each process decides by its own limits and counts what
+// the other has started and booked; what is set in Redis holds for both.
+func TestConfigurationsSideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(2, 10*time.Second)}, []throttle.Limit{throttle.Per(4, 10*time.Second)})
+		s.expect(t, s.a, 0, "a1", "granted at 0s")
+		s.expect(t, s.b, time.Second, "b1", "granted at 1s")
+		s.expect(t, s.a, 2*time.Second, "a2", "booked by global 2/10s at 10s")
+		s.expect(t, s.b, 2*time.Second, "b2", "granted at 2s")
+		s.expect(t, s.a, 2*time.Second, "a3", "booked by global 2/10s at 12s")
+		s.expect(t, s.b, 2*time.Second, "b3", "granted at 2s")
+		s.expect(t, s.b, 2*time.Second, "b4", "booked by global 4/10s at 11s")
+		if err := s.a.SetLimits(dawn.Add(3*time.Second), throttle.Global, "", []throttle.Limit{throttle.Per(5, 10*time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+		s.expect(t, s.b, 3*time.Second, "b5", "granted at 3s")
+		s.expect(t, s.a, 3*time.Second, "a4", "booked by global 5/10s at 12s")
+		for name, scripts := range map[string][]string{"a": s.told[0].scripts(), "b": s.told[1].scripts()} {
+			// One more for what was set, of which a heard itself when it decided next.
+			want := []string{"reserve", "reserve", "reserve", "set", "recall", "reserve", "reserve"}
+			if name == "b" {
+				want = []string{"reserve", "reserve", "reserve", "reserve", "reserve", "reserve"}
+			}
+			if diff := cmp.Diff(want, scripts); diff != "" {
+				t.Errorf("scripts of %s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+// TestPrecisionsSideBySide: the coarser precision is that of the ledger for both, from
+// the first decision of the process that has it on, and that costs two calls once.
+func TestPrecisionsSideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		exact := throttle.Limit{Units: 2, Window: 10 * time.Second, Precision: throttle.Exact}
+		coarse := throttle.Limit{Units: 2, Window: 10 * time.Second, Precision: time.Second}
+		s := newSideBySide(t, client, []throttle.Limit{exact}, []throttle.Limit{coarse})
+		s.expect(t, s.a, 300*time.Millisecond, "a1", "granted at 300ms")
+		s.expect(t, s.b, 1300*time.Millisecond, "b1", "granted at 1.3s")
+		s.expect(t, s.a, 2*time.Second, "a2", "booked by global 2/10s@1µs at 11s")
+		s.expect(t, s.b, 2*time.Second, "b2", "booked by global 2/10s@1s at 12s")
+		s.expect(t, s.a, 11*time.Second, "a2", "granted at 11s")
+		if diff := cmp.Diff([]string{"reserve", "reserve", "reserve"}, s.told[0].scripts()); diff != "" {
+			t.Errorf("scripts of the exact (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"reserve", "adopt", "reserve", "reserve"}, s.told[1].scripts()); diff != "" {
+			t.Errorf("scripts of the coarse (-want +got):\n%s", diff)
+		}
+		// Set at run time it is just this precision, for both.
+		if err := s.a.SetLimits(dawn.Add(11*time.Second), throttle.Global, "", []throttle.Limit{exact}); err != nil {
+			t.Fatal(err)
+		}
+		// b1 lies at the later end of its sub-window, 1.999999 s, and a2 at 11.999999 s.
+		s.expect(t, s.b, 12*time.Second, "b3", "booked by global 2/10s@1µs at 21.999999s")
+		s.expect(t, s.b, 12*time.Second, "b2", "granted at 12s")
+	})
+}
+
+// TestWindowsSideBySide: where the windows differ, each process brings its own up to
+// date with the other's as far back as that reaches, at two calls for each turn.
+func TestWindowsSideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(3, 10*time.Second)}, []throttle.Limit{throttle.PerMinute(5)})
+		s.expect(t, s.a, 0, "a1", "granted at 0s")
+		s.expect(t, s.b, 1*time.Second, "b1", "granted at 1s")
+		s.expect(t, s.a, 2*time.Second, "a2", "granted at 2s")
+		s.expect(t, s.a, 3*time.Second, "a3", "booked by global 3/10s at 10s")
+		s.expect(t, s.b, 4*time.Second, "b2", "granted at 4s")
+		s.expect(t, s.a, 10*time.Second, "a3", "booked by global 3/10s at 11s")
+		// What a3 was promised for 10 s counts for b until its grace is over.
+		s.expect(t, s.b, 11*time.Second, "b3", "booked by global 5/1m at 1m1s")
+		if n := len(s.told[1].scripts()); n != 9 {
+			t.Errorf("b made %d calls for 3 decisions, each after one of a; want 9", n)
+		}
+	})
+}
+
+// TestTurnsSideBySide: what each takes over from the other counts once, or twice while the
+// sub-window that it is in may still go on, however often they take turns.
+func TestTurnsSideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(1000, 10*time.Second)}, []throttle.Limit{throttle.PerMinute(1000)})
+		for i := range 20 {
+			at := time.Duration(i) * 50 * time.Millisecond
+			s.expect(t, s.a, at, fmt.Sprint("a", i), fmt.Sprintf("granted at %s", at))
+			s.expect(t, s.b, at, fmt.Sprint("b", i), fmt.Sprintf("granted at %s", at))
+		}
+		for name, who := range map[string]*scripted{"a": s.a, "b": s.b} {
+			usage, err := who.Usage(dawn.Add(time.Second), throttle.Global, "")
+			if err != nil || usage.Limits[0].Used < 40 || usage.Limits[0].Used > 60 {
+				t.Errorf("%s: %d units used, %v; want 40 to 60", name, usage.Limits[0].Used, err)
+			}
+		}
+	})
+}
+
+// TestPropertySideBySide: of processes whose limits differ in units, windows and precision
+// each keeps its own for what it starts itself, whoever started the rest.
+func TestPropertySideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			limits := func(name string) []throttle.Limit {
+				var drawn []throttle.Limit
+				for _, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+					if rapid.Bool().Draw(t, "has") || len(drawn) == 0 && window == time.Minute {
+						drawn = append(drawn, drawLimit([]time.Duration{window}, []int64{2, 5, 10}).Draw(t, name))
+					}
+				}
+				return drawn
+			}
+			own := [][]throttle.Limit{limits("a"), limits("b")}
+			first := newThrottle(t, client, globalScope(own[0]...), nil)
+			second, err := throttle.New(first.Name(), client, globalScope(own[1]...), &throttle.Options{Timeout: patient, Lookahead: throttle.MaxWindow})
+			if err != nil {
+				t.Fatal(err)
+			}
+			both := []*scripted{newScripted(first), newScripted(second)}
+			starts := startLog{of: make(map[string]counted)}
+			now, slots, jobs := dawn, make(map[string]time.Time), 0
+			for i, who := range both { // from here on both are counted for
+				id := fmt.Sprint("first", i)
+				r, err := who.Reserve(now, throttle.Job{ID: id, Weight: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Outcome == throttle.Granted {
+					starts.of[id] = counted{at: r.Start, weight: 1, keys: map[string]string{throttle.Global: ""}}
+				}
+			}
+			t.Repeat(map[string]func(*rapid.T){
+				"advance": func(t *rapid.T) {
+					now = now.Add(time.Duration(rapid.Int64Range(1, 8_000_000).Draw(t, "step")) * time.Microsecond)
+				},
+				"reserve": func(t *rapid.T) {
+					id := fmt.Sprint("job", jobs)
+					if known := rapid.IntRange(0, 2*jobs).Draw(t, "known"); known < jobs {
+						id = fmt.Sprint("job", known)
+						if slot, booked := slots[id]; booked && slot.After(now) {
+							now = slot
+						}
+					} else {
+						jobs++
+					}
+					who := rapid.IntRange(0, 1).Draw(t, "who")
+					r, err := both[who].Reserve(now, throttle.Job{ID: id, Weight: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.Outcome != throttle.Granted {
+						slots[id] = r.Start
+						return
+					}
+					starts.of[id+r.Job.Nonce] = counted{at: r.Start, weight: 1, keys: map[string]string{throttle.Global: ""}}
+					for _, limit := range own[who] {
+						if most := starts.most(throttle.Global, "", r.Start, limit.Window); most > limit.Units {
+							t.Fatalf("%s of process %d at %s: %d units in a window of %s", id, who, r.Start.Sub(dawn), most, limit)
+						}
+					}
+				},
+			})
+		})
+	})
+}
