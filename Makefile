@@ -95,10 +95,12 @@ fuzz: ## every fuzz target for FUZZ_TIME
 	done
 
 .PHONY: smoke
-smoke: ## run the emailer with nothing but Go: exit status 0 and no window over its limit
-	@out=$$(go run ./examples/emailer -json) || { printf '%s\n' "$$out"; exit 1; }; \
-	printf '%s\n' "$$out"; \
-	grep -Eq '"windows_over_limit": *0([,} ]|$$)' <<<"$$out" || { echo 'a window was over its limit'; exit 1; }
+smoke: ## run the examples with nothing but Go: exit status 0 and no window over its limit
+	@for example in emailer crawler; do \
+	  out=$$(go run ./examples/$$example -json) || { printf '%s\n' "$$out"; exit 1; }; \
+	  printf '%s\n' "$$out"; \
+	  grep -Eq '"windows_over_limit": *0([,} ]|$$)' <<<"$$out" || { echo "$$example: a window was over its limit"; exit 1; }; \
+	done
 
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml one?

@@ -1,0 +1,375 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// crawled is what a crawl of some sites did.
+type crawled struct {
+	summary
+	result
+	ended map[string]string // how each page ended, by its URL
+}
+
+// crawlSites crawls a web of its own, from one page of each site or from the given
+// ones.
+func crawlSites(t *testing.T, sites []site, args []string, seeds ...string) crawled {
+	t.Helper()
+	return crawlWeb(t, sites, true, args, seeds...)
+}
+
+// crawlWeb does so; by the client's own log, as of real hosts, if the servers keep
+// none.
+func crawlWeb(t *testing.T, sites []site, serversLog bool, args []string, seeds ...string) crawled {
+	t.Helper()
+	return crawlOn(t, newRedis(t), sites, serversLog, args, seeds...)
+}
+
+// newRedis is a Redis inside the test.
+func newRedis(t *testing.T) *redis.Client {
+	t.Helper()
+	server := miniredis.RunT(t)
+	server.ClockTTL(true)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// crawlOn does so on a Redis that may know the crawl.
+func crawlOn(t *testing.T, client *redis.Client, sites []site, serversLog bool, args []string, seeds ...string) crawled {
+	t.Helper()
+	o, err := parseOptions(append([]string{"-requests", "host=50/100ms", "-queue", "test"}, args...), new(strings.Builder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accesses, theirs := new(accessLog), new(accessLog)
+	if serversLog {
+		theirs = accesses
+	}
+	web, err := startWeb(sites, theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	resolver := web.resolver()
+	fetcher := newFetcher(resolver, o.agent, o.timeout)
+	t.Cleanup(fetcher.Close)
+	around := &surroundings{redis: client, redisInside: true, resolver: resolver, fetcher: fetcher, web: web, accesses: accesses, serversLog: serversLog}
+	list := &seedList{name: "test"}
+	if len(seeds) == 0 {
+		for _, one := range sites {
+			seeds = append(seeds, "http://"+one.host+"/")
+		}
+	}
+	for _, text := range seeds {
+		list.seeds = append(list.seeds, seed{customer: "acme", url: mustURL(t, text)})
+	}
+	c, err := newCrawl(o, around, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := c.run(ctx, list, around, newProgress(new(strings.Builder), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := crawled{summary: summarize(r), result: r, ended: make(map[string]string)}
+	for _, p := range r.pages {
+		all.ended[p.URL] = p.Ended
+	}
+	return all
+}
+
+// asked tells how often a URL was requested.
+func (c crawled) asked(url string) int {
+	n := 0
+	for _, a := range c.accesses {
+		if a.url == url {
+			n++
+		}
+	}
+	return n
+}
+
+// links is a site whose start page links to others.
+func links(host string, last byte, robots string, to ...string) site {
+	return site{host: host, addr: loopback(last), handler: ruled(robots, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			writePage(w, r, 1, to)
+			return
+		}
+		writePage(w, r, 1, nil)
+	}))}
+}
+
+// redirects is a site that redirects some paths.
+func redirects(host string, last byte, to map[string]string) site {
+	return site{host: host, addr: loopback(last), handler: without(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if target, moved := to[r.URL.Path]; moved {
+			http.Redirect(w, r, target, http.StatusFound)
+			return
+		}
+		writePage(w, r, 1, nil)
+	}))}
+}
+
+// F66: where a redirect leads is a page of its own, under the rules of its host.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	moves := map[string]string{
+		"/there": "http://b.example/page", "/forbidden": "http://b.example/private/x", "/inside": "http://intranet.example/", "/meta": "http://169.254.169.254/",
+		"/self": "/self", "/loop/1": "/loop/2", "/loop/2": "/loop/3", "/loop/3": "/loop/1", "/nowhere": "javascript:alert(1)", "/unknown": "http://unknown.example/",
+	}
+	for i := range 9 {
+		moves[fmt.Sprintf("/chain/%d", i)] = fmt.Sprintf("/chain/%d", i+1)
+	}
+	var seeds []string
+	for _, path := range []string{"/there", "/forbidden", "/inside", "/meta", "/self", "/loop/1", "/nowhere", "/unknown", "/chain/0"} {
+		seeds = append(seeds, "http://a.example"+path)
+	}
+	c := crawlSites(t, []site{redirects("a.example", 2, moves), links("b.example", 3, "User-agent: *\nDisallow: /private/")}, nil, seeds...)
+	for url, want := range map[string]string{
+		"http://a.example/there": endRedirected, "http://b.example/page": endFetched,
+		"http://a.example/forbidden": endRedirected, "http://b.example/private/x": endForbidden,
+		"http://intranet.example/": endBlocked, "http://169.254.169.254/": endBlocked, "http://unknown.example/": endFailed,
+		"http://a.example/self": endRedirected, "http://a.example/loop/1": endRedirected, "http://a.example/loop/3": endRedirected,
+		"http://a.example/nowhere": endAbsent, "http://a.example/chain/4": endRedirected, "http://a.example/chain/5": endAbsent,
+	} {
+		if c.ended[url] != want {
+			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
+		}
+	}
+	if c.asked("http://a.example/loop/1") != 1 || c.asked("http://a.example/self") != 1 || c.ended["http://a.example/chain/6"] != "" {
+		t.Error("a redirect was followed for ever")
+	}
+	if c.asked("http://b.example/private/x") != 0 || c.asked("http://b.example/robots.txt") != 1 || !c.OK {
+		t.Errorf("the target's rules were not kept: %+v", c.summary)
+	}
+}
+
+// F65: what a host's answer to the request for robots.txt lets be requested.
+func TestRobotsOfAHost(t *testing.T) {
+	t.Parallel()
+	const text = "User-agent: *\nDisallow: /a\n"
+	status := func(code int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if len(header) > 0 {
+				w.Header().Set(header[0], header[1])
+			}
+			w.WriteHeader(code)
+		}
+	}
+	say := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { send(w, r, []byte(body)) }
+	}
+	for i, row := range []struct {
+		name   string
+		robots http.HandlerFunc
+		a, b   string // how /a and /b end
+	}{
+		{"rules", say(text), endForbidden, endFetched},
+		{"404", status(404), endFetched, endFetched},
+		{"403", status(403), endFetched, endFetched},
+		{"429 for ever", status(429, "Retry-After", "1"), endForbidden, endForbidden},
+		{"500", status(500), endForbidden, endForbidden},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, endForbidden, endForbidden},
+		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, endForbidden, endForbidden},
+		{"5 MB", say(text + strings.Repeat("# filler\n", 5<<20/9)), endForbidden, endFetched},
+		{"5 MB of known size", func(w http.ResponseWriter, r *http.Request) {
+			body := text + strings.Repeat("# filler\n", 5<<20/9)
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			send(w, r, []byte(body))
+		}, endForbidden, endFetched},
+		{"binary", say("\x00\x01\xff\xfe" + text), endFetched, endFetched},
+		{"BOM and CRLF", say("\uFEFF" + strings.ReplaceAll(text, "\n", "\r\n")), endForbidden, endFetched},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			one := links("a.example", byte(2+i), "")
+			one.handler = rules(one.handler, row.robots)
+			c := crawlSites(t, []site{one}, []string{"-timeout", "500ms"}, "http://a.example/a", "http://a.example/b")
+			if a, b := c.ended["http://a.example/a"], c.ended["http://a.example/b"]; a != row.a || b != row.b {
+				t.Errorf("/a %s, /b %s; want %s, %s", a, b, row.a, row.b)
+			}
+			if c.PauseViolations > 0 || c.WindowsOver > 0 || c.Left > 0 {
+				t.Errorf("got %+v", c.summary)
+			}
+		})
+	}
+}
+
+// F65: a robots.txt is looked for behind five redirects, also on another host, and
+// holds for the host that was asked for it.
+func TestRobotsBehindRedirects(t *testing.T) {
+	t.Parallel()
+	chain := func(host string, last byte, hops int) site {
+		one := links(host, last, "")
+		pages := one.handler
+		one.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var n int
+			switch _, err := fmt.Sscanf(r.URL.Path, "/r/%d", &n); {
+			case r.URL.Path == robotsPath:
+				http.Redirect(w, r, "/r/1", http.StatusFound)
+			case err == nil && n < hops:
+				http.Redirect(w, r, fmt.Sprintf("/r/%d", n+1), http.StatusFound)
+			case err == nil:
+				fmt.Fprint(w, "User-agent: *\nDisallow: /a\n")
+			default:
+				pages.ServeHTTP(w, r)
+			}
+		})
+		return one
+	}
+	other := links("other.example", 4, "")
+	other.handler = rules(other.handler, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://five.example/r/5", http.StatusMovedPermanently)
+	})
+	c := crawlSites(t, []site{chain("five.example", 2, 5), chain("six.example", 3, 6), other}, nil,
+		"http://five.example/a", "http://six.example/a", "http://other.example/a", "http://other.example/b")
+	for url, want := range map[string]string{
+		"http://five.example/a": endForbidden, "http://six.example/a": endFetched, "http://other.example/a": endForbidden, "http://other.example/b": endFetched,
+	} {
+		if c.ended[url] != want {
+			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
+		}
+	}
+}
+
+// F67: a page larger than its charge is cut and charged more the second time; one
+// without end is cut at the cap; and what was sent holds up the next page.
+func TestLargePages(t *testing.T) {
+	t.Parallel()
+	one := site{host: "a.example", addr: loopback(2), handler: without(oversized(links("a.example", 2, "").handler))}
+	c := crawlSites(t, []site{one}, []string{"-kilobytes", "host=600/1s"},
+		"http://a.example/wide", "http://a.example/endless", "http://a.example/bomb", "http://a.example/declared", "http://a.example/")
+	for url, want := range map[string]string{
+		"http://a.example/wide": endFetched, "http://a.example/endless": endTooLarge, "http://a.example/bomb": endTooLarge,
+		"http://a.example/declared": endTooLarge, "http://a.example/": endFetched,
+	} {
+		if c.ended[url] != want {
+			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
+		}
+	}
+	// Wide: once cut, once whole, and once more to see whether it has changed.
+	if c.asked("http://a.example/wide") != 3 || c.asked("http://a.example/endless") != 2 || c.asked("http://a.example/declared") != 1 || c.Larger != 2 {
+		t.Errorf("wide was requested %d times, endless %d, declared %d; want 3, 2, 1",
+			c.asked("http://a.example/wide"), c.asked("http://a.example/endless"), c.asked("http://a.example/declared"))
+	}
+	if !c.OK || c.SettledUnits >= c.ChargedUnits {
+		t.Errorf("got %+v", c.summary)
+	}
+}
+
+// F68: two hosts on one address share its limit.
+func TestHostsOnOneAddress(t *testing.T) {
+	t.Parallel()
+	sites := []site{
+		{host: "a.example", addr: loopback(2), handler: without(tree(6, large))},
+		{host: "b.example", addr: loopback(2), handler: without(tree(6, large))},
+	}
+	c := crawlSites(t, sites, []string{"-kilobytes", "ip=600/1s"})
+	if !c.OK || c.Pages != 12 {
+		t.Errorf("got %+v", c.summary)
+	}
+	for _, limit := range c.Limits {
+		if limit.Scope == scopeIP && (limit.Record.Key != "127.0.0.2" || limit.Record.Units < 300) {
+			t.Errorf("got %+v, want both hosts under one address", limit)
+		}
+	}
+	if c.MakespanS < 1 {
+		t.Errorf("all of it in %.2f s: the address' limit held nothing up", c.MakespanS)
+	}
+}
+
+// Of real hosts the client's own log is what is checked.
+func TestClientsLog(t *testing.T) {
+	t.Parallel()
+	sites := []site{
+		links("a.example", 2, "User-agent: *\nDisallow: /no\nCrawl-delay: 0.2\n", "/yes", "/no", "http://b.example/"),
+		{host: "b.example", addr: loopback(3), handler: busy(without(tree(6, small)), 3, 5)},
+	}
+	c := crawlWeb(t, sites, false, nil, "http://a.example/")
+	if !c.OK || c.Record != "client's log" || c.Pages != 8 || c.Disallowed != 1 || c.Pauses != 2 || c.PauseViolations != 0 || c.RobotsViolations != 0 {
+		t.Errorf("got %+v", c.summary)
+	}
+}
+
+// What an earlier run has left goes on, whatever has become of its task; and a
+// robots.txt that is too old is asked for again.
+func TestGoesOnWithWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	client := newRedis(t)
+	sites := []site{links("a.example", 2, "User-agent: *\nDisallow: /no\n")}
+	first := crawlOn(t, client, sites, true, nil, "http://a.example/")
+	if !first.OK || first.Pages != 1 {
+		t.Fatalf("got %+v", first.summary)
+	}
+	f := newFrontier(client, "test")
+	if err := client.Del(t.Context(), f.key("robots:http://a.example")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/yes", "/no"} { // found by a process that died then
+		p := &page{URL: "http://a.example" + path, Customer: "acme", Depth: 1}
+		if _, err := f.add(t.Context(), "a.example", p, &page{URL: "http://a.example/robots.txt", Robots: true}, 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := crawlOn(t, client, sites, true, nil, "http://a.example/")
+	if !second.OK || second.Pages != 2 || second.Elsewhere != 1 || second.Disallowed != 1 || second.Requests != 2 {
+		t.Errorf("got %+v", second.summary)
+	}
+	if second.asked("http://a.example/robots.txt") != 1 || second.asked("http://a.example/yes") != 1 {
+		t.Errorf("got %+v", second.accesses)
+	}
+}
+
+// A task that asynq runs once more after its turn is over requests nothing, and
+// its charges are given back.
+func TestAnOldTurnRequestsNothing(t *testing.T) {
+	t.Parallel()
+	client := newRedis(t)
+	sites := []site{links("a.example", 2, "")}
+	f := newFrontier(client, "test")
+	one, err := f.add(t.Context(), "a.example", &page{URL: "http://a.example/x", Customer: "acme", Depth: 1},
+		&page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true}, 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload := fmt.Sprintf(`{"host":"a.example","turn":%d}`, one.number+7)
+	task := worker.NewTask(taskType, []byte(payload), map[string]string{
+		headerCharge: "64", headerHost: "a.example", headerSite: "a.example", headerIP: "127.0.0.2", headerCustomer: "acme",
+	}, asynq.Queue("test"))
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(task); err != nil {
+		t.Fatal(err)
+	}
+	c := crawlOn(t, client, sites, true, nil, "http://a.example/")
+	if !c.OK || c.Requests != 4 || len(c.visits) != 4 { // robots.txt, x, and the start page twice
+		t.Errorf("got %+v", c.summary)
+	}
+}
+
+// Where a machine has no such loopback address, the site is at 127.0.0.1, and is
+// counted under its own address.
+func TestWebOnOneAddress(t *testing.T) {
+	t.Parallel()
+	a, b := links("a.example", 2, ""), links("b.example", 3, "")
+	a.addr, b.addr = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	c := crawlSites(t, []site{a, b}, nil)
+	if !c.OK || c.Pages != 2 || len(c.visits) == 0 || !strings.HasPrefix(c.visits[0].keys.ip, "192.0.2.") {
+		t.Errorf("got %+v, %+v", c.summary, c.visits)
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// robots.txt as RFC 9309 has it, and Crawl-delay, which it has not. Of the two
+// libraries there are, of 2021 and 2022, one takes the rules for "crawl" to be meant
+// for "crawler" and the other loses digits of escapes in lower case: either would
+// request what is forbidden.
+
+const robotsPath = "/robots.txt"
+
+// Bounds of a robots.txt.
+const (
+	maxRobots     = 500 << 10 // bytes that are read: as many as the RFC asks for
+	maxRobotsHops = 5         // redirects on the way to it, as the RFC asks for
+	maxCrawlDelay = 10 * time.Minute
+	robotsKept    = 24 * time.Hour // as long as the RFC allows
+)
+
+// disallowAll is a robots.txt that forbids everything.
+const disallowAll = "User-agent: *\nDisallow: /\n"
+
+// robotsText is the robots.txt to go by, after an answer to the request for it
+// (RFC 9309, 2.3.1): without one everything is allowed; if it may be there and
+// cannot be had, nothing is. "Too many requests" says the latter.
+func robotsText(status int, body []byte) string {
+	switch {
+	case status >= 200 && status < 300:
+		return string(body[:min(len(body), maxRobots)])
+	case status >= 300 && status < 500 && status != http.StatusTooManyRequests:
+		return ""
+	}
+	return disallowAll
+}
+
+// robots is what a robots.txt says to one crawler. The zero value allows all.
+type robots struct {
+	rules []robotsRule
+	delay time.Duration // from one request to the next; 0 if it says nothing
+}
+
+type robotsRule struct {
+	pattern string
+	allow   bool
+}
+
+// robotsParser reads a robots.txt line by line.
+type robotsParser struct {
+	own, all       robots // of the groups that name us, and of those for everyone
+	forUs, forAll  bool   // whom the group at hand is for
+	named, inRules bool   // some group names us; the group at hand has had a rule
+}
+
+// parseRobots reads what a robots.txt says to the crawler with this product name.
+func parseRobots(text, product string) robots {
+	var p robotsParser
+	text = canonicalEscapes(strings.TrimPrefix(text, "\uFEFF"), func(c byte) bool { return c >= 0x7f })
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line, _, _ = strings.Cut(line, "#")
+		if key, value, ok := strings.Cut(line, ":"); ok {
+			p.line(strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value), product)
+		}
+	}
+	if p.named {
+		return p.own
+	}
+	return p.all
+}
+
+func (p *robotsParser) line(key, value, product string) {
+	switch key {
+	case "user-agent":
+		if p.inRules {
+			p.forUs, p.forAll, p.inRules = false, false, false
+		}
+		p.forAll = p.forAll || value == "*"
+		if strings.EqualFold(productOf(value), product) {
+			p.forUs, p.named = true, true
+		}
+	case "allow", "disallow":
+		p.inRules = true
+		if value != "" {
+			p.each(func(r *robots) { r.rules = append(r.rules, robotsRule{pattern: value, allow: key == "allow"}) })
+		}
+	case "crawl-delay":
+		p.inRules = true
+		if delay := crawlDelay(value); delay > 0 {
+			p.each(func(r *robots) { r.delay = max(r.delay, delay) })
+		}
+	}
+}
+
+func (p *robotsParser) each(do func(*robots)) {
+	if p.forUs {
+		do(&p.own)
+	}
+	if p.forAll {
+		do(&p.all)
+	}
+}
+
+// productOf is the product name that a User-agent line or header begins with.
+func productOf(agent string) string {
+	end := strings.IndexFunc(agent, func(r rune) bool {
+		return r != '-' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	if end < 0 {
+		return agent
+	}
+	return agent[:end]
+}
+
+// crawlDelay reads a number of seconds; 0 if there is none.
+func crawlDelay(value string) time.Duration {
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsNaN(seconds) || seconds <= 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, maxCrawlDelay.Seconds()) * float64(time.Second)).Round(time.Millisecond)
+}
+
+// allows tells whether a path, with its query and canonical, may be requested:
+// the longest pattern that matches says so, and of two as long the one that allows.
+func (r robots) allows(path string) bool {
+	allowed, longest := true, -1
+	for _, rule := range r.rules {
+		if n := len(rule.pattern); n < longest || n == longest && !rule.allow || !matchesPattern(path, rule.pattern) {
+			continue
+		}
+		allowed, longest = rule.allow, len(rule.pattern)
+	}
+	return allowed || path == robotsPath
+}
+
+// matchesPattern tells whether a path begins with a pattern, in which * stands for
+// anything and a final $ for the path's end.
+func matchesPattern(path, pattern string) bool {
+	pattern, toEnd := strings.CutSuffix(pattern, "$")
+	first, rest, wild := strings.Cut(pattern, "*")
+	path, ok := strings.CutPrefix(path, first)
+	for ok && wild {
+		first, rest, wild = strings.Cut(rest, "*")
+		if toEnd && !wild {
+			return strings.HasSuffix(path, first)
+		}
+		_, path, ok = strings.Cut(path, first)
+	}
+	return ok && (!toEnd || path == "")
+}

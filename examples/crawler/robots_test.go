@@ -1,0 +1,142 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRobotsAllows(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, text, path, want string }{
+		{"nothing", "", "/a", "yes"},
+		{"disallowed", "User-agent: *\nDisallow: /private/", "/private/a", "no"},
+		{"beside it", "User-agent: *\nDisallow: /private/", "/privateer", "yes"},
+		{"empty disallow", "User-agent: *\nDisallow:", "/a", "yes"},
+		{"all disallowed", "User-agent: *\nDisallow: /", "/", "no"},
+		{"but for robots.txt", "User-agent: *\nDisallow: /", "/robots.txt", "yes"},
+		{"our group instead of all", "User-agent: *\nDisallow: /\nUser-agent: crawler\nAllow: /a", "/b", "yes"},
+		{"whatever the order and case", "User-agent: CRAWLER/2.0\nDisallow: /b\nUser-agent: *\nAllow: /", "/b", "no"},
+		{"a longer name is another's", "User-agent: crawlerbot\nDisallow: /", "/a", "yes"},
+		{"a shorter name is another's", "User-agent: crawl\nDisallow: /", "/a", "yes"},
+		{"our groups are one", "User-agent: crawler\nDisallow: /a\n\nUser-agent: x\nDisallow: /c\n\nUser-agent: crawler\nDisallow: /b", "/b", "no"},
+		{"several names", "User-agent: x\nUser-agent: crawler\nDisallow: /a", "/a", "no"},
+		{"a rule ends the names", "User-agent: crawler\nDisallow: /a\nUser-agent: x\nDisallow: /b", "/b", "yes"},
+		{"a sitemap does not", "User-agent: crawler\nSitemap: http://x/\nUser-agent: x\nDisallow: /b", "/b", "no"},
+		{"before any group", "Disallow: /\nUser-agent: *\nDisallow: /b", "/a", "yes"},
+		{"the longest wins", "User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b/c", "yes"},
+		{"also if it forbids", "User-agent: *\nAllow: /a\nDisallow: /a/b", "/a/b/c", "no"},
+		{"of two as long the one that allows", "User-agent: *\nDisallow: /ab\nAllow: /a*", "/abc", "yes"},
+		{"star", "User-agent: *\nDisallow: /*.php", "/a/b.php?x=1", "no"},
+		{"end", "User-agent: *\nDisallow: /*.php$", "/a/b.php?x=1", "yes"},
+		{"star and end", "User-agent: *\nDisallow: /*.php$", "/a.php/b.php", "no"},
+		{"star at the end", "User-agent: *\nDisallow: /a*$", "/abc", "no"},
+		{"two stars", "User-agent: *\nDisallow: /*a*b", "/xxaxxbxx", "no"},
+		{"a dollar inside is itself", "User-agent: *\nDisallow: /a$b", "/a$bc", "no"},
+		{"query", "User-agent: *\nDisallow: /*?print=", "/page?print=1", "no"},
+		{"lower case escapes", "User-agent: *\nDisallow: /%c3%a4/", "/%C3%A4/", "no"},
+		{"no escapes", "User-agent: *\nDisallow: /ä/", "/%C3%A4/", "no"},
+		{"needless escapes", "User-agent: *\nDisallow: /%7euser", "/~user", "no"},
+		{"comments and blanks", "user-AGENT :  *  # all\n disallow\t:\t/a # here", "/a", "no"},
+		{"BOM and CRLF", "\uFEFFUser-agent: *\r\nDisallow: /a\r\n", "/a", "no"},
+		{"CR alone", "User-agent: *\rDisallow: /a\r", "/a", "no"},
+		{"binary", "\x00\xff\xfe\x01User-agent\x00: *\nDisallow: /", "/a", "yes"},
+		{"HTML", "<html><body>User-agent: *</body></html>", "/a", "yes"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got := "no"
+			if parseRobots(row.text, "crawler").allows(row.path) {
+				got = "yes"
+			}
+			if got != row.want {
+				t.Errorf("%q for %s: got %s, want %s", row.text, row.path, got, row.want)
+			}
+		})
+	}
+}
+
+func TestCrawlDelay(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		value string
+		want  time.Duration
+	}{
+		{"1", time.Second}, {"0.5", 500 * time.Millisecond}, {"10", 10 * time.Second},
+		{"0", 0}, {"-1", 0}, {"abc", 0}, {"", 0}, {"NaN", 0}, {"1s", 0}, {"1e-9", 0},
+		{"1e9", maxCrawlDelay}, {"1e400", 0}, {"Inf", maxCrawlDelay},
+	} {
+		got := parseRobots("User-agent: *\nCrawl-delay: "+row.value, "crawler").delay
+		if got != row.want {
+			t.Errorf("Crawl-delay %s: got %s, want %s", row.value, got, row.want)
+		}
+	}
+	two := parseRobots("User-agent: crawler\nCrawl-delay: 3\n\nUser-agent: *\nCrawl-delay: 9", "crawler")
+	if two.delay != 3*time.Second {
+		t.Errorf("got the delay %s of another's group, want 3s", two.delay)
+	}
+}
+
+// F65: what an answer to the request for robots.txt means.
+func TestRobotsTextAfterAnswer(t *testing.T) {
+	t.Parallel()
+	const text = "User-agent: *\nDisallow: /a\n"
+	for _, row := range []struct {
+		status int
+		body   string
+		a, b   bool // whether /a and /b are allowed
+	}{
+		{200, text, false, true},
+		{204, "", true, true},
+		{302, text, true, true}, // one redirect too many, or one to nowhere
+		{400, text, true, true},
+		{401, text, true, true},
+		{403, text, true, true},
+		{404, text, true, true},
+		{429, text, false, false},
+		{500, text, false, false},
+		{503, text, false, false},
+		{0, "", false, false}, // no answer at all
+	} {
+		r := parseRobots(robotsText(row.status, []byte(row.body)), "crawler")
+		if r.allows("/a") != row.a || r.allows("/b") != row.b {
+			t.Errorf("status %d: /a %v, /b %v; want %v, %v", row.status, r.allows("/a"), r.allows("/b"), row.a, row.b)
+		}
+	}
+	large := text + strings.Repeat("# filler\n", 5<<20/9) + "Disallow: /b\n"
+	if r := parseRobots(robotsText(200, []byte(large)), "crawler"); r.allows("/a") || !r.allows("/b") {
+		t.Error("of a robots.txt of 5 MB the first 500 KB are to be read")
+	}
+}
+
+// Whatever the file, its rules can be asked, and the answer comes soon.
+func FuzzRobots(f *testing.F) {
+	f.Add("User-agent: *\nDisallow: /*a*b$\nCrawl-delay: 1e300", "/a?b")
+	f.Add("\uFEFFuser-agent:crawler\rallow:%\xff#", "/%FF")
+	f.Fuzz(func(t *testing.T, text, path string) {
+		r := parseRobots(text, "crawler")
+		if r.delay < 0 || r.delay > maxCrawlDelay {
+			t.Errorf("delay %s", r.delay)
+		}
+		if !r.allows(robotsPath) {
+			t.Error("robots.txt itself is forbidden")
+		}
+		if r.allows(path) && len(r.rules) == 1 && !r.rules[0].allow && r.rules[0].pattern == path && !strings.ContainsAny(path, "*$") && path != robotsPath {
+			t.Errorf("%q is allowed though it is forbidden by name", path)
+		}
+	})
+}
+
+// A hostile pattern must not take long: there are up to 500 KB of them, and they
+// are matched with every page of their host.
+func TestHostilePatternIsQuick(t *testing.T) {
+	t.Parallel()
+	r := parseRobots("User-agent: *\nDisallow: "+strings.Repeat("*a", maxRobots/2-20)+"$", "crawler")
+	began := time.Now()
+	for range 100 {
+		r.allows("/" + strings.Repeat("a", maxURL-1))
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("100 times took %s", took)
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// runJSON runs the program with -json and reads what it printed.
+func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s summary, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	status = run(ctx, append(args, "-json"), &out, &log)
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatalf("status %d, standard output is not one JSON object: %v\n%s\n%s", status, err, out.String(), log.String())
+	}
+	return status, s, log.String()
+}
+
+// The whole bundled web: what each host is there for has happened, and nothing was
+// requested that should not be.
+func TestRunCrawlsTheBundledWeb(t *testing.T) {
+	t.Parallel()
+	picture := filepath.Join(t.TempDir(), "run.svg")
+	status, s, log := runJSON(t.Context(), t, "-plot", picture)
+	if status != exitOK || !s.OK {
+		t.Fatalf("status %d\n%s", status, log)
+	}
+	if s.PauseViolations != 0 || s.RobotsViolations != 0 || s.WindowsOver != 0 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 {
+		t.Errorf("got %+v", s)
+	}
+	if s.Hosts != 11 || s.Pages != 153 || s.Unchanged != 10 || s.Redirected != 10 || s.TooLarge != 3 || s.Absent != 2 ||
+		s.Disallowed != 7 || s.Blocked != 4 || s.OverBudget != 10 || s.Failed != 0 {
+		t.Errorf("got %+v", s)
+	}
+	if s.Pauses != 4 || s.Record != "servers' log" || s.Bytes < 1<<20 || s.SettledUnits >= s.ChargedUnits || s.SettledUnits == 0 || s.PutBacks == 0 || s.PutBacksPerJob > 2 {
+		t.Errorf("got %+v", s)
+	}
+	if s.MakespanS < 14 { // dogwood.example asks for a second between its 16 requests
+		t.Errorf("makespan %v: a Crawl-delay was not kept", s.MakespanS)
+	}
+	if !strings.Contains(log, "pages done") || !strings.Contains(log, "every limit, pause and robots.txt was kept") {
+		t.Errorf("standard error lacks progress or report:\n%s", log)
+	}
+	if _, err := os.Stat(picture); err != nil {
+		t.Error(err)
+	}
+}
+
+// cancelWriter cancels a run when it has reported progress a few times.
+type cancelWriter struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	after  string
+	cancel context.CancelFunc
+}
+
+func (w *cancelWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if strings.Contains(w.text.String(), w.after) {
+		w.cancel()
+	}
+	return len(p), nil
+}
+
+// interrupted runs the program until it has reported its second second.
+func interrupted(t *testing.T, args ...string) (summary, string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &cancelWriter{after: "  2 s  ", cancel: cancel}
+	var out bytes.Buffer
+	if status := run(ctx, append(args, "-json"), &out, log); status != exitNotAll {
+		t.Fatalf("status %d, want %d\n%s", status, exitNotAll, log.text.String())
+	}
+	var s summary
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s, log.text.String()
+}
+
+func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	s, log := interrupted(t)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %s: the sleepers held the end up", took)
+	}
+	if !s.Interrupted || s.OK || s.Left == 0 || s.Pages == 0 || s.Lost != 0 || s.PauseViolations != 0 || s.RobotsViolations != 0 {
+		t.Errorf("got %+v", s)
+	}
+	if !strings.Contains(log, "gone with the Redis inside this process") {
+		t.Errorf("standard error does not say that the rest is gone:\n%s", log)
+	}
+}
+
+// The second run, on the same Redis, goes on with what the first one left, and
+// requests nothing twice.
+func TestSecondRunGoesOn(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.NewMiniRedis()
+	redis.ClockTTL(true)
+	if err := redis.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	args := []string{"-redis", redis.Addr(), "-host-pages", "8"}
+	first, log := interrupted(t, args...)
+	if first.Left == 0 || first.Pages == 0 || !strings.Contains(log, "run it again with the same -redis") {
+		t.Fatalf("first run: %+v\n%s", first, log)
+	}
+	status, second, log := runJSON(t.Context(), t, args...)
+	if status != exitOK || second.Elsewhere < first.Pages || second.Pages <= first.Pages || second.Duplicates != 0 || second.Lost != 0 || second.RobotsViolations != 0 {
+		t.Errorf("second run: status %d\nfirst %+v\nsecond %+v\n%s", status, first, second, log)
+	}
+	status, third, _ := runJSON(t.Context(), t, args...)
+	if status != exitOK || third.Elsewhere != second.Pages || third.Requests != 0 || third.PutBacksPerJob != 0 {
+		t.Errorf("third run: status %d, %+v", status, third)
+	}
+}
+
+func TestRunRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken.csv")
+	if err := os.WriteFile(broken, []byte("customer,url\nacme,alder.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-colour", "red"}, "flag provided but not defined: -colour"},
+		{[]string{"seeds.csv"}, `unexpected argument "seeds.csv"`},
+		{[]string{"-workers", "0"}, "-workers 0 is not between 1 and 1000"},
+		{[]string{"-workers", "many"}, "invalid value"},
+		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
+		{[]string{"-requests", "host=fast"}, "-requests: scope host"},
+		{[]string{"-kilobytes", "tenant=1/1s"}, `-kilobytes: no scope "tenant"`},
+		{[]string{"-kilobytes", "host=100/1s"}, "the host limit 100/1s is less than the 544 KB"},
+		{[]string{"-max-kb", "10"}, "-max-kb 10 is not between 500"},
+		{[]string{"-depth", "-1"}, "-depth -1"},
+		{[]string{"-host-pages", "0"}, "-host-pages 0"},
+		{[]string{"-timeout", "1h"}, "-timeout 1h0m0s"},
+		{[]string{"-agent", "1/2"}, `-agent "1/2" does not begin with a name`},
+		{[]string{"-seeds", "no-such-file.csv"}, "no-such-file.csv"},
+		{[]string{"-seeds", broken}, "line 2: url"},
+		{[]string{"-redis", "127.0.0.1:1"}, "redis: no server at 127.0.0.1:1"},
+		{[]string{"-queue", " "}, "-queue"},
+	} {
+		var out, log bytes.Buffer
+		if status := run(t.Context(), row.args, &out, &log); status != exitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
+			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, exitUsage, row.want, log.String())
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var out, log bytes.Buffer
+	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
+		t.Errorf("status %d", status)
+	}
+	for _, flag := range []string{"-seeds", "-requests", "-kilobytes", "-redis", "-agent", "-depth", "-host-pages", "-max-kb", "-timeout", "-plot", "-json", "-workers", "-queue", "-v"} {
+		if !strings.Contains(log.String(), "  "+flag) {
+			t.Errorf("help lacks %s:\n%s", flag, log.String())
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// site is one host of the bundled web.
+type site struct {
+	host    string
+	addr    netip.Addr
+	handler http.Handler
+	// forbidden tells which paths the host's robots.txt forbids. It is said once more
+	// here, so that what is checked is not what the crawler has read.
+	forbidden func(path string) bool
+}
+
+// web is some hosts on loopback, each with an access log.
+type web struct {
+	sites     []site
+	listeners map[netip.Addr]net.Listener
+	servers   []*http.Server
+	log       *accessLog
+}
+
+// startWeb lets each address listen. Where the machine has 127.0.0.1 alone, all do
+// there, at different ports. Close it in the end.
+func startWeb(sites []site, accesses *accessLog) (*web, error) {
+	w := &web{sites: sites, listeners: make(map[netip.Addr]net.Listener), log: accesses}
+	for _, one := range sites {
+		if w.listeners[one.addr] != nil {
+			continue
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort(one.addr.String(), "0"))
+		if err != nil {
+			listener, err = net.Listen("tcp", "127.0.0.1:0")
+		}
+		if err != nil {
+			w.Close()
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		w.listeners[one.addr] = listener
+		server := &http.Server{Handler: w.at(one.addr), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+		w.servers = append(w.servers, server)
+		go func() { _ = server.Serve(listener) }() // returns on Close
+	}
+	return w, nil
+}
+
+// Close stops listening and cuts the open connections.
+func (w *web) Close() {
+	for _, server := range w.servers {
+		_ = server.Close() // the process ends, or the test
+	}
+}
+
+// resolver knows the hosts of this web and no others.
+func (w *web) resolver() *resolver {
+	names := map[string]netip.Addr{
+		"intranet.example": netip.MustParseAddr("10.0.0.5"), // no host of ours: a trap
+	}
+	r := &resolver{own: make(map[netip.Addr]string)}
+	for _, one := range w.sites {
+		names[one.host] = one.addr
+		r.own[one.addr] = w.listeners[one.addr].Addr().String()
+	}
+	r.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		if addr, known := names[host]; known {
+			return []netip.Addr{addr}, nil
+		}
+		return nil, errors.New("no such host")
+	}
+	return r
+}
+
+// at serves the hosts of one address.
+func (w *web) at(addr netip.Addr) http.Handler {
+	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
+		for _, one := range w.sites {
+			if one.addr == addr && one.host == request.Host {
+				w.serve(one, reply, request)
+				return
+			}
+		}
+		http.Error(reply, "no such host", http.StatusMisdirectedRequest)
+	})
+}
+
+// serve answers a request and writes it into the log.
+func (w *web) serve(one site, reply http.ResponseWriter, request *http.Request) {
+	noted := &notedReply{ResponseWriter: reply, status: http.StatusOK}
+	a := access{rules: request.URL.Path == robotsPath, at: time.Now(), host: one.host, url: "http://" + one.host + request.URL.RequestURI()}
+	defer func() {
+		a.end, a.status, a.bytes = time.Now(), noted.status, noted.bytes
+		a.until = pausedUntil(noted.Header().Get("Retry-After"), a.end)
+		a.whole = !noted.failed && request.Context().Err() == nil
+		w.log.add(a)
+	}()
+	one.handler.ServeHTTP(noted, request)
+}
+
+// pausedUntil is the end of the pause that the bundled hosts ask for, as they mean
+// it: the crawler reads the header by another function.
+func pausedUntil(header string, from time.Time) time.Time {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return from.Add(time.Duration(seconds) * time.Second)
+	}
+	date, err := time.Parse(http.TimeFormat, header)
+	if err != nil {
+		return time.Time{}
+	}
+	return date
+}
+
+// notedReply counts what is sent.
+type notedReply struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	failed bool // the client has hung up
+}
+
+// WriteHeader notes the status.
+func (r *notedReply) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes how much was sent.
+func (r *notedReply) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	r.failed = r.failed || err != nil
+	return n, err
+}
+
+// robotsViolations counts the requests to this web for what its hosts forbid, and
+// those to a host that came before its robots.txt was asked for, by this process or
+// by another.
+func (w *web) robotsViolations(accesses []access, elsewhere map[string]bool) int {
+	forbidden := make(map[string]func(string) bool)
+	for _, one := range w.sites {
+		forbidden[one.host] = one.forbidden
+	}
+	violations := 0
+	asked := maps.Clone(elsewhere)
+	for _, a := range accesses {
+		path := strings.TrimPrefix(a.url, "http://"+a.host)
+		if a.rules {
+			asked[a.host] = true
+		} else if !asked[a.host] || forbidden[a.host] != nil && forbidden[a.host](path) {
+			violations++
+		}
+	}
+	return violations
+}
