@@ -101,8 +101,10 @@ type Plan struct {
 }
 
 // How many tasks EnqueueAll plans before it enqueues them, and how many it enqueues at
-// once. A task must be there soon after it was planned, for the workers to bring it.
+// once. A task must be there soon after it was planned, for the workers to bring it: the
+// first ones, which may start at once, sooner than the others.
 const (
+	plannedFirst   = 4
 	plannedAtOnce  = 200
 	enqueuedAtOnce = 16
 )
@@ -114,8 +116,8 @@ const (
 // context ends, the rest is not.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
 	plans := make([]*plan, 0, len(tasks))
-	for first := 0; first < len(tasks); first += plannedAtOnce {
-		some := c.planSome(ctx, tasks[first:min(first+plannedAtOnce, len(tasks))], opts)
+	for n := plannedFirst; len(plans) < len(tasks); n = min(2*n, plannedAtOnce) {
+		some := c.planSome(ctx, tasks[len(plans):min(len(plans)+n, len(tasks))], opts)
 		c.enqueueSome(ctx, some)
 		plans = append(plans, some...)
 	}
