@@ -125,8 +125,8 @@ func TestBundledCampaign(t *testing.T) {
 	if len(c.mails) < 300 || len(tenants) < 3 || len(domains) < 5 || single < 50 || many < 3 {
 		t.Errorf("%d mails, %d tenants, %d domains, %d with one recipient, %d with ten or more", len(c.mails), len(tenants), len(domains), single, many)
 	}
-	if locals[localNobody] != 1 || locals[localGreylist] < 1 {
-		t.Errorf("%d mails to nobody, %d to greylist", locals[localNobody], locals[localGreylist])
+	if locals[localNobody] != 1 || locals[localFull] < 1 || locals[localBusy] != 2 {
+		t.Errorf("%d mails to nobody, %d to full, %d to busy", locals[localNobody], locals[localFull], locals[localBusy])
 	}
 }
 

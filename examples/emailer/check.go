@@ -30,15 +30,16 @@ type use struct {
 }
 
 // checkLimits adds up, for each limit and each scope key, the window that ends
-// at each event, the event included. Windows are taken shorter by the given
-// duration; a limit whose window is not longer than that is not checked.
-func checkLimits(events []event, scopes []throttle.Scope, shorter time.Duration) []use {
+// at each event, the event included. A window is held against the limits that are
+// in force at its end. Windows are taken shorter by the given duration; a limit
+// whose window is not longer than that is not checked.
+func checkLimits(events []event, l law, shorter time.Duration) []use {
 	events = slices.SortedFunc(slices.Values(events), func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var uses []use
-	for _, scope := range scopes {
+	for _, scope := range l.scopes {
 		keys := eventsByKey(events, scope.Name)
-		for _, limit := range scope.Limits {
-			uses = append(uses, checkLimit(keys, scope.Name, limit, max(0, limit.Window-shorter)))
+		for _, limit := range l.limits(scope) {
+			uses = append(uses, checkLimit(keys, l, scope, limit, max(0, limit.Window-shorter)))
 		}
 	}
 	return uses
@@ -53,14 +54,16 @@ func eventsByKey(events []event, scope string) map[string][]event {
 	return keys
 }
 
-func checkLimit(keys map[string][]event, scope string, limit throttle.Limit, window time.Duration) use {
-	result := use{scope: scope, limit: limit, window: window}
+func checkLimit(keys map[string][]event, l law, scope throttle.Scope, limit throttle.Limit, window time.Duration) use {
+	result := use{scope: scope.Name, limit: limit, window: window}
 	if window < time.Microsecond {
 		result.window = 0
 		return result
 	}
 	for key, events := range keys {
-		worst, over := fullestWindow(events, limit.Units, window.Microseconds())
+		worst, over := fullestWindow(events, limit.Units, window.Microseconds(), func(at int64) bool {
+			return slices.Contains(l.at(scope, key, at), limit)
+		})
 		result.over += over
 		if worst > result.worst || worst == result.worst && key < result.key {
 			result.worst, result.key = worst, key
@@ -69,11 +72,11 @@ func checkLimit(keys map[string][]event, scope string, limit throttle.Limit, win
 	return result
 }
 
-// fullestWindow returns the most units in any window, and how many windows hold
-// more than the limit. The windows are (e-window, e] for each event's instant e:
-// an event exactly one window earlier is out. Events at one instant end one
-// window. The events must be in order.
-func fullestWindow(events []event, limit, window int64) (worst int64, over int) {
+// fullestWindow returns the most units in any window that ends while the limit is
+// in force, and how many of these windows hold more than the limit. The windows are
+// (e-window, e] for each event's instant e: an event exactly one window earlier is
+// out. Events at one instant end one window. The events must be in order.
+func fullestWindow(events []event, limit, window int64, inForce func(at int64) bool) (worst int64, over int) {
 	var sum int64
 	first := 0
 	for i, e := range events {
@@ -82,7 +85,7 @@ func fullestWindow(events []event, limit, window int64) (worst int64, over int) 
 			sum -= events[first].units
 			first++
 		}
-		if i+1 < len(events) && events[i+1].at == e.at {
+		if i+1 < len(events) && events[i+1].at == e.at || !inForce(e.at) {
 			continue
 		}
 		worst = max(worst, sum)
@@ -104,11 +107,15 @@ func windowsOver(uses []use) int {
 
 // optimum is the least time between the first and the last start that the
 // limits allow for these events, whatever the order: the units of a scope key
-// fill so many windows, of which the first is free.
-func optimum(events []event, scopes []throttle.Scope) time.Duration {
+// fill so many windows, of which the first is free. Limits that were changed during
+// the run are left out, by which it can only be less.
+func optimum(events []event, l law) time.Duration {
 	var longest time.Duration
-	for _, scope := range scopes {
-		for _, events := range eventsByKey(events, scope.Name) {
+	for _, scope := range l.scopes {
+		for key, events := range eventsByKey(events, scope.Name) {
+			if l.changed(scope.Name, key) {
+				continue
+			}
 			var units int64
 			for _, e := range events {
 				units += e.units

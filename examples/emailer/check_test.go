@@ -32,13 +32,15 @@ func TestFullestWindow(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			worst, over := fullestWindow(row.events, row.limit, window)
+			worst, over := fullestWindow(row.events, row.limit, window, always)
 			if worst != row.worst || over != row.over {
 				t.Errorf("got worst %d, %d over; want %d, %d", worst, over, row.worst, row.over)
 			}
 		})
 	}
 }
+
+func always(int64) bool { return true }
 
 // The same by adding every window up from scratch.
 func TestFullestWindowAgainstAddingUp(t *testing.T) {
@@ -65,7 +67,7 @@ func TestFullestWindowAgainstAddingUp(t *testing.T) {
 				over[end.at] = true
 			}
 		}
-		if worst, n := fullestWindow(events, limit, window); worst != want || n != len(over) {
+		if worst, n := fullestWindow(events, limit, window, always); worst != want || n != len(over) {
 			t.Fatalf("%v, window %d, limit %d: got worst %d, %d over; want %d, %d", events, window, limit, worst, n, want, len(over))
 		}
 	}
@@ -79,7 +81,7 @@ func TestCheckLimitsCountsEachKeyByItself(t *testing.T) {
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(4, time.Millisecond)}},
 		{Name: scopeTenant, Limits: []throttle.Limit{throttle.Per(3, time.Millisecond), throttle.Per(1, 400*time.Microsecond)}},
 	}
-	uses := checkLimits(events, scopes, 0)
+	uses := checkLimits(events, law{scopes: scopes}, 0)
 	if len(uses) != 3 {
 		t.Fatalf("%d limits were checked, want 3", len(uses))
 	}
@@ -103,14 +105,54 @@ func TestCheckLimitsShortensWindows(t *testing.T) {
 	m := &mail{}
 	events := []event{{at: 0, units: 1, mail: m}, {at: 900, units: 1, mail: m}}
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(1, time.Millisecond)}}}
-	if over := windowsOver(checkLimits(events, scopes, 99*time.Microsecond)); over != 1 {
+	if over := windowsOver(checkLimits(events, law{scopes: scopes}, 99*time.Microsecond)); over != 1 {
 		t.Errorf("shorter by 99 us: %d over, want 1", over)
 	}
-	if over := windowsOver(checkLimits(events, scopes, 100*time.Microsecond)); over != 0 {
+	if over := windowsOver(checkLimits(events, law{scopes: scopes}, 100*time.Microsecond)); over != 0 {
 		t.Errorf("shorter by 100 us: %d over, want 0", over)
 	}
-	if uses := checkLimits(events, scopes, time.Millisecond); uses[0].window != 0 || uses[0].over != 0 {
+	if uses := checkLimits(events, law{scopes: scopes}, time.Millisecond); uses[0].window != 0 || uses[0].over != 0 {
 		t.Errorf("shorter by all of it: got %+v, want it unchecked", uses[0])
+	}
+}
+
+// Each window is held against the limits in force at its end.
+func TestCheckLimitsThatGrow(t *testing.T) {
+	t.Parallel()
+	acme, globex := &mail{tenant: "acme"}, &mail{tenant: "globex"}
+	configured, first, second := throttle.Per(10, time.Millisecond), throttle.Per(2, time.Millisecond), throttle.Per(4, time.Millisecond)
+	l := law{
+		scopes: []throttle.Scope{{Name: scopeTenant, Limits: []throttle.Limit{configured}}},
+		changes: []change{
+			{at: time.UnixMicro(0), scope: scopeTenant, key: "acme", limits: []throttle.Limit{first}},
+			{at: time.UnixMicro(5000), scope: scopeTenant, key: "acme", limits: []throttle.Limit{second}},
+			{at: time.UnixMicro(9000), scope: scopeTenant, key: "acme"},
+		},
+	}
+	events := []event{
+		{at: 100, units: 2, mail: acme}, {at: 100, units: 10, mail: globex},
+		{at: 4500, units: 2, mail: acme}, {at: 5000, units: 2, mail: acme}, // under the second limit
+		{at: 8500, units: 4, mail: acme}, {at: 9000, units: 6, mail: acme}, // under the configured one
+	}
+	uses := checkLimits(events, l, 0)
+	want := []use{
+		{scope: scopeTenant, limit: configured, window: time.Millisecond, key: "acme", worst: 10},
+		{scope: scopeTenant, limit: first, window: time.Millisecond, key: "acme", worst: 2},
+		{scope: scopeTenant, limit: second, window: time.Millisecond, key: "acme", worst: 4},
+	}
+	if !slices.Equal(uses, want) {
+		t.Errorf("got %+v, want %+v", uses, want)
+	}
+	for _, row := range []struct {
+		at   int64
+		over int // by one unit then
+	}{{4999, 1}, {5000, 1}, {8999, 1}, {9000, 1}, {8600, 1}, {6500, 0}, {20000, 0}} {
+		if over := windowsOver(checkLimits(append(slices.Clone(events), event{at: row.at, units: 1, mail: acme}), l, 0)); over < row.over || row.over == 0 && over > 0 {
+			t.Errorf("one more unit at %d: %d windows over", row.at, over)
+		}
+	}
+	if got := optimum(events, l); got != 0 {
+		t.Errorf("the optimum is %s, want 0 without the tenant whose limit has changed", got)
 	}
 }
 
@@ -140,7 +182,7 @@ func TestOptimum(t *testing.T) {
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(throttle.Unlimited), throttle.PerMinute(0)}},
 		}, 0},
 	} {
-		if got := optimum(events, row.scopes); got != row.want {
+		if got := optimum(events, law{scopes: row.scopes}); got != row.want {
 			t.Errorf("%s: got %s, want %s", row.name, got, row.want)
 		}
 	}

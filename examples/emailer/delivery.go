@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -36,9 +37,6 @@ const (
 	// where fewer mails are in hand than start in this time, the others wait in
 	// asynq's queue, before the line, and no tenant has its turn.
 	maxWait = time.Second
-	// retention is how long asynq remembers a delivered mail: so long a second
-	// run does not send it again.
-	retention = 24 * time.Hour
 )
 
 // retryDelay is short, since the campaign is: greylisting servers out there
@@ -53,44 +51,67 @@ type delivery struct {
 	campaign *campaign
 	queue    string
 	scopes   []throttle.Scope
+	quotas   *throttle.Throttle
+	planner  *worker.Client // nil: mails are enqueued without a plan
 	client   *asynq.Client
 	inspect  *asynq.Inspector
 	shaper   *worker.Shaper
 	server   *asynq.Server
 	mailer   *mailer
+	known    map[*mail]bool // asynq has them from an earlier run
 	outcomes *outcomes
 	grants   *grants
+	plan     *plan
+	pauses   *pauses
+	warming  *warming
 	offset   time.Duration // Redis' clock ahead of ours
+	closed   time.Duration // how long a domain stays closed that asks to wait; 0: as worker.SMTPWait has it
 	acks     *record       // takes the client's own acknowledgements; nil when the server keeps a record
+	say      func(format string, args ...any)
 }
 
 // newDelivery wires the throttle into asynq. Nothing runs until start.
-func newDelivery(o options, c *campaign, around *surroundings, watching *monitor, logger *zap.Logger) (*delivery, error) {
+func newDelivery(o options, c *campaign, around *surroundings, watching *monitor, show progress, logger *zap.Logger) (*delivery, error) {
 	rdb := around.redis
-	settings := &throttle.Options{Logger: logger}
-	watching.observe(settings)
-	quotas, err := throttle.New("emailer", rdb, o.scopes, settings)
-	if err != nil {
-		return nil, err
-	}
-	watching.watch(quotas)
-	shaper, err := worker.New(quotas, rdb, jobOf, &worker.Options{MaxWait: maxWait, Logger: logger})
-	if err != nil {
-		return nil, err
-	}
 	d := &delivery{
-		campaign: c, queue: o.queue, scopes: o.scopes, shaper: shaper, mailer: around.mailer, offset: around.offset,
+		campaign: c, queue: o.queue, scopes: o.scopes, mailer: around.mailer, offset: around.offset,
 		client: asynq.NewClientFromRedisClient(rdb), inspect: asynq.NewInspectorFromRedisClient(rdb),
-		outcomes: newOutcomes(c), grants: new(grants),
+		known: make(map[*mail]bool), outcomes: newOutcomes(c), grants: new(grants), plan: newPlan(), say: show.say,
 	}
-	if !around.smtpInside {
+	d.pauses = &pauses{Observer: watching.collector, now: d.now}
+	var err error
+	if d.quotas, err = throttle.New("emailer", rdb, o.scopes, &throttle.Options{Observer: d.pauses, Logger: logger}); err != nil {
+		return nil, err
+	}
+	watching.watch(d.quotas)
+	settings := &worker.Options{MaxWait: maxWait, Logger: logger}
+	if d.shaper, err = worker.New(d.quotas, rdb, jobOf, settings); err != nil {
+		return nil, err
+	}
+	if o.plan {
+		if d.planner, err = worker.NewClient(d.quotas, rdb, jobOf, settings); err != nil {
+			return nil, err
+		}
+	}
+	d.warming = &warming{quotas: d.quotas, now: d.now, say: d.say}
+	if o.warmup.among(c) {
+		d.warming.warmup = o.warmup
+	}
+	if around.smtpInside {
+		d.closed = closedFor
+	} else {
 		d.acks = around.record
 	}
+	d.server = d.newServer(o, rdb, logger)
+	return d, nil
+}
+
+func (d *delivery) newServer(o options, rdb redis.UniversalClient, logger *zap.Logger) *asynq.Server {
 	level := asynq.ErrorLevel // mails that fail are in the report
 	if o.verbose {
 		level = asynq.InfoLevel
 	}
-	d.server = asynq.NewServerFromRedisClient(rdb, shaper.Configure(asynq.Config{
+	return asynq.NewServerFromRedisClient(rdb, d.shaper.Configure(asynq.Config{
 		Concurrency:    o.workers,
 		Queues:         map[string]int{o.queue: 1},
 		RetryDelayFunc: retryDelay,
@@ -98,7 +119,6 @@ func newDelivery(o options, c *campaign, around *surroundings, watching *monitor
 		Logger:         logger.Named("asynq").Sugar(),
 		LogLevel:       level,
 	}))
-	return d, nil
 }
 
 // start lets the workers begin.
@@ -142,18 +162,36 @@ func (d *delivery) send(ctx context.Context, task *asynq.Task) error {
 	if !ok {
 		return fmt.Errorf("emailer: mail %s came without a grant: %w", m.id, asynq.SkipRetry)
 	}
-	d.grants.add(grant{start: granted.Start, mail: m})
+	retried, _ := asynq.GetRetryCount(ctx)
+	d.outcomes.tried(m.id, retried)
+	started := d.grants.add(grant{start: granted.Start, decided: granted.Now, mail: m})
 	err := d.mailer.send(ctx, m)
-	d.note(m, err)
+	wait := d.asksToWait(err)
+	d.note(m, err, wait != nil)
 	var refusal *refusedError
-	if errors.As(err, &refusal) {
+	switch {
+	case wait != nil:
+		d.grants.giveBack(started) // as the shaper does with the charge
+		return wait
+	case errors.As(err, &refusal):
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 	}
 	return err
 }
 
-// note keeps what the server said to an attempt.
-func (d *delivery) note(m *mail, err error) {
+// asksToWait returns the error by which the mail's whole domain is left alone, if
+// the server asks for that, and nil if not. The bundled server is over with it
+// sooner than those out there.
+func (d *delivery) asksToWait(err error) error {
+	wait := worker.SMTPWait(scopeDomain, err)
+	if wait != nil && d.closed > 0 {
+		return worker.AskedToWait(scopeDomain, d.closed, err)
+	}
+	return wait
+}
+
+// note keeps what the server said to an attempt; closed tells that it asked to wait.
+func (d *delivery) note(m *mail, err error, closed bool) {
 	var refusal *refusedError
 	var later *deferredError
 	reply := replyNone
@@ -166,13 +204,15 @@ func (d *delivery) note(m *mail, err error) {
 		reply = later.code
 	}
 	if d.acks != nil && reply != replyNone {
-		d.acks.add(receipt{at: time.Now(), mail: m.id, recipients: len(m.to), reply: reply})
+		d.acks.add(receipt{at: time.Now(), mail: m.id, recipients: len(m.to), reply: reply, closed: closed})
 	}
 	switch {
 	case err == nil:
 		d.outcomes.end(m.id, delivered, "")
 	case refusal != nil:
 		d.outcomes.end(m.id, refused, refusal.reason)
+	case closed:
+		d.outcomes.held(m.id)
 	case later != nil:
 		d.outcomes.deferred(m.id, later.reason)
 	}
@@ -187,65 +227,6 @@ func (d *delivery) failed(ctx context.Context, task *asynq.Task, err error) {
 	if d.campaign.byID[id] != nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
 		d.outcomes.end(id, gaveUp, plainReason(err.Error()))
 	}
-}
-
-// enqueueAll hands every mail to asynq when it arrives. A mail that asynq knows
-// from an earlier run is not enqueued again; the arrival of the others is over
-// then, too.
-func (d *delivery) enqueueAll(ctx context.Context, began time.Time) error {
-	goesOn := false
-	for _, m := range d.campaign.mails {
-		if !goesOn && !sleepUntil(ctx, began.Add(m.at)) {
-			return ctx.Err()
-		}
-		known, err := d.enqueue(ctx, m)
-		if err != nil {
-			return fmt.Errorf("enqueue mail %s: %w", m.id, err)
-		}
-		goesOn = goesOn || known
-	}
-	return nil
-}
-
-// enqueue tells whether asynq knew the mail before.
-func (d *delivery) enqueue(ctx context.Context, m *mail) (known bool, err error) {
-	arrived := d.now()
-	task := worker.NewTask(taskType, []byte(m.id), map[string]string{
-		headerWeight:  strconv.FormatInt(m.units(), 10),
-		headerTenant:  m.tenant,
-		headerDomain:  m.domain,
-		headerArrived: strconv.FormatInt(arrived.UnixMicro(), 10),
-	}, asynq.TaskID(d.taskID(m)), asynq.Queue(d.queue), asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
-	d.outcomes.arrived(m.id, arrived)
-	_, err = d.client.EnqueueContext(ctx, task)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return true, d.resume(m)
-	}
-	return false, err
-}
-
-// taskID is the same in each run of a campaign: asynq takes an id only once.
-func (d *delivery) taskID(m *mail) string { return d.campaign.id + "-" + m.id }
-
-// resume finds out what an earlier run did with a mail: ended it, or left it to
-// this one.
-func (d *delivery) resume(m *mail) error {
-	info, err := d.inspect.GetTaskInfo(d.queue, d.taskID(m))
-	if err != nil {
-		return err
-	}
-	if arrived, err := strconv.ParseInt(info.Headers[headerArrived], 10, 64); err == nil {
-		d.outcomes.arrived(m.id, time.UnixMicro(arrived))
-	}
-	switch {
-	case info.State == asynq.TaskStateCompleted:
-		d.outcomes.endedEarlier(m.id, delivered, "")
-	case info.State == asynq.TaskStateArchived && strings.HasPrefix(info.LastErr, refusedPrefix):
-		d.outcomes.endedEarlier(m.id, refused, plainReason(info.LastErr))
-	case info.State == asynq.TaskStateArchived:
-		d.outcomes.endedEarlier(m.id, gaveUp, plainReason(info.LastErr))
-	}
-	return nil
 }
 
 // plainReason is an error's text without what was added for asynq.

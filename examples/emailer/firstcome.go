@@ -13,14 +13,15 @@ const maxModelled = 1000
 
 // firstCome is when each mail would have started had all been served in the order
 // of their arrival, whoever sends them: the model of the throttle gives each its
-// start as it arrives. It leaves out mails that never fit, and second attempts.
+// start as it arrives, under the configured limits, also to a tenant whose limit grows,
+// and without pauses. It leaves out mails that never fit, and second attempts.
 // The earliest is first. There are none where the model cannot know what happened
 // before, and of a campaign too large for it.
 func firstCome(r result) []grant {
 	if len(r.campaign.mails) > maxModelled || r.resumed() {
 		return nil
 	}
-	model := throttletest.NewModel(r.scopes, throttle.Options{
+	model := throttletest.NewModel(r.law.scopes, throttle.Options{
 		Lookahead: throttle.MaxWindow, // a calendar without end: nobody stands in line
 		FairScope: throttle.Global,
 		Grace:     throttle.MaxWindow, // each comes to its slot, so it counts as long as a start
@@ -28,7 +29,7 @@ func firstCome(r result) []grant {
 	var starts []grant
 	for _, m := range r.campaign.mails {
 		arrived := r.outcomes[m.id].arrived
-		if arrived.IsZero() || !fits(m, r.scopes) {
+		if arrived.IsZero() || !fits(m, r.law.scopes) {
 			continue
 		}
 		slot, _ := model.Reserve(arrived, throttle.Job{ // it refuses nothing but deadlines

@@ -27,7 +27,7 @@ func arrivedCampaign(t *testing.T, c *campaign, limits string) result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := result{campaign: c, scopes: scopes, began: zero, outcomes: make(map[string]outcome)}
+	r := result{campaign: c, law: law{scopes: scopes}, began: zero, outcomes: make(map[string]outcome)}
 	for _, m := range c.mails {
 		r.outcomes[m.id] = outcome{arrived: zero.Add(m.at)}
 	}
@@ -103,7 +103,7 @@ func TestFirstComeOfBundledCampaign(t *testing.T) {
 	}
 	r := arrivedCampaign(t, c, defaultLimits)
 	starts := firstCome(r)
-	if over := windowsOver(checkLimits(grantEvents(starts), r.scopes, 0)); over != 0 || len(starts) != len(c.mails) {
+	if over := windowsOver(checkLimits(grantEvents(starts), r.law, 0)); over != 0 || len(starts) != len(c.mails) {
 		t.Errorf("%d starts of %d mails, %d windows over", len(starts), len(c.mails), over)
 	}
 }

@@ -4,11 +4,10 @@
 //
 //	go run gen.go
 //
-// Acme's newsletter and initech's invoices begin with more than their quotas let
-// out soon; then all tenants' mails come one by one, those of globex now and then
-// to a whole team. Together they wait for the global limit from the first second
-// to the last. Hooli sends a few mails after five seconds, when all the others'
-// stand in line.
+// Acme's newsletter, initech's invoices and globex' minutes of meetings, now and then
+// to a whole team, are all there at the beginning: more than may go out soon. Vandelay,
+// a new sender, has a few mails a second from the fourth second on, and hooli sends
+// some after five seconds, when all the others' stand in line.
 package main
 
 import (
@@ -44,37 +43,33 @@ func main() {
 		domain := domains[random.IntN(len(domains))]
 		mails = append(mails, mail{at: at, tenant: tenant, from: from, domain: domain, to: people(random, domain, recipients), subject: subject, body: body})
 	}
-	for i := range 170 {
-		add(batch(i, 100, 4*time.Second), "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
+	for i := range 150 {
+		add(0, "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
 			"Anvils are lighter this week.\nWrite to us if you would rather not hear of it.")
 	}
-	for i := range 106 {
-		add(batch(i, 1, 0), "globex", "Globex Projects <projects@globex.example>", team(random), fmt.Sprintf("Minutes of meeting %d", 1+i),
+	for i := range 100 {
+		add(0, "globex", "Globex Projects <projects@globex.example>", team(random), fmt.Sprintf("Minutes of meeting %d", 1+i),
 			"Please find the decisions of today below.\nThe next meeting is on Tuesday.")
 	}
-	for i := range 138 {
-		add(batch(i, 50, 2*time.Second), "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
+	for i := range 124 {
+		add(0, "initech", "Initech Billing <billing@initech.example>", 1+random.IntN(4), fmt.Sprintf("Invoice %05d", 4100+i),
 			"Your invoice is ready.\nNo cover sheet is needed.")
 	}
 	for i := range 10 {
 		add(5*time.Second, "hooli", "Hooli Accounts <accounts@hooli.example>", 1+random.IntN(3), fmt.Sprintf("Confirm your account %d", 1+i),
 			"Please confirm your address.\nThe link is good for ten minutes.")
 	}
+	for i := range 40 {
+		add(4*time.Second+time.Duration(i)*250*time.Millisecond, "vandelay", "Vandelay Imports <sales@vandelay.example>", 1+random.IntN(2),
+			fmt.Sprintf("Latex, offer %d", 1+i), "We import and export.\nThis is our first letter to you.")
+	}
+	random.Shuffle(len(mails), func(i, j int) { mails[i], mails[j] = mails[j], mails[i] })
 	slices.SortStableFunc(mails, func(a, b mail) int { return int(a.at - b.at) })
 	scripted(mails)
 	if err := write(mails); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// batch is when mail i of a tenant comes: the first ones all at once, the rest
-// ten in a second from a time on.
-func batch(i, first int, from time.Duration) time.Duration {
-	if i < first {
-		return 0
-	}
-	return from + time.Duration(i-first)*100*time.Millisecond
 }
 
 // team draws how many get a project mail: mostly a few, now and then all.
@@ -93,19 +88,24 @@ func people(random *rand.Rand, domain string, n int) []string {
 	return to
 }
 
-// scripted gives some mails the recipients that the bundled SMTP server
-// refuses: nobody for good, greylist the first time.
+// scripted gives some mails the recipients that the bundled SMTP server has a script
+// for (see smtpscript.go): mails to one recipient, of the tenants' lines about where
+// they are after a quarter and a half of the run.
 func scripted(mails []mail) {
-	single := 0
+	single := make(map[string]int)
 	for i := range mails {
-		if len(mails[i].to) != 1 {
+		m := &mails[i]
+		if len(m.to) != 1 {
 			continue
 		}
-		switch single++; single {
-		case 5:
-			mails[i].to[0] = "nobody@" + mails[i].domain
-		case 8, 11:
-			mails[i].to[0] = "greylist@" + mails[i].domain
+		single[m.tenant]++
+		switch {
+		case m.tenant == "acme" && single["acme"] == 5:
+			m.to[0] = "nobody@" + m.domain
+		case m.tenant == "initech" && (single["initech"] == 14 || single["initech"] == 20):
+			m.to[0] = "full@" + m.domain
+		case m.tenant == "globex" && single["globex"] == 4, m.tenant == "acme" && single["acme"] == 15:
+			m.to[0] = "busy@" + m.domain
 		}
 	}
 }

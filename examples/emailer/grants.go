@@ -8,8 +8,12 @@ import (
 
 // grant is one start that the throttle allowed, on Redis' clock.
 type grant struct {
-	start time.Time
-	mail  *mail
+	start   time.Time
+	decided time.Time // when the throttle allowed it, up to maxWait before
+	mail    *mail
+	// returned tells that the server asked to wait instead of taking the mail: the
+	// charge was given back, and the mail starts anew.
+	returned bool
 }
 
 // grants is all starts of a run, as the handler was told them. It is safe for
@@ -19,17 +23,49 @@ type grants struct {
 	list []grant
 }
 
-func (g *grants) add(one grant) {
+// add notes a grant and returns its number, for giveBack.
+func (g *grants) add(one grant) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.list = append(g.list, one)
+	return len(g.list) - 1
 }
 
-// all returns a copy of the grants so far, the earliest first.
-func (g *grants) all() []grant {
+// giveBack notes that a grant's charge was given back.
+func (g *grants) giveBack(number int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.SortedFunc(slices.Values(g.list), func(a, b grant) int { return a.start.Compare(b.start) })
+	g.list[number].returned = true
+}
+
+// all returns copies of the grants so far, the earliest first: those that were
+// used, and those that were given back.
+func (g *grants) all() (used, returned []grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range slices.SortedFunc(slices.Values(g.list), byStart) {
+		if one.returned {
+			returned = append(returned, one)
+		} else {
+			used = append(used, one)
+		}
+	}
+	return used, returned
+}
+
+func byStart(a, b grant) int { return a.start.Compare(b.start) }
+
+// started are the mails that have begun to go out.
+func (g *grants) started() map[*mail]bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	started := make(map[*mail]bool)
+	for _, one := range g.list {
+		if !one.returned {
+			started[one.mail] = true
+		}
+	}
+	return started
 }
 
 // unitsSince adds up the units of the starts after an instant.
@@ -38,37 +74,51 @@ func (g *grants) unitsSince(instant time.Time) int64 {
 	defer g.mu.Unlock()
 	var units int64
 	for _, one := range g.list {
-		if one.start.After(instant) {
+		if one.start.After(instant) && !one.returned {
 			units += one.mail.units()
 		}
 	}
 	return units
 }
 
-// delays returns the longest time from a grant to its receipt, and the
-// shortest. A receipt belongs to the latest grant of its mail before it; with
-// none before it (the clocks differ), to the first. Both are 0 without
-// receipts.
-func delays(granted []grant, receipts []receipt) (longest, shortest time.Duration) {
-	starts := make(map[string][]time.Time)
-	for _, g := range granted {
-		starts[g.mail.id] = append(starts[g.mail.id], g.start)
+// arrivals pairs each receipt with its grant: the latest of its mail before it, or
+// with none before it (the clocks differ), the first. Of a mail that was never
+// granted there is none.
+func arrivals(granted []grant, receipts []receipt) []arrival {
+	grants := make(map[string][]grant)
+	for _, g := range slices.SortedFunc(slices.Values(granted), byStart) {
+		grants[g.mail.id] = append(grants[g.mail.id], g)
 	}
-	first := true
+	pairs := make([]arrival, 0, len(receipts))
 	for _, r := range receipts {
-		of := starts[r.mail]
+		of := grants[r.mail]
 		if len(of) == 0 {
 			continue
 		}
-		start := of[0]
+		pair := arrival{of[0], r}
 		for _, later := range of[1:] {
-			if !later.After(r.at) {
-				start = later
+			if !later.start.After(r.at) {
+				pair.grant = later
 			}
 		}
-		delay := r.at.Sub(start)
-		if first {
-			longest, shortest, first = delay, delay, false
+		pairs = append(pairs, pair)
+	}
+	return pairs
+}
+
+// arrival is a receipt and the grant under which its mail was sent.
+type arrival struct {
+	grant   grant
+	receipt receipt
+}
+
+// delays returns the longest time from a grant to its receipt, and the shortest.
+// Both are 0 without receipts.
+func delays(pairs []arrival) (longest, shortest time.Duration) {
+	for i, pair := range pairs {
+		delay := pair.receipt.at.Sub(pair.grant.start)
+		if i == 0 {
+			longest, shortest = delay, delay
 		}
 		longest, shortest = max(longest, delay), min(shortest, delay)
 	}

@@ -31,9 +31,13 @@ func (e *refusedError) Error() string { return refusedPrefix + e.reason }
 type deferredError struct {
 	code   int
 	reason string // in the server's words
+	cause  error
 }
 
 func (e *deferredError) Error() string { return "deferred: " + e.reason }
+
+// Unwrap returns the SMTP client's error, in which worker.SMTPWait finds the reply.
+func (e *deferredError) Unwrap() error { return e.cause }
 
 // mailer sends mails to one SMTP server over connections that it keeps. It is
 // safe for concurrent use.
@@ -97,7 +101,7 @@ func (s *mailer) send(ctx context.Context, m *mail) error {
 	case code >= 500:
 		return &refusedError{code: code, reason: reasonOf(refusal)}
 	case code >= 400:
-		return &deferredError{code: code, reason: reasonOf(refusal)}
+		return &deferredError{code: code, reason: reasonOf(refusal), cause: refusal}
 	}
 	return fmt.Errorf("smtp: %w", err)
 }

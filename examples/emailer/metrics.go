@@ -16,21 +16,21 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// monitor serves the metrics of a run to Prometheus. nil serves none.
+// monitor collects the metrics of a run, and serves them to Prometheus if asked to.
 type monitor struct {
 	collector *metrics.Collector
-	server    *http.Server
+	server    *http.Server // nil: they are not served
 }
 
 // startMonitor serves /metrics at addr, and says where; nothing if addr is empty.
 // Close it in the end.
 func startMonitor(ctx context.Context, addr string, stderr io.Writer) (*monitor, error) {
-	if addr == "" {
-		return nil, nil
-	}
 	collector, err := metrics.New(nil)
 	if err != nil {
 		return nil, err
+	}
+	if addr == "" {
+		return &monitor{collector: collector}, nil
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector, collectors.NewGoCollector())
@@ -46,23 +46,16 @@ func startMonitor(ctx context.Context, addr string, stderr io.Writer) (*monitor,
 	return m, nil
 }
 
-// observe has a throttle's options name the monitor.
-func (m *monitor) observe(options *throttle.Options) {
-	if m != nil {
-		options.Observer = m.collector
-	}
-}
-
 // watch has a throttle's used ratios served.
 func (m *monitor) watch(quotas *throttle.Throttle) {
-	if m != nil {
+	if m.server != nil {
 		m.collector.Watch(quotas)
 	}
 }
 
 // Close ends the serving at once.
 func (m *monitor) Close() {
-	if m != nil {
+	if m.server != nil {
 		_ = m.server.Close()
 	}
 }

@@ -22,6 +22,8 @@ type options struct {
 	smtp     string           // host:port; empty for the one inside
 	plot     string           // file to write; empty for none
 	metrics  string           // host:port to serve metrics at; empty for none
+	plan     bool             // mails are planned when they are enqueued
+	warmup   warmup
 	json     bool
 	workers  int
 	queue    string // asynq queue; empty for one named after the campaign
@@ -44,6 +46,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	flags.StringVar(&o.campaign, "campaign", "", "CSV `file` with the mails (default: the bundled campaign)")
 	limits := flags.String("limits", defaultLimits, "limits of each scope, `scope=units/window,…;…`")
+	flags.BoolVar(&o.plan, "plan", true, "plan the mails when they are enqueued; else each is put back when it comes")
+	warmup := flags.String("warmup", defaultWarmup, "limit of a tenant that grows: `tenant=time units/window;…`, where - stands for that of all; left out if the campaign has no mails of it")
 	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: one inside the process)")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.plot, "plot", "", "write a picture to `file` (.svg or .png)")
@@ -60,6 +64,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	var err error
 	if o.scopes, err = parseLimits(*limits); err != nil {
+		return o, err
+	}
+	if o.warmup, err = parseWarmup(*warmup); err != nil {
 		return o, err
 	}
 	err = o.check(flags.Args())

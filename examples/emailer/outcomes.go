@@ -21,6 +21,8 @@ type outcome struct {
 	earlier  bool      // it ended in an earlier run
 	arrived  time.Time // when it was enqueued, here or in an earlier run; zero if not
 	deferred int       // how often the server wanted it later (4xx)
+	held     int       // how often it wanted nothing for the whole domain
+	retried  int       // asynq's retries that it has spent
 	reason   string    // why it was last deferred, refused or given up
 }
 
@@ -54,6 +56,20 @@ func (o *outcomes) deferred(id, reason string) {
 	defer o.mu.Unlock()
 	o.byMail[id].deferred++
 	o.byMail[id].reason = reason
+}
+
+// held notes that the server wants nothing for the mail's whole domain now.
+func (o *outcomes) held(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.byMail[id].held++
+}
+
+// tried notes an attempt, before which so many retries were spent.
+func (o *outcomes) tried(id string, retried int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.byMail[id].retried = max(o.byMail[id].retried, retried)
 }
 
 // end notes how a mail ended. Only the first end counts.

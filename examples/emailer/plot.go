@@ -53,9 +53,10 @@ type moment struct {
 type row struct {
 	title     string
 	limits    []throttle.Limit
-	arrivals  []moment // in order
-	starts    []moment // in order
-	firstCome []moment // the starts first come, first served, in order; empty if not known
+	arrivals  []moment    // in order
+	starts    []moment    // in order
+	firstCome []moment    // the starts first come, first served, in order; empty if not known
+	warmup    plotter.XYs // limit that grows, in units per second; then the limits are left out
 }
 
 // writePlot draws the run into a file, as PNG or SVG by its name.
@@ -117,11 +118,11 @@ func plotRows(r result) ([][]*plot.Plot, error) {
 
 // rowsOf gathers the rows: all mails, then the tenants by name.
 func rowsOf(r result) []row {
-	all := row{title: "all tenants", limits: limitsOf(r.scopes, throttle.Global)}
+	all := row{title: "all tenants", limits: limitsOf(r.law.scopes, throttle.Global)}
 	tenants := make(map[string]*row)
 	for _, m := range r.campaign.mails {
 		if tenants[m.tenant] == nil {
-			tenants[m.tenant] = &row{title: m.tenant, limits: limitsOf(r.scopes, scopeTenant)}
+			tenants[m.tenant] = &row{title: m.tenant, limits: limitsOf(r.law.scopes, scopeTenant), warmup: warmupLine(r, m.tenant)}
 		}
 		if arrived := r.outcomes[m.id].arrived; !arrived.IsZero() {
 			one := moment{at: max(0, r.since(arrived)), units: m.units()}
@@ -155,6 +156,30 @@ func limitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
 		}
 	}
 	return nil
+}
+
+// warmupLine is a tenant's limit as it grows, up to where it is that of all.
+func warmupLine(r result, tenant string) plotter.XYs {
+	var line plotter.XYs
+	level := 0.0
+	for _, c := range r.law.changes {
+		if c.scope != scopeTenant || c.key != tenant {
+			continue
+		}
+		at := max(0, r.since(c.at))
+		if len(line) > 0 {
+			line = append(line, plotter.XY{X: at, Y: level})
+		}
+		if len(c.limits) == 0 {
+			return line
+		}
+		level = float64(c.limits[0].Units) / c.limits[0].Window.Seconds()
+		line = append(line, plotter.XY{X: at, Y: level})
+	}
+	if len(line) > 0 {
+		line = append(line, plotter.XY{X: max(0, r.since(r.end())), Y: level})
+	}
+	return line
 }
 
 // flowPlot shows the units that have arrived and started so far, and dashed those
@@ -220,7 +245,15 @@ func ratePlot(r row, end float64) *plot.Plot {
 	for _, bin := range bins {
 		top = max(top, bin.Weight)
 	}
-	for _, limit := range r.limits {
+	limits := r.limits
+	if len(r.warmup) > 0 {
+		limits = nil
+		line := &plotter.Line{XYs: r.warmup, LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
+		p.Add(line)
+		p.Legend.Add("limit, as it grows", line)
+		top = max(top, r.warmup[len(r.warmup)-1].Y)
+	}
+	for _, limit := range limits {
 		if limit.Units == throttle.Unlimited {
 			continue
 		}
@@ -230,7 +263,7 @@ func ratePlot(r row, end float64) *plot.Plot {
 		top = max(top, perSecond)
 	}
 	// The room above the highest line is the legend's.
-	p.Y.Min, p.Y.Max = 0, top*(1.12+0.17*float64(len(r.limits)))
+	p.Y.Min, p.Y.Max = 0, top*(1.12+0.17*float64(max(1, len(limits))))
 	return p
 }
 

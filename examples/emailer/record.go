@@ -18,6 +18,7 @@ type receipt struct {
 	mail       string    // the mail's id
 	recipients int       // how many were asked for: the units it used
 	reply      int       // 250, or the reply code that refused it
+	closed     bool      // it was refused since the whole domain takes nothing now
 }
 
 // accepted tells whether the server took responsibility for the mail.

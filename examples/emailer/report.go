@@ -11,8 +11,11 @@ import (
 func writeReport(w io.Writer, s summary) {
 	fmt.Fprintf(w, "campaign %s: %d mails to %d recipients, queue %s\n\n", s.Campaign, s.Mails, s.Units, s.Queue)
 	writeCounts(w, s)
+	writeForecast(w, s.Forecast)
 	writeGroups(w, "tenant", s.Tenants)
 	writeLate(w, s.Late)
+	writeWarmup(w, s.Warmup)
+	writePauses(w, s)
 	writeGroups(w, "domain", s.Domains)
 	writePace(w, s)
 	writeLimits(w, s)
@@ -37,6 +40,10 @@ func writeCounts(w io.Writer, s summary) {
 		}
 	}
 	fmt.Fprintf(table, "deferred\t%5d\tthe server wanted them later (4xx), asynq sent them again\n", s.Deferred)
+	if s.HeldUp > 0 {
+		fmt.Fprintf(table, "held up\t%5d\ttheir domain asked to wait: put back, not charged, no retry spent\n", s.HeldUp)
+	}
+	fmt.Fprintf(table, "retries spent\t%5d\tof asynq's\n", s.Retries)
 	fmt.Fprintf(table, "duplicates\t%5d\tcopies beyond the first\n", s.Duplicates)
 	fmt.Fprintf(table, "lost\t%5d\tsaid to be sent, but not in the record; or gone from asynq\n", s.Lost)
 	table.Flush()
@@ -137,7 +144,7 @@ func writeVerdict(w io.Writer, s summary) {
 	case s.Interrupted && s.Left > 0:
 		fmt.Fprintf(w, "Interrupted: %d mails are left, %s.\n", s.Left, leftText(s))
 	default:
-		fmt.Fprintln(w, "NOT all is well: see given up, duplicates, lost and windows over their limit above.")
+		fmt.Fprintln(w, "NOT all is well: see given up, duplicates, lost, granted in spite of a pause and windows over their limit above.")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,11 +58,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, err)
 	}
 	defer watching.Close()
-	d, err := newDelivery(o, c, surroundings, watching, logger)
+	show := newProgress(stderr, terminal, len(c.mails))
+	d, err := newDelivery(o, c, surroundings, watching, show, logger)
 	if err != nil {
 		return complain(stderr, err)
 	}
-	r, err := d.run(ctx, surroundings, newProgress(stderr, terminal, len(c.mails)))
+	r, err := d.run(ctx, surroundings, show)
 	if err != nil {
 		fmt.Fprintln(stderr, "emailer:", err)
 	}
@@ -99,20 +101,73 @@ func finish(o options, r result, failed error, stdout, stderr io.Writer) int {
 // run sends the campaign and waits for its end, or for that of ctx.
 func (d *delivery) run(ctx context.Context, around *surroundings, show progress) (result, error) {
 	began := time.Now()
+	batches, err := d.prepare(ctx)
+	if err != nil {
+		return d.result(began, around), err
+	}
+	began = time.Now()
 	if err := d.start(); err != nil {
 		return d.result(began, around), err
 	}
-	enqueuing, cancel := context.WithCancel(ctx)
+	working, cancel := context.WithCancel(ctx)
 	enqueued := make(chan error, 1)
-	go func() { enqueued <- d.enqueueAll(enqueuing, began) }()
+	var aside sync.WaitGroup
+	aside.Go(func() { enqueued <- d.enqueueAll(working, began, batches) })
+	aside.Go(func() { d.warmUp(working, began) })
+	aside.Go(func() { d.expectEnds(working) })
 	vanished, err := d.watch(ctx, began, enqueued, show)
 	cancel()
 	d.stop()
+	aside.Wait()
 	show.finish()
+	if err := d.warming.end(context.WithoutCancel(ctx)); err != nil {
+		d.say("%v", err)
+	}
 	r := d.result(began, around)
 	r.interrupted = ctx.Err() != nil
 	r.vanished = vanished
 	return r, err
+}
+
+// prepare does what comes before the first mail: it looks for an earlier run, takes
+// the first step of a warm-up, and says when the mails are expected to start. It
+// returns the mails that are to be sent, by their arrival.
+func (d *delivery) prepare(ctx context.Context) ([][]*mail, error) {
+	left, resumed, err := d.resume()
+	if err != nil {
+		return nil, fmt.Errorf("asynq: %w", err)
+	}
+	if err := d.warming.begin(ctx); err != nil {
+		return nil, err
+	}
+	batches := together(left, resumed)
+	if len(batches) == 0 {
+		return nil, nil
+	}
+	return batches, d.foresee(ctx, batches[0])
+}
+
+// warmUp takes the steps of the warm-up.
+func (d *delivery) warmUp(ctx context.Context, began time.Time) {
+	if err := d.warming.run(ctx, began); err != nil && ctx.Err() == nil {
+		d.say("%v: its limit stays as it is", err)
+	}
+}
+
+// expectEnds asks now and then when the last mail will start.
+func (d *delivery) expectEnds(ctx context.Context) {
+	tick := time.NewTicker(expectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := d.plan.expect(ctx, d.quotas, d.grants.started()); err != nil && ctx.Err() == nil {
+				d.say("%v", err)
+			}
+		}
+	}
 }
 
 // watch shows the progress until all mails have ended, ctx has, the enqueuing
@@ -122,7 +177,7 @@ func (d *delivery) watch(ctx context.Context, began time.Time, enqueued <-chan e
 	defer tick.Stop()
 	look := time.NewTicker(vanishedEvery)
 	defer look.Stop()
-	complete := false
+	complete, told := false, 0
 	for {
 		select {
 		case <-d.outcomes.done:
@@ -139,19 +194,28 @@ func (d *delivery) watch(ctx context.Context, began time.Time, enqueued <-chan e
 				return true, nil
 			}
 		case <-tick.C:
+			pauses := d.pauses.all()
+			for _, p := range pauses[told:] {
+				d.say("%s asks to wait: nothing starts to it for %.1f s", p.domain, p.until.Sub(p.known).Seconds())
+			}
+			told = len(pauses)
 			show.show(d.snapshot(began))
 		}
 	}
 }
 
 func (d *delivery) snapshot(began time.Time) snapshot {
-	return snapshot{
+	now := snapshot{
 		elapsed:    time.Since(began),
 		mails:      len(d.campaign.mails),
 		ended:      len(d.campaign.mails) - d.outcomes.left(),
 		putBacks:   d.shaper.Stats().Denied,
 		lastSecond: d.grants.unitsSince(d.now().Add(-time.Second)),
 	}
+	if last := d.plan.last(); !last.IsZero() {
+		now.last = last.Sub(began.Add(d.offset))
+	}
+	return now
 }
 
 // result gathers what the run has to say, with the receipts put on Redis' clock.
@@ -160,10 +224,11 @@ func (d *delivery) result(began time.Time, around *surroundings) result {
 	for i := range receipts {
 		receipts[i].at = receipts[i].at.Add(d.offset)
 	}
+	used, returned := d.grants.all()
 	return result{
-		campaign: d.campaign, queue: d.queue, scopes: d.scopes, began: began.Add(d.offset),
-		outcomes: d.outcomes.all(), granted: d.grants.all(), receipts: receipts, recordOf: around.recordOf,
-		putBacks: d.shaper.Stats().Denied, inside: around.redisInside,
+		campaign: d.campaign, queue: d.queue, law: law{d.scopes, d.warming.changes()}, began: began.Add(d.offset),
+		outcomes: d.outcomes.all(), granted: used, returned: returned, pauses: d.pauses.all(), expected: d.plan.all(),
+		receipts: receipts, recordOf: around.recordOf, putBacks: d.shaper.Stats().Denied, inside: around.redisInside,
 	}
 }
 

@@ -7,17 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // writeCampaign writes n mails of two tenants, besides one to nobody and one
-// that is greylisted, and returns the file.
+// to a full mailbox, and returns the file.
 func writeCampaign(t *testing.T, n int) string {
 	t.Helper()
 	var text strings.Builder
@@ -30,7 +34,7 @@ func writeCampaign(t *testing.T, n int) string {
 		fmt.Fprintf(&text, "m%03d,0s,tenant%d,me@acme.example,%s,Hi,Text\n", i, i%2, to)
 	}
 	text.WriteString("none,0s,tenant0,me@acme.example,nobody@lake.example,Hi,Text\n")
-	text.WriteString("grey,100ms,tenant1,me@acme.example,greylist@lake.example,Hi,Text\n")
+	text.WriteString("full,100ms,tenant1,me@acme.example,full@lake.example,Hi,Text\n")
 	path := filepath.Join(t.TempDir(), "campaign.csv")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -63,14 +67,106 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 	if s.WindowsOver != 0 || s.Record != "SMTP server" || len(s.Limits) != 4 || len(s.Tenants) != 2 || len(s.Domains) != 2 {
 		t.Errorf("got %+v", s)
 	}
-	if s.PutBacks == 0 || s.MakespanS < s.OptimumS || s.OptimumS == 0 {
-		t.Errorf("put back %d times, makespan %v, optimum %v: nothing was shaped", s.PutBacks, s.MakespanS, s.OptimumS)
+	if s.MakespanS < s.OptimumS || s.OptimumS == 0 {
+		t.Errorf("makespan %v, optimum %v: nothing was shaped", s.MakespanS, s.OptimumS)
+	}
+	if f := s.Forecast; f == nil || f.First.Mails != 41 || f.Later.Mails > 1 || len(f.Ends) == 0 || f.Ends[0].LastS <= 0 {
+		t.Errorf("forecast %+v of 41 mails at the beginning and one later", f)
+	}
+	if !strings.Contains(log, "forecast: 41 mails, the last is expected at +") {
+		t.Errorf("standard error has no forecast:\n%s", log)
 	}
 	if !strings.Contains(log, "mails done") || !strings.Contains(log, "All mails arrived exactly once") {
 		t.Errorf("standard error lacks progress or report:\n%s", log)
 	}
 	if _, err := os.Stat(picture); err != nil {
 		t.Error(err)
+	}
+}
+
+// Without a plan each mail that has to wait is put back once; with one hardly any.
+func TestRunWithoutPlan(t *testing.T) {
+	t.Parallel()
+	args := []string{"-campaign", writeCampaign(t, 60), "-limits", "global=10/500ms"}
+	status, without, log := runJSON(t.Context(), t, append(args, "-plan=false")...)
+	if status != exitOK || without.PutBacksPerJob < 0.5 || without.Forecast != nil || strings.Contains(log, "forecast") {
+		t.Errorf("without: status %d, put back %v times per mail\n%s", status, without.PutBacksPerJob, log)
+	}
+	status, with, log := runJSON(t.Context(), t, args...)
+	if status != exitOK || with.PutBacksPerJob > without.PutBacksPerJob/2 {
+		t.Errorf("with: status %d, put back %v times per mail, without %v\n%s", status, with.PutBacksPerJob, without.PutBacksPerJob, log)
+	}
+}
+
+// A domain that asks to wait is left alone by all; the others' mails go on, and no
+// retry is spent.
+func TestRunLeavesABusyDomainAlone(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString(header)
+	for i := range 120 {
+		domain := []string{"hill", "lake", "coast"}[i%3]
+		name := fmt.Sprintf("a%d", i)
+		if i == 30 {
+			name = "busy"
+		}
+		fmt.Fprintf(&text, "m%03d,0s,tenant%d,me@acme.example,%s@%s.example,Hi,Text\n", i, i%2, name, domain)
+	}
+	path := filepath.Join(t.TempDir(), "campaign.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/250ms")
+	if status != exitOK || s.Delivered != 120 || s.Duplicates != 0 || s.Retries != 0 || s.Deferred != 0 || s.HeldUp == 0 {
+		t.Fatalf("status %d, %+v\n%s", status, s, log)
+	}
+	refused := 0
+	for _, p := range s.Pauses {
+		refused += p.Refused
+		if p.Domain != "hill.example" || p.ForS < 2 {
+			t.Errorf("pause %+v, want hill.example for more than 2 s", p)
+		}
+	}
+	if len(s.Pauses) == 0 || disregarded(s.Pauses) != 0 || refused != s.HeldUp {
+		t.Errorf("pauses %+v, %d mails held up", s.Pauses, s.HeldUp)
+	}
+	if !strings.Contains(log, "hill.example asks to wait") || s.WindowsOver != 0 {
+		t.Errorf("%d windows over\n%s", s.WindowsOver, log)
+	}
+}
+
+// A limit that grows is checked as it grows, and is not left behind in Redis.
+func TestRunWarmsUp(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.RunT(t)
+	redis.ClockTTL(true)
+	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-limits", "tenant=100/500ms",
+		"-redis", redis.Addr(), "-warmup", "tenant1=0s 4/500ms; 2s 8/500ms")
+	if status != exitOK || s.WindowsOver != 0 {
+		t.Fatalf("status %d, %d windows over\n%s", status, s.WindowsOver, log)
+	}
+	var limits []string
+	for _, l := range s.Limits {
+		limits = append(limits, l.Limit)
+	}
+	if want := []string{"100/500ms", "4/500ms", "8/500ms"}; !slices.Equal(limits, want) {
+		t.Errorf("the limits %s were checked, want %s", limits, want)
+	}
+	if len(s.Warmup) != 2 || s.Warmup[0].Units < 8 || s.Warmup[0].Fullest > 4 || s.Warmup[1].Fullest > 8 {
+		t.Errorf("warm-up: %+v", s.Warmup)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: redis.Addr()})
+	t.Cleanup(func() { client.Close() })
+	scopes, err := parseLimits("tenant=100/500ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotas, err := throttle.New("emailer", client, scopes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := quotas.Limits(t.Context(), scopeTenant, "tenant1"); err != nil || left.Origin != throttle.FromConfiguration {
+		t.Errorf("after it: %+v, %v; want no limit that is left", left, err)
 	}
 }
 
@@ -89,18 +185,18 @@ func TestRunIsFairToTheLate(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	text.WriteString(header)
-	for i := range 150 {
+	for i := range 70 {
 		text.WriteString(mailText(fmt.Sprintf("m%03d", i), "0s", "early", 1))
 	}
 	for i := range 4 {
-		text.WriteString(mailText(fmt.Sprintf("late%d", i), "500ms", "late", 1))
+		text.WriteString(mailText(fmt.Sprintf("late%d", i), "1s", "late", 1))
 	}
 	path := filepath.Join(t.TempDir(), "campaign.csv")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// With fewer workers than start within maxWait, mails would wait before the line.
-	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/250ms", "-workers", "200")
+	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/1s", "-workers", "100")
 	if status != exitOK || s.Late == nil {
 		t.Fatalf("status %d, late tenant %v\n%s", status, s.Late, log)
 	}
@@ -241,6 +337,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
 		{[]string{"-limits", "global=fast"}, "limits: scope global"},
 		{[]string{"-limits", "global=1/1s,2/1s"}, "two limits of this window"},
+		{[]string{"-warmup", "acme=soon 1/1s"}, "warmup: \"soon 1/1s\": soon is not a duration"},
 		{[]string{"-campaign", "no-such-file.csv"}, "no-such-file.csv"},
 		{[]string{"-campaign", broken}, "line 2: tenant is empty"},
 		{[]string{"-smtp", "mailhost"}, `"mailhost" is not host:port`},
@@ -262,7 +359,7 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
+	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plan", "-warmup", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())
 		}

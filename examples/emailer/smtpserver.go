@@ -6,17 +6,10 @@ import (
 	"net"
 	netmail "net/mail"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
 	"go.uber.org/zap"
-)
-
-// The recipients' local parts that the bundled server has a script for.
-const (
-	localNobody   = "nobody"   // refused for good: 550
-	localGreylist = "greylist" // refused the first time: 451
 )
 
 // mailIDHeader carries the mail's id, so that the server's record can tell one
@@ -64,6 +57,7 @@ type smtpSession struct {
 	from   string
 	tried  int       // recipients asked for in the mail at hand
 	reply  int       // the reply that refused one of them
+	closed bool      // it said that the domain takes nothing now
 	last   time.Time // when the last of them was answered
 }
 
@@ -76,13 +70,13 @@ func (s *smtpSession) Mail(from string, _ *smtp.MailOptions) error {
 // Rcpt answers one recipient by the script.
 func (s *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 	s.tried++
-	refusal := s.server.script.answer(to)
 	s.last = time.Now()
-	if refusal != nil {
-		s.reply = refusal.Code
-		return refusal
+	refusal, closed := s.server.script.answer(to, s.last)
+	if refusal == nil {
+		return nil
 	}
-	return nil
+	s.reply, s.closed = refusal.Code, s.closed || closed
+	return refusal
 }
 
 // Data accepts the message, which is named by its own header.
@@ -103,9 +97,9 @@ func (s *smtpSession) Data(r io.Reader) error {
 // recipients were asked for.
 func (s *smtpSession) Reset() {
 	if s.tried > 0 {
-		s.server.record.add(receipt{at: s.last, mail: envelopeMailID(s.from), recipients: s.tried, reply: s.reply})
+		s.server.record.add(receipt{at: s.last, mail: envelopeMailID(s.from), recipients: s.tried, reply: s.reply, closed: s.closed})
 	}
-	s.from, s.tried, s.reply = "", 0, replyNone
+	s.from, s.tried, s.reply, s.closed = "", 0, replyNone, false
 }
 
 // Logout ends the connection.
@@ -126,32 +120,4 @@ func envelopeMailID(from string) string {
 		return id
 	}
 	return ""
-}
-
-// smtpScript is how the bundled server answers recipients. It is safe for
-// concurrent use.
-type smtpScript struct {
-	mu   sync.Mutex
-	seen map[string]bool // greylisted recipients that came before
-}
-
-// answer returns nil to accept the recipient.
-func (s *smtpScript) answer(to string) *smtp.SMTPError {
-	local, _, _ := strings.Cut(to, "@")
-	switch local {
-	case localNobody:
-		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such user here"}
-	case localGreylist:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.seen[to] {
-			return nil
-		}
-		if s.seen == nil {
-			s.seen = make(map[string]bool)
-		}
-		s.seen[to] = true
-		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Greylisted, please come back later"}
-	}
-	return nil
 }

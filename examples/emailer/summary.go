@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // result is what a run has to say: the raw material of the summary. All
@@ -13,10 +11,13 @@ import (
 type result struct {
 	campaign    *campaign
 	queue       string
-	scopes      []throttle.Scope
+	law         law
 	began       time.Time // when the workers started and the first mails arrived
 	outcomes    map[string]outcome
-	granted     []grant // the earliest first
+	granted     []grant // the earliest first, without those returned
+	returned    []grant // whose charge was given back, since the server asked to wait
+	pauses      []pause // the earliest first
+	expected    expectations
 	receipts    []receipt
 	recordOf    string // who kept the receipts
 	putBacks    int64
@@ -38,6 +39,8 @@ type summary struct {
 	FailedForGood    int `json:"failed_for_good"`   // mails that the server refused with 5xx
 	GivenUp          int `json:"given_up"`          // mails that ended without the server's word
 	Deferred         int `json:"deferred"`          // mails that the server wanted later (4xx) at least once
+	HeldUp           int `json:"held_up"`           // mails that came to a domain which took nothing, at least once
+	Retries          int `json:"retries"`           // of asynq's that the mails have spent
 	Duplicates       int `json:"duplicates"`        // copies accepted beyond the first
 	Lost             int `json:"lost"`              // mails said to be sent that the record does not show, or that vanished from asynq
 	Left             int `json:"left"`              // mails not ended when the run was interrupted
@@ -52,6 +55,10 @@ type summary struct {
 	GrantToReceiptS float64    `json:"grant_to_receipt_s"`
 	WindowsOver     int        `json:"windows_over_limit"` // in the record and in the grants
 	Limits          []limitUse `json:"limits"`
+
+	Forecast *forecast    `json:"forecast"` // null when nothing was planned, or not all of it has started
+	Pauses   []pauseUse   `json:"pauses"`
+	Warmup   []warmupStep `json:"warmup"`
 
 	Late    *lateTenant `json:"late_tenant"` // null when none came after the others, or the model was not asked
 	Tenants []group     `json:"tenants"`
@@ -104,6 +111,7 @@ func summarize(r result) summary {
 	s := summary{
 		Campaign: r.campaign.name, Queue: r.queue, Mails: len(r.campaign.mails), Units: r.campaign.units(),
 		PutBacks: r.putBacks, Record: r.recordOf, Interrupted: r.interrupted, inside: r.inside,
+		Forecast: r.forecast(), Pauses: heeded(r.pauses, r.arrivals(), r.began), Warmup: r.warmed(),
 		Late: r.late(), Tenants: r.groups(scopeTenant), Domains: r.groups(scopeDomain),
 	}
 	s.countMails(r)
@@ -112,7 +120,7 @@ func summarize(r result) summary {
 	}
 	s.measureMakespan(r)
 	s.checkWindows(r)
-	s.OK = s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0
+	s.OK = s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0 && disregarded(s.Pauses) == 0
 	return s
 }
 
@@ -130,6 +138,10 @@ func (s *summary) countMails(r result) {
 		if one.deferred > 0 {
 			s.Deferred++
 		}
+		if one.held > 0 {
+			s.HeldUp++
+		}
+		s.Retries += one.retried
 		s.Duplicates += max(0, copies[m.id]-1)
 		ended := s.countMail(one, copies[m.id] > 0, r.vanished)
 		if one.reason != "" || ended == "lost" {
@@ -176,18 +188,18 @@ func (s *summary) measureMakespan(r result) {
 		return
 	}
 	s.MakespanS = r.since(r.granted[len(r.granted)-1].start)
-	if best := optimum(grantEvents(r.granted), r.scopes).Seconds(); best > 0 {
+	if best := optimum(grantEvents(r.granted), r.law).Seconds(); best > 0 {
 		ratio := s.MakespanS / best
 		s.OptimumS, s.MakespanRatio = best, &ratio
 	}
 }
 
 func (s *summary) checkWindows(r result) {
-	longest, shortest := delays(r.granted, r.receipts)
+	longest, shortest := delays(r.arrivals())
 	s.GrantToReceiptS = longest.Seconds()
 	// A shortest delay below zero means that the clocks differ a little.
-	record := checkLimits(receiptEvents(r.receipts, r.campaign), r.scopes, longest-min(0, shortest))
-	granted := checkLimits(grantEvents(r.granted), r.scopes, 0)
+	record := checkLimits(receiptEvents(r.receipts, r.campaign), r.law, longest-min(0, shortest))
+	granted := checkLimits(grantEvents(r.granted), r.law, 0)
 	for i := range record {
 		s.Limits = append(s.Limits, limitUse{
 			Scope: record[i].scope, Limit: record[i].limit.String(), Units: record[i].limit.Units,
@@ -204,6 +216,19 @@ func (u use) summary() windowUse {
 // since is the time from the beginning of the run, in seconds.
 func (r result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }
 
+// end is the last start; the beginning if there was none.
+func (r result) end() time.Time {
+	if n := len(r.granted); n > 0 {
+		return r.granted[n-1].start
+	}
+	return r.began
+}
+
+// arrivals are the attempts that the record shows, with their grants.
+func (r result) arrivals() []arrival {
+	return arrivals(slices.Concat(r.granted, r.returned), r.receipts)
+}
+
 func grantEvents(granted []grant) []event {
 	events := make([]event, 0, len(granted))
 	for _, g := range granted {
@@ -213,11 +238,12 @@ func grantEvents(granted []grant) []event {
 }
 
 // receiptEvents counts the recipients that the server was asked for, accepted
-// or not: a refused attempt used its quota too.
+// or not: a refused attempt used its quota too. But one to a domain that took
+// nothing did not: what it was charged is given back.
 func receiptEvents(receipts []receipt, c *campaign) []event {
 	events := make([]event, 0, len(receipts))
 	for _, r := range receipts {
-		if m := c.byID[r.mail]; m != nil {
+		if m := c.byID[r.mail]; m != nil && !r.closed {
 			events = append(events, event{at: r.at.UnixMicro(), units: int64(r.recipients), mail: m})
 		}
 	}

@@ -15,7 +15,7 @@ func sampleResult(t *testing.T) result {
 	t.Helper()
 	c, err := loadCampaign("sample", strings.NewReader(header+
 		"sent,0s,acme,me@acme.example,a@hill.example b@hill.example,Hi,\n"+
-		"grey,0s,acme,me@acme.example,greylist@lake.example,Hi,\n"+
+		"grey,0s,acme,me@acme.example,full@lake.example,Hi,\n"+
 		"none,1s,globex,me@globex.example,nobody@hill.example,Hi,\n"+
 		"done,0s,globex,me@globex.example,c@hill.example,Hi,\n"+
 		"huge,0s,globex,me@globex.example,d@hill.example,Hi,\n"+
@@ -27,10 +27,10 @@ func sampleResult(t *testing.T) result {
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	r := result{
 		campaign: c, queue: "q", began: began, recordOf: "SMTP server", putBacks: 3,
-		scopes: []throttle.Scope{
+		law: law{scopes: []throttle.Scope{
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(2)}},
 			{Name: scopeTenant, Limits: []throttle.Limit{throttle.Per(10, 30*time.Second)}},
-		},
+		}},
 		outcomes: map[string]outcome{
 			"sent": {state: delivered, arrived: after(0)},
 			"grey": {state: delivered, arrived: after(0), deferred: 1, reason: "451 later"},
