@@ -16,7 +16,7 @@ FUZZ_TIME ?= 5s
 PEER_CALLS ?= 10000
 PEER_TASKS ?= 10000
 PEER_ROUNDS ?= 5
-TEST_TIMEOUT ?= 8m
+TEST_TIMEOUT ?= 25m
 
 .PHONY: help
 help: ## list the targets

@@ -48,7 +48,7 @@ func BenchmarkAsynq(b *testing.B) {
 func TestTable(t *testing.T) {
 	redistest.Shared(t) // skips or fails where there is no Redis
 	var out strings.Builder
-	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20, waiting: benchWaiting}); err != nil {
+	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20, waiting: benchWaiting, plans: 250}); err != nil {
 		t.Fatalf("%v, after:\n%s", err, out.String())
 	}
 	for _, row := range rows(benchWaiting) {
@@ -60,6 +60,18 @@ func TestTable(t *testing.T) {
 		if !strings.Contains(out.String(), goal.row+": "+goal.what) {
 			t.Errorf("no goal %q, %s in:\n%s", goal.row, goal.what, out.String())
 		}
+	}
+}
+
+// The comparison of enqueueing stands alone where it is asked for.
+func TestOnlyPlan(t *testing.T) {
+	redistest.Shared(t) // skips or fails where there is no Redis
+	var out strings.Builder
+	if err := run(t.Context(), &out, options{calls: 1, rounds: 1, waiting: 1, plans: 250, only: onlyPlan}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, "enqueueing 250 tasks: ") || strings.Contains(got, yardstick) {
+		t.Errorf("got:\n%s", got)
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 const yardstick = "redis_rate asked twice (tenant, then global)"
 
 type options struct {
-	calls, rounds, tasks, waiting int
-	only                          string
+	calls, rounds, tasks, waiting, plans int
+	only                                 string
 }
 
 func main() {
@@ -39,7 +39,8 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.tasks, "tasks", 10_000, "asynq tasks per run with and without the middleware; 0 leaves the comparison out")
 	flag.IntVar(&o.waiting, "waiting", 100_000, "jobs in line, for the rows about it")
-	flag.StringVar(&o.only, "only", "", "only the rows whose name contains this, and the one compared with")
+	flag.IntVar(&o.plans, "plans", 50_000, "asynq tasks that are planned in one EnqueueAll, for -only "+onlyPlan)
+	flag.StringVar(&o.only, "only", "", "only the rows whose name contains this, and the one compared with; "+onlyPlan+" is the planning of asynq tasks alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,8 +51,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, o options) (err error) {
-	if o.calls < 1 || o.rounds < 1 || o.tasks < 0 || o.waiting < 1 {
-		return errors.New("calls, rounds and waiting must be 1 or more, tasks 0 or more")
+	if o.calls < 1 || o.rounds < 1 || o.tasks < 0 || o.plans < 1 || o.waiting < 1 {
+		return errors.New("calls, rounds, waiting and plans must be 1 or more, tasks 0 or more")
 	}
 	server, err := redistest.Launch()
 	if err != nil {
@@ -61,6 +62,10 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	version, err := serverVersion(ctx, server.Addr)
 	if err != nil {
 		return err
+	}
+	if o.only == onlyPlan {
+		fmt.Fprintf(out, "Redis %s, %d rounds\n", version, o.rounds)
+		return comparePlanning(ctx, out, server.Addr, o.plans, o.rounds)
 	}
 	fmt.Fprintf(out, "Redis %s, %d calls per row and round over %d tenants, %d rounds, one goroutine\n\n", version, o.calls, tenants, o.rounds)
 	costs := make(map[string]*cost)

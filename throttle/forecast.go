@@ -21,7 +21,7 @@ type Forecast struct {
 	// Now is when it was made, on Redis' clock.
 	Now time.Time
 	// Starts has for each job its start on Redis' clock, at its place; zero where it
-	// never starts, since a limit of 0 is in force.
+	// never starts, since a limit of 0, or of less than its weight, is in force.
 	Starts []time.Time
 	// Last is the last of them.
 	Last time.Time
@@ -31,6 +31,9 @@ type Forecast struct {
 // other, and nothing else came: given what is spent, booked, paused and in line, and
 // the shares. It changes nothing. The jobs need no ID; MaxWait, Deadline and Nonce are
 // not read.
+//
+// It is about right: where several may take the last units of a window, who does hangs on
+// the moment of a sweep, and for the others it is a window later.
 //
 // It plays the line through in this process, from what it reads of Redis. It blocks for
 // some round trips, one more for each thousand jobs in line or each hundred scope keys.

@@ -611,7 +611,8 @@ func TestPeekTellsTheForecast(t *testing.T) {
 	})
 }
 
-// BenchmarkForecast is a forecast of 50,000 jobs behind 50,000 in line, of 50 tenants:
+// BenchmarkForecast is a forecast of 50,000 jobs behind 50,000 in line, of 50 tenants, on
+// a real Redis: about 0.25 s on two busy processors.
 //
 //	go test ./throttle -run '^$' -bench BenchmarkForecast
 func BenchmarkForecast(b *testing.B) {

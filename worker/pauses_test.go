@@ -1,0 +1,194 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// paused is a time during which nobody is granted a start to a domain.
+type paused struct {
+	domain   string
+	from, to time.Time
+}
+
+// clockStep is what is lost of an instant by Redis' clock, for the now and for the
+// length of a pause.
+const clockStep = 2 * time.Microsecond
+
+// grants is the handlers' own log.
+type grants struct {
+	mu     sync.Mutex
+	kept   []throttle.Reservation // of handlers that succeeded
+	pauses []paused
+}
+
+// check fails the test for each grant on a paused domain, each window over its limit
+// and each task that succeeded twice.
+func (g *grants) check(w *world) {
+	w.t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	starts := make([]throttletest.Start, len(g.kept))
+	done := make(map[string]bool)
+	for i, grant := range g.kept {
+		starts[i] = throttletest.Start{At: grant.Start, Weight: grant.Job.Weight, Keys: grant.Job.Keys}
+		if done[grant.Job.ID] {
+			w.t.Errorf("job %s ran twice", grant.Job.ID)
+		}
+		done[grant.Job.ID] = true
+		for _, p := range g.pauses {
+			if grant.Job.Keys["domain"] == p.domain && grant.Now.After(p.from) && grant.Start.Before(p.to.Add(-clockStep)) {
+				w.t.Errorf("job %s was granted at %s a start at %s, in the pause from %s to %s", grant.Job.ID,
+					grant.Now.Sub(w.began), grant.Start.Sub(w.began), p.from.Sub(w.began), p.to.Sub(w.began))
+			}
+		}
+	}
+	for _, over := range throttletest.Check(w.scopes, starts) {
+		w.t.Errorf("window over its limit: %s", over)
+	}
+}
+
+// TestDrainWithPauses drains 3 tenants' mails to 3 domains, one of which is paused in
+// the middle, twice: by an operator, who resumes it, and by its own upstream, which
+// asks to wait until it is open again.
+func TestDrainWithPauses(t *testing.T) {
+	t.Parallel()
+	limit := func(units int64) throttle.Limit { return throttle.Per(units, 10*time.Second) }
+	rows := []struct {
+		name   string
+		scopes []throttle.Scope
+		tasks  int
+		apart  bool // the domains do not share what is scarce: one's pause gives others no room
+	}{
+		{"each domain is full", domains(limit(60), limit(25), limit(12)), 600, true},
+		{"all share what is scarce", domains(limit(40), limit(25), limit(20)), 240, false},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if raced {
+				row.tasks = min(row.tasks, 240)
+			}
+			without := drainWithPauses(t, row.scopes, row.tasks, false)
+			with := drainWithPauses(t, row.scopes, row.tasks, true)
+			for _, domain := range []string{"d1", "d2"} {
+				late := with[domain] - without[domain]
+				most := max(time.Second, without[domain]/20)
+				if late > most || row.apart && -late > most {
+					t.Errorf("the last job to %s starts after %s, without pauses after %s; want no more than %s between", domain, with[domain], without[domain], most)
+				}
+			}
+			if with["d0"] <= without["d0"] {
+				t.Errorf("the last job to the paused domain starts after %s, without pauses after %s", with["d0"], without["d0"])
+			}
+		})
+	}
+}
+
+// drainWithPauses tells when the last job to each domain has started.
+func drainWithPauses(t *testing.T, scopes []throttle.Scope, tasks int, pauses bool) map[string]time.Duration {
+	last := make(map[string]time.Duration)
+	inDomains(t, scopes, func(t *testing.T, w *world) {
+		for n := range tasks {
+			w.mail(n, fmt.Sprintf("t%d", n%3), fmt.Sprintf("d%d", n/3%3))
+		}
+		w.began = time.Now()
+		up := &upstream{w: w}
+		w.result = up.handle
+		w.serve(asynq.Config{Concurrency: 32})
+		if pauses {
+			up.disturb()
+		}
+		w.drained(tasks, time.Hour)
+		up.check(w)
+		w.archived(0)
+		if len(up.kept) != tasks {
+			t.Errorf("%d tasks succeeded, want each of %d once", len(up.kept), tasks)
+		}
+		for _, grant := range up.kept {
+			domain := grant.Job.Keys["domain"]
+			last[domain] = max(last[domain], grant.Start.Sub(w.began))
+		}
+		putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
+		t.Logf("pauses %t: put back %.3f per job, asked to wait %d times, the last starts %v", pauses, putBacks, up.asked, last)
+		if putBacks > 1.1 {
+			t.Errorf("put back %.3f per job, want at most 1.1", putBacks)
+		}
+		if pauses && up.asked == 0 {
+			t.Error("no handler was asked to wait")
+		}
+	})
+	return last
+}
+
+// upstream is what handlers call. Its domain d0 is closed for a time, in which it asks
+// to wait until it is open.
+type upstream struct {
+	grants
+	w     *world
+	opens time.Time
+	asked int
+}
+
+func (u *upstream) handle(ctx context.Context, _ *asynq.Task) error {
+	grant, _ := worker.Grant(ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if rest := time.Until(u.opens); grant.Job.Keys["domain"] == "d0" && rest > 0 {
+		if u.asked == 0 {
+			u.pauses = append(u.pauses, paused{"d0", time.Now().Add(time.Millisecond), u.opens})
+		}
+		u.asked++
+		return worker.AskedToWait("domain", rest, nil)
+	}
+	u.kept = append(u.kept, grant)
+	return nil
+}
+
+// disturb pauses d0 by hand for 45 s and resumes it after 30, then closes it for 40 s.
+func (u *upstream) disturb() {
+	t, w := u.w.t, u.w
+	time.Sleep(10 * time.Second)
+	ends, err := w.throttle.Pause(t.Context(), "domain", "d0", time.Now().Add(45*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.note(paused{"d0", time.Now(), ends})
+	time.Sleep(30 * time.Second)
+	if was, err := w.throttle.Resume(t.Context(), "domain", "d0"); err != nil || !was {
+		t.Fatalf("resumed %t, %v", was, err)
+	}
+	resumed := time.Now()
+	u.mu.Lock()
+	u.pauses[0].to = resumed
+	u.mu.Unlock()
+	// Where others have used what all share, only the next window has room.
+	w.until("the resumed domain goes on", 12*time.Second, func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return slices.ContainsFunc(u.kept, func(grant throttle.Reservation) bool {
+			return grant.Job.Keys["domain"] == "d0" && grant.Start.After(resumed)
+		})
+	})
+	t.Logf("the resumed domain goes on after %s", time.Since(resumed))
+	time.Sleep(5 * time.Second)
+	u.mu.Lock()
+	u.opens = time.Now().Add(40 * time.Second)
+	u.mu.Unlock()
+}
+
+func (u *upstream) note(p paused) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.pauses = append(u.pauses, p)
+}
