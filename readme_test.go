@@ -9,6 +9,8 @@ import (
 // snippets are the Examples that the README's code in Go is of, in order.
 var snippets = []string{
 	"worker/example_new_test.go",
+	"worker/example_client_test.go", "throttle/example_forecast_test.go", "throttle/example_forecast_test.go",
+	"worker/example_smtp_wait_test.go",
 	"throttle/example_settle_test.go", "throttle/example_pause_test.go", "throttle/example_limits_test.go", "throttle/example_mode_test.go",
 	"metrics/example_new_test.go",
 }

@@ -17,7 +17,8 @@ type Observer interface {
 	// FellBack is called when Redis could not decide, before Decided.
 	FellBack(Outage)
 	// Called is called after each call of a script in Redis. What the breaker
-	// keeps from Redis is no call.
+	// keeps from Redis is no call, and what ReserveAll and Forecast send together is
+	// not told.
 	Called(ScriptCall)
 	// Settled is called when a charge was corrected.
 	Settled(Settlement)

@@ -162,6 +162,7 @@ func (h *machine) draw(t *rapid.T) throttle.Job {
 		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")},
 		MaxWait: time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
 		Nonce:   h.nonce(),
+		Plan:    rapid.IntRange(0, 9).Draw(t, "plan") == 0,
 	}
 	if domain := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "domain"); domain != "" {
 		job.Keys["domain"] = domain
@@ -228,7 +229,7 @@ func (h *machine) comeOnTime(t *rapid.T) {
 		h.seeNow()
 	}
 	job := slot.Job
-	job.Nonce, job.Deadline = h.nonce(), time.Time{}
+	job.Nonce, job.Deadline, job.Plan = h.nonce(), time.Time{}, false
 	h.reserve(t, job)
 }
 

@@ -29,7 +29,7 @@ const asynqMaxRetry = 25
 func NewTask(typename string, payload []byte, headers map[string]string, opts ...asynq.Option) *asynq.Task {
 	retries := asynqMaxRetry
 	for _, opt := range opts {
-		if opt.Type() == asynq.MaxRetryOpt {
+		if opt != nil && opt.Type() == asynq.MaxRetryOpt {
 			if n, isInt := opt.Value().(int); isInt {
 				retries = n
 			}

@@ -970,7 +970,7 @@ if changed then
 end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
-elseif granted and not string.match(granted, ' settled$') then
+elseif granted and plan == '0' and not string.match(granted, ' settled$') then
   -- It is answered no more, also if the clock steps back, nor settled.
   redis.call('SET', record_key, granted .. ' settled', 'PX', '3600000')
 end

@@ -345,7 +345,7 @@ func (v *visit) decide(job throttle.Job, left int64, d *decision) {
 func (v *visit) keep(job throttle.Job, d decision) {
 	m, lane := v.model, v.model.line.lane(v.lane)
 	stood, before := lane.index(job) >= 0, m.bookings[job.ID]
-	if r, known := m.records[job.ID]; known {
+	if r, known := m.records[job.ID]; known && !job.Plan {
 		r.settled = true
 		m.records[job.ID] = r
 	}
