@@ -163,6 +163,8 @@ end
 local member = string.format('%d:', weight) .. id
 if not start and (not behind or latest) then
   start, holder = place(calendar, weight, now, false)
+elseif not start and calendar.opens > now then
+  start, holder = calendar.opens, calendar.closer -- as for those before it
 end
 local outcome = 3
 if start and latest and start - now > latest then
@@ -208,7 +210,7 @@ if outcome < 3 then
   changed = true
 end
 if changed then
-  wrong = write_calendar(calendar, start or now)
+  wrong = write_calendar(calendar, outcome < 3 and start or now)
   if wrong then
     return wrong
   end
