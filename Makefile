@@ -33,11 +33,11 @@ race: ## all tests with the race detector, in random order
 
 .PHONY: properties
 properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
-	go test ./throttle/ -run TestProperty -rapid.checks=$(RAPID_CHECKS)
+	go test ./throttle/ -run TestProperty -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
 
 # The long simulations in virtual time never ask for a real Redis, so `make test`
 # has run them already.
-SIMULATIONS := ^TestDrain|^TestPutBacks|^TestFair|^TestFull|^TestQuiet
+SIMULATIONS := ^TestDrain|^TestPutBacks|^TestFair|^TestFull|^TestQuiet|^TestForecast$$
 
 .PHONY: no-redis
 no-redis: ## the tests as on a machine without redis-server: they pass and say what they left out
