@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -269,26 +268,28 @@ func (f foreseen) longest() (longest time.Duration) {
 	return longest
 }
 
-// TestPropertyForecast: what is forecast comes true, to 2 % of the wait or a second, for
-// random limits, exact and in sub-windows, shares, pauses and lanes, behind jobs that
-// are booked or in line. It is for jobs of weight 1 under limits that all jobs share or
-// that are their fair key's own. Who of several gets the last units of a window hangs on
-// the moment of a sweep: one job in fifty may be off, by a window or two.
-func TestPropertyForecast(t *testing.T) {
+// TestForecastOfLightJobs: what is forecast comes true, to 2 % of the wait or a second, for
+// a hundred settings: exact limits and sub-windows, shares, pauses and lanes, behind jobs
+// that are booked or in line. It is for jobs of weight 1 under limits that all jobs share
+// or that are their fair key's own. Who of several gets the last units of a window hangs
+// on the moment of a sweep: one job in fifty may be off, by a window or two. So the
+// settings are the same each time.
+func TestForecastOfLightJobs(t *testing.T) {
 	t.Parallel()
 	client := quickServer(t)
 	jobs, missed := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawForeseen(func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }, true)
+	for seed := range 100 {
+		random := rand.New(rand.NewPCG(uint64(seed), 7))
+		f := drawForeseen(func(_ string, n int) int { return random.IntN(n) }, true)
 		for i, m := range f.come(t, client) {
 			if jobs++; m.off > m.allowed() {
 				missed++
 			}
 			if m.off > m.allowed()+2*f.longest() {
-				t.Fatalf("job %d: off by %s of a wait of %s", i, m.off, m.wait)
+				t.Errorf("setting %d, job %d: off by %s of a wait of %s", seed, i, m.off, m.wait)
 			}
 		}
-	})
+	}
 	t.Logf("%d of %d jobs are off by more than 2 %% and a second", missed, jobs)
 	if missed > jobs/50 {
 		t.Error("too many")
