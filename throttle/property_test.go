@@ -162,7 +162,6 @@ func (h *machine) draw(t *rapid.T) throttle.Job {
 		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")},
 		MaxWait: time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
 		Nonce:   h.nonce(),
-		Plan:    rapid.IntRange(0, 9).Draw(t, "plan") == 0,
 	}
 	if domain := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "domain"); domain != "" {
 		job.Keys["domain"] = domain
@@ -193,7 +192,7 @@ func (h *machine) nonce() string {
 
 func (h *machine) arrive(t *rapid.T) {
 	job := h.draw(t)
-	job.ID = fmt.Sprintf("job%d", len(h.ids))
+	job.ID, job.Plan = fmt.Sprintf("job%d", len(h.ids)), rapid.IntRange(0, 9).Draw(t, "plan") == 0
 	h.ids = append(h.ids, job.ID)
 	h.reserve(t, job)
 }
