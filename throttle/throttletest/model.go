@@ -395,6 +395,12 @@ func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, err
 		outcome = throttle.Booked
 	}
 	if outcome == throttle.Waiting {
+		// A forecast follows, which looks at the ledgers of all who wait.
+		for _, other := range m.line.lanes {
+			if len(other.waiting) > 0 {
+				m.visit(now, other.keys)
+			}
+		}
 		return v.inLine(job, lane.units()), nil
 	}
 	r := v.answer(job, outcome, start, holder)
