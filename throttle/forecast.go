@@ -243,10 +243,3 @@ func (t *Throttle) readLedgers(ctx context.Context, line *simulation) error {
 	}
 	return nil
 }
-
-// callOnly is a call about one scope key, as callOn makes it.
-func (t *Throttle) callOnly(met meets) *call {
-	c := &call{met: []meets{met}, keys: make([]string, lineKeys)}
-	c.keys[lineKeys-1] = t.keys.control
-	return c
-}

@@ -124,9 +124,15 @@ func (t *Throttle) callOn(ctx context.Context, scope, key string) (*call, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{met: []meets{{scope: s, key: key, encoded: encode(key)}}, keys: make([]string, lineKeys)}
-	c.keys[lineKeys-1] = t.keys.control
+	c := t.callOnly(meets{scope: s, key: key, encoded: encode(key)})
 	return c, t.rules(c)
+}
+
+// callOnly is the same without its rules, of a scope key that there is.
+func (t *Throttle) callOnly(met meets) *call {
+	c := &call{met: []meets{met}, keys: make([]string, lineKeys)}
+	c.keys[lineKeys-1] = t.keys.control
+	return c
 }
 
 // keysOn are the control key and those of the scope key.
