@@ -46,7 +46,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	if delay <= 0 { // made by hand
 		delay = DefaultAskedWait
 	}
-	pause, inForce := s.pauseKey(ctx, wait.Scope, r.Job.Keys[wait.Scope], delay)
+	inForce := s.pauseKey(ctx, wait.Scope, r.Job.Keys[wait.Scope], delay)
 	if s.stays(a) {
 		return true, sleep(handler, delay)
 	}
@@ -59,7 +59,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		case errors.As(err, &late):
 			return false, s.refusal(a, err)
 		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
-			return false, s.deny(a, behind(placed, pause))
+			return false, s.deny(a, placed)
 		}
 	}
 	delay = max(delay, s.options.Backoff)
@@ -73,7 +73,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 
 // pauseKey pauses a scope key, and tells whether that holds jobs back: the scope may
 // not be enforced, and Redis may not have heard.
-func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Duration) (pause throttle.Hold, inForce bool) {
+func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Duration) (inForce bool) {
 	ends, err := s.throttle.Pause(ctx, scope, key, time.Now().Add(delay))
 	var state throttle.InForce
 	if err == nil {
@@ -81,18 +81,7 @@ func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Dur
 	}
 	if err != nil {
 		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", scope), zap.Error(err))
-		return pause, false
+		return false
 	}
-	pause = throttle.Hold{Scope: scope, Key: key, Until: ends, Paused: true}
-	return pause, state.Mode == throttle.Enforce && !state.Paused.Before(ends)
-}
-
-// behind is a place in line after a pause. Where others of the lane are before the
-// job, the estimate knows nothing of the pause.
-func behind(r throttle.Reservation, pause throttle.Hold) throttle.Reservation {
-	if r.Outcome == throttle.Waiting && r.Start.Before(pause.Until) {
-		r.Late = r.Late.Add(pause.Until.Sub(r.Now))
-		r.Start, r.Hold = pause.Until, &pause
-	}
-	return r
+	return state.Mode == throttle.Enforce && !state.Paused.Before(ends)
 }
