@@ -8,7 +8,9 @@ SHELL := bash
 
 # Tools, pinned by version.
 GOLANGCI_VERSION := 2.15.0
-TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asynq-throttle/golangci-lint-$(GOLANGCI_VERSION)
+VULNCHECK_VERSION := 1.8.0
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asynq-throttle
+TOOLS := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)
 
 # How much of each.
 RAPID_CHECKS ?= 100
@@ -75,6 +77,10 @@ golangci: ## golangci-lint, installed when its version is not there
 .PHONY: deps
 deps: ## who may import whom, by go list
 	@.ci/deps
+
+.PHONY: vulncheck
+vulncheck: ## known vulnerabilities in what is called; says loudly when it cannot know
+	@.ci/vulncheck $(VULNCHECK_VERSION) '$(CACHE)/govulncheck-$(VULNCHECK_VERSION)'
 
 .PHONY: bench
 bench: ## every Go benchmark (BENCH_TIME=1x runs each once)
