@@ -17,7 +17,7 @@ const (
 // watch starts a watchdog over the process: it kills it and removes the
 // directory when this process has ended.
 func watch(pid int, dir string) (*watchdog, error) {
-	const script = `trap '' INT TERM HUP; cat; kill -9 "$1"; rm -f -- "$2/redis.log"; rmdir -- "$2"`
+	const script = `trap '' INT TERM HUP; cat; kill -9 "$1"; rm -f -- "${2:?}"/*; rmdir -- "$2"`
 	process := exec.Command("sh", "-c", script, "sh", strconv.Itoa(pid), dir)
 	leash, err := process.StdinPipe()
 	if err != nil {

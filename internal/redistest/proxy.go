@@ -28,6 +28,7 @@ type Proxy struct {
 	links    map[*link]struct{}
 	flowing  chan struct{} // closed while bytes flow
 	delay    time.Duration
+	muted    bool
 	drops    []drop
 	dropped  int
 }
@@ -42,7 +43,7 @@ type drop struct {
 // ends, with its connections, when the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	listener, err := listenFree()
+	listener, err := listenFree(lastPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +104,20 @@ func (p *Proxy) Unstall() {
 	default:
 		close(p.flowing)
 	}
+}
+
+// Mute lets requests reach the server and its replies vanish, while connections stay
+// open and new ones are taken: half-open. A connection that has lost a reply so never
+// answers again, also after Unmute: the next reply would be taken for the lost one.
+func (p *Proxy) Mute() { p.mute(true) }
+
+// Unmute ends a Mute for new connections and for those that have lost nothing.
+func (p *Proxy) Unmute() { p.mute(false) }
+
+func (p *Proxy) mute(muted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.muted = muted
 }
 
 // Delay holds every reply back for d; 0 ends it.
@@ -177,6 +192,13 @@ func (p *Proxy) serve(listener net.Listener) {
 	}
 }
 
+// lost counts a reply that is not passed on.
+func (p *Proxy) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropped++
+}
+
 // claims tells whether the reply to this request is to be lost.
 func (p *Proxy) claims(request []byte) bool {
 	p.mu.Lock()
@@ -213,6 +235,8 @@ type link struct {
 	mu      sync.Mutex
 	awaited []bool // the requests without a reply so far: is it to be lost?
 	raw     bool   // replies do not answer requests one by one here
+
+	dead bool // no reply is passed on any more; passReplies alone looks at it
 }
 
 func (l *link) passRequests() {
@@ -246,15 +270,27 @@ func (l *link) passReplies() {
 			return
 		}
 		if lost {
-			l.proxy.mu.Lock()
-			l.proxy.dropped++
-			l.proxy.mu.Unlock()
+			l.proxy.lost()
 			return
+		}
+		if l.swallows() {
+			continue
 		}
 		if _, err := l.client.Write(reply); err != nil {
 			return
 		}
 	}
+}
+
+// swallows tells whether this reply vanishes, with all that follow.
+func (l *link) swallows() bool {
+	l.proxy.mu.Lock()
+	muted := l.proxy.muted
+	l.proxy.mu.Unlock()
+	if l.dead = l.dead || muted; l.dead {
+		l.proxy.lost()
+	}
+	return l.dead
 }
 
 // expect notes the request before its reply can come.

@@ -184,6 +184,47 @@ func TestProxyStalls(t *testing.T) {
 	})
 }
 
+func TestProxyMutes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		ctx := t.Context()
+		conn, err := net.Dial("tcp", proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		say := func(request string) (string, error) {
+			if _, err := conn.Write([]byte(request)); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			reply := make([]byte, 100)
+			n, err := conn.Read(reply)
+			return string(reply[:n]), err
+		}
+		proxy.Mute()
+		var timeout net.Error
+		if reply, err := say("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Fatalf("muted: got %q, %v; want nothing, on an open connection", reply, err)
+		}
+		if proxy.Dropped() != 1 {
+			t.Errorf("%d replies were lost, want 1", proxy.Dropped())
+		}
+		proxy.Unmute()
+		if reply, err := say("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("the connection that lost a reply: got %q, %v; want nothing", reply, err)
+		}
+		if got, err := direct.Get(ctx, "n").Int(); err != nil || got != 2 {
+			t.Errorf("executed: %d, %v; want both", got, err)
+		}
+		if got, err := client(t, proxy.Addr).Incr(ctx, "n").Result(); err != nil || got != 3 {
+			t.Errorf("a new connection: got %d, %v; want 3", got, err)
+		}
+	})
+}
+
 func TestProxyDelays(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {

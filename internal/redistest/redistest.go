@@ -1,10 +1,12 @@
-// Package redistest starts real redis-server processes for tests, and puts a
-// faulty network in front of any server.
+// Package redistest starts real redis-server processes for tests, alone, as replicas,
+// under sentinels and as a cluster, and puts a faulty network in front of any server.
 //
 // A test that needs a Redis of its own (to stop it, to configure it) calls
 // Start. One that only needs some Redis calls Shared, which starts one process
-// for the whole test binary, and keeps to its own keys, for example with Name.
-// Every process listens on loopback only, writes nothing to disk and is gone
+// for the whole test binary, and keeps to its own keys, for example with Name. The same
+// goes for StartCluster and SharedCluster.
+//
+// Every process listens on loopback only, leaves nothing on disk and is gone
 // when the test or the test binary has ended, also after a panic or a timeout.
 //
 // Without a redis-server in PATH such a test is skipped, with a line that says
@@ -40,13 +42,26 @@ func Start(t testing.TB, args ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopWith(t, server)
+	return server
+}
+
+// stopWith ends a server with the test.
+func stopWith(t testing.TB, server *Server) {
 	server.tb = t
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Errorf("redistest: stop redis-server: %v", err)
 		}
 	})
-	return server
+}
+
+func addrs(servers []*Server) []string {
+	all := make([]string, len(servers))
+	for i, server := range servers {
+		all[i] = server.Addr
+	}
+	return all
 }
 
 // Shared returns the one redis-server of this test binary, which it starts when

@@ -154,6 +154,10 @@ func TestNoRedisSkipsOrFails(t *testing.T) {
 		for name, start := range map[string]func(testing.TB){
 			"Start":  func(t testing.TB) { redistest.Start(t) },
 			"Shared": func(t testing.TB) { redistest.Shared(t) },
+
+			"StartSentinel": func(t testing.TB) { redistest.StartSentinel(t) },
+			"StartCluster":  func(t testing.TB) { redistest.StartCluster(t) },
+			"SharedCluster": func(t testing.TB) { redistest.SharedCluster(t) },
 		} {
 			if got := outcome(start); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s with REDIS_SERVER=%s REQUIRE_REDIS=%s: got %q, want %q", name, c.server, c.require, got, c.want)

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,11 +25,14 @@ import (
 const startWithin = 30 * time.Second
 
 // Ports are taken from below the range that systems give to outgoing
-// connections, so that a stopped server finds its port free again, and low
-// enough for a cluster bus at port + 10,000.
+// connections, so that a stopped server finds its port free again. Nodes of a
+// cluster have theirs so low that this holds for their bus too, which is where no
+// other server is.
 const (
-	firstPort = 20000
-	lastPort  = 32000
+	firstPort    = 20000
+	lastPort     = 30000
+	lastNodePort = 22700
+	busDistance  = 10000 // from a node's port to that of its bus
 )
 
 // Server is one redis-server process. Its methods are to be called by one
@@ -41,33 +44,42 @@ type Server struct {
 
 	tb       testing.TB // nil: started by Launch
 	args     []string
+	conf     string // the text of its configuration file; empty: it has none
+	lastPort int    // the highest it may have
 	dir      string
 	process  *exec.Cmd // nil while stopped
+	paused   bool
 	watchdog *watchdog
 }
 
 // Launch is Start for a program that is no test: the caller closes the server.
 // Where the caller dies without that, the server ends too.
 func Launch(args ...string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "redistest-")
-	if err != nil {
+	return launch(&Server{args: args, lastPort: lastPort})
+}
+
+// launch gives a server its directory and its address and starts it.
+func launch(s *Server) (*Server, error) {
+	var err error
+	if s.dir, err = os.MkdirTemp("", "redistest-"); err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	server := &Server{args: args, dir: dir}
-	for range 10 {
-		server.Addr, err = freeAddr()
-		if err != nil {
+	if s.conf != "" {
+		err = os.WriteFile(s.confFile(), []byte(s.conf), 0o600)
+	}
+	for try := 0; try < 10 && (err == nil || errors.Is(err, errPortTaken)); try++ {
+		if s.Addr, err = freeAddr(s.lastPort); err != nil {
 			break
 		}
-		if err = server.run(); !errors.Is(err, errPortTaken) {
-			break
+		if err = s.run(); err == nil {
+			return s, nil
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	return server, nil
+	return nil, errors.Join(err, s.Close())
 }
+
+// confFile is where a server with a configuration file of its own has it.
+func (s *Server) confFile() string { return filepath.Join(s.dir, "server.conf") }
 
 // Options returns go-redis' options for a client of this server, its defaults
 // otherwise.
@@ -87,12 +99,14 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 func (s *Server) Pause() {
 	s.helper()
 	s.signal(suspend)
+	s.paused = true
 }
 
 // Resume lets a paused process go on, with the requests that came meanwhile.
 func (s *Server) Resume() {
 	s.helper()
 	s.signal(proceed)
+	s.paused = false
 }
 
 // Stop kills the process, as a crash would: nothing is written, connections
@@ -115,10 +129,39 @@ func (s *Server) Restart() {
 	}
 }
 
+// revive restarts the process if it is stopped and resumes it if it is paused.
+func (s *Server) revive() {
+	s.helper()
+	switch {
+	case s.paused:
+		s.Resume()
+	case s.process == nil:
+		s.Restart()
+	}
+}
+
 // Close kills the process and removes its directory. Servers of Start and
 // Shared are closed without it.
 func (s *Server) Close() error {
 	return errors.Join(s.kill(), os.RemoveAll(s.dir))
+}
+
+// Running tells whether the process is neither stopped nor paused.
+func (s *Server) Running() bool { return s.process != nil && !s.paused }
+
+// hostPort is the server's address in parts.
+func (s *Server) hostPort() (host, port string) {
+	host, port, _ = net.SplitHostPort(s.Addr) // it is one of our own making
+	return host, port
+}
+
+// ask talks to the server for as long as that takes, within startWithin.
+func (s *Server) ask(question func(ctx context.Context, client *redis.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	return question(ctx, client)
 }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -153,16 +196,17 @@ func (s *Server) run() error {
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
-	host, port, err := net.SplitHostPort(s.Addr)
-	if err != nil {
-		return fmt.Errorf("redistest: address: %w", err)
-	}
+	host, port := s.hostPort()
 	log, err := os.Create(filepath.Join(s.dir, "redis.log"))
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // the process has its own handle
-	own := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
+	var own []string
+	if s.conf != "" {
+		own = append(own, s.confFile())
+	}
+	own = append(own, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir)
 	s.process = exec.Command(path, append(own, s.args...)...)
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
@@ -241,7 +285,7 @@ func (s *Server) kill() error {
 		return nil
 	}
 	process := s.process
-	s.process = nil
+	s.process, s.paused = nil, false
 	s.watchdog.dismiss() // first, so that it never meets a process id given anew
 	if err := process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("redistest: kill redis-server: %w", err)
@@ -269,33 +313,4 @@ func (w *watchdog) dismiss() {
 	_ = w.process.Process.Kill()
 	_ = w.leash.Close()
 	_ = w.process.Wait()
-}
-
-// handedOut counts the ports that this process has taken, each only once.
-var handedOut atomic.Int64
-
-// listenFree listens on a loopback port that is free, and that no server or
-// proxy of this process has had: one that is stopped wants its own back. Test
-// binaries that run side by side begin at different ports.
-func listenFree() (net.Listener, error) {
-	const ports, apart = lastPort - firstPort, 97
-	var err error
-	for range 100 {
-		port := firstPort + (int64(os.Getpid())*apart+handedOut.Add(1))%ports
-		var listener net.Listener
-		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.FormatInt(port, 10)))
-		if err == nil {
-			return listener, nil
-		}
-	}
-	return nil, fmt.Errorf("redistest: no free port: %w", err)
-}
-
-// freeAddr returns a loopback address that is free now.
-func freeAddr() (string, error) {
-	listener, err := listenFree()
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }

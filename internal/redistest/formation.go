@@ -1,0 +1,140 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func launchCluster(args ...string) (*Cluster, error) {
+	args = append([]string{
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		"--cluster-replica-validity-factor", "0", // however old its data, a replica takes over
+		"--cluster-migration-barrier", "100", // and stays with its primary
+		"--repl-diskless-sync-delay", "0",
+		"--repl-ping-replica-period", "1", // a replica that has received nothing is not told of
+	}, args...)
+	c := &Cluster{Nodes: make([]*Server, nodes), ids: make([]string, nodes)}
+	each := make([]int, nodes)
+	for i := range each {
+		each[i] = i
+	}
+	err := together(each, func(i int) (err error) {
+		c.Nodes[i], err = launch(&Server{args: args, lastPort: lastNodePort})
+		return err
+	})
+	if err == nil {
+		err = c.form(each)
+	}
+	if err != nil {
+		_ = together(c.Nodes, func(node *Server) error {
+			if node == nil {
+				return nil
+			}
+			return node.Close()
+		})
+		return nil, fmt.Errorf("redistest: cluster: %w", err)
+	}
+	return c, nil
+}
+
+// form makes a cluster of nodes that do not know each other.
+func (c *Cluster) form(each []int) error {
+	err := together(each, func(i int) error {
+		return c.Nodes[i].ask(func(ctx context.Context, client *redis.Client) (err error) {
+			// Different from the start, so that they need not agree on it.
+			err = client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
+			if err == nil && i < primaries {
+				err = client.ClusterAddSlotsRange(ctx, i*slots/primaries, (i+1)*slots/primaries-1).Err()
+			}
+			if err == nil {
+				c.ids[i], err = client.ClusterMyID(ctx).Result()
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Nodes[0].ask(func(ctx context.Context, client *redis.Client) error {
+		for _, other := range c.Nodes[1:] {
+			host, port := other.hostPort()
+			if err := client.ClusterMeet(ctx, host, port).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = together(each[primaries:], func(i int) error {
+		return c.Nodes[i].ask(func(ctx context.Context, client *redis.Client) error {
+			return await("a replica that knows its primary", func() error {
+				return client.ClusterReplicate(ctx, c.ids[i-primaries]).Err()
+			})
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return c.awaitWhole()
+}
+
+func (c *Cluster) awaitWhole() error {
+	return await("a cluster that is whole", func() error {
+		for _, node := range c.Nodes {
+			if err := serves(node); err != nil {
+				return err
+			}
+			if err := c.inSync(node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// serves tells what a node misses to serve every slot.
+func serves(node *Server) error {
+	var info string
+	err := node.ask(func(ctx context.Context, client *redis.Client) (err error) {
+		info, err = client.ClusterInfo(ctx).Result()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fields := fieldsOf(info)
+	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != strconv.Itoa(slots) || fields["cluster_known_nodes"] != strconv.Itoa(nodes) {
+		return fmt.Errorf("%s sees %s nodes, %s slots are served, it is %q",
+			node.Addr, fields["cluster_known_nodes"], fields["cluster_slots_ok"], fields["cluster_state"])
+	}
+	return nil
+}
+
+// inSync tells what a primary or a replica misses to be one of a pair.
+func (c *Cluster) inSync(node *Server) error {
+	is, err := node.replication()
+	if err != nil {
+		return err
+	}
+	if is["role"] == "master" && is["connected_slaves"] != "1" {
+		return fmt.Errorf("%s has %s replicas", node.Addr, is["connected_slaves"])
+	}
+	if is["role"] != "master" && is["master_link_status"] != "up" {
+		return fmt.Errorf("the replica %s is %s", node.Addr, is["master_link_status"])
+	}
+	served, err := c.servingAll(node)
+	if err != nil {
+		return err
+	}
+	for _, slot := range served {
+		if len(slot.Nodes) != 2 {
+			return fmt.Errorf("%s sees %d nodes at slot %d", node.Addr, len(slot.Nodes), slot.Start)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Migration is a slot on its way from one primary of a cluster to another. A test calls
+// its steps one by one, and may stop or do something else between any two:
+//
+//	m := cluster.Migrate(t, slot, to) // nothing has happened
+//	m.Begin(t)                        // keys that are missing at the source: ASK
+//	m.Move(t, 1)                      // one key goes over; scripts with keys on both sides: TRYAGAIN
+//	m.MoveAll(t)                      // the rest
+//	m.Finish(t)                       // the slot is the other's: MOVED
+type Migration struct {
+	Slot     int
+	From, To *Server
+
+	cluster *Cluster
+}
+
+// Migrate prepares to move a slot from its primary to another.
+func (c *Cluster) Migrate(t testing.TB, slot int, to *Server) *Migration {
+	t.Helper()
+	return &Migration{Slot: slot, From: c.serving(t, slot)[0], To: to, cluster: c}
+}
+
+// Begin opens the slot: SETSLOT IMPORTING at the target, MIGRATING at the source.
+func (m *Migration) Begin(t testing.TB) {
+	t.Helper()
+	m.set(t, m.To, "IMPORTING", m.id(m.From))
+	m.set(t, m.From, "MIGRATING", m.id(m.To))
+}
+
+// Move moves up to n keys of the slot, and returns how many it were.
+func (m *Migration) Move(t testing.TB, n int) int {
+	t.Helper()
+	host, port := m.To.hostPort()
+	moved := 0
+	err := m.From.ask(func(ctx context.Context, client *redis.Client) error {
+		keys, err := client.ClusterGetKeysInSlot(ctx, m.Slot, n).Result()
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		moved = len(keys)
+		args := []any{"MIGRATE", host, port, "", 0, startWithin.Milliseconds(), "KEYS"}
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		return client.Do(ctx, args...).Err()
+	})
+	if err != nil {
+		t.Fatalf("redistest: move %d keys of slot %d: %v", n, m.Slot, err)
+	}
+	return moved
+}
+
+// MoveAll moves the keys that the source still has, and returns how many it were.
+func (m *Migration) MoveAll(t testing.TB) int {
+	t.Helper()
+	const atOnce = 100
+	all := 0
+	for {
+		n := m.Move(t, atOnce)
+		if all += n; n == 0 {
+			return all
+		}
+	}
+}
+
+// Finish gives the slot to the target. All its keys are to be there.
+func (m *Migration) Finish(t testing.TB) {
+	t.Helper()
+	m.set(t, m.To, "NODE", m.id(m.To))
+	m.set(t, m.From, "NODE", m.id(m.To))
+	err := await("nodes that know where slot "+strconv.Itoa(m.Slot)+" went", func() error {
+		for _, node := range m.cluster.Nodes {
+			if !node.Running() {
+				continue
+			}
+			nodes, err := m.cluster.servingBy(node, m.Slot)
+			if err != nil {
+				return err
+			}
+			if nodes[0] != m.To {
+				return fmt.Errorf("%s sees it at %s", node.Addr, nodes[0].Addr)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Abandon closes the slot again at both ends (STABLE). No key is to have been moved.
+func (m *Migration) Abandon(t testing.TB) {
+	t.Helper()
+	m.set(t, m.From, "STABLE")
+	m.set(t, m.To, "STABLE")
+}
+
+func (m *Migration) id(node *Server) string { return m.cluster.id(node) }
+
+func (m *Migration) set(t testing.TB, node *Server, state ...any) {
+	t.Helper()
+	err := node.ask(func(ctx context.Context, client *redis.Client) error {
+		return client.Do(ctx, append([]any{"CLUSTER", "SETSLOT", m.Slot}, state...)...).Err()
+	})
+	if err != nil {
+		t.Fatalf("redistest: %s: slot %d %v: %v", node.Addr, m.Slot, state, err)
+	}
+}

@@ -1,0 +1,237 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	sentinels = 3
+	quorum    = 2
+)
+
+// Sentinel is a primary and a replica that three sentinels watch. The sentinels take a
+// primary for dead that has not answered for a second. Its methods are to be called by
+// one goroutine at a time, the test's own; they end the test when they fail.
+type Sentinel struct {
+	// MasterName is what the sentinels call the primary.
+	MasterName string
+	// Servers are the two that were started as primary and replica. Which is which
+	// now, Primary tells.
+	Servers [2]*Server
+
+	tb      testing.TB
+	watches []*Server
+}
+
+// StartSentinel starts them for the test and stops them when it ends. It returns when
+// the sentinels know each other and the replica, after about two seconds. The args are
+// for the primary and the replica, as for Start.
+func StartSentinel(t testing.TB, args ...string) *Sentinel {
+	t.Helper()
+	primary := Start(t, args...)
+	s := &Sentinel{MasterName: "primary", tb: t, Servers: [2]*Server{primary, StartReplica(t, primary, args...)}}
+	host, port := primary.hostPort()
+	conf := fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s %[4]d
+sentinel down-after-milliseconds %[1]s 1000
+sentinel failover-timeout %[1]s 3000
+`, s.MasterName, host, port, quorum)
+	for range sentinels {
+		watch, err := launch(&Server{args: []string{"--sentinel"}, conf: conf, lastPort: lastPort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopWith(t, watch)
+		if err := hasten(watch); err != nil {
+			t.Fatal(err)
+		}
+		s.watches = append(s.watches, watch)
+	}
+	s.AwaitWhole()
+	return s
+}
+
+// hasten makes a sentinel look and tell more often than once in one to ten seconds, as
+// it does by default: it would take a new primary for dead that it has not asked yet.
+// And where the machine stood still, it shall not mistrust its clock for long.
+func hasten(watch *Server) error {
+	err := watch.ask(func(ctx context.Context, client *redis.Client) error {
+		return client.Do(ctx, "SENTINEL", "DEBUG", "PING-PERIOD", "300", "INFO-PERIOD", "500",
+			"PUBLISH-PERIOD", "200", "TILT-PERIOD", "1000").Err()
+	})
+	if err != nil {
+		return fmt.Errorf("redistest: sentinels that can be hastened come with Redis 7: %w", err)
+	}
+	return nil
+}
+
+// Addrs are the addresses of the sentinels.
+func (s *Sentinel) Addrs() []string { return addrs(s.watches) }
+
+// Options returns go-redis' options for a client that finds the primary through the
+// sentinels, its defaults otherwise.
+func (s *Sentinel) Options() *redis.FailoverOptions {
+	return &redis.FailoverOptions{MasterName: s.MasterName, SentinelAddrs: s.Addrs()}
+}
+
+// Client returns a client with these options, closed when the test ends.
+func (s *Sentinel) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewFailoverClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Sentinels are the sentinels' own processes, for a test that stops one.
+func (s *Sentinel) Sentinels() []*Server { return s.watches }
+
+// Primary is the server that the first sentinel which runs names now.
+func (s *Sentinel) Primary() *Server {
+	s.tb.Helper()
+	for _, watch := range s.watches {
+		if !watch.Running() {
+			continue
+		}
+		primary, err := s.named(watch)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		return primary
+	}
+	s.tb.Fatal("redistest: no sentinel runs")
+	return nil
+}
+
+// KillPrimary kills the primary, as a crash would (SIGKILL), and returns it. It does
+// not wait for another: AwaitPrimary does.
+func (s *Sentinel) KillPrimary() *Server {
+	s.tb.Helper()
+	primary := s.Primary()
+	primary.Stop()
+	return primary
+}
+
+// AwaitPrimary waits until all sentinels that run name another primary than the old
+// one, and it takes writes. It returns it.
+func (s *Sentinel) AwaitPrimary(old *Server) *Server {
+	s.tb.Helper()
+	var primary *Server
+	err := await("another primary than "+old.Addr, func() error {
+		for _, watch := range s.watches {
+			if !watch.Running() {
+				continue
+			}
+			var err error
+			if primary, err = s.named(watch); err != nil {
+				return err
+			}
+			if primary == old {
+				return fmt.Errorf("%s still names it", watch.Addr)
+			}
+		}
+		role, err := primary.replication()
+		if err == nil && role["role"] != "master" {
+			err = fmt.Errorf("%s is a %s still", primary.Addr, role["role"])
+		}
+		return err
+	})
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return primary
+}
+
+// Heal restarts what was stopped, without its data, resumes what was paused, and waits until all is as at the
+// start: the primary stays who it is now, the other follows it.
+func (s *Sentinel) Heal() {
+	s.tb.Helper()
+	primary := s.Primary()
+	for _, watch := range s.watches {
+		watch.revive()
+	}
+	for _, server := range s.Servers {
+		server.revive()
+		if server != primary { // the sentinels would see to that within twenty seconds
+			server.Follow(primary)
+		}
+	}
+	s.AwaitWhole()
+}
+
+// AwaitWhole waits until each sentinel sees the other two, and a primary with a replica
+// in sync, none of which it takes for dead.
+func (s *Sentinel) AwaitWhole() {
+	s.tb.Helper()
+	err := await("sentinels that see all", func() error {
+		for _, watch := range s.watches {
+			if err := s.whole(watch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	primary := s.Primary()
+	for _, server := range s.Servers {
+		if server != primary {
+			server.AwaitSync(primary)
+		}
+	}
+}
+
+// named is the server that a sentinel names as the primary.
+func (s *Sentinel) named(watch *Server) (*Server, error) {
+	var named string
+	err := s.ask(watch, func(ctx context.Context, client *redis.SentinelClient) error {
+		addr, err := client.GetMasterAddrByName(ctx, s.MasterName).Result()
+		if err == nil && len(addr) == 2 {
+			named = net.JoinHostPort(addr[0], addr[1])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redistest: sentinel %s: %w", watch.Addr, err)
+	}
+	for _, server := range s.Servers {
+		if server.Addr == named {
+			return server, nil
+		}
+	}
+	return nil, fmt.Errorf("redistest: sentinel %s names %q", watch.Addr, named)
+}
+
+// whole tells what a sentinel does not see.
+func (s *Sentinel) whole(watch *Server) error {
+	return s.ask(watch, func(ctx context.Context, client *redis.SentinelClient) error {
+		primary, err := client.Master(ctx, s.MasterName).Result()
+		if err != nil {
+			return err
+		}
+		if primary["flags"] != "master" || primary["num-other-sentinels"] != strconv.Itoa(sentinels-1) {
+			return fmt.Errorf("%s: the primary is %q, %s sentinels", watch.Addr, primary["flags"], primary["num-other-sentinels"])
+		}
+		replicas, err := client.Replicas(ctx, s.MasterName).Result()
+		if err != nil {
+			return err
+		}
+		if len(replicas) != 1 || replicas[0]["flags"] != "slave" {
+			return fmt.Errorf("%s: replicas %v", watch.Addr, replicas)
+		}
+		return nil
+	})
+}
+
+func (s *Sentinel) ask(watch *Server, question func(ctx context.Context, client *redis.SentinelClient) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	client := redis.NewSentinelClient(&redis.Options{Addr: watch.Addr, ContextTimeoutEnabled: true})
+	return errors.Join(question(ctx, client), client.Close())
+}
