@@ -46,7 +46,7 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 		return nil, err
 	case th == nil:
 		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
-	case client == nil:
+	case isNil(client):
 		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
 	case job == nil:
 		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}

@@ -433,18 +433,25 @@ func TestClientRefuses(t *testing.T) {
 // TestNewClientRefusesWrongArguments wants the wrong one named.
 func TestNewClientRefusesWrongArguments(t *testing.T) {
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
-		for field, wrong := range map[string]func() (*worker.Client, error){
-			"th":     func() (*worker.Client, error) { return worker.NewClient(nil, w.client, jobOf, nil) },
-			"client": func() (*worker.Client, error) { return worker.NewClient(w.throttle, nil, jobOf, nil) },
-			"job":    func() (*worker.Client, error) { return worker.NewClient(w.throttle, w.client, nil, nil) },
-			"MaxWait": func() (*worker.Client, error) {
+		rows := []struct {
+			field string
+			make  func() (*worker.Client, error)
+		}{
+			{"th", func() (*worker.Client, error) { return worker.NewClient(nil, w.client, jobOf, nil) }},
+			{"client", func() (*worker.Client, error) { return worker.NewClient(w.throttle, nil, jobOf, nil) }},
+			{"client", func() (*worker.Client, error) {
+				return worker.NewClient(w.throttle, (*redis.ClusterClient)(nil), jobOf, nil)
+			}},
+			{"job", func() (*worker.Client, error) { return worker.NewClient(w.throttle, w.client, nil, nil) }},
+			{"MaxWait", func() (*worker.Client, error) {
 				return worker.NewClient(w.throttle, w.client, jobOf, &worker.Options{MaxWait: time.Hour})
-			},
-		} {
-			c, err := wrong()
+			}},
+		}
+		for i, row := range rows {
+			c, err := row.make()
 			var option *throttle.OptionError
-			if c != nil || !errors.As(err, &option) || option.Field != field {
-				t.Errorf("got %v and %v, want an *OptionError of %s", c, err, field)
+			if c != nil || !errors.As(err, &option) || option.Field != row.field {
+				t.Errorf("row %d: got %v and %v, want an *OptionError of %s", i, c, err, row.field)
 			}
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -254,6 +255,7 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		}{
 			{"th", func() (*worker.Shaper, error) { return worker.New(nil, w.client, jobOf, nil) }},
 			{"client", func() (*worker.Shaper, error) { return worker.New(w.throttle, nil, jobOf, nil) }},
+			{"client", func() (*worker.Shaper, error) { return worker.New(w.throttle, (*redis.Client)(nil), jobOf, nil) }},
 			{"job", func() (*worker.Shaper, error) { return worker.New(w.throttle, w.client, nil, nil) }},
 			{"MaxWait", func() (*worker.Shaper, error) {
 				return worker.New(w.throttle, w.client, jobOf, &worker.Options{MaxWait: time.Millisecond})

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		return nil, err
 	case th == nil:
 		return nil, &throttle.OptionError{Field: "th", Value: nil, Reason: "is nil"}
-	case client == nil:
+	case isNil(client):
 		return nil, &throttle.OptionError{Field: "client", Value: nil, Reason: "is nil"}
 	case job == nil:
 		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
@@ -85,6 +86,15 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
 	return s, nil
+}
+
+// isNil finds a nil client also where it is a nil pointer of a client's type.
+func isNil(client redis.UniversalClient) bool {
+	if client == nil {
+		return true
+	}
+	v := reflect.ValueOf(client)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Stop ends the waiting inside handlers: a task that waits for its start goes
