@@ -344,49 +344,6 @@ func (v *visit) setAside(lane *lane, weight, start int64, holder int, again int6
 	return class
 }
 
-// Sweep finds what is due as sweep.lua does.
-func (m *Model) Sweep(instant time.Time) (throttle.Swept, error) {
-	l, now := m.line, instant.UnixMicro()
-	due := slices.SortedFunc(maps.Keys(l.agenda), func(a, b string) int {
-		return cmp.Or(cmp.Compare(l.agenda[a], l.agenda[b]), cmp.Compare(a, b))
-	})
-	var swept throttle.Swept
-	var lanes []throttle.Lane
-	for _, member := range due {
-		late := l.agenda[member] <= now
-		stepped := member[0] == '/' && l.agenda[member] > now+asideAtMost.Microseconds()
-		if !late && !stepped {
-			continue
-		}
-		name := member[1:]
-		switch {
-		case member == "*":
-			delete(l.agenda, member)
-		case member[0] == '!':
-			delete(l.agenda, member)
-			scope, key, _ := strings.Cut(name, ":")
-			delete(m.set.pauses, scopeKey{scope, key})
-		case member[0] == '/':
-			l.agenda[member] = now + leftAlone.Microseconds()
-			lanes = append(lanes, throttle.Lane(name))
-		default:
-			b := m.bookings[name]
-			if b.slot+forgetAfter.Microseconds() <= now {
-				m.forget(name)
-				continue
-			}
-			l.agenda[member] = now + max(leftAlone.Microseconds(), (now-b.slot)/2)
-			job := throttle.Job{ID: name, Weight: b.weight, Lane: b.lane}
-			swept.Overdue = append(swept.Overdue, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: instant, Start: time.UnixMicro(b.slot)})
-		}
-	}
-	swept.Next = l.next(now)
-	for _, name := range lanes {
-		_, swept.Next = m.pull(instant, name, 0, true)
-	}
-	return swept, nil
-}
-
 // Lines tells all lines in one page, in order of their keys. The model guesses no
 // end.
 func (m *Model) Lines(now time.Time, _ string) (throttle.LinesPage, error) {

@@ -130,41 +130,22 @@ func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.T
 	return time.UnixMicro(m.set.pauses[k]), nil
 }
 
-// Resume ends a pause as resume.lua does.
-func (m *Model) Resume(now time.Time, scope, key string) (bool, error) {
-	k := scopeKey{scope, key}
-	paused := m.set.pauses[k] > now.UnixMicro()
-	delete(m.set.pauses, k)
-	delete(m.line.agenda, "!"+scope+":"+key)
-	m.recall(now, scope, key)
-	return paused, nil
-}
-
-// SetLimits sets limits as set.lua does.
-func (m *Model) SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error {
-	m.set.limits[scopeKey{scope, key}] = limits
-	m.recall(now, scope, key)
-	return nil
-}
-
 // ResetLimits takes them back.
 func (m *Model) ResetLimits(now time.Time, scope, key string) error {
-	delete(m.set.limits, scopeKey{scope, key})
-	m.recall(now, scope, key)
-	return nil
+	return m.SetLimits(now, scope, key, nil)
 }
 
 // SetMode sets a mode as set.lua does.
 func (m *Model) SetMode(now time.Time, scope string, mode throttle.Mode) error {
 	m.set.modes[scope] = mode
-	m.recall(now, throttle.Global, "")
+	m.RecallStep(now, throttle.Global, "")
 	return nil
 }
 
 // ResetMode takes it back.
 func (m *Model) ResetMode(now time.Time, scope string) error {
 	delete(m.set.modes, scope)
-	m.recall(now, throttle.Global, "")
+	m.RecallStep(now, throttle.Global, "")
 	return nil
 }
 
@@ -185,18 +166,6 @@ func (m *Model) Limits(now time.Time, scope, key string) (throttle.InForce, erro
 		state.Paused = time.UnixMicro(ends)
 	}
 	return state, nil
-}
-
-// recall brings forward the lanes of a scope key that were set aside.
-func (m *Model) recall(now time.Time, scope, key string) {
-	for name, lane := range m.line.lanes {
-		member := "/" + string(name)
-		at, aside := m.line.agenda[member]
-		if aside && at > now.UnixMicro() && (key == "" || lane.keys[scope] == key) {
-			m.line.agenda[member] = now.UnixMicro()
-		}
-	}
-	delete(m.line.agenda, "*")
 }
 
 // Settle corrects a charge as settle.lua does.
