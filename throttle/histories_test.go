@@ -1,0 +1,576 @@
+package throttle_test
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// operation is a call as a history has it.
+type operation struct {
+	throttle   int // of the history's
+	call       string
+	now        time.Time // by the script's clock
+	job        throttle.Job
+	grant      throttle.Reservation // to be settled
+	actual     int64
+	lane       throttle.Lane
+	scope, key string
+	until      time.Time
+	limits     []throttle.Limit
+}
+
+// answer is what a call returned. Of a lost one only the call is known.
+type answer struct {
+	value any
+	err   error
+	lost  bool
+}
+
+// pulled is the answer of Pull.
+type pulled struct {
+	booked []throttle.Reservation
+	next   throttle.Lane
+}
+
+// ask makes the call.
+func (o operation) ask(s throttletest.Subject) answer {
+	var a answer
+	switch o.call {
+	case "reserve":
+		a.value, a.err = s.Reserve(o.now, o.job)
+	case "cancel":
+		a.value, a.err = s.Cancel(o.now, o.job)
+	case "release":
+		a.value, a.err = s.Release(o.now, o.job)
+	case "settle":
+		a.value, a.err = s.Settle(o.now, o.grant, o.actual)
+	case "pull":
+		booked, next, err := s.Pull(o.now, o.lane)
+		a.value, a.err = pulled{booked, next}, err
+	case "sweep":
+		a.value, a.err = s.Sweep(o.now)
+	case "usage":
+		a.value, a.err = s.Usage(o.now, o.scope, o.key)
+	case "pause":
+		a.value, a.err = s.Pause(o.now, o.scope, o.key, o.until)
+	case "resume":
+		a.value, a.err = s.Resume(o.now, o.scope, o.key)
+	case "limits":
+		a.err = s.SetLimits(o.now, o.scope, o.key, o.limits)
+	case "reset":
+		a.err = s.ResetLimits(o.now, o.scope, o.key)
+	default:
+		panic("no such call: " + o.call)
+	}
+	return a
+}
+
+// steps are the scripts of those calls that run more than one. Between them others see
+// what the first has done, so each is an operation of its own.
+var steps = map[string][2]string{
+	"sweep":  {"sweep script", "bring back"}, // once for each lane that is due
+	"resume": {"resume script", "recall"},
+	"limits": {"set script", "recall"},
+	"reset":  {"set script", "recall"},
+}
+
+// found is the answer of the sweep script.
+type found struct {
+	overdue []throttle.Reservation
+	lanes   []throttle.Lane
+	next    throttle.Lane
+}
+
+// askModel asks the model for a call, or a step of one.
+func (o operation) askModel(m *throttletest.Model) answer {
+	switch o.call {
+	case "sweep script":
+		swept, lanes := m.SweepStep(o.now)
+		return answer{value: found{swept.Overdue, lanes, swept.Next}}
+	case "bring back":
+		return answer{value: m.BringBackStep(o.now, o.lane)}
+	case "resume script":
+		return answer{value: m.ResumeStep(o.now, o.scope, o.key)}
+	case "set script":
+		m.SetLimitsStep(o.scope, o.key, o.limits)
+		return answer{}
+	case "recall":
+		m.RecallStep(o.now, o.scope, o.key)
+		return answer{}
+	}
+	return o.ask(m)
+}
+
+// String says what was asked.
+func (o operation) String() string {
+	at := o.now.UnixMicro() % 1e9
+	switch o.call {
+	case "reserve", "cancel", "release":
+		return fmt.Sprintf("%d %s %s/%s of %d", at, o.call, o.job.ID, o.job.Nonce, o.job.Weight)
+	case "settle":
+		return fmt.Sprintf("%d settle %s/%s at %d", at, o.grant.Job.ID, o.grant.Job.Nonce, o.actual)
+	case "pull", "bring back":
+		return fmt.Sprintf("%d %s %s", at, o.call, o.lane)
+	}
+	return fmt.Sprintf("%d %s %s %s", at, o.call, o.scope, o.key)
+}
+
+// String says what was answered.
+func (a answer) String() string {
+	r, is := a.value.(throttle.Reservation)
+	switch {
+	case a.lost:
+		return "?"
+	case a.err != nil:
+		return a.err.Error()
+	case is:
+		return fmt.Sprintf("%s %d, ahead %d, next %q, replayed %t, hold %v", r.Outcome, r.Start.UnixMicro()%1e9, r.Ahead, r.Next, r.Replayed, r.Hold)
+	}
+	return fmt.Sprintf("%+v", a.value)
+}
+
+// equals compares what is not guessed.
+func (a answer) equals(b answer) bool {
+	if a.err != nil || b.err != nil {
+		return a.err != nil && b.err != nil && a.err.Error() == b.err.Error()
+	}
+	ours, isOurs := a.value.(throttle.Reservation)
+	theirs, isTheirs := b.value.(throttle.Reservation)
+	if isOurs && isTheirs {
+		ours.Ledgers, theirs.Ledgers = "", "" // the model does not name them
+		return reflect.DeepEqual(certain(ours), certain(theirs))
+	}
+	return reflect.DeepEqual(a.value, b.value)
+}
+
+// arena is where clients contend: throttles of a kind on one server, and what their
+// calls were and answered.
+type arena struct {
+	t        *testing.T
+	scopes   []throttle.Scope
+	options  throttle.Options
+	names    []string
+	jobs     []throttle.Job // that all ask for
+	calls    []string       // that are made, the oftener the more often
+	ownClock bool           // Redis' instants, not the test's
+	began    time.Time
+
+	ticks atomic.Int64 // orders calls and returns
+	clock atomic.Int64 // what has passed since began, in microseconds
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+	grants  [][]throttle.Reservation // of each throttle
+	next    []throttle.Lane          // of each throttle, to be pulled
+}
+
+// newArena has throttles with two tenants, who have more jobs than there is room for.
+func newArena(t *testing.T, throttles int) *arena {
+	t.Helper()
+	a := &arena{
+		t: t,
+		scopes: tenantAndGlobal(
+			throttle.Limit{Units: 5, Window: time.Second, Precision: throttle.Exact},
+			throttle.Limit{Units: 8, Window: time.Second, Precision: 100 * time.Millisecond}),
+		options: throttle.Options{Timeout: patient, Grace: 300 * time.Millisecond, Lookahead: 700 * time.Millisecond, BreakAfter: -1},
+		began:   time.UnixMicro(1_795_219_498_189_530),
+		grants:  make([][]throttle.Reservation, throttles),
+		next:    make([]throttle.Lane, throttles),
+	}
+	for range throttles {
+		a.names = append(a.names, "t"+crand.Text())
+	}
+	for i := range 10 {
+		job := throttle.Job{ID: fmt.Sprint("j", i), Weight: 1 + int64(i)%3, Keys: of([]string{"a", "b"}[i%2])}
+		if i%3 == 0 {
+			job.MaxWait = 150 * time.Millisecond
+		}
+		a.jobs = append(a.jobs, job)
+	}
+	for call, often := range map[string]int{
+		"reserve": 40, "pull": 14, "cancel": 8, "release": 6, "settle": 8, "usage": 8, "pause": 3,
+		"sweep": 8, "resume": 2, "limits": 2, "reset": 1,
+	} {
+		a.calls = append(a.calls, slices.Repeat([]string{call}, often)...)
+	}
+	slices.Sort(a.calls)
+	return a
+}
+
+// contender is one client: throttles of its own, and what it draws.
+type contender struct {
+	*arena
+	id     int
+	random *rand.Rand
+	drawn  int
+	own    []*scripted
+	ran    []ran // since the call began
+}
+
+// ran is a script that was run.
+type ran struct {
+	called, returned int64
+	reply            []any
+	lost             bool
+}
+
+func (a *arena) contender(id int, seed uint64, client *redis.Client) *contender {
+	c := &contender{arena: a, id: id, random: rand.New(rand.NewPCG(seed, uint64(id)))}
+	client.AddHook(c)
+	for _, name := range a.names {
+		options := a.options
+		th, err := throttle.New(name, client, a.scopes, &options)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		s := newScripted(th)
+		if a.ownClock {
+			th.SetNow(nil)
+		}
+		c.own = append(c.own, s)
+	}
+	return c
+}
+
+// DialHook implements redis.Hook.
+func (c *contender) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (c *contender) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook notes the scripts that did something, or may have done so: not those whose
+// error says that the caller is to ask in another way.
+func (c *contender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		called := c.ticks.Add(1)
+		err := next(ctx, cmd)
+		var refused redis.Error
+		if evaluated, is := cmd.(*redis.Cmd); is && cmd.Name() == "evalsha" && !errors.As(err, &refused) {
+			reply, _ := evaluated.Slice()
+			c.ran = append(c.ran, ran{called, c.ticks.Add(1), reply, err != nil})
+		}
+		return err
+	}
+}
+
+// contend has clients make as many calls each, side by side.
+func (a *arena) contend(seed uint64, clients, each int, newClient func() *redis.Client) {
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	for id := range clients {
+		c := a.contender(id, seed, newClient())
+		wg.Go(func() {
+			<-begin
+			for range each {
+				c.make(c.draw())
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+}
+
+// draw chooses a call. Its instant is its own when it is made.
+func (c *contender) draw() operation {
+	o := operation{throttle: c.random.IntN(len(c.names)), call: c.calls[c.random.IntN(len(c.calls))]}
+	o.job = c.jobs[c.random.IntN(len(c.jobs))]
+	c.drawn++
+	o.job.Nonce = fmt.Sprintf("c%d-%d", c.id, c.drawn)
+	o.job.Plan = c.random.IntN(10) == 0
+	o.scope, o.key = throttle.Global, ""
+	if c.random.IntN(2) == 0 {
+		o.scope, o.key = "tenant", o.job.Keys["tenant"]
+	}
+	o.actual = c.random.Int64N(5)
+	for _, scope := range c.scopes {
+		if o.call == "limits" && scope.Name == o.scope {
+			o.limits = slices.Clone(scope.Limits)
+			o.limits[0].Units += c.random.Int64N(6) - 2
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	grants := c.grants[o.throttle]
+	switch o.call {
+	case "pull":
+		if o.lane = c.next[o.throttle]; o.lane == "" {
+			o.call = "sweep"
+		}
+	case "settle", "release", "cancel":
+		if len(grants) == 0 {
+			o.call = "reserve"
+		} else if o.grant = grants[len(grants)-1-c.random.IntN(min(3, len(grants)))]; o.call == "release" || c.random.IntN(2) == 0 {
+			o.job = o.grant.Job
+		}
+	}
+	return o
+}
+
+// make makes a call and writes it down. One whose answer is lost is made again, with the
+// same nonce: a call of its own.
+func (c *contender) make(o operation) {
+	lost := true
+	for lost {
+		lost = c.once(o).lost
+	}
+}
+
+func (c *contender) once(o operation) answer {
+	c.ran = nil
+	called := c.ticks.Add(1)
+	o.now = c.began.Add(time.Duration(c.clock.Add(c.random.Int64N(40_000))) * time.Microsecond)
+	o.until = o.now.Add(200 * time.Millisecond)
+	a := o.ask(c.own[o.throttle])
+	returned := c.ticks.Add(1)
+	if a.lost = errors.Is(a.err, throttle.ErrUnavailable); a.lost {
+		returned = never
+	}
+	if c.ownClock {
+		o.now = a.instant()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if names, several := steps[o.call]; several {
+		c.writeSteps(o, names, a)
+	} else {
+		c.write(o, called, a, returned)
+	}
+	switch value := a.value.(type) {
+	case throttle.Reservation:
+		if c.next[o.throttle] = value.Next; value.Outcome == throttle.Granted {
+			c.grants[o.throttle] = append(c.grants[o.throttle], value)
+		}
+	case pulled:
+		c.next[o.throttle] = value.next
+	case throttle.Swept:
+		c.next[o.throttle] = value.Next
+	}
+	return a
+}
+
+// never is when a call returns whose answer is lost.
+const never = math.MaxInt64
+
+func (c *contender) write(o operation, called int64, a answer, returned int64) {
+	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: o, Call: called, Output: a, Return: returned})
+}
+
+// writeSteps writes down the scripts that a call ran.
+func (c *contender) writeSteps(o operation, names [2]string, a answer) {
+	var lanes []throttle.Lane
+	for i, script := range c.ran {
+		own, answered := o, answer{lost: script.lost}
+		own.call = names[min(i, 1)]
+		if script.lost {
+			script.returned = never
+		}
+		switch {
+		case script.lost && own.call != "bring back":
+		case own.call == "sweep script":
+			swept, _ := a.value.(throttle.Swept)
+			lanes = dueOf(script.reply)
+			answered.value = found{swept.Overdue, lanes, laneOf(script.reply[1])}
+		case own.call == "bring back":
+			if own.lane = lanes[i-1]; !script.lost {
+				answered.value = laneOf(script.reply[1])
+			}
+		case own.call == "resume script":
+			answered.value = script.reply[0] == int64(1)
+		}
+		c.write(own, script.called, answered, script.returned)
+	}
+}
+
+func laneOf(text any) throttle.Lane {
+	name, _ := text.(string)
+	return throttle.Lane(name)
+}
+
+// dueOf are the lanes that sweep.lua found.
+func dueOf(reply []any) []throttle.Lane {
+	var lanes []throttle.Lane
+	for rest := reply[3:]; len(rest) > 0; {
+		if rest[0] == "lane" {
+			lanes, rest = append(lanes, laneOf(rest[1])), rest[2:]
+		} else {
+			rest = rest[5:] // a job
+		}
+	}
+	return lanes
+}
+
+// instant is when a call was decided, as its answer tells.
+func (a answer) instant() time.Time {
+	switch value := a.value.(type) {
+	case throttle.Reservation:
+		return value.Now
+	case throttle.Usage:
+		return value.Now
+	}
+	panic(fmt.Sprintf("%T tells no instant", a.value))
+}
+
+// state is that of one throttle between two calls.
+type state struct {
+	model *throttletest.Model
+	now   time.Time // of the last call, by Redis' own clock
+}
+
+// specification is what each throttle of an arena does by itself, one call after the
+// other: the model.
+func (a *arena) specification() porcupine.Model {
+	return porcupine.Model{
+		Partition: a.parts,
+		Init: func() any {
+			m := throttletest.NewModel(a.scopes, a.options)
+			for _, job := range a.jobs { // so that it knows their lanes
+				if _, err := m.Peek(a.began, job); err != nil {
+					a.t.Fatal(err)
+				}
+			}
+			return state{model: m}
+		},
+		Step:              a.step,
+		Equal:             reflect.DeepEqual,
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v: %v", input, output) },
+	}
+}
+
+// parts are the histories of the throttles, which have nothing to do with each other.
+func (a *arena) parts(history []porcupine.Operation) [][]porcupine.Operation {
+	parts := make([][]porcupine.Operation, len(a.names))
+	for _, o := range history {
+		if asked, is := o.Input.(operation); is {
+			parts[asked.throttle] = append(parts[asked.throttle], o)
+		}
+	}
+	return parts
+}
+
+// step tells whether a call can be the next, and what is then.
+func (a *arena) step(before, input, output any) (bool, any) {
+	at, isState := before.(state)
+	asked, isOperation := input.(operation)
+	answered, isAnswer := output.(answer)
+	if !isState || !isOperation || !isAnswer || a.ownClock && asked.now.Before(at.now) {
+		return false, before
+	}
+	after := state{model: at.model.Clone()}
+	if a.ownClock {
+		after.now = asked.now
+	}
+	want := asked.askModel(after.model)
+	return answered.lost || answered.equals(want), after
+}
+
+// linearize looks for an order of the calls in which the model answers the same.
+func (a *arena) linearize() (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	return porcupine.CheckOperationsVerbose(a.specification(), a.history, patient)
+}
+
+// mustLinearize fails the test if there is no such order, and tells how far one goes.
+func (a *arena) mustLinearize(seed uint64, seen *tally) {
+	a.t.Helper()
+	began := time.Now()
+	result, info := a.linearize()
+	seen.took += time.Since(began)
+	longest := make([][]porcupine.Operation, len(a.names))
+	for i, partial := range info.PartialLinearizationsOperations() {
+		for _, order := range partial {
+			if len(order) > len(longest[i]) {
+				longest[i] = order
+			}
+		}
+	}
+	seen.add(a, longest)
+	if result == porcupine.Ok {
+		return
+	}
+	a.t.Errorf("seed %d: the history of %d calls is %s", seed, len(a.history), result)
+	for i, part := range a.parts(a.history) {
+		a.t.Logf("throttle %d: %d of %d calls can be put in order, the last are", i, len(longest[i]), len(part))
+		in := make(map[int64]bool)
+		for n, o := range longest[i] {
+			if in[o.Call] = true; n >= len(longest[i])-5 {
+				a.t.Logf("  client %d, %d to %d: %v: %v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
+			}
+		}
+		rest := slices.DeleteFunc(slices.Clone(part), func(o porcupine.Operation) bool { return in[o.Call] })
+		for _, o := range rest[:min(10, len(rest))] {
+			a.t.Logf("  not client %d, %d to %d: %v: %v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
+		}
+	}
+}
+
+// tally is what histories were like.
+type tally struct {
+	histories, calls int
+	lost             int // replies
+	overlaps         int // pairs of calls of one throttle that were under way at once
+	overtaken        int // calls that had to be put before one that was made earlier
+	outcomes         map[throttle.Outcome]int
+	took             time.Duration // to put them in order
+}
+
+func (s *tally) add(a *arena, orders [][]porcupine.Operation) {
+	if s.outcomes == nil {
+		s.outcomes = make(map[throttle.Outcome]int)
+	}
+	s.histories, s.calls = s.histories+1, s.calls+len(a.history)
+	for _, o := range a.history {
+		if answered, is := o.Output.(answer); is {
+			if r, is := answered.value.(throttle.Reservation); is && answered.err == nil {
+				s.outcomes[r.Outcome]++
+			}
+		}
+	}
+	for _, part := range a.parts(a.history) {
+		for i, o := range part {
+			for _, other := range part[:i] {
+				if o.Call < other.Return && other.Call < o.Return && o.Return != never && other.Return != never {
+					s.overlaps++
+				}
+			}
+		}
+	}
+	for _, order := range orders {
+		for i := 1; i < len(order); i++ {
+			if order[i].Call < order[i-1].Call {
+				s.overtaken++
+			}
+		}
+	}
+}
+
+// mustBeContended fails a test that has lost its object.
+func (s *tally) mustBeContended(t *testing.T, outcomes ...throttle.Outcome) {
+	t.Helper()
+	t.Logf("%d calls in %d histories, %d answers lost; %d pairs at once, %d overtaken; %v; put in order in %s",
+		s.calls, s.histories, s.lost, s.overlaps, s.overtaken, s.outcomes, s.took)
+	if s.overlaps < s.calls/4 || s.overtaken < s.histories {
+		t.Errorf("%d calls in %d histories with %d pairs at once, %d overtaken: they hardly meet", s.calls, s.histories, s.overlaps, s.overtaken)
+	}
+	for _, outcome := range outcomes {
+		if s.outcomes[outcome] < s.histories {
+			t.Errorf("%d times %s in %d histories", s.outcomes[outcome], outcome, s.histories)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/lua"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The answers that many clients get at the same time are those that the model, which
+// knows no concurrency, gives to the same calls in some order; an order in which no call
+// comes before one that had returned when it was made.
+//
+// That can be decided, and soon: what a script does depends on the calls before it and on
+// its instant alone. Here the test tells each call its instant, so that it is known also
+// where the answer is lost; and since calls overtake each other on their way, the
+// script's clock steps back all the time. Where Redis tells the instants, they never
+// decrease in the order in which it made the calls, which is then part of what is
+// checked: only those of one microsecond are in doubt.
+
+// TestF55_Linearizable: eight clients on two throttles, with all calls that decide or
+// change something. What takes several scripts is as many calls here.
+func TestF55_Linearizable(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		proxy.Delay(time.Millisecond) // so that the calls meet
+		var seen tally
+		for seed := range uint64(20) {
+			a := newArena(t, 2)
+			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
+			a.mustLinearize(seed, &seen)
+		}
+		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
+	})
+}
+
+// TestF55_LinearizableByRedisClock: the same by Redis' own clock, as in production.
+func TestF55_LinearizableByRedisClock(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		proxy.Delay(time.Millisecond) // so that the calls meet
+		var seen tally
+		for seed := range uint64(10) {
+			a := newArena(t, 1)
+			a.ownClock, a.calls = true, []string{"reserve", "reserve", "reserve", "usage"}
+			a.scopes = tenantAndGlobal(
+				throttle.Limit{Units: 5, Window: 4 * time.Millisecond, Precision: throttle.Exact},
+				throttle.Limit{Units: 8, Window: 4 * time.Millisecond, Precision: 400 * time.Microsecond})
+			a.options.Grace, a.options.Lookahead = time.Millisecond, 100*time.Millisecond
+			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
+			a.mustLinearize(seed, &seen)
+		}
+		seen.mustBeContended(t, throttle.Granted, throttle.Booked)
+	})
+}
+
+// TestF01_F55_LinearizableWithLostReplies: of every tenth call the reply is lost. Nobody
+// knows when it was made, if at all: it may come at any later time, and whoever made it
+// makes it again, with the same nonce. Both are in the history.
+func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		var seen tally
+		for seed := range uint64(30) {
+			a := newArena(t, 2)
+			lost, random := proxy.Dropped(), rand.New(rand.NewPCG(seed, 0))
+			for range 8 {
+				proxy.DropReply("evalsha", 1+random.IntN(80))
+			}
+			a.contend(seed, 6, 15, func() *redis.Client { return onceClient(t, proxy.Addr) })
+			seen.lost += proxy.Dropped() - lost
+			a.mustLinearize(seed, &seen)
+		}
+		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
+		if seen.lost < 100 {
+			t.Errorf("only %d replies were lost", seen.lost)
+		}
+	})
+}
+
+// TestLinearizabilityIsRefused: what is checked by is no empty form. One answer changed,
+// or a client that has each decision made twice, and there is no such order.
+func TestLinearizabilityIsRefused(t *testing.T) {
+	t.Parallel()
+	addr := miniClient(t).Options().Addr
+	t.Run("an answer is changed", func(t *testing.T) {
+		a := newArena(t, 1)
+		a.contend(1, 3, 70, func() *redis.Client { return onceClient(t, addr) })
+		a.mustLinearize(1, new(tally))
+		changed := make(map[string]int)
+		for i, o := range a.history {
+			output, kind := wrong(o.Output)
+			if kind == "" || changed[kind] == 3 {
+				continue
+			}
+			a.history[i].Output = output
+			if result, _ := a.linearize(); result != porcupine.Illegal {
+				t.Errorf("%v answered %v instead of %v: the history is %s, want Illegal", o.Input, output, o.Output, result)
+			}
+			a.history[i].Output = o.Output
+			changed[kind]++
+		}
+		for _, kind := range []string{"start", "outcome", "next", "units", "booked"} {
+			if changed[kind] == 0 {
+				t.Errorf("no answer's %s was changed: %v", kind, changed)
+			}
+		}
+	})
+	t.Run("each decision is made twice", func(t *testing.T) {
+		for seed := range uint64(5) {
+			a := newArena(t, 1)
+			a.contend(seed, 4, 12, func() *redis.Client {
+				client := onceClient(t, addr)
+				client.AddHook(twice{})
+				return client
+			})
+			if result, _ := a.linearize(); result != porcupine.Illegal {
+				t.Errorf("seed %d: the history is %s, want Illegal", seed, result)
+			}
+		}
+	})
+}
+
+// wrong changes an answer a little, and tells what of it.
+func wrong(output any) (any, string) {
+	a, _ := output.(answer)
+	kind := ""
+	switch value := a.value.(type) {
+	case throttle.Reservation:
+		switch value.Outcome {
+		case throttle.Granted:
+			value.Start, kind = value.Start.Add(time.Microsecond), "start"
+		case throttle.Booked:
+			value.Outcome, kind = throttle.Granted, "outcome"
+		case throttle.Waiting:
+			value.Next, kind = value.Next+"x", "next"
+		}
+		a.value = value
+	case throttle.Usage:
+		value.Limits = slices.Clone(value.Limits)
+		value.Limits[0].Used += 1000
+		a.value, kind = value, "units"
+	case pulled:
+		if len(value.booked) > 0 {
+			value.booked = slices.Clone(value.booked)
+			value.booked[0].Job.Weight += 1000
+			a.value, kind = value, "booked"
+		}
+	}
+	return a, kind
+}
+
+// twice is a client that has each decision made twice, the second time as another
+// asking: as one would that sends again and draws a new nonce.
+type twice struct{}
+
+var reserveHash = redis.NewScript(lua.Reserve).Hash()
+
+// DialHook implements redis.Hook.
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook runs reserve.lua twice.
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		asked, is := cmd.(*redis.Cmd)
+		if !is || err != nil || len(cmd.Args()) < 3 || cmd.Args()[1] != reserveHash {
+			return err
+		}
+		args := slices.Clone(cmd.Args())
+		keys, _ := args[2].(int)
+		args[3+keys+3] = fmt.Sprint(args[3+keys+3], "again") // the nonce
+		again := redis.NewCmd(ctx, args...)
+		if err := next(ctx, again); err != nil {
+			return err
+		}
+		asked.SetVal(again.Val())
+		return nil
+	}
+}
