@@ -38,6 +38,7 @@ var (
 	Recall   = mustCompose("recall")
 	Adopt    = mustCompose("adopt")
 	Controls = mustCompose("controls")
+	Check    = mustCompose("check")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

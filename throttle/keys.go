@@ -56,6 +56,14 @@ func (k keys) ledgerOf(scope, encoded, window string) string {
 	return k.prefix + "ledger:" + scope + ":" + encoded + ":" + window
 }
 
+// probed are a key that only check.lua uses, and one of each kind that there is.
+func (k keys) probed() []string {
+	line := k.line("check|")
+	return append([]string{
+		k.prefix + "check", k.control, k.record("check"), k.scope(Global, ""), k.ledger(Global, "", time.Second),
+	}, line[:]...)
+}
+
 // encode writes any bytes a user may send so that they stay in their place
 // within a key: letters, digits and _ . - @ as they are, other bytes as %XX. A
 // value that gets too long is replaced by ~ and its SHA-256: different values

@@ -89,23 +89,33 @@ var (
 	recallScript   = newScript("recall", lua.Recall)
 	adoptScript    = newScript("adopt", lua.Adopt)
 	controlsScript = newScript("controls", lua.Controls)
+	checkScript    = newScript("check", lua.Check)
 )
+
+// scripts are all that a throttle runs.
+var scripts = []script{
+	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, skipScript, linesScript, lanesScript,
+	explainScript, waitingScript, entriesScript, settleScript, pauseScript, resumeScript, setScript, recallScript, adoptScript,
+	controlsScript, checkScript,
+}
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
 // while when it keeps failing.
 type caller struct {
 	throttle string // its name
-	client   redis.Scripter
-	punctual bool // the client itself ends a call in time
+	given    redis.Scripter
+	client   redis.Scripter // the same, made to end its calls in time where that can be had
+	punctual bool           // the client itself ends a call in time
 	options  Options
 	breaker  *gobreaker.CircuitBreaker[reply]
 }
 
 func newCaller(name string, client redis.Scripter, options Options) *caller {
-	client, punctual := boundedBy(options.Timeout, client)
+	bounded, punctual := boundedBy(options.Timeout, client)
 	return &caller{
 		throttle: name,
-		client:   client,
+		given:    client,
+		client:   bounded,
 		punctual: punctual,
 		options:  options,
 		breaker: gobreaker.NewCircuitBreaker[reply](gobreaker.Settings{
@@ -181,14 +191,8 @@ func (c *caller) runAll(ctx context.Context, s script, n int, shape func(i int) 
 
 // inTime returns after Options.Timeout at the latest, or soon after.
 func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) (reply, error) {
-	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	evaluate := c.evaluate
-	if !c.punctual {
-		evaluate = c.abandonable
-	}
 	began := time.Now()
-	reply, err := evaluate(bounded, s, keys, args)
+	reply, err := c.within(ctx, func(ctx context.Context) (reply, error) { return c.evaluate(ctx, s, keys, args) })
 	if err != nil {
 		reply, err = nil, c.classify(ctx, err)
 	}
@@ -198,16 +202,37 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 	return reply, err
 }
 
-// abandonable evaluates in a goroutine that is left behind when the time is up.
+// load makes a script known to Redis before it is called; to all nodes of a Cluster.
+func (c *caller) load(ctx context.Context, s script) error {
+	_, err := c.within(ctx, func(ctx context.Context) (reply, error) {
+		return nil, c.client.ScriptLoad(ctx, s.text).Err()
+	})
+	if err != nil {
+		return c.classify(ctx, err)
+	}
+	return nil
+}
+
+// within asks Redis something that ends after Options.Timeout, or soon after.
+func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (reply, error)) (reply, error) {
+	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	if c.punctual {
+		return ask(bounded)
+	}
+	return abandonable(bounded, ask)
+}
+
+// abandonable asks in a goroutine that is left behind when the time is up.
 // The client's own timeouts end it then; the breaker bounds how many there are.
-func (c *caller) abandonable(ctx context.Context, s script, keys []string, args []any) (reply, error) {
+func abandonable(ctx context.Context, ask func(ctx context.Context) (reply, error)) (reply, error) {
 	type result struct {
 		reply reply
 		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		reply, err := c.evaluate(ctx, s, keys, args)
+		reply, err := ask(ctx)
 		done <- result{reply, err}
 	}()
 	select {
@@ -280,4 +305,39 @@ func isNil(client redis.Scripter) bool {
 	}
 	v := reflect.ValueOf(client)
 	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// slowReload is how long a client of a Cluster may go on by its old picture of it.
+const slowReload = 2 * time.Second
+
+// checkClient finds the settings of go-redis' Cluster client that make a recovery slow.
+// A client of a single server, or of one behind Sentinel, is given the throttle's
+// timeout by boundedBy; of others nothing is known.
+func (c *caller) checkClient() []Finding {
+	cluster, is := c.given.(*redis.ClusterClient)
+	if !is {
+		return nil
+	}
+	options := cluster.Options()
+	var findings []Finding
+	find := func(severity Severity, text, remedy string) {
+		findings = append(findings, Finding{Severity: severity, What: "client", Text: text, Remedy: remedy})
+	}
+	if !options.ContextTimeoutEnabled {
+		find(Warning, "the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
+			options.ReadTimeout.String()+") and its retries are over", "set ClusterOptions.ContextTimeoutEnabled")
+	}
+	if options.ClusterStateReloadInterval > slowReload {
+		find(Warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+options.ClusterStateReloadInterval.String(),
+			"set ClusterOptions.ClusterStateReloadInterval to 500ms")
+	}
+	if most := 10 * c.options.Timeout; options.DialTimeout > most {
+		find(Warning, "looking for the new master the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
+			"set ClusterOptions.DialTimeout to "+most.String()+" or less")
+	}
+	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
+		find(Note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by masters",
+			"leave them out if the client has no other user")
+	}
+	return findings
 }

@@ -82,6 +82,7 @@ func (p *puller) hint(lane throttle.Lane) {
 func (p *puller) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	checked := p.check(ctx)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -94,7 +95,9 @@ func (p *puller) run() {
 				err = p.pull(ctx, lane)
 			}
 		case <-tick.C:
-			err = p.sweep(ctx)
+			if err = p.sweep(ctx); err == nil && !checked {
+				checked = p.check(ctx)
+			}
 		}
 		if err != nil && !errors.Is(err, errStopped) && p.warning.due(time.Second) {
 			p.shaper.log.Warn("worker: the line cannot be looked after, the next sweep tries again", zap.Error(err))

@@ -264,7 +264,7 @@ func TestF1_LostReply(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			a := newApart(t, throttle.Options{Timeout: 10 * time.Second}, row.options)
-			a.network.DropNextReply("evalsha")
+			a.network.DropNextReply("3:job:asynq") // the decision for the task, no other call
 			a.enqueue(1)
 			a.ran(1)
 			if a.network.Dropped() != 1 || a.denials() != row.denied {

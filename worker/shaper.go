@@ -32,12 +32,13 @@ type decider interface {
 	Limits(ctx context.Context, scope, key string) (throttle.InForce, error)
 	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
 	Sweep(ctx context.Context) (throttle.Swept, error)
+	Check(ctx context.Context) ([]throttle.Finding, error)
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
 // many goroutines. From the first Wrap on it looks after the throttle's line four
-// times a second. Stop ends the goroutines it starts.
+// times a second; first it has the throttle check its Redis, and logs what that found. Stop ends the goroutines it starts.
 type Shaper struct {
 	throttle  decider
 	name      string            // of the throttle

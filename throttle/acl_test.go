@@ -1,0 +1,176 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// leastRules are what a user needs who does no more than to decide by throttles, as in
+// docs/operations.md: what go-redis sends, and what the scripts call.
+func leastRules(t testing.TB) []string {
+	t.Helper()
+	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth", "+evalsha", "+script|load"}
+	for _, command := range commandsCalled(t) {
+		rules = append(rules, "+"+strings.ToLower(command))
+	}
+	return rules
+}
+
+// userClient is a client of a user who has these rules and no others.
+func userClient(t testing.TB, server *redistest.Server, user string, rules []string) *redis.Client {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	if err := server.Client(t).Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("ACL SETUSER %v: %v", args, err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: user, Password: "secret"})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// TestF18_LeastRules: under the least rules a Check finds nothing wrong, and all calls
+// work; with INFO it knows the rest too.
+func TestF18_LeastRules(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rules := leastRules(t)
+	t.Logf("the least rules: ACL SETUSER throttle %s", strings.Join(rules, " "))
+	for _, test := range []struct {
+		rules []string
+		want  string
+	}{{rules, "info"}, {append(slices.Clone(rules), "+info"), "persistence"}} {
+		th := newThrottle(t, userClient(t, server, "user-"+test.want, test.rules), globalScope(throttle.PerHour(5)), nil)
+		got, err := check(t, th)
+		if diff := cmp.Diff(found{throttle.Note: {test.want}}, got); err != nil || diff != "" {
+			t.Errorf("got %v; findings (-want +got):\n%s", err, diff)
+		}
+	}
+	client := userClient(t, server, "least", rules)
+	throttletest.Run(t, func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+		return newScripted(newThrottle(t, client, scopes, &options))
+	})
+}
+
+// TestF18_MissingPermissionIsNamed: whatever one rule a user lacks, the Check names it,
+// and it alone; given it, the Check finds nothing any more. It leaves no key.
+func TestF18_MissingPermissionIsNamed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rules := leastRules(t)
+	direct := server.Client(t)
+	lack := func(what string, missing []string, rules []string) {
+		t.Helper()
+		if err := direct.ScriptFlush(t.Context()).Err(); err != nil { // what others have loaded
+			t.Fatal(err)
+		}
+		th := newThrottle(t, userClient(t, server, "lacking", rules), globalScope(throttle.PerHour(5)), nil)
+		for i, m := range missing {
+			missing[i] = strings.ReplaceAll(m, "NAME", th.Name())
+		}
+		_, err := check(t, th)
+		var faulty *throttle.CheckError
+		if !errors.As(err, &faulty) {
+			t.Errorf("%s: got %v, want a *CheckError", what, err)
+			return
+		}
+		if diff := cmp.Diff(missing, faulty.Missing); diff != "" || faulty.Throttle != th.Name() {
+			t.Errorf("%s: missing (-want +got):\n%s", what, diff)
+		}
+		for _, rule := range missing {
+			if !strings.Contains(err.Error(), rule) {
+				t.Errorf("%s: the error %q does not name %s", what, err, rule)
+			}
+		}
+		if keys := keyNames(t, direct, th); len(keys) > 0 {
+			t.Errorf("%s: left behind %v", what, keys)
+		}
+		given := userClient(t, server, "lacking", append(slices.Clone(rules), faulty.Missing...))
+		again, err := throttle.New(th.Name(), given, globalScope(throttle.PerHour(5)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := check(t, again); err != nil {
+			t.Errorf("%s, given %v: %v", what, faulty.Missing, err)
+		}
+	}
+	without := func(which ...string) []string {
+		return slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return slices.Contains(which, rule) })
+	}
+	for _, rule := range rules[slices.Index(rules, "+evalsha"):] {
+		lack("without "+rule, []string{rule}, without(rule))
+	}
+	var all []string
+	for _, command := range commandsCalled(t) {
+		all = append(all, "+"+strings.ToLower(command))
+	}
+	lack("only HSET", sortedAsProbed(t, slices.DeleteFunc(slices.Clone(all), func(rule string) bool { return rule == "+hset" })),
+		append(without(all...), "+hset"))
+	lack("no keys", []string{"~thr:{NAME}:*"}, without("~thr:*"))
+	lack("others' keys", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "~thr:{other}:*"))
+	lack("some keys", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "~thr:*:3:check", "~thr:*:3:job:*", "~thr:*:3:key:*"))
+	lack("keys to read", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "%R~thr:*"))
+}
+
+// sortedAsProbed puts rules in the order in which check.lua tries the commands.
+func sortedAsProbed(t testing.TB, rules []string) []string {
+	t.Helper()
+	text := composedScripts(t)["check"]
+	slices.SortFunc(rules, func(a, b string) int {
+		at := func(rule string) int { return strings.Index(text, fmt.Sprintf("try('%s'", strings.ToUpper(rule[1:]))) }
+		return at(a) - at(b)
+	})
+	return rules
+}
+
+// TestF18_WrongPassword: a user whom Redis does not know is a fault, with no secret in
+// its text.
+func TestF18_WrongPassword(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	userClient(t, server, "known", leastRules(t))
+	for what, options := range map[string]redis.Options{
+		"wrong password": {Username: "known", Password: "SECRET-guess"},
+		"unknown user":   {Username: "SECRET-unknown", Password: "secret"},
+	} {
+		options.Addr = server.Addr
+		client := redis.NewClient(&options)
+		t.Cleanup(func() { _ = client.Close() })
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+		found, err := check(t, th)
+		var faulty *throttle.CheckError
+		if !errors.As(err, &faulty) || !slices.Equal(found[throttle.Fault], []string{"permission"}) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: got %v, want a *CheckError about permission", what, err)
+		}
+	}
+}
+
+// TestF18_WithoutPermission: a decision that the user may not make is none, and the
+// fallback's to answer.
+func TestF18_WithoutPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return rule == "+zadd" || rule == "+set" })
+	client := userClient(t, server, "lacking", rules)
+	th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+	_, err := th.Reserve(context.Background(), throttle.Job{ID: "x", Weight: 1})
+	unavailable(t, "without SET", err, throttle.FailureOther)
+	open := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Fallback: throttle.FallbackOpen, BreakPeriod: time.Hour})
+	if got := reserve(t, open, throttle.Job{ID: "x", Weight: 1}); got.Source != throttle.FromOpen {
+		t.Errorf("without SET, open: got %+v", got)
+	}
+}

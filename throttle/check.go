@@ -1,0 +1,337 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Severity tells how bad a finding is.
+type Severity int
+
+const (
+	// Note is good to know; nothing is wrong.
+	Note Severity = iota
+	// Warning is what will do harm one day, or does so until it is over.
+	Warning
+	// Fault keeps the throttle from deciding, and does not pass by itself.
+	Fault
+)
+
+// String names the severity in lower case.
+func (s Severity) String() string {
+	switch s {
+	case Note:
+		return "note"
+	case Warning:
+		return "warning"
+	case Fault:
+		return "fault"
+	}
+	return "unknown"
+}
+
+// Finding is one thing that Check found.
+type Finding struct {
+	Severity Severity
+	// What it is about, short and stable: version, script, permission, command,
+	// replica, replicas, eviction, memory, persistence, clock, client or info.
+	What string
+	// Text says what was found, Remedy what to do about it. Neither has a key of a
+	// user's, nor a password.
+	Text, Remedy string
+}
+
+// String is one line: the severity, the text and the remedy.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: %s; %s", f.Severity, f.Text, f.Remedy)
+}
+
+// CheckError says why Redis, as it is, cannot decide for a throttle. Waiting does not
+// help: someone has to change what Faults name.
+type CheckError struct {
+	Throttle string    // the throttle's name
+	Faults   []Finding // at least one
+	// Missing are the rules that the user lacks, as ACL SETUSER takes them: +hset,
+	// +script|load, ~thr:{name}:*. Empty if permissions are no fault.
+	Missing []string
+}
+
+func (e *CheckError) Error() string {
+	texts := make([]string, len(e.Faults))
+	for i, fault := range e.Faults {
+		texts[i] = fault.Text + "; " + fault.Remedy
+	}
+	return fmt.Sprintf("throttle: Redis cannot decide for throttle %s: %s", e.Throttle, strings.Join(texts, ". "))
+}
+
+// checkWithin is how many times Options.Timeout a Check takes at most.
+const checkWithin = 10
+
+// Check looks whether Redis, the user of the client and the client are fit for this
+// throttle, for a program to call when it starts; deciding does not depend on it.
+// It loads all scripts, so that the first decisions need not, calls each command that
+// they use in such a way that nothing is written, and reads INFO if it may.
+//
+// What must stop the program is a *CheckError: a server older than Redis 6.2, a script
+// that cannot be loaded, a permission that is missing, a replica instead of a master.
+// If Redis cannot be asked the error is an *UnavailableError or the context's own. The
+// findings are what need not stop it, also beside an error: an eviction policy, memory
+// or replicas that are missing now, a clock that differs by more than a second, settings
+// of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
+// cannot be read.
+//
+// It blocks for some 25 round trips, each for Options.Timeout at most, all together for
+// ten times that. The breaker neither keeps it from asking nor hears of it. It is
+// safe for use by many goroutines.
+func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("throttle: not asked: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, checkWithin*t.options.Timeout)
+	defer cancel()
+	c := check{throttle: t, findings: t.redis.checkClient()}
+	err := c.load(bounded)
+	if err == nil {
+		err = c.probe(bounded)
+	}
+	if faulty := c.faulty(); faulty != nil {
+		return c.findings, faulty
+	}
+	return c.findings, err
+}
+
+// check gathers what one Check finds.
+type check struct {
+	throttle *Throttle
+	findings []Finding // notes and warnings
+	faults   []Finding
+	refused  []string // commands, in capitals
+	missing  []string // ACL rules
+}
+
+func (c *check) find(severity Severity, what, text, remedy string) {
+	finding := Finding{Severity: severity, What: what, Text: text, Remedy: remedy}
+	if severity == Fault {
+		c.faults = append(c.faults, finding)
+		return
+	}
+	c.findings = append(c.findings, finding)
+}
+
+// findOnce is for what several commands tell of.
+func (c *check) findOnce(severity Severity, what, text, remedy string) {
+	about := func(f Finding) bool { return f.What == what }
+	if !slices.ContainsFunc(c.faults, about) && !slices.ContainsFunc(c.findings, about) {
+		c.find(severity, what, text, remedy)
+	}
+}
+
+// faulty is nil if nothing has to stop the program.
+func (c *check) faulty() error {
+	if len(c.refused) > 0 {
+		c.find(Fault, "permission", "the user may not call "+strings.Join(c.refused, ", "), "allow "+strings.Join(c.missing, " "))
+	}
+	if len(c.faults) == 0 {
+		return nil
+	}
+	return &CheckError{Throttle: c.throttle.name, Faults: c.faults, Missing: c.missing}
+}
+
+// load makes all scripts known to Redis.
+func (c *check) load(ctx context.Context) error {
+	for _, s := range scripts {
+		err := c.throttle.redis.load(ctx, s)
+		switch {
+		case err == nil:
+			continue
+		case c.blames("SCRIPT LOAD", err):
+			return nil // it would be the same with the others
+		case strings.Contains(cause(err), "rror compiling script"):
+			c.find(Fault, "script", "the server cannot read the script "+s.name+": "+cause(err), "use Redis 6.2 or newer, or Valkey")
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// blames tells whether the answer to a command says that the user or the password is to
+// blame, and notes it.
+func (c *check) blames(command string, err error) bool {
+	text := cause(err)
+	switch {
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
+		c.findOnce(Fault, "permission", "Redis does not know the client's user, or its password", "give the client the right ones")
+	case refusesKey(text):
+		c.refuseKeys()
+	case refusesCommand(text):
+		// A script that is not there is loaded, so that it may be about another command.
+		if strings.Contains(text, "'script") {
+			command = "SCRIPT LOAD"
+		}
+		c.refuse(command)
+	default:
+		return false
+	}
+	return true
+}
+
+// cause is the text of what the client answered.
+func cause(err error) string {
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		return unavailable.Err.Error()
+	}
+	return err.Error()
+}
+
+// refusesCommand and refusesKey know the words of Redis 6.2 to 8 and of Valkey, to a
+// client and to a script.
+func refusesCommand(text string) bool {
+	return strings.Contains(text, "permissions to run") || strings.Contains(text, "can't run this command")
+}
+
+func refusesKey(text string) bool {
+	return strings.Contains(text, "ermissions to access") || strings.Contains(text, "can't access at least one of the keys")
+}
+
+func (c *check) refuse(command string) {
+	if !slices.Contains(c.refused, command) {
+		c.refused = append(c.refused, command)
+		c.missing = append(c.missing, "+"+strings.ReplaceAll(strings.ToLower(command), " ", "|"))
+	}
+}
+
+func (c *check) refuseKeys() {
+	pattern := "~thr:{" + c.throttle.name + "}:*"
+	if !slices.Contains(c.missing, pattern) {
+		c.missing = append(c.missing, pattern)
+		c.find(Fault, "permission", "the user may not use all of the throttle's keys, which begin with "+c.throttle.keys.prefix, "allow "+pattern)
+	}
+}
+
+// probe has the server tell of itself, and what it refuses.
+func (c *check) probe(ctx context.Context) error {
+	t, began := c.throttle, time.Now()
+	reply, err := t.redis.inTime(ctx, checkScript, t.keys.probed(), []any{t.nowArgument()})
+	took := time.Since(began)
+	switch {
+	case err != nil && c.blames("EVALSHA", err):
+		return nil
+	case err != nil:
+		return err
+	case !reply.is("ittttt"):
+		return badReply("check", reply)
+	}
+	for failed := reply[6:]; len(failed) > 0; failed = failed[2:] {
+		if !failed.is("tt") {
+			return badReply("check", reply)
+		}
+		c.failed(failed.text(0), failed.text(1))
+	}
+	if now := reply.integer(0); now > 0 {
+		c.clock(time.UnixMicro(now).Sub(began.Add(took/2)), took/2)
+	}
+	c.server(reply.text(1), fieldsOf(reply.text(2)+"\n"+reply.text(3)+"\n"+reply.text(4)+"\n"+reply.text(5)))
+	return nil
+}
+
+// failed notes why a command of the scripts failed.
+func (c *check) failed(command, text string) {
+	is := func(prefix string) bool { return strings.Contains(text, prefix+" ") }
+	switch {
+	case refusesCommand(text):
+		c.refuse(command)
+	case refusesKey(text):
+		c.refuseKeys()
+	case is("READONLY"):
+		c.replica()
+	case is("NOREPLICAS"):
+		c.findOnce(Warning, "replicas", "Redis takes no writes, since fewer replicas than min-replicas-to-write follow it: nothing is decided until they do",
+			"bring the replicas back, or lower min-replicas-to-write")
+	case is("OOM"):
+		c.findOnce(Warning, "memory", "Redis has no memory for writes: nothing is decided until it has", "raise maxmemory")
+	case is("MISCONF"):
+		c.findOnce(Warning, "persistence", "Redis takes no writes, since it cannot save its data: nothing is decided until it can", "look at its log and its disk")
+	default:
+		c.find(Fault, "command", "the server does not run "+command+": "+text, "use Redis 6.2 or newer, or Valkey, without renamed commands")
+	}
+}
+
+func (c *check) replica() {
+	c.findOnce(Fault, "replica", "this server is a replica, and the scripts write", "give the client the master's address, or use go-redis' failover or Cluster client")
+}
+
+// skewed is from when on the difference of two clocks is told.
+const skewed = time.Second
+
+// clock judges how far Redis' clock is ahead of ours, give or take.
+func (c *check) clock(ahead, uncertainty time.Duration) {
+	if ahead.Abs()-uncertainty <= skewed {
+		return
+	}
+	where := "ahead of"
+	if ahead < 0 {
+		where = "behind"
+	}
+	c.find(Warning, "clock", fmt.Sprintf("Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such as asynq go by this one",
+		ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
+}
+
+// server judges what INFO says.
+func (c *check) server(unread string, info map[string]string) {
+	version, policy := info["redis_version"], info["maxmemory_policy"]
+	if version == "" || policy == "" {
+		text, remedy := "the server does not tell of itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a master, with maxmemory-policy noeviction"
+		if refusesCommand(unread) {
+			text, remedy = "the user may not read INFO, so that version, role, eviction policy and persistence are not known", "allow +info"
+		}
+		c.find(Note, "info", text, remedy)
+	}
+	if version != "" && info["valkey_version"] == "" && older(version) {
+		c.find(Fault, "version", "Redis "+version+" is older than 6.2", "use Redis 6.2 or newer, or Valkey")
+	}
+	if policy != "" && policy != "noeviction" {
+		if info["maxmemory"] == "0" {
+			c.find(Note, "eviction", "maxmemory-policy is "+policy+", which does no harm as long as maxmemory is 0", "set maxmemory-policy to noeviction")
+		} else {
+			c.find(Warning, "eviction", "maxmemory-policy is "+policy+": short of memory, Redis may evict what was used of the limits", "set maxmemory-policy to noeviction")
+		}
+	}
+	if info["role"] == "slave" {
+		c.replica()
+	}
+	if info["aof_enabled"] == "0" {
+		c.findOnce(Note, "persistence", "appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot", "set appendonly to yes if that must not be")
+	}
+}
+
+// fieldsOf reads lines such as "redis_version:7.0.15".
+func fieldsOf(info string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, value, is := strings.Cut(strings.TrimSpace(line), ":"); is {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// older tells whether a version is one before 6.2. What is no version is not.
+func older(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	major, err := strconv.Atoi(parts[0])
+	if err != nil || len(parts) < 2 {
+		return false
+	}
+	minor, err := strconv.Atoi(parts[1])
+	return err == nil && (major < 6 || major == 6 && minor < 2)
+}

@@ -1,0 +1,398 @@
+package throttle_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// composedScripts are the texts of all scripts, by their verbs.
+func composedScripts(t testing.TB) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../lua/testdata/*.lua")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no composed scripts: %v", err)
+	}
+	texts := make(map[string]string, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[strings.TrimSuffix(filepath.Base(path), ".lua")] = string(text)
+	}
+	return texts
+}
+
+var calledCommand = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'`)
+
+// commandsCalled are the commands that the scripts call, INFO left out, which only
+// check.lua calls and does without.
+func commandsCalled(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	for name, text := range composedScripts(t) {
+		if name == "check" {
+			continue
+		}
+		for _, match := range calledCommand.FindAllStringSubmatch(text, -1) {
+			all = append(all, match[1])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// TestF18_CheckProbesWhatIsCalled: check.lua tries each command that any other script
+// calls, no other, and tells it by its name.
+func TestF18_CheckProbesWhatIsCalled(t *testing.T) {
+	t.Parallel()
+	tried := regexp.MustCompile(`(?m)^(?:local time = )?try\('([A-Z]+)', redis\.pcall\('([A-Z]+)'`)
+	var probed []string
+	for _, match := range tried.FindAllStringSubmatch(composedScripts(t)["check"], -1) {
+		if match[1] != match[2] {
+			t.Errorf("%s is told as %s", match[2], match[1])
+		}
+		probed = append(probed, match[1])
+	}
+	slices.Sort(probed)
+	if diff := cmp.Diff(commandsCalled(t), probed); diff != "" {
+		t.Errorf("commands (-that the scripts call +that check.lua tries):\n%s", diff)
+	}
+}
+
+// check makes a Check and tells what it found: the whats of findings and faults by their
+// severity.
+func check(t testing.TB, th *throttle.Throttle) (found map[throttle.Severity][]string, err error) {
+	t.Helper()
+	findings, err := th.Check(t.Context())
+	var faulty *throttle.CheckError
+	if errors.As(err, &faulty) {
+		findings = slices.Concat(findings, faulty.Faults)
+	}
+	found = make(map[throttle.Severity][]string)
+	for _, f := range findings {
+		if f.Text == "" || f.Remedy == "" || f.What == "" || !strings.HasPrefix(f.String(), f.Severity.String()+": ") {
+			t.Errorf("finding %+v: want it to say what it is, and what to do", f)
+		}
+		if err != nil && f.Severity == throttle.Fault && !strings.Contains(err.Error(), f.Text) {
+			t.Errorf("the error %q does not say %q", err, f.Text)
+		}
+		found[f.Severity] = append(found[f.Severity], f.What)
+	}
+	return found, err
+}
+
+type found = map[throttle.Severity][]string
+
+// TestCheck: a server that is fit for a throttle gets notes at most, has all scripts
+// then, and no key.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, client *redis.Client, want found) {
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+		got, err := check(t, th)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("got %v; findings (-want +got):\n%s", err, diff)
+		}
+		if keys := keyNames(t, client, th); len(keys) > 0 {
+			t.Errorf("left behind: %v", keys)
+		}
+		for name, text := range composedScripts(t) {
+			sum := sha1.Sum([]byte(text))
+			there, err := client.ScriptExists(t.Context(), hex.EncodeToString(sum[:])).Result()
+			if err != nil || !there[0] {
+				t.Errorf("script %s is not loaded (%v)", name, err)
+			}
+		}
+	}
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, miniClient(t), found{throttle.Note: {"info"}})
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Start(t).Client(t), found{throttle.Note: {"persistence"}})
+	})
+	t.Run("redis with AOF", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Start(t, "--appendonly", "yes").Client(t), found{})
+	})
+}
+
+// TestF15_CheckConfigurations: what is wrong with a server's configuration or state is
+// found, each on a server that has it.
+func TestF15_CheckConfigurations(t *testing.T) {
+	t.Parallel()
+	const note, warning, fault = throttle.Note, throttle.Warning, throttle.Fault
+	tests := map[string]struct {
+		args    []string
+		prepare func(t *testing.T, client *redis.Client)
+		want    found
+		text    string // of one of the findings
+	}{
+		"eviction": {
+			args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"},
+			want: found{note: {"persistence"}, warning: {"eviction"}}, text: "maxmemory-policy is volatile-lru",
+		},
+		"eviction without maxmemory": {
+			args: []string{"--maxmemory-policy", "allkeys-lfu"}, want: found{note: {"eviction", "persistence"}}, text: "as long as maxmemory is 0",
+		},
+		"out of memory": {
+			args: []string{"--maxmemory", "1"}, want: found{note: {"persistence"}, warning: {"memory"}}, text: "no memory for writes",
+		},
+		"replica": {
+			args: []string{"--replicaof", "127.0.0.1", "1"}, want: found{note: {"persistence"}, fault: {"replica"}}, text: "this server is a replica",
+		},
+		"replica that takes writes": {
+			args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}, want: found{note: {"persistence"}, fault: {"replica"}}, text: "this server is a replica",
+		},
+		"too few replicas": {
+			args: []string{"--min-replicas-to-write", "1"}, want: found{note: {"persistence"}, warning: {"replicas"}}, text: "min-replicas-to-write",
+		},
+		"cannot save": {
+			args: []string{"--save", "3600", "1"}, prepare: failToSave, want: found{warning: {"persistence"}}, text: "cannot save its data",
+		},
+		"renamed commands": {
+			args: []string{"--rename-command", "HSCAN", "", "--rename-command", "ZADD", "zadd2"},
+			want: found{note: {"persistence"}, fault: {"command", "command"}}, text: "does not run HSCAN",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, test.args...).Client(t)
+			if test.prepare != nil {
+				test.prepare(t, client)
+			}
+			th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+			got, err := check(t, th)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			var faulty *throttle.CheckError
+			if errors.As(err, &faulty) != (len(test.want[fault]) > 0) || faulty == nil && err != nil {
+				t.Errorf("got the error %v, want a *CheckError only for faults", err)
+			}
+			findings, _ := th.Check(t.Context())
+			if faulty != nil {
+				findings = append(findings, faulty.Faults...)
+			}
+			if !slices.ContainsFunc(findings, func(f throttle.Finding) bool { return strings.Contains(f.Text, test.text) }) {
+				t.Errorf("found %v, want one that says %q", findings, test.text)
+			}
+		})
+	}
+}
+
+// failToSave has the server try to write its data where it cannot.
+func failToSave(t *testing.T, client *redis.Client) {
+	t.Helper()
+	dir, err := client.ConfigGet(t.Context(), "dir").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A directory in the way of the file that is renamed into place.
+	if err := os.MkdirAll(filepath.Join(dir["dir"], "dump.rdb", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.BgSave(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the save fails", patient, func() bool {
+		info, err := client.Info(t.Context(), "persistence").Result()
+		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
+	})
+}
+
+// retold is a client to whom the server tells something else in INFO.
+type retold struct {
+	redis.Scripter
+	replace *strings.Replacer
+}
+
+func (c retold) EvalSha(ctx context.Context, hash string, keys []string, args ...any) *redis.Cmd {
+	command := c.Scripter.EvalSha(ctx, hash, keys, args...)
+	values, err := command.Slice()
+	for i, value := range values {
+		if text, is := value.(string); is {
+			values[i] = c.replace.Replace(text)
+		}
+	}
+	return redis.NewCmdResult(values, err)
+}
+
+// TestCheckVersions: a server that calls itself older than 6.2 is a fault, whatever else
+// it says of itself; Valkey goes on counting at 7.2.4.
+func TestCheckVersions(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	version, err := client.Info(t.Context(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := regexp.MustCompile(`redis_version:\S+`).FindString(version)
+	for says, want := range map[string][]string{
+		"redis_version:6.0.16": {"version"}, "redis_version:5.0.14": {"version"}, "redis_version:6": nil, "redis_version:unstable": nil,
+		"redis_version:6.2.0": nil, "redis_version:7.4.1": nil, "redis_version:8.0.0": nil, "redis_version:10.1": nil,
+		"redis_version:5.0.0\r\nvalkey_version:8.0.1": nil,
+	} {
+		th := newThrottle(t, retold{client, strings.NewReplacer(own, says)}, globalScope(throttle.PerHour(5)), nil)
+		got, err := check(t, th)
+		if diff := cmp.Diff(want, got[throttle.Fault]); diff != "" || (err != nil) != (want != nil) {
+			t.Errorf("%q: got %v; faults (-want +got):\n%s", says, err, diff)
+		}
+	}
+}
+
+// TestF25_CheckClocks: a difference of more than a second between Redis' clock and this
+// machine's is told, with its size and its side.
+func TestF25_CheckClocks(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for ahead, text := range map[time.Duration]string{
+			0: "", 10 * time.Minute: "10m0", -10 * time.Minute: "behind", 70 * time.Second: "ahead of",
+		} {
+			th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+			th.SetNow(func() time.Time { return time.Now().Add(ahead) })
+			findings, err := th.Check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := ""
+			for _, f := range findings {
+				if f.What == "clock" && f.Severity == throttle.Warning {
+					said = f.Text
+				}
+			}
+			if (said == "") != (text == "") || !strings.Contains(said, text) {
+				t.Errorf("Redis %v ahead: said %q, want %q", ahead, said, text)
+			}
+		}
+	})
+}
+
+// TestCheckAndUnavailableRedis: a Check ends soon where Redis refuses, is silent, or the
+// context is over, with what else it knows.
+func TestCheckAndUnavailableRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	scopes, options := globalScope(throttle.PerHour(5)), throttle.Options{Timeout: 100 * time.Millisecond}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}})
+	t.Cleanup(func() { _ = cluster.Close() })
+	single := newThrottle(t, server.Client(t), scopes, &options)
+	many := newThrottle(t, cluster, scopes, &options)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := single.Check(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("context over: got %v, want %v", err, context.Canceled)
+	}
+	var wrong *throttle.InvalidJobError
+	if _, err := single.Check(nil); !errors.As(err, &wrong) || wrong.Field != "ctx" { //nolint:staticcheck // it must not panic
+		t.Errorf("no context: got %v, want an *InvalidJobError", err)
+	}
+	server.Pause()
+	for name, th := range map[string]*throttle.Throttle{"silent": single, "silent Cluster": many} {
+		began := time.Now()
+		findings, err := th.Check(t.Context())
+		unavailable(t, name, err, throttle.FailureTimeout)
+		if took := time.Since(began); took > 10*options.Timeout+soon {
+			t.Errorf("%s: took %s", name, took)
+		}
+		if got := len(findings); got != map[string]int{"silent": 0, "silent Cluster": 3}[name] {
+			t.Errorf("%s: found %v; want what is wrong with the Cluster's client", name, findings)
+		}
+	}
+	server.Resume()
+	server.Stop()
+	once := newThrottle(t, onceClient(t, server.Addr), scopes, nil)
+	_, err := once.Check(t.Context())
+	unavailable(t, "refused", err, throttle.FailureOther)
+}
+
+// TestCheckOnCluster: the node that has the throttle's slot is asked, all have the
+// scripts, and each setting of the client that makes a recovery slow is told.
+func TestCheckOnCluster(t *testing.T) {
+	t.Parallel()
+	addrs := twoNodes(t)
+	good := redis.ClusterOptions{ContextTimeoutEnabled: true, ClusterStateReloadInterval: time.Second, DialTimeout: time.Second}
+	tests := map[string]struct {
+		change func(*redis.ClusterOptions)
+		want   found
+		text   string
+	}{
+		"good":               {func(*redis.ClusterOptions) {}, found{throttle.Note: {"persistence"}}, ""},
+		"heedless":           {func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "ContextTimeoutEnabled"},
+		"old picture":        {func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 0 }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "ClusterStateReloadInterval"},
+		"slow to give up":    {func(o *redis.ClusterOptions) { o.DialTimeout = 10 * patient }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "DialTimeout"},
+		"reads of replicas":  {func(o *redis.ClusterOptions) { o.ReadOnly = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
+		"by latency":         {func(o *redis.ClusterOptions) { o.RouteByLatency = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
+		"wherever it may be": {func(o *redis.ClusterOptions) { o.RouteRandomly = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
+	}
+	for name, test := range tests {
+		options := good
+		options.Addrs = addrs
+		test.change(&options)
+		client := redis.NewClusterClient(&options)
+		t.Cleanup(func() { _ = client.Close() })
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: 5 * time.Second})
+		got, err := check(t, th)
+		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			t.Errorf("%s: got %v; findings (-want +got):\n%s", name, err, diff)
+		}
+		findings, _ := th.Check(t.Context())
+		if !slices.ContainsFunc(findings, func(f throttle.Finding) bool { return strings.Contains(f.Remedy, test.text) }) {
+			t.Errorf("%s: found %v, want a remedy that names %s", name, findings, test.text)
+		}
+	}
+	for _, addr := range addrs {
+		node := defaultClient(t, addr)
+		for name, text := range composedScripts(t) {
+			sum := sha1.Sum([]byte(text))
+			if there, err := node.ScriptExists(t.Context(), hex.EncodeToString(sum[:])).Result(); err != nil || !there[0] {
+				t.Errorf("script %s is not loaded at %s (%v)", name, addr, err)
+			}
+		}
+	}
+}
+
+// twoNodes is a Cluster of two masters with half of the slots each.
+func twoNodes(t *testing.T) (addrs []string) {
+	t.Helper()
+	var nodes []*redis.Client
+	for range 2 {
+		server := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+		addrs, nodes = append(addrs, server.Addr), append(nodes, server.Client(t))
+	}
+	ctx := t.Context()
+	host, port, _ := strings.Cut(addrs[1], ":")
+	for i, err := range []error{
+		nodes[0].ClusterAddSlotsRange(ctx, 0, 8191).Err(), nodes[1].ClusterAddSlotsRange(ctx, 8192, 16383).Err(),
+		nodes[0].ClusterMeet(ctx, host, port).Err(),
+	} {
+		if err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+	for _, node := range nodes {
+		eventually(t, "the Cluster is formed", patient, func() bool {
+			info, err := node.ClusterInfo(ctx).Result()
+			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2")
+		})
+	}
+	return addrs
+}

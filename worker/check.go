@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// check has the throttle look whether Redis is fit for it, and logs what it found. It
+// returns false where Redis could not be asked: there a later call may tell. A Stop ends
+// it.
+func (p *puller) check(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.done.Go(func() {
+		select {
+		case <-p.shaper.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	findings, err := p.shaper.throttle.Check(ctx)
+	var faulty *throttle.CheckError
+	if err != nil && !errors.As(err, &faulty) {
+		p.shaper.log.Debug("worker: Redis cannot be checked, a later sweep tries again", zap.Error(err))
+		return false
+	}
+	for _, f := range findings {
+		fields := []zap.Field{zap.String("about", f.What), zap.String("found", f.Text), zap.String("remedy", f.Remedy)}
+		if f.Severity == throttle.Note {
+			p.shaper.log.Debug("worker: a note about Redis", fields...)
+			continue
+		}
+		p.shaper.log.Warn("worker: Redis or its client is not as it should be", fields...)
+	}
+	if faulty != nil {
+		p.shaper.log.Error("worker: Redis, as it is, cannot decide", zap.Error(faulty))
+	}
+	return true
+}

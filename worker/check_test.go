@@ -1,0 +1,110 @@
+package worker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// checkedBy returns a shaper that has begun to look after its line on this client, and
+// what it logs.
+func checkedBy(t *testing.T, client redis.UniversalClient) (*worker.Shaper, *observer.ObservedLogs) {
+	t.Helper()
+	opts, logs := watched()
+	th, err := throttle.New(redistest.Name(t), client, perTenant(1, time.Second), &throttle.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := worker.New(th, client, jobOf, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	s.Wrap(asynq.NotFoundHandler())
+	return s, logs
+}
+
+// TestF15_F18_ShaperChecksRedis: what is wrong with Redis is logged once when a Shaper
+// begins, by its severity.
+func TestF15_F18_ShaperChecksRedis(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		args  []string
+		level zapcore.Level
+		says  string
+	}{
+		"as it should be": {nil, zapcore.DebugLevel, "appendonly is off"},
+		"eviction":        {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, zapcore.WarnLevel, "maxmemory-policy is allkeys-lru"},
+		"a replica":       {[]string{"--replicaof", "127.0.0.1", "1"}, zapcore.ErrorLevel, "this server is a replica"},
+		"permissions":     {strings.Fields("--user default on nopass ~* &* +@all -zadd"), zapcore.ErrorLevel, "allow +zadd"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, logs := checkedBy(t, redistest.Start(t, test.args...).Client(t))
+			telling := func() int {
+				return logs.Filter(func(e observer.LoggedEntry) bool {
+					for _, field := range e.Context {
+						if strings.Contains(field.String, test.says) {
+							return e.Level == test.level
+						}
+						if err, is := field.Interface.(error); is && strings.Contains(err.Error(), test.says) {
+							return e.Level == test.level
+						}
+					}
+					return false
+				}).Len()
+			}
+			until(t, "it is logged", func() bool { return telling() > 0 })
+			s.Stop()
+			if got := telling(); got != 1 {
+				t.Errorf("said %d times that %s, want once", got, test.says)
+			}
+			if got := errorsIn(logs) > 0; got != (test.level == zapcore.ErrorLevel) {
+				t.Errorf("errors were logged: %t, want %t; %v", got, !got, logs.All())
+			}
+		})
+	}
+}
+
+// TestShaperChecksLater: where Redis is away when a Shaper begins, it is checked when it
+// is back; a Stop meanwhile is not held up.
+func TestShaperChecksLater(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	client := server.Client(t)
+	server.Pause()
+	held, _ := checkedBy(t, client)
+	began := time.Now()
+	held.Stop()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Stop took %s, want no timeout of 20s", took)
+	}
+	server.Resume()
+	server.Stop()
+	_, logs := checkedBy(t, client)
+	until(t, "it has asked", func() bool { return logs.FilterMessageSnippet("cannot be checked").Len() > 0 })
+	server.Restart()
+	until(t, "it is logged", func() bool { return logs.FilterMessageSnippet("not as it should be").Len() == 1 })
+}
+
+// until polls until done says true.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(30 * time.Second); !done(); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatalf("%s: not within 30s", what)
+		}
+	}
+}
