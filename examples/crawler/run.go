@@ -56,6 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, err)
 	}
+	if o.redis != "" {
+		// The throttle of requests is as good as the other: they share the server and the user.
+		if err := checkRedis(ctx, stderr, c.requests); err != nil {
+			return complain(stderr, err)
+		}
+	}
 	r, err := c.run(ctx, seeds, surroundings, newProgress(stderr, terminal))
 	if err != nil {
 		fmt.Fprintln(stderr, "crawler:", err)

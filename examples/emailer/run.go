@@ -63,6 +63,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, err)
 	}
+	if o.redis != "" {
+		if err := checkRedis(ctx, stderr, d.quotas); err != nil {
+			return complain(stderr, err)
+		}
+	}
 	r, err := d.run(ctx, surroundings, show)
 	if err != nil {
 		fmt.Fprintln(stderr, "emailer:", err)
