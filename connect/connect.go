@@ -1,0 +1,88 @@
+package connect
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What holds where the URL says nothing else.
+const (
+	dialTimeout    = time.Second
+	dialAttempts   = 1 // the command is repeated instead, which asks anew where to
+	ioTimeout      = 2 * time.Second
+	redirects      = 8 // a second of waiting in all, about
+	retryBackoff   = 500 * time.Millisecond
+	reloadInterval = 500 * time.Millisecond
+)
+
+// Open returns a client for the URL; the package's comment says which there are. It
+// does not talk to Redis, unless the URL asks for connections in advance
+// (min_idle_conns). Close the client in the end. The error is a *URLError.
+func Open(url string) (redis.UniversalClient, error) {
+	p, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	switch p.kind {
+	case ofSentinels:
+		return openFailover(p)
+	case ofCluster:
+		return openCluster(p)
+	}
+	return openServer(p)
+}
+
+func openServer(p *parts) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(p.text())
+	if err != nil {
+		return nil, p.refusal(err)
+	}
+	o.Username, o.Password = p.user, p.password
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
+	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
+	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
+	return redis.NewClient(o), nil
+}
+
+func openFailover(p *parts) (redis.UniversalClient, error) {
+	o, err := redis.ParseFailoverURL(p.text())
+	if err != nil {
+		return nil, p.refusal(err)
+	}
+	if o.MasterName == "" {
+		return nil, &URLError{Scheme: p.scheme, Part: "parameter master", Reason: "is missing; it is what the sentinels call the primary"}
+	}
+	o.SentinelAddrs = append(p.addrs, o.SentinelAddrs[1:]...) // the parameter addr
+	o.SentinelUsername, o.SentinelPassword = p.user, p.password
+	o.Username, o.Password = p.serverUser, p.serverPassword
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
+	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
+	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // each by its own name
+	}
+	return redis.NewFailoverClient(o), nil
+}
+
+func openCluster(p *parts) (redis.UniversalClient, error) {
+	o, err := redis.ParseClusterURL(p.text())
+	if err != nil {
+		return nil, p.refusal(err)
+	}
+	o.Addrs = append(p.addrs, o.Addrs[1:]...) // the parameter addr
+	o.Username, o.Password = p.user, p.password
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
+	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
+	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
+	o.MaxRedirects = cmp.Or(o.MaxRedirects, redirects)
+	o.ClusterStateReloadInterval = reloadInterval
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // each by its own name
+	}
+	return redis.NewClusterClient(o), nil
+}

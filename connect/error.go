@@ -1,0 +1,18 @@
+package connect
+
+import "fmt"
+
+// URLError is a URL that no client can be opened for. It never holds a password, nor
+// what may be one because a character in it was not escaped.
+type URLError struct {
+	Scheme string // such as redis-cluster; empty where it is none of those known
+	Part   string // what of the URL: scheme, user, address, path, or a parameter
+	Reason string
+}
+
+func (e *URLError) Error() string {
+	if e.Scheme == "" {
+		return fmt.Sprintf("connect: %s: %s", e.Part, e.Reason)
+	}
+	return fmt.Sprintf("connect: %s URL: %s: %s", e.Scheme, e.Part, e.Reason)
+}
