@@ -24,7 +24,7 @@ type options struct {
 	seeds     string           // CSV file; empty for the bundled web
 	requests  []throttle.Scope // limits in requests
 	kilobytes []throttle.Scope // limits in kilobytes
-	redis     string           // host:port; empty for the one inside
+	redis     string           // URL or host:port; empty for the one inside
 	agent     string           // User-Agent
 	depth     int              // links from a start page
 	hostPages int              // pages of one host
@@ -57,7 +57,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.seeds, "seeds", "", "CSV `file` with customers and start pages of the real web (default: a web inside the process)")
 	requests := flags.String("requests", "", "limits in requests, `scope=units/window,…;…` (default "+bundledRequests+"; with -seeds "+politeRequests+")")
 	kilobytes := flags.String("kilobytes", "", "limits in kilobytes, `scope=units/window,…;…` (default "+bundledKilobytes+"; with -seeds "+politeKilobytes+")")
-	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: one inside the process)")
+	flags.StringVar(&o.redis, "redis", "", "`URL` or host:port of Redis: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (default: one inside the process)")
 	flags.StringVar(&o.agent, "agent", "crawler-example", "`User-Agent` header; robots.txt is read for the name it begins with")
 	flags.IntVar(&o.depth, "depth", 8, "how many links away from a start page")
 	flags.IntVar(&o.hostPages, "host-pages", 30, "how many pages of one host")

@@ -18,8 +18,8 @@ const maxWorkers = 1000
 type options struct {
 	campaign string           // CSV file; empty for the bundled one
 	scopes   []throttle.Scope // from -limits
-	redis    string           // host:port; empty for the one inside
-	smtp     string           // host:port; empty for the one inside
+	redis    string           // URL or host:port; empty for the one inside
+	smtp     string           // URL or host:port; empty for the one inside
 	plot     string           // file to write; empty for none
 	metrics  string           // host:port to serve metrics at; empty for none
 	plan     bool             // mails are planned when they are enqueued
@@ -48,7 +48,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	limits := flags.String("limits", defaultLimits, "limits of each scope, `scope=units/window,…;…`")
 	flags.BoolVar(&o.plan, "plan", true, "plan the mails when they are enqueued; else each is put back when it comes")
 	warmup := flags.String("warmup", defaultWarmup, "limit of a tenant that grows: `tenant=time units/window;…`, where - stands for that of all; left out if the campaign has no mails of it")
-	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: one inside the process)")
+	flags.StringVar(&o.redis, "redis", "", "`URL` or host:port of Redis: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (default: one inside the process)")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.plot, "plot", "", "write a picture to `file` (.svg or .png)")
 	flags.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, while it runs")

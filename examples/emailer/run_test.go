@@ -342,7 +342,10 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-campaign", broken}, "line 2: tenant is empty"},
 		{[]string{"-smtp", "mailhost"}, `"mailhost" is not host:port`},
 		{[]string{"-smtp", "127.0.0.1:1"}, "smtp: no server at 127.0.0.1:1"},
-		{[]string{"-redis", "127.0.0.1:1"}, "redis: no server at 127.0.0.1:1"},
+		{[]string{"-redis", "127.0.0.1:1"}, "redis: no answer: dial tcp 127.0.0.1:1"},
+		{[]string{"-redis", "redis-cluster://127.0.0.1:1,127.0.0.1:2"}, "redis: no answer: dial tcp 127.0.0.1:"},
+		{[]string{"-redis", "redis-sentinel://127.0.0.1:1?master=m"}, "redis: no answer: redis: all sentinels specified in configuration are unreachable"},
+		{[]string{"-redis", "redis://me:hunter2@127.0.0.1/x"}, "-redis: connect: redis URL: path: want the number of a database"},
 		{[]string{"-queue", " "}, "-queue"},
 		{[]string{"-metrics", "nowhere"}, "metrics: listen tcp: address nowhere: missing port"},
 	} {

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/connect"
 )
 
 // checkTimeout bounds the first look at a server.
@@ -47,29 +48,27 @@ func openSurroundings(ctx context.Context, o options, logger *zap.Logger) (*surr
 	return s, nil
 }
 
-func (s *surroundings) openRedis(ctx context.Context, addr string) error {
-	if addr == "" {
+// openRedis opens a client for the URL, or host:port, and looks whether Redis answers.
+func (s *surroundings) openRedis(ctx context.Context, url string) error {
+	if url == "" {
 		s.redisInside = true
 		inside := miniredis.NewMiniRedis()
 		if err := inside.Start(); err != nil {
 			return fmt.Errorf("redis: %w", err)
 		}
 		s.closers = append(s.closers, inside.Close, letExpire(inside))
-		addr = inside.Addr()
+		url = inside.Addr()
 	}
-	// The client would try for some time, and log each time.
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	client, err := connect.Open(url)
 	if err != nil {
-		return fmt.Errorf("redis: no server at %s: %w", addr, err)
+		return fmt.Errorf("-redis: %w", err)
 	}
-	_ = conn.Close() // nothing was said
-	client := redis.NewClient(&redis.Options{Addr: addr})
 	s.redis = client
 	s.closers = append(s.closers, func() { _ = client.Close() })
 	before := time.Now()
 	theirs, err := client.Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("redis: %s does not answer: %w", addr, err)
+		return fmt.Errorf("redis: no answer: %w", err) // the cause names the address
 	}
 	if !s.redisInside {
 		s.offset = theirs.Sub(before.Add(time.Since(before) / 2))
