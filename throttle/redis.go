@@ -245,16 +245,43 @@ func abandonable(ctx context.Context, ask func(ctx context.Context) (reply, erro
 
 // evaluate runs a script by its hash and loads it where Redis does not know it:
 // at first, after a restart, a failover or SCRIPT FLUSH. It is loaded, not sent
-// with EVAL, since newer servers forget scripts that came by EVAL.
+// with EVAL, since newer servers forget scripts that came by EVAL. Only where that
+// does not help it is sent: the keys are on their way to another node of a cluster,
+// which answers already and is not yet known to have them.
 func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []any) (reply, error) {
 	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		if err := c.client.ScriptLoad(ctx, s.text).Err(); err != nil {
-			return nil, err
-		}
-		reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
+	if !isUnknownScript(err) {
+		return reply, err
+	}
+	if err := c.load(ctx, s, keys); err != nil {
+		return nil, err
+	}
+	reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
+	if isUnknownScript(err) {
+		reply, err = c.client.Eval(ctx, s.text, keys, args...).Slice()
 	}
 	return reply, err
+}
+
+func isUnknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// router is a client of a cluster.
+type router interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+// load loads a script on the server that has the keys. A client of a cluster would
+// load it on all nodes and fail where one of them, perhaps a replica, is away.
+func (c *caller) load(ctx context.Context, s script, keys []string) error {
+	cluster, ok := c.client.(router)
+	if !ok || len(keys) == 0 {
+		return c.client.ScriptLoad(ctx, s.text).Err()
+	}
+	node, err := cluster.MasterForKey(ctx, keys[0])
+	if err != nil {
+		return err
+	}
+	return node.ScriptLoad(ctx, s.text).Err()
 }
 
 // classify turns what the client answered into this package's errors.
