@@ -148,7 +148,7 @@ func (c *check) faulty() error {
 // load makes all scripts known to Redis.
 func (c *check) load(ctx context.Context) error {
 	for _, s := range scripts {
-		err := c.throttle.redis.load(ctx, s)
+		err := c.throttle.redis.loadInTime(ctx, s, c.throttle.keys.probed())
 		switch {
 		case err == nil:
 			continue

@@ -90,8 +90,8 @@ var steps = map[string][2]string{
 	"reset":  {"set script", "recall"},
 }
 
-// found is the answer of the sweep script.
-type found struct {
+// foundBySweep is the answer of the sweep script.
+type foundBySweep struct {
 	overdue []throttle.Reservation
 	lanes   []throttle.Lane
 	next    throttle.Lane
@@ -102,7 +102,7 @@ func (o operation) askModel(m *throttletest.Model) answer {
 	switch o.call {
 	case "sweep script":
 		swept, lanes := m.SweepStep(o.now)
-		return answer{value: found{swept.Overdue, lanes, swept.Next}}
+		return answer{value: foundBySweep{swept.Overdue, lanes, swept.Next}}
 	case "bring back":
 		return answer{value: m.BringBackStep(o.now, o.lane)}
 	case "resume script":
@@ -387,7 +387,7 @@ func (c *contender) writeSteps(o operation, names [2]string, a answer) {
 		case own.call == "sweep script":
 			swept, _ := a.value.(throttle.Swept)
 			lanes = dueOf(script.reply)
-			answered.value = found{swept.Overdue, lanes, laneOf(script.reply[1])}
+			answered.value = foundBySweep{swept.Overdue, lanes, laneOf(script.reply[1])}
 		case own.call == "bring back":
 			if own.lane = lanes[i-1]; !script.lost {
 				answered.value = laneOf(script.reply[1])

@@ -202,11 +202,9 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 	return reply, err
 }
 
-// load makes a script known to Redis before it is called; to all nodes of a Cluster.
-func (c *caller) load(ctx context.Context, s script) error {
-	_, err := c.within(ctx, func(ctx context.Context) (reply, error) {
-		return nil, c.client.ScriptLoad(ctx, s.text).Err()
-	})
+// loadInTime makes a script known to Redis before it is called with these keys.
+func (c *caller) loadInTime(ctx context.Context, s script, keys []string) error {
+	_, err := c.within(ctx, func(ctx context.Context) (reply, error) { return nil, c.load(ctx, s, keys) })
 	if err != nil {
 		return c.classify(ctx, err)
 	}
