@@ -19,16 +19,23 @@ type localShare struct {
 	share   float64
 	mu      sync.Mutex
 	buckets map[Hold]*rate.Limiter
+	latest  time.Time // that anybody came at
 }
 
 func newLocalShare(share float64) *localShare {
 	return &localShare{share: share, buckets: make(map[Hold]*rate.Limiter)}
 }
 
-// take charges a job to all its limits or to none.
+// take charges a job to all its limits or to none. Goroutines may come in another order
+// than the one in which they looked at the clock: a bucket for which time went back would
+// be filled by the same time again.
 func (l *localShare) take(holds []Hold, weight int64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if now.Before(l.latest) {
+		now = l.latest
+	}
+	l.latest = now
 	var taken []*rate.Reservation
 	for _, hold := range holds {
 		bucket := l.bucket(hold, now)

@@ -33,3 +33,24 @@ func TestLocalShareForgets(t *testing.T) {
 		t.Fatalf("%d buckets are kept, want 1", len(l.buckets))
 	}
 }
+
+// TestLocalShareOfManyGoroutines: goroutines that come in another order than the one in
+// which they looked at the clock do not make the same time fill the buckets again.
+func TestLocalShareOfManyGoroutines(t *testing.T) {
+	t.Parallel()
+	l := newLocalShare(1)
+	holds := []Hold{{Scope: "tenant", Key: "a", Limit: PerSecond(1000)}}
+	first := time.Unix(1_800_000_000, 0)
+	second := first.Add(10 * time.Millisecond)
+	taken := 0
+	for range 10_000 {
+		for _, now := range []time.Time{second, first} {
+			if l.take(holds, 1, now) {
+				taken++
+			}
+		}
+	}
+	if most := 500 + 5; taken < 500 || taken > most {
+		t.Errorf("%d units taken within 10 ms, want the burst of 500 and at most 5 more", taken)
+	}
+}
