@@ -1,30 +1,374 @@
 package throttle_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/connect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
+
+// clusterClient is what a URL of the cluster opens.
+func clusterClient(t testing.TB, c *redistest.Cluster) *redis.ClusterClient {
+	t.Helper()
+	return open(t, "redis-cluster://"+strings.Join(c.Addrs(), ",")).(*redis.ClusterClient)
+}
+
+func open(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := connect.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// keyOf is a key in the slot of a throttle.
+func keyOf(th *throttle.Throttle) string { return "{" + th.Name() + "}" }
+
+// TestConformanceOnCluster holds a cluster to the timelines of TestConformance.
+func TestConformanceOnCluster(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, redistest.SharedCluster(t))
+	throttletest.Run(t, func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+		return newScripted(newThrottle(t, client, scopes, &options))
+	})
+}
+
+// TestConformanceThroughSentinel is the same for a client that asks sentinels.
+func TestConformanceThroughSentinel(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	client := open(t, sentinelURL(s))
+	throttletest.Run(t, func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+		return newScripted(newThrottle(t, client, scopes, &options))
+	})
+}
+
+func sentinelURL(s *redistest.Sentinel) string {
+	return "redis-sentinel://" + strings.Join(s.Addrs(), ",") + "?master=" + s.MasterName
+}
+
+// TestThrottlesSpreadOverTheCluster: each throttle lies on one primary whole, many on
+// all of them, and each decides as if it were alone.
+func TestThrottlesSpreadOverTheCluster(t *testing.T) {
+	t.Parallel()
+	const throttles, limit = 50, 3
+	c := redistest.SharedCluster(t)
+	client := clusterClient(t, c)
+	on := make(map[*redistest.Server]int)
+	var all []*throttle.Throttle
+	for range throttles {
+		th := newThrottle(t, client, globalScope(throttle.PerHour(limit)), nil)
+		all = append(all, th)
+		on[c.Owner(t, keyOf(th))]++
+		for n := range limit + 2 {
+			want := throttle.Granted
+			if n >= limit {
+				want = throttle.Booked
+			}
+			if r := reserve(t, th, throttle.Job{ID: fmt.Sprint(n), Weight: 1}); r.Outcome != want {
+				t.Errorf("job %d of %s: got %v, want %v", n, th.Name(), r.Outcome, want)
+			}
+		}
+	}
+	if len(on) != 3 {
+		t.Errorf("%d throttles lie on %d primaries, want 3", throttles, len(on))
+	}
+	for _, node := range c.Nodes[:3] {
+		direct := node.Client(t)
+		for _, th := range all {
+			keys := keyNames(t, direct, th)
+			if owns := c.Owner(t, keyOf(th)) == node; owns != (len(keys) > 0) {
+				t.Errorf("%s has %d keys of %s; it is its own: %t", node.Addr, len(keys), th.Name(), owns)
+			}
+		}
+	}
+}
+
+// TestF13_EveryKeyInOneSlot: whatever a throttle, a scope, a key or a job is called, no
+// call of any verb has keys in two slots: a cluster would refuse it with CROSSSLOT.
+func TestF13_EveryKeyInOneSlot(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, redistest.SharedCluster(t))
+	name := rapid.StringMatching(`[A-Za-z0-9_.-]{1,30}`)
+	scopeName := rapid.StringMatching(`[a-z]{1,8}`).Filter(func(s string) bool { return s != throttle.Global })
+	value := rapid.OneOf(rapid.String(), rapid.SampledFrom(hostile), rapid.StringMatching(`[{}:*a]{1,6}`)).Filter(func(s string) bool { return s != "" })
+	unique := "." + strings.ReplaceAll(redistest.Name(t), "-", "_")
+	rapid.Check(t, func(r *rapid.T) {
+		scope, key := scopeName.Draw(r, "scope"), value.Draw(r, "key")
+		scopes := []throttle.Scope{
+			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
+			{Name: scope, Limits: []throttle.Limit{throttle.PerHour(2), throttle.Per(1, time.Second)}},
+		}
+		full := name.Draw(r, "name") + unique
+		th, err := throttle.New(full[max(0, len(full)-64):], client, scopes, &throttle.Options{Timeout: patient, FairScope: scope})
+		if err != nil {
+			r.Fatal(err)
+		}
+		everyVerb(r, th, scope, key, value.Draw(r, "id"))
+	})
+}
+
+// everyVerb calls what takes keys, once. What the answers are is not its matter.
+func everyVerb(t *rapid.T, th *throttle.Throttle, scope, key, id string) {
+	ctx := context.Background()
+	must := func(verb string, err error) {
+		if err != nil {
+			t.Fatalf("%s of scope %q, key %q, job %q: %v", verb, scope, key, id, err)
+		}
+	}
+	job := throttle.Job{ID: id, Weight: 1, Keys: map[string]string{scope: key}}
+	second, third := job, job
+	second.ID, third.ID = id+"2", id+"3"
+	granted, err := th.Reserve(ctx, job)
+	must("Reserve", err)
+	for _, answer := range th.ReserveAll(ctx, []throttle.Job{second, third}) {
+		must("ReserveAll", answer.Err)
+	}
+	_, err = th.Peek(ctx, job)
+	must("Peek", err)
+	if granted.Outcome == throttle.Granted {
+		_, err = th.Settle(ctx, granted, 1)
+		must("Settle", err)
+	}
+	_, err = th.Usage(ctx, scope, key)
+	must("Usage", err)
+	_, err = th.Count(ctx, scope, key, time.Minute, 0)
+	must("Count", err)
+	_, err = th.Explain(ctx, second)
+	must("Explain", err)
+	_, err = th.Forecast(ctx, []throttle.Job{{ID: id + "4", Weight: 1, Keys: job.Keys}})
+	must("Forecast", err)
+	must("SetLimits", th.SetLimits(ctx, scope, key, []throttle.Limit{throttle.PerHour(3)}))
+	must("ResetLimits", th.ResetLimits(ctx, scope, key))
+	must("SetMode", th.SetMode(ctx, scope, throttle.Enforce))
+	must("ResetMode", th.ResetMode(ctx, scope))
+	_, err = th.Pause(ctx, scope, key, time.Now().Add(time.Minute))
+	must("Pause", err)
+	_, err = th.Resume(ctx, scope, key)
+	must("Resume", err)
+	_, err = th.Lines(ctx, "")
+	must("Lines", err)
+	swept, err := th.Sweep(ctx)
+	must("Sweep", err)
+	if swept.Next != "" {
+		_, _, err = th.Pull(ctx, swept.Next)
+		must("Pull", err)
+	}
+	_, err = th.Cancel(ctx, third)
+	must("Cancel", err)
+}
+
+// TestReadsOfReplicasDoNotReachThem: a client that was told to read from replicas
+// decides on the primaries all the same, since scripts may write.
+func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
+	t.Parallel()
+	c := redistest.SharedCluster(t)
+	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
+		options.Addrs, options.ContextTimeoutEnabled = c.Addrs(), true
+		client := redis.NewClusterClient(&options)
+		t.Cleanup(func() { _ = client.Close() })
+		th := newThrottle(t, client, globalScope(throttle.PerHour(1000)), nil)
+		jobs := make([]throttle.Job, 60)
+		for n := range jobs {
+			jobs[n] = throttle.Job{ID: fmt.Sprint(n), Weight: 1}
+		}
+		for n, answer := range th.ReserveAll(t.Context(), jobs[:30]) {
+			if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted {
+				t.Fatalf("job %d: got %v, %v", n, answer.Reservation.Outcome, answer.Err)
+			}
+		}
+		for n, job := range jobs[30:] {
+			reserve(t, th, job)
+			usage, err := th.Usage(t.Context(), throttle.Global, "") // a call that only reads
+			if err != nil || usage.Limits[0].Used != int64(31+n) {
+				t.Fatalf("after %d jobs: usage %+v, %v", 31+n, usage, err)
+			}
+		}
+	}
+}
 
 // TestScriptIsLoadedWhereItIsNeeded: go-redis' cluster client loads a script on every
 // node, replicas too, and fails if one of them does not answer. A node that no decision
 // needs must not hold decisions up.
 func TestScriptIsLoadedWhereItIsNeeded(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody takes the one that stands still for dead
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
+	c := steadyCluster(t)
+	client := clusterClient(t, c)
 	th := newThrottle(t, client, globalScope(throttle.PerHour(10)), &throttle.Options{Timeout: soon})
 	if err := client.Ping(t.Context()).Err(); err != nil { // who is who is known
 		t.Fatal(err)
 	}
-	replica := c.Replica(t, "thr:{"+th.Name()+"}:")
+	replica := c.Replica(t, keyOf(th))
 	replica.Pause()
 	defer replica.Resume()
 	if r := reserve(t, th, throttle.Job{ID: "a", Weight: 1}); r.Outcome != throttle.Granted || r.Source != throttle.FromRedis {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// steadyCluster is one in which nobody is taken for dead while the test lasts.
+func steadyCluster(t *testing.T) *redistest.Cluster {
+	t.Helper()
+	return redistest.StartCluster(t, "--cluster-node-timeout", "60000")
+}
+
+// moving is a throttle whose slot goes from one primary to another.
+type moving struct {
+	*redistest.Migration
+	throttle *throttle.Throttle
+	jobs     int
+}
+
+func newMoving(t *testing.T, scopes []throttle.Scope, timeout time.Duration) *moving {
+	t.Helper()
+	c := steadyCluster(t)
+	th := newThrottle(t, clusterClient(t, c), scopes, &throttle.Options{Timeout: timeout})
+	from := c.Owner(t, keyOf(th))
+	to := c.Nodes[(slices.Index(c.Nodes, from)+1)%3]
+	return &moving{Migration: c.Migrate(t, c.Slot(t, keyOf(th)), to), throttle: th}
+}
+
+// grants asks for a new job, of any tenant, which must be granted.
+func (m *moving) grants(t *testing.T, step, tenant string) {
+	t.Helper()
+	m.jobs++
+	r := reserve(t, m.throttle, throttle.Job{ID: fmt.Sprint("job", m.jobs), Weight: 1, Keys: of(tenant)})
+	if r.Outcome != throttle.Granted || r.Replayed || r.Source != throttle.FromRedis {
+		t.Errorf("%s: got %+v, want granted for the first time", step, r)
+	}
+	m.used(t, step)
+}
+
+// used wants each job to have been charged once.
+func (m *moving) used(t *testing.T, step string) {
+	t.Helper()
+	usage, err := m.throttle.Usage(t.Context(), throttle.Global, "")
+	if err != nil || usage.Limits[0].Used != int64(m.jobs) {
+		t.Errorf("%s: used %+v, %v; want %d", step, usage.Limits, err, m.jobs)
+	}
+}
+
+// TestF11_F12_SlotMoves goes through the states of a slot that is moved. Meanwhile Redis
+// runs only scripts whose keys are all on one side, and some of a throttle's are on none:
+// it cannot decide until the slot has arrived. The caller is told so, nothing is charged,
+// and what is asked for again is charged once. MOVED the caller does not notice.
+func TestF11_F12_SlotMoves(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t, tenantAndGlobal(throttle.PerHour(1000), throttle.PerHour(1000)), soon)
+	m.grants(t, "before", "acme")
+	m.Begin(t)
+	torn := throttle.Job{ID: "torn", Weight: 1, Keys: of("new"), Nonce: "its-own"}
+	undecided := func(step string) {
+		t.Helper()
+		_, err := m.throttle.Reserve(t.Context(), torn)
+		unavailable(t, step, err, throttle.FailureTryAgain)
+	}
+	undecided("begun: TRYAGAIN at the source")
+	m.MoveAll(t)
+	undecided("all moved: ASK, and TRYAGAIN at the target")
+	m.Finish(t)
+	m.jobs++
+	if r := reserve(t, m.throttle, torn); r.Outcome != throttle.Granted || r.Replayed {
+		t.Errorf("arrived, MOVED: got %+v, want granted for the first time", r)
+	}
+	m.used(t, "arrived")
+	m.grants(t, "arrived", "acme")
+	back := m.Cluster.Migrate(t, m.Slot, m.From)
+	back.Begin(t)
+	back.MoveAll(t)
+	back.Finish(t)
+	jobs := make([]throttle.Job, 150)
+	for n := range jobs {
+		jobs[n] = throttle.Job{ID: fmt.Sprint("all", n), Weight: 1, Keys: of(fmt.Sprint("t", n%7))}
+	}
+	m.jobs += len(jobs)
+	for n, answer := range m.throttle.ReserveAll(t.Context(), jobs) {
+		if answer.Err != nil || answer.Reservation.Outcome != throttle.Granted || answer.Reservation.Replayed {
+			t.Errorf("job %d of many, MOVED: got %+v, %v", n, answer.Reservation, answer.Err)
+		}
+	}
+	m.used(t, "many, MOVED")
+}
+
+// TestF12_SlotMovesMidRun moves a slot there and back while eight goroutines ask. What
+// was granted is what is charged, and no window holds more than its limit.
+func TestF12_SlotMovesMidRun(t *testing.T) {
+	t.Parallel()
+	const askers, limit = 8, 400
+	m := newMoving(t, tenantAndGlobal(throttle.PerHour(1000), throttle.PerHour(limit)), soon)
+	var granted, other, undecided atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for asker := range askers {
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				job := throttle.Job{ID: fmt.Sprintf("%d-%d", asker, n), Weight: 1, Keys: of(fmt.Sprint("t", asker))}
+				for ctx.Err() == nil {
+					r, err := m.throttle.Reserve(context.Background(), job)
+					var away *throttle.UnavailableError
+					if errors.As(err, &away) { // decided or not: the same nonce asks
+						job.Nonce = away.Nonce
+						undecided.Add(1)
+						continue
+					}
+					switch {
+					case err != nil:
+						t.Errorf("%s: %v", job.ID, err)
+					case r.Outcome == throttle.Granted:
+						granted.Add(1)
+					default:
+						other.Add(1)
+					}
+					break
+				}
+			}
+		})
+	}
+	moves := 0
+	for there := m.Migration; ; there = m.Cluster.Migrate(t, m.Slot, there.From) {
+		before := granted.Load() + other.Load()
+		await(t, "decisions between two moves", func() bool { return granted.Load()+other.Load() > before+20 })
+		there.Begin(t)
+		there.Move(t, 1)
+		there.MoveAll(t)
+		there.Finish(t)
+		moves++
+		if granted.Load() == limit && other.Load() > 0 {
+			break
+		}
+	}
+	stop()
+	wg.Wait()
+	usage, err := m.throttle.Usage(t.Context(), throttle.Global, "")
+	if err != nil || usage.Limits[0].Used != limit || granted.Load() != limit {
+		t.Errorf("granted %d, used %+v, %v; want %d", granted.Load(), usage.Limits, err, limit)
+	}
+	t.Logf("%d moves, granted %d, booked %d, undecided meanwhile %d", moves, granted.Load(), other.Load(), undecided.Load())
+}
+
+// await polls until it is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patient); !is(); <-poll.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patient, what)
+		}
 	}
 }

@@ -320,6 +320,10 @@ func failureOf(err error) Failure {
 			return p.failure
 		}
 	}
+	// The client went to and fro between the nodes of a slot that is being moved.
+	if redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED") {
+		return FailureTryAgain
+	}
 	return FailureOther
 }
 

@@ -18,16 +18,15 @@ import (
 //	m.MoveAll(t)                      // the rest
 //	m.Finish(t)                       // the slot is the other's: MOVED
 type Migration struct {
+	Cluster  *Cluster
 	Slot     int
 	From, To *Server
-
-	cluster *Cluster
 }
 
 // Migrate prepares to move a slot from its primary to another.
 func (c *Cluster) Migrate(t testing.TB, slot int, to *Server) *Migration {
 	t.Helper()
-	return &Migration{Slot: slot, From: c.serving(t, slot)[0], To: to, cluster: c}
+	return &Migration{Slot: slot, From: c.serving(t, slot)[0], To: to, Cluster: c}
 }
 
 // Begin opens the slot: SETSLOT IMPORTING at the target, MIGRATING at the source.
@@ -79,11 +78,11 @@ func (m *Migration) Finish(t testing.TB) {
 	m.set(t, m.To, "NODE", m.id(m.To))
 	m.set(t, m.From, "NODE", m.id(m.To))
 	err := await("nodes that know where slot "+strconv.Itoa(m.Slot)+" went", func() error {
-		for _, node := range m.cluster.Nodes {
+		for _, node := range m.Cluster.Nodes {
 			if !node.Running() {
 				continue
 			}
-			nodes, err := m.cluster.servingBy(node, m.Slot)
+			nodes, err := m.Cluster.servingBy(node, m.Slot)
 			if err != nil {
 				return err
 			}
@@ -105,7 +104,7 @@ func (m *Migration) Abandon(t testing.TB) {
 	m.set(t, m.To, "STABLE")
 }
 
-func (m *Migration) id(node *Server) string { return m.cluster.id(node) }
+func (m *Migration) id(node *Server) string { return m.Cluster.id(node) }
 
 func (m *Migration) set(t testing.TB, node *Server, state ...any) {
 	t.Helper()
