@@ -548,6 +548,50 @@ func TestF06_ScriptsForgotten(t *testing.T) {
 	})
 }
 
+// forgetful makes Redis forget a script as soon as it is loaded, so many times.
+type forgetful struct {
+	flush func(ctx context.Context)
+	times int
+}
+
+// DialHook changes nothing.
+func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook forgets what was loaded.
+func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if command.Name() == "script" && f.times > 0 {
+			f.times--
+			f.flush(ctx)
+		}
+		return err
+	}
+}
+
+// TestF06_ScriptsForgottenAtOnce: SCRIPT FLUSH, or a failover, between the loading of a
+// script and the call.
+func TestF06_ScriptsForgottenAtOnce(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
+		client := onceClient(t, proxy.Addr)
+		client.AddHook(&forgetful{times: 1, flush: func(ctx context.Context) {
+			if err := direct.ScriptFlush(ctx).Err(); err != nil {
+				t.Error(err)
+			}
+		}})
+		th := newThrottle(t, client, globalScope(throttle.PerHour(3)), &throttle.Options{Timeout: patient})
+		if got := reserve(t, th, throttle.Job{ID: "1", Weight: 1}); got.Outcome != throttle.Granted {
+			t.Errorf("got %+v, want granted", got)
+		}
+	})
+}
+
 // TestF10_F14_F19_RedisRefusesToWrite: F10, a replica answered; F14, out of memory; F19, too
 // few replicas. Nothing is decided and nothing is written, and it goes on when the
 // reason is gone.
