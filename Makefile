@@ -36,6 +36,12 @@ test: ## what the README says: go test ./...
 race: ## all tests with the race detector, in random order
 	$(TEST_ENV) go test -race -shuffle=on -timeout $(TEST_TIMEOUT) ./...
 
+.PHONY: reliability
+reliability: ## faults while jobs run, on real servers; what is measured goes into docs/reliability.md
+	@rows=$$(mktemp); trap 'rm -f "$$rows"' EXIT; \
+	REQUIRE_REDIS=1 RELIABILITY_ROWS=$$rows go test -count=1 -timeout $(TEST_TIMEOUT) ./internal/reliability/; \
+	go run ./internal/reliability/table "$$rows" docs/reliability.md
+
 .PHONY: properties
 properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
 	$(TEST_ENV) go test ./throttle/ -run TestProperty -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)

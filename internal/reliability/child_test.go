@@ -1,0 +1,112 @@
+package reliability_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// childVariable is the environment variable that makes this test binary a worker
+// process, and says which.
+const childVariable = "RELIABILITY_WORKER"
+
+// childSettings are what a worker process is told. What it does it notes in lists of
+// asynq's Redis, where it outlives the process.
+type childSettings struct{ Name, Decide, Work string }
+
+func (s childSettings) startsKey() string { return s.Name + ":starts" } // each start, as JSON
+func (s childSettings) heldKey() string   { return s.Name + ":held" }   // tasks whose handler does not end
+func (s childSettings) deniedKey() string { return s.Name + ":denied" } // tasks that are denied and not put back
+
+// held is how many handlers and how many denials a child holds: the first that come.
+const held = 5
+
+// child is a worker process that can be killed.
+type child struct {
+	childSettings
+	process *exec.Cmd
+	leash   io.Closer // the child ends when this is closed
+}
+
+// startChild starts this test binary as a worker process.
+func startChild(t *testing.T, settings childSettings) *child {
+	t.Helper()
+	text, err := json.Marshal(settings)
+	must(t, err)
+	self, err := os.Executable()
+	must(t, err)
+	c := &child{childSettings: settings, process: exec.Command(self)}
+	c.process.Env = append(os.Environ(), childVariable+"="+string(text))
+	c.process.Stderr = os.Stderr
+	c.leash, err = c.process.StdinPipe()
+	must(t, err)
+	must(t, c.process.Start())
+	t.Cleanup(c.kill)
+	return c
+}
+
+// kill ends the process as a crash would. It may be called more than once.
+func (c *child) kill() {
+	_ = c.process.Process.Kill() // it may be gone
+	_ = c.leash.Close()
+	_ = c.process.Wait()
+}
+
+// beChild is the worker process. It ends with its parent.
+func beChild(text string) error {
+	var settings childSettings
+	if err := json.Unmarshal([]byte(text), &settings); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	work := redis.NewClient(&redis.Options{Addr: settings.Work})
+	p, err := newProcess(settings.Name, redis.NewClient(&redis.Options{Addr: settings.Decide}), work)
+	if err != nil {
+		return err
+	}
+	var starts, denials atomic.Int64
+	retryDelay := p.config.RetryDelayFunc
+	p.config.RetryDelayFunc = func(n int, err error, task *asynq.Task) (wait time.Duration) {
+		wait = retryDelay(n, err, task)
+		var denied *worker.DeniedError
+		if errors.As(err, &denied) && denials.Add(1) <= held {
+			// The job is booked or in line; asynq is about to write the task back.
+			if err := work.RPush(ctx, settings.deniedKey(), denied.TaskID).Err(); err != nil {
+				panic(err)
+			}
+			select {}
+		}
+		return wait
+	}
+	if err := p.run(newRecord(), func(s start) error {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		if err := work.RPush(ctx, settings.startsKey(), text).Err(); err != nil {
+			return err
+		}
+		if starts.Add(1) <= held {
+			if err := work.RPush(ctx, settings.heldKey(), s.Task).Err(); err != nil {
+				return err
+			}
+			select {}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}

@@ -1,0 +1,85 @@
+package reliability_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// steppedClock tells the scripts another time than Redis': libfaketime does not work
+// with redis-server, but each script's first argument is a time for it to believe.
+type steppedClock struct{ offset atomic.Int64 } // in nanoseconds
+
+// DialHook changes nothing.
+func (c *steppedClock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook changes nothing: nothing here is asked in pipelines.
+func (c *steppedClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook puts the time into each call of a script.
+func (c *steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		args := command.Args()
+		if strings.EqualFold(command.Name(), "evalsha") {
+			keys, _ := args[2].(int)
+			now := time.Now().Add(time.Duration(c.offset.Load()))
+			args[3+keys] = strconv.FormatInt(now.UnixMicro(), 10)
+		}
+		return next(ctx, command)
+	}
+}
+
+// TestF23_F24_ClockSteps lets Redis' clock step. Starts are checked on a clock that
+// does not: a step back that is waited for costs time and no limit, one that has to be
+// believed is as a loss of data.
+func TestF23_F24_ClockSteps(t *testing.T) {
+	t.Parallel()
+	rows := map[string]struct {
+		cases, done string
+		step        time.Duration
+		believed    bool
+	}{
+		"F23 back by 3 s":  {"F23", "back by 3 s, which is waited for", -3 * time.Second, false},
+		"F23 back by 40 s": {"F23", "back by 40 s, which is believed", -40 * time.Second, true},
+		"F24 on by 1 h":    {"F24", "on by 1 h", time.Hour, true},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			clock := &steppedClock{}
+			hooked := func() redis.UniversalClient {
+				client := clientOf(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, PoolSize: 64})
+				client.AddHook(clock)
+				return client
+			}
+			d := apartBy(t, server, hooked)
+			step := func() { clock.offset.Store(int64(row.step)) }
+			measured := reliability.Row{Cases: row.cases, Done: row.done, Servers: "the clock that the scripts are told"}
+			if row.believed {
+				d.really = func(s start) start {
+					if apart := s.Begun.Sub(s.Decided).Abs(); apart > row.step.Abs()/2 {
+						s.At, s.Decided = s.At.Add(-row.step), s.Decided.Add(-row.step)
+					}
+					return s
+				}
+				d.finish(d.lose(step), measured, allowance{loses: true})
+				return
+			}
+			// It is over when the clock is where it was. A job that is booked has been told
+			// again and again that its slot is up to a lookahead away.
+			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + throttle.DefaultLookahead})
+		})
+	}
+}

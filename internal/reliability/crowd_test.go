@@ -1,0 +1,91 @@
+package reliability_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// TestF41_ManyDeniedAtOnce denies a crowd while all is paused, and lets it go for a
+// while: a denial is one call of a script, what it costs Redis does not grow with those
+// that wait, and when the pause is over they do not come all at once.
+func TestF41_ManyDeniedAtOnce(t *testing.T) {
+	crowd := map[bool]int{false: 100_000, true: 4_000}[raced] // not in parallel: it needs the machine
+	d, server := apart(t)
+	d.amid()
+	_, err := d.throttle.Pause(t.Context(), throttle.Global, "", time.Now().Add(time.Hour))
+	must(t, err)
+	client := server.Client(t)
+	before, calls, cpu := d.jobs, callsOf(t, client), cpuOf(t, client)
+	ran := d.begun()
+	var parts [4]time.Duration // Redis' CPU for each quarter of them
+	for i := range parts {
+		d.enqueue(crowd / len(parts))
+		d.until("all are denied", 3*time.Minute, func() bool {
+			info, err := d.tasks.GetQueueInfo("default")
+			return err == nil && info.Pending+info.Active == 0
+		})
+		now := cpuOf(t, client)
+		parts[i], cpu = now-cpu, now
+	}
+	perJob := float64(callsOf(t, client)-calls) / float64(d.jobs-before)
+	t.Logf("%d denied with %.3f calls of scripts each, Redis' CPU for each quarter of them: %v", d.jobs-before, perJob, parts)
+	if perJob > 2.05 {
+		t.Errorf("%.3f calls of scripts for each denial, want at most 2.05", perJob)
+	}
+	if parts[3] > 2*parts[0] {
+		t.Errorf("the last quarter cost Redis %s, the first one %s", parts[3], parts[0])
+	}
+	if late := d.begun() - ran; late > int(units) {
+		t.Errorf("%d jobs started after the pause had begun, want only those that had been granted", late)
+	}
+	resumed, began := d.begun(), time.Now()
+	_, err = d.throttle.Resume(t.Context(), throttle.Global, "")
+	must(t, err)
+	d.until("three windows have run", time.Minute, func() bool { return d.begun() > resumed+3*int(units) })
+	row := reliability.Row{
+		Cases: "F41", Done: "a crowd denied during a pause; the first three windows after it", Servers: "nothing",
+		Jobs: d.jobs, Fault: 0, PutBack: float64(d.putBacks()) / float64(d.jobs),
+	}
+	for _, p := range d.processes {
+		p.stop()
+	}
+	starts := d.all()
+	row.Ran, row.Recovered, row.Took = len(runs(starts)), starts[resumed].Begun.Sub(began), time.Since(began)
+	for _, o := range throttletest.Check(quotas, checkable(starts)) {
+		t.Errorf("window over its limit: %s", o)
+		row.Over++
+	}
+	d.write(row)
+}
+
+// callsOf is how many scripts a server has run.
+func callsOf(t *testing.T, client *redis.Client) int {
+	t.Helper()
+	return int(number(t, client, "commandstats", "cmdstat_evalsha:calls="))
+}
+
+// cpuOf is how much of the CPU a server has used.
+func cpuOf(t *testing.T, client *redis.Client) time.Duration {
+	t.Helper()
+	return time.Duration(number(t, client, "cpu", "used_cpu_user:") * float64(time.Second))
+}
+
+// number is the one behind a prefix in a section of INFO.
+func number(t *testing.T, client *redis.Client, section, prefix string) float64 {
+	t.Helper()
+	text, err := client.Info(t.Context(), section).Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(text, prefix)
+	end := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	n, err := strconv.ParseFloat(rest[:max(0, end)], 64)
+	must(t, err)
+	return n
+}

@@ -1,0 +1,154 @@
+package reliability_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ownRedis are the servers of most cases: asynq has another Redis, which is well.
+const ownRedis = "the throttle's own Redis"
+
+// TestF05_RestartWithEmptyData kills Redis and starts it again, without data and
+// scripts.
+func TestF05_RestartWithEmptyData(t *testing.T) {
+	t.Parallel()
+	d, server := apart(t)
+	f := d.lose(server.Restart)
+	d.finish(f, reliability.Row{Cases: "F5", Done: "kill -9, restarted with empty data", Servers: ownRedis}, allowance{loses: true})
+}
+
+// TestF20_FlushAll deletes all keys.
+func TestF20_FlushAll(t *testing.T) {
+	t.Parallel()
+	d, server := apart(t)
+	client := server.Client(t)
+	f := d.lose(func() { must(t, client.FlushAll(t.Context()).Err()) })
+	d.finish(f, reliability.Row{Cases: "F20", Done: "FLUSHALL", Servers: ownRedis}, allowance{loses: true})
+}
+
+// TestF06_ScriptsFlushed makes Redis forget the scripts, again and again.
+func TestF06_ScriptsFlushed(t *testing.T) {
+	t.Parallel()
+	d, server := apart(t)
+	client := server.Client(t)
+	const times = 20
+	f := d.strike(func() {
+		for range times {
+			must(t, client.ScriptFlush(t.Context()).Err())
+			d.last(50 * time.Millisecond)
+		}
+	}, 0, nil)
+	d.finish(f, reliability.Row{Cases: "F6", Done: "SCRIPT FLUSH, 20 times", Servers: ownRedis}, allowance{})
+	if n := d.putBackFor(throttle.FailureOther); n != 0 {
+		t.Errorf("%d tasks were put back since a script was not known, want none", n)
+	}
+}
+
+// TestF09_StaleReplica promotes a replica that has missed the last charges: it is cut
+// off, the primary goes on for a while, and then all clients are sent to the replica.
+func TestF09_StaleReplica(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	var serving atomic.Value // the address that clients are sent to
+	serving.Store(primary.Addr)
+	decide := func() redis.UniversalClient {
+		client := redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			addr, _ := serving.Load().(string)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	d := apartBy(t, replica, decide)
+	d.amid()
+	replica.AwaitSync(primary)
+	replica.Promote()
+	missed := d.begun()
+	d.until("charges are missed", 10*time.Second, func() bool { return d.begun() > missed+int(units)/2 })
+	lost := 0
+	direct := primary.Client(t)
+	f := d.lose(func() {
+		must(t, direct.Do(t.Context(), "CLIENT", "PAUSE", time.Minute.Milliseconds(), "WRITE").Err())
+		grants := "thr:{" + d.name + "}:3:job:*"
+		charged := keysOf(t, direct, grants)
+		for key := range keysOf(t, replica.Client(t), grants) {
+			delete(charged, key)
+		}
+		lost = len(charged)
+		serving.Store(replica.Addr)
+		primary.Stop()
+	})
+	d.finish(f, reliability.Row{Cases: "F9", Done: "a replica that missed half a window is promoted", Servers: ownRedis + ", with a replica"},
+		allowance{loses: true, lost: lost})
+}
+
+// keysOf are the keys on one server that match.
+func keysOf(t *testing.T, client *redis.Client, match string) map[string]string {
+	t.Helper()
+	keys := make(map[string]string)
+	all := client.Scan(t.Context(), 0, match, 1000).Iterator()
+	for all.Next(t.Context()) {
+		keys[all.Val()] = ""
+	}
+	must(t, all.Err())
+	return keys
+}
+
+// TestF22_OtherVersionsSideBySide has the keys of an older and a newer layout under the
+// same name: they stay as they are.
+func TestF22_OtherVersionsSideBySide(t *testing.T) {
+	t.Parallel()
+	d, server := apart(t)
+	client := server.Client(t)
+	dump := func() map[string]string {
+		all := make(map[string]string)
+		for _, version := range []string{"2", "4"} {
+			for key := range keysOf(t, client, "thr:{"+d.name+"}:"+version+":*") {
+				value, err := client.Dump(t.Context(), key).Result()
+				must(t, err)
+				all[key] = value
+			}
+		}
+		return all
+	}
+	var before map[string]string
+	f := d.strike(func() {
+		grants := 0
+		for key := range keysOf(t, client, "thr:{"+d.name+"}:3:*") {
+			if strings.Contains(key, ":job:") {
+				if grants++; grants > 10 { // they are all alike
+					continue
+				}
+			}
+			for _, version := range []string{"2", "4"} {
+				other := "thr:{" + d.name + "}:" + version + ":" + key[len("thr:{"+d.name+"}:3:"):]
+				must(t, client.Copy(t.Context(), key, other, 0, true).Err())
+				must(t, client.Persist(t.Context(), other).Err())
+			}
+		}
+		before = dump()
+	}, 0, nil)
+	d.finish(f, reliability.Row{Cases: "F22", Done: "keys of layouts 2 and 4 under the same name", Servers: ownRedis}, allowance{})
+	if after := dump(); len(before) == 0 || !maps.Equal(before, after) {
+		t.Errorf("of %d keys of other layouts %d are there, or they have changed", len(before), len(after))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

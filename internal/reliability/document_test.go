@@ -1,0 +1,110 @@
+package reliability_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+)
+
+const (
+	root       = "../.."
+	document   = root + "/docs/reliability.md"
+	decision   = root + "/docs/decisions/0010-fault-cases-not-built.md"
+	lastCase   = 68
+	lastThreat = 15
+)
+
+var (
+	testName   = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]+)`")
+	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	caseNumber = regexp.MustCompile(`^\| ((?:[FT]\d+(?:, )?)+) \|`)
+)
+
+// TestDocumentNamesTests holds the document against the tree: every test that it names
+// exists, and every case has a row there, or a reason why it has none.
+func TestDocumentNamesTests(t *testing.T) {
+	t.Parallel()
+	exist := make(map[string]bool)
+	must(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range testFunc.FindAllSubmatch(text, -1) {
+			exist[string(found[1])] = true
+		}
+		return err
+	}))
+	covered := make(map[string]bool)
+	for _, path := range []string{document, decision} {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		for line := range strings.Lines(string(text)) {
+			for _, found := range testName.FindAllStringSubmatch(line, -1) {
+				if !exist[found[1]] {
+					t.Errorf("%s names %s, which does not exist", path, found[1])
+				}
+			}
+			if found := caseNumber.FindStringSubmatch(line); found != nil {
+				for name := range strings.SplitSeq(found[1], ", ") {
+					covered[name] = true
+				}
+			}
+		}
+	}
+	for letter, last := range map[string]int{"F": lastCase, "T": lastThreat} {
+		for n := 1; n <= last; n++ {
+			if name := letter + strconv.Itoa(n); !covered[name] {
+				t.Errorf("%s has neither a test nor a reason why not", name)
+			}
+		}
+	}
+}
+
+// TestReplace holds that the table takes the place of the one before, in the order of the
+// cases, and that nothing else of a document changes.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	const before, after = "# Title\n\n<!-- make reliability writes from here -->\n", "<!-- to here -->\n\nThe end.\n"
+	rows := []reliability.Row{
+		{Cases: "F20", Done: "FLUSHALL", Jobs: 10, Ran: 10, Extra: 3, Recovered: 20 * time.Millisecond},
+		{Cases: "F5", Done: "restart", Jobs: 10, Ran: 10, PutBack: 0.5},
+	}
+	got, err := reliability.Replace(before+"an old table\n"+after, rows)
+	must(t, err)
+	table := reliability.Table(rows)
+	if want := before + "\n" + table + "\n" + after; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if first, second := strings.Index(table, "| F5 | restart |"), strings.Index(table, "| F20 | FLUSHALL |"); first < 0 || second < first {
+		t.Errorf("the rows are not in order: %s", table)
+	}
+	if _, err := reliability.Replace("no markers", rows); err == nil {
+		t.Error("a document without markers was taken")
+	}
+}
+
+// TestRows holds that rows are read as they were written.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rows")
+	want := []reliability.Row{{Cases: "F5", Jobs: 3, Fault: time.Second, PutBack: 0.25}, {Cases: "F1, F21", Lost: 7}}
+	for _, row := range want {
+		must(t, row.Append(path))
+	}
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	got, err := reliability.ReadRows(file)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}

@@ -1,0 +1,414 @@
+package reliability_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+const (
+	window  = time.Second
+	tenants = 5
+	windows = 8 // that a drain fills
+)
+
+// units are what all tenants together may start in a window. The race detector leaves
+// time for fewer.
+var units = map[bool]int64{false: 300, true: 100}[raced]
+
+// quotas let no tenant start more than its share, so that its own limit and the one of
+// all are full at the same time.
+var quotas = []throttle.Scope{
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, window)}},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.Per(units/tenants, window)}},
+}
+
+// reach is how a worker process reaches its servers: each call returns a client of its
+// own.
+type reach struct{ decide, work func() redis.UniversalClient }
+
+// drain is jobs of several tenants that worker processes run under limits.
+type drain struct {
+	*record
+	t         *testing.T
+	name      string // of the throttle
+	jobs      int
+	reach     reach
+	throttle  *throttle.Throttle // over a connection that no fault strikes
+	direct    redis.UniversalClient
+	queue     redis.UniversalClient
+	tasks     *asynq.Inspector
+	processes []*process
+	pulse     *pulse
+	release   func()            // lets another drain have this one's turn
+	really    func(start) start // puts a start on a clock that does not step; nil if none does
+}
+
+// turns are for the drains that are busy at the same time. Those that only wait, for
+// asynq's own time or for its recoverer, need none.
+var turns = make(chan struct{}, 2)
+
+// newDrain makes a drain that nobody works on yet. The direct clients reach the servers
+// of the throttle and of the queue whatever becomes of the workers' network.
+func newDrain(t *testing.T, name string, r reach, direct, queue redis.UniversalClient) *drain {
+	t.Helper()
+	d := &drain{
+		record: newRecord(), t: t, name: name, reach: r, direct: direct, queue: queue,
+		tasks: asynq.NewInspectorFromRedisClient(queue),
+	}
+	var err error
+	if d.throttle, err = throttle.New(d.name, direct, quotas, &throttle.Options{Timeout: 20 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// begin starts worker processes, when it is this drain's turn, and brings the jobs: those of the first window in the
+// course of a window, so that from then on jobs start evenly, the others at once.
+func (d *drain) begin(processes int) {
+	d.t.Helper()
+	turns <- struct{}{}
+	d.release = sync.OnceFunc(func() { <-turns })
+	d.t.Cleanup(d.release)
+	d.pulse = newPulse(d.t)
+	d.run(processes)
+	tick := time.NewTicker(window / time.Duration(units))
+	defer tick.Stop()
+	for range units {
+		<-tick.C
+		d.enqueue(1)
+	}
+	d.enqueue((windows - 1) * int(units))
+}
+
+// enqueue brings so many jobs more, of all tenants in turn.
+func (d *drain) enqueue(jobs int) {
+	d.t.Helper()
+	client := asynq.NewClientFromRedisClient(d.queue)
+	numbers := make(chan int)
+	var clients sync.WaitGroup
+	for range min(jobs, 8) {
+		clients.Go(func() {
+			for n := range numbers {
+				task := worker.NewTask(taskType, nil, map[string]string{"tenant": fmt.Sprintf("t%d", n%tenants)})
+				if _, err := client.Enqueue(task, asynq.TaskID(fmt.Sprintf("%06d", n))); err != nil {
+					d.t.Error(err)
+				}
+			}
+		})
+	}
+	for range jobs {
+		numbers <- d.jobs
+		d.jobs++
+	}
+	close(numbers)
+	clients.Wait()
+}
+
+// apart starts a server for the throttle and another for asynq, and drains with two
+// worker processes. The options are those of the throttle's server.
+func apart(t *testing.T, options ...string) (*drain, *redistest.Server) {
+	t.Helper()
+	server := redistest.Start(t, options...)
+	return apartBy(t, server, func() redis.UniversalClient { return server.Client(t) }), server
+}
+
+// apartBy is apart with the throttle reached by clients of the caller's.
+func apartBy(t *testing.T, server *redistest.Server, decide func() redis.UniversalClient) *drain {
+	t.Helper()
+	queue := redistest.Start(t)
+	d := newDrain(t, redistest.Name(t), reach{decide, func() redis.UniversalClient { return queue.Client(t) }}, server.Client(t), queue.Client(t))
+	d.begin(2)
+	return d
+}
+
+// run starts worker processes.
+func (d *drain) run(processes int) {
+	d.t.Helper()
+	for range processes {
+		p, err := newProcess(d.name, d.reach.decide(), d.reach.work())
+		if err == nil {
+			err = p.run(d.record, d.add)
+		}
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.processes = append(d.processes, p)
+		d.t.Cleanup(p.stop)
+	}
+}
+
+// until polls, in real time. Counted, not timed: a machine that stands still for a while
+// is no failure.
+func (d *drain) until(what string, within time.Duration, is func() bool) {
+	d.t.Helper()
+	const interval = 2 * time.Millisecond
+	poll := time.NewTicker(interval)
+	defer poll.Stop()
+	for range within / interval {
+		if is() {
+			return
+		}
+		<-poll.C
+	}
+	d.t.Fatalf("not within %s: %s; %d of %d jobs have started", within, what, d.begun(), d.jobs)
+}
+
+// amid waits until the drain is well under way: two windows are full, and so is the one
+// that ends now.
+func (d *drain) amid() {
+	d.t.Helper()
+	d.until("two windows have run", time.Minute, func() bool { return d.begun() >= 2*int(units) })
+}
+
+// last lets a fault last. It is no synchronisation: what is held against it is measured.
+func (d *drain) last(length time.Duration) {
+	d.t.Helper()
+	select {
+	case <-time.After(length):
+	case <-d.t.Context().Done():
+	}
+}
+
+// lose strikes by a loss of data. Jobs that arrive at that moment find all limits
+// unused: without them the booked jobs come one by one, each at its slot.
+func (d *drain) lose(data func()) fault {
+	d.t.Helper()
+	f := d.strike(data, 0, nil)
+	d.enqueue(int(units))
+	return f
+}
+
+// fault is when something was wrong, by this machine's clock.
+type fault struct{ began, ended time.Time }
+
+// strike begins a fault amid the drain, lets it last, and ends it. Without an end it is
+// over when it has begun.
+func (d *drain) strike(begin func(), length time.Duration, end func()) fault {
+	d.t.Helper()
+	d.amid()
+	f := fault{began: time.Now()}
+	begin()
+	if end != nil {
+		d.last(length)
+		end()
+	}
+	f.ended = time.Now()
+	return f
+}
+
+// allowance is what a case may do beyond the promise.
+type allowance struct {
+	loses  bool          // acknowledged data, for sure
+	lost   int           // units that were lost, if the case has counted them itself
+	within time.Duration // after the fault the next job starts; 0 is a second
+	again  int           // jobs that run twice, since their worker or what it wrote was lost
+	// recoverer tells that asynq lost track of tasks: its recoverer brings them back
+	// when their lease of 30 s and 30 s more are over. It looks each minute, and when a
+	// server starts: so one more process is started then.
+	recoverer bool
+}
+
+// anyNumber of jobs may run again: they are counted, but nobody can know before.
+const anyNumber = -1
+
+// forgotten is when asynq takes a task for lost that nobody works on.
+const forgotten = 62 * time.Second
+
+// finish waits for the rest of the drain, stops the processes and holds what happened
+// against the promise.
+func (d *drain) finish(f fault, row reliability.Row, may allowance) {
+	d.t.Helper()
+	d.until("asynq is done with all tasks", 4*time.Minute, func() bool {
+		if d.quiet() {
+			d.release()
+		}
+		if may.recoverer && time.Since(f.ended) > forgotten {
+			may.recoverer = false
+			d.run(1)
+		}
+		if d.begun() < d.jobs {
+			return false
+		}
+		info, err := d.tasks.GetQueueInfo("default")
+		return err == nil && info.Size == 0
+	})
+	d.release()
+	for _, p := range d.processes {
+		p.stop()
+	}
+	starts := d.all()
+	if d.really != nil {
+		for i := range starts {
+			starts[i] = d.really(starts[i])
+		}
+	}
+	row.Jobs, row.Fault = d.jobs, f.ended.Sub(f.began)
+	row.Took = starts[len(starts)-1].Begun.Sub(starts[0].Begun)
+	d.ran(starts, may, &row)
+	d.kept(f, starts, may, &row)
+	d.recovered(f, starts, may, &row)
+	d.left()
+	row.PutBack = float64(d.putBacks()) / float64(d.jobs)
+	for _, p := range d.processes {
+		stats := p.shaper.Stats()
+		if stats.Unchecked != 0 || stats.Ended != 0 {
+			d.t.Errorf("%d tasks ran unchecked and %d were ended, want none", stats.Unchecked, stats.Ended)
+		}
+	}
+	d.write(row)
+}
+
+// write tells what was measured.
+func (d *drain) write(row reliability.Row) {
+	d.t.Helper()
+	d.t.Logf("%+v; put back since Redis could not decide: %v", row, d.refused)
+	if path := os.Getenv(reliability.RowsVariable); path != "" {
+		if err := row.Append(path); err != nil {
+			d.t.Error(err)
+		}
+	}
+}
+
+// putBacks is how often a task was put back.
+func (d *drain) putBacks() (n int64) {
+	for _, p := range d.processes {
+		n += p.shaper.Stats().Denied
+	}
+	return n
+}
+
+// ran holds that each job ran, and once.
+func (d *drain) ran(starts []start, may allowance, row *reliability.Row) {
+	d.t.Helper()
+	of := runs(starts)
+	row.Ran = len(of)
+	for id, n := range of {
+		if n > 1 {
+			row.Twice++
+		}
+		if n > 2 {
+			d.t.Errorf("task %s ran %d times", id, n)
+		}
+	}
+	if row.Ran != d.jobs {
+		d.t.Errorf("%d jobs ran, want %d", row.Ran, d.jobs)
+	}
+	if row.Twice != may.again && may.again != anyNumber {
+		d.t.Errorf("%d jobs ran twice, want %d", row.Twice, may.again)
+	}
+}
+
+// kept holds that the limits were kept: a window holds no more above its limit than
+// charges were lost, and never more than one limit.
+func (d *drain) kept(f fault, starts []start, may allowance, row *reliability.Row) {
+	d.t.Helper()
+	row.Lost = may.lost
+	if may.loses && may.lost == 0 {
+		row.Lost = charged(starts, f.ended)
+	}
+	if may.loses && row.Lost == 0 {
+		d.t.Error("nothing was lost: this test has lost its object")
+	}
+	over := throttletest.Check(quotas, checkable(starts))
+	row.Over = len(over)
+	for _, o := range over {
+		extra := o.Units - o.Limit.Units
+		row.Extra = max(row.Extra, extra)
+		if extra > min(int64(row.Lost), o.Limit.Units) {
+			d.t.Errorf("window over its limit, %d units were lost: %s", row.Lost, o)
+		}
+	}
+}
+
+// charged is how many units were charged before an instant and count in a window that
+// ends after it.
+func charged(starts []start, at time.Time) (n int) {
+	for _, s := range starts {
+		if s.Decided.Before(at) && s.At.After(at.Add(-window)) {
+			n++
+		}
+	}
+	return n
+}
+
+// recovered holds that jobs start again soon after the end of the fault.
+func (d *drain) recovered(f fault, starts []start, may allowance, row *reliability.Row) {
+	d.t.Helper()
+	within := cmp.Or(may.within, time.Second)
+	after := 0
+	for _, s := range starts {
+		if !s.Begun.After(f.ended) {
+			continue
+		}
+		if after++; after == 1 {
+			row.Recovered = s.Begun.Sub(f.ended)
+			if bound := within + d.pulse.stalled(f.ended, s.Begun); row.Recovered > bound {
+				d.t.Errorf("the first start is %s after the fault, want at most %s", row.Recovered, bound)
+			}
+		}
+	}
+	if after < int(units)/4 {
+		d.t.Errorf("only %d jobs started after the fault: it came too late to show anything", after)
+	}
+}
+
+// left holds that no capacity is held back, and that no key stays for ever.
+func (d *drain) left() {
+	d.t.Helper()
+	ctx := context.WithoutCancel(d.t.Context())
+	usage, err := d.throttle.Usage(ctx, throttle.Global, "")
+	if err != nil {
+		d.t.Errorf("usage: %v", err)
+		return
+	}
+	if booked := usage.Limits[0].Booked; booked != 0 {
+		d.t.Errorf("%d units are booked at the end, want none", booked)
+	}
+	keys := d.keys("thr:{" + d.name + "}:3:*")
+	if len(keys) == 0 {
+		d.t.Error("the throttle has no keys: they were looked for in the wrong place")
+	}
+	for _, key := range keys {
+		if ttl, err := d.direct.PTTL(ctx, key).Result(); err != nil || ttl == -1 {
+			d.t.Errorf("key %s: lives %v (%v), want an expiry", key, ttl, err)
+		}
+	}
+}
+
+// keys are those on the throttle's servers that match.
+func (d *drain) keys(match string) (keys []string) {
+	d.t.Helper()
+	ctx := context.WithoutCancel(d.t.Context())
+	scan := func(ctx context.Context, node *redis.Client) error {
+		all := node.Scan(ctx, 0, match, 1000).Iterator()
+		for all.Next(ctx) {
+			keys = append(keys, all.Val())
+		}
+		return all.Err()
+	}
+	var err error
+	switch client := d.direct.(type) {
+	case *redis.ClusterClient:
+		err = client.ForEachMaster(ctx, scan)
+	case *redis.Client:
+		err = scan(ctx, client)
+	}
+	if err != nil {
+		d.t.Errorf("scan: %v", err)
+	}
+	return keys
+}

@@ -1,0 +1,122 @@
+package reliability_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// open is a client as a program opens it, closed with the test.
+func open(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := connect.Open(url)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// together drains with the throttle and asynq on the same servers, as most programs have
+// them.
+func together(t *testing.T, name, url string) *drain {
+	t.Helper()
+	client := func() redis.UniversalClient { return open(t, url) }
+	d := newDrain(t, name, reach{client, client}, client(), client())
+	d.begin(2)
+	return d
+}
+
+// TestF07_SentinelFailover kills the primary that sentinels watch.
+func TestF07_SentinelFailover(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	d := together(t, redistest.Name(t), "redis-sentinel://"+strings.Join(s.Addrs(), ",")+"?master="+s.MasterName)
+	d.amid()
+	s.Servers[1].AwaitSync(s.Servers[0]) // it has all tasks
+	var primary *redistest.Server
+	f := d.strike(func() { primary = s.AwaitPrimary(s.KillPrimary()) }, 0, nil)
+	d.failedOver(f, primary, reliability.Row{
+		Cases: "F7", Done: "kill -9 of the primary under Sentinel, which takes it for dead after 1 s", Servers: "the one Redis of throttle and asynq",
+	})
+}
+
+// TestF08_ClusterFailover kills the primary of the slots that the throttle and asynq's
+// queue lie in.
+func TestF08_ClusterFailover(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	const queue = "asynq:{default}"
+	owner, replica := c.Owner(t, queue), c.Replica(t, queue)
+	name := nameOn(t, c, owner)
+	d := together(t, name, "redis-cluster://"+strings.Join(c.Addrs(), ","))
+	d.amid()
+	replica.AwaitSync(owner) // it has all tasks
+	var primary *redistest.Server
+	f := d.strike(func() {
+		owner.Stop()
+		primary = c.AwaitOwner(t, queue, owner)
+	}, 0, nil)
+	d.failedOver(f, primary, reliability.Row{
+		Cases: "F8", Done: "kill -9 of a primary of a Cluster with a node timeout of 1 s", Servers: "the one node of throttle and asynq",
+	})
+}
+
+// nameOn is a name for a throttle whose keys lie on that node.
+func nameOn(t *testing.T, c *redistest.Cluster, node *redistest.Server) string {
+	t.Helper()
+	for {
+		if name := redistest.Name(t); c.Owner(t, "{"+name+"}") == node {
+			return name
+		}
+	}
+}
+
+// failedOver finishes a drain whose primary was killed. What of its last writes the new
+// primary does not have is counted: charges of the throttle, and what asynq had noted of
+// tasks that had run, which run again.
+func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.Row) {
+	d.t.Helper()
+	grants := keysOf(d.t, primary.Client(d.t), "thr:{"+d.name+"}:3:job:*")
+	lost := 0
+	for _, s := range d.all() {
+		key := fmt.Sprintf("thr:{%s}:3:job:asynq%%3Adefault%%2F%s%%2F0", d.name, s.Task)
+		if _, has := grants[key]; !has && s.Decided.Before(f.began) && s.At.After(f.began.Add(-window)) {
+			lost++
+		}
+	}
+	d.finish(f, row, allowance{lost: lost, again: anyNumber, recoverer: true})
+}
+
+// TestF11_F12_SlotMoved moves the throttle's slot to another node of a Cluster, in steps:
+// while a part of its keys is on either side, no script with keys on both can run.
+func TestF11_F12_SlotMoved(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	from := c.Owner(t, "asynq:{default}")
+	name := nameOn(t, c, from)
+	to := c.Nodes[(slices.Index(c.Nodes, from)+1)%3]
+	d := together(t, name, "redis-cluster://"+strings.Join(c.Addrs(), ","))
+	m := c.Migrate(t, c.Slot(t, "{"+name+"}"), to)
+	f := d.strike(
+		func() {
+			m.Begin(t)
+			m.Move(t, 20)
+		}, 2*time.Second,
+		func() {
+			m.MoveAll(t)
+			m.Finish(t)
+		})
+	d.finish(f, reliability.Row{Cases: "F11, F12", Done: "the throttle's slot moved, for 2 s with keys on both sides: TRYAGAIN, ASK, MOVED", Servers: "a Cluster, asynq on it too"}, allowance{})
+	// The client asks again by itself when it is told TRYAGAIN, until the time is up.
+	if d.putBackFor(throttle.FailureTryAgain, throttle.FailureTimeout) == 0 {
+		t.Error("no task was put back while the slot was moved: this test has lost its object")
+	}
+}

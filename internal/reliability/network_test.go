@@ -1,0 +1,93 @@
+package reliability_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const faultyNetwork = "the network before " + ownRedis
+
+// TestFaultyNetwork strikes between the throttle and its Redis. What has to be seen are
+// tasks that were put back since Redis could not decide: else the fault has not struck.
+func TestFaultyNetwork(t *testing.T) {
+	t.Parallel()
+	rows := map[string]struct {
+		cases, done string
+		length      time.Duration
+		begin, end  func(*redistest.Proxy)
+		failure     []throttle.Failure // none: all is decided
+	}{
+		"F02 half-open": {
+			"F2", "half-open: connections stay, nothing passes, what was sent arrives at the end", 3 * time.Second,
+			(*redistest.Proxy).Stall, (*redistest.Proxy).Unstall, []throttle.Failure{throttle.FailureTimeout},
+		},
+		"F03 refused": {
+			"F3", "connections cut and refused", 3 * time.Second,
+			(*redistest.Proxy).Refuse, (*redistest.Proxy).Accept, []throttle.Failure{throttle.FailureOther},
+		},
+		"F02 slow": {
+			"F2", "each reply 100 ms late", 3 * time.Second,
+			func(p *redistest.Proxy) { p.Delay(100 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) }, nil,
+		},
+		"F02 slower than the timeout": {
+			"F2", "each reply 400 ms late, the throttle waits 250 ms", 3 * time.Second,
+			func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) }, []throttle.Failure{throttle.FailureTimeout},
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr)
+			d := apartBy(t, server, func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })
+			f := d.strike(func() { row.begin(proxy) }, row.length, func() { row.end(proxy) })
+			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: faultyNetwork}, allowance{})
+			if row.failure != nil && d.putBackFor(row.failure...) == 0 {
+				t.Errorf("no task was put back for %v: this test has lost its object", row.failure)
+			}
+		})
+	}
+}
+
+// TestF01_F21_RepliesLost cuts connections after the script has run, for replies drawn at
+// random. The client of one process asks again by itself, that of the other does not.
+func TestF01_F21_RepliesLost(t *testing.T) {
+	t.Parallel()
+	const seed, most, least, among = 1, 200, 20, 10
+	random := rand.New(rand.NewPCG(seed, seed))
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	retries := []int{0, -1} // the default, and never
+	d := apartBy(t, server, func() redis.UniversalClient {
+		client := clientOf(t, &redis.Options{Addr: proxy.Addr, MaxRetries: retries[0]})
+		retries = append(retries[1:], retries[0])
+		return client
+	})
+	lost := 0
+	f := d.strike(func() {
+		for lost < most && d.begun() < (windows-2)*int(units) {
+			proxy.DropReply("evalsha", 1+random.IntN(among))
+			lost++
+			d.until("a reply is lost", time.Minute, func() bool { return proxy.Dropped() == lost })
+		}
+	}, 0, nil)
+	if lost < least {
+		t.Errorf("only %d replies were lost: this test has lost its object", lost)
+	}
+	d.finish(f, reliability.Row{Cases: "F1, F21", Done: fmt.Sprintf("%d replies of decisions lost at random, connections cut", lost), Servers: faultyNetwork}, allowance{})
+}
+
+func clientOf(t *testing.T, opts *redis.Options) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}

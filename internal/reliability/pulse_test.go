@@ -1,0 +1,56 @@
+package reliability_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// beat is how often a pulse beats.
+const beat = 10 * time.Millisecond
+
+// pulse notes for how long this machine stood still: bounds in real time allow for it.
+type pulse struct {
+	mu    sync.Mutex
+	beats []time.Time
+}
+
+func newPulse(t *testing.T) *pulse {
+	t.Helper()
+	p := &pulse{}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				p.mu.Lock()
+				p.beats = append(p.beats, time.Now())
+				p.mu.Unlock()
+			case <-end:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended })
+	return p
+}
+
+// stalled is how much of the time from one instant to another had no beat.
+func (p *pulse) stalled(from, to time.Time) (stalled time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := from
+	for _, b := range append(p.beats[:len(p.beats):len(p.beats)], to) {
+		if b.Before(from) || b.After(to) {
+			continue
+		}
+		if gap := b.Sub(last); gap > 2*beat {
+			stalled += gap - beat
+		}
+		last = b
+	}
+	return stalled
+}

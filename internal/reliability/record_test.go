@@ -1,0 +1,119 @@
+package reliability_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// start is one job that a handler was called with.
+type start struct {
+	Task    string
+	Tenant  string
+	At      time.Time // the granted start, on Redis' clock
+	Decided time.Time // when it was granted, on Redis' clock
+	Begun   time.Time // when the handler was called, on this machine's clock
+}
+
+var errNoGrant = errors.New("the handler has no grant")
+
+func startOf(ctx context.Context) (start, error) {
+	grant, ok := worker.Grant(ctx)
+	if !ok {
+		return start{}, errNoGrant
+	}
+	id, _ := asynq.GetTaskID(ctx)
+	return start{Task: id, Tenant: grant.Job.Keys["tenant"], At: grant.Start, Decided: grant.Now, Begun: time.Now()}, nil
+}
+
+// record is what the handlers of all processes note. It is safe for use by many
+// goroutines.
+type record struct {
+	mu      sync.Mutex
+	starts  []start
+	refused map[throttle.Failure]int // put back since Redis could not decide
+}
+
+func newRecord() *record { return &record{refused: make(map[throttle.Failure]int)} }
+
+// add notes a start. It never fails.
+func (r *record) add(s start) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starts = append(r.starts, s)
+	return nil
+}
+
+// watch returns a handler around a shaper's that counts what is put back without a
+// decision.
+func (r *record) watch(inner asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		err := inner.ProcessTask(ctx, task)
+		var unavailable *throttle.UnavailableError
+		if worker.IsDenied(err) && errors.As(err, &unavailable) {
+			r.mu.Lock()
+			r.refused[unavailable.Failure]++
+			r.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// begun is how many starts there are.
+func (r *record) begun() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.starts)
+}
+
+// quiet tells that no job has started for a while.
+func (r *record) quiet() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.starts) > 0 && time.Since(r.starts[len(r.starts)-1].Begun) > 2*time.Second
+}
+
+// putBackFor is how many tasks were put back for one of these failures.
+func (r *record) putBackFor(failures ...throttle.Failure) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, failure := range failures {
+		n += r.refused[failure]
+	}
+	return n
+}
+
+// all are the starts in the order in which the handlers were called.
+func (r *record) all() []start {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	starts := slices.Clone(r.starts)
+	slices.SortFunc(starts, func(a, b start) int { return a.Begun.Compare(b.Begun) })
+	return starts
+}
+
+// runs is how often each task ran.
+func runs(starts []start) map[string]int {
+	of := make(map[string]int)
+	for _, s := range starts {
+		of[s.Task]++
+	}
+	return of
+}
+
+// checkable is the starts as the independent checker takes them.
+func checkable(starts []start) []throttletest.Start {
+	of := make([]throttletest.Start, len(starts))
+	for i, s := range starts {
+		of[i] = throttletest.Start{At: s.At, Weight: 1, Keys: map[string]string{"tenant": s.Tenant}}
+	}
+	return of
+}

@@ -1,0 +1,104 @@
+package reliability_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
+)
+
+const workers = "worker processes"
+
+// TestF32_F33_WorkerKilled kills a process while some of its handlers run and while some
+// of its tasks are denied but not put back yet. asynq finds both when their lease is
+// over: the former run twice, which is asynq's at-least-once, the latter once.
+func TestF32_F33_WorkerKilled(t *testing.T) {
+	t.Parallel()
+	server, queue := redistest.Start(t), redistest.Start(t)
+	d := newDrain(t, redistest.Name(t), reach{
+		func() redis.UniversalClient { return server.Client(t) }, func() redis.UniversalClient { return queue.Client(t) },
+	}, server.Client(t), queue.Client(t))
+	notes := queue.Client(t)
+	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr})
+	d.begin(2)
+	d.until("the process holds handlers and denials", time.Minute, func() bool {
+		return notes.LLen(t.Context(), victim.heldKey()).Val() == held && notes.LLen(t.Context(), victim.deniedKey()).Val() == held
+	})
+	f := d.strike(victim.kill, 0, nil)
+
+	began := make(map[string]bool) // by the process that is dead
+	for _, text := range notes.LRange(t.Context(), victim.startsKey(), 0, -1).Val() {
+		var s start
+		must(t, json.Unmarshal([]byte(text), &s))
+		must(t, d.add(s))
+		began[s.Task] = true
+	}
+	active, err := d.tasks.ListActiveTasks("default", asynq.PageSize(1000))
+	must(t, err)
+	left, again := make(map[string]bool), 0
+	for _, info := range active {
+		left[info.ID] = true
+		if began[info.ID] {
+			again++
+		}
+	}
+	for _, key := range []string{victim.heldKey(), victim.deniedKey()} {
+		for _, id := range notes.LRange(t.Context(), key, 0, -1).Val() {
+			if !left[id] {
+				t.Errorf("task %s of %s is not active after the kill: this test has lost its object", id, key)
+			}
+		}
+	}
+	d.finish(f, reliability.Row{Cases: "F32, F33", Done: "kill -9 of one of three, with 5 handlers running and 5 denials not put back", Servers: workers},
+		allowance{again: again, recoverer: true})
+}
+
+// TestF35_RollingRestart replaces each process, one after the other, as a deployment
+// does.
+func TestF35_RollingRestart(t *testing.T) {
+	t.Parallel()
+	d, _ := apart(t)
+	f := d.strike(func() {
+		for _, old := range d.processes[:2] {
+			d.run(1)
+			old.stop()
+		}
+	}, 0, nil)
+	d.finish(f, reliability.Row{Cases: "F35", Done: "both replaced, one after the other", Servers: workers}, allowance{})
+}
+
+// TestF36_TasksDeleted deletes tasks that wait, booked and in line.
+func TestF36_TasksDeleted(t *testing.T) {
+	t.Parallel()
+	d, _ := apart(t)
+	const most = 250
+	deleted := 0
+	f := d.strike(func() {
+		d.until("enough waiting tasks are deleted", time.Minute, func() bool {
+			waiting, err := d.tasks.ListRetryTasks("default", asynq.PageSize(most-deleted))
+			must(t, err)
+			for _, info := range waiting {
+				if d.tasks.DeleteTask(info.Queue, info.ID) == nil { // else it has just come
+					deleted++
+				}
+			}
+			return deleted == most
+		})
+	}, 0, nil)
+	d.jobs -= deleted
+	d.finish(f, reliability.Row{Cases: "F36", Done: "250 waiting tasks deleted from asynq's retry set", Servers: "asynq's queue"}, allowance{})
+}
+
+// TestF37_QueuePaused pauses the queue for longer than the slots of those that are
+// booked.
+func TestF37_QueuePaused(t *testing.T) {
+	t.Parallel()
+	d, _ := apart(t)
+	f := d.strike(func() { must(t, d.tasks.PauseQueue("default")) }, 3*time.Second, func() { must(t, d.tasks.UnpauseQueue("default")) })
+	d.finish(f, reliability.Row{Cases: "F37", Done: "paused over the slots", Servers: "asynq's queue"}, allowance{})
+}
