@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -119,7 +120,7 @@ func instant(micros int64) time.Time {
 // String tells it to people.
 func (e Explanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "job %s at %s\n", e.Job, e.Now.UTC().Format(clockFormat))
+	fmt.Fprintf(&b, "job %s at %s\n", jobText(e.Job), e.Now.UTC().Format(clockFormat))
 	e.tellJob(&b)
 	if e.Closed != nil {
 		what := "paused"
@@ -190,6 +191,21 @@ func (e Explanation) roomText(l LimitState) string {
 		return "room " + e.in(l.Free)
 	}
 	return "room now"
+}
+
+// mostOfID is how much of a job's ID is told.
+const mostOfID = 128
+
+// jobText is an ID that a screen can show: quoted if it is not plain, and not without end.
+func jobText(id string) string {
+	rest := ""
+	if len(id) > mostOfID {
+		id, rest = id[:mostOfID], "…"
+	}
+	if quoted := strconv.Quote(id); quoted != `"`+id+`"` {
+		id = quoted
+	}
+	return id + rest
 }
 
 // mostOfKey is how much of a key is told.
