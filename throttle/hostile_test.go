@@ -1,0 +1,245 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// keysPassed is a client that notes the keys which scripts are given.
+type keysPassed struct {
+	redis.Scripter
+	keys map[string]struct{}
+}
+
+func (c *keysPassed) EvalSha(ctx context.Context, hash string, keys []string, args ...any) *redis.Cmd {
+	for _, key := range keys {
+		c.keys[key] = struct{}{}
+	}
+	return c.Scripter.EvalSha(ctx, hash, keys, args...)
+}
+
+// longestKey is more than the longest key of a throttle whose name has 64 bytes, which
+// is that of a lane of two keyed scopes: prefix, word, two encoded values.
+const longestKey = 400
+
+// FuzzHostileValues: whatever bytes a tenant, a domain and a job's ID are of, every key
+// that a script is given lies under the throttle's own prefix, in its slot, and is short;
+// what is set for the tenant stands in a field of its own; and two tenants of different
+// bytes share nothing. T1, F50.
+func FuzzHostileValues(f *testing.F) {
+	for i, value := range hostile {
+		if len(value) < 1000 {
+			f.Add(value, hostile[(i+1)%40], hostile[(i+2)%40])
+		}
+	}
+	f.Add("*", "thr:{x}:3:control", "}:3:line")
+	f.Add("a|domain=b", "a", "=x")
+	f.Add("a,domain=b", "b,tenant=c", "/a|")
+	f.Add("%7E", "~", "!tenant:a")
+	f.Add("global", "%global:", "%s\n%d")
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	f.Cleanup(func() { _ = client.Close() })
+	f.Fuzz(func(t *testing.T, tenant, domain, id string) {
+		if tenant == "" || domain == "" || id == "" {
+			t.Skip("refused before anything is asked")
+		}
+		server.FlushAll()
+		hostileValues(t, server, client, tenant, domain, id)
+	})
+}
+
+// TestT1_F50_LongValues: the same for values of a megabyte.
+func TestT1_F50_LongValues(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	long := strings.Repeat("{}:\x00\n*%\xff", 1<<17)
+	hostileValues(t, server, client, long, long+"x", "x"+long)
+}
+
+func hostileValues(t *testing.T, server *miniredis.Miniredis, client *redis.Client, tenant, domain, id string) {
+	t.Helper()
+	passed := &keysPassed{client, make(map[string]struct{})}
+	th := hostileThrottle(t, passed)
+	hostileHistory(t, th, throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": domain}})
+	checkKeys(t, th, passed.keys, throttle.Encode(tenant), throttle.Encode(domain), throttle.Encode(id))
+	checkFields(t, server, th, tenant)
+	other := throttle.Job{ID: id + "2", Weight: 1, Keys: map[string]string{"tenant": domain + "2", "domain": tenant}}
+	if domain+"2" == tenant {
+		return
+	}
+	if got := reserve(t, th, other); got.Outcome != throttle.Granted {
+		t.Errorf("tenant %.40q, who has used nothing: %+v", domain+"2", got)
+	}
+}
+
+func hostileThrottle(t *testing.T, client redis.Scripter) *throttle.Throttle {
+	t.Helper()
+	scopes := []throttle.Scope{
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
+		{Name: "domain", Limits: []throttle.Limit{throttle.PerHour(100)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1000)}},
+	}
+	return newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second})
+}
+
+// hostileHistory makes each kind of call for a job, others of its tenant in line.
+func hostileHistory(t *testing.T, th *throttle.Throttle, job throttle.Job) {
+	t.Helper()
+	ctx := t.Context()
+	tenant := job.Keys["tenant"]
+	errs := make(map[string]error)
+	first := reserve(t, th, job)
+	var second, third throttle.Job = job, job
+	second.ID, third.ID = job.ID+"-", job.ID+"--"
+	granted := reserve(t, th, second)
+	waits := reserve(t, th, third)
+	if first.Outcome != throttle.Granted || granted.Outcome != throttle.Granted || waits.Outcome != throttle.Waiting {
+		t.Fatalf("got %v, %v, %v; want two granted and one in line", first.Outcome, granted.Outcome, waits.Outcome)
+	}
+	_, errs["Peek"] = th.Peek(ctx, third)
+	_, errs["Usage"] = th.Usage(ctx, "tenant", tenant)
+	_, errs["Count"] = th.Count(ctx, "tenant", tenant, time.Minute, 0)
+	_, errs["Forecast"] = th.Forecast(ctx, []throttle.Job{third})
+	_, errs["Pause"] = th.Pause(ctx, "tenant", tenant, time.Now().Add(time.Hour))
+	errs["SetLimits"] = th.SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(2)})
+	_, errs["Limits"] = th.Limits(ctx, "tenant", tenant)
+	explained, err := th.Explain(ctx, third)
+	errs["Explain"] = err
+	if text := explained.String(); explained.Arrived.IsZero() || !isScreen(text) {
+		t.Errorf("Explain: %.1000q; want a job in line, and no bytes that move a terminal", text)
+	}
+	_, errs["Settle"] = th.Settle(ctx, granted, 1)
+	page, err := th.Lines(ctx, "")
+	errs["Lines"] = err
+	if want := tenant; len(page.Lines) != 1 || page.Lines[0].Key != want && page.Lines[0].Key != throttle.Encode(want) {
+		t.Errorf("Lines: %+v, want that of %.40q", page.Lines, want)
+	}
+	_, errs["Sweep"] = th.Sweep(ctx)
+	if waits.Next != "" {
+		_, _, errs["Pull"] = th.Pull(ctx, waits.Next)
+	}
+	_, errs["Release"] = th.Release(ctx, second)
+	_, errs["Cancel"] = th.Cancel(ctx, third)
+	for call, err := range errs {
+		if err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+}
+
+// isScreen tells whether a text is a screen of lines and does nothing else to a terminal.
+func isScreen(text string) bool {
+	hidden := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	return len(text) < 4000 && utf8.ValidString(text) && strings.Count(text, "\n") == len(strings.Split(strings.TrimSpace(text), "\n")) && !strings.ContainsFunc(text, hidden)
+}
+
+// checkKeys holds the keys that scripts were given to their form.
+func checkKeys(t *testing.T, th *throttle.Throttle, keys map[string]struct{}, tenant, domain, id string) {
+	t.Helper()
+	prefix := "thr:{" + th.Name() + "}:3:"
+	for key := range keys {
+		rest, under := strings.CutPrefix(key, prefix)
+		if !under || hashTag(key) != th.Name() || len(key) > longestKey {
+			t.Errorf("key %.500q: want it under %s, and at most %d bytes", key, prefix, longestKey)
+		}
+		if strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`*?[]{}"'\`, r) }) {
+			t.Errorf("key %.500q: want no bytes that mean something elsewhere", key)
+		}
+	}
+	for _, want := range []string{"job:" + id, "key:tenant:" + tenant, "key:domain:" + domain, "heads:" + tenant, "lane:" + tenant + "|domain=" + domain} {
+		if _, is := keys[prefix+want]; !is {
+			t.Errorf("no script was given %s", want)
+		}
+	}
+	for key := range keys {
+		if rest, is := strings.CutPrefix(key, prefix+"key:tenant:"); is && rest != tenant {
+			t.Errorf("a script was given the totals of tenant %q, for %q", rest, tenant)
+		}
+	}
+}
+
+// checkFields holds what was set for a tenant to fields of its own.
+func checkFields(t *testing.T, server *miniredis.Miniredis, th *throttle.Throttle, tenant string) {
+	t.Helper()
+	fields, err := server.HKeys("thr:{" + th.Name() + "}:3:control")
+	if err != nil || len(fields) != 2 {
+		t.Fatalf("control fields %q, %v; want a pause and a limit", fields, err)
+	}
+	for _, field := range fields {
+		if field != "!tenant:"+throttle.Encode(tenant) && field != "%tenant:"+throttle.Encode(tenant) {
+			t.Errorf("control field %q, want it to be the tenant's alone", field)
+		}
+	}
+}
+
+// TestT1_F50_HostileNamesOfScopes: a scope that is none cannot be named either, however
+// its name would stand in a key or a control field.
+func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
+	t.Parallel()
+	client := miniClient(t)
+	passed := &keysPassed{client, make(map[string]struct{})}
+	th := hostileThrottle(t, passed)
+	for _, name := range append([]string{"", "tenant:a", "~", "!tenant", "%tenant", "Tenant", "control"}, hostile...) {
+		for call, err := range map[string]error{
+			"Usage":     second(th.Usage(t.Context(), name, "a")),
+			"Count":     second(th.Count(t.Context(), name, "a", time.Second, 0)),
+			"Pause":     second(th.Pause(t.Context(), name, "a", time.Now().Add(time.Hour))),
+			"Resume":    second(th.Resume(t.Context(), name, "a")),
+			"Limits":    second(th.Limits(t.Context(), name, "a")),
+			"SetLimits": th.SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
+			"ResetMode": resetMode(th, name),
+			"Reserve":   second(th.Reserve(t.Context(), throttle.Job{ID: "x", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b", name: "c"}})),
+		} {
+			var wrong *throttle.InvalidJobError
+			if !errors.As(err, &wrong) {
+				t.Errorf("%s of scope %.40q: got %v, want an *InvalidJobError", call, name, err)
+			}
+		}
+	}
+	if len(passed.keys) > 0 {
+		t.Errorf("scripts were given keys: %v", passed.keys)
+	}
+	// A lane is asked for in Redis, since other processes may know its scopes.
+	for _, name := range hostile {
+		var wrong *throttle.InvalidJobError
+		if _, _, err := th.Pull(t.Context(), throttle.Lane(name)); !errors.As(err, &wrong) {
+			t.Errorf("Pull of lane %.40q: got %v, want an *InvalidJobError", name, err)
+		}
+	}
+	for key := range passed.keys {
+		if !strings.HasPrefix(key, "thr:{"+th.Name()+"}:3:") {
+			t.Errorf("Pull used the key %.100q", key)
+		}
+	}
+	if keys := keyNames(t, client, th); len(keys) > 0 {
+		t.Errorf("written: %q", keys)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// resetMode is ResetMode; empty stands for all scopes and is right.
+func resetMode(th *throttle.Throttle, name string) error {
+	if name == "" {
+		return fmt.Errorf("not asked: %w", &throttle.InvalidJobError{})
+	}
+	return th.ResetMode(context.Background(), name)
+}
