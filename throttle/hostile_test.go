@@ -107,7 +107,7 @@ func hostileHistory(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 	tenant := job.Keys["tenant"]
 	errs := make(map[string]error)
 	first := reserve(t, th, job)
-	var second, third throttle.Job = job, job
+	second, third := job, job
 	second.ID, third.ID = job.ID+"-", job.ID+"--"
 	granted := reserve(t, th, second)
 	waits := reserve(t, th, third)

@@ -1,0 +1,6 @@
+//go:build race
+
+package throttle_test
+
+// raced tells that the race detector is on, which takes ten times as long.
+const raced = true
