@@ -1,0 +1,135 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestOneThrottleOfManyGoroutines: goroutines make all calls on one throttle while another
+// process sets limits and modes under it. What this one believes is right again with the
+// next decision of each.
+func TestOneThrottleOfManyGoroutines(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		const goroutines, each = 16, 6
+		scopes := tenantAndGlobal(throttle.PerHour(40), throttle.PerHour(4000))
+		th := newThrottle(t, client, scopes, nil)
+		other := sameAs(t, defaultClient(t, client.Options().Addr), th, scopes, throttle.Options{})
+		done, changes := make(chan struct{}), 0
+		var meddling, wg sync.WaitGroup
+		meddling.Go(func() {
+			for ; ; changes++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				meddle(t, other, changes)
+			}
+		})
+		for g := range goroutines {
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(g)))
+				for i := range each {
+					job := throttle.Job{ID: fmt.Sprint(g, "-", i), Weight: 1 + random.Int64N(3), Keys: of(fmt.Sprint("t", random.IntN(3)))}
+					useAll(t, th, job)
+				}
+			})
+		}
+		wg.Wait()
+		close(done)
+		meddling.Wait()
+		t.Logf("changed %d times", changes)
+		if changes < 6 {
+			t.Errorf("changed %d times: this test has lost its object", changes)
+		}
+		if err := errors.Join(other.ResetMode(t.Context(), "tenant"), other.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(7)})); err != nil {
+			t.Fatal(err)
+		}
+		var granted atomic.Int64
+		for i := range 50 {
+			wg.Go(func() {
+				if reserve(t, th, throttle.Job{ID: fmt.Sprint("last", i), Weight: 1, Keys: of("fresh")}).Outcome == throttle.Granted {
+					granted.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if granted.Load() != 7 {
+			t.Errorf("%d granted under the limit that was set, want exactly 7", granted.Load())
+		}
+	})
+}
+
+// meddle changes what is set, each time something else.
+func meddle(t *testing.T, th *throttle.Throttle, i int) {
+	t.Helper()
+	var err error
+	switch i % 6 {
+	case 0:
+		err = th.SetLimits(t.Context(), "tenant", "t1", []throttle.Limit{throttle.PerHour(20 + int64(i)%20)})
+	case 1:
+		err = th.SetMode(t.Context(), "tenant", throttle.Shadow)
+	case 2:
+		err = th.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(30)})
+	case 3:
+		err = th.ResetMode(t.Context(), "tenant")
+	case 4:
+		err = th.ResetLimits(t.Context(), "tenant", "t1")
+	case 5:
+		err = th.ResetLimits(t.Context(), "tenant", "")
+	}
+	if err != nil {
+		t.Errorf("meddling: %v", err)
+	}
+}
+
+// useAll makes the calls that a job's life has, and those that look.
+func useAll(t *testing.T, th *throttle.Throttle, job throttle.Job) {
+	t.Helper()
+	ctx := t.Context()
+	r, err := th.Reserve(ctx, job)
+	allowed(t, "Reserve", err)
+	if err == nil && r.Outcome == throttle.Granted {
+		_, err = th.Settle(ctx, r, 1)
+		allowed(t, "Settle", err)
+	} else {
+		_, err = th.Cancel(ctx, job)
+		allowed(t, "Cancel", err)
+	}
+	for _, answer := range th.ReserveAll(ctx, []throttle.Job{{ID: job.ID + "a", Weight: 1, Keys: job.Keys}, {ID: job.ID + "b", Weight: 1, Keys: job.Keys}}) {
+		allowed(t, "ReserveAll", answer.Err)
+	}
+	_, err = th.Peek(ctx, job)
+	allowed(t, "Peek", err)
+	_, err = th.Usage(ctx, "tenant", job.Keys["tenant"])
+	allowed(t, "Usage", err)
+	_, err = th.Limits(ctx, "tenant", job.Keys["tenant"])
+	allowed(t, "Limits", err)
+	swept, err := th.Sweep(ctx)
+	allowed(t, "Sweep", err)
+	if swept.Next != "" {
+		_, _, err = th.Pull(ctx, swept.Next)
+		allowed(t, "Pull", err)
+	}
+	_, err = th.Explain(ctx, job)
+	allowed(t, "Explain", err)
+}
+
+// allowed fails the test for an error that is none of a limit that was set, or of what is
+// set having changed too often while it was asked.
+func allowed(t *testing.T, call string, err error) {
+	t.Helper()
+	var blocked *throttle.BlockedError
+	if err != nil && !errors.Is(err, throttle.ErrUnavailable) && !errors.As(err, &blocked) {
+		t.Errorf("%s: %v", call, err)
+	}
+}
