@@ -56,7 +56,7 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 				throttle.Limit{Units: 5, Window: 4 * time.Millisecond, Precision: throttle.Exact},
 				throttle.Limit{Units: 8, Window: 4 * time.Millisecond, Precision: 400 * time.Microsecond})
 			a.options.Grace, a.options.Lookahead = time.Millisecond, 100*time.Millisecond
-			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
+			a.contend(seed, 5, 30, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			a.mustLinearize(seed, &seen)
 		}
 		seen.mustBeContended(t, throttle.Granted, throttle.Booked)
