@@ -1,8 +1,11 @@
 package throttle
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -15,6 +18,29 @@ var ErrUnavailable = errors.New("throttle: Redis cannot decide")
 // nothing was written; if it is one of the line's, units may have been charged or
 // booked that nobody uses.
 var ErrState = errors.New("throttle: foreign data under a key of the throttle")
+
+// StateError says where foreign data was found, if Redis tells. It matches ErrState.
+type StateError struct {
+	// Key is the Redis key, or "record" for that of the job that was asked for. It may
+	// hold a tenant's key.
+	Key string
+}
+
+// Error names what is a tenant's in the key by its hash alone, since it may be private:
+// the first bytes of the whole key's SHA-256.
+func (e *StateError) Error() string {
+	text := e.Key
+	if prefix, rest, is := strings.Cut(e.Key, "}:"+stateVersion+":"); is {
+		if kind, _, private := strings.Cut(rest, ":"); private {
+			sum := sha256.Sum256([]byte(e.Key))
+			text = prefix + "}:" + stateVersion + ":" + kind + ":… with SHA-256 " + hex.EncodeToString(sum[:6]) + "…"
+		}
+	}
+	return ErrState.Error() + ": " + text
+}
+
+// Is tells that the error is of the class ErrState.
+func (e *StateError) Is(target error) bool { return target == ErrState }
 
 // OptionError says which option is wrong and why.
 type OptionError struct {
@@ -45,6 +71,9 @@ type InvalidJobError struct {
 }
 
 func (e *InvalidJobError) Error() string {
+	if e.Field == "Lane" {
+		return "throttle: job's Lane " + e.Reason
+	}
 	return fmt.Sprintf("throttle: job's %s %v %s", e.Field, e.Value, e.Reason)
 }
 

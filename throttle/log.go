@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -42,7 +43,12 @@ func (l *rateLimitedLog) skipped(throttle string, lane Lane, err error) {
 	if held, due := l.due("skipped"); due {
 		l.logger.Warn("throttle: a lane cannot be pulled, and is left alone for a second",
 			zap.String("throttle", throttle), zap.Int("not_logged", held), zap.NamedError("cause", err))
-		l.logger.Debug("throttle: it is this lane", zap.String("lane", string(lane)))
+		var state *StateError
+		key := ""
+		if errors.As(err, &state) {
+			key = state.Key
+		}
+		l.logger.Debug("throttle: it is this lane", zap.String("lane", string(lane)), zap.String("key", key))
 	}
 }
 

@@ -291,7 +291,11 @@ func (c *caller) classify(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return &UnavailableError{Failure: FailureTimeout, Err: ctx.Err()}
-	case strings.Contains(text, "THROTTLE_STATE"), strings.Contains(text, "WRONGTYPE"):
+	case strings.Contains(text, "THROTTLE_STATE "):
+		_, told, _ := strings.Cut(text, "THROTTLE_STATE ")
+		key, _, _ := strings.Cut(told, " ")
+		return &StateError{Key: key}
+	case strings.Contains(text, "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", ErrState, err)
 	case strings.Contains(text, "THROTTLE_"):
 		return fmt.Errorf("throttle: the script refused its arguments: %w", err)

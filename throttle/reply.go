@@ -33,5 +33,5 @@ func (r reply) text(i int) string {
 }
 
 func badReply(script string, r reply) error {
-	return fmt.Errorf("throttle: script %s answered %v: %w", script, []any(r), ErrState)
+	return fmt.Errorf("throttle: script %s gave an answer of %d values that is none of its own: %w", script, len(r), ErrState)
 }
