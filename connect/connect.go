@@ -12,8 +12,6 @@ const (
 	dialTimeout    = time.Second
 	dialAttempts   = 1 // the command is repeated instead, which asks anew where to
 	ioTimeout      = 2 * time.Second
-	redirects      = 8 // a second of waiting in all, about
-	retryBackoff   = 500 * time.Millisecond
 	reloadInterval = 500 * time.Millisecond
 )
 
@@ -43,7 +41,6 @@ func openServer(p *parts) (redis.UniversalClient, error) {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
-	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
 	return redis.NewClient(o), nil
 }
 
@@ -61,7 +58,6 @@ func openFailover(p *parts) (redis.UniversalClient, error) {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
-	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
 	if o.TLSConfig != nil {
 		o.TLSConfig.ServerName = "" // each by its own name
 	}
@@ -78,8 +74,6 @@ func openCluster(p *parts) (redis.UniversalClient, error) {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
-	o.MaxRetryBackoff = cmp.Or(o.MaxRetryBackoff, retryBackoff)
-	o.MaxRedirects = cmp.Or(o.MaxRedirects, redirects)
 	o.ClusterStateReloadInterval = reloadInterval
 	if o.TLSConfig != nil {
 		o.TLSConfig.ServerName = "" // each by its own name

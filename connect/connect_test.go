@@ -109,7 +109,7 @@ func TestOpen(t *testing.T) {
 		if want.Client == "cluster" {
 			want.Reload = half
 			if want.Redirects == 0 {
-				want.Redirects = 8
+				want.Redirects = 3
 			}
 			if row.want.Pool == 0 {
 				want.Pool = clusterPool
