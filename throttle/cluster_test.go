@@ -364,11 +364,16 @@ func TestF12_SlotMovesMidRun(t *testing.T) {
 // await polls until it is so.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
+	awaitWithin(t, patient, what, is)
+}
+
+func awaitWithin(t *testing.T, within time.Duration, what string, is func() bool) {
+	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for end := time.Now().Add(patient); !is(); <-poll.C {
+	for end := time.Now().Add(within); !is(); <-poll.C {
 		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patient, what)
+			t.Fatalf("not within %s: %s", within, what)
 		}
 	}
 }
