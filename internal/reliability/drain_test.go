@@ -183,10 +183,13 @@ func (d *drain) last(length time.Duration) {
 	}
 }
 
-// lose strikes by a loss of data. Jobs that arrive at that moment find all limits
+// lose strikes by a loss of data when there is much of it: on a machine that is too busy to
+// fill a window, the best there is. Jobs that arrive at that moment find all limits
 // unused: without them the booked jobs come one by one, each at its slot.
 func (d *drain) lose(data func()) fault {
 	d.t.Helper()
+	d.amid()
+	d.until("a window is full", time.Minute, func() bool { return d.within(window) > 3*int(units)/4 || d.begun() > 4*int(units) })
 	f := d.strike(data, 0, nil)
 	d.enqueue(int(units))
 	return f

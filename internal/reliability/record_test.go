@@ -74,6 +74,19 @@ func (r *record) begun() int {
 	return len(r.starts)
 }
 
+// within is how many jobs have started in that time until now.
+func (r *record) within(last time.Duration) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range slices.Backward(r.starts) {
+		if time.Since(s.Begun) > last {
+			break // they are almost in order
+		}
+		n++
+	}
+	return n
+}
+
 // quiet tells that no job has started for a while.
 func (r *record) quiet() bool {
 	r.mu.Lock()
