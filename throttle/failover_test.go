@@ -160,7 +160,7 @@ func TestFailoverContrast(t *testing.T) {
 		t.Skip("FAILOVER_ROUNDS is not set")
 	}
 	var table strings.Builder
-	table.WriteString("\n| | primary | client | failover, median (worst) | decisions away, median (worst) | charges lost, most |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| | primary | client | failover, median (worst) | decisions away, median (worst) | charges lost, most |\n|---|---|---|---|---|---|\n")
 	for _, start := range []func(*testing.T) replicated{onSentinels, onCluster} {
 		r := start(t)
 		for _, how := range []struct {
@@ -180,11 +180,13 @@ func TestFailoverContrast(t *testing.T) {
 					_ = client.Close()
 					r.heal(t)
 				}
-				fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d |\n", r.shape, how.name, with.name, middle(replaced), middle(resumed), lost)
+				row := fmt.Sprintf("| %s | %s | %s | %s | %s | %d |", r.shape, how.name, with.name, middle(replaced), middle(resumed), lost)
+				t.Log(row)
+				table.WriteString(row + "\n")
 			}
 		}
 	}
-	t.Log(table.String())
+	t.Log("all:\n" + table.String())
 }
 
 // middle is the median and the worst.
