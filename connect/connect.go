@@ -10,7 +10,7 @@ import (
 // What holds where the URL says nothing else.
 const (
 	dialTimeout    = time.Second
-	dialAttempts   = 1 // the command is repeated instead, which asks anew where to
+	dialAttempts   = 1 // of a cluster's node: if it is dead, others are asked who has replaced it
 	ioTimeout      = 2 * time.Second
 	reloadInterval = 500 * time.Millisecond
 )
@@ -39,7 +39,7 @@ func openServer(p *parts) (redis.UniversalClient, error) {
 	}
 	o.Username, o.Password = p.user, p.password
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
+	o.DialTimeout = cmp.Or(o.DialTimeout, dialTimeout)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
 	return redis.NewClient(o), nil
 }
@@ -56,7 +56,7 @@ func openFailover(p *parts) (redis.UniversalClient, error) {
 	o.SentinelUsername, o.SentinelPassword = p.user, p.password
 	o.Username, o.Password = p.serverUser, p.serverPassword
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.DialerRetries = cmp.Or(o.DialTimeout, dialTimeout), cmp.Or(o.DialerRetries, dialAttempts)
+	o.DialTimeout = cmp.Or(o.DialTimeout, dialTimeout)
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, ioTimeout), cmp.Or(o.WriteTimeout, ioTimeout)
 	if o.TLSConfig != nil {
 		o.TLSConfig.ServerName = "" // each by its own name

@@ -44,7 +44,7 @@ func look(t *testing.T, client redis.UniversalClient) opened {
 			Client: has.Network, Addrs: []string{has.Addr}, User: has.Username, Password: has.Password, DB: has.DB,
 			Pool: has.PoolSize, Dial: has.DialTimeout, Read: has.ReadTimeout,
 		}
-		if !has.ContextTimeoutEnabled || has.DialerRetries != 1 || has.WriteTimeout != has.ReadTimeout {
+		if !has.ContextTimeoutEnabled || has.DialerRetries != 5 || has.WriteTimeout != has.ReadTimeout {
 			t.Errorf("got %+v", has)
 		}
 	case *redis.ClusterClient:

@@ -28,7 +28,7 @@
 //
 // Where the URL says nothing else: a connection is made within 1 s, or tried anew; a
 // command is answered within 2 s. A deadline of a context ends a command at once. A
-// cluster's client looks every half second, while it is used, who serves which slot.
-// By go-redis' defaults it is 5 attempts of 5 s for a connection, 5 s for a command, one
-// look a minute, and a deadline ends nothing.
+// cluster's client tries a node once, and looks every half second, while it is used, who
+// serves which slot. By go-redis' defaults it is 5 s for a connection and for a command,
+// 5 attempts, one look a minute, and a deadline ends nothing.
 package connect
