@@ -95,8 +95,8 @@ for i = 1, #due do
     elseif jobs == 0 then
       again = tonumber(slot) + 500000
     else
-      -- The longer it is overdue, the less often it is looked for.
-      again = now + math.max(1000000, math.floor((now - slot) / 2))
+      -- The longer it is overdue, the less often it is looked for, until it is forgotten.
+      again = math.min(now + math.max(1000000, math.floor((now - slot) / 2)), slot + forget)
       reply[#reply + 1] = 'job'
       reply[#reply + 1] = id
       reply[#reply + 1] = tonumber(weight)

@@ -52,7 +52,7 @@ func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []thro
 				m.forget(name)
 				continue
 			}
-			l.agenda[member] = now + max(leftAlone.Microseconds(), (now-b.slot)/2)
+			l.agenda[member] = min(now+max(leftAlone.Microseconds(), (now-b.slot)/2), b.slot+forgetAfter.Microseconds())
 			job := throttle.Job{ID: name, Weight: b.weight, Lane: b.lane}
 			swept.Overdue = append(swept.Overdue, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: instant, Start: time.UnixMicro(b.slot)})
 		}
