@@ -82,7 +82,9 @@ func TestT12_NothingPrivateIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		foreign := enqueue("foreign", "foreign-"+secretMark, 1)
-		w.redis.Set("thr:{world}:3:key:tenant:garbage-"+secretMark, "garbage")
+		if err := w.redis.Set("thr:{world}:3:key:tenant:garbage-"+secretMark, "garbage"); err != nil {
+			t.Fatal(err)
+		}
 		garbage := enqueue("garbage", "garbage-"+secretMark, 1)
 		w.until("foreign data fails a task", time.Minute, func() bool {
 			return w.in(foreign, asynq.TaskStateRetry)() && w.in(garbage, asynq.TaskStateRetry)()
