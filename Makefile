@@ -19,6 +19,7 @@ PEER_CALLS ?= 10000
 PEER_TASKS ?= 10000
 PEER_ROUNDS ?= 5
 TEST_TIMEOUT ?= 25m
+SEEDS ?= 200
 
 # miniredis makes a Lua state for each call: most of what the tests allocate.
 TEST_ENV := GOGC=400
@@ -45,6 +46,10 @@ reliability: ## faults while jobs run, on real servers; what is measured goes in
 .PHONY: properties
 properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
 	$(TEST_ENV) go test ./throttle/ -run TestProperty -rapid.checks=$(RAPID_CHECKS) -timeout $(TEST_TIMEOUT)
+
+.PHONY: simulate
+simulate: ## worlds of servers, tenants and faults in virtual time, drawn from seeds (SEEDS=10000)
+	go test ./internal/simulation -run TestSimulation -seeds=$(SEEDS) -timeout 2h
 
 # The long simulations in virtual time never ask for a real Redis, so `make test`
 # has run them already.

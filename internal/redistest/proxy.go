@@ -243,7 +243,7 @@ func (l *link) passRequests() {
 	defer l.cut()
 	r := bufio.NewReader(l.client)
 	for {
-		request, err := readFrame(r)
+		request, err := ReadFrame(r)
 		if err != nil {
 			return
 		}
@@ -261,7 +261,7 @@ func (l *link) passReplies() {
 	defer l.cut()
 	r := bufio.NewReader(l.server)
 	for {
-		reply, err := readFrame(r)
+		reply, err := ReadFrame(r)
 		if err != nil {
 			return
 		}

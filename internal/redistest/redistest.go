@@ -96,6 +96,22 @@ func Name(t testing.TB) string {
 	return fmt.Sprintf("%.40s-%d-%d", plain, os.Getpid(), names.Add(1))
 }
 
+// Available tells whether there is a redis-server to start, for a test that has another
+// server to run on. Where there is none it says so loudly, or fails the test where Redis
+// is required.
+func Available(t testing.TB) bool {
+	t.Helper()
+	_, err := program()
+	switch {
+	case err == nil:
+		return true
+	case os.Getenv("REQUIRE_REDIS") == "1":
+		requireProgram(t)
+	}
+	t.Logf("redistest: NOT TESTED on a real Redis: %s (%v)", t.Name(), err)
+	return false
+}
+
 // requireProgram skips the test, loudly, or fails it where Redis is required.
 func requireProgram(t testing.TB) {
 	t.Helper()

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// readFrame reads one whole value of Redis' protocol (RESP2 or RESP3), with all
+// ReadFrame reads one whole value of Redis' protocol (RESP2 or RESP3), with all
 // that is nested in it, and returns its bytes as they came. What a client sends
 // is read the same way; a command that comes inline is one line.
-func readFrame(r *bufio.Reader) ([]byte, error) { return appendFrame(nil, r) }
+func ReadFrame(r *bufio.Reader) ([]byte, error) { return appendFrame(nil, r) }
 
 func appendFrame(frame []byte, r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadBytes('\n')

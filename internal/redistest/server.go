@@ -262,11 +262,11 @@ func askPID(addr string, deadline time.Time) (int, error) {
 		return 0, err
 	}
 	r := bufio.NewReader(conn)
-	pong, err := readFrame(r)
+	pong, err := ReadFrame(r)
 	if err != nil {
 		return 0, err
 	}
-	info, err := readFrame(r)
+	info, err := ReadFrame(r)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,354 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// progress is how far a job has come by what its handler did.
+type progress struct {
+	job      *job
+	calls    int
+	failures int
+	ended    bool
+	archived bool
+}
+
+// advance takes up one call that came to its end.
+func (p *progress) advance() {
+	does := succeeds
+	if p.calls < len(p.job.outcomes) {
+		does = p.job.outcomes[p.calls].does
+	}
+	p.calls++
+	switch does {
+	case succeeds, settles:
+		p.ended = true
+	case skips:
+		p.ended, p.archived = true, true
+	case fails, panics, untouched:
+		p.failures++
+		p.archived = p.failures > p.job.retries
+		p.ended = p.archived
+	}
+}
+
+// bound is by when all jobs must have ended: the sum of all that can hold up the last
+// one, as if nothing of it happened at the same time. See the package's documentation.
+func (p *plan) bound() time.Duration {
+	total := p.span
+	add := func(d time.Duration) { total += d }
+	for _, scope := range p.scopes {
+		var longest time.Duration
+		for _, key := range p.keys(scope.Name) {
+			units := p.demand(scope.Name, key)
+			var takes time.Duration
+			for _, limit := range scope.Limits {
+				// Heavy jobs leave up to half of each window empty.
+				windows := math.Ceil(2*float64(units)/float64(limit.Units)) + 2
+				takes += time.Duration(windows * float64(limit.Window+max(limit.Precision, limit.Window/100)))
+			}
+			longest = max(longest, takes)
+		}
+		add(longest)
+	}
+	grace := p.options.Grace
+	if grace == 0 {
+		grace = throttle.DefaultGrace
+	}
+	for _, j := range p.jobs {
+		add(time.Duration(j.calls()) * j.handle)
+		for _, o := range j.outcomes {
+			if add(5 * time.Second); o.does == waits { // a retry, asynq's seconds, and what was promised meanwhile
+				add(2 * o.wait)
+			}
+		}
+		if j.how == plain && j.retries <= 1 {
+			add(2 * grace) // holds a worker, and up what was to run there
+		}
+	}
+	for _, f := range p.faults {
+		switch f.does {
+		case crash, outage, restart:
+			add(f.lasts + lostLease)
+		case clock:
+			add(max(0, -f.step))
+		case limits:
+			add(f.lasts + 10*time.Minute)
+		default:
+			add(f.lasts + 10*time.Second)
+		}
+	}
+	return total + time.Minute
+}
+
+// lostLease is how long asynq takes at most to bring back what a dead server held: a
+// lease of 30 s that has been over for 30 s, looked for each minute.
+const lostLease = 2*time.Minute + 5*time.Second
+
+// await waits until asynq has nothing more to do.
+func (w *world) await() {
+	bound, last := w.plan.bound(), w.plan.jobs[len(w.plan.jobs)-1].arrives
+	for {
+		time.Sleep(time.Second)
+		left := w.left()
+		switch passed := time.Since(w.began); {
+		case passed > last && left == 0:
+			return
+		case passed > bound:
+			w.errorf("after %s %d jobs have not ended", bound, left)
+			w.describe()
+			return
+		}
+	}
+}
+
+// left is how many tasks asynq still has to run.
+func (w *world) left() (n int64) {
+	ctx, pipe := context.Background(), w.operator.wire.client.Pipeline()
+	pending, active := pipe.LLen(ctx, "asynq:{default}:pending"), pipe.LLen(ctx, "asynq:{default}:active")
+	scheduled, retry := pipe.ZCard(ctx, "asynq:{default}:scheduled"), pipe.ZCard(ctx, "asynq:{default}:retry")
+	if _, err := pipe.Exec(ctx); err != nil {
+		w.errorf("what is left: %v", err)
+	}
+	return pending.Val() + active.Val() + scheduled.Val() + retry.Val()
+}
+
+// describe tells what has not ended.
+func (w *world) describe() {
+	n := 0
+	for _, j := range w.plan.jobs {
+		info, err := w.tasks.GetTaskInfo("default", j.id)
+		if err != nil || info.State == asynq.TaskStateArchived {
+			continue
+		}
+		if n++; n > 10 {
+			return
+		}
+		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight, Keys: map[string]string{"tenant": j.tenant}}
+		if j.domain != "" {
+			job.Keys["domain"] = j.domain
+		}
+		told, err := w.operator.throttle.Explain(context.Background(), job)
+		w.t.Logf("%s weight %d tenant %s domain %s is %s, retried %d, next %s, last error %q; %+v %v",
+			j.id, j.weight, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began), info.LastErr, told, err)
+	}
+}
+
+// audit has Redis tell what is used of each scope key; the account compares.
+func (w *world) audit() {
+	for _, scope := range w.plan.scopes {
+		for _, key := range w.plan.keys(scope.Name) {
+			_, err := w.operator.throttle.Usage(context.Background(), scope.Name, key)
+			w.must("Usage", err)
+		}
+	}
+}
+
+// end stops all and checks what is left.
+func (w *world) end() {
+	for _, r := range w.alive() {
+		r.stop()
+	}
+	w.audit()
+	w.checkJobs()
+	if w.plan.kind == even {
+		w.checkShares()
+	}
+	w.restore()
+	w.checkKeys()
+	close(w.over)
+	for _, r := range w.processes {
+		if !r.stopped {
+			r.server.Shutdown()
+		}
+		_ = r.wire.client.Close()
+	}
+	w.pending.Wait()
+	_ = w.operator.wire.client.Close()
+	w.backend.close(w)
+	w.report()
+}
+
+// report tells how much happened in a run, by which the drawing is tuned.
+func (w *world) report() {
+	var denied, pulled, woken int64
+	lost, calls, interrupted := w.operator.wire.lost, 0, 0
+	for _, r := range w.processes {
+		stats := r.shaper.Stats()
+		denied, pulled, woken, lost = denied+stats.Denied, pulled+stats.Pulled, woken+stats.Woken, lost+r.wire.lost
+	}
+	for _, of := range w.runs {
+		for _, c := range of {
+			if calls++; c.interrupted {
+				interrupted++
+			}
+		}
+	}
+	w.t.Logf("%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d virtual=%s",
+		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost, len(w.processes), w.account.usages,
+		time.Since(w.began).Round(time.Second))
+}
+
+// restore takes back what may be set.
+func (w *world) restore() {
+	ctx, th := context.Background(), w.operator.throttle
+	for _, scope := range w.plan.scopes {
+		for _, key := range w.plan.keys(scope.Name) {
+			_, err := th.Resume(ctx, scope.Name, key)
+			w.must("Resume", err)
+		}
+	}
+}
+
+// checkJobs: every job ran as it was drawn to, once for each outcome, and again only
+// where something happened to the process that it ran on.
+func (w *world) checkJobs() {
+	for _, j := range w.plan.jobs {
+		state, hit := w.follow(j)
+		info, err := w.tasks.GetTaskInfo("default", j.id)
+		switch by := w.byHand[j.id]; {
+		case by == deletion && err == nil:
+			w.errorf("%s was deleted and is %s", j.id, info.State)
+		case by == deletion || by == archive && err == nil && info.State == asynq.TaskStateArchived:
+		case err != nil && state.ended && !state.archived: // done and gone
+		case err == nil && info.State == asynq.TaskStateArchived && state.archived:
+		case err == nil && info.State == asynq.TaskStateArchived && w.lost(j, hit, info):
+		default:
+			w.errorf("%s ended otherwise than drawn: %+v, %+v %v; outcomes %v, retries %d", j.id, state, info, err, j.outcomes, j.retries)
+		}
+	}
+}
+
+// lost tells that a job's last attempts were lost with their processes, so that it could
+// not run to its end.
+func (w *world) lost(j *job, hit bool, info *asynq.TaskInfo) bool {
+	strikes := slices.ContainsFunc(w.plan.faults, func(f fault) bool { return f.does == crash || f.does == outage || f.does == restart })
+	return strikes && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()))
+}
+
+// follow walks through a job's calls.
+func (w *world) follow(j *job) (state progress, hit bool) {
+	state.job = j
+	var before *call
+	for _, c := range w.runs[j.id] {
+		if before != nil {
+			faulted := before.on.faulted(before.begins.Add(-2*time.Second), c.begins)
+			switch {
+			case faulted:
+				hit = true
+			case before.ends.IsZero() || before.ends.After(c.begins):
+				w.errorf("%s runs again while it runs, and nothing has happened to its process", j.id)
+			case state.ended:
+				w.errorf("%s runs again after its end, and nothing has happened to its process", j.id)
+			}
+		}
+		if before = c; c.interrupted {
+			hit = true
+			if !c.on.faulted(c.begins, time.Now()) {
+				w.errorf("%s did not come to its end, and nothing has happened to its process", j.id)
+			}
+			continue
+		}
+		if !state.ended {
+			state.advance()
+		}
+	}
+	return state, hit
+}
+
+// checkShares: what two tenants that both stand in line are pulled differs by no more
+// than a job of each, in units per share: the inequality of start-time fair queueing.
+func (w *world) checkShares() {
+	share := func(tenant string) float64 { return float64(max(1, w.plan.options.Shares[tenant])) }
+	heaviest := map[string]float64{}
+	for _, j := range w.plan.jobs {
+		heaviest[j.tenant] = max(heaviest[j.tenant], float64(j.weight))
+	}
+	for i, f := range w.plan.tenants {
+		for _, m := range w.plan.tenants[:i] {
+			bound := heaviest[f]/share(f) + heaviest[m]/share(m)
+			var at, low, high float64
+			for _, p := range w.account.pulls {
+				if !slices.Contains(p.ready, f) || !slices.Contains(p.ready, m) {
+					at, low, high = 0, 0, 0
+					continue
+				}
+				switch p.fair {
+				case f:
+					at += float64(p.weight) / share(f)
+				case m:
+					at -= float64(p.weight) / share(m)
+				}
+				low, high = min(low, at), max(high, at)
+				if high-low > bound+1e-9 {
+					w.errorf("of %s and %s one was pulled %.3f units per share more than the other, want at most %.3f", f, m, high-low, bound)
+					at, low, high = 0, 0, 0
+				}
+			}
+		}
+	}
+}
+
+// checkKeys: what the throttle has left in Redis goes by itself, in the time that
+// docs/redis-state.md says.
+func (w *world) checkKeys() {
+	ctx, client := context.Background(), w.operator.wire.client
+	for _, key := range client.Keys(ctx, "thr:*").Val() {
+		left := client.PTTL(ctx, key).Val()
+		if most := w.kept(key); left <= 0 || left > most {
+			w.errorf("key %s lives for %s, want above 0 and up to %s", key, left, most)
+		}
+	}
+	if w.backend.pass(32 * 24 * time.Hour) {
+		if keys := client.Keys(ctx, "thr:*").Val(); len(keys) > 0 {
+			w.errorf("keys are left: %q", keys)
+		}
+	}
+}
+
+// kept is how long a key may live now.
+func (w *world) kept(key string) time.Duration {
+	var longest time.Duration
+	for _, scope := range w.plan.scopes {
+		for _, limit := range scope.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	ahead := max(w.plan.options.Lookahead, throttle.DefaultLookahead) + longest
+	parts := strings.SplitN(key, ":", 4)
+	switch kind := parts[3]; {
+	case strings.HasPrefix(kind, "job:"):
+		return throttle.DefaultSettleWithin + ahead
+	case strings.HasPrefix(kind, "key:"), strings.HasPrefix(kind, "ledger:"):
+		return ahead + 3*longest + max(w.plan.options.Grace, throttle.DefaultGrace) + time.Minute
+	case kind == "control":
+		return 24*time.Hour + time.Minute
+	}
+	return ahead + 2*longest + 30*24*time.Hour
+}
+
+// String tells what was drawn, for the one who looks at a failure.
+func (p *plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s run of %s, %d jobs of %d tenants\n", p.kind, p.span, len(p.jobs), len(p.tenants))
+	for _, scope := range p.scopes {
+		fmt.Fprintf(&b, "scope %s: %v\n", scope.Name, scope.Limits)
+	}
+	fmt.Fprintf(&b, "grace %s, lookahead %s, fair scope %q, shares %v\n", p.options.Grace, p.options.Lookahead, p.options.FairScope, p.options.Shares)
+	for _, process := range p.processes {
+		fmt.Fprintf(&b, "process %+v\n", process)
+	}
+	for _, f := range p.faults {
+		fmt.Fprintf(&b, "fault at %s\n", f)
+	}
+	return b.String()
+}

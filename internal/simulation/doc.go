@@ -1,0 +1,84 @@
+// Package simulation lets whole worlds happen in virtual time and holds the product's
+// promises against them. It consists of tests:
+//
+//	go test ./internal/simulation -seed=1 -seeds=200 -hours=0.02 -backend=both
+//
+// # A world
+//
+// From one to three asynq servers, each a process of its own with a Throttle and a Shaper,
+// work through some ten to a hundred tasks of up to five tenants and three domains. All
+// that can vary is drawn from the seed before the world begins (draw_test.go): scopes,
+// limits, windows and precisions, shares, lookahead and grace; when tasks arrive, in
+// bursts and one by one, enqueued by asynq alone, made by worker.NewTask or planned by
+// worker.Client; weights; for each call of a handler how long it takes and how it ends;
+// the servers' concurrency and intervals; and what goes wrong (faults_test.go): servers
+// that die with all they hold, servers shut down and begun anew, processes cut off from
+// Redis, replies lost after the command was done, forgotten scripts, steps of Redis'
+// clock, pauses, limits and modes set at run time and taken back, a paused queue, tasks
+// deleted, archived and run by hand. Goroutines draw nothing, so their order does not
+// change what is drawn; what order they run in is Go's to choose, and the jitter, nonces
+// and names of the product are its own. A seed that fails mostly fails again.
+//
+// There are three kinds of worlds: calm ones without faults, rough ones with some sorts
+// of them, and even ones in which the shares are measured.
+//
+// # Redis
+//
+// Everything runs in one testing/synctest bubble. Redis is a miniredis in it, or a real
+// redis-server outside. In between is the bridge (bridge_test.go): it does one command
+// after the other on one connection and has the reply before the client's Write returns,
+// so that no goroutine waits for a network and virtual time goes on. It is also Redis'
+// clock: it puts the time into each call of a script that would read Redis' own. And it
+// is where the account is kept (account_test.go) of what Redis did, in the order in which
+// it did it, by the replies alone.
+//
+// Keys expire in virtual time on miniredis only. The real server's do in real time, of
+// which a world takes less than any of them lives.
+//
+// # What must hold
+//
+// No window over its limit. At each grant, in the order of Redis: for each limit in force
+// at that moment on each of its scope keys, no interval of the length of its window that
+// contains the start holds more than its units, of all that is charged at that moment.
+// This is exact also where charges were settled for more (they count from then on), where
+// limits or modes are set (those in force at the decision; what started in shadow counts,
+// what started in mode Off does not) and where the clock steps (instants are Redis' own).
+// Limits that are set have windows no longer than the configured ones, beyond which
+// nothing is known of what had started.
+//
+// A handler runs under a grant of its own: one that the account has, with its weight, not
+// before its start, and once for each.
+//
+// Used is what was granted. Each Usage that is asked for, in the middle of everything,
+// is compared with the account: equal, to the unit, sub-windows counted until all of them
+// has left; at least as much on scopes whose limits were set at some time, since what one
+// ledger adopts from another counts for longer.
+//
+// Every job exactly once. Its handler is called once for each outcome drawn for it, until
+// one ends it, and asynq has it no more, or archived if it ended so. Another call is
+// accepted only if since two seconds before the earlier one its process died, was shut
+// down or was cut off: asynq is at-least-once there, and may lose an attempt.
+//
+// Nobody is stuck. All jobs have ended by a bound (plan.bound) that adds up, as if none of
+// it happened at the same time: until the last arrival; for each scope the busiest key's
+// units by its limits, twice since heavy jobs leave up to half a window empty, and two
+// windows; every handler's time; 5 s for each attempt that does not end its job; every
+// wait asked for, twice; the time of every fault; 125 s for each process that is struck,
+// by when asynq brings back what it held; 10 minutes for limits that were set, twice what
+// the worker leaves a job alone for which such a limit has no room; and a minute.
+//
+// Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
+// pulls during which both of two tenants stand in line, the units pulled per share differ
+// by at most the heaviest job of each per share: the inequality of start-time fair
+// queueing, without slack.
+//
+// Nothing stays. In the end every key of the throttle expires, within the time that
+// docs/redis-state.md says; on miniredis that time passes, and none is left.
+//
+// # What is not simulated
+//
+// Loss of Redis' data, failover, fallbacks that grant without Redis, processes with
+// different configurations, deadlines and timeouts of tasks, steps back of Redis' clock
+// that add up to more than 30 s: they have tests of their own, or break the bounds as
+// documented.
+package simulation

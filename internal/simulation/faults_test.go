@@ -1,0 +1,107 @@
+package simulation_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// fault is what happens to the world at an instant of a run, drawn before it begins.
+type fault struct {
+	at      time.Duration
+	does    mischief
+	lasts   time.Duration
+	which   int // of the processes or jobs
+	process process
+	scope   string
+	key     string
+	limit   throttle.Limit
+	mode    throttle.Mode
+	step    time.Duration // of Redis' clock
+	verb    string        // of the script whose replies are lost
+	replies int
+}
+
+type mischief int
+
+const (
+	crash    mischief = iota // a server dies; another begins later
+	restart                  // a server is shut down in order; another begins
+	outage                   // one process does not reach Redis for a while
+	loss                     // one process loses replies to what was done
+	flush                    // Redis forgets all scripts
+	clock                    // Redis' clock steps
+	pause                    // a scope key
+	limits                   // are set, and taken back
+	mode                     // is set, and taken back
+	queue                    // is paused
+	deletion                 // of a task, by hand
+	archive                  // a task, by hand
+	nudge                    // a task is run by hand, before its time
+)
+
+var mischiefs = [...]string{
+	"crash", "restart", "outage", "loss", "flush", "clock", "pause", "limits", "mode", "queue", "deletion", "archive", "nudge",
+}
+
+func (m mischief) String() string { return mischiefs[m] }
+
+func (f fault) String() string {
+	return fmt.Sprintf("%s %s for %s: which %d, scope %s %q, limit %s, mode %s, step %s, %d replies to %s",
+		f.at, f.does, f.lasts, f.which, f.scope, f.key, f.limit, f.mode, f.step, f.replies, f.verb)
+}
+
+// drawFaults draws some faults of some sorts, since all of them at once hide each other.
+func (p *plan) drawFaults(d dice) {
+	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3, mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
+	back := false
+	for does := crash; does <= nudge; does++ {
+		if !d.chance(0.35) {
+			continue
+		}
+		for range d.count(1, most[does]) {
+			f := fault{
+				at: d.between(0, p.span), does: does, lasts: d.between(100*time.Millisecond, 8*time.Second), which: d.IntN(1 << 16),
+				process: drawProcess(d),
+			}
+			switch does {
+			case clock:
+				f.step = one(d, d.between(0, time.Second), d.between(0, time.Hour), -d.between(0, time.Second), -d.between(0, 29*time.Second))
+				if f.step < 0 && back { // two together may be too large for time to stand still
+					f.step = -f.step
+				}
+				back = back || f.step < 0
+			case loss:
+				// go-redis sends again three times: who asked hears of a loss if there are four.
+				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "cancel", "pull", "sweep"), one(d, 1, 1, 2, 4, 5)
+			case pause, limits, mode:
+				p.drawControl(d, &f)
+			}
+			p.faults = append(p.faults, f)
+		}
+	}
+}
+
+// drawControl draws what is set at run time: limits of windows that reach no further
+// than those which are counted, so that all that was started is known under them.
+func (p *plan) drawControl(d dice, f *fault) {
+	scope := one(d, p.scopes...)
+	f.scope, f.mode = scope.Name, one(d, throttle.Enforce, throttle.Shadow, throttle.Off)
+	if keys := p.keys(scope.Name); f.does == pause || d.chance(0.5) {
+		f.key = one(d, keys...)
+	}
+	if f.does != limits || len(scope.Limits) == 0 {
+		if f.does == limits {
+			f.does = pause
+			f.key = one(d, p.keys(scope.Name)...)
+		}
+		return
+	}
+	f.limit = one(d, scope.Limits...)
+	f.limit.Units = one(d, 0, 1, d.Int64N(f.limit.Units)+1, 2*f.limit.Units)
+	if d.chance(0.5) {
+		f.limit.Window = d.between(f.limit.Window/4, f.limit.Window).Truncate(time.Millisecond)
+	}
+	f.limit.Precision = p.drawPrecision(d, f.limit.Window)
+}

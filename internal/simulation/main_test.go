@@ -1,0 +1,63 @@
+package simulation_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+)
+
+var (
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+	seeds     = flag.Int("seeds", 20, "how many seeds, one after the other")
+	hours     = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
+	on        = flag.String("backend", "both", "redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(m)
+}
+
+// TestSimulation runs the worlds that are drawn from the seeds.
+func TestSimulation(t *testing.T) {
+	span := time.Duration(*hours * float64(time.Hour)).Truncate(time.Microsecond)
+	backend := *on
+	if backend == "both" && !redistest.Available(t) {
+		backend = "miniredis"
+	}
+	var pool servers
+	if backend != "miniredis" {
+		pool = startServers(t, runtime.GOMAXPROCS(0))
+	}
+	for i := range *seeds {
+		seed := *firstSeed + uint64(i)
+		own := backend
+		if backend == "both" {
+			own = [...]string{"redis", "miniredis"}[seed%2]
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			p := draw(seed, span)
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d -seeds=1 -hours=%v -backend=%s\n%s",
+						seed, seed, *hours, own, p)
+				}
+			}()
+			if own == "miniredis" {
+				live(t, p, &memory{})
+				return
+			}
+			server := <-pool
+			defer func() { pool <- server }()
+			live(t, p, &outside{server})
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package simulation_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// wire is what lies between one process and Redis, and what can happen to it.
+type wire struct {
+	world  *world
+	client *redis.Client
+
+	mu     sync.Mutex
+	dead   bool           // the process is no more: nothing it sends arrives
+	broken bool           // commands fail
+	losses map[string]int // replies still to be lost, by the script
+	lost   int
+}
+
+func newWire(w *world) *wire {
+	wire := &wire{world: w, losses: make(map[string]int)}
+	wire.client = redis.NewClient(&redis.Options{
+		Addr:                  "127.0.0.1:6379", // of no name, which would be looked up outside of the bubble
+		Dialer:                func(context.Context, string, string) (net.Conn, error) { return newBridge(wire), nil },
+		DisableIdentity:       true,
+		Protocol:              2,
+		ContextTimeoutEnabled: true, // so that a throttle uses this very client
+		PoolSize:              64,
+	})
+	return wire
+}
+
+// pass lets commands through, or not: what a dead process sends is never answered, a
+// broken wire takes its time to fail, since asynq asks again at once.
+func (w *wire) pass() (bool, error) {
+	w.mu.Lock()
+	dead, broken := w.dead, w.broken
+	w.mu.Unlock()
+	if broken && !dead {
+		time.Sleep(100 * time.Millisecond)
+		return false, errCut
+	}
+	return !dead, nil
+}
+
+func (w *wire) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+}
+
+func (w *wire) isDead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
+}
+
+func (w *wire) cut(broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = broken
+}
+
+// lose has the next replies to a script of the throttle lost, which is done all the same.
+func (w *wire) lose(verb string, replies int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.losses[verb] += replies
+}
+
+// loses tells whether the reply to a command that was done is lost.
+func (w *wire) loses(args []string) bool {
+	if !ofThrottle(args) {
+		return false
+	}
+	verb := verbs[args[1]]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.losses[verb] == 0 {
+		return false
+	}
+	w.losses[verb]--
+	w.lost++
+	return true
+}
+
+// ofThrottle tells that a command is a script of a throttle.
+func ofThrottle(args []string) bool {
+	return len(args) > 4 && strings.EqualFold(args[0], "evalsha") && strings.HasPrefix(args[3], "thr:")
+}
