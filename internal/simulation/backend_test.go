@@ -14,7 +14,8 @@ import (
 type backend interface {
 	// open gives an empty one to a world, within its bubble.
 	open(w *world) *exchange
-	// age lets keys expire as Redis' clock goes on, if they can.
+	// age lets keys expire that have by Redis' clock, if they can. The caller holds the
+	// exchange's lock.
 	age(w *world)
 	// pass lets so much time pass for the keys; false if that cannot be.
 	pass(d time.Duration) bool
@@ -26,8 +27,6 @@ type backend interface {
 // all of them at each command costs a quarter of a run.
 type memory struct{ redis *miniredis.Miniredis }
 
-const leap = 500 * time.Millisecond
-
 func (m *memory) open(w *world) *exchange {
 	m.redis = miniredis.NewMiniRedis()
 	conn, err := m.redis.Dial()
@@ -38,22 +37,11 @@ func (m *memory) open(w *world) *exchange {
 }
 
 func (m *memory) age(w *world) {
-	w.pending.Go(func() {
-		tick := time.NewTicker(leap)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				now := w.now()
-				if passed := now.Sub(w.latest); passed > 0 { // a clock that went back lets them live longer
-					m.redis.FastForward(passed)
-					w.latest = now
-				}
-			case <-w.over:
-				return
-			}
-		}
-	})
+	now := w.now()
+	if passed := now.Sub(w.latest); passed > 0 { // after a step back they live longer
+		m.redis.FastForward(passed)
+		w.latest = now
+	}
 }
 
 func (m *memory) pass(d time.Duration) bool {

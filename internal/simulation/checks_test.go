@@ -221,18 +221,18 @@ func (w *world) checkJobs() {
 		case by == deletion || by == archive && err == nil && info.State == asynq.TaskStateArchived:
 		case err != nil && state.ended && !state.archived: // done and gone
 		case err == nil && info.State == asynq.TaskStateArchived && state.archived:
-		case err == nil && info.State == asynq.TaskStateArchived && w.lost(j, hit, info):
+		case err == nil && info.State == asynq.TaskStateArchived && w.lost(state, hit, info):
 		default:
 			w.errorf("%s ended otherwise than drawn: %+v, %+v %v; outcomes %v, retries %d", j.id, state, info, err, j.outcomes, j.retries)
 		}
 	}
 }
 
-// lost tells that a job's last attempts were lost with their processes, so that it could
-// not run to its end.
-func (w *world) lost(j *job, hit bool, info *asynq.TaskInfo) bool {
+// lost tells that attempts of a job were lost with their processes, its last one or some
+// before, so that it could not run to its end: asynq counts them as failures.
+func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
 	strikes := slices.ContainsFunc(w.plan.faults, func(f fault) bool { return f.does == crash || f.does == outage || f.does == restart })
-	return strikes && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()))
+	return strikes && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
 }
 
 // follow walks through a job's calls.
@@ -258,9 +258,8 @@ func (w *world) follow(j *job) (state progress, hit bool) {
 			}
 			continue
 		}
-		if !state.ended {
-			state.advance()
-		}
+		state.ended, state.archived = false, false // what ended it was not written
+		state.advance()
 	}
 	return state, hit
 }

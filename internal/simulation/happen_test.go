@@ -74,11 +74,15 @@ func (w *world) strike(f fault, done <-chan struct{}) {
 	}
 }
 
-// turn steps Redis' clock.
+// turn steps Redis' clock, between two commands.
 func (w *world) turn(step time.Duration) {
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	w.backend.age(w) // what comes after it is written by the new clock
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.step += step
+	w.mu.Unlock()
+	w.backend.age(w)
 }
 
 // control sets something at run time, and takes it back.

@@ -28,6 +28,7 @@ type world struct {
 	account *account
 	over    chan struct{} // closed when all is over: what stands still goes on, and fails
 	began   time.Time
+	latest  time.Time // that Redis' keys have aged to
 
 	operator *running // a process without a server: enqueues and does what people do by hand
 	client   *asynq.Client
@@ -37,7 +38,6 @@ type world struct {
 
 	mu        sync.Mutex
 	step      time.Duration // of Redis' clock
-	latest    time.Time     // that Redis' keys have aged to
 	processes []*running
 	runs      map[string][]*call  // of handlers, by job
 	byHand    map[string]mischief // what ended jobs: deletion, archive
@@ -242,10 +242,29 @@ func (w *world) run() {
 	for at := time.Duration(0); at < 2*w.plan.span; at += w.plan.span / 8 {
 		w.at(at, done, w.audit)
 	}
-	w.backend.age(w)
+	w.pending.Go(w.age)
 	w.await()
 	close(done)
 	w.events.Wait()
+}
+
+// leap is how often Redis' keys age.
+const leap = 500 * time.Millisecond
+
+// age lets keys expire as time goes on.
+func (w *world) age() {
+	tick := time.NewTicker(leap)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.redis.mu.Lock()
+			w.backend.age(w)
+			w.redis.mu.Unlock()
+		case <-w.over:
+			return
+		}
+	}
 }
 
 // at has something done at an instant, unless all is done before.
