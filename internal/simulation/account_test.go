@@ -27,6 +27,7 @@ type account struct {
 	byKey    map[string][]*charge
 	records  map[string]*charge // the latest of each job
 	bookings map[string]booking
+	quiet    bool // nothing can be promised any more
 	grants   int
 	usages   int
 	pulls    []pulled
@@ -347,7 +348,10 @@ func (a *account) usage(keys, argv []string, reply []any) {
 				units += c.units
 			}
 		}
-		used := integer(reply[1+3*i])
+		used, booked := integer(reply[1+3*i]), integer(reply[2+3*i])
+		if a.quiet && booked > 0 {
+			a.world.errorf("usage of %s, %s: %d booked, and nobody waits", name, limit, booked)
+		}
 		if used < units || used > units && !a.touched[scope] {
 			a.world.errorf("usage of %s, %s: %d used, the account says %d", name, limit, used, units)
 		}

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -99,12 +100,12 @@ func (w *world) await() {
 	bound, last := w.plan.bound(), w.plan.jobs[len(w.plan.jobs)-1].arrives
 	for {
 		time.Sleep(time.Second)
-		left := w.left()
+		left, waiting := w.left(), w.waiting()
 		switch passed := time.Since(w.began); {
-		case passed > last && left == 0:
+		case passed > last && left == 0 && len(waiting) == 0:
 			return
 		case passed > bound:
-			w.errorf("after %s %d jobs have not ended", bound, left)
+			w.errorf("after %s %d tasks have not ended, and %q stand in line", bound, left, waiting)
 			w.describe()
 			return
 		}
@@ -120,6 +121,16 @@ func (w *world) left() (n int64) {
 		w.errorf("what is left: %v", err)
 	}
 	return pending.Val() + active.Val() + scheduled.Val() + retry.Val()
+}
+
+// waiting are the jobs in line. Those whose tasks are gone leave it when it is their turn.
+func (w *world) waiting() (jobs []string) {
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	for _, line := range w.account.lines {
+		jobs = slices.AppendSeq(jobs, maps.Keys(line))
+	}
+	return jobs
 }
 
 // describe tells what has not ended.
@@ -159,6 +170,7 @@ func (w *world) end() {
 		r.stop()
 	}
 	w.audit()
+	w.settleDown()
 	w.checkJobs()
 	if w.plan.kind == even {
 		w.checkShares()
@@ -176,6 +188,22 @@ func (w *world) end() {
 	_ = w.operator.wire.client.Close()
 	w.backend.close(w)
 	w.report()
+}
+
+// settleDown waits until every booking has stopped counting: nothing is promised then.
+func (w *world) settleDown() {
+	var longest time.Duration
+	for _, scope := range w.plan.scopes {
+		for _, limit := range scope.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	// A slot may lie a window behind the lookahead, and counts for a sub-window longer.
+	time.Sleep(max(w.plan.options.Lookahead, throttle.DefaultLookahead) + 3*longest + max(w.plan.options.Grace, throttle.DefaultGrace))
+	w.redis.mu.Lock()
+	w.account.quiet = true
+	w.redis.mu.Unlock()
+	w.audit()
 }
 
 // report tells how much happened in a run, by which the drawing is tuned.
