@@ -100,7 +100,7 @@ func (b *bridge) answer(requests [][]byte) error {
 			return err
 		}
 		world.account.saw(args, reply)
-		gone = gone || b.wire.loses(args)
+		gone = gone || b.wire.loses(args, reply)
 		if !gone {
 			b.deliver(reply)
 		}

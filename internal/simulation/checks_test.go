@@ -77,15 +77,13 @@ func (p *plan) bound() time.Duration {
 		}
 	}
 	for _, f := range p.faults {
-		switch f.does {
-		case crash, outage, restart:
-			add(f.lasts + lostLease)
-		case clock:
-			add(max(0, -f.step))
-		case limits:
-			add(f.lasts + 10*time.Minute)
-		default:
-			add(f.lasts + 10*time.Second)
+		switch add(f.lasts + 10*time.Second); {
+		case f.strikes():
+			add(lostLease)
+		case f.does == clock && f.step < 0:
+			add(-f.step)
+		case f.does == limits:
+			add(10 * time.Minute)
 		}
 	}
 	return total + time.Minute
@@ -259,8 +257,7 @@ func (w *world) checkJobs() {
 // lost tells that attempts of a job were lost with their processes, its last one or some
 // before, so that it could not run to its end: asynq counts them as failures.
 func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
-	strikes := slices.ContainsFunc(w.plan.faults, func(f fault) bool { return f.does == crash || f.does == outage || f.does == restart })
-	return strikes && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
+	return slices.ContainsFunc(w.plan.faults, fault.strikes) && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
 }
 
 // follow walks through a job's calls.

@@ -52,6 +52,14 @@ func (f fault) String() string {
 		f.at, f.does, f.lasts, f.which, f.scope, f.key, f.limit, f.mode, f.step, f.replies, f.verb)
 }
 
+// dequeue stands for asynq's taking a task, among the scripts of which replies are lost.
+const dequeue = "dequeue"
+
+// strikes tells that tasks may run twice since this happened, or lose an attempt.
+func (f fault) strikes() bool {
+	return f.does == crash || f.does == restart || f.does == outage || f.does == loss && f.verb == dequeue
+}
+
 // drawFaults draws some faults of some sorts, since all of them at once hide each other.
 func (p *plan) drawFaults(d dice) {
 	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3, mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
@@ -74,7 +82,7 @@ func (p *plan) drawFaults(d dice) {
 				back = back || f.step < 0
 			case loss:
 				// go-redis sends again three times: who asked hears of a loss if there are four.
-				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "cancel", "pull", "sweep"), one(d, 1, 1, 2, 4, 5)
+				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "cancel", "pull", "sweep", dequeue), one(d, 1, 1, 2, 4, 5)
 			case pause, limits, mode:
 				p.drawControl(d, &f)
 			}

@@ -66,7 +66,7 @@ func (w *wire) cut(broken bool) {
 	w.broken = broken
 }
 
-// lose has the next replies to a script of the throttle lost, which is done all the same.
+// lose has the next replies to a script lost, which is done all the same.
 func (w *wire) lose(verb string, replies int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,11 +74,14 @@ func (w *wire) lose(verb string, replies int) {
 }
 
 // loses tells whether the reply to a command that was done is lost.
-func (w *wire) loses(args []string) bool {
-	if !ofThrottle(args) {
-		return false
+func (w *wire) loses(args []string, reply []byte) bool {
+	verb := ""
+	switch {
+	case ofThrottle(args):
+		verb = verbs[args[1]]
+	case len(args) > 3 && args[3] == "asynq:{default}:pending" && args[2] == "4" && reply[1] != '-':
+		verb = dequeue
 	}
-	verb := verbs[args[1]]
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.losses[verb] == 0 {
