@@ -7,7 +7,7 @@
 -- KEYS[4] control: hash, thr:{name}:3:control
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] most: of lanes and bookings, 1..1000
--- ARGV[3] forget: us after its slot that a booking is forgotten
+-- ARGV[3] forget: us after its slot that a booking is told for the last time and forgotten
 -- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
@@ -49,10 +49,8 @@ for i = 1, #due do
     reply[#reply + 1] = id
   elseif kind == '=' then
     local slot, weight, lane = string.match(redis.call('HGET', hash, '=' .. id) or '', '^(%d+) (%d+) %d+ %w+ %d+ (%S+)$')
+    local over = slot and slot + forget <= now
     if not slot then
-      again = nil
-    elseif slot + forget <= now then
-      unpromise(hash, agenda, id, weight, lane)
       again = nil
     elseif jobs == 0 then
       again = tonumber(slot) + 500000
@@ -64,6 +62,12 @@ for i = 1, #due do
       reply[#reply + 1] = tonumber(weight)
       reply[#reply + 1] = tonumber(slot)
       reply[#reply + 1] = lane
+    end
+    if over then
+      -- It is told all the same: perhaps nobody has looked for it, since all were away
+      -- or the clock has stepped.
+      unpromise(hash, agenda, id, weight, lane)
+      again = nil
     end
   elseif kind == '!' then
     again = tonumber(redis.call('HGET', control, due[i]) or 0) or 0

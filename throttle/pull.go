@@ -103,7 +103,7 @@ func (t *Throttle) classes(c *call) string {
 type Swept struct {
 	// Overdue are booked jobs that did not come to their slot: whoever was to
 	// bring them may have died. Each is told again later until it comes, is
-	// cancelled, or is forgotten ten minutes after its slot.
+	// cancelled, or is told for the last time, ten minutes or more after its slot.
 	Overdue []Reservation
 	// Next is a lane to be pulled now; empty if none.
 	Next Lane

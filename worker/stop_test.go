@@ -195,3 +195,39 @@ func TestGrantIsInTheContext(t *testing.T) {
 		}
 	})
 }
+
+// TestF24_PulledTaskIsBroughtAfterAllWereAway: a process pulls a task from the line and dies, and
+// no other is there until its booking is forgotten. Who comes first brings it then; asynq's
+// own time for a task that stood in line is far.
+func TestF24_PulledTaskIsBroughtAfterAllWereAway(t *testing.T) {
+	t.Parallel()
+	const window = 10 * time.Minute
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(1, window)}}}
+	inBubble(t, append(scopes, throttle.Scope{Name: "tenant"}), func(t *testing.T, w *world) {
+		first, second := w.enqueue(0, "a", 1), w.enqueue(1, "a", 1)
+		server := w.serve(asynq.Config{})
+		w.drained(1, time.Minute)
+		w.until("the second stands in line", time.Minute, w.in(second, asynq.TaskStateRetry))
+		w.shaper.Stop()
+		server.Shutdown()
+
+		time.Sleep(window - 5*time.Second)
+		w.until("the second is pulled", 10*time.Second, func() bool {
+			swept, err := w.throttle.Sweep(t.Context())
+			if err != nil || swept.Next == "" {
+				return false
+			}
+			booked, _, err := w.throttle.Pull(t.Context(), swept.Next)
+			return err == nil && len(booked) == 1
+		})
+		time.Sleep(window + time.Minute)
+		if own := w.task(second).NextProcessAt; time.Until(own) < window {
+			t.Fatalf("asynq would bring the second in %s by itself, want much later", time.Until(own))
+		}
+		w.serveWith(w.newShaper(nil), asynq.Config{})
+		w.drained(2, time.Minute)
+		if w.ran(first) != 1 || w.ran(second) != 1 {
+			t.Errorf("the tasks ran %d and %d times, want once each", w.ran(first), w.ran(second))
+		}
+	})
+}

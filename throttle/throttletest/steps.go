@@ -48,13 +48,12 @@ func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []thro
 			lanes = append(lanes, throttle.Lane(name))
 		default:
 			b := m.bookings[name]
-			if b.slot+forgetAfter.Microseconds() <= now {
-				m.forget(name)
-				continue
-			}
 			l.agenda[member] = min(now+max(leftAlone.Microseconds(), (now-b.slot)/2), b.slot+forgetAfter.Microseconds())
 			job := throttle.Job{ID: name, Weight: b.weight, Lane: b.lane}
 			swept.Overdue = append(swept.Overdue, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: instant, Start: time.UnixMicro(b.slot)})
+			if b.slot+forgetAfter.Microseconds() <= now {
+				m.forget(name)
+			}
 		}
 	}
 	swept.Next = l.next(now)

@@ -475,8 +475,14 @@ var timelines = []timeline{
 		{at: 110 * second, call: "sweep", want: "overdue a2 10s"},
 		{at: 160*second - micro, call: "sweep", want: "nothing"}, // the more it is overdue, the less often
 		{at: 160 * second, call: "sweep", want: "overdue a2 10s"},
-		{at: 610 * second, call: "sweep", want: "nothing"},
-		{at: 611 * second, call: "sweep", want: "nothing"},
+		{at: 610 * second, call: "sweep", want: "overdue a2 10s"},
+		{at: 1610 * second, call: "sweep", want: "nothing"},
+	}},
+	{name: "a booking that nobody looked for in time is told once before it is forgotten", scopes: tenantAndDomain(100, 100, 1), lookahead: second, rows: []row{
+		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
+		{at: 9500 * milli, job: "a2", keys: "tenant=a", want: "booked 10s, global 1/10s"},
+		{at: 3600 * second, call: "sweep", want: "overdue a2 10s"},
+		{at: 7200 * second, call: "sweep", want: "nothing"},
 	}},
 	{name: "a late job that lost its slot is the first of its lane", scopes: tenantAndDomain(100, 100, 1), lookahead: second, grace: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
