@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -121,8 +122,8 @@ func (c *Cluster) inSync(node *Server) error {
 	if err != nil {
 		return err
 	}
-	if is["role"] == "master" && is["connected_slaves"] != "1" {
-		return fmt.Errorf("%s has %s replicas", node.Addr, is["connected_slaves"])
+	if is["role"] == "master" && !slices.ContainsFunc(c.Nodes, func(replica *Server) bool { return sendsTo(is, replica) }) {
+		return fmt.Errorf("%s sends to none of its %s replicas", node.Addr, is["connected_slaves"])
 	}
 	if is["role"] != "master" && is["master_link_status"] != "up" {
 		return fmt.Errorf("the replica %s is %s", node.Addr, is["master_link_status"])

@@ -85,8 +85,25 @@ func (s *Server) awaitSync(primary *Server) error {
 		if has["master_port"] != port || has["master_link_status"] != "up" || received < written {
 			return fmt.Errorf("%d of %d bytes, the link is %q", received, written, has["master_link_status"])
 		}
-		return nil
+		gives, err := primary.replication()
+		if err == nil && !sendsTo(gives, s) {
+			err = fmt.Errorf("%s keeps what it is to send", primary.Addr)
+		}
+		return err
 	})
+}
+
+// sendsTo tells, by what a primary says of itself, whether it sends what it writes to the
+// replica at once. While a replica loads the data it had to begin with, and a little
+// longer, it does not.
+func sendsTo(primary map[string]string, replica *Server) bool {
+	_, port := replica.hostPort()
+	for name, state := range primary {
+		if strings.HasPrefix(name, "slave") && strings.Contains(state, "port="+port+",state=online") {
+			return true
+		}
+	}
+	return false
 }
 
 // replication is what INFO tells of the server's part in a replication.
