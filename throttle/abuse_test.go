@@ -221,3 +221,33 @@ func TestT7_T8_SquatterLosesItsOwnShareOnly(t *testing.T) {
 		t.Errorf("usage %+v, %v; want nothing booked", usage, err)
 	}
 }
+
+// TestF56_T7_FloodIsBookedToTheLookaheadOnly: there is no cap on what waits, since what
+// waits in line is neither booked nor charged: of two floods no more than the lookahead
+// has room for is promised at any time, and both start alike.
+func TestF56_T7_FloodIsBookedToTheLookaheadOnly(t *testing.T) {
+	t.Parallel()
+	const flood, perSecond = 1000, 10
+	d := newDriver(t, tenantsOf(throttle.PerSecond(perSecond), throttle.PerSecond(1000)), throttle.Options{})
+	for i := range flood {
+		d.ask(throttle.Job{ID: fmt.Sprint("a", i), Weight: 1, Keys: of("a")})
+		d.ask(throttle.Job{ID: fmt.Sprint("b", i), Weight: 1, Keys: of("b")})
+	}
+	for range 20 {
+		usage, err := d.script.Usage(d.now, throttle.Global, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := usage.Limits[0]; got.Used > perSecond || got.Booked > 2*perSecond {
+			t.Errorf("%d used and %d booked of %d a second, with a lookahead of a second", got.Used, got.Booked, perSecond)
+		}
+		d.run(time.Second, 50*time.Millisecond)
+	}
+	started := map[byte]int{}
+	for id := range d.started {
+		started[id[0]]++
+	}
+	if total := started['a'] + started['b']; total < 19*perSecond || started['a'] < total/2-perSecond || started['b'] < total/2-perSecond {
+		t.Errorf("started %d of a and %d of b in 20 s, want %d each", started['a'], started['b'], 10*perSecond)
+	}
+}
