@@ -222,7 +222,7 @@ func TestForeignLane(t *testing.T) {
 	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2), domain), throttle.Options{})
 	d.enqueue(20, "foreign", 1, map[string]string{"tenant": "a", "domain": "x"})
 	d.enqueue(20, "own", 1, of("b"))
-	other, err := throttle.New(d.script.throttle.Name(), d.client(), tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), nil)
+	other, err := throttle.New(d.script.throttle.Name(), d.client(), tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), &throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
