@@ -71,7 +71,7 @@ func beChild(text string) error {
 	}
 	ctx := context.Background()
 	work := redis.NewClient(&redis.Options{Addr: settings.Work})
-	p, err := newProcess(settings.Name, redis.NewClient(&redis.Options{Addr: settings.Decide}), work)
+	p, err := newProcess(settings.Name, redis.NewClient(&redis.Options{Addr: settings.Decide}), work, nil)
 	if err != nil {
 		return err
 	}

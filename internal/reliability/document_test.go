@@ -75,7 +75,7 @@ func TestReplace(t *testing.T) {
 	t.Parallel()
 	const before, after = "# Title\n\n<!-- make reliability writes from here -->\n", "<!-- to here -->\n\nThe end.\n"
 	rows := []reliability.Row{
-		{Cases: "F20", Done: "FLUSHALL", Jobs: 10, Ran: 10, Extra: 3, Recovered: 20 * time.Millisecond},
+		{Cases: "F20", Done: "FLUSHALL", Jobs: 10, Ran: 10, Extra: 3, Started: 20 * time.Millisecond},
 		{Cases: "F5", Done: "restart", Jobs: 10, Ran: 10, PutBack: 0.5},
 	}
 	got, err := reliability.Replace(before+"an old table\n"+after, rows)

@@ -1,6 +1,7 @@
 package reliability_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -9,13 +10,16 @@ import (
 // beat is how often a pulse beats.
 const beat = 10 * time.Millisecond
 
-// pulse notes for how long this machine stood still: bounds in real time allow for it.
+// pulse notes for how long this machine stood still, or the server on it: bounds in real
+// time allow for it.
 type pulse struct {
 	mu    sync.Mutex
 	beats []time.Time
 }
 
-func newPulse(t *testing.T) *pulse {
+// newPulse begins to beat. With each beat the server is asked, if there is one that no fault
+// takes away for good.
+func newPulse(t *testing.T, ask func(context.Context) error) *pulse {
 	t.Helper()
 	p := &pulse{}
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -26,6 +30,9 @@ func newPulse(t *testing.T) *pulse {
 		for {
 			select {
 			case <-tick.C:
+				if ask != nil && ask(t.Context()) != nil {
+					continue
+				}
 				p.mu.Lock()
 				p.beats = append(p.beats, time.Now())
 				p.mu.Unlock()

@@ -31,10 +31,11 @@ type Row struct {
 	// Lost is how many units of acknowledged charges were lost and would still have
 	// counted.
 	Lost int `json:"lost"`
-	// Fault is how long the fault lasted, Recovered how long after its end the next
-	// job started.
-	Fault     time.Duration `json:"fault"`
-	Recovered time.Duration `json:"recovered"`
+	// Fault is how long the fault lasted; Decided is how long after its end Redis decided
+	// again, Started how long after it the next job started.
+	Fault   time.Duration `json:"fault"`
+	Decided time.Duration `json:"decided"`
+	Started time.Duration `json:"started"`
 	// Took is from the first start to the last.
 	Took time.Duration `json:"took"`
 	// PutBack is how often a job was put back, on average.
