@@ -13,8 +13,8 @@
 // worker.Client; weights; for each call of a handler how long it takes and how it ends;
 // the servers' concurrency and intervals; and what goes wrong (faults_test.go): servers
 // that die with all they hold, servers shut down and begun anew, processes cut off from
-// Redis, replies lost after the command was done, forgotten scripts, steps of Redis'
-// clock, pauses, limits and modes set at run time and taken back, a paused queue, tasks
+// Redis, replies of the throttle's and asynq's scripts lost after the command was done,
+// forgotten scripts, steps of Redis' clock, pauses, limits and modes set at run time and taken back, a paused queue, tasks
 // deleted, archived and run by hand. Goroutines draw nothing, so their order does not
 // change what is drawn; what order they run in is Go's to choose, and the jitter, nonces
 // and names of the product are its own. A seed that fails mostly fails again.
@@ -57,9 +57,11 @@
 // Every job exactly once. Its handler is called once for each outcome drawn for it, until
 // one ends it, and asynq has it no more, or archived if it ended so. Another call is
 // accepted only if since two seconds before the earlier one its process died, was shut
-// down or was cut off: asynq is at-least-once there, and may lose an attempt.
+// down or was cut off: asynq is at-least-once there. An attempt that asynq has counted
+// without a call, and a job archived for that, are accepted only where a process was
+// struck so, or the reply by which asynq takes a task was lost.
 //
-// Nobody is stuck. All jobs have ended by a bound (plan.bound) that adds up, as if none of
+// Nobody is stuck. All tasks have ended, and nobody stands in line, by a bound (plan.bound) that adds up, as if none of
 // it happened at the same time: until the last arrival; for each scope the busiest key's
 // units by its limits, twice since heavy jobs leave up to half a window empty, and two
 // windows; every handler's time; 5 s for each attempt that does not end its job; every
@@ -72,7 +74,8 @@
 // by at most the heaviest job of each per share: the inequality of start-time fair
 // queueing, without slack.
 //
-// Nothing stays. In the end every key of the throttle expires, within the time that
+// Nothing stays. When all is over and every slot's grace has passed, nothing is booked. In
+// the end every key of the throttle expires, within the time that
 // docs/redis-state.md says; on miniredis that time passes, and none is left.
 //
 // # What is not simulated

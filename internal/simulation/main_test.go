@@ -20,6 +20,9 @@ var (
 	on        = flag.String("backend", "both", "redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )
 
+// keysLive is how long every key lives that counts, at least.
+const keysLive = 25 * time.Second
+
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	goleak.VerifyTestMain(m)
@@ -44,11 +47,14 @@ func TestSimulation(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			p := draw(seed, span)
+			p, began := draw(seed, span), time.Now()
 			defer func() {
 				if t.Failed() {
 					t.Logf("seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d -seeds=1 -hours=%v -backend=%s\n%s",
 						seed, seed, *hours, own, p)
+				if took := time.Since(began); own == "redis" && took > keysLive {
+					t.Logf("it took %s of real time, in which keys of the redis-server may have expired", took)
+				}
 				}
 			}()
 			if own == "miniredis" {
