@@ -170,6 +170,7 @@ func (w *world) end() {
 	w.audit()
 	w.settleDown()
 	w.checkJobs()
+	w.checkCharges()
 	if w.plan.kind == even {
 		w.checkShares()
 	}
@@ -253,6 +254,32 @@ func (w *world) checkJobs() {
 		}
 	}
 }
+
+// checkCharges: nothing is charged that did not run. It is accepted where processes were
+// struck, or where the reply to a grant was lost for good and another process, which
+// does not know its nonce, may have asked again.
+func (w *world) checkCharges() {
+	lost := 0
+	for _, f := range w.plan.faults {
+		if f.strikes() {
+			return
+		}
+		if f.does == loss && f.verb == "reserve" {
+			lost += f.replies
+		}
+	}
+	if lost > resends && len(w.processes) > 1 {
+		return
+	}
+	for _, c := range w.account.charges {
+		if !c.run && !c.gone && c.units > 0 {
+			w.errorf("charged, and never run: %s", c)
+		}
+	}
+}
+
+// resends is how often go-redis sends a command again.
+const resends = 3
 
 // lost tells that attempts of a job were lost with their processes, its last one or some
 // before, so that it could not run to its end: asynq counts them as failures.

@@ -54,6 +54,10 @@
 // has left; at least as much on scopes whose limits were set at some time, since what one
 // ledger adopts from another counts for longer.
 //
+// Nothing is charged that does not run, but for grants of processes that were struck, and
+// grants whose reply was lost four times running where there are several processes, since
+// another one does not know the nonce.
+//
 // Every job exactly once. Its handler is called once for each outcome drawn for it, until
 // one ends it, and asynq has it no more, or archived if it ended so. Another call is
 // accepted only if since two seconds before the earlier one its process died, was shut

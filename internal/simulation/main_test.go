@@ -52,9 +52,9 @@ func TestSimulation(t *testing.T) {
 				if t.Failed() {
 					t.Logf("seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d -seeds=1 -hours=%v -backend=%s\n%s",
 						seed, seed, *hours, own, p)
-				if took := time.Since(began); own == "redis" && took > keysLive {
-					t.Logf("it took %s of real time, in which keys of the redis-server may have expired", took)
-				}
+					if took := time.Since(began); own == "redis" && took > keysLive {
+						t.Logf("it took %s of real time, in which keys of the redis-server may have expired", took)
+					}
 				}
 			}()
 			if own == "miniredis" {
