@@ -66,6 +66,35 @@ func TestF18_LeastRules(t *testing.T) {
 	})
 }
 
+// TestF18_LeastRulesOnCluster: a Cluster's client needs one rule more.
+func TestF18_LeastRulesOnCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	rules := append(leastRules(t), "+cluster|slots")
+	args := []any{"ACL", "SETUSER", "least", "reset"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	for _, node := range cluster.Nodes {
+		if err := node.Client(t).Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := cluster.Options()
+	options.Username, options.Password, options.ContextTimeoutEnabled = "least", "secret", true
+	client := redis.NewClusterClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	for i := range 6 {
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+		if _, err := th.Check(t.Context()); err != nil {
+			t.Errorf("throttle %d: %v", i, err)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 1}); err != nil {
+			t.Errorf("throttle %d: %v", i, err)
+		}
+	}
+}
+
 // TestF18_MissingPermissionIsNamed: whatever one rule a user lacks, the Check names it,
 // and it alone; given it, the Check finds nothing any more. It leaves no key.
 func TestF18_MissingPermissionIsNamed(t *testing.T) {
