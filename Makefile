@@ -51,6 +51,10 @@ properties: ## the rapid properties with many checks (RAPID_CHECKS=1000)
 simulate: ## worlds of servers, tenants and faults in virtual time, drawn from seeds (SEEDS=10000)
 	go test ./internal/simulation -run TestSimulation -seeds=$(SEEDS) -timeout 2h
 
+.PHONY: tenants
+tenants: ## a million tenants come and go and leave nothing in Redis
+	TENANTS=1000000 go test ./throttle/ -run TestF51_T2 -count=1 -v
+
 # The long simulations in virtual time never ask for a real Redis, so `make test`
 # has run them already.
 SIMULATIONS := ^TestDrain|^TestPutBacks|^TestFair|^TestFull|^TestQuiet|^TestForecast$$

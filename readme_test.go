@@ -12,7 +12,7 @@ var snippets = []string{
 	"worker/example_client_test.go", "throttle/example_forecast_test.go", "throttle/example_forecast_test.go",
 	"worker/example_smtp_wait_test.go",
 	"throttle/example_settle_test.go", "throttle/example_pause_test.go", "throttle/example_limits_test.go", "throttle/example_mode_test.go",
-	"metrics/example_new_test.go",
+	"connect/example_open_test.go", "metrics/example_new_test.go",
 }
 
 // TestReadmeSnippets: the code in the README is that of Examples, which the

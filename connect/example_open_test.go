@@ -1,0 +1,45 @@
+package connect_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// A program that looks at its Redis before it begins. Sentinels are
+// redis-sentinel://host1:26379,host2:26379?master=name, a cluster is
+// redis-cluster://host1:6379,host2:6379.
+func ExampleOpen() {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	url := "redis://" + server.Addr()
+
+	client, err := connect.Open(url) // redis://…, redis-sentinel://…?master=…, redis-cluster://…
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	th, err := throttle.New("smtp", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	findings, err := th.Check(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, finding := range findings {
+		if finding.Severity >= throttle.Warning {
+			fmt.Println(finding)
+		}
+	}
+	fmt.Println("ready")
+	// Output: ready
+}
