@@ -22,11 +22,11 @@ func ExampleOpen() {
 	defer server.Close()
 	url := "redis://" + server.Addr()
 
-	client, err := connect.Open(url) // redis://…, redis-sentinel://…?master=…, redis-cluster://…
+	client, err := connect.Open(url) // of a server, of sentinels or of a cluster
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // nothing is lost with it
+	defer client.Close()
 	th, err := throttle.New("smtp", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}}}, nil)
 	if err != nil {
 		log.Fatal(err)
