@@ -155,9 +155,9 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-agent", "1/2"}, `-agent "1/2" does not begin with a name`},
 		{[]string{"-seeds", "no-such-file.csv"}, "no-such-file.csv"},
 		{[]string{"-seeds", broken}, "line 2: url"},
-		{[]string{"-redis", "127.0.0.1:1"}, "redis: no answer: dial tcp 127.0.0.1:1"},
-		{[]string{"-redis", "redis-cluster://127.0.0.1:1,127.0.0.1:2"}, "redis: no answer: dial tcp 127.0.0.1:"},
-		{[]string{"-redis", "redis-sentinel://127.0.0.1:1?master=m"}, "redis: no answer: redis: all sentinels specified in configuration are unreachable"},
+		{[]string{"-redis", "127.0.0.1:1"}, "redis: no answer within 5s: "},
+		{[]string{"-redis", "redis-cluster://127.0.0.1:1,127.0.0.1:2"}, "redis: no answer within 5s: "},
+		{[]string{"-redis", "redis-sentinel://127.0.0.1:1?master=m"}, "redis: no answer within 5s: "},
 		{[]string{"-redis", "redis://me:hunter2@127.0.0.1/x"}, "-redis: connect: redis URL: path: want the number of a database"},
 		{[]string{"-queue", " "}, "-queue"},
 	} {

@@ -68,7 +68,7 @@ func (s *surroundings) openRedis(ctx context.Context, url string) error {
 	before := time.Now()
 	theirs, err := client.Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("redis: no answer: %w", err) // the cause names the address
+		return fmt.Errorf("redis: no answer within %s: %w", checkTimeout, err)
 	}
 	if !s.redisInside {
 		s.offset = theirs.Sub(before.Add(time.Since(before) / 2))
