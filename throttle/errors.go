@@ -123,14 +123,14 @@ type Failure string
 
 // The kinds of failure, short and stable: good labels for a metric.
 const (
-	FailureTimeout  Failure = "timeout"   // no answer within Options.Timeout
+	FailureTimeout  Failure = "timeout"   // no answer within Options.Timeout, also of a server that is down
 	FailureBreaker  Failure = "breaker"   // not asked: too many failures just now
 	FailureReadOnly Failure = "readonly"  // a replica answered
 	FailureMemory   Failure = "oom"       // Redis is out of memory
 	FailureTryAgain Failure = "tryagain"  // a slot is being moved
 	FailureBusy     Failure = "busy"      // a script or the loading of data blocks Redis
 	FailureReplicas Failure = "noreplica" // too few replicas for a write
-	FailureOther    Failure = "other"     // refused, cut, and all else
+	FailureOther    Failure = "other"     // permissions, a wrong password, and all else
 )
 
 // UnavailableError says that Redis could not decide, and why. It matches
