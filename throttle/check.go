@@ -69,25 +69,23 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("throttle: Redis cannot decide for throttle %s: %s", e.Throttle, strings.Join(texts, ". "))
 }
 
-// checkWithin is how many times Options.Timeout a Check takes at most.
-const checkWithin = 10
-
 // Check looks whether Redis, the user of the client and the client are fit for this
 // throttle, for a program to call when it starts; deciding does not depend on it.
 // It loads all scripts, so that the first decisions need not, calls each command that
 // they use in such a way that nothing is written, and reads INFO if it may.
 //
 // What must stop the program is a *CheckError: a server older than Redis 6.2, a script
-// that cannot be loaded, a permission that is missing, a replica instead of a master.
+// that cannot be loaded, a permission or a command that is missing, a replica instead of
+// a primary.
 // If Redis cannot be asked the error is an *UnavailableError or the context's own. The
 // findings are what need not stop it, also beside an error: an eviction policy, memory
 // or replicas that are missing now, a clock that differs by more than a second, settings
 // of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
 // cannot be read.
 //
-// It blocks for some 25 round trips, each for Options.Timeout at most, all together for
-// ten times that. The breaker neither keeps it from asking nor hears of it. It is
-// safe for use by many goroutines.
+// It blocks for some 25 round trips, each for Options.Timeout at most, and ends with the
+// first that takes longer. The breaker neither keeps it from asking nor hears of it. It
+// is safe for use by many goroutines.
 func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
@@ -95,12 +93,10 @@ func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("throttle: not asked: %w", err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, checkWithin*t.options.Timeout)
-	defer cancel()
 	c := check{throttle: t, findings: t.redis.checkClient()}
-	err := c.load(bounded)
+	err := c.load(ctx)
 	if err == nil {
-		err = c.probe(bounded)
+		err = c.probe(ctx)
 	}
 	if faulty := c.faulty(); faulty != nil {
 		return c.findings, faulty

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -332,6 +333,35 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	once := newThrottle(t, onceClient(t, server.Addr), scopes, nil)
 	_, err := once.Check(t.Context())
 	unavailable(t, "refused", err, throttle.FailureOther)
+}
+
+// distant is a Redis that answers each call after as long.
+type distant struct {
+	redis.Scripter
+	after time.Duration
+}
+
+func (c distant) ScriptLoad(context.Context, string) *redis.StringCmd {
+	time.Sleep(c.after)
+	return redis.NewStringResult("", nil)
+}
+
+func (c distant) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
+	time.Sleep(c.after)
+	return redis.NewCmdResult([]any{int64(0), "", "redis_version:7.0.15", "maxmemory_policy:noeviction", "", ""}, nil)
+}
+
+// TestCheckOfDistantRedis: a Redis that answers each call just in time is checked to the
+// end, since it decides too.
+func TestCheckOfDistantRedis(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const within = 250 * time.Millisecond
+		th := newThrottle(t, distant{after: within - time.Millisecond}, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: within})
+		if findings, err := th.Check(t.Context()); err != nil || len(findings) > 0 {
+			t.Errorf("got %v, %v; want nothing to be told", findings, err)
+		}
+	})
 }
 
 // TestCheckOnCluster: the node that has the throttle's slot is asked, all have the
