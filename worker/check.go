@@ -3,15 +3,19 @@ package worker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
+// checkAgain is how soon Redis is checked again that could not be asked.
+const checkAgain = 2 * time.Second
+
 // check has the throttle look whether Redis is fit for it, and logs what it found. It
 // returns false where Redis could not be asked: there a later call may tell. A Stop ends
-// it.
+// it. The line is not looked after meanwhile.
 func (p *puller) check(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -23,8 +27,7 @@ func (p *puller) check(ctx context.Context) bool {
 		}
 	})
 	findings, err := p.shaper.throttle.Check(ctx)
-	var faulty *throttle.CheckError
-	if err != nil && !errors.As(err, &faulty) {
+	if errors.Is(err, throttle.ErrUnavailable) || ctx.Err() != nil {
 		p.shaper.log.Debug("worker: Redis cannot be checked, a later sweep tries again", zap.Error(err))
 		return false
 	}
@@ -36,8 +39,8 @@ func (p *puller) check(ctx context.Context) bool {
 		}
 		p.shaper.log.Warn("worker: Redis or its client is not as it should be", fields...)
 	}
-	if faulty != nil {
-		p.shaper.log.Error("worker: Redis, as it is, cannot decide", zap.Error(faulty))
+	if err != nil {
+		p.shaper.log.Error("worker: Redis, as it is, cannot decide", zap.Error(err))
 	}
 	return true
 }

@@ -1,6 +1,8 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +97,54 @@ func TestShaperChecksLater(t *testing.T) {
 	until(t, "it has asked", func() bool { return logs.FilterMessageSnippet("cannot be checked").Len() > 0 })
 	server.Restart()
 	until(t, "it is logged", func() bool { return logs.FilterMessageSnippet("not as it should be").Len() == 1 })
+}
+
+// unloading is a network that loses what loads a script.
+type unloading struct{ redis.Hook }
+
+func (unloading) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (unloading) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == "script" {
+			err := errors.New("lost")
+			command.SetErr(err)
+			return err
+		}
+		return next(ctx, command)
+	}
+}
+
+func (unloading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestShaperChecksSeldom: where Redis decides but cannot be checked, that is not tried
+// with each sweep: the line stands still meanwhile.
+func TestShaperChecksSeldom(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	th, err := throttle.New(redistest.Name(t), server.Client(t), perTenant(1, time.Second), &throttle.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := th.Check(t.Context()); err != nil { // it loads the scripts
+		t.Fatal(err)
+	}
+	options := server.Options()
+	options.ContextTimeoutEnabled = true // else the throttle makes a client of its own of it, without hooks
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(unloading{})
+	_, logs := checkedBy(t, client)
+	failed := func() []observer.LoggedEntry { return logs.FilterMessageSnippet("cannot be checked").All() }
+	until(t, "it has asked twice", func() bool { return len(failed()) == 2 })
+	if apart := failed()[1].Time.Sub(failed()[0].Time); apart < time.Second {
+		t.Errorf("asked again after %s, want some sweeps between", apart)
+	}
+	if got := logs.FilterLevelExact(zapcore.WarnLevel).Len() + errorsIn(logs); got > 0 {
+		t.Errorf("it was told as a fault: %v", logs.All())
+	}
 }
 
 // until polls until done says true.

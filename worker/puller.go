@@ -82,7 +82,7 @@ func (p *puller) hint(lane throttle.Lane) {
 func (p *puller) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	checked := p.check(ctx)
+	checked, asked := p.check(ctx), time.Now()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -95,8 +95,8 @@ func (p *puller) run() {
 				err = p.pull(ctx, lane)
 			}
 		case <-tick.C:
-			if err = p.sweep(ctx); err == nil && !checked {
-				checked = p.check(ctx)
+			if err = p.sweep(ctx); err == nil && !checked && time.Since(asked) >= checkAgain {
+				checked, asked = p.check(ctx), time.Now()
 			}
 		}
 		if err != nil && !errors.Is(err, errStopped) && p.warning.due(time.Second) {

@@ -37,8 +37,9 @@ type decider interface {
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
-// many goroutines. From the first Wrap on it looks after the throttle's line four
-// times a second; first it has the throttle check its Redis, and logs what that found. Stop ends the goroutines it starts.
+// many goroutines. From the first Wrap on it has the throttle check its Redis, logs
+// what that found, and looks after the throttle's line four times a second. Stop ends
+// the goroutines it starts.
 type Shaper struct {
 	throttle  decider
 	name      string            // of the throttle
