@@ -263,7 +263,7 @@ func (c *check) failed(command, text string) {
 }
 
 func (c *check) replica() {
-	c.findOnce(Fault, "replica", "this server is a replica, and the scripts write", "give the client the master's address, or use go-redis' failover or Cluster client")
+	c.findOnce(Fault, "replica", "this server is a replica, and the scripts write", "give the client the primary's address, or use go-redis' failover or Cluster client")
 }
 
 // skewed is from when on the difference of two clocks is told.
@@ -286,7 +286,7 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 func (c *check) server(unread string, info map[string]string) {
 	version, policy := info["redis_version"], info["maxmemory_policy"]
 	if version == "" || policy == "" {
-		text, remedy := "the server does not tell of itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a master, with maxmemory-policy noeviction"
+		text, remedy := "the server does not tell of itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a primary, with maxmemory-policy noeviction"
 		if refusesCommand(unread) {
 			text, remedy = "the user may not read INFO, so that version, role, eviction policy and persistence are not known", "allow +info"
 		}

@@ -102,9 +102,8 @@ var scripts = []script{
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
 // while when it keeps failing.
 type caller struct {
-	throttle string // its name
-	given    redis.Scripter
-	client   redis.Scripter // the same, made to end its calls in time where that can be had
+	throttle string         // its name
+	client   redis.Scripter // made to end its calls in time where that can be had
 	punctual bool           // the client itself ends a call in time
 	options  Options
 	breaker  *gobreaker.CircuitBreaker[reply]
@@ -114,7 +113,6 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 	bounded, punctual := boundedBy(options.Timeout, client)
 	return &caller{
 		throttle: name,
-		given:    client,
 		client:   bounded,
 		punctual: punctual,
 		options:  options,
@@ -347,7 +345,7 @@ const slowReload = 2 * time.Second
 // A client of a single server, or of one behind Sentinel, is given the throttle's
 // timeout by boundedBy; of others nothing is known.
 func (c *caller) checkClient() []Finding {
-	cluster, is := c.given.(*redis.ClusterClient)
+	cluster, is := c.client.(*redis.ClusterClient)
 	if !is {
 		return nil
 	}
@@ -365,11 +363,11 @@ func (c *caller) checkClient() []Finding {
 			"set ClusterOptions.ClusterStateReloadInterval to 500ms")
 	}
 	if most := 10 * c.options.Timeout; options.DialTimeout > most {
-		find(Warning, "looking for the new master the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
+		find(Warning, "looking for the new primary the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
 			"set ClusterOptions.DialTimeout to "+most.String()+" or less")
 	}
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
-		find(Note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by masters",
+		find(Note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by primaries",
 			"leave them out if the client has no other user")
 	}
 	return findings

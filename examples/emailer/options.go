@@ -19,7 +19,7 @@ type options struct {
 	campaign string           // CSV file; empty for the bundled one
 	scopes   []throttle.Scope // from -limits
 	redis    string           // URL or host:port; empty for the one inside
-	smtp     string           // URL or host:port; empty for the one inside
+	smtp     string           // host:port; empty for the one inside
 	plot     string           // file to write; empty for none
 	metrics  string           // host:port to serve metrics at; empty for none
 	plan     bool             // mails are planned when they are enqueued
