@@ -159,8 +159,8 @@ func (c *check) load(ctx context.Context) error {
 	return nil
 }
 
-// blames tells whether the answer to a command says that the user or the password is to
-// blame, and notes it.
+// blames tells whether the answer to a command says that the user, the password or the
+// server is to blame, and notes it.
 func (c *check) blames(command string, err error) bool {
 	text := cause(err)
 	switch {
@@ -174,11 +174,18 @@ func (c *check) blames(command string, err error) bool {
 			command = "SCRIPT LOAD"
 		}
 		c.refuse(command)
+	case strings.Contains(text, "unknown command"):
+		c.findOnce(Fault, "command", lacks(command, text), remedyOfLack)
 	default:
 		return false
 	}
 	return true
 }
+
+// lacks is about a command that the server does not have as it is to be.
+func lacks(command, text string) string { return "the server does not run " + command + ": " + text }
+
+const remedyOfLack = "use Redis 6.2 or newer, or Valkey, without renamed commands"
 
 // cause is the text of what the client answered.
 func cause(err error) string {
@@ -258,7 +265,7 @@ func (c *check) failed(command, text string) {
 	case is("MISCONF"):
 		c.findOnce(Warning, "persistence", "Redis takes no writes, since it cannot save its data: nothing is decided until it can", "look at its log and its disk")
 	default:
-		c.find(Fault, "command", "the server does not run "+command+": "+text, "use Redis 6.2 or newer, or Valkey, without renamed commands")
+		c.find(Fault, "command", lacks(command, text), remedyOfLack)
 	}
 }
 

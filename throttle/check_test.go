@@ -172,6 +172,12 @@ func TestF15_CheckConfigurations(t *testing.T) {
 			args: []string{"--rename-command", "HSCAN", "", "--rename-command", "ZADD", "zadd2"},
 			want: found{note: {"persistence"}, fault: {"command", "command"}}, text: "does not run HSCAN",
 		},
+		"SCRIPT renamed": {
+			args: []string{"--rename-command", "SCRIPT", ""}, want: found{fault: {"command"}}, text: "does not run SCRIPT LOAD",
+		},
+		"EVALSHA renamed": {
+			args: []string{"--rename-command", "EVALSHA", ""}, want: found{fault: {"command"}}, text: "does not run EVALSHA",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
