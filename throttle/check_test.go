@@ -206,6 +206,22 @@ func TestF15_CheckConfigurations(t *testing.T) {
 	}
 }
 
+// TestT12_UnknownCommandTellsNoKey: Redis repeats the arguments of a command that it does not
+// know; a tenant's key among them is in no error's text.
+func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, "--rename-command", "EVALSHA", "").Client(t)
+	th, err := throttle.New("t", client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = th.Usage(t.Context(), "tenant", "acme")
+	unavailable(t, "no EVALSHA", err, throttle.FailureOther)
+	if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, "unknown command") {
+		t.Errorf("got the text %q, want the cause and no key", text)
+	}
+}
+
 // failToSave has the server try to write its data where it cannot.
 func failToSave(t *testing.T, client *redis.Client) {
 	t.Helper()

@@ -298,6 +298,9 @@ func (c *caller) classify(ctx context.Context, err error) error {
 	case strings.Contains(text, "THROTTLE_"):
 		return fmt.Errorf("throttle: the script refused its arguments: %w", err)
 	}
+	if told, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
+		err = errors.New(told) // Redis repeats keys to who calls what it does not know
+	}
 	return &UnavailableError{Failure: failureOf(err), Err: err}
 }
 
