@@ -70,11 +70,19 @@ func (c *Collector) PutBack(p throttle.PutBack) {
 	c.putBacks.WithLabelValues(p.Throttle, reasonOf(p)).Inc()
 }
 
-// beginAtZero makes the series of a throttle whose labels are known beforehand.
+// beginAtZero makes the series of a throttle whose labels are known beforehand: of one
+// that begins with its first count an alert does not see that count.
 func (c *Collector) beginAtZero(throttleName string) {
 	for _, outcome := range []throttle.Outcome{throttle.Granted, throttle.Booked, throttle.Waiting} {
 		c.decisions.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
 		c.units.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
+	}
+	for _, source := range []throttle.Source{throttle.FromOpen, throttle.FromLocal} {
+		c.decisions.WithLabelValues(throttleName, throttle.Granted.String(), source.String())
+	}
+	c.decisions.WithLabelValues(throttleName, outcomeTooLate, throttle.FromRedis.String())
+	for _, outcome := range undecided {
+		c.decisions.WithLabelValues(throttleName, outcome, sourceNone)
 	}
 	for _, failure := range failures {
 		c.fallbacks.WithLabelValues(throttleName, string(failure))

@@ -17,6 +17,20 @@ const (
 // sourceNone is the value of the label source where nobody decided.
 const sourceNone = "none"
 
+// The values of the label outcome where there is no reservation.
+const (
+	outcomeNeverFits   = "never_fits"
+	outcomeTooLate     = "too_late"
+	outcomeBlocked     = "blocked"
+	outcomeInvalid     = "invalid"
+	outcomeUnavailable = "unavailable"
+	outcomeCancelled   = "cancelled"
+	outcomeFailed      = "failed" // foreign data
+)
+
+// undecided are the outcomes whose source is none.
+var undecided = []string{outcomeNeverFits, outcomeBlocked, outcomeInvalid, outcomeUnavailable, outcomeCancelled, outcomeFailed}
+
 // The values of the label reason.
 const (
 	reasonBooked      = "booked"      // until its slot
@@ -45,19 +59,19 @@ func outcomeOf(d throttle.Decision) string {
 	var blocked *throttle.BlockedError
 	switch {
 	case errors.As(d.Err, &blocked):
-		return "blocked"
+		return outcomeBlocked
 	case errors.As(d.Err, &late):
-		return "too_late"
+		return outcomeTooLate
 	case errors.As(d.Err, &never):
-		return "never_fits"
+		return outcomeNeverFits
 	case errors.As(d.Err, &invalid):
-		return "invalid"
+		return outcomeInvalid
 	case isCancelled(d.Err):
-		return "cancelled"
+		return outcomeCancelled
 	case errors.Is(d.Err, throttle.ErrUnavailable):
-		return "unavailable"
+		return outcomeUnavailable
 	}
-	return "failed"
+	return outcomeFailed
 }
 
 // isCancelled tells that the caller gave up, rather than Redis.

@@ -192,6 +192,21 @@ func TestScrapeOfTheNearFuture(t *testing.T) {
 	})
 }
 
+// TestScrapeBeforeAnything: what alerts count is there from the start, since Prometheus
+// does not see the first count of a series that begins with it.
+func TestScrapeBeforeAnything(t *testing.T) {
+	t.Parallel()
+	collector, _ := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
+	want := map[string]float64{"throttle_decisions_total{outcome=too_late,source=redis,throttle=mail}": 0}
+	for _, outcome := range []string{"never_fits", "blocked", "invalid", "unavailable", "cancelled", "failed"} {
+		want["throttle_decisions_total{outcome="+outcome+",source=none,throttle=mail}"] = 0
+	}
+	for _, source := range []string{"redis", "open", "local"} {
+		want["throttle_decisions_total{outcome=granted,source="+source+",throttle=mail}"] = 0
+	}
+	scrape(t, collector).want(t, want)
+}
+
 func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 	t.Parallel()
 	collector, err := metrics.New(nil)

@@ -172,11 +172,15 @@ func TestF18_WrongPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	userClient(t, server, "known", leastRules(t))
+	guarded := redistest.Start(t)
+	if err := guarded.Client(t).ConfigSet(t.Context(), "requirepass", "secret").Err(); err != nil {
+		t.Fatal(err)
+	}
 	for what, options := range map[string]redis.Options{
-		"wrong password": {Username: "known", Password: "SECRET-guess"},
-		"unknown user":   {Username: "SECRET-unknown", Password: "secret"},
+		"wrong password": {Addr: server.Addr, Username: "known", Password: "SECRET-guess"},
+		"unknown user":   {Addr: server.Addr, Username: "SECRET-unknown", Password: "secret"},
+		"no password":    {Addr: guarded.Addr},
 	} {
-		options.Addr = server.Addr
 		client := redis.NewClient(&options)
 		t.Cleanup(func() { _ = client.Close() })
 		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)

@@ -164,7 +164,8 @@ func (c *check) load(ctx context.Context) error {
 func (c *check) blames(command string, err error) bool {
 	text := cause(err)
 	switch {
-	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
+	// The last is what a server that wants a password says of a long request without one.
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"), strings.Contains(text, "unauthenticated"):
 		c.findOnce(Fault, "permission", "Redis does not know the client's user, or its password", "give the client the right ones")
 	case refusesKey(text):
 		c.refuseKeys()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,8 +68,11 @@ func (s *surroundings) openRedis(ctx context.Context, url string) error {
 	s.closers = append(s.closers, func() { _ = client.Close() })
 	before := time.Now()
 	theirs, err := client.Time(ctx).Result()
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("redis: no answer within %s: %w", checkTimeout, err)
+	case err != nil:
+		return fmt.Errorf("redis: %w", err)
 	}
 	if !s.redisInside {
 		s.offset = theirs.Sub(before.Add(time.Since(before) / 2))
