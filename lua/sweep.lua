@@ -8,7 +8,7 @@
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] most: of lanes and bookings, 1..1000
 -- ARGV[3] forget: us after its slot that a booking is told for the last time and forgotten
--- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others
+-- ARGV[4] jobs: 1 finds overdue bookings too, 0 leaves them to others for 144 times as long
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
 -- Reply[3] found: how many were due; most or more means that there may be more
@@ -49,11 +49,12 @@ for i = 1, #due do
     reply[#reply + 1] = id
   elseif kind == '=' then
     local slot, weight, lane = string.match(redis.call('HGET', hash, '=' .. id) or '', '^(%d+) (%d+) %d+ %w+ %d+ (%S+)$')
-    local over = slot and slot + forget <= now
+    -- Who does not bring jobs leaves them to those who do: for a day, where forget is ten minutes.
+    local over = slot and slot + forget * (jobs == 1 and 1 or 144) <= now
     if not slot then
       again = nil
     elseif jobs == 0 then
-      again = tonumber(slot) + 500000
+      again = slot + forget > now and slot + 500000 or now + 60000000
     else
       -- The longer it is overdue, the less often it is looked for, until it is forgotten.
       again = math.min(now + math.max(1000000, math.floor((now - slot) / 2)), slot + forget)

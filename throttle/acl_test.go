@@ -66,11 +66,12 @@ func TestF18_LeastRules(t *testing.T) {
 	})
 }
 
-// TestF18_LeastRulesOnCluster: a Cluster's client needs one rule more.
+// TestF18_LeastRulesOnCluster: a Cluster's client needs two rules more, EVAL for while a
+// slot is being moved.
 func TestF18_LeastRulesOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	rules := append(leastRules(t), "+cluster|slots")
+	rules := append(leastRules(t), "+cluster|slots", "+eval")
 	args := []any{"ACL", "SETUSER", "least", "reset"}
 	for _, rule := range rules {
 		args = append(args, rule)
