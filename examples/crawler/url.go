@@ -60,8 +60,8 @@ func resolve(base *url.URL, link string) (*url.URL, error) {
 // canonicalHost writes the host in lower case ASCII, without a final dot and
 // without the port that its scheme has anyway.
 func canonicalHost(u *url.URL) error {
-	name, port := strings.TrimSuffix(u.Hostname(), "."), u.Port()
-	if addr, err := netip.ParseAddr(name); err == nil {
+	name, port := u.Hostname(), u.Port()
+	if addr, err := netip.ParseAddr(strings.TrimSuffix(name, ".")); err == nil {
 		name = addr.Unmap().WithZone("").String()
 	} else if name, err = asciiName(name); err != nil {
 		return err
@@ -76,10 +76,11 @@ func canonicalHost(u *url.URL) error {
 	return nil
 }
 
-// asciiName is a host name as it is looked up.
+// asciiName is a host name as it is looked up, without a final dot.
 func asciiName(name string) (string, error) {
 	ascii, err := idna.Lookup.ToASCII(name)
-	if err == nil && ascii != "" && !strings.HasPrefix(ascii, ".") && !strings.Contains(ascii, "..") {
+	ascii = strings.TrimSuffix(ascii, ".")
+	if err == nil && ascii != "" && !strings.Contains("."+ascii+".", "..") {
 		if again, err := idna.Lookup.ToASCII(ascii); err == nil && again == ascii { // not so of some names that are none
 			return ascii, nil
 		}
