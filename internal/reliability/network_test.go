@@ -31,7 +31,8 @@ func TestFaultyNetwork(t *testing.T) {
 		},
 		"F03 refused": {
 			"F3", "connections cut and refused", 3 * time.Second,
-			(*redistest.Proxy).Refuse, (*redistest.Proxy).Accept, []throttle.Failure{throttle.FailureOther},
+			// The client dials again and again, mostly until the time is up.
+			(*redistest.Proxy).Refuse, (*redistest.Proxy).Accept, []throttle.Failure{throttle.FailureOther, throttle.FailureTimeout},
 		},
 		"F02 slow": {
 			"F2", "each reply 100 ms late", 3 * time.Second,
