@@ -115,12 +115,7 @@ const (
 // joins those of the tasks; those without one are enqueued all the same. Where the
 // context ends, the rest is not.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
-	plans := make([]*plan, 0, len(tasks))
-	for n := plannedFirst; len(plans) < len(tasks); n = min(2*n, plannedAtOnce) {
-		some := c.planSome(ctx, tasks[len(plans):min(len(plans)+n, len(tasks))], opts)
-		c.enqueueSome(ctx, some)
-		plans = append(plans, some...)
-	}
+	plans := c.planAndEnqueue(ctx, tasks, opts)
 	c.expect(ctx, plans)
 	all := Plan{Tasks: make([]Planned, len(plans))}
 	var failures []error
@@ -134,6 +129,20 @@ func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...as
 		}
 	}
 	return all, errors.Join(failures...)
+}
+
+// planAndEnqueue enqueues what is planned while it plans the next.
+func (c *Client) planAndEnqueue(ctx context.Context, tasks []*asynq.Task, opts []asynq.Option) []*plan {
+	plans := make([]*plan, 0, len(tasks))
+	var before sync.WaitGroup
+	defer before.Wait()
+	for n := plannedFirst; len(plans) < len(tasks); n = min(2*n, plannedAtOnce) {
+		some := c.planSome(ctx, tasks[len(plans):min(len(plans)+n, len(tasks))], opts)
+		before.Wait()
+		before.Go(func() { c.enqueueSome(ctx, some) })
+		plans = append(plans, some...)
+	}
+	return plans
 }
 
 // plan is a task on its way.
