@@ -178,6 +178,17 @@ elseif turn then
 end
 if served then
   redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+  -- Virtual time goes on with the tags that are served, and by what each of those who
+  -- are ready, and one who comes, would have got of this work (after WF2Q+, Bennett and
+  -- Zhang 1996): else those who come with one job each have the tag of those who wait,
+  -- and names decide. It is never more than a job ahead of the last who is ready.
+  local work = 0
+  for i = 1, #booked do
+    work = work + booked[i].weight
+  end
+  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  local last = tonumber(redis.call('ZRANGE', line.ready, '-1', '-1', 'WITHSCORES')[2])
+  served = math.max(served, math.min(time + work / (redis.call('ZCARD', line.ready) + 1), last + work))
   redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
   redis.call('PEXPIRE', line.tags, kept)
   -- What is past means as much as none; a few each time, so that all go.

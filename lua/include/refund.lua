@@ -1,13 +1,14 @@
 -- Takes back what a fair key's tag was moved by for a job that is not to start, as
--- far as the virtual time.
+-- far as the virtual time or whoever is first.
 local function refund(line, work)
   local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  time = math.min(time, tonumber(redis.call('ZRANGE', line.ready, '0', '0', 'WITHSCORES')[2] or time))
   local tag = redis.call('ZSCORE', line.ready, line.fair)
   if tag then
-    redis.call('ZADD', line.ready, string.format('%.17g', math.max(time, tag - work)), line.fair)
+    redis.call('ZADD', line.ready, string.format('%.17g', math.min(tag, math.max(time, tag - work))), line.fair)
   end
   tag = redis.call('ZSCORE', line.tags, '+' .. line.fair)
   if tag then
-    redis.call('ZADD', line.tags, string.format('%.17g', math.max(time, tag - work)), '+' .. line.fair)
+    redis.call('ZADD', line.tags, string.format('%.17g', math.min(tag, math.max(time, tag - work))), '+' .. line.fair)
   end
 end

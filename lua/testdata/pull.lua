@@ -700,16 +700,13 @@ end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
--- where its own last work ended. While nobody is ready there is nothing to be
--- fair about, and all begin anew.
+-- where its own last work ended. That nobody is ready is no reason to begin anew:
+-- all may be set aside.
 local function elect(line, kept)
   line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
   if line.front == '' then
     redis.call('ZREM', line.ready, line.fair)
   elseif not redis.call('ZSCORE', line.ready, line.fair) then
-    if redis.call('ZCARD', line.ready) == 0 then
-      redis.call('DEL', line.tags)
-    end
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
@@ -865,6 +862,17 @@ elseif turn then
 end
 if served then
   redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
+  -- Virtual time goes on with the tags that are served, and by what each of those who
+  -- are ready, and one who comes, would have got of this work (after WF2Q+, Bennett and
+  -- Zhang 1996): else those who come with one job each have the tag of those who wait,
+  -- and names decide. It is never more than a job ahead of the last who is ready.
+  local work = 0
+  for i = 1, #booked do
+    work = work + booked[i].weight
+  end
+  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  local last = tonumber(redis.call('ZRANGE', line.ready, '-1', '-1', 'WITHSCORES')[2])
+  served = math.max(served, math.min(time + work / (redis.call('ZCARD', line.ready) + 1), last + work))
   redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
   redis.call('PEXPIRE', line.tags, kept)
   -- What is past means as much as none; a few each time, so that all go.

@@ -153,10 +153,6 @@ func (l *line) elect(fair string) {
 	case len(l.heads[fair]) == 0:
 		delete(l.ready, fair)
 	case !is:
-		if len(l.ready) == 0 {
-			clear(l.tags)
-			l.time = 0
-		}
 		l.ready[fair] = max(l.time, l.tags[fair])
 	}
 }
@@ -217,7 +213,7 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 	l, fair := v.model.line, fairOf(lane.name)
 	turns, lanes := l.turns(), l.eligible(fair)
 	var pulled []throttle.Reservation
-	class, booked := byte(0), false
+	class, work, before := byte(0), int64(0), l.time
 	for n := 0; n < most && len(lane.waiting) > 0; n++ {
 		w := lane.waiting[0]
 		if n > 0 && (len(turns) > 1 && l.ready[fair] >= l.ready[turns[1]] || len(lanes) > 1 && w.arrival >= l.heads[fair][lanes[1]]) {
@@ -233,13 +229,14 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 				break
 			}
 			v.promiseNext(lane, start, holder)
-			booked = true
+			work += w.weight
 			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(start)})
 		}
 		lane.waiting = lane.waiting[1:]
 	}
-	if booked {
+	if work > 0 {
 		v.written()
+		l.goOn(before, work)
 	}
 	switch {
 	case len(lane.waiting) == 0:
@@ -270,14 +267,25 @@ func (v *visit) promiseNext(lane *lane, start int64, holder int) {
 	l.tags[fair] = l.ready[fair]
 }
 
+// goOn moves the virtual time on by what each of those who are ready, and one who comes,
+// would have got of this work, never beyond a job ahead of the last of them.
+func (l *line) goOn(before float64, work int64) {
+	last := slices.Max(slices.Collect(maps.Values(l.ready)))
+	l.time = max(l.time, min(before+float64(work)/float64(len(l.ready)+1), last+float64(work)))
+}
+
 // refund takes back what a fair key's tag was moved by for a job that is not to
 // start.
 func (l *line) refund(fair string, work float64) {
+	least := l.time
+	for _, tag := range l.ready {
+		least = min(least, tag)
+	}
 	if tag, ready := l.ready[fair]; ready {
-		l.ready[fair] = max(l.time, tag-work)
+		l.ready[fair] = min(tag, max(least, tag-work))
 	}
 	if tag, known := l.tags[fair]; known {
-		l.tags[fair] = max(l.time, tag-work)
+		l.tags[fair] = min(tag, max(least, tag-work))
 	}
 }
 
