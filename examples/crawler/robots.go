@@ -50,16 +50,20 @@ type robotsRule struct {
 	allow   bool
 }
 
-// robotsParser reads a robots.txt line by line.
+// robotsParser reads a robots.txt line by line. A group is names and then rules, up to
+// the next name (RFC 9309, 2.2.1); what is neither does not end the names (2.2.4). So a
+// Crawl-delay is its whole group's, whichever name it stands below, and of several the
+// longest holds: perhaps slower than was meant, never faster.
 type robotsParser struct {
-	own, all       robots // of the groups that name us, and of those for everyone
-	forUs, forAll  bool   // whom the group at hand is for
-	named, inRules bool   // some group names us; the group at hand has had a rule
+	own, all       robots        // of the groups that name us, and of those for everyone
+	forUs, forAll  bool          // whom the group at hand is for
+	delay          time.Duration // the longest that the group at hand asks for
+	named, inRules bool          // some group names us; the group at hand has had a rule
 }
 
 // parseRobots reads what a robots.txt says to the crawler with this product name.
 func parseRobots(text, product string) robots {
-	var p robotsParser
+	p := robotsParser{inRules: true} // what comes before any name is of no group
 	text = canonicalEscapes(strings.TrimPrefix(text, "\uFEFF"), func(c byte) bool { return c >= 0x7f })
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line, _, _ = strings.Cut(line, "#")
@@ -77,23 +81,27 @@ func (p *robotsParser) line(key, value, product string) {
 	switch key {
 	case "user-agent":
 		if p.inRules {
-			p.forUs, p.forAll, p.inRules = false, false, false
+			p.forUs, p.forAll, p.delay, p.inRules = false, false, 0, false
 		}
 		p.forAll = p.forAll || value == "*"
 		if strings.EqualFold(productOf(value), product) {
 			p.forUs, p.named = true, true
 		}
+		p.slowDown()
 	case "allow", "disallow":
 		p.inRules = true
 		if value != "" {
 			p.each(func(r *robots) { r.rules = append(r.rules, robotsRule{pattern: value, allow: key == "allow"}) })
 		}
 	case "crawl-delay":
-		p.inRules = true
-		if delay := crawlDelay(value); delay > 0 {
-			p.each(func(r *robots) { r.delay = max(r.delay, delay) })
-		}
+		p.delay = max(p.delay, crawlDelay(value))
+		p.slowDown()
 	}
+}
+
+// slowDown has those whom the group at hand is for keep its delay.
+func (p *robotsParser) slowDown() {
+	p.each(func(r *robots) { r.delay = max(r.delay, p.delay) })
 }
 
 func (p *robotsParser) each(do func(*robots)) {

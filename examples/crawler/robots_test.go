@@ -22,7 +22,9 @@ func TestRobotsAllows(t *testing.T) {
 		{"our groups are one", "User-agent: crawler\nDisallow: /a\n\nUser-agent: x\nDisallow: /c\n\nUser-agent: crawler\nDisallow: /b", "/b", "no"},
 		{"several names", "User-agent: x\nUser-agent: crawler\nDisallow: /a", "/a", "no"},
 		{"a rule ends the names", "User-agent: crawler\nDisallow: /a\nUser-agent: x\nDisallow: /b", "/b", "yes"},
-		{"a sitemap does not", "User-agent: crawler\nSitemap: http://x/\nUser-agent: x\nDisallow: /b", "/b", "no"},
+		{"a sitemap does not", "User-agent: crawler\nSitemap: http://x/\nUser-agent: x\nDisallow: /b", "/b", "no"}, // RFC 9309, 2.2.4
+		{"nor does a delay", "User-agent: crawler\nCrawl-delay: 2\nUser-agent: *\nDisallow: /b", "/b", "no"},
+		{"a delay after the rules", "User-agent: crawler\nDisallow: /a\nCrawl-delay: 2\nUser-agent: x\nDisallow: /b", "/b", "yes"},
 		{"before any group", "Disallow: /\nUser-agent: *\nDisallow: /b", "/a", "yes"},
 		{"the longest wins", "User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b/c", "yes"},
 		{"also if it forbids", "User-agent: *\nAllow: /a\nDisallow: /a/b", "/a/b/c", "no"},
@@ -71,9 +73,31 @@ func TestCrawlDelay(t *testing.T) {
 			t.Errorf("Crawl-delay %s: got %s, want %s", row.value, got, row.want)
 		}
 	}
-	two := parseRobots("User-agent: crawler\nCrawl-delay: 3\n\nUser-agent: *\nCrawl-delay: 9", "crawler")
-	if two.delay != 3*time.Second {
-		t.Errorf("got the delay %s of another's group, want 3s", two.delay)
+}
+
+// RFC 9309, 2.2.1 and 2.2.4: a delay does not end the names, so it is the whole group's.
+func TestCrawlDelayOfAGroup(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, text string
+		want       time.Duration
+	}{
+		{"ours instead of all", "User-agent: crawler\nCrawl-delay: 3\nAllow: /\n\nUser-agent: *\nCrawl-delay: 9", 3 * time.Second},
+		{"none instead of all", "User-agent: crawler\nAllow: /\n\nUser-agent: *\nCrawl-delay: 9", 0},
+		{"another's", "User-agent: x\nCrawl-delay: 9\nAllow: /\n\nUser-agent: crawler\nAllow: /", 0},
+		{"below all names", "User-agent: crawler\nUser-agent: x\nCrawl-delay: 3", 3 * time.Second},
+		{"above our name", "User-agent: x\nCrawl-delay: 3\n\nUser-agent: crawler\nDisallow: /a", 3 * time.Second},
+		{"above that of all", "User-agent: x\nCrawl-delay: 3\n\nUser-agent: *\nDisallow: /a", 3 * time.Second},
+		{"the longer below", "User-agent: crawler\nCrawl-delay: 3\n\nUser-agent: *\nCrawl-delay: 9", 9 * time.Second},
+		{"the longer above", "User-agent: x\nCrawl-delay: 9\n\nUser-agent: crawler\nCrawl-delay: 3", 9 * time.Second},
+		{"after the rules", "User-agent: crawler\nDisallow: /a\nCrawl-delay: 3\nDisallow: /b", 3 * time.Second},
+		{"a group later", "User-agent: x\nDisallow: /a\nCrawl-delay: 9\nUser-agent: crawler\nDisallow: /a", 0},
+		{"our groups are one", "User-agent: crawler\nCrawl-delay: 3\nAllow: /\nUser-agent: crawler\nCrawl-delay: 2\nAllow: /", 3 * time.Second},
+		{"before any group", "Crawl-delay: 9\nUser-agent: *\nDisallow: /a", 0},
+	} {
+		if got := parseRobots(row.text, "crawler").delay; got != row.want {
+			t.Errorf("%s: %q: got %s, want %s", row.name, row.text, got, row.want)
+		}
 	}
 }
 
