@@ -274,6 +274,21 @@ func TestLargePages(t *testing.T) {
 	}
 }
 
+// Links are followed as far from a start page as -depth says, and no further.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	for depth, pages := range map[string]int{"0": 1, "1": 4, "2": 13} {
+		t.Run(depth, func(t *testing.T) {
+			t.Parallel()
+			one := site{host: "a.example", addr: loopback(2), handler: without(tree(40, small))}
+			c := crawlSites(t, []site{one}, []string{"-depth", depth, "-host-pages", "50"})
+			if !c.OK || c.Pages != pages || c.OverBudget != 0 {
+				t.Errorf("got %+v, want %d pages", c.summary, pages)
+			}
+		})
+	}
+}
+
 // F68: two hosts on one address share its limit.
 func TestHostsOnOneAddress(t *testing.T) {
 	t.Parallel()
