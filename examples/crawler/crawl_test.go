@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -48,32 +49,59 @@ func newRedis(t *testing.T) *redis.Client {
 	return client
 }
 
+// ownRedis is the address of a Redis that a test has for itself: a real one, or one
+// inside the test where there is none.
+func ownRedis(t *testing.T) string {
+	t.Helper()
+	if redistest.Available(t) {
+		return redistest.Start(t).Addr
+	}
+	return newRedis(t).Options().Addr
+}
+
 // crawlOn does so on a Redis that may know the crawl.
 func crawlOn(t *testing.T, client *redis.Client, sites []site, serversLog bool, args []string, seeds ...string) crawled {
+	t.Helper()
+	web, err := startWeb(sites, new(accessLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	if len(seeds) == 0 {
+		seeds = startPages(sites)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := readyCrawl(t, client, web, serversLog, args, seeds...)(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func startPages(sites []site) (urls []string) {
+	for _, one := range sites {
+		urls = append(urls, "http://"+one.host+"/")
+	}
+	return urls
+}
+
+// readyCrawl is a crawl of a web, which is yet to run.
+func readyCrawl(t *testing.T, client *redis.Client, web *web, serversLog bool, args []string, seeds ...string) (run func(context.Context) (crawled, error)) {
 	t.Helper()
 	o, err := parseOptions(append([]string{"-requests", "host=50/100ms", "-queue", "test"}, args...), new(strings.Builder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	accesses, theirs := new(accessLog), new(accessLog)
-	if serversLog {
-		theirs = accesses
+	accesses := web.log
+	if !serversLog {
+		accesses = new(accessLog)
 	}
-	web, err := startWeb(sites, theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
 	resolver := web.resolver()
 	fetcher := newFetcher(resolver, o.agent, o.timeout)
 	t.Cleanup(fetcher.Close)
 	around := &surroundings{redis: client, redisInside: true, resolver: resolver, fetcher: fetcher, web: web, accesses: accesses, serversLog: serversLog}
 	list := &seedList{name: "test"}
-	if len(seeds) == 0 {
-		for _, one := range sites {
-			seeds = append(seeds, "http://"+one.host+"/")
-		}
-	}
 	for _, text := range seeds {
 		list.seeds = append(list.seeds, seed{customer: "acme", url: mustURL(t, text)})
 	}
@@ -81,17 +109,14 @@ func crawlOn(t *testing.T, client *redis.Client, sites []site, serversLog bool, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := c.run(ctx, list, around, newProgress(new(strings.Builder), false))
-	if err != nil {
-		t.Fatal(err)
+	return func(ctx context.Context) (crawled, error) {
+		r, err := c.run(ctx, list, around, newProgress(new(strings.Builder), false))
+		all := crawled{summary: summarize(r), result: r, ended: make(map[string]string)}
+		for _, p := range r.pages {
+			all.ended[p.URL] = p.Ended
+		}
+		return all, err
 	}
-	all := crawled{summary: summarize(r), result: r, ended: make(map[string]string)}
-	for _, p := range r.pages {
-		all.ended[p.URL] = p.Ended
-	}
-	return all
 }
 
 // asked tells how often a URL was requested.
