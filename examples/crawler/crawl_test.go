@@ -377,6 +377,23 @@ func TestGoesOnWithWhatIsLeft(t *testing.T) {
 	}
 }
 
+// A process that stopped between a robots.txt and where that has moved to leaves the
+// latter to the next one.
+func TestGoesOnBehindAMovedRobots(t *testing.T) {
+	t.Parallel()
+	client := newRedis(t)
+	moved := &page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true, MovedTo: "http://a.example/rules.txt", Hops: 1}
+	p := &page{URL: "http://a.example/yes", Customer: "acme", Depth: 1}
+	if _, err := newFrontier(client, "test").add(t.Context(), "a.example", p, moved, 30); err != nil {
+		t.Fatal(err)
+	}
+	one := site{host: "a.example", addr: loopback(2), handler: movedRules("User-agent: *\nDisallow: /no\n", links("a.example", 2, "", "/no").handler)}
+	c := crawlOn(t, client, []site{one}, true, nil)
+	if !c.OK || c.Pages != 2 || c.Disallowed != 1 || c.RobotsViolations != 0 || c.asked("http://a.example/robots.txt") != 0 || c.asked("http://a.example/rules.txt") != 1 {
+		t.Errorf("got %+v", c.summary)
+	}
+}
+
 // A task that asynq runs once more after its turn is over requests nothing, and
 // its charges are given back.
 func TestAnOldTurnRequestsNothing(t *testing.T) {

@@ -180,11 +180,20 @@ func (c *crawl) result(ctx context.Context, began time.Time, seeds *seedList, ar
 	return r, err
 }
 
-// rulesElsewhere is the hosts whose robots.txt another run or process has asked for.
+// rulesElsewhere is the hosts whose robots.txt another run or process has asked for,
+// if only to learn that it has moved.
 func (r result) rulesElsewhere() map[string]bool {
+	here := make(map[string]bool)
+	for _, a := range r.accesses {
+		here[a.host] = here[a.host] || a.rules
+	}
 	hosts := make(map[string]bool)
 	for _, p := range r.pages {
-		if u, err := p.location(); err == nil && p.Robots && p.Ended != "" && p.By != r.by {
+		u, err := p.location()
+		if err != nil || !p.Robots {
+			continue
+		}
+		if p.Ended != "" && p.By != r.by || p.MovedTo != "" && !here[u.Host] {
 			hosts[u.Host] = true
 		}
 	}
