@@ -85,16 +85,16 @@ func (r *resolver) dial(ctx context.Context, network, hostport string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	to := net.JoinHostPort(addr.String(), port)
+	to, most := net.JoinHostPort(addr.String(), port), onTheWay*kilobyte
 	if listens, own := r.own[addr]; own {
-		to = listens
+		to, most = listens, most/4 // Linux takes twice that, and the host's own buffers come to it
 	}
 	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, network, to)
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(onTheWay * kilobyte) // more only comes when this is read; without it more is on the way
+		_ = tcp.SetReadBuffer(most) // more only comes when this is read; without it more is on the way
 	}
 	return conn, nil
 }

@@ -50,11 +50,19 @@ func startWeb(sites []site, accesses *accessLog) (*web, error) {
 			return nil, fmt.Errorf("web: %w", err)
 		}
 		w.listeners[one.addr] = listener
-		server := &http.Server{Handler: w.at(one.addr), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+		server := &http.Server{Handler: w.at(one.addr), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0), ConnState: keepLittle}
 		w.servers = append(w.servers, server)
 		go func() { _ = server.Serve(listener) }() // returns on Close
 	}
 	return w, nil
+}
+
+// keepLittle has a new connection keep as little as can be of what its other end does
+// not take: it is in the log, although nobody may ever read it.
+func keepLittle(conn net.Conn, state http.ConnState) {
+	if tcp, ok := conn.(*net.TCPConn); ok && state == http.StateNew {
+		_ = tcp.SetWriteBuffer(1) // the least there is; without it a busy machine has more in the log
+	}
 }
 
 // Close stops listening and cuts the open connections.
