@@ -45,6 +45,7 @@
 -- include: leave
 -- include: refund
 -- include: elect
+-- include: make_room
 -- include: enlist
 -- include: write_line
 local record_key = KEYS[1]
@@ -128,7 +129,7 @@ if booking and keep == '0' and booking.lane == lane then
 end
 if holds or stands then
   -- What waited for this room, or behind this job, need not wait any longer.
-  redis.call('ZREM', line.agenda, '*', '/' .. lane)
+  make_room(line, ARGV[2], now)
   if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
     enlist(line, kept)
   else

@@ -39,6 +39,7 @@
 -- Cost: O(limits x entries + log jobs)
 -- Expiry: none, nothing is written
 -- include: clock
+-- include: aside_until
 -- include: read_controls
 -- include: read_calendar
 -- include: bind_line
@@ -86,7 +87,7 @@ if line.jobs > 0 then
 end
 local reply = {
   now, calendar.opens > now and calendar.closer or 0, calendar.opens, granted, charged, settled, booking.slot, booking.holder,
-  arrival, before, line.jobs, line.units, tonumber(redis.call('ZSCORE', line.agenda, '/' .. lane) or 0),
+  arrival, before, line.jobs, line.units, (aside_until(line.agenda, lane)),
 }
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]

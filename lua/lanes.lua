@@ -10,12 +10,13 @@
 -- Reply[2] cursor: of the next page, 0 = this was the last
 -- Reply[3] time: the virtual time
 -- Reply[4...] per lane its name, jobs, units, until when it is set aside (us, 0 = it is
---   not), and its fair key's tag
+--   not), its fair key's tag, and which scope key holds it, empty = none
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
 -- Cost: O(most)
 -- Expiry: none, nothing is written
 -- include: integer
 -- include: clock
+-- include: aside_until
 local hash, agenda, ready, tags = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = clock(ARGV[1])
 local cursor = string.match(ARGV[2], '^%d+$')
@@ -36,7 +37,9 @@ for i = 1, #page[2], 2 do
   reply[#reply + 1] = lane
   reply[#reply + 1] = tonumber(jobs)
   reply[#reply + 1] = tonumber(units)
-  reply[#reply + 1] = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0)
+  local ends, holder = aside_until(agenda, lane)
+  reply[#reply + 1] = ends
   reply[#reply + 1] = redis.call('ZSCORE', ready, fair) or redis.call('ZSCORE', tags, '+' .. fair) or '0'
+  reply[#reply + 1] = holder
 end
 return reply

@@ -22,6 +22,7 @@ var (
 	Peek     = mustCompose("peek")
 	Pull     = mustCompose("pull")
 	Sweep    = mustCompose("sweep")
+	Admit    = mustCompose("admit")
 	Skip     = mustCompose("skip")
 	Cancel   = mustCompose("cancel")
 	Usage    = mustCompose("usage")

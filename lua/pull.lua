@@ -1,6 +1,7 @@
 -- Purpose: book the jobs at the head of one lane, in order, while it is its fair
 --   key's turn and they can be placed within the lookahead; else set the lane aside
---   until then. A lane whose time has come is put back among the eligible.
+--   until then, held by the scope key that has no room if others share it. A lane whose
+--   time has come is put back among the eligible.
 -- KEYS[1] control: hash, thr:{name}:3:control
 -- KEYS[2] line: hash, thr:{name}:3:line
 -- KEYS[3] agenda: sorted set, thr:{name}:3:agenda
@@ -8,20 +9,21 @@
 -- KEYS[5] tags: sorted set, thr:{name}:3:tags
 -- KEYS[6] heads: sorted set, thr:{name}:3:heads:<fair key>
 -- KEYS[7] lane: sorted set, thr:{name}:3:lane:<lane>
--- KEYS[8...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
+-- KEYS[8...] held: sorted sets, thr:{name}:3:held:<scope>:<key>, as many as the reach says;
+--   calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>, then for each of
+--   its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
 --   instead of '+' where a pause does not concern it
 -- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
 -- ARGV[4] lane: its name
 -- ARGV[5] ledgers: "keys" names the scope keys of this call
--- ARGV[6] reach: "grace lookahead kept share most recall": us (0..400 days) after its slot
+-- ARGV[6] reach: "grace lookahead kept share most recall held": us (0..400 days) after its slot
 --   that a booking still counts; us (0..400 days) that bookings reach ahead; ms (1..2^53)
 --   that the line's keys live; of its fair key, 1..2^53; 0..100 jobs to book; 1 = the
---   lane's time has come, 0 = it may be set aside, and stays so
+--   lane's time has come, 0 = it may be set aside, and stays so; held sets among KEYS, 0..26
 -- ARGV[7] classes: a letter for each limit, then for each name: g all jobs share it,
---   f those of the fair key, o others
+--   f those of the fair key, A the first held set is of this scope key, B the second
 -- ARGV[8...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] now: us, the instant of the call
@@ -38,13 +40,13 @@
 -- include: read_line
 local time = clock(ARGV[1])
 local ledgers = string.match(ARGV[5], '^%w+$')
-local grace, lookahead, kept, share, most, recall =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
-local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfo]*$')
+local grace, lookahead, kept, share, most, recall, sets =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d%d?)$')
+local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfA-Z]*$')
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-grace, lookahead, share, most = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most)
+grace, lookahead, share, most, sets = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most), tonumber(sets)
 if not (time and ledgers and grace and classes and fair) or grace > 34560000000000 or lookahead > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 then
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or share < 1 or share > 9007199254740992 or most > 100 or sets > 26 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
@@ -52,7 +54,7 @@ if wrong then
   return wrong
 end
 local calendar
-calendar, wrong = read_calendar(KEYS, 8, ARGV, 8, time, grace, opens, closer)
+calendar, wrong = read_calendar(KEYS, 8 + sets, ARGV, 8, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
@@ -73,14 +75,23 @@ local now = calendar.now
 -- include: write_line
 -- include: closed
 -- include: next_lane
-tend(calendar)
-if recall == '1' then
-  redis.call('ZREM', line.agenda, '/' .. lane)
+-- include: hold
+-- include: first_held
+-- include: held_as
+-- include: let_go
+local held = {}
+for i = 1, sets do
+  held[i] = KEYS[7 + i]
 end
+tend(calendar)
 -- Mostly it is the turn of another after one job: few are read at first.
 local read = math.min(most, 3)
 local waiting = redis.call('ZRANGE', line.queue, '0', string.format('%d', read), 'WITHSCORES')
-local aside = redis.call('ZSCORE', line.agenda, '/' .. lane)
+local aside = tonumber(redis.call('ZSCORE', line.agenda, '/' .. lane) or nil)
+if aside and (recall == '1' or aside <= now) then
+  redis.call('ZREM', line.agenda, '/' .. lane)
+  aside = nil
+end
 if waiting[1] and not aside then
   enlist(line, kept)
 end
@@ -89,13 +100,24 @@ local turn = waiting[1] and not aside and ready[1] == line.fair and line.front =
   and not closed(line.agenda, now)
 local tag, rival = tonumber(ready[2]), tonumber(ready[4])
 local older = turn and tonumber(redis.call('ZRANGE', line.heads, '1', '1', 'WITHSCORES')[2])
+-- Those that are held have a claim to what they wait for.
+local contender, contended
+for i = 1, turn and sets or 0 do
+  local first = redis.call('ZRANGE', held[i], '0', '1', 'WITHSCORES')
+  local score = tonumber(first[line.since and first[1] == held_as(line) and 4 or 2])
+  if score and (not contender or score < contender) then
+    contender, contended = score, i
+  end
+end
 
 -- One after the other, until it is the turn of another fair key or lane.
 local reply, taken, units, latest, served = { now, '' }, {}, 0, now, nil
-local booked, seen, holder, place_at, again = {}, {}, 0, nil, nil
+local booked, seen, holder, place_at, again, light = {}, {}, 0, nil, nil, nil
+local outstrips = false
 while turn and #taken < most and waiting[2 * #taken + 1] do
   local member, arrival = waiting[2 * #taken + 1], tonumber(waiting[2 * #taken + 2])
-  if #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
+  outstrips = #taken > 0 and contender and tag >= contender
+  if outstrips or #taken > 0 and (rival and tag >= rival or older and arrival >= older) then
     break
   end
   local text, id = string.match(member, '^(%d+):(.*)$')
@@ -121,7 +143,7 @@ while turn and #taken < most and waiting[2 * #taken + 1] do
     if place_at > now + lookahead then
       again = place_at - lookahead
       local span = calendar.ledgers[holder] and calendar.ledgers[holder].span or 0
-      local light = weight == 1 and place_at or place(calendar, 1, now, false)
+      light = weight == 1 and place_at or place(calendar, 1, now, false)
       if light > now + lookahead then
         again = light - lookahead
         break
@@ -197,18 +219,51 @@ if served then
     redis.call('ZREM', line.tags, unpack(past))
   end
 end
-local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or 'o')
-if class then
-  local spent = place(calendar, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), now, true)
-  if spent < place_at then
-    -- What is only promised is in the way, and may not come.
-    again = math.min(again, math.max(now + math.min(grace, 1000000), spent - lookahead))
+-- What is only promised may not come; limits may be raised and clocks may step before.
+local function look_again(at, weight, start, most_ahead)
+  local spent = place(calendar, weight, now, true)
+  if spent < start then
+    at = math.min(at, math.max(now + math.min(grace, 1000000), spent - lookahead))
   end
-  -- Limits may be raised and clocks may step before that.
-  again = math.min(again, now + (class == 'g' and 10000000 or 300000000))
-  redis.call('ZADD', line.agenda, string.format('%d', again), class == 'g' and '*' or '/' .. lane)
-  if class ~= 'g' then
+  return math.min(at, now + most_ahead)
+end
+local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or '')
+local holds = 0
+if class then
+  again = look_again(again, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), place_at, class == 'g' and 10000000 or 300000000)
+  holds = light > now + lookahead and string.byte(class .. '@') - 64 or 0
+  holds = held[holds] and holds or 0
+  if class == 'g' then
+    redis.call('ZADD', line.agenda, string.format('%d', again), '*')
+  elseif holds > 0 then
+    -- It keeps its place among them until it is served.
+    local place_kept = not served and line.since and tonumber(redis.call('ZSCORE', held[holds], held_as(line)) or nil)
+    hold(line, held, holds, math.min(place_kept or tag, tag), head, again, now, kept)
+  else
+    redis.call('ZADD', line.agenda, string.format('%d', again), '/' .. lane)
     redis.call('ZREM', line.heads, lane)
+  end
+elseif outstrips then
+  holds = contended
+  hold(line, held, holds, tag, head, nil, now, kept)
+end
+local let_in
+if holds == 0 and (not head or (served or class) and class ~= 'g') then
+  let_go(line, held)
+end
+for i = 1, sets do
+  if served and not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
+    local name = '&' .. string.match(held[i], ':held:(.*)$')
+    local start, full = place(calendar, 1, now, false)
+    if start > now + lookahead and string.sub(classes, full, full) == string.char(64 + i) then
+      redis.call('ZADD', line.agenda, string.format('%d', look_again(start - lookahead, 1, start, 300000000)), name)
+    else
+      -- Two for one that was served, so that soon there are as many as there is room for.
+      for _, other in ipairs(first_held(held[i], line.agenda, line.tags, 2)) do
+        redis.call('ZADD', line.agenda, string.format('%d', now), '/' .. other)
+        let_in = let_in or other
+      end
+    end
   end
 end
 elect(line, kept)
@@ -220,4 +275,7 @@ redis.call('PEXPIRE', line.ready, kept)
 redis.call('PEXPIRE', line.agenda, kept)
 write_line(line, kept)
 reply[2] = next_lane(line.hash, line.agenda, line.ready, now)
+if reply[2] == '' and let_in and not closed(line.agenda, now) then
+  reply[2] = let_in
+end
 return reply

@@ -1,5 +1,6 @@
--- Purpose: bring forward lanes that were set aside, a page at a time, since a pause has
---   ended or limits have changed: the next sweep looks at them again.
+-- Purpose: bring forward lanes that were set aside, and scope keys that hold some, a page
+--   at a time, since a pause has ended or limits have changed: the next sweep looks at
+--   them again.
 -- KEYS[1] agenda: sorted set, thr:{name}:3:agenda
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] cursor: where the page begins, 0 = the beginning
@@ -24,8 +25,9 @@ end
 local page = redis.call('ZSCAN', agenda, cursor, 'COUNT', string.format('%d', most))
 for i = 1, #page[2], 2 do
   local member, at = page[2][i], tonumber(page[2][i + 1])
+  local scope, key = string.match(member, '^&([^:]*):(.*)$')
   local own, others = string.match(member, '^/([^|]*)|(.*)$')
-  local meant = own and (fair == '' or fair == own)
+  local meant = scope and fair == '' and (other == '' or other == scope .. '=' .. key) or own and (fair == '' or fair == own)
     and (other == '' or string.find(',' .. others .. ',', ',' .. other .. ',', 1, true))
   if meant and at > now then
     redis.call('ZADD', agenda, 'XX', string.format('%d', now), member)

@@ -9,8 +9,9 @@
 -- KEYS[6] tags: sorted set, thr:{name}:3:tags
 -- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
 -- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
--- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
+-- KEYS[9...] held: sorted sets, thr:{name}:3:held:<scope>:<key>, as many as the job says;
+--   calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>, then for each of
+--   its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
 --   instead of '+' where a pause does not concern it
@@ -18,11 +19,11 @@
 -- ARGV[4] nonce: names this asking; the same again is answered, not charged, again
 -- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call, to
 --   tell what was booked and charged in others
--- ARGV[6] job: "weight max_wait grace latest lookahead kept plan": units (1..2^53); us
+-- ARGV[6] job: "weight max_wait grace latest lookahead kept plan held": units (1..2^53); us
 --   (0..400 days), a start within it is granted; us (0..400 days) after its slot that a
 --   booking still counts; us after now that the start may be at most, empty = any; us
 --   (0..400 days) that bookings reach ahead; ms (1..2^53) that the line's keys live; 1 =
---   booked, not granted, also where there is room at once
+--   booked, not granted, also where there is room at once; held sets among KEYS, 0..26
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -54,15 +55,15 @@ local tags, heads, queue = KEYS[6], KEYS[7], KEYS[8]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
-local weight, max_wait, grace, latest, lookahead, kept, plan =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01])$')
+local weight, max_wait, grace, latest, lookahead, kept, plan, sets =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) (%d%d?)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
-lookahead = tonumber(lookahead)
+lookahead, sets = tonumber(lookahead), tonumber(sets)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or sets > 26 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -70,14 +71,15 @@ if wrong then
   return wrong
 end
 local calendar
-calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
+calendar, wrong = read_calendar(KEYS, 9 + sets, ARGV, 9, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
-local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair)
+local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane)
 local now = calendar.now
 local granted = redis.call('GET', record_key)
 local at_once = not (granted or texts[1] or texts[2] or calendar.untended or calendar.opens > now) and plan == '0'
+  and (sets == 0 or redis.call('EXISTS', unpack(KEYS, 9, 8 + sets)) == 0)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if ledger.booked > ledger.units - weight - ledger.spent and not ledger.free then
@@ -132,7 +134,7 @@ local behind = line.jobs > 0 and not booking
 if record or latest or not behind then
   tend(calendar)
 end
-local start, holder, changed = nil, 0, false
+local start, holder, changed, freed = nil, 0, false, false
 local scope_keys = string.match(ledgers, '^%w+')
 if booking and booking.ledgers == scope_keys and booking.slot + grace >= now then
   if now < booking.slot - max_wait then
@@ -157,7 +159,7 @@ elseif record and record.nonce == nonce and record.ledgers == ledgers and not re
     return { 1, now, record.start, 0, 0, 0, 1, '', 0, record.start }
   end
   enter(calendar, 's', record.start, -record.weight)
-  changed = true
+  changed, freed = true, true
 end
 
 local member = string.format('%d:', weight) .. id
@@ -166,6 +168,12 @@ if not start and (not behind or latest) then
 elseif not start and calendar.opens > now then
   start, holder = calendar.opens, calendar.closer -- as for those before it
 end
+-- Nor is it before those that one of its scope keys holds.
+local contended
+for i = 1, start and not (behind or booking) and sets or 0 do
+  contended = contended or redis.call('EXISTS', KEYS[8 + i]) == 1 and i
+end
+behind = behind or contended
 local outcome = 3
 if start and latest and start - now > latest then
   outcome = 4
@@ -197,6 +205,8 @@ end
 
 -- include: promise
 -- include: unpromise
+-- include: make_room
+-- include: hold
 -- include: enlist
 -- include: write_line
 -- include: leave
@@ -215,6 +225,9 @@ if changed then
     return wrong
   end
 end
+if freed then
+  make_room(line, ARGV[2], now)
+end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
 elseif granted and plan == '0' and not string.match(granted, ' settled$') then
@@ -228,6 +241,12 @@ end
 if outcome == 2 then
   promise(line, id, start, weight, holder, scope_keys, booking and booking.arrival or now, kept)
 elseif outcome == 3 and not stands then
+  if contended then
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. fair) or 0))
+    hold(line, { unpack(KEYS, 9, 8 + sets) }, contended, tag, arrival, nil, now, kept)
+    elect(line, kept)
+  end
   join(line, member, weight, arrival, kept)
 elseif outcome == 3 then
   enlist(line, kept)

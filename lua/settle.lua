@@ -17,10 +17,10 @@
 -- ARGV[4] nonce: of the grant
 -- ARGV[5] ledgers: "keys granted.windows" names the scope keys of this call, and the scope
 --   keys and the ledgers of the grant
--- ARGV[6] job: "start weight actual grace kept within": us; units charged (1..2^53); units
+-- ARGV[6] job: "start weight actual grace kept within share": us; units charged (1..2^53); units
 --   taken (0..2^53); us (0..400 days) after its slot that a booking still counts; ms
 --   (1..2^53) that the line's keys live; us (0..400 days) after the start that it can be
---   settled
+--   settled; of its fair key (1..2^53)
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -39,21 +39,25 @@
 -- include: read_line
 -- include: tend
 -- include: enter
+-- include: refund
 -- include: write_calendar
+-- include: make_room
 -- include: enlist
 -- include: write_line
 local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local keys, ledgers = string.match(ARGV[5], '^(%w+) (%w+%.%w+)$')
-local start, weight, actual, grace, kept, within = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local start, weight, actual, grace, kept, within, share =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 start, weight, actual = tonumber(start), tonumber(weight), tonumber(actual)
-grace, within = tonumber(grace), tonumber(within)
+grace, within, share = tonumber(grace), tonumber(within), tonumber(share)
 if not (time and nonce and keys and weight and fair) or start > 9007199254740992 or weight < 1
   or weight > 9007199254740992 or actual > 9007199254740992 or grace > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000 then
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000
+  or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -94,11 +98,12 @@ if wrong then
 end
 redis.call('SET', record_key, string.format('%d %d %s %s settled', start, actual, nonce, ledgers),
   'PX', string.format('%d', math.ceil((start + within - now) / 1000) + 1))
+refund(line, (weight - actual) / share)
 if actual >= weight then
   return { 1, now }
 end
 -- What waited for this room need not wait any longer.
-redis.call('ZREM', line.agenda, '*', '/' .. lane)
+make_room(line, ARGV[2], now)
 if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
   enlist(line, kept)
   write_line(line, kept)

@@ -78,9 +78,9 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 	newcomer := crowdJob(c, c.lanes-1, c.jobs)
 	count("Reserve a newcomer", func() error { _, err := s.Reserve(at, newcomer); return err })
 	count("Reserve who is in line", func() error { _, err := s.Reserve(at, last); return err })
+	count("Sweep, nothing due", func() error { _, err := s.Sweep(at); return err })
 	count("Cancel who is in line", func() error { _, err := s.Cancel(at, last); return err })
 	count("Lines", func() error { _, err := s.Lines(at, ""); return err })
-	count("Sweep, nothing due", func() error { _, err := s.Sweep(at); return err })
 	at = dawn.Add(9 * time.Second)
 	var swept throttle.Swept
 	count("Sweep, all lanes due", func() (err error) { swept, err = s.Sweep(at); return err })

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,23 @@ type call struct {
 	free    []bool   // the ledger holds nobody back
 	ledgers string   // names the scope keys and the ledgers
 	lane    Lane
+	held    []string // keys of the lanes that the scope keys hold which others share
 }
 
 // lineKeys is how many of a call's keys stand before the scope keys.
 const lineKeys = 8
+
+// mostHeld is for how many of its scope keys a job can wait with others.
+const mostHeld = 26
+
+// keysFrom are the keys from the line's on, with those of the held lanes before the
+// scope keys.
+func (c *call) keysFrom(first int) []string {
+	if len(c.held) == 0 {
+		return c.keys[first:]
+	}
+	return slices.Concat(c.keys[first:lineKeys], c.held, c.keys[lineKeys:])
+}
 
 // args puts the limits after the arguments of the script's own.
 func (c *call) args(own ...any) []any {
@@ -74,6 +88,11 @@ func (t *Throttle) callOf(id string, met []meets) (*call, error) {
 	c.keys[0], c.keys[1] = t.keys.record(id), t.keys.control
 	line := t.keys.line(c.lane)
 	copy(c.keys[2:], line[:])
+	for i := range met {
+		if t.class(met[i].scope.Name) == classOther && len(c.held) < mostHeld {
+			c.held = append(c.held, t.keys.held(met[i].name()))
+		}
+	}
 	return c, t.rules(c)
 }
 

@@ -129,8 +129,8 @@ func (t *Throttle) readLine(ctx context.Context) (*simulation, error) {
 			return nil, badReply("lanes", reply)
 		}
 		line.began, line.time = reply.integer(0), number(reply.text(2))
-		for rest := reply[3:]; len(rest) > 0; rest = rest[5:] {
-			if !rest.is("tiiit") {
+		for rest := reply[3:]; len(rest) > 0; rest = rest[6:] {
+			if !rest.is("tiiitt") {
 				return nil, badReply("lanes", reply)
 			}
 			if err := line.add(rest); err != nil {

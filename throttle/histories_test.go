@@ -101,7 +101,7 @@ type foundBySweep struct {
 func (o operation) askModel(m *throttletest.Model) answer {
 	switch o.call {
 	case "sweep script":
-		swept, lanes := m.SweepStep(o.now)
+		swept, lanes, _ := m.SweepStep(o.now)
 		return answer{value: foundBySweep{swept.Overdue, lanes, swept.Next}}
 	case "bring back":
 		return answer{value: m.BringBackStep(o.now, o.lane)}

@@ -41,6 +41,9 @@ func (k keys) line(lane Lane) [6]string {
 	}
 }
 
+// held are the lanes that a scope key holds; name is scope:key, the key encoded.
+func (k keys) held(name string) string { return k.prefix + "held:" + name }
+
 // scope is where the totals of one scope key's ledgers are kept; the key is
 // encoded.
 func (k keys) scope(scope, encoded string) string { return k.prefix + "key:" + scope + ":" + encoded }
@@ -60,7 +63,7 @@ func (k keys) ledgerOf(scope, encoded, window string) string {
 func (k keys) probed() []string {
 	line := k.line("check|")
 	return append([]string{
-		k.prefix + "check", k.control, k.record("check"), k.scope(Global, ""), k.ledger(Global, "", time.Second),
+		k.prefix + "check", k.control, k.record("check"), k.scope(Global, ""), k.ledger(Global, "", time.Second), k.held("check:"),
 	}, line[:]...)
 }
 

@@ -65,11 +65,11 @@ func (t *Throttle) meetingsOf(lane Lane) ([]meets, error) {
 	return met, nil
 }
 
-// The classes of limits, as pull.lua knows them.
+// The classes of limits: which jobs they hold back together.
 const (
-	classShared = 'g' // all jobs share it
+	classShared = 'g' // all
 	classFair   = 'f' // the fair key's own
-	classOther  = 'o'
+	classOther  = 'o' // those of several fair keys
 )
 
 // class tells which jobs a limit or a pause of this scope holds back together.

@@ -81,7 +81,7 @@ func drawOptions(t *rapid.T) throttle.Options {
 		Grace:     rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
 		Lookahead: rapid.SampledFrom([]time.Duration{throttle.MaxWindow, 100 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, throttle.MaxWindow}).Draw(t, "lookahead"),
 		FairScope: rapid.SampledFrom([]string{"", "", "domain", throttle.Global}).Draw(t, "fair scope"),
-		Shares:    map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share")},
+		Shares:    map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"), "c": 2},
 		Timeout:   30 * time.Second,
 	}
 }
@@ -132,7 +132,8 @@ type machine struct {
 	starts  startLog
 	grants  map[string]throttle.Reservation // by job and nonce
 	set     overrides
-	next    throttle.Lane // to be pulled
+	next    throttle.Lane   // to be pulled
+	lanes   []throttle.Lane // that were next
 }
 
 func (h *machine) advance(t *rapid.T) {
@@ -159,7 +160,7 @@ func (h *machine) seeNow() {
 func (h *machine) draw(t *rapid.T) throttle.Job {
 	job := throttle.Job{
 		Weight:  rapid.Int64Range(1, h.lightest()).Draw(t, "weight"),
-		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")},
+		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")},
 		MaxWait: time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
 		Nonce:   h.nonce(),
 	}
@@ -309,9 +310,15 @@ func (h *machine) guesses(t *rapid.T, r throttle.Reservation) {
 	}
 }
 
-// pull books the next lane, or one that a job stands in.
+// pull books the next lane, or one that was it once, as a process that is late does.
 func (h *machine) pull(t *rapid.T) {
 	lane := h.next
+	if lane != "" && !slices.Contains(h.lanes, lane) {
+		h.lanes = append(h.lanes, lane)
+	}
+	if len(h.lanes) > 0 && (lane == "" || rapid.IntRange(0, 4).Draw(t, "late") == 0) {
+		lane = rapid.SampledFrom(h.lanes).Draw(t, "lane")
+	}
 	if lane == "" {
 		t.Skip("no lane to pull")
 	}

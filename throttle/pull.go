@@ -29,25 +29,27 @@ const forgetAfter = 10 * time.Minute
 // Sweep when its slot has passed. It blocks for one round trip and fails as
 // Reserve does, without fallback.
 func (t *Throttle) Pull(ctx context.Context, lane Lane) (booked []Reservation, next Lane, err error) {
-	return t.pullOrSkip(ctx, lane, mostPulled, 0)
+	booked, next, _, err = t.pullOrSkip(ctx, lane, mostPulled, 0)
+	return booked, next, err
 }
 
-func (t *Throttle) pullOrSkip(ctx context.Context, lane Lane, most, recall int64) (booked []Reservation, next Lane, err error) {
+// pullOrSkip pulls a lane, or leaves it alone for a second.
+func (t *Throttle) pullOrSkip(ctx context.Context, lane Lane, most, recall int64) (booked []Reservation, next Lane, skipped bool, err error) {
 	booked, next, err = t.pull(ctx, lane, most, recall)
 	var unknown *InvalidJobError
 	if ctx == nil || !errors.As(err, &unknown) && !errors.Is(err, ErrState) {
-		return booked, next, err
+		return booked, next, false, err
 	}
 	line := t.keys.line(lane)
 	reply, skipErr := t.redis.run(ctx, skipScript, line[:5], []any{t.nowArgument(), string(lane), t.kept.Milliseconds()})
 	switch {
 	case skipErr != nil:
-		return nil, "", errors.Join(err, skipErr)
+		return nil, "", true, errors.Join(err, skipErr)
 	case !reply.is("it"):
-		return nil, "", badReply("skip", reply)
+		return nil, "", true, badReply("skip", reply)
 	}
 	t.logged.skipped(t.name, lane, err)
-	return nil, Lane(reply.text(1)), nil
+	return nil, Lane(reply.text(1)), true, nil
 }
 
 // pull pulls up to most jobs. recall says that a lane's time has come.
@@ -64,9 +66,9 @@ func (t *Throttle) pull(ctx context.Context, lane Lane, most, recall int64) (boo
 		return nil, "", err
 	}
 	reach := integers(t.options.Grace.Microseconds(), t.options.Lookahead.Microseconds(), t.kept.Milliseconds(),
-		t.shares.of(c.lane.fairKey()), most, recall)
+		t.shares.of(c.lane.fairKey()), most, recall, int64(len(c.held)))
 	reply, err := t.ask(ctx, pullScript, c, func() ([]string, []any) {
-		return c.keys[1:], c.args(t.nowArgument(), c.names, c.belief, string(c.lane), c.scopeKeys(), reach, t.classes(c))
+		return c.keysFrom(1), c.args(t.nowArgument(), c.names, c.belief, string(c.lane), c.scopeKeys(), reach, t.classes(c))
 	})
 	if err != nil {
 		return nil, "", err
@@ -87,16 +89,56 @@ func (t *Throttle) pull(ctx context.Context, lane Lane, most, recall int64) (boo
 	return booked, Lane(reply.text(1)), nil
 }
 
-// classes are those of a call's limits and, behind them, of its scope keys.
+// classes are those of a call's limits and, behind them, of its scope keys, as pull.lua
+// knows them: for scope keys that others share, A is the first of the held, B the second.
 func (t *Throttle) classes(c *call) string {
+	of, next := make(map[string]byte, len(c.met)), byte('A')
+	for i := range c.met {
+		scope := c.met[i].scope.Name
+		class := t.class(scope)
+		if class == classOther {
+			class, next = next, min(next+1, 'A'+mostHeld-1)
+		}
+		of[scope] = class
+	}
 	classes := make([]byte, 0, len(c.holds)+len(c.met))
 	for _, hold := range c.holds {
-		classes = append(classes, t.class(hold.Scope))
+		classes = append(classes, of[hold.Scope])
 	}
 	for i := range c.met {
-		classes = append(classes, t.class(c.met[i].scope.Name))
+		classes = append(classes, of[c.met[i].scope.Name])
 	}
 	return string(classes)
+}
+
+// letIn makes the first of the lanes eligible that a scope key holds.
+func (t *Throttle) letIn(ctx context.Context, holder string, swept *Swept) error {
+	lane, err := t.admit(ctx, holder, "")
+	if err != nil || lane == "" {
+		return err
+	}
+	_, next, skipped, err := t.pullOrSkip(ctx, lane, 0, 1)
+	if err != nil {
+		return err
+	}
+	swept.Next = next
+	if skipped {
+		_, err = t.admit(ctx, holder, lane)
+	}
+	return err
+}
+
+// admit names the first of the lanes that a scope key holds, empty if there is none;
+// before that it lets one go.
+func (t *Throttle) admit(ctx context.Context, holder string, without Lane) (Lane, error) {
+	reply, err := t.redis.run(ctx, admitScript, []string{t.keys.shared[1], t.keys.shared[3], t.keys.held(holder)}, []any{string(without)})
+	switch {
+	case err != nil:
+		return "", err
+	case !reply.is("t"):
+		return "", badReply("admit", reply)
+	}
+	return Lane(reply.text(0)), nil
 }
 
 // Swept is what Sweep found.
@@ -112,9 +154,10 @@ type Swept struct {
 }
 
 // Sweep finds what nobody's start pulls along: lanes whose time has come, which it
-// makes eligible again, and bookings overdue. Call it a few times a second in each
+// makes eligible again, the first of those that wait for a scope key which has room, and
+// bookings overdue. Call it a few times a second in each
 // process that brings jobs; what one has found the others leave alone for a
-// second. It blocks for one round trip, and one more for each lane it finds, and
+// second. It blocks for one round trip, and two more for each lane it finds, and
 // fails as Reserve does, without fallback; what was found before is told all the
 // same.
 func (t *Throttle) Sweep(ctx context.Context) (Swept, error) { return t.sweep(ctx, 1) }
@@ -138,8 +181,12 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 	swept := Swept{Next: Lane(reply.text(1)), More: reply.integer(2) >= most}
 	now := time.UnixMicro(reply.integer(0))
 	var lanes []Lane
+	var holders []string // scope keys that hold lanes
 	for rest := reply[3:]; len(rest) > 0; {
 		switch {
+		case rest.is("tt") && rest.text(0) == "key":
+			holders = append(holders, rest.text(1))
+			rest = rest[2:]
 		case rest.is("tt") && rest.text(0) == "lane":
 			lanes = append(lanes, Lane(rest.text(1)))
 			rest = rest[2:]
@@ -152,7 +199,12 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 		}
 	}
 	for _, lane := range lanes {
-		if _, swept.Next, err = t.pullOrSkip(ctx, lane, 0, 1); err != nil {
+		if _, swept.Next, _, err = t.pullOrSkip(ctx, lane, 0, 1); err != nil {
+			return swept, err
+		}
+	}
+	for _, holder := range holders {
+		if err = t.letIn(ctx, holder, &swept); err != nil {
 			return swept, err
 		}
 	}

@@ -76,6 +76,7 @@ var (
 	countScript    = newScript("count", lua.Count)
 	pullScript     = newScript("pull", lua.Pull)
 	sweepScript    = newScript("sweep", lua.Sweep)
+	admitScript    = newScript("admit", lua.Admit)
 	skipScript     = newScript("skip", lua.Skip)
 	linesScript    = newScript("lines", lua.Lines)
 	lanesScript    = newScript("lanes", lua.Lanes)
@@ -94,7 +95,7 @@ var (
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, skipScript, linesScript, lanesScript,
+	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, admitScript, skipScript, linesScript, lanesScript,
 	explainScript, waitingScript, entriesScript, settleScript, pauseScript, resumeScript, setScript, recallScript, adoptScript,
 	controlsScript, checkScript,
 }

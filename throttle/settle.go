@@ -34,7 +34,7 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 		return false, err
 	}
 	job := integers(granted.Start.UnixMicro(), granted.Job.Weight, actual, t.options.Grace.Microseconds(),
-		t.kept.Milliseconds(), t.options.SettleWithin.Microseconds())
+		t.kept.Milliseconds(), t.options.SettleWithin.Microseconds(), t.shares.of(c.lane.fairKey()))
 	reply, err := t.ask(ctx, settleScript, c, func() ([]string, []any) {
 		return c.keys, c.args(t.nowArgument(), c.names, c.belief, granted.Job.Nonce, c.scopeKeys()+" "+granted.Ledgers, job,
 			string(c.lane), granted.Job.ID)

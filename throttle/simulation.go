@@ -4,24 +4,26 @@ import (
 	"container/heap"
 	"math"
 	"slices"
+	"time"
 )
 
 // simulation plays the line through, faster than it happens: the order of
-// start-time fair queueing, the places of the calendar and what is set aside are those
-// of pull.lua, as if each lane were pulled the moment that its time has come.
+// start-time fair queueing, the places of the calendar and what is set aside or held are
+// those of pull.lua, as if each lane were pulled the moment that its time has come.
 type simulation struct {
 	throttle *Throttle
 	began    int64 // us
 	now      int64
 	time     float64 // virtual
+	highest  float64 // tag that there was
 	lanes    []*simLane
 	byName   map[Lane]*simLane
 	fairs    map[string]*simFair
 	joined   int64
-	epoch    int   // counts how often all tags began anew
 	closed   int64 // until then what all share has no room
 	ready    fairHeap
 	aside    laneHeap
+	holders  []*scopeKeyState // that have held lanes
 }
 
 // waiter is a job in line.
@@ -43,17 +45,20 @@ type simLane struct {
 	next    int   // of waiting
 	until   int64 // set aside; 0 = it is not
 	fair    *simFair
+	holder  string  // scope:key that holds it, by the line
+	score   float64 // its place among those that are held
+	letIn   bool    // by its holder, and not served since
 }
 
 func (l *simLane) head() *waiter { return l.waiting[l.next] }
 
 type simFair struct {
-	key   string
-	share float64
-	tag   float64
-	epoch int        // of the tag
-	lanes []*simLane // eligible
-	place int        // in the heap, negative if it is not ready
+	key    string
+	share  float64
+	tag    float64
+	served float64    // where its last work ended
+	lanes  []*simLane // eligible
+	place  int        // in the heap, negative if it is not ready
 }
 
 func newSimulation(t *Throttle) *simulation {
@@ -92,8 +97,10 @@ func (s *simulation) add(told reply) error {
 	}
 	lane := s.lane(c)
 	lane.jobs, lane.units = told.integer(1), told.integer(2)
-	lane.until = told.integer(3)
-	lane.fair.tag = max(s.time, number(told.text(4)))
+	lane.until, lane.holder = told.integer(3), told.text(5)
+	lane.score = number(told.text(4))
+	lane.fair.tag = max(s.time, lane.score)
+	s.highest = max(s.highest, lane.fair.tag)
 	return nil
 }
 
@@ -122,7 +129,8 @@ func (l *simLane) take(page reply) error {
 // arrive decides for a new job as reserve.lua does: it starts now, is booked, or stands
 // behind its lane's others.
 func (s *simulation) arrive(lane *simLane, w *waiter) {
-	if lane.next == len(lane.waiting) {
+	contested := lane.contested()
+	if lane.next == len(lane.waiting) && contested == nil {
 		start, _ := lane.place(w.weight, s.now)
 		if start <= s.now || start <= s.now+s.lookahead() && len(s.ready) == 0 {
 			lane.charge(start, w.weight)
@@ -133,7 +141,11 @@ func (s *simulation) arrive(lane *simLane, w *waiter) {
 	s.joined++
 	w.arrival = math.MaxInt64/2 + s.joined // behind all that were there
 	lane.waiting = append(lane.waiting, w)
-	if lane.next == len(lane.waiting)-1 && lane.until <= s.now {
+	switch {
+	case lane.next < len(lane.waiting)-1 || lane.until > s.now:
+	case contested != nil:
+		s.hold(lane, contested, max(lane.fair.tag, s.time))
+	default:
 		s.enlist(lane)
 		s.settle()
 	}
@@ -171,6 +183,10 @@ func (s *simulation) begin() {
 		switch {
 		case len(lane.waiting) == 0:
 			lane.until = 0
+		case lane.holder != "":
+			key := lane.keys[slices.IndexFunc(lane.keys, func(k *scopeKeyState) bool { return k.met.name() == lane.holder })]
+			key.until = lane.until
+			s.hold(lane, key, lane.score)
 		case lane.until > s.now:
 			heap.Push(&s.aside, lane)
 		default:
@@ -183,14 +199,25 @@ func (s *simulation) begin() {
 // run starts everybody. Lanes that are set aside come back together, with a sweep: one
 // that came a moment before the others would take all that they wait for.
 func (s *simulation) run() {
-	for len(s.ready)+len(s.aside) > 0 {
+	for {
 		next := int64(math.MaxInt64)
 		if len(s.aside) > 0 {
-			next = s.aside[0].until + sweepEvery.Microseconds() - 1
+			next = s.aside[0].until
+		}
+		for _, key := range s.holders {
+			if len(key.held) > 0 {
+				next = min(next, key.until)
+			}
+		}
+		if next < math.MaxInt64 {
+			next += sweepEvery.Microseconds() - 1
 			next -= next % sweepEvery.Microseconds()
 		}
 		if len(s.ready) > 0 {
 			next = min(next, s.closed)
+		}
+		if next == math.MaxInt64 {
+			return
 		}
 		s.now = max(s.now, next)
 		s.settle()
@@ -199,6 +226,22 @@ func (s *simulation) run() {
 
 // settle pulls all whose time has come.
 func (s *simulation) settle() {
+	s.pullAll()
+	for _, key := range s.holders {
+		for len(key.held) > 0 && key.until <= s.now {
+			lane := key.first()
+			lane.letIn = true
+			s.enlist(lane)
+			s.pullAll()
+			if len(s.ready) > 0 {
+				// It is not its turn, since all wait for what they share.
+				key.until = s.now + time.Second.Microseconds()
+			}
+		}
+	}
+}
+
+func (s *simulation) pullAll() {
 	for len(s.aside) > 0 && s.aside[0].until <= s.now {
 		if lane, is := heap.Pop(&s.aside).(*simLane); is {
 			s.enlist(lane)
@@ -209,8 +252,7 @@ func (s *simulation) settle() {
 	}
 }
 
-// enlist makes a lane eligible, and its fair key ready. While nobody is ready there is
-// nothing to be fair about, and all begin anew.
+// enlist makes a lane eligible, and its fair key ready.
 func (s *simulation) enlist(lane *simLane) {
 	fair := lane.fair
 	lane.until = 0
@@ -218,19 +260,63 @@ func (s *simulation) enlist(lane *simLane) {
 	if fair.place >= 0 {
 		return
 	}
-	if len(s.ready) == 0 && !s.starting() {
-		s.epoch++
-		s.time = 0
-	}
-	if fair.epoch != s.epoch {
-		fair.tag, fair.epoch = 0, s.epoch
-	}
 	fair.tag = max(fair.tag, s.time)
 	heap.Push(&s.ready, fair)
 }
 
-// starting tells that those are made ready who were so before.
-func (s *simulation) starting() bool { return s.now == s.began && s.joined == 0 }
+// hold sets a lane aside among those that wait for the same scope key.
+func (s *simulation) hold(lane *simLane, key *scopeKeyState, score float64) {
+	if !slices.Contains(s.holders, key) {
+		s.holders = append(s.holders, key)
+	}
+	lane.until, lane.score, lane.letIn = math.MaxInt64, score, false
+	key.held = append(key.held, lane)
+}
+
+// first takes the first of the lanes out that a scope key holds.
+func (k *scopeKeyState) first() *simLane {
+	first := 0
+	for i, lane := range k.held {
+		lane.score = max(lane.score, lane.fair.served)
+		if k.held[first].after(lane) {
+			first = i
+		}
+	}
+	lane := k.held[first]
+	k.held = slices.Delete(k.held, first, first+1)
+	return lane
+}
+
+// after tells that a lane that is held comes after another.
+func (l *simLane) after(other *simLane) bool {
+	if l.score == other.score {
+		return l.head().arrival > other.head().arrival
+	}
+	return l.score > other.score
+}
+
+// contested is the first of a lane's scope keys that holds others; nil if none does.
+func (l *simLane) contested() *scopeKeyState {
+	for _, key := range l.keys {
+		if len(key.held) > 0 {
+			return key
+		}
+	}
+	return nil
+}
+
+// outstripped is the scope key whose held lanes have a claim before this one, now that
+// it was served; nil if there is none.
+func (l *simLane) outstripped() *scopeKeyState {
+	for _, key := range l.keys {
+		for _, other := range key.held {
+			if max(other.score, other.fair.served) <= l.fair.tag {
+				return key
+			}
+		}
+	}
+	return nil
+}
 
 // front is the eligible lane with the oldest head.
 func (f *simFair) front() int {
@@ -251,41 +337,54 @@ func (s *simulation) pull(fair *simFair) {
 	start, holder := lane.place(job.weight, s.now)
 	switch {
 	case start < math.MaxInt64:
-		if again, far := lane.far(job.weight, start, holder, s.now, s.lookahead()); far {
-			s.setAside(fair, front, holder, max(again, s.now+1))
+		if again, alone, far := lane.far(job.weight, start, holder, s.now, s.lookahead()); far {
+			s.setAside(fair, front, holder, max(again, s.now+1), alone)
 			return
 		}
 		lane.charge(start, job.weight)
 		job.start = start
-		s.time = fair.tag
-		fair.tag += float64(job.weight) / fair.share
-		heap.Fix(&s.ready, fair.place)
+		s.serve(lane, float64(job.weight))
 	case !lane.tooHeavy(job.weight):
 		s.leave(fair, front) // never
 		return
 	}
 	if lane.next++; lane.next == len(lane.waiting) {
 		s.leave(fair, front)
+	} else if key := lane.outstripped(); key != nil {
+		s.leave(fair, front)
+		s.hold(lane, key, fair.tag)
 	}
 }
 
+// serve moves the tags on for some work.
+func (s *simulation) serve(lane *simLane, work float64) {
+	fair := lane.fair
+	started := fair.tag
+	fair.tag += work / fair.share
+	fair.served = fair.tag
+	lane.letIn = false
+	s.highest = max(s.highest, fair.tag)
+	s.time = max(started, min(s.time+work/float64(len(s.ready)+1), s.highest+work))
+	heap.Fix(&s.ready, fair.place)
+}
+
 // far tells whether a place is too far ahead to be booked, and when to look again, as
-// pull.lua does.
-func (l *simLane) far(weight, start int64, holder *simLedger, now, lookahead int64) (again int64, far bool) {
+// pull.lua does; alone, that there is room for lighter jobs.
+func (l *simLane) far(weight, start int64, holder *simLedger, now, lookahead int64) (again int64, alone, far bool) {
 	if start <= now+lookahead {
-		return 0, false
+		return 0, false, false
 	}
 	if weight > 1 {
 		light, _ := l.place(1, now)
 		if light > now+lookahead {
-			return light - lookahead, true
+			return light - lookahead, false, true
 		}
 	}
 	span := int64(0)
 	if holder != nil && weight > 1 {
 		span = holder.span
 	}
-	return start - lookahead - span, start > now+lookahead+span
+	return start - lookahead - span, weight > 1, start > now+lookahead+span
 }
 
 // tooHeavy tells that a limit was set below a weight: the job is told so when it comes,
@@ -302,13 +401,24 @@ func (l *simLane) tooHeavy(weight int64) bool {
 }
 
 // setAside leaves a lane alone until then, all of its fair key's where that has no
-// room, or everybody where all share what has none.
-func (s *simulation) setAside(fair *simFair, front int, holder *simLedger, until int64) {
+// room, or everybody where all share what has none. One that is not alone waits with
+// the others for what they share.
+func (s *simulation) setAside(fair *simFair, front int, holder *simLedger, until int64, alone bool) {
 	if holder != nil && holder.class == classShared {
 		s.closed = until
 		return
 	}
 	lane := fair.lanes[front]
+	if holder != nil && holder.class == classOther && !alone {
+		score := fair.tag
+		if lane.letIn {
+			score = min(lane.score, score)
+		}
+		s.leave(fair, front)
+		s.hold(lane, holder.key, score)
+		holder.key.until = until
+		return
+	}
 	lane.until = until
 	s.leave(fair, front)
 	if holder != nil && holder.class == classFair && fair.place >= 0 {
@@ -333,7 +443,7 @@ func (l *simLane) place(weight, now int64) (start int64, holder *simLedger) {
 	start = now
 	for _, key := range l.keys {
 		if key.opens > start {
-			start, holder = key.opens, &simLedger{class: key.class}
+			start, holder = key.opens, &simLedger{class: key.class, key: key}
 		}
 	}
 	for moved := true; moved; {
@@ -366,6 +476,8 @@ type scopeKeyState struct {
 	class   byte
 	opens   int64
 	ledgers []*simLedger
+	held    []*simLane
+	until   int64 // when to look at the first of them
 }
 
 // read takes up what entries.lua tells.
@@ -381,7 +493,7 @@ func (k *scopeKeyState) read(c *call, told reply) error {
 		}
 		ledger := &simLedger{
 			units: c.holds[i].Limit.Units, span: rest.integer(0), precision: rest.integer(1),
-			class: k.class,
+			class: k.class, key: k,
 		}
 		count := int(rest.integer(2))
 		entries := rest[3 : 3+2*count]
@@ -405,6 +517,7 @@ const mostSlid = 512
 type simLedger struct {
 	units, span, precision int64
 	class                  byte // which jobs share it
+	key                    *scopeKeyState
 	at, amount             []int64
 	first                  int   // that counts
 	total                  int64 // from first on

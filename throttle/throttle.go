@@ -85,14 +85,14 @@ func (t *Throttle) asking(ctx context.Context, job Job) (*asking, error) {
 		latest = micros(max(0, t.until(job.Deadline)))
 	}
 	weighed := integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds()) + " " + latest + " " +
-		integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds(), flag(job.Plan))
+		integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds(), flag(job.Plan), int64(len(call.held)))
 	return &asking{job: job, call: call, weighed: weighed}, nil
 }
 
 // shape are the keys and arguments of reserve.lua.
 func (a *asking) shape(t *Throttle) ([]string, []any) {
 	c := a.call
-	return c.keys, c.args(t.nowArgument(), c.names, c.belief, a.job.Nonce, c.ledgers, a.weighed, string(c.lane), a.job.ID)
+	return c.keysFrom(0), c.args(t.nowArgument(), c.names, c.belief, a.job.Nonce, c.ledgers, a.weighed, string(c.lane), a.job.ID)
 }
 
 // decide asks Redis, or falls back.
@@ -114,8 +114,8 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 		return Reservation{}, err
 	}
 	reply, err := t.ask(ctx, peekScript, call, func() ([]string, []any) {
-		return call.keys[1:], call.args(t.nowArgument(), call.names, call.belief, strconv.FormatInt(job.Weight, 10),
-			micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane))
+		return call.keysFrom(1), call.args(t.nowArgument(), call.names, call.belief, strconv.FormatInt(job.Weight, 10),
+			micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane), int64(len(call.held)))
 	})
 	if err != nil {
 		return Reservation{}, withJob(err, job)

@@ -296,7 +296,7 @@ local function bind_line(keys, first, lane, fair, id)
   return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane),
   }
 end
 -- Reads what bind_line has got of the line's hash:
@@ -305,6 +305,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -327,6 +328,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -643,18 +645,21 @@ local function leave(line, member, weight, kept)
   end
   write_line(line, kept)
 end
--- Takes back what a fair key's tag was moved by for a job that is not to start, as
--- far as the virtual time or whoever is first.
+-- Takes back what a fair key's tag was moved by for work that is not to be, as far as the
+-- virtual time or whoever is first; less than none moves it on.
 local function refund(line, work)
   local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
   time = math.min(time, tonumber(redis.call('ZRANGE', line.ready, '0', '0', 'WITHSCORES')[2] or time))
+  local function moved(tag)
+    return work < 0 and tag - work or math.min(tag, math.max(time, tag - work))
+  end
   local tag = redis.call('ZSCORE', line.ready, line.fair)
   if tag then
-    redis.call('ZADD', line.ready, string.format('%.17g', math.min(tag, math.max(time, tag - work))), line.fair)
+    redis.call('ZADD', line.ready, string.format('%.17g', moved(tag)), line.fair)
   end
   tag = redis.call('ZSCORE', line.tags, '+' .. line.fair)
   if tag then
-    redis.call('ZADD', line.tags, string.format('%.17g', math.min(tag, math.max(time, tag - work))), '+' .. line.fair)
+    redis.call('ZADD', line.tags, string.format('%.17g', moved(tag)), '+' .. line.fair)
   end
 end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
@@ -672,6 +677,18 @@ local function elect(line, kept)
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
     redis.call('PEXPIRE', line.ready, kept)
   end
+end
+-- Has those looked at again that may have room now: everybody, if what all share had
+-- none, the lanes that a scope key of the job's holds, and if there are none its own.
+local function make_room(line, names, now)
+  local holds = false
+  for name in string.gmatch(names, '[+-]([^ ]+)') do
+    if redis.call('ZSCORE', line.agenda, '&' .. name) then
+      redis.call('ZADD', line.agenda, string.format('%d', now), '&' .. name)
+      holds = true
+    end
+  end
+  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
 end
 -- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
 -- arrival of its head, unless it is set aside. Whatever of that was lost, this
@@ -766,7 +783,7 @@ if booking and keep == '0' and booking.lane == lane then
 end
 if holds or stands then
   -- What waited for this room, or behind this job, need not wait any longer.
-  redis.call('ZREM', line.agenda, '*', '/' .. lane)
+  make_room(line, ARGV[2], now)
   if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
     enlist(line, kept)
   else

@@ -56,6 +56,18 @@ local function clock(text)
   end
   return integer(text, 0, 9007199254740992)
 end
+-- Until when a lane is set aside, at the latest, 0 = it is not; and what holds it, as
+-- scope:key, empty = nothing. A lane that is held is looked at when its scope key is.
+local function aside_until(agenda, lane)
+  local ends, holder = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0), ''
+  for scope, key in string.gmatch(ends > 0 and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
+    local due = tonumber(redis.call('ZSCORE', agenda, '&' .. scope .. ':' .. key) or nil)
+    if due and due < ends then
+      ends, holder = due, scope .. ':' .. key
+    end
+  end
+  return ends, holder
+end
 -- Reads what was set at run time for the scope keys of a call. names lists them as
 -- "+scope:key", with '-' instead of '+' where a pause does not concern the call.
 -- The control hash has:
@@ -285,7 +297,7 @@ local function bind_line(keys, first, lane, fair, id)
   return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane),
   }
 end
 -- Reads what bind_line has got of the line's hash:
@@ -294,6 +306,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -316,6 +329,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -513,7 +527,7 @@ if line.jobs > 0 then
 end
 local reply = {
   now, calendar.opens > now and calendar.closer or 0, calendar.opens, granted, charged, settled, booking.slot, booking.holder,
-  arrival, before, line.jobs, line.units, tonumber(redis.call('ZSCORE', line.agenda, '/' .. lane) or 0),
+  arrival, before, line.jobs, line.units, (aside_until(line.agenda, lane)),
 }
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]

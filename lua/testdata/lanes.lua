@@ -10,7 +10,7 @@
 -- Reply[2] cursor: of the next page, 0 = this was the last
 -- Reply[3] time: the virtual time
 -- Reply[4...] per lane its name, jobs, units, until when it is set aside (us, 0 = it is
---   not), and its fair key's tag
+--   not), its fair key's tag, and which scope key holds it, empty = none
 -- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
 -- Cost: O(most)
 -- Expiry: none, nothing is written
@@ -32,6 +32,18 @@ local function clock(text)
   end
   return integer(text, 0, 9007199254740992)
 end
+-- Until when a lane is set aside, at the latest, 0 = it is not; and what holds it, as
+-- scope:key, empty = nothing. A lane that is held is looked at when its scope key is.
+local function aside_until(agenda, lane)
+  local ends, holder = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0), ''
+  for scope, key in string.gmatch(ends > 0 and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
+    local due = tonumber(redis.call('ZSCORE', agenda, '&' .. scope .. ':' .. key) or nil)
+    if due and due < ends then
+      ends, holder = due, scope .. ':' .. key
+    end
+  end
+  return ends, holder
+end
 local hash, agenda, ready, tags = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = clock(ARGV[1])
 local cursor = string.match(ARGV[2], '^%d+$')
@@ -52,7 +64,9 @@ for i = 1, #page[2], 2 do
   reply[#reply + 1] = lane
   reply[#reply + 1] = tonumber(jobs)
   reply[#reply + 1] = tonumber(units)
-  reply[#reply + 1] = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0)
+  local ends, holder = aside_until(agenda, lane)
+  reply[#reply + 1] = ends
   reply[#reply + 1] = redis.call('ZSCORE', ready, fair) or redis.call('ZSCORE', tags, '+' .. fair) or '0'
+  reply[#reply + 1] = holder
 end
 return reply

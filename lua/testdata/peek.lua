@@ -6,8 +6,9 @@
 -- KEYS[5] tags: sorted set, thr:{name}:3:tags
 -- KEYS[6] heads: sorted set, thr:{name}:3:heads:<fair key>
 -- KEYS[7] lane: sorted set, thr:{name}:3:lane:<lane>
--- KEYS[8...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
+-- KEYS[8...] held: sorted sets, thr:{name}:3:held:<scope>:<key>, as many as ARGV[9] says;
+--   calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>, then for each of
+--   its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
 --   instead of '+' where a pause does not concern it
@@ -17,7 +18,8 @@
 -- ARGV[6] max wait: us, a start within it would be granted
 -- ARGV[7] lookahead: us that bookings reach ahead
 -- ARGV[8] lane: the job's lane
--- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
+-- ARGV[9] held: sets among KEYS, 0..26
+-- ARGV[10...] limits of KEYS in order: for a string the number of limits, for a sorted
 --   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
 -- Reply[1] outcome: 1 granted, 2 booked, 3 waiting
 -- Reply[2] now: us, the instant of the answer
@@ -285,7 +287,7 @@ local function bind_line(keys, first, lane, fair, id)
   return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane),
   }
 end
 -- Reads what bind_line has got of the line's hash:
@@ -294,6 +296,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -316,6 +319,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -552,9 +556,9 @@ local weight = integer(ARGV[4], 1, 9007199254740992)
 local grace = integer(ARGV[5], 0, 34560000000000)
 local max_wait = integer(ARGV[6], 0, 34560000000000)
 local lookahead = integer(ARGV[7], 0, 34560000000000)
-local lane = ARGV[8]
+local lane, sets = ARGV[8], integer(ARGV[9], 0, 26)
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-if not (time and weight and grace and max_wait and lookahead and fair) then
+if not (time and weight and grace and max_wait and lookahead and fair and sets) then
   return redis.error_reply('THROTTLE_ARGUMENT number')
 end
 local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
@@ -562,7 +566,7 @@ if wrong then
   return wrong
 end
 local calendar
-calendar, wrong = read_calendar(KEYS, 8, ARGV, 9, time, grace, opens, closer)
+calendar, wrong = read_calendar(KEYS, 8 + sets, ARGV, 10, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
@@ -581,10 +585,14 @@ end
 tend(calendar)
 local now = calendar.now
 local start, holder = place(calendar, weight, now, false)
+local behind = line.jobs > 0
+for i = 8, not behind and 7 + sets or 0 do
+  behind = behind or redis.call('EXISTS', KEYS[i]) == 1
+end
 local outcome = 3
-if line.jobs == 0 and start <= now + max_wait then
+if not behind and start <= now + max_wait then
   outcome = 1
-elseif line.jobs == 0 and start <= now + lookahead and redis.call('ZCARD', line.ready) == 0 then
+elseif not behind and start <= now + lookahead and redis.call('ZCARD', line.ready) == 0 then
   outcome = 2
 end
 local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }

@@ -9,8 +9,9 @@
 -- KEYS[6] tags: sorted set, thr:{name}:3:tags
 -- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
 -- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
--- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
+-- KEYS[9...] held: sorted sets, thr:{name}:3:held:<scope>:<key>, as many as the job says;
+--   calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>, then for each of
+--   its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
 --   instead of '+' where a pause does not concern it
@@ -18,11 +19,11 @@
 -- ARGV[4] nonce: names this asking; the same again is answered, not charged, again
 -- ARGV[5] ledgers: "keys.windows" names the scope keys and the ledgers of this call, to
 --   tell what was booked and charged in others
--- ARGV[6] job: "weight max_wait grace latest lookahead kept plan": units (1..2^53); us
+-- ARGV[6] job: "weight max_wait grace latest lookahead kept plan held": units (1..2^53); us
 --   (0..400 days), a start within it is granted; us (0..400 days) after its slot that a
 --   booking still counts; us after now that the start may be at most, empty = any; us
 --   (0..400 days) that bookings reach ahead; ms (1..2^53) that the line's keys live; 1 =
---   booked, not granted, also where there is room at once
+--   booked, not granted, also where there is room at once; held sets among KEYS, 0..26
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -291,15 +292,15 @@ local tags, heads, queue = KEYS[6], KEYS[7], KEYS[8]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
-local weight, max_wait, grace, latest, lookahead, kept, plan =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01])$')
+local weight, max_wait, grace, latest, lookahead, kept, plan, sets =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) (%d%d?)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
-lookahead = tonumber(lookahead)
+lookahead, sets = tonumber(lookahead), tonumber(sets)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
   or max_wait > 34560000000000 or grace > 34560000000000 or lookahead > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 then
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or sets > 26 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -307,14 +308,15 @@ if wrong then
   return wrong
 end
 local calendar
-calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
+calendar, wrong = read_calendar(KEYS, 9 + sets, ARGV, 9, time, grace, opens, closer)
 if not calendar then
   return wrong
 end
-local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair)
+local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane)
 local now = calendar.now
 local granted = redis.call('GET', record_key)
 local at_once = not (granted or texts[1] or texts[2] or calendar.untended or calendar.opens > now) and plan == '0'
+  and (sets == 0 or redis.call('EXISTS', unpack(KEYS, 9, 8 + sets)) == 0)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if ledger.booked > ledger.units - weight - ledger.spent and not ledger.free then
@@ -683,6 +685,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -705,6 +708,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -788,7 +792,7 @@ local behind = line.jobs > 0 and not booking
 if record or latest or not behind then
   tend(calendar)
 end
-local start, holder, changed = nil, 0, false
+local start, holder, changed, freed = nil, 0, false, false
 local scope_keys = string.match(ledgers, '^%w+')
 if booking and booking.ledgers == scope_keys and booking.slot + grace >= now then
   if now < booking.slot - max_wait then
@@ -813,7 +817,7 @@ elseif record and record.nonce == nonce and record.ledgers == ledgers and not re
     return { 1, now, record.start, 0, 0, 0, 1, '', 0, record.start }
   end
   enter(calendar, 's', record.start, -record.weight)
-  changed = true
+  changed, freed = true, true
 end
 
 local member = string.format('%d:', weight) .. id
@@ -822,6 +826,12 @@ if not start and (not behind or latest) then
 elseif not start and calendar.opens > now then
   start, holder = calendar.opens, calendar.closer -- as for those before it
 end
+-- Nor is it before those that one of its scope keys holds.
+local contended
+for i = 1, start and not (behind or booking) and sets or 0 do
+  contended = contended or redis.call('EXISTS', KEYS[8 + i]) == 1 and i
+end
+behind = behind or contended
 local outcome = 3
 if start and latest and start - now > latest then
   outcome = 4
@@ -871,6 +881,55 @@ local function unpromise(hash, agenda, id, weight, lane)
   end
   redis.call('HDEL', hash, '=' .. id)
   redis.call('ZREM', agenda, '=' .. id)
+end
+-- Has those looked at again that may have room now: everybody, if what all share had
+-- none, the lanes that a scope key of the job's holds, and if there are none its own.
+local function make_room(line, names, now)
+  local holds = false
+  for name in string.gmatch(names, '[+-]([^ ]+)') do
+    if redis.call('ZSCORE', line.agenda, '&' .. name) then
+      redis.call('ZADD', line.agenda, string.format('%d', now), '&' .. name)
+      holds = true
+    end
+  end
+  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+end
+-- What a lane is called among those that are held: its head's arrival, a blank, its name.
+local function held_as(line)
+  return line.since .. ' ' .. line.lane
+end
+-- Takes a lane out of those that its scope keys hold.
+local function let_go(line, sets)
+  if line.since then
+    for i = 1, #sets do
+      redis.call('ZREM', sets[i], held_as(line))
+    end
+    redis.call('HDEL', line.hash, '~' .. line.lane)
+  end
+end
+-- Sets a lane aside whose head waits for room under a scope key that several fair keys
+-- have: the scope key holds it, with all others that wait there, in order of their fair
+-- keys' tags and then of their heads' arrivals, and lets them in one after the other (see
+-- first_held). Its name in the agenda, '&' scope:key, says when to look at the first of
+-- them; where it is not known, now. The lane's own time there is for what was lost, short
+-- of the 300 s after which a sweep takes a time for one from before the clock stepped back.
+-- '~' lane in the line's hash tells the arrival.
+local function hold(line, sets, i, tag, arrival, again, now, kept)
+  local held = sets[i]
+  let_go(line, sets)
+  line.since = string.format('%017d', arrival)
+  redis.call('HSET', line.hash, '~' .. line.lane, line.since)
+  redis.call('ZADD', held, string.format('%.17g', tag), held_as(line))
+  redis.call('PEXPIRE', held, kept)
+  redis.call('ZADD', line.agenda, string.format('%d', now + 240000000), '/' .. line.lane)
+  local name = '&' .. string.match(held, ':held:(.*)$')
+  if again then
+    redis.call('ZADD', line.agenda, string.format('%d', again), name)
+  else
+    redis.call('ZADD', line.agenda, 'NX', string.format('%d', now), name)
+  end
+  redis.call('PEXPIRE', line.agenda, kept)
+  redis.call('ZREM', line.heads, line.lane)
 end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
@@ -967,6 +1026,9 @@ if changed then
     return wrong
   end
 end
+if freed then
+  make_room(line, ARGV[2], now)
+end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
 elseif granted and plan == '0' and not string.match(granted, ' settled$') then
@@ -980,6 +1042,12 @@ end
 if outcome == 2 then
   promise(line, id, start, weight, holder, scope_keys, booking and booking.arrival or now, kept)
 elseif outcome == 3 and not stands then
+  if contended then
+    local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
+      tonumber(redis.call('ZSCORE', line.tags, '+' .. fair) or 0))
+    hold(line, { unpack(KEYS, 9, 8 + sets) }, contended, tag, arrival, nil, now, kept)
+    elect(line, kept)
+  end
   join(line, member, weight, arrival, kept)
 elseif outcome == 3 then
   enlist(line, kept)

@@ -17,10 +17,10 @@
 -- ARGV[4] nonce: of the grant
 -- ARGV[5] ledgers: "keys granted.windows" names the scope keys of this call, and the scope
 --   keys and the ledgers of the grant
--- ARGV[6] job: "start weight actual grace kept within": us; units charged (1..2^53); units
+-- ARGV[6] job: "start weight actual grace kept within share": us; units charged (1..2^53); units
 --   taken (0..2^53); us (0..400 days) after its slot that a booking still counts; ms
 --   (1..2^53) that the line's keys live; us (0..400 days) after the start that it can be
---   settled
+--   settled; of its fair key (1..2^53)
 -- ARGV[7] lane: the job's lane
 -- ARGV[8] id: the job's ID
 -- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
@@ -279,7 +279,7 @@ local function bind_line(keys, first, lane, fair, id)
   return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane),
   }
 end
 -- Reads what bind_line has got of the line's hash:
@@ -288,6 +288,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -310,6 +311,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -498,6 +500,23 @@ local function enter(calendar, kind, start, delta)
     ledger.loaded = false
   end
 end
+-- Takes back what a fair key's tag was moved by for work that is not to be, as far as the
+-- virtual time or whoever is first; less than none moves it on.
+local function refund(line, work)
+  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
+  time = math.min(time, tonumber(redis.call('ZRANGE', line.ready, '0', '0', 'WITHSCORES')[2] or time))
+  local function moved(tag)
+    return work < 0 and tag - work or math.min(tag, math.max(time, tag - work))
+  end
+  local tag = redis.call('ZSCORE', line.ready, line.fair)
+  if tag then
+    redis.call('ZADD', line.ready, string.format('%.17g', moved(tag)), line.fair)
+  end
+  tag = redis.call('ZSCORE', line.tags, '+' .. line.fair)
+  if tag then
+    redis.call('ZADD', line.tags, string.format('%.17g', moved(tag)), '+' .. line.fair)
+  end
+end
 -- Writes what was entered and dropped. The growing writes come first and are
 -- undone if one of them fails (out of memory, a key of another type), so that
 -- either all ledgers are charged or none; only then is anything taken away.
@@ -577,6 +596,18 @@ local function write_calendar(calendar, start)
     end
   end
 end
+-- Has those looked at again that may have room now: everybody, if what all share had
+-- none, the lanes that a scope key of the job's holds, and if there are none its own.
+local function make_room(line, names, now)
+  local holds = false
+  for name in string.gmatch(names, '[+-]([^ ]+)') do
+    if redis.call('ZSCORE', line.agenda, '&' .. name) then
+      redis.call('ZADD', line.agenda, string.format('%d', now), '&' .. name)
+      holds = true
+    end
+  end
+  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
@@ -625,14 +656,16 @@ local record_key = KEYS[1]
 local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local keys, ledgers = string.match(ARGV[5], '^(%w+) (%w+%.%w+)$')
-local start, weight, actual, grace, kept, within = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local start, weight, actual, grace, kept, within, share =
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
 local lane, id = ARGV[7], ARGV[8]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 start, weight, actual = tonumber(start), tonumber(weight), tonumber(actual)
-grace, within = tonumber(grace), tonumber(within)
+grace, within, share = tonumber(grace), tonumber(within), tonumber(share)
 if not (time and nonce and keys and weight and fair) or start > 9007199254740992 or weight < 1
   or weight > 9007199254740992 or actual > 9007199254740992 or grace > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000 then
+  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000
+  or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
@@ -673,11 +706,12 @@ if wrong then
 end
 redis.call('SET', record_key, string.format('%d %d %s %s settled', start, actual, nonce, ledgers),
   'PX', string.format('%d', math.ceil((start + within - now) / 1000) + 1))
+refund(line, (weight - actual) / share)
 if actual >= weight then
   return { 1, now }
 end
 -- What waited for this room need not wait any longer.
-redis.call('ZREM', line.agenda, '*', '/' .. lane)
+make_room(line, ARGV[2], now)
 if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
   enlist(line, kept)
   write_line(line, kept)

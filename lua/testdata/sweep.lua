@@ -1,5 +1,6 @@
 -- Purpose: find what has no start that pulls it: lanes whose time has come, bookings
---   whose jobs did not come, pauses that are over, and the fair key whose turn it is. What is found is left
+--   whose jobs did not come, scope keys that hold lanes and have room, pauses that are over,
+--   and the fair key whose turn it is. What is found is left
 --   alone for a second, so that of several processes one looks after it.
 -- KEYS[1] line: hash, thr:{name}:3:line
 -- KEYS[2] agenda: sorted set, thr:{name}:3:agenda
@@ -12,8 +13,8 @@
 -- Reply[1] now: us, the instant of the call
 -- Reply[2] next: the lane to pull now, empty = none
 -- Reply[3] found: how many were due; most or more means that there may be more
--- Reply[4...] lanes whose time has come: 'lane', name; overdue bookings: 'job', id,
---   weight (units), slot (us), lane
+-- Reply[4...] lanes whose time has come: 'lane', name; scope keys that hold lanes: 'key',
+--   scope:key; overdue bookings: 'job', id, weight (units), slot (us), lane
 -- Errors: THROTTLE_ARGUMENT <which>
 -- Cost: O(found); four or five commands when idle
 -- Expiry: none is renewed
@@ -80,10 +81,10 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', agenda, string.format('(%d',
 end
 local reply = { now, '', #due }
 for i = 1, #due do
-  local kind, id = string.match(due[i], '^([/=*!])(.*)$')
+  local kind, id = string.match(due[i], '^([/=*!&])(.*)$')
   local again = now + 1000000
-  if kind == '/' then
-    reply[#reply + 1] = 'lane'
+  if kind == '/' or kind == '&' then
+    reply[#reply + 1] = kind == '/' and 'lane' or 'key'
     reply[#reply + 1] = id
   elseif kind == '=' then
     local slot, weight, lane = string.match(redis.call('HGET', hash, '=' .. id) or '', '^(%d+) (%d+) %d+ %w+ %d+ (%S+)$')

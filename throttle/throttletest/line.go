@@ -31,7 +31,8 @@ type line struct {
 	ready  map[string]float64                 // start tags of the fair keys that have one
 	tags   map[string]float64                 // where a fair key's last work ended
 	time   float64                            // virtual
-	agenda map[string]int64                   // what is due when, as in Redis: "/" lane, "=" job, "*"
+	agenda map[string]int64                   // what is due when, as in Redis: "/" lane, "=" job, "&" holder, "*"
+	held   map[string]map[throttle.Lane]place // by scope:key
 }
 
 type lane struct {
@@ -52,6 +53,7 @@ func newLine() *line {
 	return &line{
 		lanes: make(map[throttle.Lane]*lane), heads: make(map[string]map[throttle.Lane]int64),
 		ready: make(map[string]float64), tags: make(map[string]float64), agenda: make(map[string]int64),
+		held: make(map[string]map[throttle.Lane]place),
 	}
 }
 
@@ -174,10 +176,16 @@ func (l *line) turns() []string {
 
 // next is the lane to be pulled now.
 func (l *line) next(now int64) throttle.Lane {
-	if again := l.agenda["*"]; again > now && again <= now+closedAtMost.Microseconds() || len(l.ready) == 0 {
+	if l.closed(now) || len(l.ready) == 0 {
 		return ""
 	}
 	return l.eligible(l.turns()[0])[0]
+}
+
+// closed tells that nobody is pulled.
+func (l *line) closed(now int64) bool {
+	again := l.agenda["*"]
+	return again > now && again <= now+closedAtMost.Microseconds()
 }
 
 // Pull books the head of a lane as pull.lua does.
@@ -190,10 +198,11 @@ func (m *Model) pull(instant time.Time, name throttle.Lane, most int, recall boo
 	l, fair := m.line, fairOf(name)
 	lane := l.lane(name)
 	v := m.visit(instant, lane.keys)
-	if recall {
+	until, aside := l.agenda["/"+string(name)]
+	if aside && (recall || until <= v.now) {
 		delete(l.agenda, "/"+string(name))
+		aside = false
 	}
-	_, aside := l.agenda["/"+string(name)]
 	switch {
 	case len(lane.waiting) == 0:
 		l.clear(lane)
@@ -202,20 +211,34 @@ func (m *Model) pull(instant time.Time, name throttle.Lane, most int, recall boo
 	}
 	l.elect(fair)
 	var booked []throttle.Reservation
-	if len(lane.waiting) > 0 && !aside && l.next(v.now) == name {
-		booked = v.pullInTurn(lane, most)
+	var letIn throttle.Lane
+	switch {
+	case len(lane.waiting) == 0:
+		l.letGo(name)
+	case !aside && l.next(v.now) == name:
+		booked, letIn = v.pullInTurn(lane, most)
 	}
-	return booked, l.next(v.now)
+	next := l.next(v.now)
+	if next == "" && !l.closed(v.now) {
+		next = letIn
+	}
+	return booked, next
 }
 
-// pullInTurn books jobs while it is the turn of their lane.
-func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
+// pullInTurn books jobs while it is the turn of their lane. It names the first of the
+// lanes that were let in because of that.
+func (v *visit) pullInTurn(lane *lane, most int) (pulled []throttle.Reservation, letIn throttle.Lane) {
 	l, fair := v.model.line, fairOf(lane.name)
 	turns, lanes := l.turns(), l.eligible(fair)
-	var pulled []throttle.Reservation
+	contender, contended := v.contender(lane.name)
+	holder := "" // of the lane, in the end
 	class, work, before := byte(0), int64(0), l.time
 	for n := 0; n < most && len(lane.waiting) > 0; n++ {
 		w := lane.waiting[0]
+		if n > 0 && contended != "" && l.ready[fair] >= contender {
+			holder = contended
+			break
+		}
 		if n > 0 && (len(turns) > 1 && l.ready[fair] >= l.ready[turns[1]] || len(lanes) > 1 && w.arrival >= l.heads[fair][lanes[1]]) {
 			break
 		}
@@ -223,12 +246,12 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 			// It is told so when it comes.
 			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(v.now)})
 		} else if _, twice := v.model.bookings[w.id]; !twice {
-			start, holder, near, again := v.near(w.weight)
+			start, by, near, again := v.near(w.weight)
 			if !near {
-				class = v.setAside(lane, w.weight, start, holder, again)
+				class, holder = v.setAside(lane, w.weight, start, by, again, work > 0)
 				break
 			}
-			v.promiseNext(lane, start, holder)
+			v.promiseNext(lane, start, by)
 			work += w.weight
 			pulled = append(pulled, throttle.Reservation{Job: job, Outcome: throttle.Booked, Now: time.UnixMicro(v.now), Start: time.UnixMicro(start)})
 		}
@@ -241,14 +264,20 @@ func (v *visit) pullInTurn(lane *lane, most int) []throttle.Reservation {
 	switch {
 	case len(lane.waiting) == 0:
 		l.clear(lane)
-	case class == 0 || class == shared:
+	case class == 0 && holder == "":
+		l.heads[fair][lane.name] = lane.waiting[0].arrival
+	case class == 0:
+		l.hold(holder, lane, place{l.ready[fair], lane.waiting[0].arrival}, v.now)
+		l.agenda["&"+holder] = soonest(l.agenda, "&"+holder, v.now)
+	case class == shared:
 		l.heads[fair][lane.name] = lane.waiting[0].arrival
 	}
+	letIn = v.afterTurn(lane, work > 0, class, holder)
 	l.elect(fair)
 	if class == own {
 		delete(l.ready, fair)
 	}
-	return pulled
+	return pulled, letIn
 }
 
 // tooHeavy tells that a limit was lowered below a weight.
@@ -263,7 +292,7 @@ func (v *visit) promiseNext(lane *lane, start int64, holder int) {
 	v.model.promise(w.id, booking{slot: start, weight: w.weight, arrival: w.arrival, holder: holder, keys: v.names.keys, lane: lane.name})
 	l.time = l.ready[fair]
 	tag := l.ready[fair]
-	l.ready[fair] = max(tag+float64(w.weight)/float64(max(1, v.model.options.Shares[fair])), tag*1.0000000000000002)
+	l.ready[fair] = max(tag+float64(w.weight)/v.model.share(fair), tag*1.0000000000000002)
 	l.tags[fair] = l.ready[fair]
 }
 
@@ -274,18 +303,27 @@ func (l *line) goOn(before float64, work int64) {
 	l.time = max(l.time, min(before+float64(work)/float64(len(l.ready)+1), last+float64(work)))
 }
 
-// refund takes back what a fair key's tag was moved by for a job that is not to
-// start.
+// share is that of a fair key.
+func (m *Model) share(fair string) float64 { return float64(max(1, m.options.Shares[fair])) }
+
+// refund takes back what a fair key's tag was moved by for work that is not to be; less
+// than none moves it on.
 func (l *line) refund(fair string, work float64) {
 	least := l.time
 	for _, tag := range l.ready {
 		least = min(least, tag)
 	}
+	moved := func(tag float64) float64 {
+		if work < 0 {
+			return tag - work
+		}
+		return min(tag, max(least, tag-work))
+	}
 	if tag, ready := l.ready[fair]; ready {
-		l.ready[fair] = min(tag, max(least, tag-work))
+		l.ready[fair] = moved(tag)
 	}
 	if tag, known := l.tags[fair]; known {
-		l.tags[fair] = min(tag, max(least, tag-work))
+		l.tags[fair] = moved(tag)
 	}
 }
 
@@ -328,28 +366,49 @@ const (
 // setAside leaves a lane alone until its head may be placed within the lookahead,
 // or what is only promised may have turned out not to be used; if the limit is
 // one that all share, it leaves all alone.
-func (v *visit) setAside(lane *lane, weight, start int64, holder int, again int64) (class byte) {
-	l, reach := v.model.line, v.model.options.Lookahead.Microseconds()
-	class = other
-	if hold := v.hold(holder); hold != nil {
-		switch hold.Scope {
-		case throttle.Global:
-			class = shared
-		case v.model.options.FairScope:
-			class = own
-		}
-	}
-	if spent, _ := v.place(weight, v.now, true); spent < start {
-		again = min(again, max(v.now+min(v.model.grace, time.Second).Microseconds(), spent-reach))
-	}
+func (v *visit) setAside(lane *lane, weight, start int64, by int, again int64, served bool) (class byte, holder string) {
+	l, fair := v.model.line, fairOf(lane.name)
+	class, holder = v.class(by)
 	if class == shared {
-		l.agenda["*"] = min(again, v.now+closedAtMost.Microseconds())
-		return class
+		l.agenda["*"] = v.lookAgain(again, weight, start, closedAtMost)
+		return class, ""
 	}
-	again = min(again, v.now+asideAtMost.Microseconds())
-	l.agenda["/"+string(lane.name)] = again
-	delete(l.heads[fairOf(lane.name)], lane.name)
-	return class
+	again = v.lookAgain(again, weight, start, asideAtMost)
+	if light, _ := v.place(1, v.now, false); holder == "" || light <= v.now+v.model.options.Lookahead.Microseconds() {
+		l.agenda["/"+string(lane.name)] = again
+		delete(l.heads[fair], lane.name)
+		return class, ""
+	}
+	tag := l.ready[fair]
+	if before, is := l.held[holder][lane.name]; is && !served {
+		tag = min(tag, before.tag)
+	}
+	l.hold(holder, lane, place{tag, lane.waiting[0].arrival}, v.now)
+	l.agenda["&"+holder] = again
+	return class, holder
+}
+
+// class tells which jobs what holds one back holds back together, and if others share
+// it which scope key it is.
+func (v *visit) class(by int) (class byte, holder string) {
+	hold := v.hold(by)
+	switch {
+	case hold == nil:
+		return other, ""
+	case hold.Scope == throttle.Global:
+		return shared, ""
+	case hold.Scope == v.model.options.FairScope:
+		return own, ""
+	}
+	return other, hold.Scope + ":" + hold.Key
+}
+
+// lookAgain is when to look again, as what is only promised may not come.
+func (v *visit) lookAgain(again, weight, start int64, most time.Duration) int64 {
+	if spent, _ := v.place(weight, v.now, true); spent < start {
+		again = min(again, max(v.now+min(v.model.grace, time.Second).Microseconds(), spent-v.model.options.Lookahead.Microseconds()))
+	}
+	return min(again, v.now+most.Microseconds())
 }
 
 // Lines tells all lines in one page, in order of their keys. The model guesses no

@@ -253,12 +253,14 @@ func (m *Model) forget(id string) {
 
 // decision is what becomes of a job.
 type decision struct {
-	outcome throttle.Outcome
-	start   int64 // negative while there is none
-	holder  int
-	hadTurn bool // it was booked before, in time or not
-	changed bool // something was taken back or charged
-	refused bool // it cannot start by its deadline
+	outcome   throttle.Outcome
+	start     int64 // negative while there is none
+	holder    int
+	hadTurn   bool   // it was booked before, in time or not
+	freed     bool   // a charge was taken back
+	changed   bool   // something was taken back or charged
+	refused   bool   // it cannot start by its deadline
+	contested string // the scope key that holds others, who are before it
 }
 
 // Reserve decides for a job as reserve.lua does.
@@ -319,7 +321,7 @@ func (v *visit) takeUp(job throttle.Job) (d decision, known *throttle.Reservatio
 			return d, &r
 		}
 		v.unspend(g.start, g.weight)
-		d.changed = true
+		d.changed, d.freed = true, true
 	}
 	return d, nil
 }
@@ -332,8 +334,11 @@ func (v *visit) decide(job throttle.Job, left int64, d *decision) {
 		d.start, d.holder = v.place(job.Weight, v.now, false)
 	}
 	d.refused = d.start-v.now > left
+	if d.start >= 0 && !behind && !d.hadTurn {
+		d.contested = v.contested()
+	}
 	switch {
-	case d.refused, behind:
+	case d.refused, behind, d.contested != "":
 	case d.start <= v.now+job.MaxWait.Microseconds() && !job.Plan:
 		d.outcome = throttle.Granted
 	case d.start <= v.now+v.model.options.Lookahead.Microseconds() && (d.hadTurn || len(v.model.line.ready) == 0):
@@ -350,6 +355,9 @@ func (v *visit) keep(job throttle.Job, d decision) {
 		m.records[job.ID] = r
 	}
 	m.forget(job.ID)
+	if d.freed {
+		v.makeRoom()
+	}
 	switch {
 	case d.outcome == throttle.Granted:
 		v.spend(d.start, job.Weight)
@@ -368,6 +376,11 @@ func (v *visit) keep(job throttle.Job, d decision) {
 	case d.hadTurn:
 		m.line.join(lane, waiter{job.ID, job.Weight, before.arrival})
 	default:
+		if d.contested != "" {
+			m.line.hold(d.contested, lane, place{max(m.line.time, m.line.tags[fairOf(v.lane)]), lane.tail(v.now)}, v.now)
+			m.line.agenda["&"+d.contested] = soonest(m.line.agenda, "&"+d.contested, v.now)
+			m.line.elect(fairOf(v.lane))
+		}
 		m.line.join(lane, waiter{job.ID, job.Weight, lane.tail(v.now)})
 	}
 	if stood && (d.refused || d.outcome == throttle.Granted) {
@@ -388,7 +401,7 @@ func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, err
 	lane := m.line.lane(v.lane)
 	outcome := throttle.Waiting
 	switch {
-	case len(lane.waiting) > 0:
+	case len(lane.waiting) > 0, v.contested() != "":
 	case start <= v.now+job.MaxWait.Microseconds():
 		outcome = throttle.Granted
 	case start <= v.now+m.options.Lookahead.Microseconds() && len(m.line.ready) == 0:
@@ -440,7 +453,7 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 		v.written()
 	}
 	if b, known := m.bookings[job.ID]; known && !keep && b.lane == v.lane {
-		m.line.refund(fairOf(v.lane), float64(b.weight)/float64(max(1, m.options.Shares[fairOf(v.lane)])))
+		m.line.refund(fairOf(v.lane), float64(b.weight)/m.share(fairOf(v.lane)))
 	}
 	if granted || !keep {
 		m.forget(job.ID)
@@ -456,8 +469,7 @@ func (m *Model) giveBack(now time.Time, job throttle.Job, keep bool) (bool, erro
 		m.line.leave(lane, job)
 	}
 	if holds || stands {
-		delete(m.line.agenda, "*")
-		delete(m.line.agenda, "/"+string(v.lane))
+		v.makeRoom()
 		if len(lane.waiting) > 0 {
 			m.line.enlist(lane)
 		}

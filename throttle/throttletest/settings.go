@@ -190,9 +190,9 @@ func (m *Model) Settle(now time.Time, granted throttle.Reservation, actual int64
 	v.written()
 	r.settled, r.weight = true, actual
 	m.records[job.ID] = r
+	m.line.refund(fairOf(v.lane), float64(m.granted[job.ID+" "+job.Nonce].weight-actual)/m.share(fairOf(v.lane)))
 	if actual < m.granted[job.ID+" "+job.Nonce].weight {
-		delete(m.line.agenda, "*")
-		delete(m.line.agenda, "/"+string(v.lane))
+		v.makeRoom()
 		if lane := m.line.lane(v.lane); len(lane.waiting) > 0 {
 			m.line.enlist(lane)
 		}

@@ -15,16 +15,21 @@ import (
 
 // Sweep finds what is due, and brings back the lanes that are.
 func (m *Model) Sweep(now time.Time) (throttle.Swept, error) {
-	swept, lanes := m.SweepStep(now)
+	swept, lanes, holders := m.SweepStep(now)
 	for _, name := range lanes {
 		swept.Next = m.BringBackStep(now, name)
+	}
+	for _, holder := range holders {
+		if name := m.AdmitStep(holder); name != "" {
+			swept.Next = m.BringBackStep(now, name)
+		}
 	}
 	return swept, nil
 }
 
 // SweepStep finds what is due as sweep.lua alone does, and the lanes that are to be
-// brought back.
-func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []throttle.Lane) {
+// brought back, and the scope keys that are to let lanes in.
+func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []throttle.Lane, holders []string) {
 	l, now := m.line, instant.UnixMicro()
 	due := slices.SortedFunc(maps.Keys(l.agenda), func(a, b string) int {
 		return cmp.Or(cmp.Compare(l.agenda[a], l.agenda[b]), cmp.Compare(a, b))
@@ -46,6 +51,9 @@ func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []thro
 		case member[0] == '/':
 			l.agenda[member] = now + leftAlone.Microseconds()
 			lanes = append(lanes, throttle.Lane(name))
+		case member[0] == '&':
+			l.agenda[member] = now + leftAlone.Microseconds()
+			holders = append(holders, name)
 		default:
 			b := m.bookings[name]
 			l.agenda[member] = min(now+max(leftAlone.Microseconds(), (now-b.slot)/2), b.slot+forgetAfter.Microseconds())
@@ -57,7 +65,7 @@ func (m *Model) SweepStep(instant time.Time) (swept throttle.Swept, lanes []thro
 		}
 	}
 	swept.Next = l.next(now)
-	return swept, lanes
+	return swept, lanes, holders
 }
 
 // BringBackStep makes a lane eligible whose time has come, as pull.lua does for a sweep,
@@ -107,6 +115,11 @@ func (m *Model) RecallStep(now time.Time, scope, key string) {
 		member := "/" + string(name)
 		at, aside := m.line.agenda[member]
 		if aside && at > now.UnixMicro() && (key == "" || lane.keys[scope] == key) {
+			m.line.agenda[member] = now.UnixMicro()
+		}
+	}
+	for member, at := range m.line.agenda {
+		if member[0] == '&' && at > now.UnixMicro() && (key == "" || member == "&"+scope+":"+key) {
 			m.line.agenda[member] = now.UnixMicro()
 		}
 	}

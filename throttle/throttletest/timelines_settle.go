@@ -136,9 +136,9 @@ var settleTimelines = []timeline{
 		{at: 2 * second, call: "settle", job: "a1", actual: 3, want: "true"}, // more frees nothing
 		{at: 2 * second, call: "sweep", want: "nothing"},
 		{at: 2 * second, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
-		{at: 12 * second, call: "sweep", want: "nothing; next a|"},
-		{at: 12 * second, call: "pull", job: "a|", want: "booked a2 12s; next b|"},
-		{at: 12 * second, call: "pull", job: "b|", want: "booked b1 12s"},
+		{at: 12 * second, call: "sweep", want: "nothing; next b|"}, // a took more than it was charged
+		{at: 12 * second, call: "pull", job: "b|", want: "booked b1 12s; next a|"},
+		{at: 12 * second, call: "pull", job: "a|", want: "booked a2 12s"},
 		{at: 12 * second, job: "a2", keys: "tenant=a", want: "granted 12s"},
 		{at: 12 * second, job: "b1", keys: "tenant=b", want: "granted 12s"},
 		{at: 13 * second, job: "a3", keys: "tenant=a", want: "waiting, 0 ahead; next a|"},

@@ -1,0 +1,26 @@
+-- Purpose: name the first of the lanes that a scope key holds, for it to be pulled, or let
+--   one go that cannot be.
+-- KEYS[1] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[2] tags: sorted set, thr:{name}:3:tags
+-- KEYS[3] held: sorted set, thr:{name}:3:held:<scope>:<key>
+-- ARGV[1] without: the lane to let go; empty = none
+-- Reply[1] lane: to be pulled as one whose time has come; empty = none
+-- Errors: THROTTLE_ARGUMENT <which>
+-- Cost: O(log lanes)
+-- Expiry: none is renewed
+-- include: first_held
+local agenda, tags, held = KEYS[1], KEYS[2], KEYS[3]
+local without = string.match(ARGV[1], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[1] == '' and ''
+if not without then
+  return redis.error_reply('THROTTLE_ARGUMENT lane')
+end
+for _, member in ipairs(without ~= '' and redis.call('ZRANGE', held, '0', '7') or {}) do
+  if string.match(member, '^%d+ (.*)$') == without then
+    redis.call('ZREM', held, member)
+  end
+end
+local lane = first_held(held, agenda, tags, 1)[1]
+if not lane and redis.call('EXISTS', held) == 0 then
+  redis.call('ZREM', agenda, '&' .. string.match(held, ':held:(.*)$'))
+end
+return { lane or '' }

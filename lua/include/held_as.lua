@@ -1,0 +1,4 @@
+-- What a lane is called among those that are held: its head's arrival, a blank, its name.
+local function held_as(line)
+  return line.since .. ' ' .. line.lane
+end

@@ -1,0 +1,56 @@
+-- Purpose: name the first of the lanes that a scope key holds, for it to be pulled, or let
+--   one go that cannot be.
+-- KEYS[1] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[2] tags: sorted set, thr:{name}:3:tags
+-- KEYS[3] held: sorted set, thr:{name}:3:held:<scope>:<key>
+-- ARGV[1] without: the lane to let go; empty = none
+-- Reply[1] lane: to be pulled as one whose time has come; empty = none
+-- Errors: THROTTLE_ARGUMENT <which>
+-- Cost: O(log lanes)
+-- Expiry: none is renewed
+-- The first of the lanes that a scope key holds, up to most, by tag. A lane whose fair
+-- key was served meanwhile, by another lane of it, moves back first. One that is not set
+-- aside was let in and keeps its place for when there is no room after all; where only
+-- such are found they are gone.
+local function first_held(held, agenda, tags, most)
+  local lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
+  local moved = false
+  for i = 1, #lanes, 2 do
+    local tag = redis.call('ZSCORE', tags, '+' .. string.match(lanes[i], '^%d+ ([^|]*)'))
+    if tag and tonumber(tag) > tonumber(lanes[i + 1]) then
+      redis.call('ZADD', held, tag, lanes[i])
+      moved = true
+    end
+  end
+  if moved then
+    lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
+  end
+  local found, others = {}, {}
+  for i = 1, #lanes, 2 do
+    local lane = string.match(lanes[i], '^%d+ (.*)$')
+    if not redis.call('ZSCORE', agenda, '/' .. lane) then
+      others[#others + 1] = lanes[i]
+    elseif #found < most then
+      found[#found + 1] = lane
+    end
+  end
+  if others[1] and 2 * #others == #lanes then
+    redis.call('ZREM', held, unpack(others))
+  end
+  return found
+end
+local agenda, tags, held = KEYS[1], KEYS[2], KEYS[3]
+local without = string.match(ARGV[1], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[1] == '' and ''
+if not without then
+  return redis.error_reply('THROTTLE_ARGUMENT lane')
+end
+for _, member in ipairs(without ~= '' and redis.call('ZRANGE', held, '0', '7') or {}) do
+  if string.match(member, '^%d+ (.*)$') == without then
+    redis.call('ZREM', held, member)
+  end
+end
+local lane = first_held(held, agenda, tags, 1)[1]
+if not lane and redis.call('EXISTS', held) == 0 then
+  redis.call('ZREM', agenda, '&' .. string.match(held, ':held:(.*)$'))
+end
+return { lane or '' }
