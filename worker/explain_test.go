@@ -1,0 +1,48 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// TestClientExplains: of a task that waits, by its queue and ID; of the retry of one that
+// failed, which is another job; and of one that asynq does not have.
+func TestClientExplains(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Minute), func(t *testing.T, w *world) {
+		client := w.newClient()
+		w.result = func(context.Context, *asynq.Task) error { return errBroken }
+		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+		failed := w.enqueue(0, "acme", 5)
+		w.until("it has failed", 5*time.Second, w.in(failed, asynq.TaskStateRetry))
+		waiting := w.enqueue(1, "acme", 2)
+		w.until("it is put back", 5*time.Second, w.in(waiting, asynq.TaskStateRetry))
+
+		e, err := client.Explain(t.Context(), "default", waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "asynq:default/" + waiting + "/0"; e.Job != want || e.Waiting != 1 || e.Expected.IsZero() {
+			t.Errorf("got job %s, %d in line, expected at %s; want %s, the first in line", e.Job, e.Waiting, e.Expected, want)
+		}
+		if len(e.Limits) != 1 || e.Limits[0].Used != 5 {
+			t.Errorf("got limits %+v, want one with 5 used", e.Limits)
+		}
+
+		e, err = client.Explain(t.Context(), "default", failed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "asynq:default/" + failed + "/1"; e.Job != want || !e.Granted.IsZero() {
+			t.Errorf("got job %s, granted at %s; want %s, not granted", e.Job, e.Granted, want)
+		}
+
+		if _, err := client.Explain(t.Context(), "default", "nobody"); !errors.Is(err, asynq.ErrTaskNotFound) {
+			t.Errorf("got %v, want asynq's error", err)
+		}
+	})
+}
