@@ -82,8 +82,8 @@
 //
 // # Observing
 //
-// Options.Observer is told of decisions, fallbacks, calls to Redis, starts and
-// put-backs; the package metrics is one for Prometheus.
+// Options.Observer is told of decisions, fallbacks, calls to Redis, settlements,
+// pauses, starts and put-backs; the package metrics is one for Prometheus.
 //
 // # Keys
 //
