@@ -77,14 +77,14 @@ var good = map[string]string{
 	"lookahead": "5000000", "kept": "86400000", "lane": "a|", "id": "1",
 	"share": "1", "pulled": "1", "recall": "0", "classes": "g",
 	"most": "1", "forget": "600000000", "jobs": "1", "cursor": "0", "rank": "0",
-	"count": "1", "index": "1", "units": "10", "window": "60000000", "precision": "1000000",
+	"aside": "1000000", "age": "0", "gone": "1", "count": "1", "index": "1", "units": "10", "window": "60000000", "precision": "1000000",
 }
 
 // numeric are the names of the values that are integers.
 var numeric = []string{
 	"now", "keep", "weight", "max_wait", "grace", "latest", "lookahead", "kept", "share", "pulled", "recall",
 	"most", "forget", "jobs", "cursor", "from", "to", "count", "units", "window", "precision",
-	"plan", "rank", "start", "actual", "within", "length", "index",
+	"plan", "rank", "start", "actual", "within", "length", "index", "aside", "age", "gone",
 }
 
 // calls are one right call of each script.
@@ -103,6 +103,7 @@ func calls() map[string]direct {
 		}, []int{2, 2 + 3}},
 		"sweep": {[]string{"line", "agenda", "ready", "control"}, []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
 		"skip":  {all[2:7], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
+		"weed":  {all[2:8], []string{"{now}", "{lane}", "{kept}", "{aside}", "{most}", "{age}", "{gone}", "1:waiting"}, []int{2, 4}},
 		"cancel": {all, []string{
 			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share} {within}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},
@@ -205,6 +206,9 @@ func TestF45_RangesOfArguments(t *testing.T) {
 		"pulled":    {[]string{"0", "100"}, []string{"101"}},
 		"recall":    {[]string{"0", "1"}, []string{"2"}},
 		"most":      {[]string{"1", "1000"}, []string{"0", "1001"}},
+		"aside":     {[]string{"0", "300000000"}, []string{"300000001"}},
+		"gone":      {[]string{"1"}, []string{"0", "2", "1001"}},
+		"age":       {[]string{"0", "1000000"}, []string{"300000001"}},
 		"forget":    {[]string{"0", span}, []string{"34560000000001"}},
 		"jobs":      {[]string{"0", "1"}, []string{"2"}},
 		"cursor":    {[]string{"0"}, nil},

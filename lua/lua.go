@@ -24,6 +24,7 @@ var (
 	Sweep    = mustCompose("sweep")
 	Admit    = mustCompose("admit")
 	Skip     = mustCompose("skip")
+	Weed     = mustCompose("weed")
 	Cancel   = mustCompose("cancel")
 	Usage    = mustCompose("usage")
 	Count    = mustCompose("count")

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the composed scripts to testdata 
 
 // composed are the scripts as they run in Redis.
 var composed = map[string]string{
-	"reserve": lua.Reserve, "peek": lua.Peek, "pull": lua.Pull, "sweep": lua.Sweep, "admit": lua.Admit, "skip": lua.Skip, "cancel": lua.Cancel,
+	"reserve": lua.Reserve, "peek": lua.Peek, "pull": lua.Pull, "sweep": lua.Sweep, "admit": lua.Admit, "skip": lua.Skip, "weed": lua.Weed, "cancel": lua.Cancel,
 	"usage": lua.Usage, "count": lua.Count, "lines": lua.Lines,
 	"settle": lua.Settle, "pause": lua.Pause, "resume": lua.Resume, "set": lua.Set, "recall": lua.Recall, "adopt": lua.Adopt, "controls": lua.Controls, "lanes": lua.Lanes, "entries": lua.Entries, "waiting": lua.Waiting, "explain": lua.Explain, "check": lua.Check,
 }

@@ -537,6 +537,7 @@ func TestF06_ScriptsForgotten(t *testing.T) {
 			"Count":   func() error { _, err := th.Count(t.Context(), throttle.Global, "", time.Minute, 0); return err },
 			"Pull":    func() error { _, _, err := th.Pull(t.Context(), "|"); return err },
 			"Sweep":   func() error { _, err := th.Sweep(t.Context()); return err },
+			"Weed":    func() error { _, _, err := th.Weed(t.Context(), "|", nil, 0); return err },
 			"Lines":   func() error { _, err := th.Lines(t.Context(), ""); return err },
 		} {
 			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {

@@ -78,6 +78,7 @@ var (
 	sweepScript    = newScript("sweep", lua.Sweep)
 	admitScript    = newScript("admit", lua.Admit)
 	skipScript     = newScript("skip", lua.Skip)
+	weedScript     = newScript("weed", lua.Weed)
 	linesScript    = newScript("lines", lua.Lines)
 	lanesScript    = newScript("lanes", lua.Lanes)
 	explainScript  = newScript("explain", lua.Explain)
@@ -95,8 +96,8 @@ var (
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, admitScript, skipScript, linesScript, lanesScript,
-	explainScript, waitingScript, entriesScript, settleScript, pauseScript, resumeScript, setScript, recallScript, adoptScript,
+	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, admitScript, skipScript, weedScript, linesScript,
+	lanesScript, explainScript, waitingScript, entriesScript, settleScript, pauseScript, resumeScript, setScript, recallScript, adoptScript,
 	controlsScript, checkScript,
 }
 

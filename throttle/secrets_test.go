@@ -78,6 +78,8 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 	ask("key for global", with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, throttle.Global: domain} }))
 	_, errs["settled for less than nothing"] = th.Settle(ctx, granted, -1)
 	_, _, errs["pull of no lane"] = th.Pull(ctx, throttle.Lane(tenant))
+	_, _, errs["weeds no lane"] = th.Weed(ctx, throttle.Lane(tenant), nil, 0)
+	_, _, errs["weeds another lane"] = th.Weed(ctx, throttle.Lane(tenant+"|domain="+domain), []throttle.Job{job}, 0)
 	_, errs["cancel in no lane"] = th.Cancel(ctx, throttle.Job{ID: job.ID, Weight: 1, Lane: throttle.Lane(tenant + "|host=" + domain)})
 	if _, _, err := th.Pull(ctx, throttle.Lane(tenant+"|host="+domain)); err != nil {
 		t.Fatalf("a lane of other scopes is left alone, and logged: %v", err)

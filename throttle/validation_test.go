@@ -338,6 +338,7 @@ func everyCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) map
 	_, errs["Count"] = th.Count(ctx, throttle.Global, "", time.Second, 0)
 	_, _, errs["Pull"] = th.Pull(ctx, "|")
 	_, errs["Sweep"] = th.Sweep(ctx)
+	_, _, errs["Weed"] = th.Weed(ctx, "|", nil, 0)
 	_, errs["Lines"] = th.Lines(ctx, "")
 	return errs
 }
