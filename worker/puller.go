@@ -32,14 +32,20 @@ type puller struct {
 	shaper  *Shaper
 	next    chan throttle.Lane
 	done    sync.WaitGroup
+	weeder  *weeder
 	warning seldom
 
 	mu      sync.Mutex
 	started bool
 	ended   bool
-	suspect map[throttle.Lane]time.Time // until when
+	suspect map[throttle.Lane]suspicion
+	paused  map[string]pausedQueue // by its name
+}
 
-	paused map[string]pausedQueue // by its name; of the one goroutine that pulls
+// suspicion is what is known of a lane in which a task was gone.
+type suspicion struct {
+	until time.Time // all that is pulled from it is looked at
+	row   int       // tasks that were gone, one after the other
 }
 
 type pausedQueue struct {
@@ -49,8 +55,8 @@ type pausedQueue struct {
 
 func newPuller(s *Shaper) *puller {
 	return &puller{
-		shaper: s, next: make(chan throttle.Lane, 1),
-		suspect: make(map[throttle.Lane]time.Time), paused: make(map[string]pausedQueue),
+		shaper: s, next: make(chan throttle.Lane, 1), weeder: &weeder{shaper: s},
+		suspect: make(map[throttle.Lane]suspicion), paused: make(map[string]pausedQueue),
 	}
 }
 
@@ -69,6 +75,7 @@ func (p *puller) stop() {
 	p.ended = true
 	p.mu.Unlock()
 	p.done.Wait()
+	p.weeder.stop()
 }
 
 // hint says which lane may be pulled. One hint is enough: a pull names the next.
@@ -111,19 +118,35 @@ func (p *puller) pull(ctx context.Context, lane throttle.Lane) error {
 		if p.shaper.isStopped() {
 			return nil
 		}
-		booked, next, err := p.shaper.throttle.Pull(ctx, lane)
+		next, err := p.pullOne(ctx, lane)
 		if err != nil {
 			return err
-		}
-		for _, r := range booked {
-			p.shaper.stats.pulled.Add(1)
-			if !p.bring(ctx, r) && next == "" {
-				next = lane // it has room again
-			}
 		}
 		lane = next
 	}
 	return nil
+}
+
+// pullOne pulls a lane and returns the next. One that is being weeded is left alone.
+func (p *puller) pullOne(ctx context.Context, lane throttle.Lane) (next throttle.Lane, err error) {
+	if p.weeder.has(lane) {
+		_, next, err = p.shaper.throttle.Weed(ctx, lane, nil, leftAlone)
+		return next, err
+	}
+	booked, next, err := p.shaper.throttle.Pull(ctx, lane)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range booked {
+		p.shaper.stats.pulled.Add(1)
+		if !p.bring(ctx, r) && next == "" {
+			next = lane // it has room again
+		}
+	}
+	if p.missedInRow(lane) >= manyMissed && p.weeder.take(lane) {
+		next = lane
+	}
+	return next, nil
 }
 
 // sweep looks for what nobody's start pulls, and for tasks whose process has died.
@@ -157,27 +180,56 @@ func (p *puller) bring(ctx context.Context, r throttle.Reservation) bool {
 		return true // it waits without asynq and asks by itself
 	}
 	task := wakeup{queue: queue, id: id, retried: retried, job: r.Job, slot: time.Now().Add(r.Start.Sub(r.Now))}
-	paused := p.isPaused(queue)
-	if !paused && !p.suspects(r.Job.Lane) {
+	if !p.suspects(r.Job.Lane) && !p.isPaused(queue) {
 		s.waker.wake(task)
 		return true
 	}
-	info, err := s.inspector.GetTaskInfo(queue, id)
-	switch {
-	case gone(info, err):
+	switch p.prospectOf(task) {
+	case missing:
 		p.missed(r.Job.Lane)
 		s.giveBack(ctx, r.Job)
 		return false
-	case paused && err == nil && task.rests(info):
-		// It waits among the pending, and asks when the queue goes on.
+	case held:
+		p.missed(r.Job.Lane)
 		s.giveBack(ctx, r.Job)
-		if err := s.inspector.RunTask(queue, id); err != nil {
-			s.log.Debug("worker: a task of a paused queue is not there", zap.String("queue", queue), zap.String("task", id), zap.Error(err))
-		}
+		s.leavePending(task)
 		return false
+	case comes:
+		p.came(r.Job.Lane)
 	}
 	s.waker.wake(task)
 	return true
+}
+
+// prospect is whether a task in line will come.
+type prospect int
+
+const (
+	unknown prospect = iota // asynq does not say
+	comes
+	missing // it was deleted or archived by hand
+	held    // by a paused queue
+)
+
+func (p *puller) prospectOf(task wakeup) prospect {
+	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
+	switch {
+	case gone(info, err):
+		return missing
+	case err != nil:
+		return unknown
+	case task.rests(info) && p.isPaused(task.queue):
+		return held
+	}
+	return comes
+}
+
+// leavePending moves a task of a paused queue, which holds no place any more, to the
+// pending ones: it asks when the queue goes on.
+func (s *Shaper) leavePending(task wakeup) {
+	if err := s.inspector.RunTask(task.queue, task.id); err != nil {
+		s.log.Debug("worker: a task of a paused queue is not there", zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+	}
 }
 
 // missed notes that a task of a lane was gone: perhaps many are.
@@ -188,28 +240,48 @@ func (p *puller) missed(lane throttle.Lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	for other, until := range p.suspect {
-		if until.Before(now) {
+	for other, suspicion := range p.suspect {
+		if suspicion.until.Before(now) {
 			delete(p.suspect, other)
 		}
 	}
-	p.suspect[lane] = now.Add(suspected)
+	p.suspect[lane] = suspicion{until: now.Add(suspected), row: p.suspect[lane].row + 1}
+}
+
+// came notes that a task of a lane was there.
+func (p *puller) came(lane throttle.Lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, is := p.suspect[lane]; is {
+		p.suspect[lane] = suspicion{until: known.until}
+	}
 }
 
 func (p *puller) suspects(lane throttle.Lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.suspect[lane].After(time.Now())
+	return p.suspect[lane].until.After(time.Now())
 }
 
-// isPaused asks asynq, at most once a second for each queue.
+// missedInRow is how many tasks of a lane were gone, one after the other.
+func (p *puller) missedInRow(lane throttle.Lane) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.suspect[lane].row
+}
+
+// isPaused asks asynq, about once a second for each queue.
 func (p *puller) isPaused(queue string) bool {
+	p.mu.Lock()
 	known := p.paused[queue]
+	p.mu.Unlock()
 	if time.Now().Before(known.until) {
 		return known.is
 	}
 	info, err := p.shaper.inspector.GetQueueInfo(queue)
 	known = pausedQueue{is: err == nil && info.Paused, until: time.Now().Add(pausedKnown)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.paused[queue] = known
 	return known.is
 }

@@ -32,6 +32,7 @@ type decider interface {
 	Limits(ctx context.Context, scope, key string) (throttle.InForce, error)
 	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
 	Sweep(ctx context.Context) (throttle.Swept, error)
+	Weed(ctx context.Context, lane throttle.Lane, gone []throttle.Job, aside time.Duration) ([]throttle.Job, throttle.Lane, error)
 	Check(ctx context.Context) ([]throttle.Finding, error)
 }
 
