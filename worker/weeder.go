@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,10 @@ func (w *weeder) weed(ctx context.Context, lane throttle.Lane) error {
 	var seen page
 	for {
 		front, next, err := w.shaper.throttle.Weed(ctx, lane, seen.gone, aside)
-		if err != nil {
+		switch {
+		case errors.Is(err, throttle.ErrUnavailable) && w.shaper.pause(sweepEvery) == nil:
+			continue // it may have been done, and what a paused queue holds has no place then
+		case err != nil:
 			return err
 		}
 		inParallel(len(seen.held), func(i int) { w.shaper.leavePending(seen.held[i]) })

@@ -22,6 +22,7 @@ type lineDouble struct {
 	decider
 	waiting []throttle.Job
 	fails   bool
+	lost    int // the number of the call whose answer is lost
 	calls   []string
 }
 
@@ -43,6 +44,9 @@ func (l *lineDouble) Weed(_ context.Context, _ throttle.Lane, gone []throttle.Jo
 	if l.fails {
 		return nil, "", errDouble
 	}
+	if len(l.calls) == l.lost {
+		return nil, "", &throttle.UnavailableError{Failure: throttle.FailureTimeout, Err: context.DeadlineExceeded}
+	}
 	return l.waiting[:min(2, len(l.waiting))], "", nil
 }
 
@@ -56,6 +60,7 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 		lane    []string
 		away    bool // asynq's Redis is
 		fails   bool // the throttle does
+		lost    int  // the number of the call whose answer is
 		stopped bool
 		want    []string
 	}{
@@ -66,6 +71,7 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 		"asynq does not say":  {lane: []string{missing(0), missing(1)}, away: true, want: []string{"1s", "1s"}},
 		"the shaper stops":    {lane: []string{missing(0), missing(1)}, stopped: true, want: []string{"1s", "1s"}},
 		"nobody is old":       {want: []string{"1s", "1s"}},
+		"an answer is lost":   {lane: []string{missing(0), missing(1), missing(2)}, lost: 2, want: []string{"1s", "1s 0 1", "1s 0 1", "1s 2", "0s"}},
 		"Redis is away":       {lane: []string{missing(0)}, fails: true, want: []string{"1s"}},
 	}
 	for name, row := range rows {
@@ -79,7 +85,7 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 			if row.away {
 				_ = client.Close()
 			}
-			line := &lineDouble{fails: row.fails}
+			line := &lineDouble{fails: row.fails, lost: row.lost}
 			for _, id := range row.lane {
 				line.waiting = append(line.waiting, throttle.Job{ID: id, Weight: 1, Lane: "a|"})
 			}
