@@ -48,7 +48,7 @@ local function bind_line(keys, first, lane, fair, id)
   return {
     hash = keys[first], agenda = keys[first + 1], ready = keys[first + 2], tags = keys[first + 3],
     heads = keys[first + 4], queue = keys[first + 5], lane = lane, fair = fair,
-    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair),
+    texts = redis.call('HMGET', keys[first], '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane),
   }
 end
 -- Reads what bind_line has got of the line's hash:
@@ -57,6 +57,7 @@ end
 --   '@' fair key: "jobs units front", what waits in all its lanes and the lane that
 --     is its next
 --   '#' fair key: the units that its jobs are promised
+--   '~' lane: the arrival of its head, where it is or was held, see hold
 -- Returns the error to reply where it holds something else.
 local function read_line(line)
   local texts = line.texts
@@ -79,6 +80,7 @@ local function read_line(line)
   if texts[4] then
     line.promised = tonumber(texts[4])
   end
+  line.since = texts[5] and string.match(texts[5], '^%d+$')
   if not (line.units and line.front and line.promised) or texts[2] and not line.booking.lane then
     return redis.error_reply('THROTTLE_STATE ' .. line.hash)
   end
@@ -86,16 +88,13 @@ end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng
 -- 1996): who comes to wait starts at the virtual time ('*' among the tags), or
--- where its own last work ended. While nobody is ready there is nothing to be
--- fair about, and all begin anew.
+-- where its own last work ended. That nobody is ready is no reason to begin anew:
+-- all may be set aside.
 local function elect(line, kept)
   line.front = redis.call('ZRANGE', line.heads, '0', '0')[1] or ''
   if line.front == '' then
     redis.call('ZREM', line.ready, line.fair)
   elseif not redis.call('ZSCORE', line.ready, line.fair) then
-    if redis.call('ZCARD', line.ready) == 0 then
-      redis.call('DEL', line.tags)
-    end
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. line.fair) or 0))
     redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
@@ -199,9 +198,11 @@ if not waits then
 end
 line.jobs, line.units = math.max(0, line.jobs - left), math.max(0, line.units - units)
 line.all_jobs, line.all_units = math.max(0, line.all_jobs - left), math.max(0, line.all_units - units)
-if not waits or aside == 0 then
+if not waits and line.since then
+  redis.call('ZADD', line.agenda, string.format('%d', now), '/' .. lane) -- the next pull clears it away
+elseif not waits or aside == 0 and not (line.since and before) then
   redis.call('ZREM', line.agenda, '/' .. lane)
-else
+elseif aside > 0 then -- else its scope key goes on holding it
   local again = math.max(now + aside, tonumber(before or 0))
   redis.call('ZADD', line.agenda, string.format('%d', again), '/' .. lane)
 end
