@@ -9,6 +9,7 @@
 -- Cost: O(log lanes)
 -- Expiry: none is renewed
 -- include: first_held
+-- include: holder_of
 local agenda, tags, held = KEYS[1], KEYS[2], KEYS[3]
 local without = string.match(ARGV[1], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[1] == '' and ''
 if not without then
@@ -21,6 +22,6 @@ for _, member in ipairs(without ~= '' and redis.call('ZRANGE', held, '0', '7') o
 end
 local lane = first_held(held, agenda, tags, 1)[1]
 if not lane and redis.call('EXISTS', held) == 0 then
-  redis.call('ZREM', agenda, '&' .. string.match(held, ':held:(.*)$'))
+  redis.call('ZREM', agenda, holder_of(held))
 end
 return { lane or '' }

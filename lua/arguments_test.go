@@ -70,7 +70,7 @@ var allDigits = regexp.MustCompile(`^[0-9]+$`)
 
 // good is what stands in the arguments of a call that is right.
 var good = map[string]string{
-	"now": "1800000000000000", "nonce": "n1", "ledgers": "k1.w1", "keys": "k1", "keep": "0", "plan": "0",
+	"now": "1800000000000000", "nonce": "n1", "ledgers": "k1.w1", "keys": "k1", "keep": "0", "plan": "0", "sets": "0",
 	"start": "1800000000000000", "actual": "1", "within": "3600000000", "length": "1000000",
 	"name": "other:x", "field": "%tenant:a", "text": "10/1m", "names": "+global: -tenant:a",
 	"weight": "1", "max_wait": "0", "grace": "5000000", "latest": "1000000", "from": "1000000", "to": "0",
@@ -84,7 +84,7 @@ var good = map[string]string{
 var numeric = []string{
 	"now", "keep", "weight", "max_wait", "grace", "latest", "lookahead", "kept", "share", "pulled", "recall",
 	"most", "forget", "jobs", "cursor", "from", "to", "count", "units", "window", "precision",
-	"plan", "rank", "start", "actual", "within", "length", "index", "aside", "age", "gone",
+	"plan", "sets", "rank", "start", "actual", "within", "length", "index", "aside", "age", "gone",
 }
 
 // calls are one right call of each script.
@@ -95,25 +95,26 @@ func calls() map[string]direct {
 	decision := []int{10, 10 + 3 + 2} // more if it waits in line
 	return map[string]direct{
 		"reserve": {all, []string{
-			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest} {lookahead} {kept} {plan}", "{lane}", "{id}", "{count}", limit,
+			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {max_wait} {grace} {latest} {lookahead} {kept} {plan} {sets}", "{lane}", "{id}", "{count}", limit,
 		}, decision},
-		"peek": {all[1:], []string{"{now}", names, belief, "{weight}", "{grace}", "{max_wait}", "{lookahead}", "{lane}", "{count}", limit}, decision},
+		"peek": {all[1:], []string{"{now}", names, belief, "{weight}", "{grace}", "{max_wait}", "{lookahead}", "{lane}", "{sets}", "{count}", limit}, decision},
 		"pull": {all[1:], []string{
-			"{now}", names, belief, "{lane}", "{keys}", "{grace} {lookahead} {kept} {share} {pulled} {recall}", "{classes}", "{count}", limit,
+			"{now}", names, belief, "{lane}", "{keys}", "{grace} {lookahead} {kept} {share} {pulled} {recall} {sets}", "{classes}", "{count}", limit,
 		}, []int{2, 2 + 3}},
 		"sweep": {[]string{"line", "agenda", "ready", "control"}, []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
+		"admit": {[]string{"agenda", "tags", "held:domain:x"}, []string{"{lane}"}, []int{1}},
 		"skip":  {all[2:7], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
 		"weed":  {all[2:8], []string{"{now}", "{lane}", "{kept}", "{aside}", "{most}", "{age}", "{gone}", "1:waiting"}, []int{2, 4}},
 		"cancel": {all, []string{
 			"{now}", names, belief, "{nonce}", "{ledgers}", "{weight} {keep} {grace} {kept} {share} {within}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},
 		"settle": {all, []string{
-			"{now}", names, belief, "{nonce}", "{keys} {ledgers}", "{start} {weight} {actual} {grace} {kept} {within}", "{lane}", "{id}", "{count}", limit,
+			"{now}", names, belief, "{nonce}", "{keys} {ledgers}", "{start} {weight} {actual} {grace} {kept} {within} {share}", "{lane}", "{id}", "{count}", limit,
 		}, []int{2}},
 		"usage":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{4}},
 		"count":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{from}", "{to}", "{index}", "{count}", limit}, []int{2}},
 		"lines":    {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
-		"lanes":    {[]string{"line", "agenda", "ready", "tags"}, []string{"{now}", "{cursor}", "{most}"}, []int{3, 3 + 5}},
+		"lanes":    {[]string{"line", "agenda", "ready", "tags"}, []string{"{now}", "{cursor}", "{most}"}, []int{3, 3 + 6}},
 		"explain":  {all, []string{"{now}", names, belief, "{weight} {grace}", "{lane}", "{id}", "{count}", limit}, []int{16}},
 		"waiting":  {[]string{"lane:a|"}, []string{"{now}", "{rank}", "{most}"}, []int{1, 4}},
 		"entries":  {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{5, 7, 9}},
@@ -464,17 +465,22 @@ func TestKeyPatterns(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	scopes := []throttle.Scope{
-		{Name: "SCOPE", Limits: []throttle.Limit{throttle.PerHour(5)}},
-		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1)}},
+		{Name: "SCOPE", Optional: true, Limits: []throttle.Limit{throttle.PerHour(1)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(2)}},
 	}
-	th, err := throttle.New("NAME", client, scopes, &throttle.Options{FairScope: "SCOPE"})
+	th, err := throttle.New("NAME", client, scopes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Unix(1_800_000_000, 0)
 	server.SetTime(began)
-	for _, id := range []string{"ID1", "ID2", "ID3"} { // one is granted, two wait
-		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"SCOPE": "KEY"}, Nonce: "n"}); err != nil {
+	of := map[string]string{"SCOPE": "KEY"}
+	for i, job := range []throttle.Job{ // the first is granted and one of the others, the rest wait
+		{ID: "ID1", Keys: of}, {ID: "ID2", Keys: of}, {ID: "ID3", Keys: of}, {ID: "ID4"}, {ID: "ID5"},
+	} {
+		server.SetTime(began.Add(time.Duration(i) * time.Millisecond))
+		job.Weight, job.Nonce = 1, "n"
+		if _, err := th.Reserve(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -482,11 +488,11 @@ func TestKeyPatterns(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.SetTime(began.Add(time.Hour))
-	if booked, _, err := th.Pull(t.Context(), "KEY|"); err != nil || len(booked) != 1 {
+	if booked, _, err := th.Pull(t.Context(), "|SCOPE=KEY"); err != nil || len(booked) != 1 {
 		t.Fatalf("pulled %v, %v; want one job, and one left in line", booked, err)
 	}
 	names := strings.NewReplacer("{name}", "{NAME}", "<scope>", "SCOPE", "<key>", "KEY", "<window>", "3600000000", "<id>", "ID1",
-		"<fair key>", "KEY", "<lane>", "KEY|")
+		"<fair key>", "", "<lane>", "|SCOPE=KEY")
 	for _, f := range readFiles(t, "*.lua") {
 		for _, s := range sections(t, f) {
 			if s.kind != "KEYS" {

@@ -226,6 +226,7 @@ func TestConstants(t *testing.T) {
 		"1000000":          "a second in us",
 		"10000000":         "how long nobody is pulled at most",
 		"300000000":        "how long a lane is set aside at most",
+		"240000000":        "how long one that is held",
 		"0000000000000002": "the digits of 1 + 2^-52",
 		"30000000":         "how far back a clock may step",
 		"60000000":         "how long a grant is known",
@@ -361,7 +362,7 @@ func parsed(t *testing.T, name, text string) []ast.Stmt {
 // nothing. Redis' Lua writes a joined number with 14 digits.
 var texts = []string{
 	"totals", "text", "other", "others", "window", "windows", "key", "keys", "id", "lane", "fair", "hash", "queue", "aside",
-	"control", "name", "names", "scope", "rest", "own", "general", "mode", "pieces", "head", "granted",
+	"control", "name", "names", "scope", "rest", "own", "general", "mode", "pieces", "head", "granted", "since",
 }
 
 // textual are the functions that return text which has lost nothing.

@@ -41,7 +41,7 @@
 local time = clock(ARGV[1])
 local ledgers = string.match(ARGV[5], '^%w+$')
 local grace, lookahead, kept, share, most, recall, sets =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d%d?)$')
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01]) ([12]?%d)$')
 local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfA-Z]*$')
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 grace, lookahead, share, most, sets = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most), tonumber(sets)
@@ -58,6 +58,7 @@ calendar, wrong = read_calendar(KEYS, 8 + sets, ARGV, 8, time, grace, opens, clo
 if not calendar then
   return wrong
 end
+local held = { unpack(KEYS, 8, 7 + sets) }
 local line = bind_line(KEYS, 2, lane, fair, '')
 wrong = read_line(line)
 if wrong then
@@ -75,14 +76,11 @@ local now = calendar.now
 -- include: write_line
 -- include: closed
 -- include: next_lane
+-- include: holder_of
 -- include: hold
 -- include: first_held
 -- include: held_as
 -- include: let_go
-local held = {}
-for i = 1, sets do
-  held[i] = KEYS[7 + i]
-end
 tend(calendar)
 -- Mostly it is the turn of another after one job: few are read at first.
 local read = math.min(most, 3)
@@ -231,7 +229,7 @@ local class = place_at and (holder > 0 and string.sub(classes, holder, holder) o
 local holds = 0
 if class then
   again = look_again(again, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), place_at, class == 'g' and 10000000 or 300000000)
-  holds = light > now + lookahead and string.byte(class .. '@') - 64 or 0
+  holds = light > now + lookahead and (string.byte(class) or 64) - 64 or 0
   holds = held[holds] and holds or 0
   if class == 'g' then
     redis.call('ZADD', line.agenda, string.format('%d', again), '*')
@@ -253,7 +251,7 @@ if holds == 0 and (not head or (served or class) and class ~= 'g') then
 end
 for i = 1, sets do
   if served and not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
-    local name = '&' .. string.match(held[i], ':held:(.*)$')
+    local name = holder_of(held[i])
     local start, full = place(calendar, 1, now, false)
     if start > now + lookahead and string.sub(classes, full, full) == string.char(64 + i) then
       redis.call('ZADD', line.agenda, string.format('%d', look_again(start - lookahead, 1, start, 300000000)), name)

@@ -56,8 +56,8 @@ local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
 local weight, max_wait, grace, latest, lookahead, kept, plan, sets =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) (%d%d?)$')
-local lane, id = ARGV[7], ARGV[8]
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) ([12]?%d)$')
+local lane, id, names = ARGV[7], ARGV[8], ARGV[2]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
 lookahead, sets = tonumber(lookahead), tonumber(sets)
@@ -66,7 +66,7 @@ if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight 
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or sets > 26 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+local opens, closer, wrong = read_controls(KEYS[2], names, ARGV[3])
 if wrong then
   return wrong
 end
@@ -75,11 +75,12 @@ calendar, wrong = read_calendar(KEYS, 9 + sets, ARGV, 9, time, grace, opens, clo
 if not calendar then
   return wrong
 end
+local held = { unpack(KEYS, 9, 8 + sets) }
 local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane)
 local now = calendar.now
 local granted = redis.call('GET', record_key)
 local at_once = not (granted or texts[1] or texts[2] or calendar.untended or calendar.opens > now) and plan == '0'
-  and (sets == 0 or redis.call('EXISTS', unpack(KEYS, 9, 8 + sets)) == 0)
+  and (sets == 0 or redis.call('EXISTS', unpack(held)) == 0)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if ledger.booked > ledger.units - weight - ledger.spent and not ledger.free then
@@ -171,7 +172,7 @@ end
 -- Nor is it before those that one of its scope keys holds.
 local contended
 for i = 1, start and not (behind or booking) and sets or 0 do
-  contended = contended or redis.call('EXISTS', KEYS[8 + i]) == 1 and i
+  contended = contended or redis.call('EXISTS', held[i]) == 1 and i
 end
 behind = behind or contended
 local outcome = 3
@@ -183,8 +184,8 @@ elseif start and start <= now + lookahead and not behind
   and (booking or redis.call('ZCARD', line.ready) == 0) then
   outcome = 2
 end
-local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '', 0, start or now }
+local full = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start or now, holder, full.spent, full.booked, 0, '', 0, start or now }
 local arrival = line.jobs > 0 and tonumber(redis.call('ZSCORE', line.queue, member) or nil)
 local stands = arrival and true
 if outcome == 3 then
@@ -226,7 +227,7 @@ if changed then
   end
 end
 if freed then
-  make_room(line, ARGV[2], now)
+  make_room(line, names, now)
 end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
@@ -244,7 +245,7 @@ elseif outcome == 3 and not stands then
   if contended then
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. fair) or 0))
-    hold(line, { unpack(KEYS, 9, 8 + sets) }, contended, tag, arrival, nil, now, kept)
+    hold(line, held, contended, tag, arrival, nil, now, kept)
     elect(line, kept)
   end
   join(line, member, weight, arrival, kept)

@@ -50,7 +50,7 @@ local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local keys, ledgers = string.match(ARGV[5], '^(%w+) (%w+%.%w+)$')
 local start, weight, actual, grace, kept, within, share =
   string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-local lane, id = ARGV[7], ARGV[8]
+local lane, id, names = ARGV[7], ARGV[8], ARGV[2]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 start, weight, actual = tonumber(start), tonumber(weight), tonumber(actual)
 grace, within, share = tonumber(grace), tonumber(within), tonumber(share)
@@ -60,7 +60,7 @@ if not (time and nonce and keys and weight and fair) or start > 9007199254740992
   or share < 1 or share > 9007199254740992 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+local opens, closer, wrong = read_controls(KEYS[2], names, ARGV[3])
 if wrong then
   return wrong
 end
@@ -103,7 +103,7 @@ if actual >= weight then
   return { 1, now }
 end
 -- What waited for this room need not wait any longer.
-make_room(line, ARGV[2], now)
+make_room(line, names, now)
 if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
   enlist(line, kept)
   write_line(line, kept)

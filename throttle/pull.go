@@ -204,7 +204,7 @@ func (t *Throttle) sweep(ctx context.Context, jobs int64) (Swept, error) {
 		}
 	}
 	for _, holder := range holders {
-		if err = t.letIn(ctx, holder, &swept); err != nil {
+		if err := t.letIn(ctx, holder, &swept); err != nil {
 			return swept, err
 		}
 	}

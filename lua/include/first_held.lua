@@ -6,7 +6,8 @@ local function first_held(held, agenda, tags, most)
   local lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
   local moved = false
   for i = 1, #lanes, 2 do
-    local tag = redis.call('ZSCORE', tags, '+' .. string.match(lanes[i], '^%d+ ([^|]*)'))
+    local fair = string.match(lanes[i], '^%d+ ([^|]*)')
+    local tag = redis.call('ZSCORE', tags, '+' .. fair)
     if tag and tonumber(tag) > tonumber(lanes[i + 1]) then
       redis.call('ZADD', held, tag, lanes[i])
       moved = true

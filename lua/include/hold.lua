@@ -7,6 +7,7 @@
 -- '~' lane in the line's hash tells the arrival.
 -- include: held_as
 -- include: let_go
+-- include: holder_of
 local function hold(line, sets, i, tag, arrival, again, now, kept)
   local held = sets[i]
   let_go(line, sets)
@@ -15,7 +16,7 @@ local function hold(line, sets, i, tag, arrival, again, now, kept)
   redis.call('ZADD', held, string.format('%.17g', tag), held_as(line))
   redis.call('PEXPIRE', held, kept)
   redis.call('ZADD', line.agenda, string.format('%d', now + 240000000), '/' .. line.lane)
-  local name = '&' .. string.match(held, ':held:(.*)$')
+  local name = holder_of(held)
   if again then
     redis.call('ZADD', line.agenda, string.format('%d', again), name)
   else

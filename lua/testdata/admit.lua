@@ -16,7 +16,8 @@ local function first_held(held, agenda, tags, most)
   local lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
   local moved = false
   for i = 1, #lanes, 2 do
-    local tag = redis.call('ZSCORE', tags, '+' .. string.match(lanes[i], '^%d+ ([^|]*)'))
+    local fair = string.match(lanes[i], '^%d+ ([^|]*)')
+    local tag = redis.call('ZSCORE', tags, '+' .. fair)
     if tag and tonumber(tag) > tonumber(lanes[i + 1]) then
       redis.call('ZADD', held, tag, lanes[i])
       moved = true
@@ -39,6 +40,10 @@ local function first_held(held, agenda, tags, most)
   end
   return found
 end
+-- The name in the agenda of the scope key that holds a set of lanes.
+local function holder_of(held)
+  return (string.gsub(held, '^.*:held:', '&'))
+end
 local agenda, tags, held = KEYS[1], KEYS[2], KEYS[3]
 local without = string.match(ARGV[1], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[1] == '' and ''
 if not without then
@@ -51,6 +56,6 @@ for _, member in ipairs(without ~= '' and redis.call('ZRANGE', held, '0', '7') o
 end
 local lane = first_held(held, agenda, tags, 1)[1]
 if not lane and redis.call('EXISTS', held) == 0 then
-  redis.call('ZREM', agenda, '&' .. string.match(held, ':held:(.*)$'))
+  redis.call('ZREM', agenda, holder_of(held))
 end
 return { lane or '' }

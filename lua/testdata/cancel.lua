@@ -707,7 +707,7 @@ local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]*$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
 local weight, keep, grace, kept, share, within = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) (%d+)$')
-local lane, id = ARGV[7], ARGV[8]
+local lane, id, names = ARGV[7], ARGV[8], ARGV[2]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, grace, share, within = tonumber(weight), tonumber(grace), tonumber(share), tonumber(within)
 if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight > 9007199254740992
@@ -715,7 +715,7 @@ if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight 
   or share < 1 or share > 9007199254740992 or within > 34560000000000 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+local opens, closer, wrong = read_controls(KEYS[2], names, ARGV[3])
 if wrong then
   return wrong
 end
@@ -783,7 +783,7 @@ if booking and keep == '0' and booking.lane == lane then
 end
 if holds or stands then
   -- What waited for this room, or behind this job, need not wait any longer.
-  make_room(line, ARGV[2], now)
+  make_room(line, names, now)
   if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
     enlist(line, kept)
   else

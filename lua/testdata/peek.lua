@@ -570,6 +570,7 @@ calendar, wrong = read_calendar(KEYS, 8 + sets, ARGV, 10, time, grace, opens, cl
 if not calendar then
   return wrong
 end
+local held = { unpack(KEYS, 8, 7 + sets) }
 local line = bind_line(KEYS, 2, lane, fair, '')
 wrong = read_line(line)
 if wrong then
@@ -586,8 +587,8 @@ tend(calendar)
 local now = calendar.now
 local start, holder = place(calendar, weight, now, false)
 local behind = line.jobs > 0
-for i = 8, not behind and 7 + sets or 0 do
-  behind = behind or redis.call('EXISTS', KEYS[i]) == 1
+for i = 1, #held do
+  behind = behind or redis.call('EXISTS', held[i]) == 1
 end
 local outcome = 3
 if not behind and start <= now + max_wait then
@@ -595,8 +596,8 @@ if not behind and start <= now + max_wait then
 elseif not behind and start <= now + lookahead and redis.call('ZCARD', line.ready) == 0 then
   outcome = 2
 end
-local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-local reply = { outcome, now, start, holder, held.spent, held.booked, 0, '', 0, start }
+local full = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start, holder, full.spent, full.booked, 0, '', 0, start }
 if outcome == 1 and calendar.shadows then
   reply[9], reply[10] = foresee(calendar, weight, start)
 end

@@ -320,7 +320,7 @@ end
 local time = clock(ARGV[1])
 local ledgers = string.match(ARGV[5], '^%w+$')
 local grace, lookahead, kept, share, most, recall, sets =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d%d?)$')
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01]) ([12]?%d)$')
 local lane, classes = ARGV[4], string.match(ARGV[7], '^[gfA-Z]*$')
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 grace, lookahead, share, most, sets = tonumber(grace), tonumber(lookahead), tonumber(share), tonumber(most), tonumber(sets)
@@ -337,6 +337,7 @@ calendar, wrong = read_calendar(KEYS, 8 + sets, ARGV, 8, time, grace, opens, clo
 if not calendar then
   return wrong
 end
+local held = { unpack(KEYS, 8, 7 + sets) }
 local line = bind_line(KEYS, 2, lane, fair, '')
 wrong = read_line(line)
 if wrong then
@@ -761,9 +762,14 @@ local function next_lane(hash, agenda, ready, now)
   end
   return string.match(redis.call('HGET', hash, '@' .. fair) or '', '^%d+ %d+ (%S*)$') or ''
 end
+-- The name in the agenda of the scope key that holds a set of lanes.
+local function holder_of(held)
+  return (string.gsub(held, '^.*:held:', '&'))
+end
 -- What a lane is called among those that are held: its head's arrival, a blank, its name.
 local function held_as(line)
-  return line.since .. ' ' .. line.lane
+  local since, lane = line.since, line.lane
+  return since .. ' ' .. lane
 end
 -- Takes a lane out of those that its scope keys hold.
 local function let_go(line, sets)
@@ -789,7 +795,7 @@ local function hold(line, sets, i, tag, arrival, again, now, kept)
   redis.call('ZADD', held, string.format('%.17g', tag), held_as(line))
   redis.call('PEXPIRE', held, kept)
   redis.call('ZADD', line.agenda, string.format('%d', now + 240000000), '/' .. line.lane)
-  local name = '&' .. string.match(held, ':held:(.*)$')
+  local name = holder_of(held)
   if again then
     redis.call('ZADD', line.agenda, string.format('%d', again), name)
   else
@@ -806,7 +812,8 @@ local function first_held(held, agenda, tags, most)
   local lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
   local moved = false
   for i = 1, #lanes, 2 do
-    local tag = redis.call('ZSCORE', tags, '+' .. string.match(lanes[i], '^%d+ ([^|]*)'))
+    local fair = string.match(lanes[i], '^%d+ ([^|]*)')
+    local tag = redis.call('ZSCORE', tags, '+' .. fair)
     if tag and tonumber(tag) > tonumber(lanes[i + 1]) then
       redis.call('ZADD', held, tag, lanes[i])
       moved = true
@@ -828,10 +835,6 @@ local function first_held(held, agenda, tags, most)
     redis.call('ZREM', held, unpack(others))
   end
   return found
-end
-local held = {}
-for i = 1, sets do
-  held[i] = KEYS[7 + i]
 end
 tend(calendar)
 -- Mostly it is the turn of another after one job: few are read at first.
@@ -981,7 +984,7 @@ local class = place_at and (holder > 0 and string.sub(classes, holder, holder) o
 local holds = 0
 if class then
   again = look_again(again, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), place_at, class == 'g' and 10000000 or 300000000)
-  holds = light > now + lookahead and string.byte(class .. '@') - 64 or 0
+  holds = light > now + lookahead and (string.byte(class) or 64) - 64 or 0
   holds = held[holds] and holds or 0
   if class == 'g' then
     redis.call('ZADD', line.agenda, string.format('%d', again), '*')
@@ -1003,7 +1006,7 @@ if holds == 0 and (not head or (served or class) and class ~= 'g') then
 end
 for i = 1, sets do
   if served and not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
-    local name = '&' .. string.match(held[i], ':held:(.*)$')
+    local name = holder_of(held[i])
     local start, full = place(calendar, 1, now, false)
     if start > now + lookahead and string.sub(classes, full, full) == string.char(64 + i) then
       redis.call('ZADD', line.agenda, string.format('%d', look_again(start - lookahead, 1, start, 300000000)), name)

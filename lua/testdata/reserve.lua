@@ -293,8 +293,8 @@ local time = clock(ARGV[1])
 local nonce = string.match(ARGV[4], '^[%w_.-]+$')
 local ledgers = string.match(ARGV[5], '^%w+%.%w+$')
 local weight, max_wait, grace, latest, lookahead, kept, plan, sets =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) (%d%d?)$')
-local lane, id = ARGV[7], ARGV[8]
+  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d*) (%d+) (%d+) ([01]) ([12]?%d)$')
+local lane, id, names = ARGV[7], ARGV[8], ARGV[2]
 local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
 weight, max_wait, grace, latest = tonumber(weight), tonumber(max_wait), tonumber(grace), tonumber(latest)
 lookahead, sets = tonumber(lookahead), tonumber(sets)
@@ -303,7 +303,7 @@ if not (time and nonce and ledgers and weight and fair) or weight < 1 or weight 
   or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or sets > 26 then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
-local opens, closer, wrong = read_controls(KEYS[2], ARGV[2], ARGV[3])
+local opens, closer, wrong = read_controls(KEYS[2], names, ARGV[3])
 if wrong then
   return wrong
 end
@@ -312,11 +312,12 @@ calendar, wrong = read_calendar(KEYS, 9 + sets, ARGV, 9, time, grace, opens, clo
 if not calendar then
   return wrong
 end
+local held = { unpack(KEYS, 9, 8 + sets) }
 local texts = redis.call('HMGET', hash, '/' .. lane, '=' .. id, '@' .. fair, '#' .. fair, '~' .. lane)
 local now = calendar.now
 local granted = redis.call('GET', record_key)
 local at_once = not (granted or texts[1] or texts[2] or calendar.untended or calendar.opens > now) and plan == '0'
-  and (sets == 0 or redis.call('EXISTS', unpack(KEYS, 9, 8 + sets)) == 0)
+  and (sets == 0 or redis.call('EXISTS', unpack(held)) == 0)
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]
   if ledger.booked > ledger.units - weight - ledger.spent and not ledger.free then
@@ -829,7 +830,7 @@ end
 -- Nor is it before those that one of its scope keys holds.
 local contended
 for i = 1, start and not (behind or booking) and sets or 0 do
-  contended = contended or redis.call('EXISTS', KEYS[8 + i]) == 1 and i
+  contended = contended or redis.call('EXISTS', held[i]) == 1 and i
 end
 behind = behind or contended
 local outcome = 3
@@ -841,8 +842,8 @@ elseif start and start <= now + lookahead and not behind
   and (booking or redis.call('ZCARD', line.ready) == 0) then
   outcome = 2
 end
-local held = calendar.ledgers[holder] or { spent = 0, booked = 0 }
-local reply = { outcome, now, start or now, holder, held.spent, held.booked, 0, '', 0, start or now }
+local full = calendar.ledgers[holder] or { spent = 0, booked = 0 }
+local reply = { outcome, now, start or now, holder, full.spent, full.booked, 0, '', 0, start or now }
 local arrival = line.jobs > 0 and tonumber(redis.call('ZSCORE', line.queue, member) or nil)
 local stands = arrival and true
 if outcome == 3 then
@@ -896,7 +897,8 @@ local function make_room(line, names, now)
 end
 -- What a lane is called among those that are held: its head's arrival, a blank, its name.
 local function held_as(line)
-  return line.since .. ' ' .. line.lane
+  local since, lane = line.since, line.lane
+  return since .. ' ' .. lane
 end
 -- Takes a lane out of those that its scope keys hold.
 local function let_go(line, sets)
@@ -906,6 +908,10 @@ local function let_go(line, sets)
     end
     redis.call('HDEL', line.hash, '~' .. line.lane)
   end
+end
+-- The name in the agenda of the scope key that holds a set of lanes.
+local function holder_of(held)
+  return (string.gsub(held, '^.*:held:', '&'))
 end
 -- Sets a lane aside whose head waits for room under a scope key that several fair keys
 -- have: the scope key holds it, with all others that wait there, in order of their fair
@@ -922,7 +928,7 @@ local function hold(line, sets, i, tag, arrival, again, now, kept)
   redis.call('ZADD', held, string.format('%.17g', tag), held_as(line))
   redis.call('PEXPIRE', held, kept)
   redis.call('ZADD', line.agenda, string.format('%d', now + 240000000), '/' .. line.lane)
-  local name = '&' .. string.match(held, ':held:(.*)$')
+  local name = holder_of(held)
   if again then
     redis.call('ZADD', line.agenda, string.format('%d', again), name)
   else
@@ -1027,7 +1033,7 @@ if changed then
   end
 end
 if freed then
-  make_room(line, ARGV[2], now)
+  make_room(line, names, now)
 end
 if outcome == 1 then
   write_record(record_key, now, start, weight, nonce, ledgers, granted and '3600000')
@@ -1045,7 +1051,7 @@ elseif outcome == 3 and not stands then
   if contended then
     local tag = math.max(tonumber(redis.call('ZSCORE', line.tags, '*') or 0),
       tonumber(redis.call('ZSCORE', line.tags, '+' .. fair) or 0))
-    hold(line, { unpack(KEYS, 9, 8 + sets) }, contended, tag, arrival, nil, now, kept)
+    hold(line, held, contended, tag, arrival, nil, now, kept)
     elect(line, kept)
   end
   join(line, member, weight, arrival, kept)
