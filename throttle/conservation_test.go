@@ -40,6 +40,10 @@ func TestPropertyConservation(t *testing.T) {
 				"refund":        func(t *rapid.T) { a.correct(t, a.drawn(t), 0) },
 				"cancel":        func(t *rapid.T) { a.giveBack(t, a.redis.Cancel, false) },
 				"release":       func(t *rapid.T) { a.giveBack(t, a.redis.Release, true) },
+				"pause":         a.pause,
+				"resume":        a.resume,
+				"limits":        a.setLimits,
+				"reset":         a.resetLimits,
 				"":              a.balance,
 			})
 		})
@@ -144,6 +148,50 @@ func (a *account) giveBack(t *rapid.T, how func(time.Time, throttle.Job) (bool, 
 		a.slots[g.Job.ID] = g.Start
 	case !keep:
 		delete(a.slots, g.Job.ID)
+	}
+}
+
+// key draws a scope key.
+func (a *account) key(t *rapid.T) (scope throttle.Scope, key string) {
+	scope = rapid.SampledFrom(a.scopes).Draw(t, "scope")
+	if scope.Name != throttle.Global {
+		key = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")
+	}
+	return scope, key
+}
+
+func (a *account) pause(t *rapid.T) {
+	scope, key := a.key(t)
+	length := rapid.SampledFrom([]time.Duration{time.Millisecond, 5 * time.Second, time.Minute}).Draw(t, "length")
+	if _, err := a.redis.Pause(a.now, scope.Name, key, a.now.Add(length)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a *account) resume(t *rapid.T) {
+	scope, key := a.key(t)
+	if _, err := a.redis.Resume(a.now, scope.Name, key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setLimits sets other units for the same windows, 3 at least, so that each job fits.
+func (a *account) setLimits(t *rapid.T) {
+	scope, key := a.key(t)
+	limits := make([]throttle.Limit, len(scope.Limits))
+	for i, limit := range scope.Limits {
+		limit.Units = rapid.SampledFrom([]int64{3, 10, 100, 101, 1000}).Draw(t, "set")
+		limits[i] = limit
+	}
+	if err := a.redis.SetLimits(a.now, scope.Name, key, limits); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a *account) resetLimits(t *rapid.T) {
+	scope, key := a.key(t)
+	if err := a.redis.ResetLimits(a.now, scope.Name, key); err != nil {
+		t.Fatal(err)
 	}
 }
 

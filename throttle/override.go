@@ -15,7 +15,11 @@ import (
 // reach that were counted, also under other windows and precisions.
 //
 // Lowered, nothing starts until the window is under its limit, and a booked job may
-// have to wait longer; raised, what is decided from then on uses it. A limit of 0
+// have to wait longer; raised, what is decided from then on uses it, and no booked job
+// starts later for it. For that a limit without a Precision has the one of the configured
+// limit of its window, as long as that is not finer than the default for more than a
+// thousand units, whose ledger would get long; a booked job may then start up to one
+// Precision later. A limit of 0
 // blocks, and Unlimited lifts it. A job that no longer fits waits: under 0 in line,
 // under a limit below its weight with a *BlockedError until the limits change.
 //
@@ -33,9 +37,31 @@ func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Li
 	}
 	texts := make([]string, len(limits))
 	for i, limit := range limits {
-		texts[i] = limit.String()
+		texts[i] = t.asConfigured(scope, limit).String()
 	}
 	return t.set(ctx, "%", scope, key, strings.Join(texts, ","))
+}
+
+// mostFiner is up to how many units a limit is kept in a finer precision than its default.
+const mostFiner = 1000
+
+// asConfigured gives a limit without a precision the one of the limit that it replaces.
+// Another would round what was spent, and what was booked by it would come too early.
+func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
+	if limit.Precision != 0 || limit.Units == Unlimited {
+		return limit
+	}
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name != scope || own.Window != limit.Window || own.Units == Unlimited {
+				continue
+			}
+			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= mostFiner {
+				limit.Precision = was
+			}
+		}
+	}
+	return limit
 }
 
 // counting is how many limits a scope key counts where these are set: those of the

@@ -38,7 +38,28 @@ func promises(t *rapid.T, client *redis.Client) {
 		}
 		starts = append(starts, throttletest.Start{At: r.Start, Weight: r.Job.Weight, Keys: r.Job.Keys})
 	}
+	limits := make(map[string][]throttle.Limit)
+	for i, scope := range scopes {
+		scopes[i].Limits = slices.Clone(scope.Limits)
+		limits[scope.Name] = scopes[i].Limits
+	}
 	for n := range rapid.IntRange(1, 40).Draw(t, "jobs") {
+		if raised := rapid.SampledFrom(scopes).Draw(t, "raised").Name; len(limits[raised]) > 0 && rapid.IntRange(0, 3).Draw(t, "raise") == 0 {
+			for i, limit := range limits[raised] {
+				if limit.Precision == 0 && limit.Units > 100 {
+					limit.Precision = (limit.Window / 100).Truncate(time.Microsecond)
+				} else if limit.Precision == 0 {
+					limit.Precision = throttle.Exact
+				}
+				if limit.Units != throttle.Unlimited {
+					limit.Units += rapid.Int64Range(0, 5).Draw(t, "by")
+				}
+				limits[raised][i] = limit
+			}
+			if err := subject.SetLimits(now, raised, "", limits[raised]); err != nil {
+				t.Fatal(err)
+			}
+		}
 		// Let the slots come that lie before the next arrival.
 		next := now.Add(time.Duration(rapid.Int64Range(0, 3_000_000).Draw(t, "gap")) * time.Microsecond)
 		for len(waiting) > 0 && !waiting[0].Start.After(next) {

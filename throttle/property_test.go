@@ -407,11 +407,17 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 	}
 }
 
-// checkMinimal: the first answer to a job that is booked is the earliest start with
-// room, and a microsecond before there is none.
+// checkMinimal: the first answer to a job that is booked, or granted for later, is the
+// earliest start with room: a microsecond before there is none, nor at any other instant.
 func (h *machine) checkMinimal(t *rapid.T, r throttle.Reservation) {
-	if r.Outcome != throttle.Booked || !r.Start.After(r.Now) {
+	if r.Outcome == throttle.Waiting || !r.Start.After(r.Now) {
 		return
+	}
+	for range 10 {
+		earlier := time.Duration(rapid.Int64Range(0, r.Start.Sub(r.Now).Microseconds()-1).Draw(t, "earlier")) * time.Microsecond
+		if h.model.HasRoom(h.now, r.Job, r.Now.Add(earlier)) {
+			t.Fatalf("%s has room %s before its slot %s", r.Job.ID, r.Start.Sub(r.Now.Add(earlier)), r.Start)
+		}
 	}
 	if !h.model.HasRoom(h.now, r.Job, r.Start) {
 		t.Fatalf("%s has no room at its slot %s", r.Job.ID, r.Start)

@@ -105,7 +105,27 @@ func (m *Model) SetLimitsStep(scope, key string, limits []throttle.Limit) {
 		delete(m.set.limits, scopeKey{scope, key})
 		return
 	}
-	m.set.limits[scopeKey{scope, key}] = limits
+	set := slices.Clone(limits)
+	for i := range set {
+		set[i] = m.asConfigured(scope, set[i])
+	}
+	m.set.limits[scopeKey{scope, key}] = set
+}
+
+// asConfigured gives a limit without a precision the one of the limit that it replaces.
+func (m *Model) asConfigured(scope string, limit throttle.Limit) throttle.Limit {
+	if limit.Precision != 0 || limit.Units == throttle.Unlimited {
+		return limit
+	}
+	for _, s := range m.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && own.Window == limit.Window && own.Units != throttle.Unlimited &&
+				precision(own) != precision(limit) && (limit.Units <= 1000 || precision(own) > precision(limit)) {
+				limit.Precision = precision(own)
+			}
+		}
+	}
+	return limit
 }
 
 // RecallStep brings forward the lanes of a scope key that were set aside, as recall.lua
