@@ -113,7 +113,7 @@ func calls() map[string]direct {
 		}, []int{2}},
 		"usage":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{4}},
 		"count":    {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{from}", "{to}", "{index}", "{count}", limit}, []int{2}},
-		"lines":    {[]string{"line", "ready"}, []string{"{now}", "{cursor}", "{most}"}, []int{3 + 4}},
+		"lines":    {[]string{"line", "ready", "control"}, []string{"{now}", "{cursor}", "{most}", "tenant"}, []int{5 + 6}},
 		"lanes":    {[]string{"line", "agenda", "ready", "tags"}, []string{"{now}", "{cursor}", "{most}"}, []int{3, 3 + 6}},
 		"explain":  {all, []string{"{now}", names, belief, "{weight} {grace}", "{lane}", "{id}", "{count}", limit}, []int{16}},
 		"waiting":  {[]string{"lane:a|"}, []string{"{now}", "{rank}", "{most}"}, []int{1, 4}},

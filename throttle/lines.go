@@ -17,8 +17,11 @@ type Line struct {
 	Jobs, Units int64
 	// Booked is how many units are promised to its jobs.
 	Booked int64
-	// End is when its last job may start: a guess, as if everybody's line stayed
-	// as it is.
+	// End is when its last job may start: a guess, as if everybody's line, and what
+	// is set at run time, stayed as it is. It is by the fair key's limits and pause and
+	// by its share of what all share. Not seen are those of other scopes, which its
+	// lanes meet, and what is in the windows already. Under a limit of 0 it is
+	// MaxWindow away.
 	End time.Time
 }
 
@@ -50,19 +53,20 @@ func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
 		return LinesPage{}, &InvalidJobError{Field: "from", Value: from, Reason: "is no LinesPage.Next"}
 	}
 	keys := t.keys.shared
-	reply, err := t.redis.run(ctx, linesScript, []string{keys[0], keys[2]}, []any{t.nowArgument(), from, mostLines})
+	reply, err := t.redis.run(ctx, linesScript, []string{keys[0], keys[2], t.keys.control}, []any{t.nowArgument(), from, mostLines, t.fair})
 	if err != nil {
 		return LinesPage{}, err
 	}
-	if !reply.is("iti") {
+	if !reply.is("ititi") {
 		return LinesPage{}, badReply("lines", reply)
 	}
 	page := LinesPage{Now: time.UnixMicro(reply.integer(0)), Next: reply.text(1)}
 	if page.Next == "0" {
 		page.Next = ""
 	}
-	for rest := reply[3:]; len(rest) > 0; rest = rest[4:] {
-		if !rest.is("tiii") {
+	shared := setFor{reply.text(3), reply.integer(4)}
+	for rest := reply[5:]; len(rest) > 0; rest = rest[6:] {
+		if !rest.is("tiiiti") {
 			return LinesPage{}, badReply("lines", reply)
 		}
 		encoded := rest.text(0)
@@ -70,30 +74,51 @@ func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
 		if key, readable := decode(encoded); readable {
 			line.Key = key
 		}
-		line.End = page.Now.Add(t.through(line, reply.integer(2)))
+		through, err := t.through(line, reply.integer(2), page.Now, shared, setFor{rest.text(4), rest.integer(5)})
+		if err != nil {
+			return LinesPage{}, err
+		}
+		line.End = page.Now.Add(through)
 		page.Lines = append(page.Lines, line)
 	}
 	return page, nil
 }
 
-// through is how long the limits of a fair key, and its share of those that all
-// share, take to let through what waits and is promised.
-func (t *Throttle) through(line Line, rivals int64) time.Duration {
-	longest := 0.0
-	for _, scope := range t.scopes {
-		before := float64(line.Units + line.Booked)
-		switch scope.Name {
-		case Global:
-			before *= others(line.Share, rivals)
-		case t.fair:
-		default:
-			continue
+// setFor is what is set at run time for a scope key, as lines.lua tells it.
+type setFor struct {
+	text  string // as in a belief
+	opens int64  // us; until then it is paused
+}
+
+// through is how long the limits in force on a fair key, and its share of those that
+// all share, take to let through what waits and is promised, when no pause is in the
+// way any more.
+func (t *Throttle) through(line Line, rivals int64, now time.Time, shared, own setFor) (time.Duration, error) {
+	longest, pause := 0.0, time.Duration(0)
+	for i := range t.scopes {
+		before, set := float64(line.Units+line.Booked), own
+		switch name := t.scopes[i].Name; {
+		case name == Global:
+			before, set = before*others(line.Share, rivals), shared
+		case name != t.fair, line.Key == "":
+			continue // not met, or not by all of its lanes
 		}
-		for _, limit := range scope.Limits {
-			if limit.Units > 0 {
-				longest = max(longest, before/float64(limit.Units)*float64(limit.Window))
+		m := meets{scope: &t.scopes[i], belief: set.text}
+		if err := t.rule(&m); err != nil {
+			return 0, err
+		}
+		if m.mode == Enforce {
+			pause = max(pause, time.UnixMicro(set.opens).Sub(now))
+		}
+		for _, r := range m.rulings {
+			switch {
+			case r.free():
+			case r.limit.Units == 0:
+				return MaxWindow, nil
+			default:
+				longest = max(longest, before/float64(r.limit.Units)*float64(r.limit.Window))
 			}
 		}
 	}
-	return time.Duration(min(longest, float64(MaxWindow))).Truncate(time.Microsecond)
+	return min(pause+time.Duration(min(longest, float64(MaxWindow))).Truncate(time.Microsecond), MaxWindow), nil
 }

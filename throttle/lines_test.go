@@ -215,3 +215,68 @@ func TestLineShare(t *testing.T) {
 		}
 	})
 }
+
+// TestLinesEnd: a line's end is by what is in force on its fair key and on all,
+// whoever has set it, and after the pauses.
+func TestLinesEnd(t *testing.T) {
+	t.Parallel()
+	// Each of two keys has 4 jobs in line, under 1 in 10 s for itself and 100 for all.
+	const configured = 40 * time.Second
+	type change func(*scripted) error
+	global := func(limits ...throttle.Limit) change {
+		return func(s *scripted) error { return s.SetLimits(dawn, throttle.Global, "", limits) }
+	}
+	tenant := func(key string, limits ...throttle.Limit) change {
+		return func(s *scripted) error { return s.SetLimits(dawn, "tenant", key, limits) }
+	}
+	pause := func(scope, key string, length time.Duration) change {
+		return func(s *scripted) error { _, err := s.Pause(dawn, scope, key, dawn.Add(length)); return err }
+	}
+	mode := func(scope string, mode throttle.Mode) change {
+		return func(s *scripted) error { return s.SetMode(dawn, scope, mode) }
+	}
+	rows := map[string]struct {
+		set  []change
+		a, b time.Duration
+	}{
+		"as configured": {nil, configured, configured},
+		"of a key":      {[]change{tenant("a", throttle.PerHour(1))}, 4 * time.Hour, configured},
+		"of all keys":   {[]change{tenant("", throttle.PerHour(2))}, 2 * time.Hour, 2 * time.Hour},
+		"of all and one": {
+			[]change{tenant("", throttle.PerHour(2)), tenant("b", throttle.Per(4, time.Minute), throttle.PerDay(8))},
+			2 * time.Hour, 12 * time.Hour,
+		},
+		"shared":        {[]change{global(throttle.PerHour(4))}, 2 * time.Hour, 2 * time.Hour}, // half for each
+		"lifted":        {[]change{tenant("a", throttle.Per(throttle.Unlimited, time.Second))}, 800 * time.Millisecond, configured},
+		"blocked":       {[]change{tenant("a", throttle.Per(0, time.Second))}, throttle.MaxWindow, configured},
+		"paused":        {[]change{pause("tenant", "b", time.Hour)}, configured, time.Hour + configured},
+		"all paused":    {[]change{pause(throttle.Global, "", time.Hour), pause("tenant", "a", time.Minute)}, time.Hour + configured, time.Hour + configured},
+		"pause is over": {[]change{pause("tenant", "b", -time.Hour)}, configured, configured},
+		"in shadow":     {[]change{pause("tenant", "b", time.Hour), mode("tenant", throttle.Shadow)}, 800 * time.Millisecond, 800 * time.Millisecond},
+		"off":           {[]change{pause(throttle.Global, "", time.Hour), mode("", throttle.Off)}, 0, 0},
+		"set and off":   {[]change{tenant("a", throttle.PerHour(1)), mode("", throttle.Enforce), mode(throttle.Global, throttle.Off)}, 4 * time.Hour, configured},
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for name, row := range rows {
+			scopes := tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(100, 10*time.Second))
+			setter := nearly(t, client, scopes, throttle.Options{})
+			th := newScripted(sameAs(t, client, setter.throttle, scopes, throttle.Options{Lookahead: time.Second}))
+			for _, key := range []string{"a", "b"} {
+				comes(t, th, 0, throttle.Job{ID: key + "first", Keys: of(key)}, throttle.Granted)
+				for i := range 4 {
+					comes(t, th, 0, throttle.Job{ID: fmt.Sprint(key, i), Keys: of(key)}, throttle.Waiting)
+				}
+			}
+			for _, set := range row.set {
+				if err := set(setter); err != nil { // which th is not told of
+					t.Fatal(err)
+				}
+			}
+			lines := allLines(t, th, 0, 2)
+			got := [2]time.Duration{lines["a"].End.Sub(dawn), lines["b"].End.Sub(dawn)}
+			if want := [2]time.Duration{row.a, row.b}; got != want {
+				t.Errorf("%s: the lines end after %s, want %s", name, got, want)
+			}
+		}
+	})
+}
