@@ -90,6 +90,13 @@ type happening struct {
 	at time.Time
 }
 
+// failer is a test, or a check of a property.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // crew does what the workers do: brings jobs when they arrive and at their slots,
 // follows what is to be pulled next, sweeps.
 type crew struct {
@@ -105,7 +112,7 @@ type crew struct {
 
 // step goes to what comes next and does it: a slot before an arrival before a
 // sweep, which comes every 250 ms while jobs are in line.
-func (c *crew) step(t *rapid.T) {
+func (c *crew) step(t failer) {
 	sweep := c.swept.Add(sweeps)
 	slot, arrival := len(c.slots) > 0, c.arrived < len(c.arrivals)
 	idle := c.arrived == len(c.starts)+len(c.slots) // nobody is in line, there is nothing to sweep
@@ -132,7 +139,7 @@ func (c *crew) step(t *rapid.T) {
 }
 
 // bring asks for a job. At its slot it must be granted.
-func (c *crew) bring(t *rapid.T, job happening, atSlot bool) {
+func (c *crew) bring(t failer, job happening, atSlot bool) {
 	c.now = job.at
 	r, err := c.subject.Reserve(c.now, job.Job)
 	if err != nil {
@@ -150,7 +157,7 @@ func (c *crew) bring(t *rapid.T, job happening, atSlot bool) {
 }
 
 // pull follows the lanes until there is none to pull.
-func (c *crew) pull(t *rapid.T, next throttle.Lane) {
+func (c *crew) pull(t failer, next throttle.Lane) {
 	for n := 0; next != ""; n++ {
 		booked, after, err := c.subject.Pull(c.now, next)
 		if err != nil || n > 100 {
@@ -163,7 +170,7 @@ func (c *crew) pull(t *rapid.T, next throttle.Lane) {
 	}
 }
 
-func (c *crew) keep(t *rapid.T, r throttle.Reservation) {
+func (c *crew) keep(t failer, r throttle.Reservation) {
 	if r.Start.Before(c.now) {
 		t.Fatalf("at %s job %s has the slot %s", c.now, r.Job.ID, r.Start)
 	}
