@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -23,14 +24,16 @@ const childVariable = "RELIABILITY_WORKER"
 
 // childSettings are what a worker process is told. What it does it notes in lists of
 // asynq's Redis, where it outlives the process.
-type childSettings struct{ Name, Decide, Work string }
+type childSettings struct {
+	Name, Decide, Work string
+	Scopes             []throttle.Scope
+	Queue              string // the only one that it works on
+	Holds              int64  // how many handlers and how many denials it holds: the first that come
+}
 
 func (s childSettings) startsKey() string { return s.Name + ":starts" } // each start, as JSON
 func (s childSettings) heldKey() string   { return s.Name + ":held" }   // tasks whose handler does not end
 func (s childSettings) deniedKey() string { return s.Name + ":denied" } // tasks that are denied and not put back
-
-// held is how many handlers and how many denials a child holds: the first that come.
-const held = 5
 
 // child is a worker process that can be killed.
 type child struct {
@@ -71,16 +74,17 @@ func beChild(text string) error {
 	}
 	ctx := context.Background()
 	work := redis.NewClient(&redis.Options{Addr: settings.Work})
-	p, err := newProcess(settings.Name, redis.NewClient(&redis.Options{Addr: settings.Decide}), work, nil)
+	p, err := newProcess(settings.Name, settings.Scopes, redis.NewClient(&redis.Options{Addr: settings.Decide}), work, nil)
 	if err != nil {
 		return err
 	}
+	p.config.Queues = map[string]int{settings.Queue: 1}
 	var starts, denials atomic.Int64
 	retryDelay := p.config.RetryDelayFunc
 	p.config.RetryDelayFunc = func(n int, err error, task *asynq.Task) (wait time.Duration) {
 		wait = retryDelay(n, err, task)
 		var denied *worker.DeniedError
-		if errors.As(err, &denied) && denials.Add(1) <= held {
+		if errors.As(err, &denied) && denials.Add(1) <= settings.Holds {
 			// The job is booked or in line; asynq is about to write the task back.
 			if err := work.RPush(ctx, settings.deniedKey(), denied.TaskID).Err(); err != nil {
 				panic(err)
@@ -97,7 +101,7 @@ func beChild(text string) error {
 		if err := work.RPush(ctx, settings.startsKey(), text).Err(); err != nil {
 			return err
 		}
-		if starts.Add(1) <= held {
+		if starts.Add(1) <= settings.Holds {
 			if err := work.RPush(ctx, settings.heldKey(), s.Task).Err(); err != nil {
 				return err
 			}

@@ -144,7 +144,7 @@ func apartBy(t *testing.T, server *redistest.Server, decide func() redis.Univers
 func (d *drain) run(processes int) {
 	d.t.Helper()
 	for range processes {
-		p, err := newProcess(d.name, d.reach.decide(), d.reach.work(), &d.answers)
+		p, err := newProcess(d.name, quotas, d.reach.decide(), d.reach.work(), &d.answers)
 		if err == nil {
 			err = p.run(d.record, d.add)
 		}

@@ -74,6 +74,18 @@ func (r *record) begun() int {
 	return len(r.starts)
 }
 
+// begunBefore is how many of them were before an instant.
+func (r *record) begunBefore(at time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.starts {
+		if s.Begun.Before(at) {
+			n++
+		}
+	}
+	return n
+}
+
 // within is how many jobs have started in that time until now.
 func (r *record) within(last time.Duration) (n int) {
 	r.mu.Lock()

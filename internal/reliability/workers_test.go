@@ -24,7 +24,8 @@ func TestF32_F33_WorkerKilled(t *testing.T) {
 		func() redis.UniversalClient { return server.Client(t) }, func() redis.UniversalClient { return queue.Client(t) },
 	}, server.Client(t), queue.Client(t))
 	notes := queue.Client(t)
-	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr})
+	const held = 5
+	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr, Scopes: quotas, Queue: "default", Holds: held})
 	d.begin(2)
 	d.until("the process holds handlers and denials", time.Minute, func() bool {
 		return notes.LLen(t.Context(), victim.heldKey()).Val() == held && notes.LLen(t.Context(), victim.deniedKey()).Val() == held

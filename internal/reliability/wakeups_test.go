@@ -1,0 +1,121 @@
+package reliability_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// TestF32_WakeUpsOfAKilledProcess kills one of two processes with -9. Each works on a
+// queue of its own, with the tasks of one tenant; but both pull whoever is next, so that
+// the dead one held wake-ups of the other tenant's tasks too. None of those starts more
+// than two seconds after the first slot that it was promised, nor do they pause for as
+// long.
+func TestF32_WakeUpsOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	const perWindow, jobs, latest = 40, 160, 2 * time.Second
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(perWindow, window)}}, {Name: "tenant"}}
+	server := redistest.Start(t)
+	client, name := server.Client(t), redistest.Name(t)
+	pulse := newPulse(t, nil)
+	starts := newRecord()
+	survivor, err := newProcess(name, scopes, server.Client(t), server.Client(t), nil)
+	must(t, err)
+	survivor.config.Queues = map[string]int{"stays": 1}
+	must(t, survivor.run(starts, starts.add))
+	t.Cleanup(survivor.stop)
+	victim := startChild(t, childSettings{Name: name, Decide: server.Addr, Work: server.Addr, Scopes: scopes, Queue: "goes"})
+
+	// Those of the first window come in its course, so that jobs start evenly.
+	queue := asynq.NewClientFromRedisClient(client)
+	tick := time.NewTicker(window / perWindow)
+	defer tick.Stop()
+	for n := range 2 * jobs {
+		if n < perWindow {
+			<-tick.C
+		}
+		tenant := []string{"stays", "goes"}[n%2]
+		_, err := queue.Enqueue(worker.NewTask(taskType, nil, map[string]string{"tenant": tenant}), asynq.Queue(tenant), asynq.TaskID(fmt.Sprint(n)))
+		must(t, err)
+	}
+	slots := make(map[string]time.Time) // by task; the first that it had
+	var killed time.Time
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for polls := 0; starts.begun() < jobs; polls++ {
+		if polls == 6000 {
+			t.Fatalf("%d of %d jobs have started", starts.begun(), jobs)
+		}
+		promised(t, client, name, slots)
+		if killed.IsZero() && starts.begun() > perWindow && client.LLen(t.Context(), victim.startsKey()).Val() > perWindow {
+			victim.kill()
+			killed = time.Now()
+		}
+		<-poll.C
+	}
+	all := starts.all()
+	if left := jobs - starts.begunBefore(killed); killed.IsZero() || left < jobs/4 {
+		t.Fatalf("killed with %d jobs left: this test has lost its object", left)
+	}
+	seen, overdue, most, pause := 0, 0, time.Duration(0), time.Duration(0)
+	for i, s := range all {
+		allowed := latest + pulse.stalled(killed, killed.Add(2*latest))
+		if slot, booked := slots[s.Task]; booked {
+			late := s.Begun.Sub(slot)
+			seen, most = seen+1, max(most, late)
+			if late > 400*time.Millisecond && s.Begun.After(killed) {
+				overdue++ // found by a sweep
+			}
+			if late > allowed {
+				t.Errorf("task %s starts %s after its slot, %s after the kill", s.Task, late, s.Begun.Sub(killed))
+			}
+		}
+		if i > 0 && s.Begun.After(killed) {
+			pause = max(pause, s.Begun.Sub(all[i-1].Begun))
+		}
+		if pause > allowed {
+			t.Fatalf("no job starts for %s, until %s after the kill", pause, s.Begun.Sub(killed))
+		}
+	}
+	t.Logf("%d of %d tasks were seen with a slot, the latest started %s after its slot, %d were found overdue after the kill; no start for %s at most",
+		seen, jobs, most, overdue, pause)
+	if overdue == 0 || seen < jobs/2 {
+		t.Error("the dead process held no wake-up: this test has lost its object")
+	}
+	for _, text := range client.LRange(t.Context(), victim.startsKey(), 0, -1).Val() {
+		var s start
+		must(t, json.Unmarshal([]byte(text), &s))
+		all = append(all, s)
+	}
+	for _, over := range throttletest.Check(scopes, checkable(all)) {
+		t.Errorf("window over its limit: %s", over)
+	}
+}
+
+// promised adds the slots of the tasks that are booked and had none before.
+func promised(t *testing.T, client *redis.Client, name string, slots map[string]time.Time) {
+	t.Helper()
+	fields, err := client.HGetAll(t.Context(), "thr:{"+name+"}:3:line").Result()
+	must(t, err)
+	for field, value := range fields {
+		id, booked := strings.CutPrefix(field, "=asynq:stays/")
+		if id = strings.TrimSuffix(id, "/0"); !booked || !slots[id].IsZero() {
+			continue
+		}
+		text, _, _ := strings.Cut(value, " ")
+		slot, err := strconv.ParseInt(text, 10, 64)
+		must(t, err)
+		slots[id] = time.UnixMicro(slot)
+	}
+}
