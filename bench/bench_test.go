@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,9 @@ func TestTable(t *testing.T) {
 			t.Errorf("no row %q in:\n%s", row.name, out.String())
 		}
 	}
+	if want := "entries in the largest ledger: "; !strings.Contains(out.String(), want) {
+		t.Errorf("no line with %q in:\n%s", want, out.String())
+	}
 	for _, goal := range goals {
 		if !strings.Contains(out.String(), goal.row+": "+goal.what) {
 			t.Errorf("no goal %q, %s in:\n%s", goal.row, goal.what, out.String())
@@ -72,6 +76,21 @@ func TestOnlyPlan(t *testing.T) {
 	}
 	if got := out.String(); !strings.Contains(got, "enqueueing 250 tasks: ") || strings.Contains(got, yardstick) {
 		t.Errorf("got:\n%s", got)
+	}
+}
+
+// A goal that is missed is an error where that is asked for.
+func TestStrict(t *testing.T) {
+	redistest.Shared(t) // skips or fails where there is no Redis
+	before := goals
+	t.Cleanup(func() { goals = before })
+	goals = []goal{{rowReserve, "server CPU", 0, cpuRatio}} // which nothing reaches
+	for _, strict := range []bool{false, true} {
+		var out strings.Builder
+		err := run(t.Context(), &out, options{calls: 20, rounds: 1, waiting: 1, plans: 1, only: rowReserve, strict: strict})
+		if errors.Is(err, errMissed) != strict || err != nil && !strict || !strings.Contains(out.String(), "MISSED") {
+			t.Errorf("strict %t: got %v, after:\n%s", strict, err, out.String())
+		}
 	}
 }
 

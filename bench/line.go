@@ -18,6 +18,9 @@ import (
 // with.
 const few = 100
 
+// batch is how many jobs join, are pulled and start in turn.
+const batch = 50
+
 // lineTenants share the line evenly.
 const lineTenants = 50
 
@@ -89,7 +92,6 @@ func (l *line) length(ctx context.Context) (jobs int, err error) {
 // pulled, and come at their slots. One of the steps is measured.
 func inLine(step string, waiting int) func(ctx context.Context, m *meter, calls int) error {
 	return func(ctx context.Context, m *meter, calls int) error {
-		const batch = 50
 		l, err := openLine(m, throttle.PerSecond(100))
 		if err != nil {
 			return err
@@ -109,16 +111,34 @@ func inLine(step string, waiting int) func(ctx context.Context, m *meter, calls 
 			return err
 		}
 		for done := 0; done < max(batch, calls/5); done += batch {
-			if err := l.turn(ctx, m, step, batch); err != nil {
+			if err := l.turn(ctx, m, step); err != nil {
 				return err
 			}
+			largest, err := largestLedger(ctx, m.control)
+			if err != nil {
+				return err
+			}
+			m.entries = max(m.entries, largest)
 		}
 		return nil
 	}
 }
 
+// largestLedger is how many entries the largest ledger has.
+func largestLedger(ctx context.Context, client *redis.Client) (largest int64, err error) {
+	keys := client.Scan(ctx, 0, "thr:*:ledger:*", 1000).Iterator()
+	for keys.Next(ctx) {
+		entries, err := client.ZCard(ctx, keys.Val()).Result()
+		if err != nil {
+			return 0, err
+		}
+		largest = max(largest, entries)
+	}
+	return largest, keys.Err()
+}
+
 // turn lets a batch join, be pulled and start.
-func (l *line) turn(ctx context.Context, m *meter, step string, batch int) error {
+func (l *line) turn(ctx context.Context, m *meter, step string) error {
 	do := func(name string, n int, f func(i int) error) error {
 		if name == step {
 			return m.measure(ctx, n, f)
@@ -167,39 +187,49 @@ func (l *line) turn(ctx context.Context, m *meter, step string, batch int) error
 // mostGrowth is how much dearer a step may be with many jobs in line.
 const mostGrowth = 1.2
 
+// mostEntries is how many entries more the largest ledger may have with many jobs in
+// line: what one batch books.
+const mostEntries = batch
+
 // printLine compares the steps with many jobs in line to those with few, and
-// prints what Redis keeps for each.
-func printLine(ctx context.Context, out io.Writer, addr string, many int, costs map[string]*cost) error {
+// prints what Redis keeps for each. It returns how many goals it missed.
+func printLine(ctx context.Context, out io.Writer, addr string, many int, costs map[string]*cost) (missed int, err error) {
 	fmt.Fprintf(out, "\nserver CPU with %d jobs in line to that with %d:\n", many, few)
+	var entries [2]int64
 	for _, step := range lineSteps {
 		a, b := costs[lineRow(step, few)], costs[lineRow(step, many)]
 		if a == nil || b == nil {
 			continue
 		}
 		ratio := b.cpu() / a.cpu()
-		fmt.Fprintf(out, "  %-7s %s: %.1f to %.1f µs, %.2f, at most %.2f\n", verdict(ratio <= mostGrowth), step, b.cpu(), a.cpu(), ratio, mostGrowth)
+		fmt.Fprintf(out, "  %-7s %s: %.1f to %.1f µs, %.2f, at most %.2f\n", verdict(ratio <= mostGrowth, &missed), step, b.cpu(), a.cpu(), ratio, mostGrowth)
+		entries[0], entries[1] = max(entries[0], a.entries), max(entries[1], b.entries)
+	}
+	if entries[0] > 0 {
+		fmt.Fprintf(out, "  %-7s entries in the largest ledger: %d to %d, at most %d more\n",
+			verdict(entries[1] <= entries[0]+mostEntries, &missed), entries[1], entries[0], mostEntries)
 	}
 	m := newMeter(addr)
 	defer m.client.Close()  //nolint:errcheck // nothing is lost with it
 	defer m.control.Close() //nolint:errcheck // nothing is lost with it
 	if err := m.control.FlushAll(ctx).Err(); err != nil {
-		return err
+		return missed, err
 	}
 	l, err := openLine(m, throttle.Limit{Units: 1, Window: time.Hour})
 	if err != nil {
-		return err
+		return missed, err
 	}
 	if err := l.fill(ctx, many); err != nil {
-		return err
+		return missed, err
 	}
 	used, err := lineMemory(ctx, m.control)
 	if err != nil {
-		return err
+		return missed, err
 	}
 	fmt.Fprintf(out, "  a waiting job takes %d bytes in Redis, of %d that wait, IDs of %d bytes\n", used/int64(many), many, len(l.job(0).ID))
 	idle, err := idleSweep(ctx, m, l)
 	fmt.Fprintf(out, "  a process' idle sweeps take %.0f µs of server CPU a second\n", idle)
-	return err
+	return missed, err
 }
 
 // lineMemory adds up the line's keys.

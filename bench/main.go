@@ -31,6 +31,7 @@ const yardstick = "redis_rate asked twice (tenant, then global)"
 type options struct {
 	calls, rounds, tasks, waiting, plans int
 	only                                 string
+	strict                               bool
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	flag.IntVar(&o.waiting, "waiting", 100_000, "jobs in line, for the rows about it")
 	flag.IntVar(&o.plans, "plans", 50_000, "asynq tasks that are planned in one EnqueueAll, for -only "+onlyPlan)
 	flag.StringVar(&o.only, "only", "", "only the rows whose name contains this, and the one compared with; "+onlyPlan+" is the planning of asynq tasks alone")
+	flag.BoolVar(&o.strict, "strict", false, "end with an error if a goal is missed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -65,7 +67,8 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	if o.only == onlyPlan {
 		fmt.Fprintf(out, "Redis %s, %d rounds\n", version, o.rounds)
-		return comparePlanning(ctx, out, server.Addr, o.plans, o.rounds)
+		missed, err := comparePlanning(ctx, out, server.Addr, o.plans, o.rounds)
+		return errors.Join(err, o.held(missed))
 	}
 	fmt.Fprintf(out, "Redis %s, %d calls per row and round over %d tenants, %d rounds, one goroutine\n\n", version, o.calls, tenants, o.rounds)
 	costs := make(map[string]*cost)
@@ -81,7 +84,8 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err := printMemory(ctx, out, server.Addr); err != nil {
 		return err
 	}
-	if err := printLine(ctx, out, server.Addr, o.waiting, costs); err != nil {
+	missed, err := printLine(ctx, out, server.Addr, o.waiting, costs)
+	if err != nil {
 		return err
 	}
 	var throughput *throughput
@@ -92,7 +96,17 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		fmt.Fprintf(out, "\nasynq, %d tasks, %d workers: %.0f tasks/s without, %.0f tasks/s with the middleware, ratio %.2f\n",
 			o.tasks, asynqWorkers, throughput.without, throughput.with, throughput.ratio)
 	}
-	printGoals(out, costs, throughput)
+	missed += printGoals(out, costs, throughput)
+	return o.held(missed)
+}
+
+var errMissed = errors.New("goals missed")
+
+// held is an error for goals that were missed, where that is asked for.
+func (o options) held(missed int) error {
+	if o.strict && missed > 0 {
+		return fmt.Errorf("%w: %d", errMissed, missed)
+	}
 	return nil
 }
 
@@ -141,24 +155,28 @@ var goals = []goal{
 // leastThroughput is what must be left of asynq's tasks per second.
 const leastThroughput = 0.75
 
-func printGoals(out io.Writer, costs map[string]*cost, throughput *throughput) {
+// printGoals returns how many goals it missed.
+func printGoals(out io.Writer, costs map[string]*cost, throughput *throughput) (missed int) {
 	fmt.Fprintln(out, "\ngoals, as ratios to redis_rate asked twice:")
 	base := costs[yardstick]
 	for _, g := range goals {
 		if c := costs[g.row]; c != nil {
 			got := g.got(c, base)
-			fmt.Fprintf(out, "  %-7s %s: %s %.2f, at most %.2f\n", verdict(got <= g.most), g.row, g.what, got, g.most)
+			fmt.Fprintf(out, "  %-7s %s: %s %.2f, at most %.2f\n", verdict(got <= g.most, &missed), g.row, g.what, got, g.most)
 		}
 	}
 	if throughput != nil {
 		fmt.Fprintf(out, "  %-7s asynq tasks/s with the middleware to without: %.2f, at least %.2f\n",
-			verdict(throughput.ratio >= leastThroughput), throughput.ratio, leastThroughput)
+			verdict(throughput.ratio >= leastThroughput, &missed), throughput.ratio, leastThroughput)
 	}
+	return missed
 }
 
-func verdict(reached bool) string {
+// verdict counts what was missed.
+func verdict(reached bool, missed *int) string {
 	if reached {
 		return "reached"
 	}
+	*missed++
 	return "MISSED"
 }

@@ -25,6 +25,7 @@ type row struct {
 // lowest of its rounds.
 type cost struct {
 	scripts, cpus, p50s, p99s []float64
+	entries                   int64 // in the largest ledger, of all rounds; 0 where nobody has looked
 }
 
 func (c *cost) script() float64 { return slices.Min(c.scripts) }
@@ -39,6 +40,7 @@ func (c *cost) add(m *meter) {
 	slices.Sort(m.roundTrips)
 	c.p50s = append(c.p50s, percentile(m.roundTrips, 50))
 	c.p99s = append(c.p99s, percentile(m.roundTrips, 99))
+	c.entries = max(c.entries, m.entries)
 }
 
 // percentile is the p-th percentile of the sorted durations, in µs.
@@ -73,6 +75,7 @@ type meter struct {
 
 	scriptMicros, cpuMicros float64
 	roundTrips              []time.Duration
+	entries                 int64 // in the largest ledger that was seen
 }
 
 func newMeter(addr string) *meter {

@@ -32,8 +32,8 @@ const leastPlanned = 0.5
 type planning struct{ planned, oneByOne, together float64 }
 
 // comparePlanning enqueues the same tasks in each way, in turn. Its figures are the
-// medians of the rounds.
-func comparePlanning(ctx context.Context, out io.Writer, addr string, tasks, rounds int) error {
+// medians of the rounds. It returns how many goals it missed.
+func comparePlanning(ctx context.Context, out io.Writer, addr string, tasks, rounds int) (missed int, err error) {
 	var planned, oneByOne, together []float64
 	for range rounds {
 		for _, way := range []struct {
@@ -42,7 +42,7 @@ func comparePlanning(ctx context.Context, out io.Writer, addr string, tasks, rou
 		}{{&oneByOne, enqueueOneByOne}, {&together, enqueueTogether}, {&planned, enqueuePlanned}} {
 			perSecond, err := enqueuedPerSecond(ctx, addr, tasks, way.enqueue)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			*way.figures = append(*way.figures, perSecond)
 		}
@@ -51,8 +51,8 @@ func comparePlanning(ctx context.Context, out io.Writer, addr string, tasks, rou
 	fmt.Fprintf(out, "\nenqueueing %d tasks: %.0f tasks/s planned by one EnqueueAll; asynq alone %.0f tasks/s one by one, %.0f tasks/s by %d goroutines\n",
 		tasks, p.planned, p.oneByOne, p.together, enqueuers)
 	fmt.Fprintf(out, "  %-7s planned to one by one: %.2f, at least %.2f; to %d goroutines: %.2f\n",
-		verdict(p.planned/p.oneByOne >= leastPlanned), p.planned/p.oneByOne, leastPlanned, enqueuers, p.planned/p.together)
-	return nil
+		verdict(p.planned/p.oneByOne >= leastPlanned, &missed), p.planned/p.oneByOne, leastPlanned, enqueuers, p.planned/p.together)
+	return missed, nil
 }
 
 func enqueuedPerSecond(ctx context.Context, addr string, n int, enqueue func(context.Context, *redis.Client, []*asynq.Task) error) (perSecond float64, err error) {
