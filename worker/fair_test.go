@@ -24,12 +24,15 @@ const crowdTenants = 6
 // enqueueCrowd enqueues this many jobs, half of them the first tenant's.
 func (w *world) enqueueCrowd(jobs int, weight func(n int) int64) {
 	for n := range jobs {
-		tenant := "t0"
-		if n >= jobs/2 {
-			tenant = fmt.Sprintf("t%d", 1+n%(crowdTenants-1))
-		}
-		w.enqueue(n, tenant, weight(n))
+		w.enqueue(n, crowdTenant(n, jobs), weight(n))
 	}
+}
+
+func crowdTenant(n, jobs int) string {
+	if n < jobs/2 {
+		return "t0"
+	}
+	return fmt.Sprintf("t%d", 1+n%(crowdTenants-1))
 }
 
 // startsOf are a tenant's starts in order of time, as units and instants.
@@ -76,49 +79,100 @@ func jain(of []float64) float64 {
 }
 
 // TestFairShares lets 6 tenants of 300/min share 600/min, one of which has half of
-// all jobs and came first. A newcomer brings 50 jobs after two minutes.
+// all jobs and came first. A newcomer brings 50 jobs after two minutes, just when all
+// that started first leaves the window, or a moment later, when others have taken it.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
-	jobs := 6000
-	if raced {
-		jobs = 1800
+	for name, row := range map[string]struct {
+		jobs  int
+		after time.Duration
+	}{
+		"at the window's edge": {1800, 2 * time.Minute},
+		"behind it":            {6000, 2*time.Minute + 2500*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			jobs := row.jobs
+			if raced {
+				jobs = 1800
+			}
+			inBubble(t, crowd, func(t *testing.T, w *world) { w.fairShares(jobs, row.after) })
+		})
 	}
-	inBubble(t, crowd, func(t *testing.T, w *world) {
-		w.handle = time.Millisecond
-		w.enqueueCrowd(jobs, func(int) int64 { return 1 })
-		w.began = time.Now()
-		w.serve(asynq.Config{Concurrency: 32})
-		w.until("all but the first are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(jobs)-600 })
-		inLine := time.Since(w.began)
-		time.Sleep(2*time.Minute - inLine)
-		for n := range 50 {
-			w.enqueue(jobs+n, "newcomer", 1)
-		}
-		w.drained(jobs+50, time.Hour)
-		w.checked(jobs + 50)
-		w.archived(0)
+}
 
-		sums := w.unitsWithin(inLine)
-		if got := jain(sums); got < 0.99 {
-			t.Errorf("Jain index %.4f of %v, want at least 0.99", got, sums)
+func (w *world) fairShares(jobs int, after time.Duration) {
+	w.handle = time.Millisecond
+	w.enqueueCrowd(jobs, func(int) int64 { return 1 })
+	w.began = time.Now()
+	w.serve(asynq.Config{Concurrency: 32})
+	w.until("all but the first are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(jobs)-600 })
+	inLine := time.Since(w.began)
+	time.Sleep(after - inLine)
+	for n := range 50 {
+		w.enqueue(jobs+n, "newcomer", 1)
+	}
+	w.drained(jobs+50, time.Hour)
+	w.checked(jobs + 50)
+	w.archived(0)
+
+	sums := w.unitsWithin(inLine)
+	if got := jain(sums); got < 0.99 {
+		w.t.Errorf("Jain index %.4f of %v, want at least 0.99", got, sums)
+	}
+	at, _ := w.startsOf("newcomer")
+	newcomer := slices.Max(at) - after
+	if newcomer > 75*time.Second && !raced {
+		w.t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
+	}
+	putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+50)
+	if putBacks > 1.05 {
+		w.t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
+	}
+	used := w.utilisation()
+	if used < 0.97 {
+		w.t.Errorf("the shared window was used to %.3f, want at least 0.97", used)
+	}
+	w.t.Logf("Jain %.4f of %v; newcomer %s, all booked at once %s; put back %.3f per job; shared window used to %.3f",
+		jain(sums), sums, newcomer, crowdBookedAtOnce(jobs, after)-after, putBacks, used)
+}
+
+// crowdBookedAtOnce is when the last of a newcomer's 50 jobs starts if each job of the
+// crowd is booked as it comes, at the earliest sub-window that leaves every window of
+// its tenant's and of all within the limit. A window of both is 100 sub-windows, and one
+// more that begins in it.
+func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
+	const subWindow, span = 600 * time.Millisecond, 101
+	windows := make(map[string]map[int]int) // by tenant, "" for all; units, by the window's last sub-window
+	from := make(map[string]int)            // a tenant's next start is never earlier
+	place := func(tenant string) (at int) {
+		if windows[tenant] == nil {
+			windows[tenant] = make(map[int]int)
 		}
-		at, _ := w.startsOf("newcomer")
-		newcomer := slices.Max(at) - 2*time.Minute
-		if newcomer > 75*time.Second && !raced {
-			t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
+		all, own := windows[""], windows[tenant]
+		full := func(end int) bool { return all[end] == 600 || own[end] == 300 }
+		at = from[tenant]
+		for end := at; end < at+span; end++ {
+			if full(end) {
+				at = end + 1 // the first that this window does not contain
+			}
 		}
-		fcfs := time.Duration(float64(jobs)/600*float64(time.Minute)) - 2*time.Minute
-		putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+50)
-		if putBacks > 1.05 {
-			t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
+		for end := at; end < at+span; end++ {
+			all[end]++
+			own[end]++
 		}
-		used := w.utilisation()
-		if used < 0.97 {
-			t.Errorf("the shared window was used to %.3f, want at least 0.97", used)
-		}
-		t.Logf("Jain %.4f of %v; newcomer %s, all booked at once about %s; put back %.3f per job; shared window used to %.3f",
-			jain(sums), sums, newcomer, fcfs, putBacks, used)
-	})
+		from[tenant] = at
+		return at
+	}
+	windows[""] = make(map[int]int)
+	for n := range jobs {
+		place(crowdTenant(n, jobs))
+	}
+	from["newcomer"] = int((after + subWindow - 1) / subWindow)
+	for range 50 {
+		last = max(last, time.Duration(place("newcomer"))*subWindow)
+	}
+	return last
 }
 
 // utilisation is how long the shared limit allows for what had started when only
