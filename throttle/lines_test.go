@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -97,6 +98,63 @@ func TestLinesPages(t *testing.T) {
 		t.Parallel()
 		pages(t, redistest.Shared(t).Client(t), 2000, 600) // looks at 500 and what shares the last one's bucket
 	})
+}
+
+// TestLinesOfVeryMany: 10^5 fair keys with 10^6 jobs in line are told in pages that are
+// bounded, each key once. The line's hash is written as docs/redis-state.md has it: what
+// a page costs is by its fields, however they came there.
+func TestLinesOfVeryMany(t *testing.T) {
+	t.Parallel()
+	const most, each = 600, 10 // looks at 500 and what shares the last one's bucket
+	keys := 100_000
+	if raced {
+		keys = 10_000
+	}
+	client := redistest.Shared(t).Client(t)
+	s := nearly(t, client, tenantAndGlobal(throttle.Per(3, 10*time.Second), throttle.Per(1000, 10*time.Second)), throttle.Options{})
+	if err := s.SetLimits(dawn, "tenant", "tenant-7", []throttle.Limit{throttle.PerHour(1)}); err != nil {
+		t.Fatal(err)
+	}
+	hash := "thr:{" + s.throttle.Name() + "}:3:line"
+	t.Cleanup(func() { client.Unlink(context.WithoutCancel(t.Context()), hash) })
+	pipe := client.Pipeline()
+	for i := range keys {
+		fair := fmt.Sprint("tenant-", i)
+		pipe.HSet(t.Context(), hash, "@"+fair, fmt.Sprintf("%d %d %s|", each, each, fair), "/"+fair+"|", fmt.Sprintf("%d %d", each, each), "#"+fair, "3")
+		if i%5000 == 4999 {
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	told, jobs, pages, largest, longest := make(map[string]bool), int64(0), 0, 0, time.Duration(0)
+	began := time.Now()
+	for from := ""; ; {
+		at := time.Now()
+		page, err := s.Lines(dawn, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, largest, longest = pages+1, max(largest, len(page.Lines)), max(longest, time.Since(at))
+		for _, line := range page.Lines {
+			told[line.Key] = true
+			jobs += line.Jobs
+			want := dawn.Add(43333333 * time.Microsecond) // 13 units, 3 in 10 s
+			if line.Key == "tenant-7" {
+				want = dawn.Add(13 * time.Hour)
+			}
+			if !line.End.Equal(want) {
+				t.Fatalf("line %s ends at %s, want %s", line.Key, line.End, want)
+			}
+		}
+		if from = page.Next; from == "" {
+			break
+		}
+	}
+	t.Logf("%d lines in %d pages of at most %d in %s, the longest took %s", len(told), pages, largest, time.Since(began).Round(time.Millisecond), longest)
+	if len(told) != keys || jobs != int64(keys)*each || largest > most {
+		t.Errorf("%d keys with %d jobs, in pages of at most %d; want %d, %d, %d", len(told), jobs, largest, keys, keys*each, most)
+	}
 }
 
 // TestLinesKeys: whatever bytes a fair key has, its line is told by it, or by its

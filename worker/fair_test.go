@@ -195,27 +195,27 @@ func (w *world) utilisation() float64 {
 	return float64((started-1)/600) * float64(time.Minute) / float64(until)
 }
 
-// TestFairSharesDiffer gives the tenants shares of 3 : 1 : 1 …, the first alone
-// below its own limit.
+// TestFairSharesDiffer gives the tenants shares of 3 : 2 : 1 …, the first in
+// Options.Shares and the second by Options.Share, each alone below its own limit.
 func TestFairSharesDiffer(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
 		crowd[0],
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600)}},
 	}
-	opts := &throttle.Options{Shares: map[string]int{"t0": 3}}
+	opts := &throttle.Options{
+		Shares: map[string]int{"t0": 3},
+		Share:  func(key string) int { return map[string]int{"t0": 9, "t1": 2}[key] }, // 0 is taken as 1
+	}
 	inBubbleWith(t, scopes, opts, func(t *testing.T, w *world) {
 		sums := w.measured(4000, func(int) int64 { return 1 })
 		mean := 0.0
-		for _, units := range sums[1:] {
-			mean += units / float64(len(sums)-1)
+		for _, units := range sums[2:] {
+			mean += units / float64(len(sums)-2)
 		}
-		t.Logf("units %v, the first to the mean of the others %.3f", sums, sums[0]/mean)
+		t.Logf("units %v, the first two to the mean of the others %.3f and %.3f", sums, sums[0]/mean, sums[1]/mean)
 		for i, units := range sums {
-			want := mean
-			if i == 0 {
-				want = 3 * mean
-			}
+			want := mean * []float64{3, 2, 1, 1, 1, 1}[i]
 			if math.Abs(units/want-1) > 0.03 {
 				t.Errorf("t%d started %.0f units, want %.1f within 3 %%", i, units, want)
 			}

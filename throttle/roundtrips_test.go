@@ -1,0 +1,82 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// sent notes what a client sends, a pipeline with the number of its commands.
+type sent struct{ commands []string }
+
+func (s *sent) take() []string {
+	commands := s.commands
+	s.commands = nil
+	return commands
+}
+
+// DialHook implements redis.Hook.
+func (s *sent) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (s *sent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.commands = append(s.commands, cmd.Name())
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.commands = append(s.commands, fmt.Sprintf("pipeline of %d", len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+// TestReserveRoundTrips: whatever becomes of a job, Reserve sends one command, once its
+// script is known to Redis and what is set at run time to the process.
+func TestReserveRoundTrips(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, server *redis.Client) {
+		client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: true}) // so that the throttle uses this very client
+		t.Cleanup(func() { _ = client.Close() })
+		wire := new(sent)
+		client.AddHook(wire)
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(100, 10*time.Second)), throttle.Options{})
+		if err := s.SetLimits(dawn, "tenant", "b", []throttle.Limit{throttle.Per(2, 10*time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+		comes(t, s, 0, throttle.Job{ID: "first", Keys: of("a")}, throttle.Granted)
+		comes(t, s, 0, throttle.Job{ID: "second", Weight: 2, Keys: of("b")}, throttle.Granted)
+		wire.take()
+		one := func(what string, at time.Duration, job throttle.Job, want throttle.Outcome) throttle.Reservation {
+			t.Helper()
+			r := comes(t, s, at, job, want)
+			if diff := cmp.Diff([]string{"evalsha"}, wire.take()); diff != "" {
+				t.Errorf("%s: commands (-want +got):\n%s", what, diff)
+			}
+			return r
+		}
+		c := throttle.Job{ID: "c", Keys: of("c"), Nonce: "n"}
+		one("granted", 0, c, throttle.Granted)
+		if r := one("the answer again", 0, c, throttle.Granted); !r.Replayed {
+			t.Error("the same nonce is not the same answer: this test has lost its object")
+		}
+		a := throttle.Job{ID: "a", Keys: of("a")}
+		slot := one("booked", 9500*time.Millisecond, a, throttle.Booked).Start.Sub(dawn)
+		one("asked again before its slot", 9600*time.Millisecond, a, throttle.Booked)
+		one("redeemed", slot, a, throttle.Granted)
+		one("no room", slot, throttle.Job{ID: "a2", Keys: of("a")}, throttle.Waiting)
+		one("behind others", slot, throttle.Job{ID: "a3", Keys: of("a")}, throttle.Waiting)
+		one("asked again in line", slot+time.Second, throttle.Job{ID: "a3", Keys: of("a")}, throttle.Waiting)
+		one("under limits that were set", slot+time.Second, throttle.Job{ID: "b", Weight: 2, Keys: of("b")}, throttle.Granted)
+		one("no room under them", slot+time.Second, throttle.Job{ID: "b2", Keys: of("b")}, throttle.Waiting)
+	})
+}
