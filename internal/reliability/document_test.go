@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	testName   = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]+)`")
+	testName   = regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z0-9]\w*)`)
 	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	caseNumber = regexp.MustCompile(`^\| ((?:[FT]\d+(?:, )?)+) \|`)
 )
