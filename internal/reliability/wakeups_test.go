@@ -37,17 +37,24 @@ func TestF32_WakeUpsOfAKilledProcess(t *testing.T) {
 	t.Cleanup(survivor.stop)
 	victim := startChild(t, childSettings{Name: name, Decide: server.Addr, Work: server.Addr, Scopes: scopes, Queue: "goes"})
 
-	// Those of the first window come in its course, so that jobs start evenly.
 	queue := asynq.NewClientFromRedisClient(client)
+	enqueue := func(n int, tenant string) {
+		_, err := queue.Enqueue(worker.NewTask(taskType, nil, map[string]string{"tenant": tenant}), asynq.Queue(tenant), asynq.TaskID(fmt.Sprint(n)))
+		must(t, err)
+	}
+	ran := func() int64 { return client.LLen(t.Context(), victim.startsKey()).Val() }
 	tick := time.NewTicker(window / perWindow)
 	defer tick.Stop()
+	enqueue(2*jobs, "goes")
+	for polls := 0; ran() == 0 && polls < 2000; polls++ { // it takes its time to begin
+		<-tick.C
+	}
+	// Those of the first window come in its course, so that jobs start evenly.
 	for n := range 2 * jobs {
 		if n < perWindow {
 			<-tick.C
 		}
-		tenant := []string{"stays", "goes"}[n%2]
-		_, err := queue.Enqueue(worker.NewTask(taskType, nil, map[string]string{"tenant": tenant}), asynq.Queue(tenant), asynq.TaskID(fmt.Sprint(n)))
-		must(t, err)
+		enqueue(n, []string{"stays", "goes"}[n%2])
 	}
 	slots := make(map[string]time.Time) // by task; the first that it had
 	var killed time.Time
@@ -58,7 +65,7 @@ func TestF32_WakeUpsOfAKilledProcess(t *testing.T) {
 			t.Fatalf("%d of %d jobs have started", starts.begun(), jobs)
 		}
 		promised(t, client, name, slots)
-		if killed.IsZero() && starts.begun() > perWindow && client.LLen(t.Context(), victim.startsKey()).Val() > perWindow {
+		if killed.IsZero() && starts.begun() > perWindow && ran() > perWindow {
 			victim.kill()
 			killed = time.Now()
 		}
