@@ -201,14 +201,16 @@ if served then
   -- Virtual time goes on with the tags that are served, and by what each of those who
   -- are ready, and one who comes, would have got of this work (after WF2Q+, Bennett and
   -- Zhang 1996): else those who come with one job each have the tag of those who wait,
-  -- and names decide. It is never more than a job ahead of the last who is ready.
+  -- and names decide. It is never more than a job ahead of the last who is ready, nor
+  -- ahead of who goes on waiting for the same, whose share would be lost.
   local work = 0
   for i = 1, #booked do
     work = work + booked[i].weight
   end
   local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
   local last = tonumber(redis.call('ZRANGE', line.ready, '-1', '-1', 'WITHSCORES')[2])
-  served = math.max(served, math.min(time + work / (redis.call('ZCARD', line.ready) + 1), last + work))
+  time = math.min(time + work / (redis.call('ZCARD', line.ready) + 1), last + work, contender or last + work, head and tag or last + work)
+  served = math.max(served, time)
   redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
   redis.call('PEXPIRE', line.tags, kept)
   -- What is past means as much as none; a few each time, so that all go.

@@ -21,7 +21,9 @@ type driver struct {
 	jobs    map[string]throttle.Job
 	booked  []throttle.Reservation
 	started map[string]time.Time
-	absent  func(id string) bool // who never comes to its slot; nil for nobody
+	absent  func(id string) bool       // who never comes to its slot; nil for nobody
+	granted func(throttle.Reservation) // is told of each grant; nil for nobody
+	pulls   int
 }
 
 func newDriver(t *testing.T, scopes []throttle.Scope, opts throttle.Options) *driver {
@@ -50,6 +52,9 @@ func (d *driver) ask(job throttle.Job) throttle.Reservation {
 	switch r.Outcome {
 	case throttle.Granted:
 		d.started[job.ID] = r.Start
+		if d.granted != nil {
+			d.granted(r)
+		}
 	case throttle.Booked:
 		d.booked = append(d.booked, r)
 	}
@@ -79,6 +84,7 @@ func (d *driver) run(span, step time.Duration) {
 				d.t.Fatalf("after %d pulls: %v", pulls, err)
 			}
 			d.booked, lane = append(d.booked, jobs...), next
+			d.pulls++
 		}
 		due := d.booked
 		d.booked = nil

@@ -923,7 +923,7 @@ end
 local function hold(line, sets, i, tag, arrival, again, now, kept)
   local held = sets[i]
   let_go(line, sets)
-  line.since = string.format('%017d', arrival)
+  line.since = string.format('%017d', tonumber(arrival))
   redis.call('HSET', line.hash, '~' .. line.lane, line.since)
   redis.call('ZADD', held, string.format('%.17g', tag), held_as(line))
   redis.call('PEXPIRE', held, kept)

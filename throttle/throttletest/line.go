@@ -259,7 +259,7 @@ func (v *visit) pullInTurn(lane *lane, most int) (pulled []throttle.Reservation,
 	}
 	if work > 0 {
 		v.written()
-		l.goOn(before, work)
+		l.goOn(before, work, len(lane.waiting) > 0, fair, contender, contended != "")
 	}
 	switch {
 	case len(lane.waiting) == 0:
@@ -297,10 +297,17 @@ func (v *visit) promiseNext(lane *lane, start int64, holder int) {
 }
 
 // goOn moves the virtual time on by what each of those who are ready, and one who comes,
-// would have got of this work, never beyond a job ahead of the last of them.
-func (l *line) goOn(before float64, work int64) {
-	last := slices.Max(slices.Collect(maps.Values(l.ready)))
-	l.time = max(l.time, min(before+float64(work)/float64(len(l.ready)+1), last+float64(work)))
+// would have got of this work, never beyond a job ahead of the last of them, nor ahead of
+// who goes on waiting.
+func (l *line) goOn(before float64, work int64, waits bool, fair string, contender float64, contended bool) {
+	most := slices.Max(slices.Collect(maps.Values(l.ready))) + float64(work)
+	if waits {
+		most = min(most, l.ready[fair])
+	}
+	if contended {
+		most = min(most, contender)
+	}
+	l.time = max(l.time, min(before+float64(work)/float64(len(l.ready)+1), most))
 }
 
 // share is that of a fair key.
@@ -317,7 +324,7 @@ func (l *line) refund(fair string, work float64) {
 		if work < 0 {
 			return tag - work
 		}
-		return min(tag, max(least, tag-work))
+		return min(tag, max(least, tag)-work)
 	}
 	if tag, ready := l.ready[fair]; ready {
 		l.ready[fair] = moved(tag)
