@@ -102,7 +102,7 @@ func calls() map[string]direct {
 			"{now}", names, belief, "{lane}", "{keys}", "{grace} {lookahead} {kept} {share} {pulled} {recall} {sets}", "{classes}", "{count}", limit,
 		}, []int{2, 2 + 3}},
 		"sweep": {[]string{"line", "agenda", "ready", "control"}, []string{"{now}", "{most}", "{forget}", "{jobs}"}, []int{3}},
-		"admit": {[]string{"agenda", "tags", "held:domain:x"}, []string{"{lane}"}, []int{1}},
+		"admit": {[]string{"agenda", "tags", "held:domain:x"}, []string{"{now}", "{lane}"}, []int{2}},
 		"skip":  {all[2:7], []string{"{now}", "{lane}", "{kept}"}, []int{2}},
 		"weed":  {all[2:8], []string{"{now}", "{lane}", "{kept}", "{aside}", "{most}", "{age}", "{gone}", "1:waiting"}, []int{2, 4}},
 		"cancel": {all, []string{

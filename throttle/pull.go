@@ -131,14 +131,14 @@ func (t *Throttle) letIn(ctx context.Context, holder string, swept *Swept) error
 // admit names the first of the lanes that a scope key holds, empty if there is none;
 // before that it lets one go.
 func (t *Throttle) admit(ctx context.Context, holder string, without Lane) (Lane, error) {
-	reply, err := t.redis.run(ctx, admitScript, []string{t.keys.shared[1], t.keys.shared[3], t.keys.held(holder)}, []any{string(without)})
+	reply, err := t.redis.run(ctx, admitScript, []string{t.keys.shared[1], t.keys.shared[3], t.keys.held(holder)}, []any{t.nowArgument(), string(without)})
 	switch {
 	case err != nil:
 		return "", err
-	case !reply.is("t"):
+	case !reply.is("it"):
 		return "", badReply("admit", reply)
 	}
-	return Lane(reply.text(0)), nil
+	return Lane(reply.text(1)), nil
 }
 
 // Swept is what Sweep found.

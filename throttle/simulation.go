@@ -364,7 +364,16 @@ func (s *simulation) serve(lane *simLane, work float64) {
 	fair.served = fair.tag
 	lane.letIn = false
 	s.highest = max(s.highest, fair.tag)
-	s.time = max(started, min(s.time+work/float64(len(s.ready)+1), s.highest+work))
+	most := s.highest + work
+	if lane.next < len(lane.waiting)-1 {
+		most = min(most, fair.tag)
+	}
+	for _, key := range lane.keys {
+		for _, other := range key.held {
+			most = min(most, max(other.score, other.fair.served))
+		}
+	}
+	s.time = max(started, min(s.time+work/float64(len(s.ready)+1), most))
 	heap.Fix(&s.ready, fair.place)
 }
 

@@ -3,11 +3,31 @@
 -- KEYS[1] agenda: sorted set, thr:{name}:3:agenda
 -- KEYS[2] tags: sorted set, thr:{name}:3:tags
 -- KEYS[3] held: sorted set, thr:{name}:3:held:<scope>:<key>
--- ARGV[1] without: the lane to let go; empty = none
--- Reply[1] lane: to be pulled as one whose time has come; empty = none
+-- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
+-- ARGV[2] without: the lane to let go; empty = none
+-- Reply[1] now: us, the instant of the call
+-- Reply[2] lane: to be pulled as one whose time has come; empty = none
 -- Errors: THROTTLE_ARGUMENT <which>
 -- Cost: O(log lanes)
 -- Expiry: none is renewed
+-- The integer that a canonical decimal text says, or nil for any other text and
+-- for an integer outside low..high. Texts that tonumber alone would take (0x10,
+-- 1e3, ' 12 ', nan, inf, 1.5, 007) are refused.
+local function integer(text, low, high)
+  local n = tonumber(text)
+  if n and n >= low and n <= high and string.format('%d', n) == text then
+    return n
+  end
+end
+-- The instant of this call in microseconds since 1970: Redis' own clock, read
+-- once, unless a test says the time. nil if the test's text is not an instant.
+local function clock(text)
+  if text == '' then
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+  end
+  return integer(text, 0, 9007199254740992)
+end
 -- The first of the lanes that a scope key holds, up to most, by tag. A lane whose fair
 -- key was served meanwhile, by another lane of it, moves back first. One that is not set
 -- aside was let in and keeps its place for when there is no room after all; where only
@@ -45,9 +65,10 @@ local function holder_of(held)
   return (string.gsub(held, '^.*:held:', '&'))
 end
 local agenda, tags, held = KEYS[1], KEYS[2], KEYS[3]
-local without = string.match(ARGV[1], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[1] == '' and ''
-if not without then
-  return redis.error_reply('THROTTLE_ARGUMENT lane')
+local now = clock(ARGV[1])
+local without = string.match(ARGV[2], '^[%w_.@%%~-]*|[%w_.@%%~=,-]*$') or ARGV[2] == '' and ''
+if not (now and without) then
+  return redis.error_reply('THROTTLE_ARGUMENT number or lane')
 end
 for _, member in ipairs(without ~= '' and redis.call('ZRANGE', held, '0', '7') or {}) do
   if string.match(member, '^%d+ (.*)$') == without then
@@ -58,4 +79,4 @@ local lane = first_held(held, agenda, tags, 1)[1]
 if not lane and redis.call('EXISTS', held) == 0 then
   redis.call('ZREM', agenda, holder_of(held))
 end
-return { lane or '' }
+return { now, lane or '' }
