@@ -48,6 +48,8 @@ func (e *DeniedError) Error() string {
 		return "throttled: Redis cannot decide"
 	case e.Hold != nil && e.Hold.Paused:
 		return fmt.Sprintf("throttled: %s paused, starts about %s", e.Hold.Scope, e.Slot.UTC().Format(time.RFC3339))
+	case e.Hold != nil && e.Hold.Limit.Units == 0:
+		return fmt.Sprintf("throttled: closed by %s limit %s, until that is changed", e.Hold.Scope, e.Hold.Limit)
 	case e.InLine && e.Hold != nil:
 		return fmt.Sprintf("throttled: %s limit %s, in line, about %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
 	case e.InLine:

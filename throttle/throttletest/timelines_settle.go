@@ -129,6 +129,13 @@ var settleTimelines = []timeline{
 		{at: 3 * second, call: "refund", job: "c", want: "true"},
 		{at: 3 * second, call: "usage", job: "global", want: "8 used, 0 booked, free 3s"},
 	}},
+	{name: "the line uses what a lost answer was charged", scopes: global(per10s(2)), lookahead: second, rows: []row{
+		{at: 0, job: "a", nonce: "lost", weight: 2, want: "granted 0s"},
+		{at: 1 * second, job: "b", want: "waiting, 0 ahead; next |"},
+		{at: 1 * second, call: "pull", job: "|", want: "nothing"},
+		{at: 2 * second, job: "a", nonce: "lost", weight: 2, want: "waiting, 1 ahead; next |"}, // too late for that start
+		{at: 2 * second, call: "pull", job: "|", want: "booked b 2s, a 12s"},
+	}},
 	{name: "the line uses what was given back", scopes: tenantAndDomain(100, 100, 2), lookahead: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", weight: 2, want: "granted 0s"},
 		{at: 1 * second, job: "a2", keys: "tenant=a", want: "waiting, 0 ahead; next a|"},
