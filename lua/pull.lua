@@ -76,11 +76,12 @@ local now = calendar.now
 -- include: write_line
 -- include: closed
 -- include: next_lane
--- include: holder_of
--- include: hold
--- include: first_held
+-- include: go_on
+-- include: look_again
 -- include: held_as
+-- include: hold
 -- include: let_go
+-- include: let_others_in
 tend(calendar)
 -- Mostly it is the turn of another after one job: few are read at first.
 local read = math.min(most, 3)
@@ -198,39 +199,20 @@ elseif turn then
 end
 if served then
   redis.call('ZADD', line.ready, string.format('%.17g', tag), line.fair)
-  -- Virtual time goes on with the tags that are served, and by what each of those who
-  -- are ready, and one who comes, would have got of this work (after WF2Q+, Bennett and
-  -- Zhang 1996): else those who come with one job each have the tag of those who wait,
-  -- and names decide. It is never more than a job ahead of the last who is ready, nor
-  -- ahead of who goes on waiting for the same, whose share would be lost.
   local work = 0
   for i = 1, #booked do
     work = work + booked[i].weight
   end
-  local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
-  local last = tonumber(redis.call('ZRANGE', line.ready, '-1', '-1', 'WITHSCORES')[2])
-  time = math.min(time + work / (redis.call('ZCARD', line.ready) + 1), last + work, contender or last + work, head and tag or last + work)
-  served = math.max(served, time)
-  redis.call('ZADD', line.tags, string.format('%.17g', served), '*', string.format('%.17g', tag), '+' .. line.fair)
-  redis.call('PEXPIRE', line.tags, kept)
-  -- What is past means as much as none; a few each time, so that all go.
-  local past = redis.call('ZRANGEBYSCORE', line.tags, '-inf', string.format('(%.17g', served), 'LIMIT', '0', '8')
-  if past[1] then
-    redis.call('ZREM', line.tags, unpack(past))
-  end
-end
--- What is only promised may not come; limits may be raised and clocks may step before.
-local function look_again(at, weight, start, most_ahead)
-  local spent = place(calendar, weight, now, true)
-  if spent < start then
-    at = math.min(at, math.max(now + math.min(grace, 1000000), spent - lookahead))
-  end
-  return math.min(at, now + most_ahead)
+  -- Nor past those who go on waiting for the same, whose share would be lost.
+  local waits = math.min(contender or math.huge, head and tag or math.huge)
+  go_on(line, served, tag, work, waits, kept)
 end
 local class = place_at and (holder > 0 and string.sub(classes, holder, holder) or '')
 local holds = 0
 if class then
-  again = look_again(again, tonumber(string.match(waiting[2 * #taken + 1], '^%d+')), place_at, class == 'g' and 10000000 or 300000000)
+  local weight = tonumber(string.match(waiting[2 * #taken + 1], '^%d+'))
+  again = look_again(calendar, again, weight, place_at, lookahead)
+  again = math.min(again, now + (class == 'g' and 10000000 or 300000000))
   holds = light > now + lookahead and (string.byte(class) or 64) - 64 or 0
   holds = held[holds] and holds or 0
   if class == 'g' then
@@ -251,19 +233,9 @@ local let_in
 if holds == 0 and (not head or (served or class) and class ~= 'g') then
   let_go(line, held)
 end
-for i = 1, sets do
-  if served and not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
-    local name = holder_of(held[i])
-    local start, full = place(calendar, 1, now, false)
-    if start > now + lookahead and string.sub(classes, full, full) == string.char(64 + i) then
-      redis.call('ZADD', line.agenda, string.format('%d', look_again(start - lookahead, 1, start, 300000000)), name)
-    else
-      -- Two for one that was served, so that soon there are as many as there is room for.
-      for _, other in ipairs(first_held(held[i], line.agenda, line.tags, 2)) do
-        redis.call('ZADD', line.agenda, string.format('%d', now), '/' .. other)
-        let_in = let_in or other
-      end
-    end
+for i = 1, served and sets or 0 do
+  if not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
+    let_in = let_others_in(line, calendar, held[i], classes, string.char(64 + i), lookahead) or let_in
   end
 end
 elect(line, kept)

@@ -314,7 +314,7 @@ func (l *line) goOn(before float64, work int64, waits bool, fair string, contend
 func (m *Model) share(fair string) float64 { return float64(max(1, m.options.Shares[fair])) }
 
 // refund takes back what a fair key's tag was moved by for work that is not to be; less
-// than none moves it on.
+// than none moves it on, unless it is past.
 func (l *line) refund(fair string, work float64) {
 	least := l.time
 	for _, tag := range l.ready {
@@ -329,7 +329,7 @@ func (l *line) refund(fair string, work float64) {
 	if tag, ready := l.ready[fair]; ready {
 		l.ready[fair] = moved(tag)
 	}
-	if tag, known := l.tags[fair]; known {
+	if tag, known := l.tags[fair]; known && (work > 0 || tag >= l.time) {
 		l.tags[fair] = moved(tag)
 	}
 }
