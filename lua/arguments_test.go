@@ -120,7 +120,7 @@ func calls() map[string]direct {
 		"entries":  {slices.Concat(all[1:2], all[8:]), []string{"{now}", names, belief, "{grace}", "{count}", limit}, []int{5, 7, 9}},
 		"pause":    {[]string{"control", "agenda"}, []string{"{now}", "{name}", "{length}", "{kept}"}, []int{2}},
 		"resume":   {[]string{"control", "agenda"}, []string{"{now}", "{name}"}, []int{1}},
-		"recall":   {[]string{"agenda"}, []string{"{now}", "{cursor}", "{most}", "a", ""}, []int{1}},
+		"recall":   {[]string{"agenda", "line"}, []string{"{now}", "{cursor}", "{most}", "a", ""}, []int{1}},
 		"controls": {[]string{"control"}, []string{"{now}", names, belief}, []int{3}},
 		"set":      {[]string{"control"}, []string{"{field}", "{text}"}, []int{1}},
 		"check":    {[]string{"check", "control"}, []string{"{now}"}, []int{6}},

@@ -87,7 +87,7 @@ if line.jobs > 0 then
 end
 local reply = {
   now, calendar.opens > now and calendar.closer or 0, calendar.opens, granted, charged, settled, booking.slot, booking.holder,
-  arrival, before, line.jobs, line.units, (aside_until(line.agenda, lane)),
+  arrival, before, line.jobs, line.units, (aside_until(line.hash, line.agenda, lane)),
 }
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]

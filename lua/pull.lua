@@ -230,10 +230,11 @@ elseif outstrips then
   hold(line, held, holds, tag, head, nil, now, kept)
 end
 local let_in
+local leaves = line.since and holds == 0 and (not head or class and class ~= 'g')
 if holds == 0 and (not head or (served or class) and class ~= 'g') then
   let_go(line, held)
 end
-for i = 1, served and sets or 0 do
+for i = 1, (served or leaves) and sets or 0 do
   if not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
     let_in = let_others_in(line, calendar, held[i], classes, string.char(64 + i), lookahead) or let_in
   end

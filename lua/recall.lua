@@ -2,6 +2,7 @@
 --   at a time, since a pause has ended or limits have changed: the next sweep looks at
 --   them again.
 -- KEYS[1] agenda: sorted set, thr:{name}:3:agenda
+-- KEYS[2] line: hash, thr:{name}:3:line
 -- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
 -- ARGV[2] cursor: where the page begins, 0 = the beginning
 -- ARGV[3] most: entries to look at, 1..1000
@@ -13,12 +14,12 @@
 -- Expiry: none is renewed
 -- include: integer
 -- include: clock
-local agenda = KEYS[1]
+local agenda, hash = KEYS[1], KEYS[2]
 local now = clock(ARGV[1])
 local cursor = string.match(ARGV[2], '^%d+$')
 local most = integer(ARGV[3], 1, 1000)
 local fair, other = ARGV[4], ARGV[5]
-if not (now and cursor and most and fair and other) then
+if not (hash and now and cursor and most and fair and other) then
   return redis.error_reply('THROTTLE_ARGUMENT number or name')
 end
 
@@ -29,7 +30,9 @@ for i = 1, #page[2], 2 do
   local own, others = string.match(member, '^/([^|]*)|(.*)$')
   local meant = scope and fair == '' and (other == '' or other == scope .. '=' .. key) or own and (fair == '' or fair == own)
     and (other == '' or string.find(',' .. others .. ',', ',' .. other .. ',', 1, true))
-  if meant and at > now then
+  -- Of those that a scope key holds it lets in the first.
+  local lane = own and fair == '' and string.sub(member, 2)
+  if meant and at > now and not (lane and redis.call('HEXISTS', hash, '~' .. lane) == 1) then
     redis.call('ZADD', agenda, 'XX', string.format('%d', now), member)
   end
 end

@@ -71,7 +71,7 @@ func (t *Throttle) recall(ctx context.Context, scope, key string) error {
 		other = scope + "=" + encode(key)
 	}
 	for cursor := "0"; ; {
-		reply, err := t.redis.run(ctx, recallScript, t.keys.shared[1:2], []any{t.nowArgument(), cursor, mostRecalled, fair, other})
+		reply, err := t.redis.run(ctx, recallScript, []string{t.keys.shared[1], t.keys.shared[0]}, []any{t.nowArgument(), cursor, mostRecalled, fair, other})
 		switch {
 		case err != nil:
 			return err

@@ -105,7 +105,7 @@ type Plan struct {
 // first ones, which may start at once, sooner than the others.
 const (
 	plannedFirst   = 4
-	plannedAtOnce  = 200
+	plannedAtOnce  = 100
 	enqueuedAtOnce = 16
 )
 

@@ -1,4 +1,4 @@
--- Lets lanes in that a scope key holds, since one of them was served: two, so that soon
+-- Lets lanes in that a scope key holds, since one was served or has left: two, so that soon
 -- there are as many as there is room for. Where there is none for a job of weight 1, it
 -- says when to look again. Returns the first that is let in, or nil. class is the scope
 -- key's letter.

@@ -1,5 +1,6 @@
 -- Has those looked at again that may have room now: everybody, if what all share had
--- none, the lanes that a scope key of the job's holds, and if there are none its own.
+-- none, the lanes that a scope key of the job's holds, and its own, unless it is one of
+-- these.
 local function make_room(line, names, now)
   local holds = false
   for name in string.gmatch(names, '[+-]([^ ]+)') do
@@ -8,5 +9,8 @@ local function make_room(line, names, now)
       holds = true
     end
   end
-  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+  redis.call('ZREM', line.agenda, '*')
+  if not (holds and line.since) then
+    redis.call('ZREM', line.agenda, '/' .. line.lane)
+  end
 end

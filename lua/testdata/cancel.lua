@@ -634,26 +634,29 @@ local function write_line(line, kept)
   redis.call('PEXPIRE', line.hash, kept)
 end
 -- Takes a job out of its lane. Where the lane is eligible or set aside it stays,
--- and the next pull clears it away. A fair key without a job is not ready.
+-- and the next pull clears it away; one that is held is due for that at once. A fair key
+-- without a job is not ready.
 local function leave(line, member, weight, kept)
   redis.call('ZREM', line.queue, member)
   line.jobs, line.units = math.max(0, line.jobs - 1), math.max(0, line.units - weight)
   line.all_jobs, line.all_units = math.max(0, line.all_jobs - 1), math.max(0, line.all_units - weight)
+  if line.jobs == 0 and line.since then
+    redis.call('ZADD', line.agenda, '0', '/' .. line.lane)
+  end
   if line.all_jobs == 0 then
     redis.call('DEL', line.heads)
     redis.call('ZREM', line.ready, line.fair)
   end
   write_line(line, kept)
 end
--- Takes back what a fair key's tag was moved by for work that is not to be. Others may
--- have gone on meanwhile, and perhaps no tag was moved for it: who is behind gets ahead
--- of the virtual time, and of whoever is first, by no more than this work. Less than none
--- moves the tag on, unless it is past, which means as much as none.
+-- Takes back what a fair key's tag was moved by for work that is not to be. Perhaps no tag
+-- was moved for it, as it found room at once: so nobody gets ahead of the virtual time by
+-- more than four times this work, as several may be on their way at once. Less than none moves the tag on, unless
+-- it is past, which means as much as none.
 local function refund(line, work)
   local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
-  local least = math.min(time, tonumber(redis.call('ZRANGE', line.ready, '0', '0', 'WITHSCORES')[2] or time))
   local function moved(tag)
-    return work < 0 and tag - work or math.min(tag, math.max(least, tag) - work)
+    return work < 0 and tag - work or math.min(tag, math.max(time - 3 * work, tag) - work)
   end
   local tag = redis.call('ZSCORE', line.ready, line.fair)
   if tag then
@@ -681,7 +684,8 @@ local function elect(line, kept)
   end
 end
 -- Has those looked at again that may have room now: everybody, if what all share had
--- none, the lanes that a scope key of the job's holds, and if there are none its own.
+-- none, the lanes that a scope key of the job's holds, and its own, unless it is one of
+-- these.
 local function make_room(line, names, now)
   local holds = false
   for name in string.gmatch(names, '[+-]([^ ]+)') do
@@ -690,7 +694,10 @@ local function make_room(line, names, now)
       holds = true
     end
   end
-  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+  redis.call('ZREM', line.agenda, '*')
+  if not (holds and line.since) then
+    redis.call('ZREM', line.agenda, '/' .. line.lane)
+  end
 end
 -- Sees to it that a lane in which jobs wait is pulled: it is eligible, at the
 -- arrival of its head, unless it is set aside. Whatever of that was lost, this

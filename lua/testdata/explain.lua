@@ -58,9 +58,10 @@ local function clock(text)
 end
 -- Until when a lane is set aside, at the latest, 0 = it is not; and what holds it, as
 -- scope:key, empty = nothing. A lane that is held is looked at when its scope key is.
-local function aside_until(agenda, lane)
+local function aside_until(hash, agenda, lane)
   local ends, holder = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0), ''
-  for scope, key in string.gmatch(ends > 0 and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
+  local holds = ends > 0 and redis.call('HEXISTS', hash, '~' .. lane) == 1
+  for scope, key in string.gmatch(holds and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
     local due = tonumber(redis.call('ZSCORE', agenda, '&' .. scope .. ':' .. key) or nil)
     if due and due < ends then
       ends, holder = due, scope .. ':' .. key
@@ -527,7 +528,7 @@ if line.jobs > 0 then
 end
 local reply = {
   now, calendar.opens > now and calendar.closer or 0, calendar.opens, granted, charged, settled, booking.slot, booking.holder,
-  arrival, before, line.jobs, line.units, (aside_until(line.agenda, lane)),
+  arrival, before, line.jobs, line.units, (aside_until(line.hash, line.agenda, lane)),
 }
 for i = 1, #calendar.ledgers do
   local ledger = calendar.ledgers[i]

@@ -34,9 +34,10 @@ local function clock(text)
 end
 -- Until when a lane is set aside, at the latest, 0 = it is not; and what holds it, as
 -- scope:key, empty = nothing. A lane that is held is looked at when its scope key is.
-local function aside_until(agenda, lane)
+local function aside_until(hash, agenda, lane)
   local ends, holder = tonumber(redis.call('ZSCORE', agenda, '/' .. lane) or 0), ''
-  for scope, key in string.gmatch(ends > 0 and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
+  local holds = ends > 0 and redis.call('HEXISTS', hash, '~' .. lane) == 1
+  for scope, key in string.gmatch(holds and string.match(lane, '|(.*)$') or '', '([^=,]+)=([^,]*)') do
     local due = tonumber(redis.call('ZSCORE', agenda, '&' .. scope .. ':' .. key) or nil)
     if due and due < ends then
       ends, holder = due, scope .. ':' .. key
@@ -64,7 +65,7 @@ for i = 1, #page[2], 2 do
   reply[#reply + 1] = lane
   reply[#reply + 1] = tonumber(jobs)
   reply[#reply + 1] = tonumber(units)
-  local ends, holder = aside_until(agenda, lane)
+  local ends, holder = aside_until(hash, agenda, lane)
   reply[#reply + 1] = ends
   reply[#reply + 1] = redis.call('ZSCORE', ready, fair) or redis.call('ZSCORE', tags, '+' .. fair) or '0'
   reply[#reply + 1] = holder

@@ -833,17 +833,18 @@ local function hold(line, sets, i, tag, arrival, again, now, kept)
   redis.call('ZREM', line.heads, line.lane)
 end
 -- The first of the lanes that a scope key holds, up to most, by tag. A lane whose fair
--- key was served meanwhile, by another lane of it, moves back first. One that is not set
+-- key was served meanwhile, by another lane of it, moves back first; a tag that is past
+-- means as much as none. One that is not set
 -- aside was let in and keeps its place for when there is no room after all; where only
 -- such are found they are gone.
 local function first_held(held, agenda, tags, most)
   local lanes = redis.call('ZRANGE', held, '0', '7', 'WITHSCORES')
-  local moved = false
+  local time, moved = tonumber(redis.call('ZSCORE', tags, '*') or 0), false
   for i = 1, #lanes, 2 do
     local fair = string.match(lanes[i], '^%d+ ([^|]*)')
-    local tag = redis.call('ZSCORE', tags, '+' .. fair)
-    if tag and tonumber(tag) > tonumber(lanes[i + 1]) then
-      redis.call('ZADD', held, tag, lanes[i])
+    local tag = tonumber(redis.call('ZSCORE', tags, '+' .. fair) or nil)
+    if tag and tag >= time and tag > tonumber(lanes[i + 1]) then
+      redis.call('ZADD', held, string.format('%.17g', tag), lanes[i])
       moved = true
     end
   end
@@ -864,7 +865,7 @@ local function first_held(held, agenda, tags, most)
   end
   return found
 end
--- Lets lanes in that a scope key holds, since one of them was served: two, so that soon
+-- Lets lanes in that a scope key holds, since one was served or has left: two, so that soon
 -- there are as many as there is room for. Where there is none for a job of weight 1, it
 -- says when to look again. Returns the first that is let in, or nil. class is the scope
 -- key's letter.
@@ -1030,10 +1031,11 @@ elseif outstrips then
   hold(line, held, holds, tag, head, nil, now, kept)
 end
 local let_in
+local leaves = line.since and holds == 0 and (not head or class and class ~= 'g')
 if holds == 0 and (not head or (served or class) and class ~= 'g') then
   let_go(line, held)
 end
-for i = 1, served and sets or 0 do
+for i = 1, (served or leaves) and sets or 0 do
   if not (class and holds == i) and redis.call('EXISTS', held[i]) == 1 then
     let_in = let_others_in(line, calendar, held[i], classes, string.char(64 + i), lookahead) or let_in
   end

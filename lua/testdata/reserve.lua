@@ -884,7 +884,8 @@ local function unpromise(hash, agenda, id, weight, lane)
   redis.call('ZREM', agenda, '=' .. id)
 end
 -- Has those looked at again that may have room now: everybody, if what all share had
--- none, the lanes that a scope key of the job's holds, and if there are none its own.
+-- none, the lanes that a scope key of the job's holds, and its own, unless it is one of
+-- these.
 local function make_room(line, names, now)
   local holds = false
   for name in string.gmatch(names, '[+-]([^ ]+)') do
@@ -893,7 +894,10 @@ local function make_room(line, names, now)
       holds = true
     end
   end
-  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+  redis.call('ZREM', line.agenda, '*')
+  if not (holds and line.since) then
+    redis.call('ZREM', line.agenda, '/' .. line.lane)
+  end
 end
 -- What a lane is called among those that are held: its head's arrival, a blank, its name.
 local function held_as(line)
@@ -982,11 +986,15 @@ local function write_line(line, kept)
   redis.call('PEXPIRE', line.hash, kept)
 end
 -- Takes a job out of its lane. Where the lane is eligible or set aside it stays,
--- and the next pull clears it away. A fair key without a job is not ready.
+-- and the next pull clears it away; one that is held is due for that at once. A fair key
+-- without a job is not ready.
 local function leave(line, member, weight, kept)
   redis.call('ZREM', line.queue, member)
   line.jobs, line.units = math.max(0, line.jobs - 1), math.max(0, line.units - weight)
   line.all_jobs, line.all_units = math.max(0, line.all_jobs - 1), math.max(0, line.all_units - weight)
+  if line.jobs == 0 and line.since then
+    redis.call('ZADD', line.agenda, '0', '/' .. line.lane)
+  end
   if line.all_jobs == 0 then
     redis.call('DEL', line.heads)
     redis.call('ZREM', line.ready, line.fair)

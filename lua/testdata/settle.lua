@@ -500,15 +500,14 @@ local function enter(calendar, kind, start, delta)
     ledger.loaded = false
   end
 end
--- Takes back what a fair key's tag was moved by for work that is not to be. Others may
--- have gone on meanwhile, and perhaps no tag was moved for it: who is behind gets ahead
--- of the virtual time, and of whoever is first, by no more than this work. Less than none
--- moves the tag on, unless it is past, which means as much as none.
+-- Takes back what a fair key's tag was moved by for work that is not to be. Perhaps no tag
+-- was moved for it, as it found room at once: so nobody gets ahead of the virtual time by
+-- more than four times this work, as several may be on their way at once. Less than none moves the tag on, unless
+-- it is past, which means as much as none.
 local function refund(line, work)
   local time = tonumber(redis.call('ZSCORE', line.tags, '*') or 0)
-  local least = math.min(time, tonumber(redis.call('ZRANGE', line.ready, '0', '0', 'WITHSCORES')[2] or time))
   local function moved(tag)
-    return work < 0 and tag - work or math.min(tag, math.max(least, tag) - work)
+    return work < 0 and tag - work or math.min(tag, math.max(time - 3 * work, tag) - work)
   end
   local tag = redis.call('ZSCORE', line.ready, line.fair)
   if tag then
@@ -599,7 +598,8 @@ local function write_calendar(calendar, start)
   end
 end
 -- Has those looked at again that may have room now: everybody, if what all share had
--- none, the lanes that a scope key of the job's holds, and if there are none its own.
+-- none, the lanes that a scope key of the job's holds, and its own, unless it is one of
+-- these.
 local function make_room(line, names, now)
   local holds = false
   for name in string.gmatch(names, '[+-]([^ ]+)') do
@@ -608,7 +608,10 @@ local function make_room(line, names, now)
       holds = true
     end
   end
-  redis.call('ZREM', line.agenda, '*', not holds and '/' .. line.lane or '*')
+  redis.call('ZREM', line.agenda, '*')
+  if not (holds and line.since) then
+    redis.call('ZREM', line.agenda, '/' .. line.lane)
+  end
 end
 -- Makes the one of a fair key's eligible lanes whose head is oldest its front, and
 -- the fair key ready if it has one. Start-time fair queueing (Goyal, Vin, Cheng

@@ -35,12 +35,17 @@ func (l *line) hold(holder string, lane *lane, at place, now int64) {
 		l.held[holder] = make(map[throttle.Lane]place)
 	}
 	l.held[holder][lane.name] = at
+	l.since[lane.name] = true
 	l.agenda["/"+string(lane.name)] = now + heldAtMost.Microseconds()
 	delete(l.heads[fairOf(lane.name)], lane.name)
 }
 
 // letGo takes a lane out of those that are held.
 func (l *line) letGo(name throttle.Lane) {
+	if !l.since[name] {
+		return
+	}
+	delete(l.since, name)
 	for holder, lanes := range l.held {
 		if delete(lanes, name); len(lanes) == 0 {
 			delete(l.held, holder)
@@ -94,7 +99,9 @@ func (l *line) sorted(holder string) []throttle.Lane {
 func (l *line) firstHeld(holder string, most int) []throttle.Lane {
 	for _, name := range l.sorted(holder) {
 		at := l.held[holder][name]
-		at.tag = max(at.tag, l.tags[fairOf(name)])
+		if tag, known := l.tags[fairOf(name)]; known && tag >= l.time {
+			at.tag = max(at.tag, tag)
+		}
 		l.held[holder][name] = at
 	}
 	var found, others []throttle.Lane
@@ -119,14 +126,16 @@ func (l *line) firstHeld(holder string, most int) []throttle.Lane {
 	return found
 }
 
-// afterTurn lets others in where a lane was served, and returns the first of them.
+// afterTurn lets others in where a lane was served or leaves those that are held, and
+// returns the first of them.
 func (v *visit) afterTurn(lane *lane, served bool, class byte, holder string) (letIn throttle.Lane) {
 	l := v.model.line
+	leaves := l.since[lane.name] && holder == "" && (len(lane.waiting) == 0 || class != 0 && class != shared)
 	if holder == "" && (len(lane.waiting) == 0 || (served || class != 0) && class != shared) {
 		l.letGo(lane.name)
 	}
 	for _, h := range v.holders() {
-		if len(l.held[h]) == 0 || !served || class != 0 && h == holder {
+		if len(l.held[h]) == 0 || !served && !leaves || class != 0 && h == holder {
 			continue
 		}
 		start, by := v.place(1, v.now, false)
@@ -161,7 +170,7 @@ func (v *visit) makeRoom() {
 		}
 	}
 	delete(agenda, "*")
-	if !holds {
+	if !holds || !v.model.line.since[v.lane] {
 		delete(agenda, "/"+string(v.lane))
 	}
 }

@@ -30,6 +30,7 @@ type line struct {
 	heads  map[string]map[throttle.Lane]int64 // the eligible lanes of a fair key, by their heads' arrivals
 	ready  map[string]float64                 // start tags of the fair keys that have one
 	tags   map[string]float64                 // where a fair key's last work ended
+	since  map[throttle.Lane]bool             // what is or was held, as the hash's '~' tells
 	time   float64                            // virtual
 	agenda map[string]int64                   // what is due when, as in Redis: "/" lane, "=" job, "&" holder, "*"
 	held   map[string]map[throttle.Lane]place // by scope:key
@@ -53,7 +54,7 @@ func newLine() *line {
 	return &line{
 		lanes: make(map[throttle.Lane]*lane), heads: make(map[string]map[throttle.Lane]int64),
 		ready: make(map[string]float64), tags: make(map[string]float64), agenda: make(map[string]int64),
-		held: make(map[string]map[throttle.Lane]place),
+		held: make(map[string]map[throttle.Lane]place), since: make(map[throttle.Lane]bool),
 	}
 }
 
@@ -128,6 +129,9 @@ func (l *line) join(lane *lane, w waiter) {
 func (l *line) leave(lane *lane, job throttle.Job) {
 	i := lane.index(job)
 	lane.waiting = slices.Delete(lane.waiting, i, i+1)
+	if len(lane.waiting) == 0 && l.since[lane.name] {
+		l.agenda["/"+string(lane.name)] = 0
+	}
 	fair := fairOf(lane.name)
 	if jobs, _ := l.of(fair); jobs == 0 {
 		delete(l.heads, fair)
@@ -214,7 +218,7 @@ func (m *Model) pull(instant time.Time, name throttle.Lane, most int, recall boo
 	var letIn throttle.Lane
 	switch {
 	case len(lane.waiting) == 0:
-		l.letGo(name)
+		letIn = v.afterTurn(lane, false, 0, "")
 	case !aside && l.next(v.now) == name:
 		booked, letIn = v.pullInTurn(lane, most)
 	}
@@ -316,15 +320,11 @@ func (m *Model) share(fair string) float64 { return float64(max(1, m.options.Sha
 // refund takes back what a fair key's tag was moved by for work that is not to be; less
 // than none moves it on, unless it is past.
 func (l *line) refund(fair string, work float64) {
-	least := l.time
-	for _, tag := range l.ready {
-		least = min(least, tag)
-	}
 	moved := func(tag float64) float64 {
 		if work < 0 {
 			return tag - work
 		}
-		return min(tag, max(least, tag)-work)
+		return min(tag, max(l.time-3*work, tag)-work)
 	}
 	if tag, ready := l.ready[fair]; ready {
 		l.ready[fair] = moved(tag)

@@ -134,7 +134,8 @@ func (m *Model) RecallStep(now time.Time, scope, key string) {
 	for name, lane := range m.line.lanes {
 		member := "/" + string(name)
 		at, aside := m.line.agenda[member]
-		if aside && at > now.UnixMicro() && (key == "" || lane.keys[scope] == key) {
+		held := m.line.since[name] && (key == "" || scope != m.options.FairScope)
+		if aside && at > now.UnixMicro() && !held && (key == "" || lane.keys[scope] == key) {
 			m.line.agenda[member] = now.UnixMicro()
 		}
 	}
