@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -22,8 +21,7 @@ func fullDomain(t *testing.T, client *redis.Client) *driver {
 	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000), throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
 	d := newDriver(t, scopes, throttle.Options{})
 	if client != nil {
-		d.script = newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: throttle.DefaultLookahead}))
-		d.server = miniredis.RunT(t) // keeps no keys
+		d = newDriverOn(t, client, scopes)
 	}
 	for i := range 10 {
 		d.enqueue(1, fmt.Sprint("first", i, "-"), 1, toFullDomain("first"))

@@ -16,10 +16,10 @@ import (
 //
 // Lowered, nothing starts until the window is under its limit, and a booked job may
 // have to wait longer; raised, what is decided from then on uses it, and no booked job
-// starts later for it. For that a limit without a Precision has the one of the configured
-// limit of its window, as long as that is not finer than the default for more than a
-// thousand units, whose ledger would get long; a booked job may then start up to one
-// Precision later. A limit of 0
+// starts later for it. For that a limit without a Precision gets that of the configured
+// limit of its window, except where this is finer than the default and there are more
+// than 1,000 units, whose ledger would get long. From one Precision to another a booked
+// job may start up to a Precision later. A limit of 0
 // blocks, and Unlimited lifts it. A job that no longer fits waits: under 0 in line,
 // under a limit below its weight with a *BlockedError until the limits change.
 //
@@ -45,8 +45,8 @@ func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Li
 // mostFiner is up to how many units a limit is kept in a finer precision than its default.
 const mostFiner = 1000
 
-// asConfigured gives a limit without a precision the one of the limit that it replaces.
-// Another would round what was spent, and what was booked by it would come too early.
+// asConfigured gives a limit without a precision the configured one's. Another would round
+// what was spent, and what was booked by it would come too early.
 func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
 	if limit.Precision != 0 || limit.Units == Unlimited {
 		return limit

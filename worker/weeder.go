@@ -78,7 +78,7 @@ func (w *weeder) run() {
 		if !is {
 			return
 		}
-		if err := w.weed(context.Background(), lane); err != nil && w.warning.due(time.Second) {
+		if err := w.weed(context.Background(), lane); err != nil && !w.shaper.isStopped() && w.warning.due(time.Second) {
 			w.shaper.log.Warn("worker: the line cannot be looked after, the next sweep tries again", zap.Error(err))
 		}
 		w.drop(lane)

@@ -1,4 +1,4 @@
--- Takes a lane out of those that its scope keys hold.
+-- Takes a lane out of those that its scope keys hold, if it is or was one.
 -- include: held_as
 local function let_go(line, sets)
   if line.since then

@@ -904,7 +904,7 @@ local function held_as(line)
   local since, lane = line.since, line.lane
   return since .. ' ' .. lane
 end
--- Takes a lane out of those that its scope keys hold.
+-- Takes a lane out of those that its scope keys hold, if it is or was one.
 local function let_go(line, sets)
   if line.since then
     for i = 1, #sets do

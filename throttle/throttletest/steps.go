@@ -112,7 +112,7 @@ func (m *Model) SetLimitsStep(scope, key string, limits []throttle.Limit) {
 	m.set.limits[scopeKey{scope, key}] = set
 }
 
-// asConfigured gives a limit without a precision the one of the limit that it replaces.
+// asConfigured gives a limit without a precision the configured one's.
 func (m *Model) asConfigured(scope string, limit throttle.Limit) throttle.Limit {
 	if limit.Precision != 0 || limit.Units == throttle.Unlimited {
 		return limit
