@@ -408,10 +408,13 @@ func laneOf(text any) throttle.Lane {
 func dueOf(reply []any) []throttle.Lane {
 	var lanes []throttle.Lane
 	for rest := reply[3:]; len(rest) > 0; {
-		if rest[0] == "lane" {
+		switch rest[0] {
+		case "lane":
 			lanes, rest = append(lanes, laneOf(rest[1])), rest[2:]
-		} else {
-			rest = rest[5:] // a job
+		case "job":
+			rest = rest[5:]
+		default:
+			panic("these histories have no scope key that holds lanes")
 		}
 	}
 	return lanes
