@@ -33,6 +33,10 @@ test: ## what the README says: go test ./...
 	@type -P redis-server >/dev/null || echo 'NOT TESTED on a real Redis: no redis-server in PATH (go test -v names each test that is left out)'
 	$(TEST_ENV) go test -timeout $(TEST_TIMEOUT) ./...
 
+.PHONY: long
+long: ## all tests in full, with as many checks, seeds and tenants as ever found anything: an hour
+	$(TEST_ENV) LONG=1 TENANTS=1000000 go test -timeout 2h ./... -count=1
+
 .PHONY: race
 race: ## all tests with the race detector, in random order
 	$(TEST_ENV) go test -race -shuffle=on -timeout $(TEST_TIMEOUT) ./...

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // hostileTexts are what an argument or a part of it is replaced by.
@@ -119,9 +121,9 @@ func (m *mutation) beyondMiniredis(text string) bool {
 var refusal = regexp.MustCompile(`THROTTLE_[A-Z]+ |WRONGTYPE |invalid cursor`)
 
 // How many calls of each script are tried. miniredis compiles a script anew each time.
-const (
-	mutations     = 150
-	mutationsMini = 50
+var (
+	mutations     = longtest.Of(50, 150)
+	mutationsMini = longtest.Of(10, 50)
 )
 
 // TestT3_F45_MutatedCalls: whatever is changed in a right call of a script, it is

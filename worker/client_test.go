@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -40,11 +41,11 @@ func light(int) int64 { return 1 }
 // TestDrainPlanned is TestDrain with tasks that are planned instead of waiting: they
 // are not denied when they come.
 func TestDrainPlanned(t *testing.T) {
-	tasks := 2000
+	tasks := 2000 / share
 	if raced {
 		tasks = 400
 	}
-	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+	inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		server := w.serve(asynq.Config{Concurrency: 16})
 		plan, err := w.newClient().EnqueueAll(t.Context(), mails(tasks, light))
 		if err != nil || len(plan.Tasks) != tasks {
@@ -108,7 +109,7 @@ func TestForecast(t *testing.T) {
 				}
 				client := w.newClient()
 				server := w.serve(asynq.Config{Concurrency: 64})
-				const each = 300
+				each := longtest.Of(150, 300)
 				if _, err := client.EnqueueAll(ctx, mails(each, row.weight, row.before...)); err != nil {
 					t.Fatal(err)
 				}

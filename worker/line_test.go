@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -28,8 +29,8 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 		with, without, early int64
 		earliest             float64
 	}{
-		"with room for all":        {1000, 1200, 1200, 240, 0.95},
-		"with all at their limits": {500, 200, 140, 140, 0},
+		"with room for all":        {longtest.Of(700, 1000), 1200, 1200, 240, 0.95},
+		"with all at their limits": {longtest.Of(350, 500), 200, 140, 140, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +148,7 @@ func TestQuietTenant(t *testing.T) {
 		return waits
 	}
 	flood := 2000 // lasts longer than this test
-	if raced {
+	if raced || !longtest.Full() {
 		flood = 1500
 	}
 	alone, beside := quiet(0), quiet(flood)

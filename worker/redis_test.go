@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Many tests wait most of the time; a flag on the command line wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	debug.SetGCPercent(800)   // miniredis makes a Lua state for each call: most of what tests allocate
 	redis.SetLogger(silent{}) // go-redis tells of each connection that a test cuts
 	goleak.VerifyTestMain(m)
 }

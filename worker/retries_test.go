@@ -80,8 +80,8 @@ func TestF31_ThousandOfMaxRetry0RunExactlyOnce(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			const tasks = 1000
-			inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+			tasks := 1000 / share
+			inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 				for n := range tasks {
 					row.enqueue(w, n, fmt.Sprintf("t%d", n%8), 1, asynq.MaxRetry(0))
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -26,7 +27,7 @@ var twentyForAll = []throttle.Scope{
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	crowd := 20_000
-	if raced {
+	if raced || !longtest.Full() {
 		crowd = 3_000
 	}
 	for name, leave := range map[string]func(tasks *asynq.Inspector) error{

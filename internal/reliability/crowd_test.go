@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -23,7 +24,7 @@ func TestF41_ManyDeniedAtOnce(t *testing.T) {
 	case os.Getenv(reliability.RowsVariable) != "":
 		crowd = 100_000
 	case !raced:
-		crowd = 20_000
+		crowd = longtest.Of(4_000, 20_000)
 	}
 	d, server := apart(t)
 	d.amid()

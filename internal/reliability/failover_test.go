@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -34,9 +35,13 @@ func together(t *testing.T, name, url string) *drain {
 	return d
 }
 
+// forgottenReason is why a test is too long to run by default.
+const forgottenReason = "asynq takes a minute to miss what a dead one had; throttle and worker have failovers of their own, and TestF32_WakeUpsOfAKilledProcess kills"
+
 // TestF07_SentinelFailover kills the primary that sentinels watch.
 func TestF07_SentinelFailover(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, forgottenReason)
 	s := redistest.StartSentinel(t)
 	d := together(t, redistest.Name(t), "redis-sentinel://"+strings.Join(s.Addrs(), ",")+"?master="+s.MasterName)
 	d.amid()
@@ -52,6 +57,7 @@ func TestF07_SentinelFailover(t *testing.T) {
 // queue lie in.
 func TestF08_ClusterFailover(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, forgottenReason)
 	c := redistest.StartCluster(t)
 	const queue = "asynq:{default}"
 	owner, replica := c.Owner(t, queue), c.Replica(t, queue)

@@ -74,15 +74,17 @@ func TestF01_F21_RepliesLost(t *testing.T) {
 	})
 	lost := 0
 	f := d.strike(func() {
-		for lost < most && d.begun() < (windows-2)*int(units) {
+		for lost < least || lost < most && d.begun() < (windows-2)*int(units) {
 			proxy.DropReply("evalsha", 1+random.IntN(among))
 			lost++
-			d.until("a reply is lost", time.Minute, func() bool { return proxy.Dropped() == lost })
+			d.until("a reply is lost", time.Minute, func() bool {
+				if d.jobs-d.begun() < int(units) { // a slow machine must not run out of jobs
+					d.enqueue(int(units))
+				}
+				return proxy.Dropped() == lost
+			})
 		}
 	}, 0, nil)
-	if lost < least {
-		t.Errorf("only %d replies were lost: this test has lost its object", lost)
-	}
 	d.finish(f, reliability.Row{Cases: "F1, F21", Done: fmt.Sprintf("%d replies of decisions lost at random, connections cut", lost), Servers: faultyNetwork}, allowance{})
 }
 

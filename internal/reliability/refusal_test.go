@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -29,7 +30,7 @@ func TestRefusals(t *testing.T) {
 		failure     throttle.Failure
 	}{
 		"F04 stopped": {
-			"F4", "SIGSTOP", 10 * time.Second,
+			"F4", "SIGSTOP", longtest.Of(4*time.Second, 10*time.Second),
 			func(_ *testing.T, s *redistest.Server) { s.Pause() }, func(_ *testing.T, s *redistest.Server) { s.Resume() }, throttle.FailureTimeout,
 		},
 		"F10 a replica": {

@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 )
@@ -19,6 +20,7 @@ const workers = "worker processes"
 // over: the former run twice, which is asynq's at-least-once, the latter once.
 func TestF32_F33_WorkerKilled(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, forgottenReason)
 	server, queue := redistest.Start(t), redistest.Start(t)
 	d := newDrain(t, redistest.Name(t), reach{
 		func() redis.UniversalClient { return server.Client(t) }, func() redis.UniversalClient { return queue.Client(t) },
