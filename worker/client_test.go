@@ -41,6 +41,7 @@ func light(int) int64 { return 1 }
 // TestDrainPlanned is TestDrain with tasks that are planned instead of waiting: they
 // are not denied when they come.
 func TestDrainPlanned(t *testing.T) {
+	t.Parallel()
 	tasks := 2000 / share
 	if raced {
 		tasks = 400
@@ -73,6 +74,7 @@ func TestDrainPlanned(t *testing.T) {
 // of several tenants behind others in line, of different weights and shares, with a
 // tenant that is paused.
 func TestForecast(t *testing.T) {
+	t.Parallel()
 	window := func(units int64, length time.Duration) []throttle.Limit {
 		return []throttle.Limit{throttle.Per(units, length)}
 	}
@@ -109,7 +111,7 @@ func TestForecast(t *testing.T) {
 				}
 				client := w.newClient()
 				server := w.serve(asynq.Config{Concurrency: 64})
-				each := longtest.Of(150, 300)
+				each := longtest.Of(100, 300)
 				if _, err := client.EnqueueAll(ctx, mails(each, row.weight, row.before...)); err != nil {
 					t.Fatal(err)
 				}

@@ -60,6 +60,7 @@ func isAny(errs []error, target error) bool {
 // TestF40_UsersFunctionsAreKept lets a handler fail, and fail without it being a
 // failure, between denials: the user's functions hear of all but the denials.
 func TestF40_UsersFunctionsAreKept(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		results := []error{errBroken, errNoFailure, nil}
 		w.result = func(context.Context, *asynq.Task) error {
@@ -95,6 +96,7 @@ func TestF40_UsersFunctionsAreKept(t *testing.T) {
 // runs. Another one's recoverer finds the task after its lease, without any
 // handler's call.
 func TestF40_LostWorkerIsToldToTheUser(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		wire := newWire(w)
 		hang := make(chan struct{})
@@ -125,6 +127,7 @@ func TestF40_LostWorkerIsToldToTheUser(t *testing.T) {
 
 // TestConfigureSetsIntervalsOnlyWhereUnset compares the returned Config.
 func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		set := w.shaper.Configure(asynq.Config{})
 		if set.TaskCheckInterval == 0 || set.TaskCheckInterval > 100*time.Millisecond {
@@ -151,6 +154,7 @@ func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
 
 // TestConfigureWithoutUserFunctions holds asynq's own rules for all but denials.
 func TestConfigureWithoutUserFunctions(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		cfg := w.shaper.Configure(asynq.Config{})
 		denied := fmt.Errorf("a middleware: %w", &worker.DeniedError{Delay: 1500 * time.Millisecond})
@@ -187,6 +191,7 @@ func errorsIn(logs *observer.ObservedLogs) int {
 // TestForgottenConfigureIsLoud runs denied tasks on a server whose Config asynq
 // knows nothing of: they must cost no retry, and the log must say what is wrong.
 func TestForgottenConfigureIsLoud(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
@@ -215,6 +220,7 @@ func TestForgottenConfigureIsLoud(t *testing.T) {
 // TestUnusedConfigureIsLoud drops what Configure returned: asynq takes denials for
 // failures until that is noticed.
 func TestUnusedConfigureIsLoud(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
@@ -242,6 +248,7 @@ func TestUnusedConfigureIsLoud(t *testing.T) {
 // TestConfigureIsQuietWhereUsed denies as many tasks at once as a server of the
 // default Concurrency can have: that is no wrong use.
 func TestConfigureIsQuietWhereUsed(t *testing.T) {
+	t.Parallel()
 	for _, concurrency := range []int{0, 1, 300} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inBubble(t, perTenant(10, 30*time.Second), func(t *testing.T, w *world) {
@@ -264,6 +271,7 @@ func TestConfigureIsQuietWhereUsed(t *testing.T) {
 // TestTwoShapersOnOneServer gives two task types throttles of their own on one
 // server, with the Configure of both around one Config.
 func TestTwoShapersOnOneServer(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		second, err := throttle.New("second", w.client, perTenant(10, time.Second), nil)
 		if err != nil {

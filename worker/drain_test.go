@@ -13,7 +13,7 @@ import (
 
 // share is what the drains divide their jobs, limits and weights by: they fill as many
 // windows, and so have as many put-backs per job.
-var share = longtest.Of(5, 1)
+var share = longtest.Of(10, 1)
 
 // quotas are two limits: 8 tenants of 50, 200 in all.
 func quotas(window, precision time.Duration) []throttle.Scope { return quotasOf(1, window, precision) }
@@ -33,6 +33,7 @@ func quotasOf(share int, window, precision time.Duration) []throttle.Scope {
 // TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers. With the
 // race detector there are fewer, and what only many tasks even out is not measured.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name              string
 		window, precision time.Duration
@@ -100,6 +101,7 @@ func TestDrain(t *testing.T) {
 // TestDrainWithAStop stops the workers for 20 s in the middle of a drain, as a
 // deployment or a crash does: the slots of the waiting tasks pass.
 func TestDrainWithAStop(t *testing.T) {
+	t.Parallel()
 	tasks := 2000 / share
 	if raced {
 		tasks = min(tasks, 600)

@@ -230,13 +230,14 @@ func TestFairSharesDiffer(t *testing.T) {
 	})
 }
 
-// TestFairSharesAreUnits lets a tenth of the jobs weigh 20.
+// TestFairSharesAreUnits lets a tenth of the jobs weigh 20, or half of it where all limits are
+// halved.
 func TestFairSharesAreUnits(t *testing.T) {
 	t.Parallel()
 	inBubble(t, crowd, func(t *testing.T, w *world) {
-		sums := w.measured(2400, func(n int) int64 {
+		sums := w.measured(longtest.Of(1200, 2400), func(n int) int64 {
 			if n/10%10 == 3 {
-				return 20
+				return int64(crowdUnits / 30)
 			}
 			return 1
 		})

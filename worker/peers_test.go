@@ -77,6 +77,7 @@ func (c *cellRate) ask(keys map[string]string, now time.Time) time.Duration {
 // limits of TestDrain in full, or half of that: as many windows, and so as many put-backs
 // per job.
 func TestPutBacksBesideSimplePolicies(t *testing.T) {
+	t.Parallel()
 	if raced {
 		t.Skip("tens of thousands of put-backs take minutes with the race detector, and it has nothing to find in them")
 	}

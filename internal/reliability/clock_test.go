@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -57,6 +58,9 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "F24 on by 1 h" {
+				longtest.Only(t, ofItsClass)
+			}
 			server := redistest.Start(t)
 			clock := &steppedClock{}
 			hooked := func() redis.UniversalClient {

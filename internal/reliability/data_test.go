@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -23,6 +24,7 @@ const ownRedis = "the throttle's own Redis"
 // scripts.
 func TestF05_RestartWithEmptyData(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	f := d.lose(server.Restart)
 	d.finish(f, reliability.Row{Cases: "F5", Done: "kill -9, restarted with empty data", Servers: ownRedis}, allowance{loses: true})
@@ -40,6 +42,7 @@ func TestF20_FlushAll(t *testing.T) {
 // TestF06_ScriptsFlushed makes Redis forget the scripts, again and again.
 func TestF06_ScriptsFlushed(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	client := server.Client(t)
 	const times = 20
@@ -110,6 +113,7 @@ func keysOf(t *testing.T, client *redis.Client, match string) map[string]string 
 // same name: they stay as they are.
 func TestF22_OtherVersionsSideBySide(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	client := server.Client(t)
 	dump := func() map[string]string {

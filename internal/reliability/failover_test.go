@@ -35,8 +35,11 @@ func together(t *testing.T, name, url string) *drain {
 	return d
 }
 
-// forgottenReason is why a test is too long to run by default.
-const forgottenReason = "asynq takes a minute to miss what a dead one had; throttle and worker have failovers of their own, and TestF32_WakeUpsOfAKilledProcess kills"
+// Why a drain does not run by default.
+const (
+	ofItsClass      = "another case of its class runs by default"
+	forgottenReason = "asynq takes a minute to miss what a dead one had; throttle and worker have failovers of their own, and TestF32_WakeUpsOfAKilledProcess kills"
+)
 
 // TestF07_SentinelFailover kills the primary that sentinels watch.
 func TestF07_SentinelFailover(t *testing.T) {

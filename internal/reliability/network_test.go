@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -46,6 +47,9 @@ func TestFaultyNetwork(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "F03 refused" {
+				longtest.Only(t, ofItsClass)
+			}
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr)
 			d := apartBy(t, server, func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })

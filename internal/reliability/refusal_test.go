@@ -49,6 +49,9 @@ func TestRefusals(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "F14 out of memory" {
+				longtest.Only(t, ofItsClass)
+			}
 			d, server := apart(t, "--maxmemory-policy", "noeviction")
 			f := d.strike(func() { row.begin(t, server) }, row.length, func() { row.end(t, server) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: ownRedis}, allowance{})
@@ -62,6 +65,7 @@ func TestRefusals(t *testing.T) {
 // TestF17_Busy lets a script of somebody else block Redis until it is killed.
 func TestF17_Busy(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t, "--lua-time-limit", "20")
 	// It asks once: what it sent again after the kill would block Redis again.
 	slow := clientOf(t, &redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: time.Minute})
