@@ -177,10 +177,10 @@ func TestUpstreamFact6_ErrorHandlerHearsOfNonFailures(t *testing.T) {
 	})
 }
 
-// TestUpstreamE10_HeadersAndPayloadSurvivePutBack: the mark of the spare retry and
+// TestUpstreamHeadersAndPayloadSurvivePutBack_E10: the mark of the spare retry and
 // the user's keys are in the headers. What a handler writes into them is kept as
 // well, so nothing of ours may write there.
-func TestUpstreamE10_HeadersAndPayloadSurvivePutBack(t *testing.T) {
+func TestUpstreamHeadersAndPayloadSurvivePutBack_E10(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
@@ -245,9 +245,9 @@ func TestUpstreamDeadlineOfContext(t *testing.T) {
 	})
 }
 
-// TestUpstreamF39_UniqueLockRunsOnWhileWaiting: documented in docs/operations.md.
+// TestUpstreamUniqueLockRunsOnWhileWaiting_F39: documented in docs/operations.md.
 // A Unique lock shorter than the wait lets a second task in.
-func TestUpstreamF39_UniqueLockRunsOnWhileWaiting(t *testing.T) {
+func TestUpstreamUniqueLockRunsOnWhileWaiting_F39(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 2})

@@ -42,9 +42,9 @@ func TestRetryIsChargedAgain(t *testing.T) {
 	})
 }
 
-// TestF34_PanicAfterTheGrant lets a handler panic: asynq retries it, the process
+// TestPanicAfterTheGrant_F34 lets a handler panic: asynq retries it, the process
 // lives, and the charge stays.
-func TestF34_PanicAfterTheGrant(t *testing.T) {
+func TestPanicAfterTheGrant_F34(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Hour), func(t *testing.T, w *world) {
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -93,8 +93,8 @@ func TestPanicOnTheLastAttempt(t *testing.T) {
 	})
 }
 
-// TestF43_SameIDInTwoQueues keeps the reservations of two tasks apart.
-func TestF43_SameIDInTwoQueues(t *testing.T) {
+// TestSameIDInTwoQueues_F43 keeps the reservations of two tasks apart.
+func TestSameIDInTwoQueues_F43(t *testing.T) {
 	t.Parallel()
 	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var jobs []string

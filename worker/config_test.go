@@ -57,9 +57,9 @@ func isAny(errs []error, target error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, target) })
 }
 
-// TestF40_UsersFunctionsAreKept lets a handler fail, and fail without it being a
+// TestUsersFunctionsAreKept_F40 lets a handler fail, and fail without it being a
 // failure, between denials: the user's functions hear of all but the denials.
-func TestF40_UsersFunctionsAreKept(t *testing.T) {
+func TestUsersFunctionsAreKept_F40(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		results := []error{errBroken, errNoFailure, nil}
@@ -92,10 +92,10 @@ func TestF40_UsersFunctionsAreKept(t *testing.T) {
 	})
 }
 
-// TestF40_LostWorkerIsToldToTheUser cuts a server from Redis while its handler
+// TestLostWorkerIsToldToTheUser_F40 cuts a server from Redis while its handler
 // runs. Another one's recoverer finds the task after its lease, without any
 // handler's call.
-func TestF40_LostWorkerIsToldToTheUser(t *testing.T) {
+func TestLostWorkerIsToldToTheUser_F40(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		wire := newWire(w)
@@ -188,9 +188,9 @@ func errorsIn(logs *observer.ObservedLogs) int {
 	return logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.ErrorLevel }).Len()
 }
 
-// TestForgottenConfigureIsLoud runs denied tasks on a server whose Config asynq
+// TestForgottenConfigureIsLogged runs denied tasks on a server whose Config asynq
 // knows nothing of: they must cost no retry, and the log must say what is wrong.
-func TestForgottenConfigureIsLoud(t *testing.T) {
+func TestForgottenConfigureIsLogged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
@@ -217,9 +217,9 @@ func TestForgottenConfigureIsLoud(t *testing.T) {
 	})
 }
 
-// TestUnusedConfigureIsLoud drops what Configure returned: asynq takes denials for
+// TestUnusedConfigureIsLogged drops what Configure returned: asynq takes denials for
 // failures until that is noticed.
-func TestUnusedConfigureIsLoud(t *testing.T) {
+func TestUnusedConfigureIsLogged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
@@ -245,9 +245,9 @@ func TestUnusedConfigureIsLoud(t *testing.T) {
 	})
 }
 
-// TestConfigureIsQuietWhereUsed denies as many tasks at once as a server of the
+// TestConfigureIsNotLoggedWhereUsed denies as many tasks at once as a server of the
 // default Concurrency can have: that is no wrong use.
-func TestConfigureIsQuietWhereUsed(t *testing.T) {
+func TestConfigureIsNotLoggedWhereUsed(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{0, 1, 300} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {

@@ -154,8 +154,8 @@ func TestJobsThatCanNeverStart(t *testing.T) {
 	}
 }
 
-// TestF46_WeightOfTheWholeWindowRuns is the other side of NeverFits.
-func TestF46_WeightOfTheWholeWindowRuns(t *testing.T) {
+// TestWeightOfTheWholeWindowRuns_F46 is the other side of NeverFits.
+func TestWeightOfTheWholeWindowRuns_F46(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
@@ -167,9 +167,9 @@ func TestF46_WeightOfTheWholeWindowRuns(t *testing.T) {
 	})
 }
 
-// TestF38_DeadlineBeforeTheSlot ends a task at once that cannot start in time, and
+// TestDeadlineBeforeTheSlot_F38 ends a task at once that cannot start in time, and
 // keeps nothing booked for it.
-func TestF38_DeadlineBeforeTheSlot(t *testing.T) {
+func TestDeadlineBeforeTheSlot_F38(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name    string

@@ -115,9 +115,9 @@ func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[str
 	return ends
 }
 
-// TestQuietTenant lets one tenant send a job a second, first alone, then while another
+// TestFewJobsBesideAFlood lets one tenant send a job a second, first alone, then while another
 // has flooded the line before it. TestF57_QuietTenantBesideAFlood has a larger flood.
-func TestQuietTenant(t *testing.T) {
+func TestFewJobsBesideAFlood(t *testing.T) {
 	t.Parallel()
 	const window = 20 * time.Second
 	scopes := []throttle.Scope{

@@ -25,9 +25,9 @@ var errBroken = errors.New("the mail server is on fire")
 // asSoonAsPossible is a user's RetryDelayFunc.
 func asSoonAsPossible(int, error, *asynq.Task) time.Duration { return 0 }
 
-// TestF31_MaxRetry0RunsLater denies tasks that have no retry: asynq would archive
+// TestMaxRetry0RunsLater_F31 denies tasks that have no retry: asynq would archive
 // them before it asks whether a denial is a failure.
-func TestF31_MaxRetry0RunsLater(t *testing.T) {
+func TestMaxRetry0RunsLater_F31(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name    string
@@ -69,9 +69,9 @@ func TestF31_MaxRetry0RunsLater(t *testing.T) {
 	}
 }
 
-// TestF31_ThousandOfMaxRetry0RunExactlyOnce is figure 6 of what the worker must
+// TestThousandOfMaxRetry0RunExactlyOnce_F31 is figure 6 of what the worker must
 // reach.
-func TestF31_ThousandOfMaxRetry0RunExactlyOnce(t *testing.T) {
+func TestThousandOfMaxRetry0RunExactlyOnce_F31(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name    string
@@ -170,9 +170,9 @@ func TestDenialsSpendNoRetry(t *testing.T) {
 	})
 }
 
-// TestF31_LastRetryWaitsInTheHandler lets a task of asynq's own come to its last
+// TestLastRetryWaitsInTheHandler_F31 lets a task of asynq's own come to its last
 // retry and denies it there.
-func TestF31_LastRetryWaitsInTheHandler(t *testing.T) {
+func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		failures := 2

@@ -13,10 +13,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestF35_StopReturnsSleepers stops a process while tasks sleep in its handlers
+// TestStopReturnsSleepers_F35 stops a process while tasks sleep in its handlers
 // for the rest of their wait: they go back with their slots, and another process
 // starts them there.
-func TestF35_StopReturnsSleepers(t *testing.T) {
+func TestStopReturnsSleepers_F35(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
 		const tenants = 8
@@ -67,9 +67,9 @@ func TestF35_StopReturnsSleepers(t *testing.T) {
 	})
 }
 
-// TestF35_MaxRetry0SurvivesShutdown stops a process whose handlers hold tasks that
+// TestMaxRetry0SurvivesShutdown_F35 stops a process whose handlers hold tasks that
 // cannot go back: asynq requeues them after its ShutdownTimeout.
-func TestF35_MaxRetry0SurvivesShutdown(t *testing.T) {
+func TestMaxRetry0SurvivesShutdown_F35(t *testing.T) {
 	t.Parallel()
 	for _, stop := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Stop called %t", stop), func(t *testing.T) {

@@ -89,9 +89,9 @@ func TestStartsAreOnTheSlot(t *testing.T) {
 	}
 }
 
-// TestF29_RunByHandKeepsItsSlot lets an operator run a waiting task before its
+// TestRunByHandKeepsItsSlot_F29 lets an operator run a waiting task before its
 // slot, far from it and in its last second.
-func TestF29_RunByHandKeepsItsSlot(t *testing.T) {
+func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
 	t.Parallel()
 	for _, early := range []time.Duration{9 * time.Second, time.Second, 300 * time.Millisecond, 120 * time.Millisecond} {
 		t.Run(early.String(), func(t *testing.T) {
@@ -119,9 +119,9 @@ func TestF29_RunByHandKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// TestF36_GoneTaskGivesItsSlotBack deletes or archives a waiting task: nobody
+// TestGoneTaskGivesItsSlotBack_F36 deletes or archives a waiting task: nobody
 // comes for its slot, and whoever asks at that time gets it.
-func TestF36_GoneTaskGivesItsSlotBack(t *testing.T) {
+func TestGoneTaskGivesItsSlotBack_F36(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name string
@@ -229,9 +229,9 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 	})
 }
 
-// TestF37_QueuePausedOverTheSlots pauses the queue until all slots and their
+// TestQueuePausedOverTheSlots_F37 pauses the queue until all slots and their
 // grace have passed: what is resumed must not start at once.
-func TestF37_QueuePausedOverTheSlots(t *testing.T) {
+func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 	t.Parallel()
 	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600

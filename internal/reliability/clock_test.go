@@ -41,10 +41,10 @@ func (c *steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestF23_F24_ClockSteps lets Redis' clock step. Starts are checked on a clock that
+// TestClockSteps_F23_F24 lets Redis' clock step. Starts are checked on a clock that
 // does not: a step back that is waited for costs time and no limit, one that has to be
 // believed is as a loss of data.
-func TestF23_F24_ClockSteps(t *testing.T) {
+func TestClockSteps_F23_F24(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
 		cases, done string

@@ -57,8 +57,8 @@ type drain struct {
 	queue     redis.UniversalClient
 	tasks     *asynq.Inspector
 	processes []*process
-	pulse     *pulse
-	ask       func(context.Context) error // the throttle's server, for the pulse; nil where it fails over
+	stalls    *stalls
+	ask       func(context.Context) error // the throttle's server, that stalls asks; nil where it fails over
 	release   func()                      // lets another drain have this one's turn
 	really    func(start) start           // puts a start on a clock that does not step; nil if none does
 }
@@ -89,7 +89,7 @@ func (d *drain) begin(processes int) {
 	turns <- struct{}{}
 	d.release = sync.OnceFunc(func() { <-turns })
 	d.t.Cleanup(d.release)
-	d.pulse = newPulse(d.t, d.ask)
+	d.stalls = newStalls(d.t, d.ask)
 	d.run(processes)
 	tick := time.NewTicker(window / time.Duration(units))
 	defer tick.Stop()
@@ -367,7 +367,7 @@ func (d *drain) recovered(f fault, starts []start, may allowance, row *reliabili
 	since := func(what string, at time.Time, within time.Duration) time.Duration {
 		d.t.Helper()
 		took := at.Sub(f.ended)
-		bound, stalled := within, d.pulse.stalled(f.ended, at)
+		bound, stalled := within, d.stalls.of(f.ended, at)
 		if stalled > 0 {
 			// A call that tries Redis again may have failed for it, which costs one more.
 			bound += stalled + throttle.DefaultTimeout + throttle.DefaultBreakPeriod

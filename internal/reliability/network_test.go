@@ -62,9 +62,9 @@ func TestFaultyNetwork(t *testing.T) {
 	}
 }
 
-// TestF01_F21_RepliesLost cuts connections after the script has run, for replies drawn at
+// TestRepliesLost_F01_F21 cuts connections after the script has run, for replies drawn at
 // random. The client of one process asks again by itself, that of the other does not.
-func TestF01_F21_RepliesLost(t *testing.T) {
+func TestRepliesLost_F01_F21(t *testing.T) {
 	t.Parallel()
 	const seed, most, least, among = 1, 200, 20, 10
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -62,8 +62,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestF17_Busy lets a script of somebody else block Redis until it is killed.
-func TestF17_Busy(t *testing.T) {
+// TestBusy_F17 lets a script of somebody else block Redis until it is killed.
+func TestBusy_F17(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
 	d, server := apart(t, "--lua-time-limit", "20")

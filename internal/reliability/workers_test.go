@@ -16,10 +16,10 @@ import (
 
 const workers = "worker processes"
 
-// TestF32_F33_WorkerKilled kills a process while some of its handlers run and while some
+// TestWorkerKilled_F32_F33 kills a process while some of its handlers run and while some
 // of its tasks are denied but not put back yet. asynq finds both when their lease is
 // over: the former run twice, which is asynq's at-least-once, the latter once.
-func TestF32_F33_WorkerKilled(t *testing.T) {
+func TestWorkerKilled_F32_F33(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, forgottenReason)
 	server, queue := redistest.Start(t), redistest.Start(t)
@@ -62,9 +62,9 @@ func TestF32_F33_WorkerKilled(t *testing.T) {
 		allowance{again: again, recoverer: true})
 }
 
-// TestF35_RollingRestart replaces each process, one after the other, as a deployment
+// TestRollingRestart_F35 replaces each process, one after the other, as a deployment
 // does.
-func TestF35_RollingRestart(t *testing.T) {
+func TestRollingRestart_F35(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)
 	f := d.strike(func() {
@@ -76,8 +76,8 @@ func TestF35_RollingRestart(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F35", Done: "both replaced, one after the other", Servers: workers}, allowance{})
 }
 
-// TestF36_TasksDeleted deletes tasks that wait, booked and in line.
-func TestF36_TasksDeleted(t *testing.T) {
+// TestTasksDeleted_F36 deletes tasks that wait, booked and in line.
+func TestTasksDeleted_F36(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
 	d, _ := apart(t)
@@ -98,9 +98,9 @@ func TestF36_TasksDeleted(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F36", Done: fmt.Sprint(most, " waiting tasks deleted from asynq's retry set"), Servers: "asynq's queue"}, allowance{})
 }
 
-// TestF37_QueuePaused pauses the queue for longer than the slots of those that are
+// TestQueuePaused_F37 pauses the queue for longer than the slots of those that are
 // booked.
-func TestF37_QueuePaused(t *testing.T) {
+func TestQueuePaused_F37(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)
 	f := d.strike(func() { must(t, d.tasks.PauseQueue("default")) }, 3*time.Second, func() { must(t, d.tasks.UnpauseQueue("default")) })
