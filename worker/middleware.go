@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -23,12 +24,14 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		if err != nil {
 			return err
 		}
-		if a.usedUp() {
-			return s.exhausted(a)
+		if a.beyond() {
+			if err := s.exhausted(ctx, a); err != nil {
+				return err
+			}
 		}
 		err = s.shape(ctx, task, a, next)
 		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
-			return fmt.Errorf("%w (last of %d retries: %w)", err, a.retry-1, asynq.SkipRetry)
+			return fmt.Errorf("%w (last of %d retries: %w)", err, a.own(), asynq.SkipRetry)
 		}
 		return err
 	})
@@ -51,13 +54,24 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 }
 
 // exhausted ends a task whose own retries are over, with the error that its last
-// attempt ended by: a timeout, a panic, a lost worker.
-func (s *Shaper) exhausted(a attempt) error {
-	cause := "unknown"
-	if info, err := s.inspector.GetTaskInfo(a.queue, a.id); err == nil {
-		cause = info.LastErr
+// attempt ended by: a timeout, a panic. It returns nil if that attempt was lost, and the
+// task perhaps put back since: nobody knows whether it has run.
+func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
+	for {
+		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
+		switch {
+		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() || strings.HasPrefix(info.LastErr, putBack)):
+			return nil
+		case err == nil:
+			return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware (%s): %w", a.own()+1, info.LastErr, asynq.SkipRetry)
+		case gone(nil, err):
+			return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
+		}
+		// To put it back would overwrite what is asked for.
+		if err := sleep(ctx, s.options.Backoff); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware (%s): %w", a.retry, cause, asynq.SkipRetry)
 }
 
 // admit returns once the task may start, or with the error that its handler is to
