@@ -53,19 +53,26 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 	}
 }
 
+// usedUp begins the last error of a task that exhausted has ended.
+const usedUp = "worker: the last of "
+
 // exhausted ends a task whose own retries are over, with the error that its last
 // attempt ended by: a timeout, a panic. It returns nil if that attempt was lost, and the
-// task perhaps put back since: nobody knows whether it has run.
+// task perhaps put back since: nobody knows whether it has run. And if it was ended
+// before, and is run by hand.
 func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
+	if !a.mayReturn() {
+		return nil // asynq archives it by itself: run by hand, or all its spare retries are lost
+	}
 	for {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 		switch {
-		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() || strings.HasPrefix(info.LastErr, putBack)):
+		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() || strings.HasPrefix(info.LastErr, putBack) || strings.HasPrefix(info.LastErr, usedUp)):
 			return nil
 		case err == nil:
-			return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware (%s): %w", a.own()+1, info.LastErr, asynq.SkipRetry)
+			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1, info.LastErr, asynq.SkipRetry)
 		case gone(nil, err):
-			return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
+			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
 		}
 		// To put it back would overwrite what is asked for.
 		if err := sleep(ctx, s.options.Backoff); err != nil {
