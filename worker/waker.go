@@ -78,12 +78,12 @@ func (w *waker) signal() {
 	}
 }
 
-// stop ends the goroutines; what is left in the queue comes back by asynq's time.
-func (w *waker) stop() {
+// end keeps goroutines from being started; those that run end by the shaper's stopped.
+// What is left in the queue comes back by asynq's time.
+func (w *waker) end() {
 	w.mu.Lock()
-	w.ended = true // before the wait: no goroutine starts any more
-	w.mu.Unlock()
-	w.done.Wait()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 func (w *waker) run() {
@@ -135,6 +135,8 @@ func (w *waker) attend(task wakeup) {
 	s := w.shaper
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
+	case s.isStopped():
+		return
 	case gone(info, err) && !task.missed:
 		// Who planned it may just be about to enqueue it.
 		task.missed, task.at = true, time.Now().Add(planAhead)
@@ -161,7 +163,7 @@ func (w *waker) attend(task wakeup) {
 		err = s.inspector.RunTask(task.queue, task.id)
 	}
 	if err != nil {
-		if w.warning.due(time.Second) {
+		if !s.isStopped() && w.warning.due(time.Second) {
 			s.log.Warn("worker: tasks cannot be woken, asynq's own time brings them back",
 				zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
 		}
