@@ -214,6 +214,8 @@ const (
 func (p *puller) prospectOf(task wakeup) prospect {
 	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
+	case err == nil && task.unrun(info):
+		return comes
 	case gone(info, err):
 		return missing
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynq"
 )
@@ -57,7 +58,8 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 type attempt struct {
 	queue, id      string
 	retried, retry int
-	spare          bool // the last of the retries are ours
+	came           time.Time // to the middleware, by the local clock
+	spare          bool      // the last of the retries are ours
 }
 
 var errNoServer = errors.New("worker: the middleware was called without an asynq server: its context names no task")
@@ -73,7 +75,7 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 	// The mark alone does not do: headers are copied, and Enqueue may have got
 	// another MaxRetry.
 	spare := task.Headers()[spareHeader] == strconv.Itoa(retry-spareRetries)
-	return attempt{queue: queue, id: id, retried: retried, retry: retry, spare: spare}, nil
+	return attempt{queue: queue, id: id, retried: retried, retry: retry, came: time.Now(), spare: spare}, nil
 }
 
 // jobPrefix tells the jobs of asynq from others in the same throttle.
