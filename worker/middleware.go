@@ -92,6 +92,12 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 	for {
 		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)
+		if err := s.deployment.others(ctx); err != nil {
+			if err := s.awaitRedis(ctx, a, job, err, stays); err != nil {
+				return throttle.Reservation{}, err
+			}
+			continue
+		}
 		r, err := s.reserve(ctx, job)
 		switch {
 		case err == nil && r.Outcome == throttle.Granted:
@@ -257,8 +263,8 @@ func (s *Shaper) tooLate(a attempt, r throttle.Reservation) error {
 	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
 }
 
-// awaitRedis puts a task back for a short while when Redis cannot decide; one
-// that has to stay waits here.
+// awaitRedis puts a task back for a short while when Redis cannot decide, or must not
+// since the throttle is another deployment's; one that has to stay waits here.
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.options.Backoff + rand.N(s.options.Backoff)
 	if stays {

@@ -66,6 +66,7 @@ func (p *puller) start() {
 	defer p.mu.Unlock()
 	if !p.started && !p.ended {
 		p.started = true
+		p.done.Go(func() { p.shaper.deployment.run(p.shaper) })
 		p.done.Go(p.run)
 	}
 }
@@ -94,6 +95,12 @@ func (p *puller) run() {
 	defer tick.Stop()
 	for {
 		var err error
+		if p.shaper.deployment.others(ctx) != nil {
+			if p.shaper.pause(sweepEvery) != nil {
+				return
+			}
+			continue
+		}
 		select {
 		case <-p.shaper.stopped:
 			return
