@@ -30,7 +30,8 @@ const (
 	heldAgain = 15 * time.Second
 	// claimedAgain is how soon a claim is made again that was refused or not answered.
 	claimedAgain = 2 * time.Second
-	// claimKnown is how long a task waits for the first claim, when a server begins.
+	// claimKnown is how long tasks wait for the first claim when a server begins, and a
+	// Client for one of its own: nobody else's limits are broken meanwhile.
 	claimKnown = 250 * time.Millisecond
 )
 
@@ -66,7 +67,8 @@ type deployment struct {
 	log                *zap.Logger
 	complaint, warning seldom
 	claiming           chan struct{} // holds a token while somebody claims
-	known              chan struct{} // closed with the end of the first claim
+	known              chan struct{} // closed with the end of the first claim, or claimKnown after its begin
+	knowing            sync.Once
 
 	mu     sync.Mutex
 	id     string    // empty until it is known
@@ -116,12 +118,15 @@ func (d *deployment) claim(ctx context.Context) error {
 			err = d.refusal()
 		}
 	}
-	select {
-	case <-d.known:
-	default:
-		close(d.known)
-	}
+	d.waitNoMore()
 	return err
+}
+
+// waitNoMore lets those go on who wait for the first claim.
+func (d *deployment) waitNoMore() {
+	if d != nil {
+		d.knowing.Do(func() { close(d.known) })
+	}
 }
 
 // ask returns the deployment whose the throttle is. It is called by one at a time, who
@@ -183,9 +188,13 @@ func (d *deployment) take(ctx context.Context, id string) (holder string, err er
 
 // run claims the throttle again and again, until the shaper stops.
 func (d *deployment) run(s *Shaper) {
+	if d == nil {
+		return
+	}
 	ctx, cancel := s.untilStopped()
 	defer cancel()
-	for d != nil && !s.isStopped() {
+	time.AfterFunc(claimKnown, d.waitNoMore)
+	for !s.isStopped() {
 		err := d.claim(ctx)
 		var others *DeploymentError
 		switch {
@@ -212,22 +221,11 @@ func (d *deployment) others(ctx context.Context) error {
 	}
 	select {
 	case <-d.known:
-	default:
-		d.await(ctx)
+	case <-ctx.Done():
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.refusal()
-}
-
-func (d *deployment) await(ctx context.Context) {
-	timer := time.NewTimer(claimKnown)
-	defer timer.Stop()
-	select {
-	case <-d.known:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // claimed is others for who has no goroutine that claims.
@@ -236,19 +234,32 @@ func (d *deployment) claimed(ctx context.Context) error {
 		return nil
 	}
 	d.mu.Lock()
-	due := !time.Now().Before(d.again)
-	refusal := d.refusal()
-	d.mu.Unlock()
-	if !due {
-		return refusal
+	if due := !time.Now().Before(d.again); due {
+		d.again = time.Now().Add(claimedAgain)
+		d.mu.Unlock()
+		d.claimSoon(ctx)
+		d.mu.Lock()
 	}
-	err := d.claim(ctx)
-	var others *DeploymentError
-	if err != nil && !errors.As(err, &others) {
-		d.log.Debug("worker: it is not known whether the throttle belongs to another asynq deployment", zap.Error(err))
-		return refusal
+	defer d.mu.Unlock()
+	return d.refusal()
+}
+
+// claimSoon claims, and leaves the claim behind if it takes longer than claimKnown.
+func (d *deployment) claimSoon(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := d.claim(context.WithoutCancel(ctx)); err != nil {
+			d.log.Debug("worker: the throttle could not be claimed for this asynq deployment", zap.Error(err))
+		}
+	}()
+	timer := time.NewTimer(claimKnown)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
-	return err
 }
 
 // refusal is a *DeploymentError or nil. The caller holds mu.

@@ -257,7 +257,8 @@ func (s *Shaper) comesAgain(a attempt) bool {
 // and a handler's context does not tell which of the two its deadline is.
 func (s *Shaper) tooLate(a attempt, r throttle.Reservation) error {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
-	if err != nil || info.Deadline.IsZero() || !time.Now().Add(r.Delay()).After(info.Deadline) {
+	passes := err == nil && !info.Deadline.IsZero() && time.Now().Add(r.Delay()).After(info.Deadline)
+	if !passes {
 		return nil
 	}
 	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})

@@ -76,6 +76,7 @@ func (p *puller) end() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
+	p.shaper.deployment.waitNoMore()
 	p.weeder.end()
 }
 
