@@ -151,3 +151,17 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Is tells that the error is of the class ErrUnavailable.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
+
+// gaveUpError is that of a caller's own context, which ended before Options.Timeout. It
+// says nothing about Redis.
+type gaveUpError struct{ context error }
+
+func (e *gaveUpError) Error() string { return e.context.Error() }
+
+func (e *gaveUpError) Unwrap() error { return e.context }
+
+// gaveUp tells that the caller did not wait for Redis any longer.
+func gaveUp(err error) bool {
+	var own *gaveUpError
+	return errors.As(err, &own)
+}

@@ -14,7 +14,7 @@ func (t *Throttle) fallBack(ctx context.Context, job Job, c *call, err error) (R
 		return Reservation{}, err
 	}
 	err = withJob(err, job)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || gaveUp(err) {
 		return Reservation{}, err
 	}
 	t.logged.fallback(t.name, unavailable)

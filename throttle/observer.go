@@ -62,7 +62,8 @@ type ScriptCall struct {
 	Script string
 	// Took is how long it took as seen from here, the network included.
 	Took time.Duration
-	// Failure is why Redis could not answer; empty if it did.
+	// Failure is why Redis could not answer; empty if it did, or if the caller's own
+	// context ended before Options.Timeout.
 	Failure Failure
 }
 
@@ -151,7 +152,7 @@ func failureIn(err error) Failure {
 		return "" // without the allocation that errors.As costs
 	}
 	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) {
+	if errors.As(err, &unavailable) && !gaveUp(err) {
 		return unavailable.Failure
 	}
 	return ""

@@ -61,6 +61,11 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	return t, nil
 }
 
+// Client returns the client that the throttle asks Redis through: the one that it was made
+// with, or a copy of that with the throttle's timeout. It is for packages beside it that
+// keep something about a throttle under a key of their own.
+func (t *Throttle) Client() redis.Scripter { return t.redis.client }
+
 // script is a composed script, its verb and the hash that Redis knows it by.
 type script struct{ name, text, hash string }
 
@@ -126,7 +131,7 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 				return options.BreakAfter > 0 && counts.ConsecutiveFailures >= uint32(options.BreakAfter)
 			},
 			IsSuccessful: func(err error) bool { return !errors.Is(err, ErrUnavailable) },
-			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) || gaveUp(err) },
 		}),
 	}
 }
@@ -194,7 +199,7 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 	began := time.Now()
 	reply, err := c.within(ctx, func(ctx context.Context) (reply, error) { return c.evaluate(ctx, s, keys, args) })
 	if err != nil {
-		reply, err = nil, c.classify(ctx, err)
+		reply, err = nil, c.classify(ctx, began, err)
 	}
 	if c.options.Observer != nil {
 		c.observeCall(s, began, err)
@@ -204,9 +209,10 @@ func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any
 
 // loadInTime makes a script known to Redis before it is called with these keys.
 func (c *caller) loadInTime(ctx context.Context, s script, keys []string) error {
+	began := time.Now()
 	_, err := c.within(ctx, func(ctx context.Context) (reply, error) { return nil, c.load(ctx, s, keys) })
 	if err != nil {
-		return c.classify(ctx, err)
+		return c.classify(ctx, began, err)
 	}
 	return nil
 }
@@ -282,15 +288,15 @@ func (c *caller) load(ctx context.Context, s script, keys []string) error {
 	return node.ScriptLoad(ctx, s.text).Err()
 }
 
-// classify turns what the client answered into this package's errors.
-func (c *caller) classify(ctx context.Context, err error) error {
+// classify turns what the client answered to a call into this package's errors.
+func (c *caller) classify(ctx context.Context, began time.Time, err error) error {
 	text := err.Error()
 	if outdated := outdated(text); outdated != nil {
 		return outdated
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &UnavailableError{Failure: FailureTimeout, Err: ctx.Err()}
+		return &UnavailableError{Failure: FailureTimeout, Err: &gaveUpError{ctx.Err()}}
 	case strings.Contains(text, "THROTTLE_STATE "):
 		_, told, _ := strings.Cut(text, "THROTTLE_STATE ")
 		key, _, _ := strings.Cut(told, " ")
@@ -303,7 +309,12 @@ func (c *caller) classify(ctx context.Context, err error) error {
 	if told, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
 		err = errors.New(told) // Redis repeats keys to who calls what it does not know
 	}
-	return &UnavailableError{Failure: failureOf(err), Err: err}
+	failure := failureOf(err)
+	// The client's timer may be a moment ahead of the context's.
+	if deadline, has := ctx.Deadline(); has && failure == FailureTimeout && deadline.Before(began.Add(c.options.Timeout)) {
+		err = &gaveUpError{context.DeadlineExceeded}
+	}
+	return &UnavailableError{Failure: failure, Err: err}
 }
 
 func failureOf(err error) Failure {

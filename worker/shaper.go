@@ -46,22 +46,25 @@ type Shaper struct {
 	name      string            // of the throttle
 	observer  throttle.Observer // of the throttle; may be nil
 	inspector *asynq.Inspector
-	job       JobFunc
-	options   Options
-	log       *zap.Logger
-	waker     *waker
-	puller    *puller
-	nonces    *nonces
-	blocked   *patience
-	use       use
-	stats     counters
-	stopped   chan struct{}
-	stopOnce  sync.Once
+	// deployment is asynq's; nil if that is not known.
+	deployment *deployment
+	job        JobFunc
+	options    Options
+	log        *zap.Logger
+	waker      *waker
+	puller     *puller
+	nonces     *nonces
+	blocked    *patience
+	use        use
+	stats      counters
+	stopped    chan struct{}
+	stopOnce   sync.Once
+	ended      chan struct{} // the goroutines have
 }
 
 // New returns a Shaper that decides by th. The client is the one the asynq
-// servers use, or another of the same Redis: tasks are woken through it. The
-// error is a *throttle.OptionError.
+// servers use, or another of the same Redis and database: tasks are woken through it. The
+// error is a *throttle.OptionError. New does not talk to Redis; Claim does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
 	options, err := opts.withDefaults()
 	switch {
@@ -85,7 +88,9 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		nonces:    newNonces(),
 		blocked:   newPatience(),
 		stopped:   make(chan struct{}),
+		ended:     make(chan struct{}),
 	}
+	s.deployment = newDeployment(s.name, th.Client(), client, s.log)
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
 	return s, nil
@@ -105,12 +110,32 @@ func isNil(client redis.UniversalClient) bool {
 // before the server's Shutdown. Tasks are no longer woken by this process; asynq's
 // own retry time brings them back. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
-// ShutdownTimeout is over. Stop may be called more than once.
+// ShutdownTimeout is over. Stop waits for the shaper's goroutines, for a second at most:
+// one that waits for asynq's Redis is left behind, and ends when the client gives the
+// call up. Stop may be called more than once.
 func (s *Shaper) Stop() {
-	s.stopOnce.Do(func() { close(s.stopped) })
-	s.waker.stop()
-	s.puller.stop()
+	s.stopOnce.Do(func() {
+		close(s.stopped)
+		s.waker.end()
+		s.puller.end()
+		go func() {
+			s.waker.done.Wait()
+			s.puller.done.Wait()
+			s.puller.weeder.done.Wait()
+			close(s.ended)
+		}()
+	})
+	timer := time.NewTimer(stopWithin)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+	case <-timer.C:
+	}
 }
+
+// stopWithin bounds Stop: the least that a program needs of the seconds that it is given
+// to end in.
+const stopWithin = time.Second
 
 // Stats counts what a Shaper did since it was made.
 type Stats struct {
@@ -146,6 +171,19 @@ func (s *Shaper) isStopped() bool {
 }
 
 var errStopped = errors.New("worker: stopped")
+
+// untilStopped is a context that ends when the shaper stops.
+func (s *Shaper) untilStopped() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-s.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
 
 // pause sleeps unless the shaper is stopped.
 func (s *Shaper) pause(d time.Duration) error {
