@@ -1,0 +1,91 @@
+package line
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Heads are the first jobs of all lanes, for tests.
+func (l *Line) Heads() (heads []Job) {
+	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
+		lane := l.lanes[name]
+		for _, p := range lane.jobs {
+			if l.waits(p.id) {
+				heads = append(heads, Job{ID: p.id, Lane: lane.name, Costs: p.costs})
+				break
+			}
+		}
+	}
+	return heads
+}
+
+// HasRoom tells whether all scope keys of a lane have room for a job now, promises counted.
+func (l *Line) HasRoom(now int64, settings Settings, lane string, costs []int64) bool {
+	l.begin(now, settings)
+	defer l.end()
+	return l.earliest(l.lane(lane), costs, now, true, Enforce).at == now
+}
+
+// HasTurn tells whether it is a lane's turn wherever flows stand under its scope keys.
+func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
+	l.begin(now, settings)
+	defer l.end()
+	lane, turn := l.lanes[name], false
+	for _, key := range lane.keys {
+		q := l.queues[key]
+		if q == nil {
+			continue
+		}
+		if lanes := q.lanes[lane.flow]; lanes != nil {
+			if _, stands := lanes.get(name); stands {
+				flow, _, _ := q.first()
+				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == ""
+			}
+		}
+	}
+	return turn
+}
+
+// Standing are the flows that stand under a scope key.
+func (l *Line) Standing(name string) (flows []string) {
+	if q := l.queues[name]; q != nil {
+		for flow := range q.tags.all() {
+			flows = append(flows, flow)
+		}
+	}
+	return flows
+}
+
+// Claims are how many claims each flow has.
+func (l *Line) Claims() map[string]int {
+	claims := make(map[string]int)
+	for name := range l.claims {
+		claims[l.lanes[name].flow]++
+	}
+	return claims
+}
+
+// Dump tells how everything stands, for tests.
+func (l *Line) Dump(now int64) string {
+	s := ""
+	timer := func(name string) float64 {
+		at, _ := l.timers.get(name)
+		return float64(at-now) / 1e6
+	}
+	for name, q := range l.queues {
+		s += fmt.Sprintf("queue %s timer %+.2f virtual %.2f:", name, timer(name), q.virtual)
+		for f, tag := range q.tags.all() {
+			s += fmt.Sprintf(" %s@%.2f", f, tag)
+			for ln := range q.lanes[f].all() {
+				p := l.lanes[ln].jobs[0]
+				s += fmt.Sprintf("[%s %d jobs, first %v %s]", ln, len(l.lanes[ln].jobs), p.costs, p.id)
+			}
+		}
+		s += "\n"
+	}
+	for ln, c := range l.claims {
+		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names, timer("+"+ln))
+	}
+	return s
+}

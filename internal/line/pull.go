@@ -1,0 +1,553 @@
+package line
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
+// first job has no room only for its weight, while another one has the claim. There flows
+// stand by when they are to be looked at again.
+const parked = "!"
+
+// parkedFor is how long a lane is parked at most until it is looked at again.
+const parkedFor = 60_000_000
+
+// forgetAfter is how long a job that did not come to its slot finds its place again.
+const forgetAfter = 600_000_000
+
+// How long after a job was told of that did not come it is told of again, at least, and
+// how many are at once. The longer ago it was first, the longer it takes.
+const (
+	toldAgain   = 1_000_000
+	mostOverdue = 50
+)
+
+// mostDropped bounds the work of one pull where a backlog was deleted.
+const mostDropped = 2000
+
+// steppedUnseen is how far the clock may step back without all being looked at.
+const steppedUnseen = 1_000_000
+
+// claimedFor is when a claim is looked at again that other scope keys put off.
+const claimedFor = 5_000_000
+
+// Told is a job that a pull books, finds overdue, or throws out.
+type Told struct {
+	ID   string
+	Slot int64
+	Lane string
+}
+
+// Pulled is what a pull did.
+type Pulled struct {
+	Booked, Overdue []Told
+	Next            int64
+}
+
+// puller is one pull.
+type puller struct {
+	*Line
+	bookings, looks int // left
+	drops           int // left: jobs that have left, of which a pull takes so many out
+	brings          bool
+	told            Pulled
+}
+
+// Pull books the first jobs of lanes whose time has come, as far as there is room within
+// the lookahead, and finds bookings whose grace is over.
+func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, true)
+}
+
+// PullOnly is Pull for who cannot bring jobs that did not come: they are kept for who can.
+func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, false)
+}
+
+func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bool) Pulled {
+	l.begin(now, settings)
+	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped, brings: brings}
+	p.keepUp()
+	again := l.overdues.until(now)
+	due := l.timers.until(now)
+	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
+		if p.bookings == 0 || p.looks == 0 {
+			break // the other timers are older now than those looked at: they are the first the next time
+		}
+		switch {
+		case strings.HasPrefix(name, "="):
+			p.late(name[1:])
+		case strings.HasPrefix(name, "+"):
+			if p.claims[name[1:]] != nil {
+				p.claimed(p.lanes[name[1:]])
+			}
+		case strings.HasSuffix(name, parked):
+			p.unpark(strings.TrimSuffix(name, parked))
+		default:
+			p.look(name)
+		}
+	}
+	if brings {
+		p.tellAgain(again[:min(len(again), mostOverdue)])
+	}
+	l.end()
+	p.told.Next = l.Next()
+	return p.told
+}
+
+// keepUp has everything looked at that was to be looked at by a clock that stepped back.
+func (p *puller) keepUp() {
+	if p.pulled > p.now+steppedUnseen {
+		for _, name := range p.timers.sorted() {
+			if at, _ := p.timers.get(name); at > p.now {
+				p.timers.set(name, p.now)
+			}
+		}
+	}
+	p.pulled = p.now
+}
+
+// tellAgain tells of jobs that were told of, or could not be, and have not come since.
+func (p *puller) tellAgain(ids []string) {
+	for _, id := range ids {
+		known := p.jobs[id]
+		forgotten, is := p.timers.get("=" + id)
+		if known == nil || known.state != overdue || !is {
+			p.overdues.delete(id)
+			continue
+		}
+		p.told.Overdue = append(p.told.Overdue, Told{id, known.arrival, known.lane})
+		p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
+	}
+}
+
+// toAsk tells of a job that is to ask, and has it find its place again for a while.
+func (p *puller) toAsk(told Told) {
+	p.timers.set("="+told.ID, p.now+forgetAfter)
+	p.overdues.set(told.ID, p.now)
+	if p.brings {
+		p.told.Overdue = append(p.told.Overdue, told)
+		p.overdues.set(told.ID, p.now+toldAgain)
+	}
+}
+
+// narrowFirst has those looked at first, of what has become due at about the same time, under
+// which one flow stands at most, and parked lanes: those that have room have their turn with
+// the others under the scope keys that they share.
+func (p *puller) narrowFirst(due []string) []string {
+	order := make(map[string][2]int64, len(due))
+	for _, name := range due {
+		at, _ := p.timers.get(name)
+		wide := int64(0)
+		if q := p.queues[name]; q != nil && q.tags.len() > 1 && !strings.HasSuffix(name, parked) {
+			wide = 1
+		}
+		order[name] = [2]int64{at / max(1, p.settings.Lookahead/4), wide}
+	}
+	slices.SortStableFunc(due, func(a, b string) int {
+		return cmp.Or(cmp.Compare(order[a][0], order[b][0]), cmp.Compare(order[a][1], order[b][1]))
+	})
+	return due
+}
+
+// late ends a booking whose grace is over. The job keeps its place for a while.
+func (p *puller) late(id string) {
+	known := p.jobs[id]
+	if known == nil || known.state != booked {
+		delete(p.jobs, id)
+		p.timers.delete("=" + id)
+		p.overdues.delete(id)
+		return
+	}
+	p.unbook(id, known)
+	known.state = overdue
+	p.toAsk(Told{id, known.slot, known.lane})
+	for _, name := range p.lane(known.lane).keys {
+		p.hurry(name)
+	}
+}
+
+// head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
+// of which nothing is left.
+func (p *puller) head(queue string) (*lane, float64) {
+	for p.looks > 0 {
+		q := p.queues[queue]
+		if q == nil {
+			return nil, 0
+		}
+		p.looks--
+		p.Looks++
+		flow, tag, _ := q.first()
+		lane := p.lanes[q.head(flow)]
+		if !p.drop(lane) {
+			return nil, 0
+		}
+		thrown := p.throwOut(lane)
+		switch {
+		case len(lane.jobs) == 0:
+			delete(p.lanes, lane.name)
+			p.leave(queue, lane)
+		case !thrown:
+			return lane, tag
+		case strings.HasSuffix(queue, parked):
+			p.anew(lane, lane.jobs[0].arrival)
+		default:
+			q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
+		}
+	}
+	return nil, 0
+}
+
+// throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
+// up those behind it, and is to ask again, to hear that. It is told of as overdue.
+func (p *puller) throwOut(lane *lane) bool {
+	if len(lane.jobs) == 0 || p.tooHeavy(lane, lane.jobs[0].costs) == nil {
+		return false
+	}
+	first := lane.jobs[0]
+	lane.jobs = lane.jobs[1:]
+	p.drop(lane)
+	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
+	p.toAsk(Told{first.id, p.now, lane.name})
+	return true
+}
+
+func (l *Line) waits(id string) bool {
+	known := l.jobs[id]
+	return known != nil && known.state == waiting
+}
+
+// look books the first jobs that stand under a scope key until it has no room, and moves
+// lanes under another scope key that has none for them.
+func (p *puller) look(name string) {
+	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
+	for p.bookings > 0 {
+		lane, tag := p.head(name)
+		if lane == nil {
+			p.done(name)
+			return
+		}
+		first := lane.jobs[0]
+		cost := costOf(lane, first.costs, name)
+		k, horizon := p.key(name), p.now+p.settings.Lookahead
+		own := p.now
+		if k.mode == Enforce {
+			own, _, _ = k.earliest(p.now, p.now, cost, true)
+		}
+		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, moved+cost) {
+			p.timers.set(name, p.again(k))
+			return
+		}
+		f := p.earliest(lane, first.costs, p.now, true, Enforce)
+		if f.at > horizon {
+			p.makeRoom(name, lane, f)
+			continue
+		}
+		other := p.contended(lane, name)
+		if other == "" {
+			q := p.queues[name]
+			q.virtual = max(q.virtual, tag)
+			p.bookFirst(lane, f.at)
+			if len(lane.jobs) > 0 {
+				q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
+			} else {
+				p.leave(name, lane)
+			}
+			continue
+		}
+		p.queues[name].let[lane.flow] = true
+		p.move(name, other, lane, p.now)
+		moved += cost
+	}
+	p.timers.set(name, p.now)
+}
+
+// done ends the look at a queue in which nobody stands any more, or for which there are no
+// looks left.
+func (p *puller) done(name string) {
+	if p.queues[name] == nil {
+		p.timers.delete(name)
+	} else {
+		p.timers.set(name, p.now)
+	}
+}
+
+// heavy tells that a scope key has no room for a job only for its weight.
+func (p *puller) heavy(k *key, cost int64) bool {
+	if cost == 1 {
+		return false
+	}
+	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	return one <= p.now+p.settings.Lookahead
+}
+
+// full tells that a scope key has no room for so many units within the lookahead.
+func (p *puller) full(k *key, units int64) bool {
+	if k.mode != Enforce {
+		return false
+	}
+	at, _, _ := k.earliest(p.now, p.now, min(units, k.fewest()), true)
+	return at > p.now+p.settings.Lookahead
+}
+
+// again is when a scope key is to be looked at that has no room: when one unit has. If it
+// has, but lanes that had their turn here are to have it, they are given a while.
+func (p *puller) again(k *key) int64 {
+	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	switch {
+	case one == Never:
+		return Never
+	case one <= p.now+p.settings.Lookahead:
+		return p.now + p.settings.Lookahead/4
+	}
+	return max(one-p.settings.Lookahead, p.now+1)
+}
+
+// makeRoom deals with a lane whose first job has no place within the lookahead, though it
+// has its turn here: it moves under the scope key that has no room, or gets a claim.
+func (p *puller) makeRoom(name string, lane *lane, f fit) {
+	first := lane.jobs[0]
+	blocked, _ := p.blocked(lane, first.costs, f)
+	if blocked == name || len(p.lacking(lane, first.costs)) == 0 {
+		p.claimOrPark(name, lane, blocked, f.at)
+		return
+	}
+	p.move(name, blocked, lane, p.now)
+}
+
+// lacking are the scope keys of a lane that have no room for a job by themselves.
+func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
+	for i, name := range lane.keys {
+		k := p.key(name)
+		if k.mode != Enforce {
+			continue
+		}
+		if own, _, _ := k.earliest(p.now, p.now, costs[i], true); own > p.now+p.settings.Lookahead {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// claimOrPark claims a job's place under a scope key that lacks room for it or, if that has
+// a claim already, parks its lane there. Either way the lane makes way for others.
+func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
+	p.leave(queue, lane)
+	if _, is := p.claimers[name]; !is && at != Never {
+		p.claim(lane, []string{name}, at)
+		return
+	}
+	look := p.parkedUntil(lane, name)
+	p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, look)
+	p.due(name+parked, look)
+}
+
+// parkedUntil is when a lane is looked at again that is parked beside a scope key: when that
+// has room for its first job. If it has, but others do not at the same time, room in any of
+// them may bring the job forward: it is looked at again soon.
+func (p *puller) parkedUntil(lane *lane, name string) int64 {
+	at, most := p.roomUnder(lane, name), p.now+parkedFor
+	if at <= p.now+p.settings.Lookahead {
+		at, most = p.earliest(lane, lane.jobs[0].costs, p.now, true, Enforce).at, p.now+claimedFor
+	}
+	return max(min(at-p.settings.Lookahead, most), p.now+1)
+}
+
+// roomUnder is when one scope key has room for the first job of a lane by itself.
+func (p *puller) roomUnder(lane *lane, name string) int64 {
+	k := p.key(name)
+	if k.mode != Enforce {
+		return p.now
+	}
+	at, _, _ := k.earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name), true)
+	return at
+}
+
+// claim books units for a lane that stands in no queue while it has them. If none of the
+// scope keys puts the job off as far by itself, room in another one may bring it forward:
+// it is looked at again soon.
+func (p *puller) claim(lane *lane, names []string, at int64) {
+	first, last := lane.jobs[0], int64(0)
+	p.claims[lane.name] = &claim{at: at, costs: first.costs, names: names}
+	for _, name := range names {
+		cost := costOf(lane, first.costs, name)
+		own, _, _ := p.key(name).earliest(p.now, p.now, cost, true)
+		last = max(last, own)
+		p.key(name).book(at, cost)
+		p.claimers[name] = lane.name
+	}
+	look := at - p.settings.Lookahead
+	if last < at {
+		look = min(look, p.now+claimedFor)
+	}
+	p.timers.set("+"+lane.name, max(look, p.now+1))
+}
+
+// release gives back what a lane claims.
+func (p *puller) release(lane *lane) *claim {
+	c := p.claims[lane.name]
+	for _, name := range c.names {
+		p.key(name).book(c.at, -costOf(lane, c.costs, name))
+		p.hurry(name)
+		delete(p.claimers, name)
+	}
+	delete(p.claims, lane.name)
+	p.timers.delete("+" + lane.name)
+	return c
+}
+
+// claimed books the job that has a claim when its place has come into the lookahead. If
+// there is no room for it after all, it claims what it lacks as well.
+func (p *puller) claimed(lane *lane) {
+	p.looks--
+	p.Looks++
+	c := p.release(lane)
+	if !p.drop(lane) {
+		p.stand(c.names[0], lane, p.now)
+		return
+	}
+	thrown := p.throwOut(lane)
+	if len(lane.jobs) == 0 {
+		delete(p.lanes, lane.name)
+		return
+	}
+	if thrown {
+		p.stand(c.names[0], lane, p.now)
+		return
+	}
+	first := lane.jobs[0]
+	f := p.earliest(lane, first.costs, p.now, true, Enforce)
+	if f.at <= p.now+p.settings.Lookahead {
+		p.bookFirst(lane, f.at)
+		if len(lane.jobs) > 0 {
+			p.stand(c.names[0], lane, p.now)
+		}
+		return
+	}
+	if f.at != Never {
+		if names, at := p.needed(lane, c.names, f.at); len(names) > 0 {
+			p.claim(lane, names, at)
+			return
+		}
+	}
+	name, look := p.blocked(lane, first.costs, f)
+	p.stand(name, lane, look)
+}
+
+// needed are the scope keys that a job claims whose place is at this instant: what it
+// lacks, and what it had, unless the place is so far ahead that what is claimed there would
+// only keep others from claiming. Of two lanes that lack what the other one has, the one
+// whose first job came later gives way (wound-wait: Rosenkrantz, Stearns and Lewis, 1978),
+// so that they do not wait for each other for ever. It returns the place anew, since that
+// may bring it forward.
+func (p *puller) needed(lane *lane, had []string, at int64) (names []string, place int64) {
+	costs := lane.jobs[0].costs
+	lacking := p.lacking(lane, costs)
+	for _, name := range lane.keys {
+		k := p.key(name)
+		kept := k.mode == Enforce && slices.Contains(had, name) && at-p.now <= 2*k.longest()
+		if !kept && !slices.Contains(lacking, name) {
+			continue
+		}
+		holder, taken := p.claimers[name]
+		if taken && !lane.before(p.lanes[holder]) {
+			continue
+		}
+		if taken {
+			p.release(p.lanes[holder])
+			p.stand(name, p.lanes[holder], p.now)
+		}
+		names = append(names, name)
+	}
+	return names, p.earliest(lane, costs, p.now, true, Enforce).at
+}
+
+// before tells whether the first job of a lane came before that of another one.
+func (l *lane) before(other *lane) bool {
+	a, b := l.jobs[0].arrival, other.jobs[0].arrival
+	return a < b || a == b && l.name < other.name
+}
+
+// unpark has parked lanes have their turn again: those whose first job has room, and one
+// that may have the claim if nobody has it. The first is looked at in any case, since what
+// made room may be new.
+func (p *puller) unpark(name string) {
+	queue, k, horizon := name+parked, p.key(name), p.now+p.settings.Lookahead
+	moved := int64(0)
+	for again := true; ; {
+		q := p.queues[queue]
+		if q == nil {
+			break
+		}
+		_, look, _ := q.first()
+		if int64(look) > p.now && !again {
+			p.timers.set(queue, int64(look))
+			return
+		}
+		lane, _ := p.head(queue)
+		if lane == nil {
+			break
+		}
+		costs, own := lane.jobs[0].costs, p.roomUnder(lane, name)
+		cost, room := costOf(lane, costs, name), own <= horizon
+		if room && p.earliest(lane, costs, p.now, true, Enforce).at > horizon {
+			room = len(p.lacking(lane, costs)) > 0 // it has to wait under that one
+		}
+		_, taken := p.claimers[name]
+		switch {
+		case room && moved > 0 && p.full(k, moved+cost):
+			p.timers.set(queue, p.now+p.settings.Lookahead/4)
+			return
+		case room:
+			p.move(queue, name, lane, p.now)
+			moved, again = moved+cost, true
+		case !taken && own != Never:
+			p.move(queue, name, lane, p.now)
+			p.timers.set(queue, p.now+p.settings.Lookahead)
+			if p.queues[queue] == nil {
+				p.timers.delete(queue)
+			}
+			return
+		default:
+			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(lane, name)))
+			again = false
+		}
+	}
+	p.done(queue)
+}
+
+// bookFirst books the first job of a lane and takes it out.
+func (p *puller) bookFirst(lane *lane, at int64) {
+	first := lane.jobs[0]
+	lane.jobs = lane.jobs[1:]
+	p.promise(first.id, lane, first.costs, at, first.arrival)
+	p.told.Booked = append(p.told.Booked, Told{first.id, at, lane.name})
+	p.bookings--
+	p.charge(lane, first.costs, 1)
+	p.drop(lane)
+	if len(lane.jobs) == 0 {
+		delete(p.lanes, lane.name)
+	}
+}
+
+// drop takes the jobs out that have left, as far as the first that has not. It returns
+// false if there are more than one pull may drop.
+func (p *puller) drop(lane *lane) bool {
+	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+		if p.drops == 0 {
+			p.looks = 0
+			return false
+		}
+		p.drops--
+		lane.jobs = lane.jobs[1:]
+	}
+	return true
+}
+
+// move has a lane wait in another queue.
+func (p *puller) move(from, to string, lane *lane, look int64) {
+	p.leave(from, lane)
+	p.stand(to, lane, look)
+}
