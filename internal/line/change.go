@@ -95,10 +95,8 @@ func (l *Line) Pause(now int64, settings Settings, name string, until int64) (be
 	if before <= now {
 		before = 0
 	}
-	switch {
-	case until == 0:
-		k.paused = 0
-	default:
+	k.paused = 0
+	if until != 0 {
 		k.paused = max(before, until)
 	}
 	l.hurry(name)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // TestHeavyJobsOfOneTenantStopNobody: tenant m has 5 of 1000/24h left and two jobs of
@@ -70,7 +71,7 @@ func TestHeavyJobStartsBesideLightOnes(t *testing.T) {
 func TestLightJobWithRoomNeverWaits(t *testing.T) {
 	t.Parallel()
 	worstWait := int64(0)
-	for seed := range uint64(100) {
+	for seed := range uint64(longtest.Of(30, 300)) {
 		wait := lightJobs(t, seed)
 		worstWait = max(worstWait, wait)
 		if wait >= 20*second {

@@ -327,15 +327,4 @@ func jain[T int | int64 | float64](xs []T) float64 {
 	return sum * sum / (float64(len(xs)) * squares)
 }
 
-// units is what each flow started between two instants.
-func (w *world) units(from, to int64) map[string]int64 {
-	units := make(map[string]int64)
-	for _, j := range w.served {
-		if j.started >= from && j.started < to {
-			units[j.flow()] += j.job.Costs[0]
-		}
-	}
-	return units
-}
-
 func id(format string, args ...any) string { return fmt.Sprintf(format, args...) }
