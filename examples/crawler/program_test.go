@@ -19,7 +19,7 @@ const programVariable = "CRAWLER_PROGRAM"
 
 func TestMain(m *testing.M) {
 	// Most of them wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	if os.Getenv(programVariable) != "" {
