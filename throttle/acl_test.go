@@ -186,6 +186,11 @@ func TestF18_WrongPassword(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
 		found, err := check(t, th)
+		// Redis ends the connection of who sends a script without a password. Who is still
+		// sending may find that first, and not the reason.
+		for tries := 0; tries < 20 && err != nil && (strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "broken pipe")); tries++ {
+			found, err = check(t, th)
+		}
 		var faulty *throttle.CheckError
 		if !errors.As(err, &faulty) || !slices.Equal(found[throttle.Fault], []string{"permission"}) || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want a *CheckError about permission", what, err)
