@@ -1,0 +1,195 @@
+package line
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Leave takes jobs out of line that will not come, and gives their bookings back. It tells
+// for each whether it had a place or a booking.
+func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
+	l.begin(now, settings)
+	left := make([]bool, len(ids))
+	for i, id := range ids {
+		known := l.jobs[id]
+		if known == nil {
+			continue
+		}
+		left[i] = known.state != overdue
+		l.unbook(id, known)
+		if known.state == booked {
+			lane := l.lane(known.lane)
+			l.charge(lane, known.costs, -1)
+			for _, name := range lane.keys {
+				l.hurry(name)
+			}
+		}
+		delete(l.jobs, id)
+	}
+	l.end()
+	return left
+}
+
+// Grant is a start that was granted.
+type Grant struct {
+	ID    string
+	Lane  string
+	Costs []int64
+	Start int64
+}
+
+// Settle corrects what a grant was charged, once, within a time of its start. Rebook
+// makes a booking of a grant whose start is still ahead.
+func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
+	l.begin(now, settings)
+	mark := g.ID + ":" + strconv.FormatInt(g.Start, 10)
+	if until, done := l.settled[mark]; done && until > now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+		return false
+	}
+	lane := l.lane(g.Lane)
+	for _, name := range lane.keys {
+		l.key(name)
+	}
+	l.settled[mark] = g.Start + within
+	for i, name := range lane.keys {
+		k := l.key(name)
+		delta := actual[i] - g.Costs[i]
+		k.correct(g.Start, delta)
+		if q := l.queues[name]; q != nil && !rebook {
+			q.charge(lane.flow, float64(delta)/l.share(lane.flow))
+		}
+		if delta < 0 {
+			l.hurry(name)
+		}
+	}
+	if rebook {
+		l.promise(g.ID, lane, g.Costs, g.Start, g.Start)
+	}
+	l.end()
+	return true
+}
+
+// correct changes what is spent at a start, where it still counts.
+func (k *key) correct(start, delta int64) {
+	if delta == 0 {
+		return
+	}
+	k.touched = true
+	for _, d := range k.ledgers {
+		at := d.sub(start + k.shift)
+		if _, found := d.spent.find(at); found {
+			d.spent.add(at, delta)
+		}
+	}
+}
+
+// Pause closes a scope key until a time, unless it is closed for longer already, and tells
+// until when it is. A time of 0 opens it.
+func (l *Line) Pause(now int64, settings Settings, name string, until int64) (before, is int64) {
+	l.begin(now, settings)
+	k := l.key(name)
+	before = k.paused
+	if before <= now {
+		before = 0
+	}
+	switch {
+	case until == 0:
+		k.paused = 0
+	default:
+		k.paused = max(before, until)
+	}
+	l.hurry(name)
+	l.end()
+	return before, k.paused
+}
+
+// SetLimits sets the limits of a scope key, or those of a scope if the name has no colon.
+// nil takes them back.
+func (l *Line) SetLimits(now int64, settings Settings, name string, limits []Limit) {
+	l.begin(now, settings)
+	if scope, _, isKey := strings.Cut(name, ":"); isKey {
+		l.key(name).own = limits
+		l.hurry(name)
+	} else {
+		set := l.set[scope]
+		set.Limits = limits
+		l.setScope(scope, set)
+	}
+	l.end()
+}
+
+// SetMode sets the mode of a scope, or with an empty name that of all. 0 takes it back.
+func (l *Line) SetMode(now int64, settings Settings, scope string, mode Mode) {
+	l.begin(now, settings)
+	if scope == "" {
+		l.mode = mode
+		l.hurryAll("")
+	} else {
+		set := l.set[scope]
+		set.Mode = mode
+		l.setScope(scope, set)
+	}
+	l.end()
+}
+
+func (l *Line) setScope(scope string, set Scope) {
+	if set.Mode == 0 && set.Limits == nil {
+		delete(l.set, scope)
+	} else {
+		l.set[scope] = set
+	}
+	l.hurryAll(scope + ":")
+}
+
+// hurryAll has all scope keys that begin so looked at now, and all claims.
+func (l *Line) hurryAll(prefix string) {
+	for name, at := range l.timers {
+		if name[0] != '=' && (name[0] == '+' || strings.HasPrefix(name, prefix)) && at > l.now {
+			l.timers[name] = l.now
+		}
+	}
+}
+
+// Usage is how a limit of a scope key stands.
+type Usage struct {
+	Limit        Limit
+	Used, Booked int64
+	Free         int64 // the earliest start of one unit
+}
+
+// KeyState is how a scope key stands.
+type KeyState struct {
+	Paused int64
+	Mode   Mode
+	Origin byte
+	Flows  int64 // that stand under it
+	Timer  int64
+	Limits []Usage
+}
+
+// State tells how a scope key stands. It changes nothing.
+func (l *Line) State(now int64, settings Settings, name string) KeyState {
+	l.begin(now, settings)
+	k := l.key(name)
+	state := KeyState{Mode: k.mode, Origin: k.origin, Timer: l.timers[name]}
+	if k.paused > now {
+		state.Paused = k.paused
+	}
+	if q := l.queues[name]; q != nil {
+		state.Flows = int64(len(q.tags))
+	}
+	for _, limit := range k.limits {
+		u := Usage{Limit: limit, Free: now}
+		if d := k.ledger(limit.Window); d != nil && limit.Units >= 0 {
+			u.Used, u.Booked = d.used(), d.booked.total()
+			if u.Free = d.earliest(now+k.shift, now+k.shift, 1, limit.Units, true); u.Free == Never {
+				u.Free = 0
+			} else {
+				u.Free -= k.shift
+			}
+		}
+		state.Limits = append(state.Limits, u)
+	}
+	l.end()
+	return state
+}

@@ -1,0 +1,43 @@
+package line
+
+import "fmt"
+
+// Heads are the first jobs of all lanes, for tests.
+func (l *Line) Heads() (heads []Job) {
+	for _, lane := range l.lanes {
+		for _, p := range lane.jobs {
+			if l.waits(p.id) {
+				heads = append(heads, Job{ID: p.id, Lane: lane.name, Costs: p.costs})
+				break
+			}
+		}
+	}
+	return heads
+}
+
+// HasRoom tells whether all scope keys of a lane have room for a job now, promises counted.
+func (l *Line) HasRoom(now int64, settings Settings, lane string, costs []int64) bool {
+	l.begin(now, settings)
+	defer l.end()
+	return l.earliest(l.lane(lane), costs, now, true, Enforce).at == now
+}
+
+// Dump tells how everything stands, for tests.
+func (l *Line) Dump(now int64) string {
+	s := ""
+	for name, q := range l.queues {
+		s += fmt.Sprintf("queue %s timer %+.2f virtual %.2f:", name, float64(l.timers[name]-now)/1e6, q.virtual)
+		for f, tag := range q.tags {
+			s += fmt.Sprintf(" %s@%.2f", f, tag)
+			for ln := range q.lanes[f] {
+				p := l.lanes[ln].jobs[0]
+				s += fmt.Sprintf("[%s %d jobs, first %v %s]", ln, len(l.lanes[ln].jobs), p.costs, p.id)
+			}
+		}
+		s += "\n"
+	}
+	for ln, c := range l.claims {
+		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names, float64(l.timers["+"+ln]-now)/1e6)
+	}
+	return s
+}

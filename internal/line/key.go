@@ -1,0 +1,134 @@
+package line
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Mode is how far a scope's limits are in force.
+type Mode byte
+
+// The modes, by their letters in Redis.
+const (
+	Enforce Mode = 'e'
+	Shadow  Mode = 's'
+	Off     Mode = 'o'
+)
+
+// steppedBack is up to what step back of the clock a ledger stands still; after a larger
+// one it goes on.
+const steppedBack = 30_000_000
+
+// key is one scope key.
+type key struct {
+	name    string
+	paused  int64   // until when it is closed
+	own     []Limit // set for it at run time; nil: none
+	ledgers []*ledger
+
+	seen   int64 // the latest time of its ledgers
+	offset int64 // of its ledgers' time from the clock's
+
+	// Of one call:
+	mode    Mode
+	limits  []Limit // in force
+	origin  byte    // c configuration, s set for the scope, k set for the key
+	shift   int64   // of its ledgers' time from the clock's
+	touched bool
+}
+
+// look makes a scope key ready for one call: its limits in force, its time, and what has
+// left its windows forgotten.
+func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
+	k.mode, k.limits, k.origin, k.touched = mode, limits, origin, false
+	if k.own != nil {
+		k.limits, k.origin = k.own, 'k'
+	}
+	if k.seen-now-k.offset > steppedBack {
+		k.offset = k.seen - now
+	}
+	k.shift = max(now+k.offset, k.seen) - now
+	k.forget(now, grace)
+	if len(k.ledgers) == 0 {
+		k.offset, k.shift, k.seen = 0, 0, 0
+	}
+	if k.mode == Off {
+		return
+	}
+	for _, limit := range k.limits {
+		if limit.Units >= 0 && k.ledger(limit.Window) == nil {
+			k.ledgers = append(k.ledgers, &ledger{window: limit.Window, precision: limit.Precision})
+		}
+	}
+	slices.SortFunc(k.ledgers, func(a, b *ledger) int { return cmp.Compare(a.window, b.window) })
+}
+
+// forget drops what counts no more, and the ledgers in which nothing is left.
+func (k *key) forget(now, grace int64) {
+	for _, d := range k.ledgers {
+		d.trim(now+k.shift, grace)
+	}
+	k.ledgers = slices.DeleteFunc(k.ledgers, (*ledger).empty)
+}
+
+func (k *key) ledger(window int64) *ledger {
+	for _, d := range k.ledgers {
+		if d.window == window {
+			return d
+		}
+	}
+	return nil
+}
+
+// earliest is the first start at or after at that the scope key allows by itself, and the
+// limit that moved it last, nil for the pause.
+func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder *Limit, moved bool) {
+	start = at
+	if k.paused > start {
+		start, moved = k.paused, true
+	}
+	for again := true; again; {
+		again = false
+		for i := range k.limits {
+			limit := &k.limits[i]
+			if limit.Units < 0 {
+				continue
+			}
+			d := k.ledger(limit.Window)
+			s := d.earliest(start+k.shift, now+k.shift, cost, limit.Units, promises)
+			if s == Never {
+				return Never, limit, true
+			}
+			if s -= k.shift; s > start {
+				start, holder, moved, again = s, limit, true, true
+			}
+		}
+	}
+	return start, holder, moved
+}
+
+// spend charges a start, book promises one; what is negative takes it back.
+func (k *key) spend(at, units int64) {
+	k.touched = true
+	for _, d := range k.ledgers {
+		d.spent.add(d.sub(at+k.shift), units)
+	}
+}
+
+func (k *key) book(at, units int64) {
+	k.touched = true
+	for _, d := range k.ledgers {
+		d.booked.add(d.sub(at+k.shift), units)
+	}
+}
+
+// fewest is the smallest number of units of its limits, of which a claim can be made.
+func (k *key) fewest() int64 {
+	units := Never
+	for _, limit := range k.limits {
+		if limit.Units >= 0 {
+			units = min(units, limit.Units)
+		}
+	}
+	return units
+}

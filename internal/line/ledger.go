@@ -1,0 +1,91 @@
+package line
+
+// Never is the instant of what does not come.
+const Never = int64(1) << 53
+
+// Limit is a number of units per window.
+type Limit struct {
+	Units     int64 // -1: unlimited
+	Window    int64 // us
+	Precision int64 // us
+}
+
+// ledger are the units of one window of one scope key.
+type ledger struct {
+	window, precision int64
+	spent, booked     entries
+}
+
+// n is how many sub-windows count together.
+func (d *ledger) n() int64 {
+	if d.precision == 1 {
+		return d.window
+	}
+	return (d.window+d.precision-1)/d.precision + 1
+}
+
+func (d *ledger) sub(at int64) int64 { return at / d.precision }
+
+// trim forgets what has left the window at now, and bookings whose grace is over.
+func (d *ledger) trim(now, grace int64) {
+	d.spent.drop(d.sub(now) - d.n() + 1)
+	d.booked.drop(d.sub(max(0, now-grace)))
+}
+
+func (d *ledger) empty() bool { return len(d.spent)+len(d.booked) == 0 }
+
+// used is how many units the window that ends at now holds, with those that start later.
+func (d *ledger) used() int64 { return d.spent.total() }
+
+// earliest is the first start at or after at with which no window holds more than units:
+// every window that contains it has room for cost. It counts promises or not.
+func (d *ledger) earliest(at, now, cost, units int64, promises bool) int64 {
+	room := units - cost
+	if room < 0 {
+		return Never
+	}
+	all := d.spent
+	if promises {
+		all = merge(d.spent, d.booked, d.sub(now))
+	}
+	n, first := d.n(), d.sub(at)
+	x := first
+	sum, in, out := int64(0), 0, 0 // of the window that ends at x or, checking, at a later entry
+	for {
+		for in < len(all) && all[in].at <= x {
+			sum += all[in].units
+			in++
+		}
+		for out < in && all[out].at+n <= x {
+			sum -= all[out].units
+			out++
+		}
+		if sum > room {
+			x = all[out].at + n
+			continue
+		}
+		// The windows that end later and still contain x.
+		y, fits := x, true
+		laterSum, laterOut := sum, out
+		for i := in; i < len(all) && all[i].at < x+n; i++ {
+			y = all[i].at
+			laterSum += all[i].units
+			for all[laterOut].at+n <= y {
+				laterSum -= all[laterOut].units
+				laterOut++
+			}
+			if laterSum > room && (i+1 == len(all) || all[i+1].at > y) {
+				fits = false
+				break
+			}
+		}
+		if fits {
+			break
+		}
+		x = y
+	}
+	if x == first {
+		return at
+	}
+	return x * d.precision
+}

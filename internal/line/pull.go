@@ -1,0 +1,337 @@
+package line
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
+// first job has no room only for its weight. One of them may have a claim.
+const parked = "!"
+
+// forgetAfter is how long a job that did not come to its slot finds its place again.
+const forgetAfter = 600_000_000
+
+// Told is a job that a pull books, or finds overdue.
+type Told struct {
+	ID   string
+	Slot int64
+	Lane string
+}
+
+// Pulled is what a pull did.
+type Pulled struct {
+	Booked, Overdue []Told
+	Next            int64
+}
+
+// puller is one pull.
+type puller struct {
+	*Line
+	bookings, looks int // left
+	told            Pulled
+}
+
+// Pull books the first jobs of lanes whose time has come, as far as there is room within
+// the lookahead, and finds bookings whose grace is over.
+func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
+	l.begin(now, settings)
+	p := &puller{Line: l, bookings: bookings, looks: looks}
+	due := make([]string, 0, len(l.timers))
+	for name, at := range l.timers {
+		if at <= now {
+			due = append(due, name)
+		}
+	}
+	slices.SortFunc(due, func(a, b string) int { return cmp.Or(cmp.Compare(l.timers[a], l.timers[b]), cmp.Compare(a, b)) })
+	for _, name := range due[:min(len(due), looks)] {
+		switch {
+		case strings.HasPrefix(name, "="):
+			p.late(name[1:])
+		case strings.HasPrefix(name, "+"):
+			p.claimed(p.lanes[name[1:]])
+		case strings.HasSuffix(name, parked):
+			p.unpark(strings.TrimSuffix(name, parked))
+		default:
+			p.look(name)
+		}
+	}
+	l.end()
+	p.told.Next = l.Next()
+	return p.told
+}
+
+// late ends a booking whose grace is over. The job keeps its place for a while.
+func (p *puller) late(id string) {
+	known := p.jobs[id]
+	if known == nil || known.state != booked {
+		delete(p.jobs, id)
+		delete(p.timers, "="+id)
+		return
+	}
+	p.unbook(id, known)
+	known.state = overdue
+	p.timers["="+id] = p.now + forgetAfter
+	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
+	for _, name := range p.lane(known.lane).keys {
+		p.hurry(name)
+	}
+}
+
+// head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
+// of which nothing is left.
+func (p *puller) head(queue string) (*lane, float64) {
+	for p.looks > 0 {
+		q := p.queues[queue]
+		if q == nil {
+			return nil, 0
+		}
+		p.looks--
+		p.Looks++
+		flow, tag, _ := q.first()
+		lane := p.lanes[q.head(flow)]
+		p.drop(lane)
+		if len(lane.jobs) > 0 {
+			return lane, tag
+		}
+		delete(p.lanes, lane.name)
+		p.leave(queue, lane)
+	}
+	return nil, 0
+}
+
+func (l *Line) waits(id string) bool {
+	known := l.jobs[id]
+	return known != nil && known.state == waiting
+}
+
+// look books the first jobs that stand under a scope key until it has no room, and moves
+// lanes under another scope key that has none for them.
+func (p *puller) look(name string) {
+	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
+	for p.bookings > 0 {
+		lane, tag := p.head(name)
+		if lane == nil {
+			p.done(name)
+			return
+		}
+		first := lane.jobs[0]
+		cost := costOf(lane, first.costs, name)
+		k, horizon := p.key(name), p.now+p.settings.Lookahead
+		own := p.now
+		if k.mode == Enforce {
+			own, _, _ = k.earliest(p.now, p.now, cost, true)
+		}
+		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, cost+moved) {
+			p.timers[name] = p.again(k)
+			return
+		}
+		f := p.earliest(lane, first.costs, p.now, true, Enforce)
+		if f.at > horizon {
+			p.makeRoom(name, lane, f)
+			continue
+		}
+		other := p.contended(lane, name)
+		if other == "" {
+			q := p.queues[name]
+			q.virtual = max(q.virtual, tag)
+			p.bookFirst(lane, f.at)
+			if len(lane.jobs) > 0 {
+				q.lanes[lane.flow][lane.name] = lane.jobs[0].arrival
+			} else {
+				p.leave(name, lane)
+			}
+			continue
+		}
+		p.queues[name].let[lane.flow] = true
+		p.move(name, other, lane, p.now)
+		moved += cost
+	}
+	p.timers[name] = p.now
+}
+
+// done ends the look at a queue in which nobody stands any more, or for which there are no
+// looks left.
+func (p *puller) done(name string) {
+	if p.queues[name] == nil {
+		delete(p.timers, name)
+	} else {
+		p.timers[name] = p.now
+	}
+}
+
+// heavy tells that a scope key has no room for a job only for its weight.
+func (p *puller) heavy(k *key, cost int64) bool {
+	if cost == 1 {
+		return false
+	}
+	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	return one <= p.now+p.settings.Lookahead
+}
+
+// full tells that a scope key has no room for so many units within the lookahead.
+func (p *puller) full(k *key, units int64) bool {
+	at, _, _ := k.earliest(p.now, p.now, min(units, k.fewest()), true)
+	return at > p.now+p.settings.Lookahead
+}
+
+// again is when a scope key is to be looked at that has no room: when one unit has. If it
+// has, but lanes that had their turn here are to have it, they are given a while.
+func (p *puller) again(k *key) int64 {
+	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	switch {
+	case one == Never:
+		return Never
+	case one <= p.now+p.settings.Lookahead:
+		return p.now + p.settings.Lookahead/4
+	}
+	return max(one-p.settings.Lookahead, p.now+1)
+}
+
+// makeRoom deals with a lane whose first job has no place within the lookahead, though it
+// has its turn here: it moves under the scope key that has no room, or gets a claim.
+func (p *puller) makeRoom(name string, lane *lane, f fit) {
+	first := lane.jobs[0]
+	blocked, _ := p.blocked(lane, first.costs, f)
+	if blocked == name || len(p.lacking(lane, first.costs)) == 0 {
+		p.claimOrPark(name, lane, blocked, f.at)
+		return
+	}
+	p.move(name, blocked, lane, p.now)
+}
+
+// lacking are the scope keys of a lane that have no room for a job by themselves.
+func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
+	for i, name := range lane.keys {
+		k := p.key(name)
+		if k.mode != Enforce {
+			continue
+		}
+		if own, _, _ := k.earliest(p.now, p.now, costs[i], true); own > p.now+p.settings.Lookahead {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// claimOrPark claims a job's place under a scope key that lacks room for it or, if that has
+// a claim already, parks its lane there until the claim is used. Either way the lane makes
+// way for others.
+func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
+	holder, is := p.claimers[name]
+	switch {
+	case is:
+		p.move(queue, name+parked, lane, p.claims[holder].at)
+	case at == Never:
+		p.move(queue, name+parked, lane, Never)
+	default:
+		p.leave(queue, lane)
+		p.claim(lane, []string{name}, at)
+	}
+}
+
+// claim books units for a lane that stands in no queue while it has them.
+func (p *puller) claim(lane *lane, names []string, at int64) {
+	first := lane.jobs[0]
+	p.claims[lane.name] = &claim{at: at, costs: first.costs, names: names}
+	for _, name := range names {
+		p.key(name).book(at, costOf(lane, first.costs, name))
+		p.claimers[name] = lane.name
+	}
+	p.timers["+"+lane.name] = max(at-p.settings.Lookahead, p.now+1)
+}
+
+// release gives back what a lane claims.
+func (p *puller) release(lane *lane) *claim {
+	c := p.claims[lane.name]
+	for _, name := range c.names {
+		p.key(name).book(c.at, -costOf(lane, c.costs, name))
+		delete(p.claimers, name)
+	}
+	delete(p.claims, lane.name)
+	delete(p.timers, "+"+lane.name)
+	return c
+}
+
+// claimed books the job that has a claim when its place has come into the lookahead. If
+// there is no room for it after all, it claims what it lacks as well.
+func (p *puller) claimed(lane *lane) {
+	p.looks--
+	p.Looks++
+	c := p.release(lane)
+	p.drop(lane)
+	for _, name := range c.names {
+		p.hurry(name)
+	}
+	if len(lane.jobs) == 0 {
+		delete(p.lanes, lane.name)
+		return
+	}
+	first := lane.jobs[0]
+	f := p.earliest(lane, first.costs, p.now, true, Enforce)
+	if f.at <= p.now+p.settings.Lookahead {
+		p.bookFirst(lane, f.at)
+		if len(lane.jobs) > 0 {
+			p.stand(c.names[0], lane, p.now)
+		}
+		return
+	}
+	if f.at == Never {
+		name, look := p.blocked(lane, first.costs, f)
+		p.stand(name, lane, look)
+		return
+	}
+	names := c.names
+	for _, name := range p.lacking(lane, first.costs) {
+		if _, is := p.claimers[name]; !is && !slices.Contains(names, name) {
+			names = append(slices.Clone(names), name)
+		}
+	}
+	p.claim(lane, names, f.at)
+}
+
+// unpark lets the next of the lanes that are parked beside a scope key have its turn there,
+// unless that has a claim.
+func (p *puller) unpark(name string) {
+	queue := name + parked
+	if holder, is := p.claimers[name]; is {
+		p.timers[queue] = max(p.claims[holder].at, p.now+1)
+		return
+	}
+	lane, _ := p.head(queue)
+	if lane != nil {
+		p.move(queue, name, lane, p.now)
+		p.timers[queue] = p.now + p.settings.Lookahead
+	}
+	if p.queues[queue] == nil {
+		delete(p.timers, queue)
+	}
+}
+
+// bookFirst books the first job of a lane and takes it out.
+func (p *puller) bookFirst(lane *lane, at int64) {
+	first := lane.jobs[0]
+	lane.jobs = lane.jobs[1:]
+	p.promise(first.id, lane, first.costs, at, first.arrival)
+	p.told.Booked = append(p.told.Booked, Told{first.id, at, lane.name})
+	p.bookings--
+	p.charge(lane, first.costs, 1)
+	p.drop(lane)
+	if len(lane.jobs) == 0 {
+		delete(p.lanes, lane.name)
+	}
+}
+
+// drop takes the jobs out that have left, as far as the first that has not.
+func (p *puller) drop(lane *lane) {
+	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+		lane.jobs = lane.jobs[1:]
+	}
+}
+
+// move has a lane wait in another queue.
+func (p *puller) move(from, to string, lane *lane, look int64) {
+	p.leave(from, lane)
+	p.stand(to, lane, look)
+}

@@ -1,0 +1,263 @@
+package line
+
+import "slices"
+
+// Job is asked for.
+type Job struct {
+	ID      string
+	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted
+	Costs   []int64 // of each scope key
+	MaxWait int64   // us
+	Latest  int64   // us from now until the last useful start; negative: none
+	Plan    bool
+	Share   int64 // of the flow
+}
+
+// Outcome is what was decided for a job.
+type Outcome int
+
+// The outcomes, as the scripts number them.
+const (
+	Granted Outcome = iota + 1
+	Booked
+	Waiting
+	TooLate // its place is after its last useful start
+	TooHeavy
+)
+
+// Answer is what was decided for a job.
+type Answer struct {
+	Outcome Outcome
+	Start   int64
+	Held    *Held // what held it back
+	Shadow  *Held // for a granted job, what would have if it were not in shadow
+	Until   int64 // of Shadow
+	Ahead   int64 // jobs before it in its lane
+	Flows   int64 // that stand where its lane stands
+}
+
+// Held is a limit, or a pause, that holds a job back.
+type Held struct {
+	Key          string
+	Limit        *Limit // nil: the pause
+	Origin       byte
+	Used, Booked int64
+}
+
+// Reserve decides for jobs, one after the other.
+func (l *Line) Reserve(now int64, settings Settings, jobs []Job) []Answer {
+	l.begin(now, settings)
+	// All scope keys are read before the first decision.
+	for _, job := range jobs {
+		for _, name := range l.lane(job.Lane).keys {
+			l.key(name)
+		}
+	}
+	answers := make([]Answer, len(jobs))
+	for i, job := range jobs {
+		answers[i] = l.decide(job, now+int64(i))
+	}
+	l.end()
+	return answers
+}
+
+func (l *Line) decide(job Job, arrival int64) Answer {
+	lane := l.lane(job.Lane)
+	known, back := l.jobs[job.ID], false
+	if known != nil && known.state == waiting {
+		return l.stillWaiting(job, lane)
+	}
+	if known != nil && known.lane == lane.name {
+		if answer, done := l.redeem(job, lane, known); done {
+			return answer
+		}
+		arrival, back = known.arrival, true
+	} else if known != nil {
+		l.unbook(job.ID, known)
+	}
+	if heavy := l.tooHeavy(lane, job.Costs); heavy != nil {
+		l.forgetJob(job.ID)
+		return Answer{Outcome: TooHeavy, Held: heavy}
+	}
+	return l.place(job, lane, arrival, back)
+}
+
+// redeem exchanges a booking for a start: what has really started decides, not what is
+// promised. A booking further ahead than any can be was made before the clock stepped
+// back.
+func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
+	if known.state == overdue {
+		return Answer{}, false
+	}
+	slot := known.slot
+	if slot > l.now+l.settings.Lookahead+steppedBack {
+		slot = l.now
+	}
+	if l.now < slot-job.MaxWait {
+		f := l.earliest(lane, job.Costs, l.now, false, Enforce)
+		return Answer{Outcome: Booked, Start: known.slot, Held: l.held(f)}, true
+	}
+	l.unbook(job.ID, known)
+	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
+	if f.at > l.now+job.MaxWait {
+		return Answer{}, false
+	}
+	l.forgetJob(job.ID)
+	return l.grant(job, lane, f.at), true
+}
+
+// place gives a job a start, a booking, or a place in its lane: at its front if it had one
+// before.
+func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
+	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
+	if job.Latest >= 0 && f.at > l.now+job.Latest {
+		l.forgetJob(job.ID)
+		return Answer{Outcome: TooLate, Start: f.at, Held: l.held(f)}
+	}
+	other := ""
+	if len(lane.jobs) == 0 || back {
+		if !back {
+			other = l.contended(lane, "")
+		}
+		if other == "" && f.at <= l.now+l.settings.Lookahead {
+			l.shareOf(lane.flow, job.Share)
+			if !back {
+				l.charge(lane, job.Costs, 1)
+			}
+			l.forgetJob(job.ID)
+			if f.at <= l.now+job.MaxWait && !job.Plan {
+				return l.grant(job, lane, f.at)
+			}
+			answer := Answer{Outcome: Booked, Start: f.at, Held: l.held(f)}
+			l.promise(job.ID, lane, job.Costs, f.at, arrival)
+			return answer
+		}
+	}
+	return l.wait(job, lane, f, other, arrival, back)
+}
+
+// wait puts a job into its lane, and the lane into a queue if it does not stand in one.
+func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, back bool) Answer {
+	l.shareOf(lane.flow, job.Share)
+	stands := len(lane.jobs) > 0
+	own := place{arrival, job.Costs, job.ID}
+	if back {
+		lane.jobs = slices.Insert(lane.jobs, 0, own)
+	} else {
+		lane.jobs = append(lane.jobs, own)
+	}
+	l.lanes[lane.name] = lane
+	l.jobs[job.ID] = &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name}
+	delete(l.timers, "="+job.ID)
+	switch {
+	case !stands && other != "":
+		l.stand(other, lane, l.now)
+	case !stands:
+		name, look := l.blocked(lane, job.Costs, f)
+		l.stand(name, lane, look)
+	case back:
+		l.lead(lane, arrival)
+	}
+	return l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+}
+
+// lead tells the queue in which a lane stands that it has another first job.
+func (l *Line) lead(lane *lane, arrival int64) {
+	for _, name := range lane.keys {
+		for _, queue := range []string{name, name + parked} {
+			q := l.queues[queue]
+			if q == nil {
+				continue
+			}
+			if _, stands := q.lanes[lane.flow][lane.name]; stands {
+				q.lanes[lane.flow][lane.name] = arrival
+				l.due(queue, l.now)
+			}
+		}
+	}
+	if _, claims := l.claims[lane.name]; claims {
+		l.timers["+"+lane.name] = l.now
+	}
+}
+
+func (l *Line) stillWaiting(job Job, lane *lane) Answer {
+	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
+	return l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+}
+
+func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
+	answer := Answer{Outcome: Waiting, Start: f.at, Held: l.held(f), Ahead: max(0, jobs-1)}
+	for _, name := range lane.keys {
+		if q := l.queues[name]; q != nil {
+			answer.Flows = max(answer.Flows, int64(len(q.tags)))
+		}
+	}
+	return answer
+}
+
+// grant charges a job. What scope keys in shadow would have done is told.
+func (l *Line) grant(job Job, lane *lane, at int64) Answer {
+	answer := Answer{Outcome: Granted, Start: at}
+	if f := l.earliest(lane, job.Costs, at, true, Shadow); f.at > at {
+		answer.Shadow, answer.Until = l.held(f), f.at
+	}
+	l.spend(lane, job.Costs, at, 1)
+	return answer
+}
+
+// promise books a job.
+func (l *Line) promise(id string, lane *lane, costs []int64, at, arrival int64) {
+	l.book(lane, costs, at, 1)
+	l.jobs[id] = &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name}
+	l.timers["="+id] = at + l.settings.Grace
+}
+
+// unbook takes a booking back.
+func (l *Line) unbook(id string, known *record) {
+	if known.state == booked {
+		l.book(l.lane(known.lane), known.costs, known.slot, -1)
+	}
+	delete(l.timers, "="+id)
+}
+
+func (l *Line) forgetJob(id string) {
+	delete(l.jobs, id)
+	delete(l.timers, "="+id)
+}
+
+func (l *Line) shareOf(flow string, share int64) {
+	if share > 1 {
+		l.shares[flow] = share
+	} else {
+		delete(l.shares, flow)
+	}
+}
+
+// tooHeavy is a limit that can never hold the job, other than one of 0, which is like a
+// pause.
+func (l *Line) tooHeavy(lane *lane, costs []int64) *Held {
+	for i, name := range lane.keys {
+		k := l.key(name)
+		if k.mode != Enforce {
+			continue
+		}
+		for j := range k.limits {
+			if u := k.limits[j].Units; u > 0 && costs[i] > u {
+				return &Held{Key: name, Limit: &k.limits[j], Origin: k.origin}
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Line) held(f fit) *Held {
+	if f.key == nil {
+		return nil
+	}
+	h := &Held{Key: f.key.name, Limit: f.holder, Origin: f.key.origin}
+	if h.Limit != nil {
+		d := f.key.ledger(h.Limit.Window)
+		h.Used, h.Booked = d.used(), d.booked.total()
+	}
+	return h
+}
