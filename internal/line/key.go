@@ -27,14 +27,15 @@ type key struct {
 	ledgers []*ledger
 
 	seen   int64 // the latest time of its ledgers
-	offset int64 // of its ledgers' time from the clock's
+	offset int64 // of its ledgers' time from the clock's, as of then
 
 	// Of one call:
 	mode    Mode
 	limits  []Limit // in force
 	origin  byte    // c configuration, s set for the scope, k set for the key
 	shift   int64   // of its ledgers' time from the clock's
-	touched bool
+	goesOn  int64   // the offset from now on
+	touched bool    // something was charged or booked
 }
 
 // look makes a scope key ready for one call: its limits in force, its time, and what has
@@ -44,13 +45,14 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 	if k.own != nil {
 		k.limits, k.origin = k.own, 'k'
 	}
+	k.goesOn = k.offset
 	if k.seen-now-k.offset > steppedBack {
-		k.offset = k.seen - now
+		k.goesOn = k.seen - now
 	}
-	k.shift = max(now+k.offset, k.seen) - now
+	k.shift = max(now+k.goesOn, k.seen) - now
 	k.forget(now, grace)
 	if len(k.ledgers) == 0 {
-		k.offset, k.shift, k.seen = 0, 0, 0
+		k.offset, k.goesOn, k.shift, k.seen = 0, 0, 0, 0
 	}
 	if k.mode == Off {
 		return

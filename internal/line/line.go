@@ -104,7 +104,7 @@ func (l *Line) end() {
 			continue
 		}
 		if k.touched {
-			k.seen = l.now + k.shift
+			k.seen, k.offset = l.now+k.shift, k.goesOn
 		}
 	}
 }
@@ -262,7 +262,9 @@ func (l *Line) contended(lane *lane, but string) string {
 func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	for i, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
-			delete(q.let, lane.flow)
+			if sign > 0 {
+				delete(q.let, lane.flow)
+			}
 			q.charge(lane.flow, sign*float64(costs[i])/l.share(lane.flow))
 		}
 	}

@@ -300,12 +300,15 @@ func (p *puller) unpark(name string) {
 		return
 	}
 	lane, _ := p.head(queue)
-	if lane != nil {
-		p.move(queue, name, lane, p.now)
-		p.timers[queue] = p.now + p.settings.Lookahead
+	if lane == nil {
+		p.done(queue)
+		return
 	}
+	p.move(queue, name, lane, p.now)
 	if p.queues[queue] == nil {
 		delete(p.timers, queue)
+	} else {
+		p.timers[queue] = p.now + p.settings.Lookahead
 	}
 }
 

@@ -34,7 +34,7 @@ type world struct {
 	pulled   int64
 	maxWait  int64
 	jobs     map[string]*worldJob
-	back     []string // booked, in order of coming back
+	back     []string           // booked, in order of coming back
 	starts   map[string][]start // by scope key
 	served   []*worldJob
 	putBacks int

@@ -1,0 +1,182 @@
+package lua_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+const second = int64(1_000_000)
+
+// TestScriptsAgreeWithLine goes through random histories and compares the scripts with
+// package line at every step.
+func TestScriptsAgreeWithLine(t *testing.T) {
+	t.Parallel()
+	n := 0
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			n++
+			history(t, &scripted{client: client, prefix: fmt.Sprintf("thr:{agree-%p-%d}:4:", t, n)})
+		})
+	})
+}
+
+type machine struct {
+	s     *scripted
+	l     *line.Line
+	now   int64
+	drawn int
+	jobs  map[string]line.Job
+	slots map[string]int64
+	ids   []string
+	last  int64
+}
+
+func drawLimits(t *rapid.T, name string) []line.Limit {
+	windows := []int64{second, 7 * second, 60 * second, 3600 * second}
+	var limits []line.Limit
+	for _, w := range windows {
+		if !rapid.SampledFrom([]bool{true, false, false}).Draw(t, name) {
+			continue
+		}
+		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, -1}).Draw(t, "units"), Window: w}
+		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+func history(t *rapid.T, s *scripted) {
+	s.settings = line.Settings{
+		Lookahead: rapid.SampledFrom([]int64{second / 10, second, second, 5 * second, 400 * 86400 * second}).Draw(t, "lookahead"),
+		Grace:     rapid.SampledFrom([]int64{1000, second, 5 * second}).Draw(t, "grace"),
+		Scopes:    make(map[string]line.Scope),
+	}
+	for _, name := range []string{"global", "tenant", "domain"} {
+		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Enforce, line.Enforce, line.Shadow, line.Off}).Draw(t, "mode")
+		s.settings.Scopes[name] = line.Scope{Mode: mode, Limits: drawLimits(t, name)}
+	}
+	m := &machine{s: s, l: line.New(), now: 1_795_219_498_189_530, jobs: make(map[string]line.Job), slots: make(map[string]int64)}
+	t.Repeat(map[string]func(*rapid.T){
+		"advance":   m.advance,
+		"arrive":    m.arrive,
+		"arrive ":   m.arrive,
+		"come back": m.comeBack,
+		"on time":   m.onTime,
+		"pull":      m.pull,
+		"pull ":     m.pull,
+	})
+}
+
+func (m *machine) advance(t *rapid.T) {
+	step := rapid.SampledFrom([]int64{1, 1000, second / 20, second / 3, second, 5 * second, 61 * second, 3700 * second}).Draw(t, "step")
+	m.now += step
+}
+
+func (m *machine) drawJob(t *rapid.T) line.Job {
+	flow := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "flow")
+	keys := []string{"global:", "tenant:" + flow}
+	if rapid.Bool().Draw(t, "domain") {
+		keys = append([]string{"domain:" + rapid.SampledFrom([]string{"x", "y"}).Draw(t, "which")}, keys...)
+	}
+	m.drawn++
+	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: flow + "|" + strings.Join(keys, ","), Latest: -1, Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
+	for range keys {
+		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5}).Draw(t, "cost"))
+	}
+	j.MaxWait = rapid.SampledFrom([]int64{0, 1_200_000, 200_000}).Draw(t, "max wait")
+	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "has deadline") {
+		j.Latest = rapid.SampledFrom([]int64{0, second, 100 * second}).Draw(t, "latest")
+	}
+	j.Plan = rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "plan")
+	return j
+}
+
+func (m *machine) arrive(t *rapid.T) {
+	var jobs []line.Job
+	for range rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(t, "batch") {
+		jobs = append(jobs, m.drawJob(t))
+	}
+	m.ask(t, jobs)
+}
+
+func (m *machine) ask(t *rapid.T, jobs []line.Job) {
+	want := m.l.Reserve(m.now, m.s.settings, jobs)
+	next, got, err := m.s.reserve(m.now, jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]string, len(want))
+	for i, a := range want {
+		texts[i] = answerText(a)
+		id := jobs[i].ID
+		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.TooHeavy {
+			delete(m.jobs, id)
+			delete(m.slots, id)
+			m.ids = slices.DeleteFunc(m.ids, func(x string) bool { return x == id })
+			continue
+		}
+		if _, known := m.jobs[id]; !known {
+			m.ids = append(m.ids, id)
+		}
+		m.jobs[id] = jobs[i]
+		if a.Outcome == line.Booked {
+			m.slots[id] = a.Start
+		}
+	}
+	if diff := cmp.Diff(texts, got); diff != "" {
+		t.Fatalf("reserve (-line +script):\n%s", diff)
+	}
+	if want := m.l.Next(); next != want {
+		t.Fatalf("next %d, want %d", next, want)
+	}
+}
+
+func (m *machine) comeBack(t *rapid.T) {
+	if len(m.ids) == 0 {
+		t.Skip("nobody")
+	}
+	m.ask(t, []line.Job{m.jobs[rapid.SampledFrom(m.ids).Draw(t, "who")]})
+}
+
+func (m *machine) onTime(t *rapid.T) {
+	var first string
+	for _, id := range m.ids {
+		if slot, booked := m.slots[id]; booked && slot >= m.now && (first == "" || slot < m.slots[first]) {
+			first = id
+		}
+	}
+	if first == "" {
+		t.Skip("nobody")
+	}
+	m.now = m.slots[first] + rapid.SampledFrom([]int64{0, 0, -100_000, 50_000}).Draw(t, "late")
+	m.ask(t, []line.Job{m.jobs[first]})
+}
+
+func (m *machine) pull(t *rapid.T) {
+	if next := m.l.Next(); next > m.now && next != line.Never && rapid.Bool().Draw(t, "when due") {
+		m.now = next
+	}
+	bookings, looks := 50, 200
+	if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "bounded") {
+		bookings, looks = 2, 3
+	}
+	want := m.l.Pull(m.now, m.s.settings, bookings, looks)
+	got, err := m.s.pull(m.now, bookings, looks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(pulledText(want), got); diff != "" {
+		t.Fatalf("pull (-line +script):\n%s", diff)
+	}
+	for _, told := range want.Booked {
+		m.slots[told.ID] = told.Slot
+	}
+}

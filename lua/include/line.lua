@@ -1,0 +1,200 @@
+-- The line. A lane, "<flow>|<scope key>,<scope key>", is a list of "arrival:costs:id" and stands in one queue: that of a
+-- scope key that has no room for its first job, or of its parked lanes, which has a '!' behind the name. Of a queue
+--   wait:<queue>         zset: flows by start tag
+--   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
+--   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
+--                        had its turn and stands elsewhere; as long as a flow stands there
+-- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
+-- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
+-- claims hash: by scope key the lane that has its claim; by '+' and a lane "at costs scope keys". shares hash: of flows.
+local timers, jobs, claims, shares = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims', prefix .. 'shares'
+local firsts, started = {}, {}
+
+-- The scope keys of a call. What is read at once is read before.
+local keys, texts = {}, {}
+local function key_of(name)
+  local key = keys[name]
+  if not key then
+    local text = texts[name]
+    if text == nil then text = call('GET', prefix .. 'key:' .. name) end
+    key = read_key(name, text or nil)
+    keys[name] = key
+  end
+  return complete(key)
+end
+
+local lanes = {}
+local function lane_of(text)
+  local lane = lanes[text]
+  if not lane then
+    lane = { text = text, flow = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
+    for name in gmatch(sub(text, #lane.flow + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
+    lanes[text] = lane
+  end
+  return lane
+end
+
+-- "5", the same under every scope key, or "5,1" in their order
+local function costs_of(lane, text)
+  local costs, one = {}, tonumber(text)
+  if one then
+    for i = 1, #lane do costs[i] = one end
+  else
+    for cost in gmatch(text, '%d+') do costs[#costs + 1] = tonumber(cost) end
+  end
+  return costs
+end
+
+local function cost_under(lane, costs, name)
+  for i = 1, #lane do
+    if lane[i].name == name then return costs[i] end
+  end
+end
+
+local function tag_text(tag) return format('%.17g', tag) end
+
+-- The flow whose turn it is in a queue, and its tag; nil if none stands there.
+local function first(queue)
+  local known = firsts[queue]
+  if not known then
+    known = call('ZRANGE', prefix .. 'wait:' .. queue, 0, 0, 'WITHSCORES')
+    firsts[queue] = known
+  end
+  return known[1], tonumber(known[2])
+end
+
+local function virtual_time(queue) return tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0) end
+
+-- Where a flow stands in a queue, or would; and whether it does.
+local function start_tag(queue, flow)
+  local tag = call('ZSCORE', prefix .. 'wait:' .. queue, flow)
+  if tag then return tonumber(tag), true end
+  return max(virtual_time(queue), tonumber(call('HGET', prefix .. 'tags:' .. queue, flow) or 0)), false
+end
+
+local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name) end
+
+-- Has a scope key looked at now, if lanes wait for it.
+local function hurry(name)
+  local at = format('%d', now)
+  write('ZADD', timers, 'XX', 'LT', at, name, at, name .. '!')
+  local lane = call('HGET', claims, name)
+  if lane then write('ZADD', timers, 'XX', 'LT', at, '+' .. lane) end
+end
+
+local function expire(...)
+  for i = 1, select('#', ...) do write('PEXPIRE', prefix .. select(i, ...), kept) end
+end
+
+-- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
+-- as can be, so that flows with equal tags keep the order in which they came.
+local function stand(queue, lane, arrival, look)
+  write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
+  local tag, stands = start_tag(queue, lane.flow)
+  if not stands then
+    local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
+    write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
+    write('HDEL', tags, lane.flow)
+    write('HSET', tags, '*', tag_text(virtual + max(1e-6, math.abs(virtual) * 1e-15)))
+    firsts[queue] = nil
+  end
+  due(queue, look)
+  expire('lanes:' .. queue .. ':' .. lane.flow, 'wait:' .. queue, 'tags:' .. queue)
+end
+
+-- Ends that. What the flow has had is kept as long as others stand there.
+local function leave(queue, lane)
+  local flows = prefix .. 'lanes:' .. queue .. ':' .. lane.flow
+  write('ZREM', flows, lane.text)
+  if call('EXISTS', flows) == 1 then return end
+  local wait, tags = prefix .. 'wait:' .. queue, prefix .. 'tags:' .. queue
+  local tag = call('ZSCORE', wait, lane.flow)
+  if tag then write('HSET', tags, lane.flow, tag) end
+  write('ZREM', wait, lane.flow)
+  firsts[queue] = nil
+  if call('EXISTS', wait) == 0 then write('DEL', tags) end
+end
+
+-- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
+local function contended(lane, but)
+  for i = 1, #lane do
+    local name = lane[i].name
+    if name ~= but and lane[i].mode == 'e' then
+      local flow, tag = first(name)
+      if flow and tag <= start_tag(name, lane.flow) and not call('HGET', prefix .. 'tags:' .. name, '>' .. lane.flow) then
+        return name
+      end
+    end
+  end
+end
+
+local function share_of(flow) return max(1, tonumber(call('HGET', shares, flow) or 1)) end
+
+-- Moves a flow's tags on where flows stand by what it was given. What is given back does not bring it before the
+-- virtual time.
+local function charge(lane, costs, sign)
+  for i = 1, #lane do
+    local queue = lane[i].name
+    if first(queue) then
+      lane.share = lane.share or share_of(lane.flow)
+      local tags = prefix .. 'tags:' .. queue
+      if sign > 0 then write('HDEL', tags, '>' .. lane.flow) end
+      local tag, stands = start_tag(queue, lane.flow)
+      local moved = tag + sign * costs[i] / lane.share
+      if moved < tag then moved = min(tag, max(moved, virtual_time(queue))) end
+      if stands then
+        write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
+        firsts[queue] = nil
+      else
+        write('HSET', tags, lane.flow, tag_text(moved))
+      end
+    end
+  end
+end
+
+-- The scope key under which a job has to wait whose place at was moved last by key: of those that have no room for it by
+-- themselves within the lookahead the one whose room comes last; and when to look, and whether it has none by itself.
+local function blocked(lane, costs, at, key)
+  local last, name, look = -1, nil, nil
+  for i = 1, #lane do
+    if lane[i].mode == 'e' then
+      local own = earliest_of(lane[i], now, costs[i], true)
+      if own > horizon and own > last then
+        last, name, look = own, lane[i].name, (earliest_of(lane[i], now, 1, true))
+      end
+    end
+  end
+  if name then return name, look - lookahead, true end
+  return key.name, at - lookahead, false
+end
+
+-- Books a job, and remembers until when it counts if it does not come.
+local function promise(id, lane, costs_text, costs, at, arrival)
+  for i = 1, #lane do
+    if lane[i].mode ~= 'o' then book(lane[i], at, costs[i]) end
+  end
+  write('HSET', jobs, id, format('%d %s %d %s', at, costs_text, arrival, lane.text))
+  write('ZADD', timers, format('%d', at + grace), '=' .. id)
+end
+
+-- Takes a booking back; record is that of the job.
+local function unbook(id, record)
+  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  if slot and slot ~= '0' then
+    local lane = lane_of(text)
+    costs = costs_of(lane, costs)
+    for i = 1, #lane do
+      if lane[i].mode ~= 'o' then book(lane[i], tonumber(slot), -costs[i]) end
+    end
+  end
+  write('ZREM', timers, '=' .. id)
+end
+
+local function save_keys()
+  for _, key in pairs(keys) do
+    if key.dirty then save_key(key) end
+  end
+end
+
+-- When the line is to be pulled, 0 if nothing waits.
+local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
