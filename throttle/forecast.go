@@ -2,18 +2,19 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// What a forecast reads of the line at most: lanes, jobs of a lane, and pages in a round
-// trip.
+// What a forecast reads of the line at most.
 const (
 	mostLanes   = 10_000
-	mostWaiting = 100_000
-	mostPages   = 10
+	mostWaiting = 1_000_000 // jobs
+	mostNames   = 100       // scope keys in one call
 )
 
 // Forecast says when jobs would start.
@@ -33,213 +34,166 @@ type Forecast struct {
 // not read.
 //
 // It is about right: where several may take the last units of a window, who does hangs on
-// the moment of a sweep, and for the others it is a window later.
+// the moment of a pull, and for the others it is a window later.
 //
 // It plays the line through in this process, from what it reads of Redis. It blocks for
-// some round trips, one more for each thousand jobs in line or each hundred scope keys.
-// Of more than 100,000 jobs in one lane it takes the mean weight for the rest; with more
-// than 10,000 lanes it fails. Its errors: those of Peek, by the first job that has one.
+// some round trips: one for each lane or 500 jobs in line and each hundred scope keys.
+// With more than 10,000 lanes or a million jobs it fails. Its errors: those of Peek, by
+// the first job that has one.
 func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
-	line, err := t.readLine(ctx)
-	if err != nil {
-		return Forecast{}, err
-	}
-	newcomers, lanes := make([]*waiter, len(jobs)), make([]*simLane, len(jobs))
+	orders := make([]*order, len(jobs))
 	for i, job := range jobs {
 		if job.ID == "" {
 			job.ID = strconv.Itoa(i)
 		}
-		c, err := t.newCall(ctx, job)
-		if err != nil {
+		var err error
+		if orders[i], err = t.order(ctx, job); err != nil {
 			return Forecast{}, err
 		}
-		newcomers[i], lanes[i] = &waiter{weight: job.Weight}, line.lane(c)
 	}
-	return t.foresee(ctx, line, newcomers, lanes)
+	line, err := t.readLine(ctx, orders)
+	if err != nil {
+		return Forecast{}, err
+	}
+	return line.play(t, orders)
 }
 
 // Expect says when jobs that Reserve answered would start if nothing else came: a
 // booked one at its slot, one in line when its turn comes. It blocks and fails as
 // Forecast does.
-func (t *Throttle) Expect(ctx context.Context, answers []Reservation) (Forecast, error) {
-	line, err := t.readLine(ctx)
+func (d Driver) Expect(ctx context.Context, answers []Reservation) (Forecast, error) {
+	line, err := d.throttle.readLine(ctx, nil)
 	if err != nil {
 		return Forecast{}, err
 	}
-	waiters := make([]*waiter, len(answers))
-	ids, unread := line.ids(), make(map[*simLane][]int)
+	orders := make([]*order, len(answers))
 	for i, r := range answers {
-		waiters[i] = ids[r.Job.ID]
-		switch {
-		case r.Outcome != Waiting:
-			waiters[i] = &waiter{start: r.Start.UnixMicro()}
-		case waiters[i] == nil:
-			// It has been booked since, or is not there any more.
-			waiters[i] = &waiter{start: line.began + t.options.Lookahead.Microseconds()}
-			if lane := line.laneOf(r.Job); lane != nil {
-				unread[lane] = append(unread[lane], i)
-			}
-		}
+		orders[i] = &order{job: r.Job}
 	}
-	for lane, places := range unread {
-		// Or it is one of those whose IDs are not read, the last of their lane.
-		rest := lane.unread()
-		for n := 1; n <= min(len(rest), len(places)); n++ {
-			waiters[places[len(places)-n]] = rest[len(rest)-n]
-		}
-	}
-	return t.foresee(ctx, line, waiters, nil)
+	return line.play(d.throttle, orders)
 }
 
-// foresee plays the line through. Where there are lanes, the waiters come to them now.
-func (t *Throttle) foresee(ctx context.Context, line *simulation, waiters []*waiter, lanes []*simLane) (Forecast, error) {
-	if err := t.readLedgers(ctx, line); err != nil {
-		return Forecast{}, err
-	}
-	line.begin()
-	for i, lane := range lanes {
-		line.arrive(lane, waiters[i])
-	}
-	line.run()
-	forecast := Forecast{Now: time.UnixMicro(line.began), Starts: make([]time.Time, len(waiters))}
-	for i, w := range waiters {
-		if w.start == 0 {
-			continue
-		}
-		forecast.Starts[i] = time.UnixMicro(w.start)
-		if forecast.Starts[i].After(forecast.Last) {
-			forecast.Last = forecast.Starts[i]
-		}
-	}
-	return forecast, nil
+// snapshot is what Redis has of the line.
+type snapshot struct {
+	now      time.Time
+	queues   []queued
+	accounts map[string]account // by the name of the scope key
+	lanes    int
+	jobs     int
 }
 
-// readLine reads which jobs wait.
-func (t *Throttle) readLine(ctx context.Context) (*simulation, error) {
-	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
-	}
-	line := newSimulation(t)
-	for cursor := "0"; ; {
-		reply, err := t.redis.run(ctx, lanesScript, t.keys.shared[:], []any{t.nowArgument(), cursor, mostLines})
-		if err != nil {
-			return nil, err
-		}
-		if !reply.is("itt") {
-			return nil, badReply("lanes", reply)
-		}
-		line.began, line.time = reply.integer(0), number(reply.text(2))
-		for rest := reply[3:]; len(rest) > 0; rest = rest[6:] {
-			if !rest.is("tiiitt") {
-				return nil, badReply("lanes", reply)
-			}
-			if err := line.add(rest); err != nil {
-				return nil, err
-			}
-		}
-		if len(line.lanes) > mostLanes {
-			return nil, fmt.Errorf("throttle: more than %d lanes wait: a forecast would take too long", mostLanes)
-		}
-		if cursor = reply.text(1); cursor == "0" {
-			return line, t.readWaiting(ctx, line)
-		}
-	}
+// queued is what stands under one scope key.
+type queued struct {
+	name  string
+	timer time.Time
+	flows []queuedFlow
 }
 
-func number(text string) float64 {
-	n, err := strconv.ParseFloat(text, 64)
+type queuedFlow struct {
+	flowTag
+	lanes []queuedLane
+}
+
+type queuedLane struct {
+	standing
+	waiters []waiter
+}
+
+// play plays the line through and says when the jobs start.
+func (s *snapshot) play(*Throttle, []*order) (Forecast, error) {
+	return Forecast{}, fmt.Errorf("throttle: a forecast is not there yet: %w", errors.ErrUnsupported)
+}
+
+// readLine reads what waits, and how the scope keys stand that concern it and some jobs.
+func (t *Throttle) readLine(ctx context.Context, orders []*order) (*snapshot, error) {
+	s := &snapshot{accounts: make(map[string]account)}
+	err := t.pages(ctx, "keys", func(p *page) {
+		s.now = p.now
+		name := p.text()
+		s.queues = append(s.queues, queued{name: name, timer: p.instant()})
+		p.natural() // flows
+	})
+	for i := 0; i < len(s.queues) && err == nil; i++ {
+		err = t.readFlows(ctx, s, &s.queues[i])
+	}
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	return n
+	return s, t.readAccounts(ctx, s, orders)
 }
 
-// readWaiting reads the jobs that wait in each lane, in rounds of a page each.
-func (t *Throttle) readWaiting(ctx context.Context, line *simulation) error {
-	lanes := line.lanes
-	for len(lanes) > 0 {
-		var more []*simLane
-		for some := range slices.Chunk(lanes, mostPages) {
-			left, err := t.readPages(ctx, some)
-			if err != nil {
-				return err
-			}
-			more = append(more, left...)
+func (t *Throttle) readFlows(ctx context.Context, s *snapshot, q *queued) error {
+	err := t.pages(ctx, "flows", func(p *page) { q.flows = append(q.flows, queuedFlow{flowTag: p.flow()}) }, q.name)
+	for i := 0; i < len(q.flows) && err == nil; i++ {
+		err = t.readLanes(ctx, s, q.name, &q.flows[i])
+	}
+	return err
+}
+
+func (t *Throttle) readLanes(ctx context.Context, s *snapshot, name string, f *queuedFlow) error {
+	err := t.pages(ctx, "lanes", func(p *page) { f.lanes = append(f.lanes, queuedLane{standing: p.standing()}) }, name, f.flow)
+	s.lanes += len(f.lanes)
+	for i := 0; i < len(f.lanes) && err == nil; i++ {
+		lane := &f.lanes[i]
+		s.jobs += int(lane.jobs)
+		if s.lanes > mostLanes || s.jobs > mostWaiting {
+			return fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long", mostLanes, mostWaiting)
 		}
-		lanes = more
+		err = t.pages(ctx, "jobs", func(p *page) { lane.waiters = append(lane.waiters, p.waiter()) }, lane.lane)
+	}
+	return err
+}
+
+// pages reads all pages of one kind of entries.
+func (t *Throttle) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
+	for from := ""; ; {
+		p, err := t.page(ctx, kind, from, of...)
+		if err != nil {
+			return err
+		}
+		for p.more() {
+			read(p)
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		if from = p.next; from == "" {
+			return nil
+		}
+	}
+}
+
+// readAccounts reads how the scope keys stand that concern the line or some jobs.
+func (t *Throttle) readAccounts(ctx context.Context, s *snapshot, orders []*order) error {
+	for names := range slices.Chunk(s.names(orders), mostNames) {
+		accounts, err := t.usage(ctx, usageEntries, names...)
+		if err != nil {
+			return err
+		}
+		for i, name := range names {
+			s.accounts[name] = accounts[i]
+		}
 	}
 	return nil
 }
 
-// readPages reads a page of each lane and returns those that have another.
-func (t *Throttle) readPages(ctx context.Context, lanes []*simLane) (more []*simLane, err error) {
-	shape := func(i int) ([]string, []any) {
-		keys := t.keys.line(lanes[i].name)
-		return keys[5:], []any{t.nowArgument(), lanes[i].read, mostLines}
-	}
-	replies := t.redis.runAll(ctx, waitingScript, len(lanes), shape)
-	for i, lane := range lanes {
-		reply := replies[i]
-		if reply == nil {
-			keys, args := shape(i)
-			if reply, err = t.redis.run(ctx, waitingScript, keys, args); err != nil {
-				return nil, err
-			}
-		}
-		if !reply.is("i") {
-			return nil, badReply("waiting", reply)
-		}
-		page := reply[1:]
-		if err := lane.take(page); err != nil {
-			return nil, err
-		}
-		if len(page) == 3*mostLines && lane.read < mostWaiting {
-			more = append(more, lane)
-		}
-	}
-	return more, nil
-}
-
-// readLedgers reads what is spent and booked of every scope key that the lanes meet.
-func (t *Throttle) readLedgers(ctx context.Context, line *simulation) error {
-	names := make(map[string]*scopeKeyState)
-	var order []*scopeKeyState
-	for _, lane := range line.lanes {
-		for i := range lane.call.met {
-			name := lane.call.met[i].name()
-			if names[name] == nil {
-				names[name] = &scopeKeyState{met: lane.call.met[i], class: t.class(lane.call.met[i].scope.Name)}
-				order = append(order, names[name])
-			}
-			lane.keys = append(lane.keys, names[name])
-		}
-	}
-	for states := range slices.Chunk(order, mostAtOnce) {
-		calls := make([]*call, len(states))
-		for i, state := range states {
-			// By its encoding, since of a very long key a lane only has that.
-			c := t.callOnly(state.met)
-			if err := t.rules(c); err != nil {
-				return err
-			}
-			calls[i] = c
-		}
-		shape := func(i int) ([]string, []any) {
-			return calls[i].keysOn(), calls[i].args(t.nowArgument(), calls[i].names, calls[i].belief, micros(t.options.Grace))
-		}
-		replies := t.redis.runAll(ctx, entriesScript, len(calls), shape)
-		for i, c := range calls {
-			reply, err := replies[i], error(nil)
-			if reply == nil {
-				reply, err = t.ask(ctx, entriesScript, c, func() ([]string, []any) { return shape(i) })
-			}
-			if err == nil {
-				err = states[i].read(c, reply)
-			}
-			if err != nil {
-				return err
+// names are those of the scope keys that concern the line or some jobs.
+func (s *snapshot) names(orders []*order) []string {
+	var names []string
+	for _, q := range s.queues {
+		for _, f := range q.flows {
+			for _, l := range f.lanes {
+				if _, of, _ := strings.Cut(l.lane, "|"); of != "" {
+					names = append(names, strings.Split(of, ",")...)
+				}
 			}
 		}
 	}
-	return nil
+	for _, o := range orders {
+		for i := range o.charges {
+			names = append(names, o.charges[i].name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -4,12 +4,12 @@ package throttle
 type Mode int
 
 const (
-	// Enforce: limits and pauses hold jobs back. It is the default.
+	// Enforce: limits and pauses keep jobs back. It is the default.
 	Enforce Mode = iota
 	// Shadow: jobs are counted and nothing is delayed; Reservation.Shadow tells
-	// what would have held a job back.
+	// what would have kept a job back.
 	Shadow
-	// Off: nothing is counted, and nobody is held back.
+	// Off: nothing is counted, and nobody is kept back.
 	Off
 )
 

@@ -1,12 +1,11 @@
 package throttle
 
 import (
-	"context"
 	"errors"
 	"time"
 )
 
-// Observer is told what a throttle does, for metrics, traces or a log of one's own;
+// Observer hears what a throttle does, for metrics, traces or a log of one's own;
 // the package metrics has one for Prometheus. Its methods are called by the
 // goroutine that does it, by many at once, and hold that goroutine up: they must
 // not block, nor panic, nor call the throttle. What they are given is not theirs to
@@ -16,9 +15,8 @@ type Observer interface {
 	Decided(Decision)
 	// FellBack is called when Redis could not decide, before Decided.
 	FellBack(Outage)
-	// Called is called after each call of a script in Redis. What the breaker
-	// keeps from Redis is no call, and what ReserveAll and Forecast send together is
-	// not told.
+	// Called is called after each call of a script in Redis; one call of reserve may
+	// decide many jobs. What the breaker keeps from Redis is no call.
 	Called(ScriptCall)
 	// Settled is called when a charge was corrected.
 	Settled(Settlement)
@@ -46,8 +44,8 @@ type Decision struct {
 type Outage struct {
 	// Throttle is the throttle's name.
 	Throttle string
-	// Failure is why Redis could not decide.
-	Failure Failure
+	// Failure is why Redis could not decide, as in UnavailableError.
+	Failure string
 	// Answered tells who granted the job: FallbackOpen or FallbackLocal.
 	// FallbackClosed, the zero value, means that it was not granted, also where
 	// the local share had no room.
@@ -58,12 +56,12 @@ type Outage struct {
 type ScriptCall struct {
 	// Throttle is the throttle's name.
 	Throttle string
-	// Script is the verb: reserve, pull, sweep and so on.
+	// Script is the verb: reserve, pull, leave, settle, set, usage, lines or check.
 	Script string
 	// Took is how long it took as seen from here, the network included.
 	Took time.Duration
-	// Failure is why Redis could not answer; empty if it did.
-	Failure Failure
+	// Failure is why Redis could not answer, as in UnavailableError; empty if it did.
+	Failure string
 }
 
 // Settlement says that a charge was corrected to what the job really took.
@@ -72,7 +70,8 @@ type Settlement struct {
 	Throttle string
 	// Job is the job whose grant it was.
 	Job Job
-	// Charged is what was charged, Actual what is charged now, in units.
+	// Charged is what was charged, Actual what is charged now, in units: under the scope
+	// key where it is most, if they differ.
 	Charged, Actual int64
 }
 
@@ -114,39 +113,32 @@ type PutBack struct {
 }
 
 // Observer returns Options.Observer, nil if there is none: for packages that begin
-// jobs or put them back, to tell it so.
+// jobs or put them back, so that it hears of that too.
 func (t *Throttle) Observer() Observer { return t.options.Observer }
 
-// reserveObserved is reserve, told to the observer.
-func (t *Throttle) reserveObserved(ctx context.Context, job Job) (Reservation, error) {
-	began := time.Now()
-	r, err := t.reserve(ctx, job)
-	t.observeDecision(job, Answer{r, err}, time.Since(began))
-	return r, err
-}
-
+// observeDecision says what became of one job, so long after it was asked for.
 func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
-	told := answer.Reservation
+	r := answer.Reservation
 	if answer.Err != nil {
-		told = Reservation{Job: job}
+		r = Reservation{Job: job}
 	}
-	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: told, Err: answer.Err, Took: took})
+	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took})
 }
 
-// observeStart tells that a granted job begins now, so long after its answer.
+// observeStart says that a granted job begins now, so long after its answer.
 func (t *Throttle) observeStart(r Reservation, answered time.Time) {
 	if t.options.Observer != nil {
 		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
 	}
 }
 
-// observeCall tells of one call of a script, with the error as classify made it.
+// observeCall says of one call of a script, with the error as classify made it.
 func (c *caller) observeCall(s script, began time.Time, err error) {
 	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began), Failure: failureIn(err)})
 }
 
-// failureIn is the failure that an error tells, empty if it tells none.
-func failureIn(err error) Failure {
+// failureIn is the failure of an error, empty if it has none.
+func failureIn(err error) string {
 	if err == nil {
 		return "" // without the allocation that errors.As costs
 	}

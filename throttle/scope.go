@@ -24,7 +24,7 @@ type Scope struct {
 	Mode Mode
 }
 
-// maxLimits bounds the work of one decision: the limits that one job can meet.
+// maxLimits bounds the work of one decision: the limits that concern one job.
 const maxLimits = 64
 
 func validateScopes(scopes []Scope) error {

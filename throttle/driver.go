@@ -1,0 +1,154 @@
+package throttle
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What one pull does at most: a few milliseconds of Redis' time.
+const (
+	mostBookings = 50
+	mostLooks    = 200
+)
+
+// mostLeaving is how many jobs one call takes out of line.
+const mostLeaving = 64
+
+// Driver is what a program needs that brings the jobs of a queue of its own; for asynq
+// the package worker does it. Without anybody who pulls, no job in line is ever booked.
+// It is safe for use by many goroutines, and has no state of its own.
+type Driver struct{ throttle *Throttle }
+
+// Driver returns the throttle's driver. From then on the throttle's Wait leaves the
+// pulling to it.
+func (t *Throttle) Driver() Driver {
+	t.line.driven.Store(true)
+	return Driver{t}
+}
+
+// Pulled is what a pull has found.
+type Pulled struct {
+	// Now is the instant of the answer, on Redis' clock.
+	Now time.Time
+	// Booked are jobs that have just got their slot, which is their Start: each is to be
+	// asked for by Reserve then. Of the jobs only the ID and the Keys are known; of a
+	// very long key only the hash, which begins with ~.
+	Booked []Reservation
+	// Overdue are booked jobs that did not come to their slot within Options.Grace:
+	// whoever was to bring them may have died. Their units count no more.
+	Overdue []Reservation
+	// Next is when to pull again, on Redis' clock; zero if nothing waits.
+	Next time.Time
+}
+
+// Pull books the jobs in line whose turn has come and which have a place within
+// Options.Lookahead, 50 at most. Call it when Due says so, at most every 50 to 100 ms.
+//
+// It blocks for one round trip and fails as Reserve does, without fallback. Where its
+// answer is lost, its jobs are found as overdue by a later one.
+func (d Driver) Pull(ctx context.Context) (Pulled, error) {
+	t := d.throttle
+	if ctx == nil {
+		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks))
+	if err != nil {
+		return Pulled{}, err
+	}
+	return t.pulled(reply)
+}
+
+// Due says when to pull next, by the local clock: what the last answer of this throttle
+// said, whatever it was for. It is zero if nothing waited then. Others may have changed
+// that since, so pull about once a second anyway.
+func (d Driver) Due() time.Time { return d.throttle.line.next() }
+
+// Leave gives back the places in line and the bookings of jobs that will not come, by
+// their IDs, and says of each whether it had one. They are free at once. It blocks for
+// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an
+// error it says what was done before.
+func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
+	var left []bool
+	for some := range slices.Chunk(ids, mostLeaving) {
+		leavers := make([]leaver, len(some))
+		for i, id := range some {
+			leavers[i].id = id
+		}
+		done, err := d.throttle.leave(ctx, leavers...)
+		if err != nil {
+			return left, err
+		}
+		left = append(left, done...)
+	}
+	return left, nil
+}
+
+// Release turns a grant whose start is still ahead back into a booking of the
+// same start, for a caller that has to stop before it: asked for again, the job
+// finds its place. It returns false if the start is past or the grant was settled; the
+// charge then stays. It blocks for one round trip and fails as Reserve does, without
+// fallback.
+func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
+	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
+}
+
+// LaneOf names the lane that a job stands in or was booked from, for maps: jobs with the
+// same scope keys have the same. It is empty if the throttle has not said which.
+func (d Driver) LaneOf(r Reservation) string { return r.lane }
+
+// LaneJobs returns a page of the jobs that stand in a lane, in their order, as Waiting:
+// from the place named by from, empty for the front. The lane is one that LaneOf names.
+// next is where the next page begins, empty if this was the last. What comes or goes
+// while pages are read may be missed or come twice.
+//
+// It changes nothing, blocks for one round trip and fails as Usage does.
+func (d Driver) LaneJobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
+	t := d.throttle
+	page, err := t.page(ctx, "jobs", from, lane)
+	if err != nil {
+		return nil, "", err
+	}
+	for page.more() {
+		w := page.waiter()
+		r := Reservation{Job: Job{ID: w.id}, Outcome: Waiting, Now: page.now, lane: lane}
+		r.Job.Keys = t.keysOf(lane, page.values)
+		jobs = append(jobs, r)
+	}
+	return jobs, page.next, page.end()
+}
+
+// lineTimer is what this process knows of when the line is to be pulled.
+type lineTimer struct {
+	driven atomic.Bool // by a Driver
+	puller sync.Mutex  // of the one who pulls for all that wait in this process
+	pulled time.Time   // the last time; for who has the puller
+
+	mu   sync.Mutex
+	asOf time.Time // on Redis' clock
+	due  time.Time // by the local clock; zero: nothing waits
+}
+
+// backwards is from what step back on Redis' clock is believed to have been set.
+const backwards = time.Second
+
+// heard notes what an answer says; an older one than the last says nothing.
+func (l *lineTimer) heard(at stamp) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if back := l.asOf.Sub(at.now); back > 0 && back < backwards {
+		return
+	}
+	l.asOf, l.due = at.now, time.Time{}
+	if !at.next.IsZero() {
+		l.due = time.Now().Add(at.next.Sub(at.now))
+	}
+}
+
+func (l *lineTimer) next() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.due
+}
