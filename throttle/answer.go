@@ -1,13 +1,15 @@
 package throttle
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// This file has what the scripts say; request.go has what they are told.
+// This file has what the scripts say; request.go has what they are asked.
 
 // values are what a script said, read one after the other. A value that is not as it
 // is to be is read as zero, and end says that it was.
@@ -158,6 +160,15 @@ type stamp struct {
 
 func (v *values) stamp() stamp { return stamp{now: v.instant(), next: v.instant()} }
 
+// endAt is end; of a good answer the line's timer hears.
+func (t *Throttle) endAt(at stamp, v *values) error {
+	err := v.end()
+	if err == nil {
+		t.line.heard(at)
+	}
+	return err
+}
+
 // decisions reads the answer of reserve: an Answer for each order.
 func (t *Throttle) decisions(reply any, orders []*order) ([]Answer, error) {
 	text, isText := reply.(string)
@@ -177,14 +188,18 @@ func (t *Throttle) decisions(reply any, orders []*order) ([]Answer, error) {
 
 // What reserve says of a job, beside the outcomes.
 const (
-	undecided = 0
+	undecided = 0 // for the error that follows
 	tooLate   = 4
 	tooHeavy  = 5
 )
 
 // decision reads one line of the answer of reserve.
 func (t *Throttle) decision(o *order, at stamp, v *values) (Reservation, error) {
-	switch outcome := v.natural(); outcome {
+	outcome := v.natural()
+	if v.wrong {
+		return Reservation{}, badReply("reserve")
+	}
+	switch outcome {
 	case int64(Granted), int64(Booked), int64(Waiting):
 		return t.reservation(Outcome(outcome), o, at, v)
 	case tooLate:
@@ -197,14 +212,14 @@ func (t *Throttle) decision(o *order, at stamp, v *values) (Reservation, error) 
 	case tooHeavy:
 		return Reservation{}, t.heavy(o, v)
 	case undecided:
-		return Reservation{}, t.foreign(v)
+		return Reservation{}, t.redis.classify(context.Background(), errors.New(strings.Join(v.rest, " ")))
 	}
 	return Reservation{}, badReply("reserve")
 }
 
 // reservation reads what was decided.
 func (t *Throttle) reservation(outcome Outcome, o *order, at stamp, v *values) (Reservation, error) {
-	r := Reservation{Job: o.job, Outcome: outcome, Now: at.now, Next: at.next, lane: o.lane(), Start: v.instant()}
+	r := Reservation{Job: o.job, Outcome: outcome, Now: at.now, Next: at.next, lane: o.lane, Start: v.instant()}
 	switch outcome {
 	case Granted:
 		if v.more() {
@@ -298,15 +313,6 @@ func (t *Throttle) heavy(o *order, v *values) error {
 	return badReply("reserve")
 }
 
-// foreign reads why a job could not be decided: FOREIGN and the key, or the script's
-// own error.
-func (t *Throttle) foreign(v *values) error {
-	if len(v.rest) == 2 && strings.EqualFold(v.rest[0], "foreign") {
-		return &StateError{Key: t.keys.prefix + v.rest[1]}
-	}
-	return fmt.Errorf("throttle: a job could not be decided, %s: %w", strings.Join(v.rest, " "), ErrState)
-}
-
 // pulled reads the answer of pull.
 func (t *Throttle) pulled(reply any) (Pulled, error) {
 	v := arrayOf("pull", reply)
@@ -320,13 +326,12 @@ func (t *Throttle) pulled(reply any) (Pulled, error) {
 	for v.more() {
 		p.Overdue = append(p.Overdue, t.booking(at.now, v))
 	}
-	if err := v.end(); err != nil {
+	if err := t.endAt(at, v); err != nil {
 		return Pulled{}, err
 	}
 	if trouble != "" {
 		t.logged.trouble(t.name, trouble)
 	}
-	t.line.heard(at)
 	return p, nil
 }
 
@@ -367,11 +372,7 @@ func (t *Throttle) done(script string, reply any, want int) ([]bool, error) {
 	for i := range done {
 		done[i] = v.yes()
 	}
-	if err := v.end(); err != nil {
-		return nil, err
-	}
-	t.line.heard(at)
-	return done, nil
+	return done, t.endAt(at, v)
 }
 
 // setting is the answer of set.
@@ -384,11 +385,7 @@ func (t *Throttle) setting(reply any) (setting, error) {
 	v := arrayOf("set", reply)
 	at := v.stamp()
 	s := setting{now: at.now, before: v.text(), inForce: v.text()}
-	if err := v.end(); err != nil {
-		return setting{}, err
-	}
-	t.line.heard(at)
-	return s, nil
+	return s, t.endAt(at, v)
 }
 
 // pauseEnd reads the value of a pause; 0 is none.
@@ -401,7 +398,7 @@ func pauseEnd(text string) (time.Time, error) {
 // account is what usage says of one scope key.
 type account struct {
 	Usage
-	counted int64      // units in an interval; -1: no window goes back so far
+	counts  []int64    // units in an interval, if it was asked for; -1: no window goes back so far
 	windows []windowed // what is in Redis, if it was asked for
 }
 
@@ -440,7 +437,7 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 			l.natural()
 		case kind == "#":
 			l.text()
-			a.counted = l.integer()
+			a.counts = append(a.counts, l.integer())
 		case strings.Contains(kind, "/"):
 			a.Limits = append(a.Limits, t.limitUsage(a.Scope, now, l))
 		case len(a.windows) > 0:
@@ -458,8 +455,9 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 func (a *account) summary(v *values, line string) {
 	l := lineOf(v.script, line)
 	a.Paused = l.instant()
-	mode := strings.Index(modeLetters, l.text())
-	switch l.text() {
+	letter, origin := l.text(), l.text()
+	mode := strings.Index(modeLetters, letter)
+	switch origin {
 	case setAll:
 		a.SetFor = "scope"
 	case setKey:
@@ -470,7 +468,7 @@ func (a *account) summary(v *values, line string) {
 	}
 	a.Waiting, a.Next = l.natural(), l.instant()
 	a.Mode = Mode(max(mode, 0))
-	v.wrong = v.wrong || mode < 0 || l.end() != nil
+	v.wrong = v.wrong || mode < 0 || len(letter) != 1 || l.end() != nil
 }
 
 func (t *Throttle) limitUsage(scope string, now time.Time, l *values) LimitUsage {

@@ -131,7 +131,7 @@ type lineTimer struct {
 	due  time.Time // by the local clock; zero: nothing waits
 }
 
-// backwards is from what step back on Redis' clock is believed to have been set.
+// backwards is from what step back on an answer is no late one: Redis' clock was set.
 const backwards = time.Second
 
 // heard notes what an answer says; an older one than the last says nothing.

@@ -40,7 +40,7 @@ func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	reply, err := t.redis.run(ctx, linesScript, t.linesArguments("job", job.ID, o.lane()))
+	reply, err := t.redis.run(ctx, linesScript, t.linesArguments("job", job.ID, o.lane))
 	if err != nil {
 		return Explanation{}, withJob(err, job)
 	}

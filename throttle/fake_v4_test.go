@@ -26,10 +26,9 @@ type fakeRedis struct {
 	charged map[string]int // grants by job
 	settled []string       // jobs
 
-	hang    chan struct{} // calls wait for it, unless it is nil
-	lose    bool          // what is done is not answered
-	fail    error         // nothing is done
-	refused bool          // settle says that it was done before
+	hang chan struct{} // calls wait for it, unless it is nil
+	lose bool          // what is done is not answered
+	fail error         // nothing is done
 }
 
 type fakeCall struct {

@@ -71,6 +71,7 @@ func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
 		}
 	}
 	slices.SortFunc(o.charges, func(a, b charge) int { return strings.Compare(a.name, b.name) })
+	o.lane = laneOf(o.flow, o.charges)
 	return o, nil
 }
 

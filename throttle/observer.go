@@ -30,67 +30,50 @@ type Observer interface {
 
 // Decision is one answer of Reserve.
 type Decision struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Reservation is the answer; beside an error only its Job is set.
-	Reservation Reservation
-	// Err is the error of Reserve, nil if it decided.
-	Err error
-	// Took is how long the answer took, the call to Redis included.
-	Took time.Duration
+	Throttle    string        // its name
+	Reservation Reservation   // the answer; beside an error only its Job is set
+	Err         error         // of Reserve, nil if it decided
+	Took        time.Duration // until the answer, the call to Redis included
 }
 
 // Outage says that Redis could not decide for a job, and what did.
 type Outage struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Failure is why Redis could not decide, as in UnavailableError.
-	Failure string
-	// Answered tells who granted the job: FallbackOpen or FallbackLocal.
-	// FallbackClosed, the zero value, means that it was not granted, also where
-	// the local share had no room.
+	Throttle string // its name
+	Failure  string // why, as in UnavailableError
+	// Answered is who granted the job: FallbackOpen or FallbackLocal. FallbackClosed,
+	// the zero value, means that it was not granted, also where the local share had no
+	// room.
 	Answered Fallback
 }
 
 // ScriptCall is one call of a script in Redis.
 type ScriptCall struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Script is the verb: reserve, pull, leave, settle, set, usage, lines or check.
-	Script string
-	// Took is how long it took as seen from here, the network included.
-	Took time.Duration
-	// Failure is why Redis could not answer, as in UnavailableError; empty if it did.
-	Failure string
+	Throttle string        // its name
+	Script   string        // reserve, pull, leave, settle, set, usage, lines or check
+	Took     time.Duration // as seen from here, the network included
+	Failure  string        // why Redis could not answer, as in UnavailableError; empty if it did
 }
 
 // Settlement says that a charge was corrected to what the job really took.
 type Settlement struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Job is the job whose grant it was.
-	Job Job
+	Throttle string // its name
+	Job      Job    // whose grant it was
 	// Charged is what was charged, Actual what is charged now, in units: under the scope
-	// key where it is most, if they differ.
+	// key where it was most, if they differ.
 	Charged, Actual int64
 }
 
 // Pause says that a scope key was closed.
 type Pause struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Scope and Key name the scope key; Key is empty for Global.
-	Scope, Key string
-	// Until is when it opens again, on Redis' clock.
-	Until time.Time
+	Throttle   string    // its name
+	Scope, Key string    // the scope key; Key is empty for Global
+	Until      time.Time // when it opens again, on Redis' clock
 }
 
 // Lateness says how late a granted job began.
 type Lateness struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Reservation is the grant.
-	Reservation Reservation
+	Throttle    string      // its name
+	Reservation Reservation // the grant
 	// Late is how long after the granted start the job began, 0 or more. It is
 	// measured by the local clock from the moment the answer came in, so the way
 	// of the answer is not in it.
@@ -99,8 +82,7 @@ type Lateness struct {
 
 // PutBack says that a job was not granted and went back to its queue.
 type PutBack struct {
-	// Throttle is the throttle's name.
-	Throttle string
+	Throttle string // its name
 	// Reservation is its booking or its place in line, or a grant that a shutdown
 	// turned back into a booking; beside an error only its Job is set.
 	Reservation Reservation

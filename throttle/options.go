@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -111,24 +112,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		options = *o
 	}
-	if options.Timeout == 0 {
-		options.Timeout = defaultTimeout
-	}
-	if options.Grace == 0 {
-		options.Grace = defaultGrace
-	}
-	if options.Lookahead == 0 {
-		options.Lookahead = defaultLookahead
-	}
-	if options.SettleWithin == 0 {
-		options.SettleWithin = defaultSettleWithin
-	}
-	if options.BreakAfter == 0 {
-		options.BreakAfter = defaultBreakAfter
-	}
-	if options.BreakPeriod == 0 {
-		options.BreakPeriod = defaultBreakPeriod
-	}
+	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
+	options.Grace = cmp.Or(options.Grace, defaultGrace)
+	options.Lookahead = cmp.Or(options.Lookahead, defaultLookahead)
+	options.SettleWithin = cmp.Or(options.SettleWithin, defaultSettleWithin)
+	options.BreakAfter = cmp.Or(options.BreakAfter, defaultBreakAfter)
+	options.BreakPeriod = cmp.Or(options.BreakPeriod, defaultBreakPeriod)
 	if options.Logger == nil {
 		options.Logger = zap.NewNop()
 	}
@@ -164,10 +153,7 @@ func (o Options) validate() error {
 
 // fairScope is the name of the fair scope among scopes, empty if there is none.
 func (o Options) fairScope(scopes []Scope) (string, error) {
-	name := o.FairScope
-	if name == "" {
-		name = defaultFairScope
-	}
+	name := cmp.Or(o.FairScope, defaultFairScope)
 	known := slices.ContainsFunc(scopes, func(s Scope) bool { return s.Name == name })
 	switch {
 	case name == Global:

@@ -7,54 +7,51 @@ import (
 	"time"
 )
 
-// This file has what the scripts are told; answer.go has what they say.
+// This file has what the scripts are asked; answer.go has what they say.
 
 // order is a job as the scripts are asked about it.
 type order struct {
 	job     Job
 	flow    string   // the encoded key of the fair scope, empty for none
 	charges []charge // by the names of the scope keys
+	lane    string
 }
 
-// lane names the lane of the job: its flow, a bar and the names of its scope keys.
-func (o *order) lane() string {
+// laneOf names a lane: its flow, a bar and the names of its scope keys.
+func laneOf(flow string, charges []charge) string {
 	var b strings.Builder
-	b.WriteString(o.flow)
+	b.WriteString(flow)
 	b.WriteByte('|')
-	for i := range o.charges {
+	for i := range charges {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(o.charges[i].name)
+		b.WriteString(charges[i].name)
 	}
 	return b.String()
 }
 
 // costs are what the job takes of its scope keys, in the order of the lane.
 func (o *order) costs() string {
-	units := make([]int64, len(o.charges))
-	for i := range o.charges {
-		units[i] = o.charges[i].units
+	if len(o.charges) == 0 {
+		return strconv.FormatInt(o.job.Weight, 10)
 	}
-	if len(units) == 0 {
-		units = []int64{o.job.Weight}
-	}
-	return costsText(units)
+	return o.costsBy(func(c *charge) int64 { return c.units })
 }
 
-// actual are the costs after a correction: by says what a scope key's are now.
-func (o *order) actual(by func(c *charge) int64) string {
-	units := []int64{0}
+// costsBy are costs of which by says what each scope key's is.
+func (o *order) costsBy(by func(c *charge) int64) string {
+	units := make([]int64, len(o.charges))
 	for i := range o.charges {
-		units = append(units[:i], by(&o.charges[i]))
+		units[i] = by(&o.charges[i])
 	}
 	return costsText(units)
 }
 
 // costsText has one number for several that are the same.
 func costsText(units []int64) string {
-	if len(slices.Compact(slices.Clone(units))) == 1 {
-		return strconv.FormatInt(units[0], 10)
+	if same := slices.Compact(slices.Clone(units)); len(same) == 1 {
+		return integers(',', same...)
 	}
 	return integers(',', units...)
 }
@@ -141,7 +138,7 @@ func (t *Throttle) reserveArguments(asker string, asking int64, orders ...*order
 	own := make([]string, 0, 2+4*len(orders))
 	own = append(own, asker, strconv.FormatInt(asking, 10))
 	for _, o := range orders {
-		own = append(own, o.job.ID, o.lane(), o.costs(),
+		own = append(own, o.job.ID, o.lane, o.costs(),
 			integers(' ', o.job.MaxWait.Microseconds(), t.latest(o.job), flag(o.job.Plan), t.shares.of(o.flow)))
 	}
 	return t.arguments(own...)
@@ -182,7 +179,7 @@ func (t *Throttle) leaveArguments(leavers ...leaver) []any {
 // settleArguments correct what a job was charged at its start. With rebook, what is
 // given back is booked again for the same start.
 func (t *Throttle) settleArguments(o *order, start time.Time, actual string, rebook bool) []any {
-	return t.arguments(o.job.ID, o.lane(), o.costs(), actual,
+	return t.arguments(o.job.ID, o.lane, o.costs(), actual,
 		integers(' ', start.UnixMicro(), t.options.SettleWithin.Microseconds(), t.shares.of(o.flow), flag(rebook)))
 }
 

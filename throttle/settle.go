@@ -62,10 +62,10 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 		return false, &InvalidJobError{Job: granted.Job.ID, Field: "Start", Value: granted.Start, Reason: "is no start"}
 	}
 	o, err := t.order(ctx, granted.Job)
-	if err != nil || granted.Source != FallbackClosed {
+	if err != nil || granted.Source != FallbackClosed || len(o.charges) == 0 {
 		return false, err
 	}
-	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.actual(actual), rebook))
+	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.costsBy(actual), rebook))
 	if err != nil {
 		return false, withJob(err, granted.Job)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Throttle decides for the jobs of one named set of scopes. Most callers want:
 //
-//   - Reserve, when they can put a job aside until its slot, as a queue can;
+//   - Reserve, when they can put a job off until its slot, as a queue can;
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
 //   - Peek, Usage, Lines and Explain, to look without taking;
@@ -22,7 +22,7 @@ type Throttle struct {
 	scopes  []Scope
 	fair    string // the fair scope's name, empty for one line for all
 	shares  shares
-	header  [2]string // what all scripts are told
+	header  [2]string // what all scripts are asked with
 	options Options
 	redis   *caller
 	batch   *batcher
@@ -156,7 +156,7 @@ func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 	}
 	l := leaver{id: job.ID}
 	if o, err := t.order(ctx, job); err == nil {
-		l.lane, l.costs = o.lane(), o.costs()
+		l.lane, l.costs = o.lane, o.costs()
 	}
 	left, err := t.leave(ctx, l)
 	if err != nil {

@@ -74,10 +74,14 @@ func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.D
 	if err != nil {
 		return 0, err
 	}
-	if a[0].counted < 0 {
+	switch counts := a[0].counts; {
+	case len(counts) != 1:
+		return 0, badReply("usage")
+	case counts[0] < 0:
 		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "goes further back than every window of scope " + scope}
+	default:
+		return counts[0], nil
 	}
-	return a[0].counted, nil
 }
 
 // usage asks about scope keys.
