@@ -4,6 +4,7 @@
 -- include: request
 -- include: entries
 -- include: ledger
+-- include: placing
 -- include: line
 
 -- Read.

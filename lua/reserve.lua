@@ -9,25 +9,75 @@
 -- include: request
 -- include: entries
 -- include: ledger
--- include: line
 
 -- Read.
-local asker, asking = prefix .. 'asked:' .. ARGV[4], tonumber(ARGV[5])
-local names, fetch = {}, { prefix .. 'none', KEYS[1], asker }
-for i = 6, #ARGV, 4 do
-  for name in gmatch(match(ARGV[i + 1], '|(.*)$'), '[^,]+') do
-    if not texts[name] then
-      texts[name], names[#names + 1], fetch[#fetch + 1] = true, name, prefix .. 'key:' .. name
+local asker, asking, line = prefix .. 'asked:' .. ARGV[4], tonumber(ARGV[5]), call('ZCARD', prefix .. 'timers') > 0
+local names, fetch, lanes = {}, { prefix .. 'none', KEYS[1], asker }, {}
+for i = 7, #ARGV, 4 do
+  local text = ARGV[i]
+  if not lanes[text] then
+    local lane = { text = text }
+    for name in gmatch(text, '[|,]([^,]+)') do
+      lane[#lane + 1] = name
+      if texts[name] == nil then
+        texts[name], names[#names + 1], fetch[#fetch + 1] = false, name, prefix .. 'key:' .. name
+      end
     end
+    lanes[text] = lane
   end
 end
 local found = call('MGET', unpack(fetch)) -- 'none' is never there: refused, with nothing written, while the slot is moved
-local last = found[3] and tonumber(match(found[3], '^%d+'))
-if last and last == asking then return sub(found[3], #match(found[3], '^%d+') + 2) end
-if last and asking ~= 0 and last > asking then return redis.error_reply('STALE ' .. ARGV[5]) end
+if found[3] and asking > 0 then
+  local last, reply = match(found[3], '^(%d+) (.*)$')
+  last = tonumber(last)
+  if last == asking then return reply end
+  if last > asking then return redis.error_reply('STALE ' .. ARGV[5]) end
+end
 for i = 1, #names do texts[names[i]] = found[i + 3] end
 read_scopes(found[2])
-local line = call('ZCARD', timers) > 0
+local answers, following = {}, 6 -- the first job that is not decided yet
+
+-- Decide the usual case: nothing waits, and all limits have room for all that is counted and promised.
+local function fits(lane, one)
+  for i = 1, #lane do
+    local key = key_of(lane[i])
+    if key.mode ~= 'e' or key.paused > now then return false end
+    for j = 1, #key.limits do
+      local limit = key.limits[j]
+      local ledger = limit.units >= 0 and (key[j] and key[j].window == limit.window and key[j] or ledger_of(key, limit.window))
+      if ledger and ledger.spent + ledger.booked + one > limit.units then return false end
+    end
+  end
+  return true
+end
+
+local function decide_the_usual()
+  while following < #ARGV do
+    local lane, one = lanes[ARGV[following + 1]], tonumber(ARGV[following + 2])
+    if not one or not match(ARGV[following + 3], ' 0 %d+$') or not fits(lane, one) then return end
+    for i = 1, #lane do spend(keys[lane[i]], now, one) end
+    answers[#answers + 1], following = format('1 %d', now), following + 4
+  end
+end
+
+-- Write.
+local function answer(next_look)
+  local reply = format('%d %d\n', now, next_look) .. table.concat(answers, '\n')
+  if asking == 0 then return reply end
+  if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+  save_keys()
+  call('SET', asker, ARGV[5] .. ' ' .. reply, 'PX', '600000')
+  return reply
+end
+
+if not line then
+  pcall(decide_the_usual) -- what is wrong is told by the way below
+  if following > #ARGV then return answer(0) end
+end
+
+-- Decide all other cases.
+-- include: placing
+-- include: line
 if asking == 0 then write = function() end end
 
 local function told(key, holder)
@@ -177,47 +227,22 @@ local function decide(job, lane, record)
   return place(job, lane, record, back)
 end
 
--- The usual case: nothing waits, all limits have room for all that is counted and promised.
-local function fits(job, lane)
-  for i = 1, #lane do
-    local key = lane[i]
-    if key.mode ~= 'e' or key.paused > now then return false end
-    for j = 1, #key.limits do
-      local limit = key.limits[j]
-      local ledger = limit.units >= 0 and ledger_of(key, limit.window)
-      if ledger and ledger.spent + ledger.booked + job.costs[i] > limit.units then return false end
-    end
-  end
-  return not job.plan
-end
-
-local answers, records = {}, {}
+local records, undecided = {}, following
 if line then
   local ids = {}
-  for i = 6, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
+  for i = following, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
   records = call('HMGET', jobs, unpack(ids))
 end
-for i = 6, #ARGV, 4 do
+for i = following, #ARGV, 4 do
   local max_wait, latest, plan, share = match(ARGV[i + 3], '^(%d+) (%-?%d+) ([01]) (%d+)$')
   local job = { id = ARGV[i], costs_text = ARGV[i + 2], max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
     share = share, arrival = now + (i - 6) / 4 }
-  local fine, answer = pcall(function()
+  local fine, said = pcall(function()
     local lane = lane_of(ARGV[i + 1])
     job.costs = costs_of(lane, job.costs_text)
-    if not line and fits(job, lane) then
-      for k = 1, #lane do spend(lane[k], now, job.costs[k]) end
-      return format('1 %d', now)
-    end
-    return decide(job, lane, records[(i - 2) / 4] or nil)
+    return decide(job, lane, records[(i - undecided) / 4 + 1] or nil)
   end)
   -- One job's trouble, such as foreign data under a key, is not that of the others.
-  answers[#answers + 1] = fine and answer or '0 ' .. (type(answer) == 'table' and answer.err or tostring(answer))
+  answers[#answers + 1] = fine and said or '0 ' .. (type(said) == 'table' and said.err or tostring(said))
 end
-
--- Write.
-local reply = format('%d %d\n', now, line and next_look() or 0) .. table.concat(answers, '\n')
-if asking == 0 then return reply end
-if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
-save_keys()
-call('SET', asker, ARGV[5] .. ' ' .. reply, 'PX', '600000')
-return reply
+return answer(line and next_look() or 0)

@@ -6,7 +6,6 @@ local ENTRY = '%016d%016d'
 local function find(text, at)
   local digits = format('%016d', at)
   local low, high = 0, #text / 32 -- entries before low are smaller, from high on they are not
-  if high > 0 and sub(text, -32, -17) < digits then return high * 32, nil end
   while low < high do
     local middle = floor((low + high) / 2)
     if sub(text, middle * 32 + 1, middle * 32 + 16) < digits then low = middle + 1 else high = middle end
@@ -19,6 +18,7 @@ end
 
 -- Changes the units of a sub-window, never below 0. Returns the text and by how many units it changed.
 local function add(text, at, units)
+  if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then return text .. format(ENTRY, at, units), units end
   local place, there = find(text, at)
   if not there then
     if units <= 0 then return text, 0 end

@@ -1,24 +1,36 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
---   expire seen offset paused own \n        us, us, us, us; own limits as text, '-' for none. expire 0: never
---   and for each window, ascending: window precision spent booked passed length tail ahead \n, then two texts of entries:
+--   expire seen offset paused own \n       us, us, us, us, own limits as text or '-'; expire 0: never
+--   and for each window, ascending: window precision spent booked tail ahead passed length \n, then two texts of entries:
 --   tail bytes of the newest that is spent, ahead bytes of what is booked
 -- What is older than the tail lies in "ledger:<name>:<window>", length bytes of entries, of which the first passed have
 -- left the window.
 local SPILL = 512
 
+local function new_ledger(window, precision)
+  return {
+    window = window, precision = precision, n = precision == 1 and window or math.ceil(window / precision) + 1,
+    spent = 0, booked = 0, tail = '', ahead = '', passed = 0, length = 0, trimmed = false, old = false, current = 0,
+  }
+end
+
+local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. format('%d', ledger.window) end
+
 local function parse_windows(key, text, at)
+  local count = 0
   while at <= #text do
-    local window, precision, spent, booked, passed, length, tail, ahead, from =
-      match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n()', at)
+    local window, precision, spent, booked, tail, rest, from = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
     if not from then error({ err = 'FOREIGN key:' .. key.name }) end
-    window, precision, tail, ahead = tonumber(window), tonumber(precision), tonumber(tail), tonumber(ahead)
-    key[#key + 1] = {
-      window = window, precision = precision, n = precision == 1 and window or math.ceil(window / precision) + 1,
-      spent = tonumber(spent), booked = tonumber(booked), passed = tonumber(passed), length = tonumber(length),
-      tail = sub(text, from, from + tail - 1), ahead = sub(text, from + tail, from + tail + ahead - 1),
-      log = 'ledger:' .. key.name .. ':' .. window,
-    }
-    at = from + tail + ahead
+    local ledger = new_ledger(tonumber(window), tonumber(precision))
+    ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
+    at = from + tail
+    ledger.tail = sub(text, from, at - 1)
+    if rest ~= '0 0 0' then
+      local ahead, passed, length = match(rest, '^(%d+) (%d+) (%d+)$')
+      ledger.ahead = sub(text, at, at + ahead - 1)
+      ledger.passed, ledger.length, at = tonumber(passed), tonumber(length), at + ahead
+    end
+    count = count + 1
+    key[count] = ledger
   end
 end
 
@@ -29,7 +41,7 @@ local function trim(key, ledger)
   local t = now + key.shift
   local edge = format('%016d', floor(t / ledger.precision) - ledger.n + 1)
   while ledger.passed < ledger.length do
-    local chunk = call('GETRANGE', prefix .. ledger.log, format('%d', ledger.passed), format('%d', min(ledger.passed + 1023, ledger.length - 1)))
+    local chunk = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', min(ledger.passed + 1023, ledger.length - 1)))
     local i = 1
     while i < #chunk and sub(chunk, i, i + 15) < edge do
       ledger.spent = ledger.spent - tonumber(sub(chunk, i + 16, i + 31))
@@ -70,33 +82,10 @@ end
 local function drop_empty(key)
   for i = #key, 1, -1 do
     if is_empty(key, key[i]) then
-      if key[i].length > 0 then key.drops = { key[i].log, key.drops } end
+      if key[i].length > 0 then key.drops = { log_of(key, key[i]), key.drops } end
       table.remove(key, i)
     end
   end
-end
-
--- Reads a scope key. Time in its ledgers never goes back: after a small step of the clock it stands still, after a
--- larger one it goes on from where it stood.
-local function read_key(name, text)
-  local key = { name = name, paused = 0, own = '-', seen = 0, offset = 0, was = 0, shift = 0, expire = 0, text = text }
-  if text then
-    local expire, seen, offset, paused, own, at = match(text, '^(%d+) (%d+) (%-?%d+) (%d+) (%S+)\n()')
-    if not at then error({ err = 'FOREIGN key:' .. name }) end
-    key.expire, key.seen, key.offset, key.paused, key.own = tonumber(expire), tonumber(seen), tonumber(offset), tonumber(paused), own
-    key.was = key.offset
-    if key.seen - now - key.offset > 30000000 then key.offset = key.seen - now end
-    key.shift = max(now + key.offset, key.seen) - now
-    parse_windows(key, text, at)
-    drop_empty(key)
-    if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
-  elseif call('EXISTS', prefix .. 'key:' .. name) == 1 then
-    error({ err = 'FOREIGN key:' .. name }) -- of another type
-  end
-  local scope = scope_of(name)
-  key.mode, key.limits, key.origin = scope.mode, scope.limits, scope.origin
-  if key.own ~= '-' then key.limits, key.origin = limits_of(key.own), 'k' end
-  return key
 end
 
 local function ledger_of(key, window)
@@ -105,153 +94,46 @@ local function ledger_of(key, window)
   end
 end
 
--- Makes the ledgers that the limits in force need.
+-- The ledgers that the limits in force need, also those of which nothing is kept.
 local function complete(key)
-  if key.complete or key.mode == 'o' then return key end
-  key.complete = true
   for i = 1, #key.limits do
     local limit = key.limits[i]
     if limit.units >= 0 and not ledger_of(key, limit.window) then
       local place = 1
       while key[place] and key[place].window < limit.window do place = place + 1 end
-      table.insert(key, place, {
-        window = limit.window, precision = limit.precision,
-        n = limit.precision == 1 and limit.window or math.ceil(limit.window / limit.precision) + 1,
-        spent = 0, booked = 0, passed = 0, length = 0, tail = '', ahead = '', log = 'ledger:' .. key.name .. ':' .. format('%d', limit.window),
-      })
+      table.insert(key, place, new_ledger(limit.window, limit.precision))
     end
   end
+end
+
+-- Reads a scope key. Time in its ledgers never goes back: after a small step of the clock it stands still, after a
+-- larger one it goes on from where it stood.
+local function read_key(name, text)
+  local scope = scope_of(name)
+  local key = {
+    name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, paused = 0, own = '-',
+    mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
+  }
+  if text then
+    local expire, seen, rest, at = match(text, '^(%d+) (%d+) ([^\n]+)\n()')
+    if not at then error({ err = 'FOREIGN key:' .. name }) end
+    key.expire, key.seen = tonumber(expire), tonumber(seen)
+    if rest ~= '0 0 -' then
+      local offset, paused, own = match(rest, '^(%-?%d+) (%d+) (%S+)$')
+      if not own then error({ err = 'FOREIGN key:' .. name }) end
+      key.offset, key.was, key.paused, key.own = tonumber(offset), tonumber(offset), tonumber(paused), own
+      if own ~= '-' then key.limits, key.origin = limits_of(own), 'k' end
+    end
+    if key.seen - now - key.offset > 30000000 then key.offset = key.seen - now end
+    key.shift = max(now + key.offset, key.seen) - now
+    parse_windows(key, text, at)
+    drop_empty(key)
+    if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
+  elseif call('EXISTS', prefix .. 'key:' .. name) == 1 then
+    error({ err = 'FOREIGN key:' .. name }) -- of another type
+  end
+  if key.mode ~= 'o' then complete(key) end
   return key
-end
-
--- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log at a time.
-local function spent_at(ledger, i)
-  local old = ledger.old
-  if not old then
-    old = { at = {}, units = {}, read = ledger.passed }
-    ledger.old = old
-  end
-  while i > #old.at and not old.whole do
-    if old.read < ledger.length then
-      local to = min(old.read + 511, ledger.length - 1)
-      list_of(call('GETRANGE', prefix .. ledger.log, format('%d', old.read), format('%d', to)), old.at, old.units)
-      old.read = to + 1
-    else
-      list_of(ledger.tail, old.at, old.units)
-      old.whole = true
-    end
-  end
-  return old.at[i], old.units[i]
-end
-
--- What is spent or booked behind a sub-window, in order of both, and how many units that is.
-local function behind(text, x, ats, units)
-  local digits, sum = format('%016d', x), 0
-  local i = #text - 31
-  while i > 0 and sub(text, i, i + 15) > digits do i = i - 32 end
-  for j = i + 32, #text, 32 do
-    ats[#ats + 1], units[#units + 1] = tonumber(sub(text, j, j + 15)), tonumber(sub(text, j + 16, j + 31))
-    sum = sum + units[#units]
-  end
-  return sum
-end
-
--- The first sub-window from x on where the cost fits into every window that contains it. Two pointers go along what
--- enters the window that ends at y and what leaves it; sum is what it holds. It begins with all that there is, so that
--- only what leaves until there is room is read.
-local function slide(ledger, x, room, promises)
-  local n, y = ledger.n, x
-  local s_at, s_units, b_at, b_units = {}, {}, {}, {}
-  local sum = ledger.spent - behind(ledger.tail, x, s_at, s_units)
-  local ahead, ahead_at, ahead_units = '', {}, {}
-  if promises then
-    ahead = ledger.ahead
-    sum = sum + ledger.booked - behind(ahead, x, b_at, b_units)
-    list_of(ahead, ahead_at, ahead_units)
-  end
-  local s_in, b_in, s_out, b_out = 1, 1, 1, 1
-  while true do
-    while s_at[s_in] and s_at[s_in] <= y do
-      sum, s_in = sum + s_units[s_in], s_in + 1
-    end
-    while b_at[b_in] and b_at[b_in] <= y do
-      sum, b_in = sum + b_units[b_in], b_in + 1
-    end
-    local oldest, units = spent_at(ledger, s_out)
-    while oldest and oldest + n <= y do
-      sum, s_out = sum - units, s_out + 1
-      oldest, units = spent_at(ledger, s_out)
-    end
-    local promised = ahead_at[b_out]
-    while promised and max(promised, ledger.current) + n <= y do
-      sum, b_out = sum - ahead_units[b_out], b_out + 1
-      promised = ahead_at[b_out]
-    end
-    if sum > room then
-      -- Until enough has left.
-      y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
-      x = y
-    else
-      -- The next window that ends later and still contains x.
-      local entering = min(s_at[s_in] or NEVER, b_at[b_in] or NEVER)
-      if entering >= x + n then return x end
-      y = entering
-    end
-  end
-end
-
--- The first start at or after at that one ledger allows.
-local function earliest_in(key, ledger, at, cost, units, promises)
-  local room = units - cost
-  if room < 0 then return NEVER end
-  local booked = promises and ledger.booked or 0
-  if ledger.spent + booked <= room then return at end
-  trim(key, ledger)
-  booked = promises and ledger.booked or 0
-  if ledger.spent + booked <= room then return at end
-  local x = floor((at + key.shift) / ledger.precision)
-  ledger.current = floor((now + key.shift) / ledger.precision)
-  local y = slide(ledger, x, room, promises)
-  if x == y then return at end
-  return y * ledger.precision - key.shift
-end
-
--- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
-local function earliest_of(key, at, cost, promises)
-  local holder
-  if key.paused > at then at, holder = key.paused, 'p' end
-  local again = true
-  while again do
-    again = false
-    for i = 1, #key.limits do
-      local limit = key.limits[i]
-      if limit.units >= 0 then
-        local start = earliest_in(key, ledger_of(key, limit.window), at, cost, limit.units, promises)
-        if start == NEVER then return NEVER, limit end
-        if start > at then at, holder, again = start, limit, true end
-      end
-    end
-  end
-  return at, holder
-end
-
--- The same for all scope keys of a lane whose mode is this one; also the scope key that moved it last.
-local function earliest(lane, costs, at, promises, mode)
-  local key, holder
-  local again = true
-  while again do
-    again = false
-    for i = 1, #lane do
-      if lane[i].mode == mode then
-        local start, by = earliest_of(lane[i], at, costs[i], promises)
-        if start > at then
-          at, key, holder, again = start, lane[i], by, true
-          if at == NEVER then return at, key, holder end
-        end
-      end
-    end
-  end
-  return at, key, holder
 end
 
 -- Adds to what has been read of what is spent, as far as it is there.
@@ -289,73 +171,86 @@ local function book(key, at, units)
   end
 end
 
--- The oldest of a long tail go into the log, whose last one stays where it is: what starts from now on is behind.
+-- The oldest of a long tail go into the log, all but the last: what starts from now on is behind them.
 local function spill(key, ledger)
   local current = format('%016d', floor((now + key.shift) / ledger.precision))
   local i = 1
   while i + 32 < #ledger.tail and sub(ledger.tail, i, i + 15) < current do i = i + 32 end
-  if i == 1 then return false end
-  call('APPEND', prefix .. ledger.log, sub(ledger.tail, 1, i - 1))
+  if i == 1 then return end
+  call('APPEND', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
+  if ledger.length == 0 then key.expire = 0 end -- renewed, so that the log has an expiry too
   ledger.tail, ledger.length = sub(ledger.tail, i), ledger.length + i - 1
-  return true
 end
 
 -- What has left is cut off the log when it is most of it.
-local function cut(ledger)
+local function cut(key, ledger)
+  local log = log_of(key, ledger)
   if ledger.passed >= ledger.length then
-    if ledger.length > 0 then call('UNLINK', prefix .. ledger.log) end
+    call('UNLINK', log)
     ledger.passed, ledger.length = 0, 0
   elseif ledger.passed > 4096 and 2 * ledger.passed > ledger.length then
-    local rest = call('GETRANGE', prefix .. ledger.log, format('%d', ledger.passed), '-1')
-    call('SET', prefix .. ledger.log, rest, 'KEEPTTL')
+    call('SET', log, call('GETRANGE', log, format('%d', ledger.passed), '-1'), 'KEEPTTL')
     ledger.passed, ledger.length = 0, ledger.length - ledger.passed
   end
 end
 
--- Until when a scope key has to be kept: what it has counts for so long.
-local function needed(key)
-  local t = max(now, key.paused)
-  for i = 1, #key do
-    local ledger = key[i]
-    local last = ledger.ahead ~= '' and tonumber(sub(ledger.ahead, -32, -17)) * ledger.precision - key.shift or 0
-    t = max(t, now + ledger.n * ledger.precision, last + ledger.n * ledger.precision)
-  end
-  return t + horizon - now + grace + 60000000
-end
-
--- Writes a scope key. Its expiry, and that of its logs, is renewed when it is due.
+-- Writes a scope key. It is kept for as long as what it has counts; its expiry, and that of its logs, is renewed seldom.
 local function save_key(key)
   local name = prefix .. 'key:' .. key.name
   drop_empty(key)
   while key.drops do
-    call('UNLINK', prefix .. key.drops[1])
+    call('UNLINK', key.drops[1])
     key.drops = key.drops[2]
   end
   if #key == 0 and key.own == '-' and key.paused <= now then
     if key.text then call('UNLINK', name) end
     return
   end
-  local until_then, renew = needed(key), false
-  if key.expire < until_then or key.own ~= '-' then
-    key.expire, renew = until_then + floor((until_then - now) / 4), true
-  end
-  local parts = {}
+  local needed, text = max(now, key.paused), ''
   for i = 1, #key do
     local ledger = key[i]
-    local first = ledger.length == 0
-    if #ledger.tail > SPILL and spill(key, ledger) and first then renew = true end
-    if ledger.passed > 0 then cut(ledger) end
-    if renew and ledger.length > 0 then call('PEXPIRE', prefix .. ledger.log, format('%d', floor((key.expire - now) / 1000))) end
-    parts[#parts + 1] = format('%d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.spent, ledger.booked,
-      ledger.passed, ledger.length, #ledger.tail, #ledger.ahead) .. ledger.tail .. ledger.ahead
+    if #ledger.tail > SPILL then spill(key, ledger) end
+    if ledger.passed > 0 then cut(key, ledger) end
+    local span = ledger.n * ledger.precision
+    needed = max(needed, now + span)
+    if ledger.ahead ~= '' then
+      needed = max(needed, tonumber(sub(ledger.ahead, -32, -17)) * ledger.precision - key.shift + span)
+    end
+    text = text .. format('%d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.spent, ledger.booked,
+      #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead
   end
-  local text = format('%d %d %d %d %s\n', key.expire, key.touched and now + key.shift or key.seen,
-    key.touched and key.offset or key.was, key.paused, key.own) .. table.concat(parts)
+  needed = needed + lookahead + grace + 60000000
+  local renew = key.expire < needed
+  if renew then key.expire = needed + floor((needed - now) / 4) end
+  if key.touched then key.seen, key.was = now + key.shift, key.offset end
+  text = format('%d %d %d %d %s\n', key.expire, key.seen, key.was, key.paused, key.own) .. text
   if key.own ~= '-' then
     call('SET', name, text)
-  elseif renew or not key.text then
-    call('SET', name, text, 'PX', format('%d', floor((key.expire - now) / 1000)))
-  else
+  elseif not renew then
     call('SET', name, text, 'KEEPTTL')
+  else
+    call('SET', name, text, 'PX', format('%d', floor((key.expire - now) / 1000)))
+  end
+  for i = 1, renew and #key or 0 do
+    if key[i].length > 0 then call('PEXPIRE', log_of(key, key[i]), format('%d', floor((key.expire - now) / 1000))) end
+  end
+end
+
+-- The scope keys of a call. What is read at once is read before.
+local keys, texts = {}, {}
+local function key_of(name)
+  local key = keys[name]
+  if not key then
+    local text = texts[name]
+    if text == nil then text = call('GET', prefix .. 'key:' .. name) end
+    key = read_key(name, text or nil)
+    keys[name] = key
+  end
+  return key
+end
+
+local function save_keys()
+  for _, key in pairs(keys) do
+    if key.dirty then save_key(key) end
   end
 end

@@ -10,26 +10,14 @@
 local timers, jobs, claims, shares = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims', prefix .. 'shares'
 local firsts, started = {}, {}
 
--- The scope keys of a call. What is read at once is read before.
-local keys, texts = {}, {}
-local function key_of(name)
-  local key = keys[name]
-  if not key then
-    local text = texts[name]
-    if text == nil then text = call('GET', prefix .. 'key:' .. name) end
-    key = read_key(name, text or nil)
-    keys[name] = key
-  end
-  return complete(key)
-end
 
-local lanes = {}
+local known_lanes = {}
 local function lane_of(text)
-  local lane = lanes[text]
+  local lane = known_lanes[text]
   if not lane then
     lane = { text = text, flow = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
     for name in gmatch(sub(text, #lane.flow + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
-    lanes[text] = lane
+    known_lanes[text] = lane
   end
   return lane
 end
@@ -188,12 +176,6 @@ local function unbook(id, record)
     end
   end
   write('ZREM', timers, '=' .. id)
-end
-
-local function save_keys()
-  for _, key in pairs(keys) do
-    if key.dirty then save_key(key) end
-  end
 end
 
 -- When the line is to be pulled, 0 if nothing waits.

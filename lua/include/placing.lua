@@ -1,0 +1,132 @@
+-- Where a job has its place: the earliest start that all limits allow.
+
+-- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log at a time.
+local function spent_at(key, ledger, i)
+  local old = ledger.old
+  if not old then
+    old = { at = {}, units = {}, read = ledger.passed }
+    ledger.old = old
+  end
+  while i > #old.at and not old.whole do
+    if old.read < ledger.length then
+      local to = min(old.read + 511, ledger.length - 1)
+      list_of(call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to)), old.at, old.units)
+      old.read = to + 1
+    else
+      list_of(ledger.tail, old.at, old.units)
+      old.whole = true
+    end
+  end
+  return old.at[i], old.units[i]
+end
+
+-- What is spent or booked behind a sub-window, in order of both, and how many units that is.
+local function behind(text, x, ats, units)
+  local digits, sum = format('%016d', x), 0
+  local i = #text - 31
+  while i > 0 and sub(text, i, i + 15) > digits do i = i - 32 end
+  for j = i + 32, #text, 32 do
+    ats[#ats + 1], units[#units + 1] = tonumber(sub(text, j, j + 15)), tonumber(sub(text, j + 16, j + 31))
+    sum = sum + units[#units]
+  end
+  return sum
+end
+
+-- The first sub-window from x on where the cost fits into every window that contains it. Two pointers go along what
+-- enters the window that ends at y and what leaves it; sum is what it holds. It begins with all that there is, so that
+-- only what leaves until there is room is read.
+local function slide(key, ledger, x, room, promises)
+  local n, y = ledger.n, x
+  local s_at, s_units, b_at, b_units = {}, {}, {}, {}
+  local sum = ledger.spent - behind(ledger.tail, x, s_at, s_units)
+  local ahead, ahead_at, ahead_units = '', {}, {}
+  if promises then
+    ahead = ledger.ahead
+    sum = sum + ledger.booked - behind(ahead, x, b_at, b_units)
+    list_of(ahead, ahead_at, ahead_units)
+  end
+  local s_in, b_in, s_out, b_out = 1, 1, 1, 1
+  while true do
+    while s_at[s_in] and s_at[s_in] <= y do
+      sum, s_in = sum + s_units[s_in], s_in + 1
+    end
+    while b_at[b_in] and b_at[b_in] <= y do
+      sum, b_in = sum + b_units[b_in], b_in + 1
+    end
+    local oldest, units = spent_at(key, ledger, s_out)
+    while oldest and oldest + n <= y do
+      sum, s_out = sum - units, s_out + 1
+      oldest, units = spent_at(key, ledger, s_out)
+    end
+    local promised = ahead_at[b_out]
+    while promised and max(promised, ledger.current) + n <= y do
+      sum, b_out = sum - ahead_units[b_out], b_out + 1
+      promised = ahead_at[b_out]
+    end
+    if sum > room then
+      -- Until enough has left.
+      y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
+      x = y
+    else
+      -- The next window that ends later and still contains x.
+      local entering = min(s_at[s_in] or NEVER, b_at[b_in] or NEVER)
+      if entering >= x + n then return x end
+      y = entering
+    end
+  end
+end
+
+-- The first start at or after at that one ledger allows.
+local function earliest_in(key, ledger, at, cost, units, promises)
+  local room = units - cost
+  if room < 0 then return NEVER end
+  local booked = promises and ledger.booked or 0
+  if ledger.spent + booked <= room then return at end
+  trim(key, ledger)
+  booked = promises and ledger.booked or 0
+  if ledger.spent + booked <= room then return at end
+  local x = floor((at + key.shift) / ledger.precision)
+  ledger.current = floor((now + key.shift) / ledger.precision)
+  local y = slide(key, ledger, x, room, promises)
+  if x == y then return at end
+  return y * ledger.precision - key.shift
+end
+
+-- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
+local function earliest_of(key, at, cost, promises)
+  local holder
+  if key.paused > at then at, holder = key.paused, 'p' end
+  local again = true
+  while again do
+    again = false
+    for i = 1, #key.limits do
+      local limit = key.limits[i]
+      if limit.units >= 0 then
+        local start = earliest_in(key, ledger_of(key, limit.window), at, cost, limit.units, promises)
+        if start == NEVER then return NEVER, limit end
+        if start > at then at, holder, again = start, limit, true end
+      end
+    end
+  end
+  return at, holder
+end
+
+-- The same for all scope keys of a lane whose mode is this one; also the scope key that moved it last.
+local function earliest(lane, costs, at, promises, mode)
+  local key, holder
+  local again = true
+  while again do
+    again = false
+    for i = 1, #lane do
+      if lane[i].mode == mode then
+        local start, by = earliest_of(lane[i], at, costs[i], promises)
+        if start > at then
+          at, key, holder, again = start, lane[i], by, true
+          if at == NEVER then return at, key, holder end
+        end
+      end
+    end
+  end
+  return at, key, holder
+end
+
