@@ -20,6 +20,12 @@ var files embed.FS
 var (
 	Reserve = mustCompose("reserve")
 	Pull    = mustCompose("pull")
+	Leave   = mustCompose("leave")
+	Settle  = mustCompose("settle")
+	Set     = mustCompose("set")
+	Usage   = mustCompose("usage")
+	Lines   = mustCompose("lines")
+	Check   = mustCompose("check")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

@@ -1,0 +1,76 @@
+-- Purpose: correct what a grant was charged at its start, once; or make a booking of it again.
+-- ARGV[4] id; ARGV[5] lane; ARGV[6] charged; ARGV[7] actual: costs, 0 and up
+-- ARGV[8] "start settle_within share rebook": us, us, 1 and up, 0 or 1
+-- Reply: now, next, 1 if it was done, else 0
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
+
+-- Read.
+local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
+local start, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) ([01])$')
+start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
+local mark = prefix .. 'settled:' .. format('%d:', start) .. id
+local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
+read_scopes(found[2])
+local refused = found[3] or now > start + within
+if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
+if refused then return { format('%d', now), format('%d', next_look()), 0 } end
+local lane = lane_of(ARGV[5])
+charged, actual = costs_of(lane, charged), costs_of(lane, actual)
+
+-- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
+local function correct_log(key, ledger, at, delta)
+  local log, digits = log_of(key, ledger), format('%016d', at)
+  local low, high = ledger.passed / 32, ledger.length / 32
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if call('GETRANGE', log, middle * 32, middle * 32 + 15) < digits then low = middle + 1 else high = middle end
+  end
+  local entry = call('GETRANGE', log, low * 32, low * 32 + 31)
+  if low * 32 >= ledger.length or sub(entry, 1, 16) ~= digits then return 0 end
+  local sum = max(0, tonumber(sub(entry, 17)) + delta)
+  return sum - tonumber(sub(entry, 17)), function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
+end
+
+local changes = {}
+local function correct(key, delta)
+  for i = 1, #key do
+    local ledger = key[i]
+    trim(key, ledger)
+    local at = floor((start + key.shift) / ledger.precision)
+    local _, there = find(ledger.tail, at)
+    local changed = 0
+    if there then
+      ledger.tail, changed = add(ledger.tail, at, delta)
+    elseif ledger.length > ledger.passed then
+      changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
+    end
+    ledger.spent = ledger.spent + changed
+  end
+  key.dirty, key.touched = true, true
+end
+
+-- Decide.
+if share ~= '1' then lane.share = tonumber(share) end
+for i = 1, #lane do
+  local delta = actual[i] - charged[i]
+  if delta ~= 0 and lane[i].mode ~= 'o' then correct(lane[i], delta) end
+  if delta < 0 then hurry(lane[i].name) end
+end
+if rebook then
+  promise(id, lane, ARGV[6], charged, start, start)
+  expire('jobs', 'timers')
+else
+  local deltas = {}
+  for i = 1, #lane do deltas[i] = actual[i] - charged[i] end
+  charge(lane, deltas, 1)
+end
+
+-- Write.
+call('SET', mark, '1', 'PX', format('%d', floor((start + within - now) / 1000) + 1))
+for i = 1, #changes do changes[i]() end
+save_keys()
+return { format('%d', now), format('%d', next_look()), 1 }
