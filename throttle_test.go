@@ -213,9 +213,9 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestF35_ProcessEndsInTheMiddle stops one of two processes while both have tasks
+// TestProcessEndsInTheMiddle_F35 stops one of two processes while both have tasks
 // put back and asleep: the other one runs them.
-func TestF35_ProcessEndsInTheMiddle(t *testing.T) {
+func TestProcessEndsInTheMiddle_F35(t *testing.T) {
 	t.Parallel()
 	const tasks = 240
 	redisServer := redistest.Start(t)
@@ -236,8 +236,8 @@ func TestF35_ProcessEndsInTheMiddle(t *testing.T) {
 	t.Logf("put back %.3f per job", putBacksPerJob(tasks, first, second))
 }
 
-// TestF31_MaxRetry0 denies tasks that have no retry, of asynq's own and of ours.
-func TestF31_MaxRetry0(t *testing.T) {
+// TestMaxRetry0_F31 denies tasks that have no retry, of asynq's own and of ours.
+func TestMaxRetry0_F31(t *testing.T) {
 	t.Parallel()
 	const tasks = 160
 	redisServer := redistest.Start(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -41,7 +42,7 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 					began, really := now, now // on a clock that does not step
 					var starts []throttletest.Start
 					load := func(id string, d time.Duration) (first time.Time) {
-						for end := really.Add(d); really.Before(end); really = really.Add(170 * time.Millisecond) {
+						for end := really.Add(d); really.Before(end); really = really.Add(longtest.Of(340*time.Millisecond, 170*time.Millisecond)) {
 							now := now.Add(really.Sub(began))
 							got, err := s.Reserve(now, throttle.Job{ID: fmt.Sprint(id, now.UnixMicro()), Weight: 3, Keys: of("a")})
 							switch {

@@ -3,9 +3,11 @@ package throttle_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -32,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	// Many tests wait most of the time. Flags on the command line win.
+	for name, value := range map[string]string{"test.parallel": "4", "rapid.checks": longtest.Of("25", "100")} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	debug.SetGCPercent(800) // miniredis makes a Lua state for each call: most of what tests allocate
 	// Of a client that found no server: it ends within a second of the client's Close.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }

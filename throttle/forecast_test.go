@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -278,7 +279,7 @@ func TestForecastOfLightJobs(t *testing.T) {
 	t.Parallel()
 	client := quickServer(t)
 	jobs, missed := 0, 0
-	for seed := range 100 {
+	for seed := range longtest.Of(25, 100) {
 		random := rand.New(rand.NewPCG(uint64(seed), 7))
 		f := drawForeseen(func(_ string, n int) int { return random.IntN(n) }, true)
 		for i, m := range f.come(t, client) {
@@ -303,7 +304,7 @@ func TestForecastOfLightJobs(t *testing.T) {
 func TestForecastMostly(t *testing.T) {
 	t.Parallel()
 	client := quickServer(t)
-	jobs, missed, settings, all := 0, 0, 0, 60
+	jobs, missed, settings, all := 0, 0, 0, longtest.Of(30, 60)
 	var worst miss
 	for seed := range all {
 		random := rand.New(rand.NewPCG(uint64(seed), 11))

@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -34,7 +35,7 @@ func TestF55_Linearizable(t *testing.T) {
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		proxy.Delay(time.Millisecond) // so that the calls meet
 		var seen tally
-		for seed := range uint64(20) {
+		for seed := range longtest.Of[uint64](5, 20) {
 			a := newArena(t, 2)
 			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			a.mustLinearize(seed, &seen)
@@ -49,7 +50,7 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		proxy.Delay(time.Millisecond) // so that the calls meet
 		var seen tally
-		for seed := range uint64(10) {
+		for seed := range longtest.Of[uint64](4, 10) {
 			a := newArena(t, 1)
 			a.ownClock, a.calls = true, []string{"reserve", "reserve", "reserve", "usage"}
 			a.scopes = tenantAndGlobal(
@@ -70,7 +71,7 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		var seen tally
-		for seed := range uint64(30) {
+		for seed := range longtest.Of[uint64](10, 30) {
 			a := newArena(t, 2)
 			lost, random := proxy.Dropped(), rand.New(rand.NewPCG(seed, 0))
 			for range 8 {
@@ -81,7 +82,7 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 			a.mustLinearize(seed, &seen)
 		}
 		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
-		if seen.lost < 100 {
+		if seen.lost < longtest.Of(33, 100) {
 			t.Errorf("only %d replies were lost", seen.lost)
 		}
 	})

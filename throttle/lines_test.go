@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -106,7 +107,7 @@ func TestLinesPages(t *testing.T) {
 func TestLinesOfVeryMany(t *testing.T) {
 	t.Parallel()
 	const most, each = 600, 10 // looks at 500 and what shares the last one's bucket
-	keys := 100_000
+	keys := longtest.Of(10_000, 100_000)
 	if raced {
 		keys = 10_000
 	}

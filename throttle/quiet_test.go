@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -23,7 +24,7 @@ const quietWindow = 20 * time.Second
 // of the test's own.
 func TestF57_QuietTenantBesideAFlood(t *testing.T) {
 	t.Parallel()
-	flood := 100_000
+	flood := longtest.Of(20_000, 100_000)
 	if raced {
 		flood = 20_000
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -80,7 +81,7 @@ func occupied(t *testing.T, client *redis.Client) (keys, megabytes int64) {
 // minute or two.
 func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	t.Parallel()
-	tenants := 100_000
+	tenants := longtest.Of(20_000, 100_000)
 	if raced {
 		tenants = 20_000
 	}

@@ -44,10 +44,10 @@ func throttleRules(t *testing.T) string {
 // asynqRules suffice for asynq v0.26's servers, clients and inspectors.
 const asynqRules = "resetkeys ~asynq:* resetchannels &asynq:* -@all +@read +@write +@scripting +@connection +@pubsub -@dangerous"
 
-// TestF18_T10_TwoUsers: the throttle and asynq each under a user of their own on one
+// TestTwoUsers_F18_T10: the throttle and asynq each under a user of their own on one
 // server, neither of whom may touch the other's keys; tasks are put back, pulled, woken
 // and run.
-func TestF18_T10_TwoUsers(t *testing.T) {
+func TestTwoUsers_F18_T10(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	user := func(name, rules string) *redis.Client {

@@ -31,6 +31,7 @@ func notAFailure(err error) bool { return !errors.Is(err, errNotYet) }
 // TestUpstreamFact1_ArchivesBeforeAskingIsFailure: if this fails, the spare retry
 // of NewTask and the waiting inside of handlers may no longer be needed.
 func TestUpstreamFact1_ArchivesBeforeAskingIsFailure(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var asked atomic.Int64
 		w.bare(asynq.Config{IsFailure: func(err error) bool { asked.Add(1); return notAFailure(err) }},
@@ -45,6 +46,7 @@ func TestUpstreamFact1_ArchivesBeforeAskingIsFailure(t *testing.T) {
 
 // TestUpstreamFact1_NoFailureKeepsTheRetries: if this fails, denials cost retries.
 func TestUpstreamFact1_NoFailureKeepsTheRetries(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
 		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible}, func(ctx context.Context, _ *asynq.Task) error {
@@ -70,6 +72,7 @@ func TestUpstreamFact1_NoFailureKeepsTheRetries(t *testing.T) {
 // TestUpstreamFact2_RetryTimesAreFlooredToSeconds: if this fails, fallbackDelay may
 // be shorter.
 func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		time.Sleep(300 * time.Millisecond)
 		var denied, again time.Time
@@ -106,6 +109,7 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 // TestUpstreamFact4_PutBackGoesToTheTail: if this fails, the order of tasks that
 // become due in the same second has changed, and so have figures of drains.
 func TestUpstreamFact4_PutBackGoesToTheTail(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		denied := make(map[string]bool)
 		var order []string
@@ -152,6 +156,7 @@ func TestUpstreamFact4_PutBackGoesToTheTail(t *testing.T) {
 // TestUpstreamFact6_ErrorHandlerHearsOfNonFailures: if this fails, Configure need
 // not wrap the ErrorHandler.
 func TestUpstreamFact6_ErrorHandlerHearsOfNonFailures(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var user asked
 		var calls atomic.Int64
@@ -172,10 +177,11 @@ func TestUpstreamFact6_ErrorHandlerHearsOfNonFailures(t *testing.T) {
 	})
 }
 
-// TestUpstreamE10_HeadersAndPayloadSurvivePutBack: the mark of the spare retry and
+// TestUpstreamHeadersAndPayloadSurvivePutBack_E10: the mark of the spare retry and
 // the user's keys are in the headers. What a handler writes into them is kept as
 // well, so nothing of ours may write there.
-func TestUpstreamE10_HeadersAndPayloadSurvivePutBack(t *testing.T) {
+func TestUpstreamHeadersAndPayloadSurvivePutBack_E10(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
 		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible}, func(_ context.Context, task *asynq.Task) error {
@@ -203,6 +209,7 @@ func TestUpstreamE10_HeadersAndPayloadSurvivePutBack(t *testing.T) {
 // TestUpstreamRunTask_MovesCompletedTasks: the waker looks at a task's state before
 // it runs it. If this fails, it need not.
 func TestUpstreamRunTask_MovesCompletedTasks(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
 		w.bare(asynq.Config{}, func(context.Context, *asynq.Task) error { calls.Add(1); return nil })
@@ -218,6 +225,7 @@ func TestUpstreamRunTask_MovesCompletedTasks(t *testing.T) {
 // TestUpstreamDeadlineOfContext: tooLate reads the task's own Deadline from the
 // Inspector, since a handler's context has the earlier of Timeout and Deadline.
 func TestUpstreamDeadlineOfContext(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var left atomic.Int64
 		w.bare(asynq.Config{}, func(ctx context.Context, _ *asynq.Task) error {
@@ -237,9 +245,10 @@ func TestUpstreamDeadlineOfContext(t *testing.T) {
 	})
 }
 
-// TestUpstreamF39_UniqueLockRunsOnWhileWaiting: documented in docs/operations.md.
+// TestUpstreamUniqueLockRunsOnWhileWaiting_F39: documented in docs/operations.md.
 // A Unique lock shorter than the wait lets a second task in.
-func TestUpstreamF39_UniqueLockRunsOnWhileWaiting(t *testing.T) {
+func TestUpstreamUniqueLockRunsOnWhileWaiting_F39(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 2})
 		w.denied("acme", asynq.Unique(3*time.Second))

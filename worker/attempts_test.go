@@ -15,6 +15,7 @@ import (
 // TestRetryIsChargedAgain fails a task's first attempts: each counts, since each
 // has really run.
 func TestRetryIsChargedAgain(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Hour), func(t *testing.T, w *world) {
 		var charged []string
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -41,9 +42,10 @@ func TestRetryIsChargedAgain(t *testing.T) {
 	})
 }
 
-// TestF34_PanicAfterTheGrant lets a handler panic: asynq retries it, the process
+// TestPanicAfterTheGrant_F34 lets a handler panic: asynq retries it, the process
 // lives, and the charge stays.
-func TestF34_PanicAfterTheGrant(t *testing.T) {
+func TestPanicAfterTheGrant_F34(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Hour), func(t *testing.T, w *world) {
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
 			if retried, _ := asynq.GetRetryCount(ctx); retried == 0 {
@@ -76,6 +78,7 @@ func TestF34_PanicAfterTheGrant(t *testing.T) {
 // TestPanicOnTheLastAttempt holds the user's own number of retries for panics too:
 // the middleware does not see them end, and the spare retry must not run.
 func TestPanicOnTheLastAttempt(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
 		w.result = func(context.Context, *asynq.Task) error { panic("always") }
 		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible})
@@ -90,8 +93,9 @@ func TestPanicOnTheLastAttempt(t *testing.T) {
 	})
 }
 
-// TestF43_SameIDInTwoQueues keeps the reservations of two tasks apart.
-func TestF43_SameIDInTwoQueues(t *testing.T) {
+// TestSameIDInTwoQueues_F43 keeps the reservations of two tasks apart.
+func TestSameIDInTwoQueues_F43(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var jobs []string
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -125,6 +129,7 @@ func TestF43_SameIDInTwoQueues(t *testing.T) {
 // TestSuccessLeavesTheCharge runs tasks to their window's end: nothing is charged
 // twice or given back by coming and going.
 func TestSuccessLeavesTheCharge(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		for n := range 12 {

@@ -35,9 +35,9 @@ func checkedBy(t *testing.T, client redis.UniversalClient) (*worker.Shaper, *obs
 	return s, logs
 }
 
-// TestF15_F18_ShaperChecksRedis: what is wrong with Redis is logged once when a Shaper
+// TestShaperChecksRedis_F15_F18: what is wrong with Redis is logged once when a Shaper
 // begins, by its severity.
-func TestF15_F18_ShaperChecksRedis(t *testing.T) {
+func TestShaperChecksRedis_F15_F18(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		args  []string

@@ -51,6 +51,7 @@ var ways = map[string]func(tenant string, opts []asynq.Option) (*asynq.Task, []a
 // TestClientPassesOptions: each option of asynq does what it does without a Client,
 // however it is given, and the plan is made for the task's own ID and queue.
 func TestClientPassesOptions(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		client := w.newClient()
 		at := w.began.Add(90 * time.Minute).Truncate(time.Second)
@@ -183,6 +184,7 @@ var calendars = map[string]time.Duration{"in line": throttle.DefaultLookahead, "
 // TestClientGivesBack: a task that asynq does not take holds nothing, and takes nothing
 // from a task of its ID that is there.
 func TestClientGivesBack(t *testing.T) {
+	t.Parallel()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	rows := []struct {
@@ -340,6 +342,7 @@ func (l *lostAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // TestClientGivesBackWhatItMayHave: where the context ends while the throttle answers,
 // what it may have reserved is given back.
 func TestClientGivesBackWhatItMayHave(t *testing.T) {
+	t.Parallel()
 	for calendar, lookahead := range calendars {
 		for _, tasks := range []int{1, 2, 5} { // one is asked for alone, more are at once
 			t.Run(fmt.Sprint(calendar, " ", tasks), func(t *testing.T) {
@@ -380,6 +383,7 @@ func TestClientGivesBackWhatItMayHave(t *testing.T) {
 // TestClientRefuses: a task that can never start is not enqueued, with the throttle's
 // error; the others of its batch are.
 func TestClientRefuses(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		var never *throttle.NeverFitsError
 		var invalid *throttle.InvalidJobError
@@ -432,6 +436,7 @@ func TestClientRefuses(t *testing.T) {
 
 // TestNewClientRefusesWrongArguments wants the wrong one named.
 func TestNewClientRefusesWrongArguments(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		rows := []struct {
 			field string
@@ -460,6 +465,7 @@ func TestNewClientRefusesWrongArguments(t *testing.T) {
 // TestClientWithoutADecision: where the throttle's Redis is away, or a limit was set
 // below a weight, tasks are enqueued unplanned, and run when that is over.
 func TestClientWithoutADecision(t *testing.T) {
+	t.Parallel()
 	const tasks = 250
 	inBubble(t, perTenant(50, time.Second), func(t *testing.T, w *world) {
 		wire := newWire(w)
@@ -510,6 +516,7 @@ func TestClientWithoutADecision(t *testing.T) {
 // TestClientBeforeWorkers: tasks whose slots have long passed when the first worker
 // comes run under the limits like any others, in two processes too.
 func TestClientBeforeWorkers(t *testing.T) {
+	t.Parallel()
 	const tasks = 240
 	for calendar, lookahead := range calendars {
 		t.Run(calendar, func(t *testing.T) {
@@ -542,6 +549,7 @@ func TestClientBeforeWorkers(t *testing.T) {
 // TestClientTwoProcesses: planned by two processes at the same time for the workers of
 // two others, tasks run once each, at the times that they were to, under the limits.
 func TestClientTwoProcesses(t *testing.T) {
+	t.Parallel()
 	const tasks = 300
 	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		shapers := []*worker.Shaper{w.shaper, w.newShaper(nil)}
@@ -580,6 +588,7 @@ func TestClientTwoProcesses(t *testing.T) {
 // TestClientSpareRetry: planned tasks without a retry of their own are never archived
 // by a denial, and those that fail have their one attempt.
 func TestClientSpareRetry(t *testing.T) {
+	t.Parallel()
 	const tasks = 60
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		w.result = func(_ context.Context, task *asynq.Task) error {
@@ -615,6 +624,7 @@ func TestClientSpareRetry(t *testing.T) {
 // TestClientSameTaskAgain: one task that is enqueued many times is as many tasks, each
 // with an ID of its own.
 func TestClientSameTaskAgain(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		// With room behind its options, where asynq's own append would write.
 		task := asynq.NewTaskWithHeaders("mail", nil, headers("acme", 1), append(make([]asynq.Option, 0, 8), asynq.MaxRetry(3))...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -40,11 +41,12 @@ func light(int) int64 { return 1 }
 // TestDrainPlanned is TestDrain with tasks that are planned instead of waiting: they
 // are not denied when they come.
 func TestDrainPlanned(t *testing.T) {
-	tasks := 2000
+	t.Parallel()
+	tasks := 2000 / share
 	if raced {
 		tasks = 400
 	}
-	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+	inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		server := w.serve(asynq.Config{Concurrency: 16})
 		plan, err := w.newClient().EnqueueAll(t.Context(), mails(tasks, light))
 		if err != nil || len(plan.Tasks) != tasks {
@@ -72,6 +74,7 @@ func TestDrainPlanned(t *testing.T) {
 // of several tenants behind others in line, of different weights and shares, with a
 // tenant that is paused.
 func TestForecast(t *testing.T) {
+	t.Parallel()
 	window := func(units int64, length time.Duration) []throttle.Limit {
 		return []throttle.Limit{throttle.Per(units, length)}
 	}
@@ -108,7 +111,7 @@ func TestForecast(t *testing.T) {
 				}
 				client := w.newClient()
 				server := w.serve(asynq.Config{Concurrency: 64})
-				const each = 300
+				each := longtest.Of(100, 300)
 				if _, err := client.EnqueueAll(ctx, mails(each, row.weight, row.before...)); err != nil {
 					t.Fatal(err)
 				}

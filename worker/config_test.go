@@ -57,9 +57,10 @@ func isAny(errs []error, target error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, target) })
 }
 
-// TestF40_UsersFunctionsAreKept lets a handler fail, and fail without it being a
+// TestUsersFunctionsAreKept_F40 lets a handler fail, and fail without it being a
 // failure, between denials: the user's functions hear of all but the denials.
-func TestF40_UsersFunctionsAreKept(t *testing.T) {
+func TestUsersFunctionsAreKept_F40(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		results := []error{errBroken, errNoFailure, nil}
 		w.result = func(context.Context, *asynq.Task) error {
@@ -91,10 +92,11 @@ func TestF40_UsersFunctionsAreKept(t *testing.T) {
 	})
 }
 
-// TestF40_LostWorkerIsToldToTheUser cuts a server from Redis while its handler
+// TestLostWorkerIsToldToTheUser_F40 cuts a server from Redis while its handler
 // runs. Another one's recoverer finds the task after its lease, without any
 // handler's call.
-func TestF40_LostWorkerIsToldToTheUser(t *testing.T) {
+func TestLostWorkerIsToldToTheUser_F40(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		wire := newWire(w)
 		hang := make(chan struct{})
@@ -125,6 +127,7 @@ func TestF40_LostWorkerIsToldToTheUser(t *testing.T) {
 
 // TestConfigureSetsIntervalsOnlyWhereUnset compares the returned Config.
 func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		set := w.shaper.Configure(asynq.Config{})
 		if set.TaskCheckInterval == 0 || set.TaskCheckInterval > 100*time.Millisecond {
@@ -151,6 +154,7 @@ func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
 
 // TestConfigureWithoutUserFunctions holds asynq's own rules for all but denials.
 func TestConfigureWithoutUserFunctions(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		cfg := w.shaper.Configure(asynq.Config{})
 		denied := fmt.Errorf("a middleware: %w", &worker.DeniedError{Delay: 1500 * time.Millisecond})
@@ -184,9 +188,10 @@ func errorsIn(logs *observer.ObservedLogs) int {
 	return logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.ErrorLevel }).Len()
 }
 
-// TestForgottenConfigureIsLoud runs denied tasks on a server whose Config asynq
+// TestForgottenConfigureIsLogged runs denied tasks on a server whose Config asynq
 // knows nothing of: they must cost no retry, and the log must say what is wrong.
-func TestForgottenConfigureIsLoud(t *testing.T) {
+func TestForgottenConfigureIsLogged(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
@@ -212,9 +217,10 @@ func TestForgottenConfigureIsLoud(t *testing.T) {
 	})
 }
 
-// TestUnusedConfigureIsLoud drops what Configure returned: asynq takes denials for
+// TestUnusedConfigureIsLogged drops what Configure returned: asynq takes denials for
 // failures until that is noticed.
-func TestUnusedConfigureIsLoud(t *testing.T) {
+func TestUnusedConfigureIsLogged(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
@@ -239,9 +245,10 @@ func TestUnusedConfigureIsLoud(t *testing.T) {
 	})
 }
 
-// TestConfigureIsQuietWhereUsed denies as many tasks at once as a server of the
+// TestConfigureIsNotLoggedWhereUsed denies as many tasks at once as a server of the
 // default Concurrency can have: that is no wrong use.
-func TestConfigureIsQuietWhereUsed(t *testing.T) {
+func TestConfigureIsNotLoggedWhereUsed(t *testing.T) {
+	t.Parallel()
 	for _, concurrency := range []int{0, 1, 300} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inBubble(t, perTenant(10, 30*time.Second), func(t *testing.T, w *world) {
@@ -264,6 +271,7 @@ func TestConfigureIsQuietWhereUsed(t *testing.T) {
 // TestTwoShapersOnOneServer gives two task types throttles of their own on one
 // server, with the Configure of both around one Config.
 func TestTwoShapersOnOneServer(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		second, err := throttle.New("second", w.client, perTenant(10, time.Second), nil)
 		if err != nil {

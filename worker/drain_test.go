@@ -7,20 +7,33 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// quotas are the two limits of the drains: 8 tenants of 50, 200 in all.
-func quotas(window, precision time.Duration) []throttle.Scope {
+// share is what the drains divide their jobs, limits and weights by: they fill as many
+// windows, and so have as many put-backs per job.
+var share = longtest.Of(10, 1)
+
+// quotas are two limits: 8 tenants of 50, 200 in all.
+func quotas(window, precision time.Duration) []throttle.Scope { return quotasOf(1, window, precision) }
+
+// drainQuotas are those of the drains.
+func drainQuotas(window, precision time.Duration) []throttle.Scope {
+	return quotasOf(share, window, precision)
+}
+
+func quotasOf(share int, window, precision time.Duration) []throttle.Scope {
 	return []throttle.Scope{
-		{Name: throttle.Global, Limits: []throttle.Limit{{Units: 200, Window: window, Precision: precision}}},
-		{Name: "tenant", Limits: []throttle.Limit{{Units: 50, Window: window, Precision: precision}}},
+		{Name: throttle.Global, Limits: []throttle.Limit{{Units: int64(200 / share), Window: window, Precision: precision}}},
+		{Name: "tenant", Limits: []throttle.Limit{{Units: int64(50 / share), Window: window, Precision: precision}}},
 	}
 }
 
 // TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers. With the
 // race detector there are fewer, and what only many tasks even out is not measured.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name              string
 		window, precision time.Duration
@@ -31,15 +44,15 @@ func TestDrain(t *testing.T) {
 		{"exact 2s", 2 * time.Second, throttle.Exact, 1, 1.03, 1.05},
 		{"sub-windows of W/20", 2 * time.Second, 100 * time.Millisecond, 1, 1.10, 1.05},
 		{"exact 60s", time.Minute, throttle.Exact, 1, 1.03, 1.05},
-		{"a tenth weighs 25", 2 * time.Second, throttle.Exact, 25, 1.15, 1.10},
+		{"a tenth weighs half of a limit", 2 * time.Second, throttle.Exact, int64(25 / share), 1.15, 1.10},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			tasks := 2000
+			tasks := 2000 / share
 			if raced {
 				tasks = 400
 			}
-			inBubble(t, quotas(row.window, row.precision), func(t *testing.T, w *world) {
+			inBubble(t, drainQuotas(row.window, row.precision), func(t *testing.T, w *world) {
 				heavy := make(map[string]bool)
 				for n := range tasks {
 					weight := int64(1)
@@ -88,11 +101,12 @@ func TestDrain(t *testing.T) {
 // TestDrainWithAStop stops the workers for 20 s in the middle of a drain, as a
 // deployment or a crash does: the slots of the waiting tasks pass.
 func TestDrainWithAStop(t *testing.T) {
-	tasks := 2000
+	t.Parallel()
+	tasks := 2000 / share
 	if raced {
-		tasks = 600
+		tasks = min(tasks, 600)
 	}
-	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+	inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		for n := range tasks {
 			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
 		}
@@ -113,7 +127,7 @@ func TestDrainWithAStop(t *testing.T) {
 		w.checked(tasks)
 		w.archived(0)
 		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / float64(tasks)
-		rest := time.Duration(float64(tasks-before)/200*float64(2*time.Second)) - 2*time.Second
+		rest := time.Duration(float64(tasks-before)/float64(200/share)*float64(2*time.Second)) - 2*time.Second
 		t.Logf("put back %.3f per job; %d tasks before the stop, the rest within %s of %s after it", putBacks, before, time.Since(resumed), rest)
 		if putBacks > 2 {
 			t.Errorf("put back %.3f per job, want at most 2.0", putBacks)

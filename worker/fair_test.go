@@ -9,17 +9,24 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// crowd is a campaign of tenants that together want more than there is: 300 a
-// minute for each, 600 for all. The first has half of all jobs and comes first.
+// crowdUnits is what a crowd may start in a minute.
+var crowdUnits = longtest.Of(300, 600)
+
+// crowd is a campaign of tenants that together want more than there is: half of it a
+// minute for each. The first has half of all jobs and comes first.
 var crowd = []throttle.Scope{
-	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(600)}},
-	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(300)}},
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(int64(crowdUnits))}},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(int64(crowdUnits / 2))}},
 }
 
 const crowdTenants = 6
+
+// newcomers are the jobs that a newcomer brings.
+var newcomers = crowdUnits / 12
 
 // enqueueCrowd enqueues this many jobs, half of them the first tenant's.
 func (w *world) enqueueCrowd(jobs int, weight func(n int) int64) {
@@ -78,8 +85,8 @@ func jain(of []float64) float64 {
 	return sum * sum / (float64(len(of)) * squares)
 }
 
-// TestFairShares lets 6 tenants of 300/min share 600/min, one of which has half of
-// all jobs and came first. A newcomer brings 50 jobs after two minutes, just when all
+// TestFairShares lets 6 tenants of 300/min share 600/min, or half of both, one of which has
+// half of all jobs and came first. A newcomer brings 50 jobs after two minutes, just when all
 // that started first leaves the window, or a moment later, when others have taken it.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
@@ -87,14 +94,14 @@ func TestFairShares(t *testing.T) {
 		jobs  int
 		after time.Duration
 	}{
-		"at the window's edge": {1800, 2 * time.Minute},
-		"behind it":            {6000, 2*time.Minute + 2500*time.Millisecond},
+		"at the window's edge": {3 * crowdUnits, 2 * time.Minute},
+		"behind it":            {10 * crowdUnits, 2*time.Minute + 2500*time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			jobs := row.jobs
-			if raced {
-				jobs = 1800
+			if raced || !longtest.Full() {
+				jobs = 3 * crowdUnits
 			}
 			inBubble(t, crowd, func(t *testing.T, w *world) { w.fairShares(jobs, row.after) })
 		})
@@ -106,14 +113,14 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 	w.enqueueCrowd(jobs, func(int) int64 { return 1 })
 	w.began = time.Now()
 	w.serve(asynq.Config{Concurrency: 32})
-	w.until("all but the first are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(jobs)-600 })
+	w.until("all but the first are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(jobs-crowdUnits) })
 	inLine := time.Since(w.began)
 	time.Sleep(after - inLine)
-	for n := range 50 {
+	for n := range newcomers {
 		w.enqueue(jobs+n, "newcomer", 1)
 	}
-	w.drained(jobs+50, time.Hour)
-	w.checked(jobs + 50)
+	w.drained(jobs+newcomers, time.Hour)
+	w.checked(jobs + newcomers)
 	w.archived(0)
 
 	sums := w.unitsWithin(inLine)
@@ -125,7 +132,7 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 	if newcomer > 75*time.Second && !raced {
 		w.t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
 	}
-	putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+50)
+	putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+newcomers)
 	if putBacks > 1.05 {
 		w.t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
 	}
@@ -137,7 +144,7 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 		jain(sums), sums, newcomer, crowdBookedAtOnce(jobs, after)-after, putBacks, used)
 }
 
-// crowdBookedAtOnce is when the last of a newcomer's 50 jobs starts if each job of the
+// crowdBookedAtOnce is when the last of a newcomer's jobs starts if each job of the
 // crowd is booked as it comes, at the earliest sub-window that leaves every window of
 // its tenant's and of all within the limit. A window of both is 100 sub-windows, and one
 // more that begins in it.
@@ -150,7 +157,7 @@ func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
 			windows[tenant] = make(map[int]int)
 		}
 		all, own := windows[""], windows[tenant]
-		full := func(end int) bool { return all[end] == 600 || own[end] == 300 }
+		full := func(end int) bool { return all[end] == crowdUnits || own[end] == crowdUnits/2 }
 		at = from[tenant]
 		for end := at; end < at+span; end++ {
 			if full(end) {
@@ -169,7 +176,7 @@ func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
 		place(crowdTenant(n, jobs))
 	}
 	from["newcomer"] = int((after + subWindow - 1) / subWindow)
-	for range 50 {
+	for range newcomers {
 		last = max(last, time.Duration(place("newcomer"))*subWindow)
 	}
 	return last
@@ -177,7 +184,7 @@ func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
 
 // utilisation is how long the shared limit allows for what had started when only
 // one tenant was left, to how long that took: start k cannot be before start
-// k-600 has left the window.
+// k-crowdUnits has left the window.
 func (w *world) utilisation() float64 {
 	var lasts []time.Duration
 	for n := range crowdTenants {
@@ -192,7 +199,7 @@ func (w *world) utilisation() float64 {
 			started++
 		}
 	}
-	return float64((started-1)/600) * float64(time.Minute) / float64(until)
+	return float64((started-1)/crowdUnits) * float64(time.Minute) / float64(until)
 }
 
 // TestFairSharesDiffer gives the tenants shares of 3 : 2 : 1 …, the first in
@@ -201,14 +208,14 @@ func TestFairSharesDiffer(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
 		crowd[0],
-		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600)}},
+		{Name: "tenant", Limits: crowd[0].Limits},
 	}
 	opts := &throttle.Options{
 		Shares: map[string]int{"t0": 3},
 		Share:  func(key string) int { return map[string]int{"t0": 9, "t1": 2}[key] }, // 0 is taken as 1
 	}
 	inBubbleWith(t, scopes, opts, func(t *testing.T, w *world) {
-		sums := w.measured(4000, func(int) int64 { return 1 })
+		sums := w.measured(longtest.Of(2000, 4000), func(int) int64 { return 1 })
 		mean := 0.0
 		for _, units := range sums[2:] {
 			mean += units / float64(len(sums)-2)
@@ -223,13 +230,14 @@ func TestFairSharesDiffer(t *testing.T) {
 	})
 }
 
-// TestFairSharesAreUnits lets a tenth of the jobs weigh 20.
+// TestFairSharesAreUnits lets a tenth of the jobs weigh 20, or half of it where all limits are
+// halved.
 func TestFairSharesAreUnits(t *testing.T) {
 	t.Parallel()
 	inBubble(t, crowd, func(t *testing.T, w *world) {
-		sums := w.measured(2400, func(n int) int64 {
+		sums := w.measured(longtest.Of(1200, 2400), func(n int) int64 {
 			if n/10%10 == 3 {
-				return 20
+				return int64(crowdUnits / 30)
 			}
 			return 1
 		})
@@ -243,6 +251,7 @@ func TestFairSharesAreUnits(t *testing.T) {
 // measured runs a crowd and returns what each tenant started while all stood in
 // line.
 func (w *world) measured(jobs int, weight func(n int) int64) []float64 {
+	jobs = jobs * crowdUnits / 600
 	if raced {
 		jobs /= 2
 	}

@@ -21,6 +21,7 @@ var errNoTenant = errors.New("the task names no tenant")
 // TestJobFunctionFails lets the user's function return an error or panic: the task
 // fails as if its handler had, and is retried by asynq's rules.
 func TestJobFunctionFails(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name string
 		job  worker.JobFunc
@@ -77,6 +78,7 @@ func TestJobFunctionFails(t *testing.T) {
 // TestJobFunctionFailsForGood holds the user's own number of retries also for a
 // job function that never works.
 func TestJobFunctionFailsForGood(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
 		s := w.newShaperOf(func(context.Context, *asynq.Task) (throttle.Job, error) {
@@ -95,6 +97,7 @@ func TestJobFunctionFailsForGood(t *testing.T) {
 // TestJobsThatCanNeverStart ends tasks at once whose jobs no throttle would ever
 // grant, with a reason to be read in asynqmon. T6, F44, F46.
 func TestJobsThatCanNeverStart(t *testing.T) {
+	t.Parallel()
 	secret := "acme-secret"
 	rows := []struct {
 		name string
@@ -151,8 +154,9 @@ func TestJobsThatCanNeverStart(t *testing.T) {
 	}
 }
 
-// TestF46_WeightOfTheWholeWindowRuns is the other side of NeverFits.
-func TestF46_WeightOfTheWholeWindowRuns(t *testing.T) {
+// TestWeightOfTheWholeWindowRuns_F46 is the other side of NeverFits.
+func TestWeightOfTheWholeWindowRuns_F46(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		for n := range 3 {
@@ -163,9 +167,10 @@ func TestF46_WeightOfTheWholeWindowRuns(t *testing.T) {
 	})
 }
 
-// TestF38_DeadlineBeforeTheSlot ends a task at once that cannot start in time, and
+// TestDeadlineBeforeTheSlot_F38 ends a task at once that cannot start in time, and
 // keeps nothing booked for it.
-func TestF38_DeadlineBeforeTheSlot(t *testing.T) {
+func TestDeadlineBeforeTheSlot_F38(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		enqueue func(w *world) string
@@ -248,6 +253,7 @@ func TestF38_DeadlineBeforeTheSlot(t *testing.T) {
 
 // TestNewRefusesWrongArguments wants the wrong one named.
 func TestNewRefusesWrongArguments(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		rows := []struct {
 			field string
@@ -283,6 +289,7 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 // TestMiddlewareWithoutServer calls a wrapped handler as a unit test of a user's
 // might.
 func TestMiddlewareWithoutServer(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		called := false
 		handler := w.shaper.Wrap(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { called = true; return nil }))
@@ -295,6 +302,7 @@ func TestMiddlewareWithoutServer(t *testing.T) {
 
 // TestMux_UseAndBareHandler wraps by both ways, with other middlewares around.
 func TestMux_UseAndBareHandler(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var seen []string
 		mux := asynq.NewServeMux()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -55,10 +56,12 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 // others and 60 for the full one; then all that are left, at once.
 func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[string][3]time.Duration {
 	t.Helper()
+	half := longtest.Of[int64](2, 1) // of all, by default
+	jobs, all, others = jobs/int(half), all/half, others/half
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(all)}},
-		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600)}},
-		{Name: "domain", Limits: []throttle.Limit{throttle.PerMinute(60)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(600 / half)}},
+		{Name: "domain", Limits: []throttle.Limit{throttle.PerMinute(60 / half)}},
 	}
 	starts := make(map[string][]time.Duration)
 	inBubble(t, scopes, func(t *testing.T, w *world) {
@@ -83,7 +86,7 @@ func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[str
 			}
 			domain, rate := fmt.Sprintf("d%d", n%7%4), others // a bit more to three of the four
 			if full {
-				domain, rate = "full", 60
+				domain, rate = "full", 60/half
 			}
 			h := headers(fmt.Sprintf("t%d", n%3), 1)
 			h["domain"] = domain
@@ -112,9 +115,9 @@ func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[str
 	return ends
 }
 
-// TestQuietTenant lets one tenant send a job a second, first alone, then while another
+// TestFewJobsBesideAFlood lets one tenant send a job a second, first alone, then while another
 // has flooded the line before it. TestF57_QuietTenantBesideAFlood has a larger flood.
-func TestQuietTenant(t *testing.T) {
+func TestFewJobsBesideAFlood(t *testing.T) {
 	t.Parallel()
 	const window = 20 * time.Second
 	scopes := []throttle.Scope{
@@ -131,7 +134,7 @@ func TestQuietTenant(t *testing.T) {
 			w.serve(asynq.Config{Concurrency: 32})
 			w.until("the flood stands in line", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(flood)-200 })
 			sent := make(map[string]time.Duration)
-			for n := range 120 {
+			for n := range longtest.Of(60, 120) {
 				time.Sleep(time.Second)
 				sent[w.enqueue(flood+n, "quiet", 1)] = time.Since(w.began)
 			}
@@ -146,9 +149,9 @@ func TestQuietTenant(t *testing.T) {
 		})
 		return waits
 	}
-	flood := 2000 // lasts longer than this test
+	flood := longtest.Of(1000, 2000) // lasts longer than this test
 	if raced {
-		flood = 1500
+		flood = min(flood, 1500)
 	}
 	alone, beside := quiet(0), quiet(flood)
 	t.Logf("waits of the quiet tenant: alone p50 %s p99 %s, beside the flood p50 %s p99 %s",

@@ -11,10 +11,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestF24_PulledTaskIsBroughtAfterAllWereAway: a process pulls a task from the line and dies, and
+// TestPulledTaskIsBroughtAfterAllWereAway_F24: a process pulls a task from the line and dies, and
 // no other is there until its booking is forgotten, or only one that does not bring tasks. Who
 // comes first brings it then; asynq's own time for a task that stood in line is far.
-func TestF24_PulledTaskIsBroughtAfterAllWereAway(t *testing.T) {
+func TestPulledTaskIsBroughtAfterAllWereAway_F24(t *testing.T) {
 	t.Parallel()
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()

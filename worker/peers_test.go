@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -72,16 +73,19 @@ func (c *cellRate) ask(keys map[string]string, now time.Time) time.Duration {
 }
 
 // TestPutBacksBesideSimplePolicies drains the same tasks in the same virtual world
-// by the two policies that handlers are usually given. A fifth of the tasks and of
-// the limits of TestDrain: as many windows, and so as many put-backs per job.
+// by the two policies that handlers are usually given. A fifth of the tasks and of the
+// limits of TestDrain in full, or half of that: as many windows, and so as many put-backs
+// per job.
 func TestPutBacksBesideSimplePolicies(t *testing.T) {
+	t.Parallel()
 	if raced {
 		t.Skip("tens of thousands of put-backs take minutes with the race detector, and it has nothing to find in them")
 	}
-	const tasks = 400
+	half := longtest.Of(2, 1)
+	tasks := 400 / half
 	scopes := []throttle.Scope{
-		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(40, 2*time.Second)}},
-		{Name: "tenant", Limits: []throttle.Limit{throttle.Per(10, 2*time.Second)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(int64(40/half), 2*time.Second)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.Per(int64(10/half), 2*time.Second)}},
 	}
 	enqueue := func(w *world) {
 		for n := range tasks {
@@ -91,7 +95,7 @@ func TestPutBacksBesideSimplePolicies(t *testing.T) {
 	}
 	report := func(w *world, name string, putBacks int64) float64 {
 		over := throttletest.Check(scopes, w.starts)
-		perJob := float64(putBacks) / tasks
+		perJob := float64(putBacks) / float64(tasks)
 		w.t.Logf("%-40s put back %6.3f per job, makespan %7s of %s, %d windows over", name, perJob,
 			w.makespan().Round(10*time.Millisecond), optimum(scopes, w.starts), len(over))
 		return perJob

@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Many tests wait most of the time; a flag on the command line wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	debug.SetGCPercent(800)   // miniredis makes a Lua state for each call: most of what tests allocate
 	redis.SetLogger(silent{}) // go-redis tells of each connection that a test cuts
 	goleak.VerifyTestMain(m)
 }
@@ -159,9 +166,9 @@ func (a *apart) ran(tasks int) {
 	}
 }
 
-// TestF3_RedisAwayClosed refuses the throttle's connections: tasks are put back
+// TestRedisAwayClosed_F3 refuses the throttle's connections: tasks are put back
 // for a while, each for another, and run when Redis is back.
-func TestF3_RedisAwayClosed(t *testing.T) {
+func TestRedisAwayClosed_F3(t *testing.T) {
 	t.Parallel()
 	const tasks = 24
 	a := newApart(t, throttle.Options{}, redis.Options{})
@@ -198,9 +205,9 @@ func TestF3_RedisAwayClosed(t *testing.T) {
 	}
 }
 
-// TestF2_RedisStalled lets the throttle's requests arrive, and be charged, only
+// TestRedisStalled_F2 lets the throttle's requests arrive, and be charged, only
 // after their askers have given up: they ask again under the same nonce.
-func TestF2_RedisStalled(t *testing.T) {
+func TestRedisStalled_F2(t *testing.T) {
 	t.Parallel()
 	const tasks = 12
 	a := newApart(t, throttle.Options{BreakAfter: -1}, redis.Options{PoolSize: 64})
@@ -217,8 +224,8 @@ func TestF2_RedisStalled(t *testing.T) {
 	}
 }
 
-// TestF3_RedisAwayOpen lets tasks run unchecked, and counts them.
-func TestF3_RedisAwayOpen(t *testing.T) {
+// TestRedisAwayOpen_F3 lets tasks run unchecked, and counts them.
+func TestRedisAwayOpen_F3(t *testing.T) {
 	t.Parallel()
 	const tasks = 12
 	a := newApart(t, throttle.Options{Fallback: throttle.FallbackOpen}, redis.Options{})
@@ -232,8 +239,8 @@ func TestF3_RedisAwayOpen(t *testing.T) {
 	}
 }
 
-// TestF3_RedisAwayLocal lets a part of the tasks run, this process' share.
-func TestF3_RedisAwayLocal(t *testing.T) {
+// TestRedisAwayLocal_F3 lets a part of the tasks run, this process' share.
+func TestRedisAwayLocal_F3(t *testing.T) {
 	t.Parallel()
 	const tasks = 24
 	a := newApart(t, throttle.Options{Fallback: throttle.FallbackLocal, LocalShare: 0.2}, redis.Options{})
@@ -248,9 +255,9 @@ func TestF3_RedisAwayLocal(t *testing.T) {
 	a.ran(tasks)
 }
 
-// TestF1_LostReply cuts the connection after the decision. Whoever asks again, the
+// TestLostReply_F1 cuts the connection after the decision. Whoever asks again, the
 // client by itself or the task when it comes back, the charge is one.
-func TestF1_LostReply(t *testing.T) {
+func TestLostReply_F1(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name    string

@@ -25,9 +25,10 @@ var errBroken = errors.New("the mail server is on fire")
 // asSoonAsPossible is a user's RetryDelayFunc.
 func asSoonAsPossible(int, error, *asynq.Task) time.Duration { return 0 }
 
-// TestF31_MaxRetry0RunsLater denies tasks that have no retry: asynq would archive
+// TestMaxRetry0RunsLater_F31 denies tasks that have no retry: asynq would archive
 // them before it asks whether a denial is a failure.
-func TestF31_MaxRetry0RunsLater(t *testing.T) {
+func TestMaxRetry0RunsLater_F31(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		enqueue func(w *world, n int) string
@@ -68,9 +69,10 @@ func TestF31_MaxRetry0RunsLater(t *testing.T) {
 	}
 }
 
-// TestF31_ThousandOfMaxRetry0RunExactlyOnce is figure 6 of what the worker must
+// TestThousandOfMaxRetry0RunExactlyOnce_F31 is figure 6 of what the worker must
 // reach.
-func TestF31_ThousandOfMaxRetry0RunExactlyOnce(t *testing.T) {
+func TestThousandOfMaxRetry0RunExactlyOnce_F31(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		enqueue func(w *world, n int, tenant string, weight int64, opts ...asynq.Option) string
@@ -80,8 +82,8 @@ func TestF31_ThousandOfMaxRetry0RunExactlyOnce(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			const tasks = 1000
-			inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+			tasks := 1000 / share
+			inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 				for n := range tasks {
 					row.enqueue(w, n, fmt.Sprintf("t%d", n%8), 1, asynq.MaxRetry(0))
 				}
@@ -98,6 +100,7 @@ func TestF31_ThousandOfMaxRetry0RunExactlyOnce(t *testing.T) {
 // TestRetriesAreTheUsersOwn counts the handler calls of a task that always fails:
 // denials cost none, and the spare retry of NewTask gives none.
 func TestRetriesAreTheUsersOwn(t *testing.T) {
+	t.Parallel()
 	type enqueue = func(w *world, n int, tenant string, weight int64, opts ...asynq.Option) string
 	rows := []struct {
 		name     string
@@ -143,6 +146,7 @@ func TestRetriesAreTheUsersOwn(t *testing.T) {
 // TestDenialsSpendNoRetry keeps a task from its start again and again: it comes
 // back by hand, early.
 func TestDenialsSpendNoRetry(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		w.enqueue(0, "acme", 1)
@@ -166,9 +170,10 @@ func TestDenialsSpendNoRetry(t *testing.T) {
 	})
 }
 
-// TestF31_LastRetryWaitsInTheHandler lets a task of asynq's own come to its last
+// TestLastRetryWaitsInTheHandler_F31 lets a task of asynq's own come to its last
 // retry and denies it there.
-func TestF31_LastRetryWaitsInTheHandler(t *testing.T) {
+func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		failures := 2
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -201,6 +206,7 @@ func TestF31_LastRetryWaitsInTheHandler(t *testing.T) {
 // middleware cannot see: the spare retry brings the task back once more, where it
 // is ended without a call of its handler.
 func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
+	t.Parallel()
 	for _, maxRetry := range []int{0, 2} {
 		t.Run(fmt.Sprintf("MaxRetry %d", maxRetry), func(t *testing.T) {
 			inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
@@ -225,6 +231,7 @@ func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
 // worth nothing on a task that has none: one made with another task's headers, or
 // given another MaxRetry at Enqueue.
 func TestSpareRetryIsNotTakenFromCopies(t *testing.T) {
+	t.Parallel()
 	marked := worker.NewTask("mail", nil, headers("acme", 1), asynq.MaxRetry(5))
 	rows := []struct {
 		name string
@@ -255,6 +262,7 @@ func TestSpareRetryIsNotTakenFromCopies(t *testing.T) {
 
 // TestNewTaskKeepsWhatItIsGiven compares the task in asynq with the arguments.
 func TestNewTaskKeepsWhatItIsGiven(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		given := map[string]string{"tenant": "acme"}
 		w.send(worker.NewTask("mail", []byte("body"), given, asynq.TaskID("a")))

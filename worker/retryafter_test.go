@@ -12,7 +12,7 @@ import (
 // noon is the local time at which the rows are read.
 var noon = time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC)
 
-func TestF64_RetryAfter(t *testing.T) {
+func TestRetryAfter_F64(t *testing.T) {
 	t.Parallel()
 	const most = worker.MaxAskedWait
 	for _, row := range []struct {
@@ -71,8 +71,8 @@ func TestF64_RetryAfter(t *testing.T) {
 	}
 }
 
-// TestF64_RetryAfter_StrangeClock: a clock at the ends of time overflows nothing.
-func TestF64_RetryAfter_StrangeClock(t *testing.T) {
+// TestRetryAfter_StrangeClock_F64: a clock at the ends of time overflows nothing.
+func TestRetryAfter_StrangeClock_F64(t *testing.T) {
 	t.Parallel()
 	const date = "Wed, 04 Mar 2026 12:00:30 GMT"
 	if got, ok := worker.RetryAfter(date, time.Time{}); got != worker.MaxAskedWait || !ok {
@@ -83,7 +83,7 @@ func TestF64_RetryAfter_StrangeClock(t *testing.T) {
 	}
 }
 
-func TestF64_HTTPWait(t *testing.T) {
+func TestHTTPWait_F64(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string

@@ -24,10 +24,10 @@ const (
 	idMark     = "IDMARK"
 )
 
-// TestT12_NothingPrivateIsTold: whatever happens to tasks, no tenant and no payload gets
+// TestNothingPrivateIsTold_T12: whatever happens to tasks, no tenant and no payload gets
 // into asynq's last error, a log line above debug, or the metrics. A task's ID is there in
 // the log alone, in the field task.
-func TestT12_NothingPrivateIsTold(t *testing.T) {
+func TestNothingPrivateIsTold_T12(t *testing.T) {
 	scopes := append(perTenant(2, 10*time.Second), throttle.Scope{Name: "domain", Optional: true})
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		opts, logs := watched()

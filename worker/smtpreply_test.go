@@ -29,9 +29,9 @@ type codedError struct {
 func (e codedError) Error() string  { return e.text }
 func (e codedError) ErrorCode() int { return e.code }
 
-// TestF61_SMTPReplies: which replies ask to wait, and how long, if the code is
+// TestSMTPReplies_F61: which replies ask to wait, and how long, if the code is
 // known as a number.
-func TestF61_SMTPReplies(t *testing.T) {
+func TestSMTPReplies_F61(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		code int
@@ -86,9 +86,9 @@ func TestF61_SMTPReplies(t *testing.T) {
 	}
 }
 
-// TestF61_SMTPWait_Several: of several replies, the longest wait counts, also
+// TestSMTPWait_Several_F61: of several replies, the longest wait counts, also
 // beside recipients that are refused for good.
-func TestF61_SMTPWait_Several(t *testing.T) {
+func TestSMTPWait_Several_F61(t *testing.T) {
 	t.Parallel()
 	refused := &textproto.Error{Code: 550, Msg: "5.1.1 No such user"}
 	busy := &textproto.Error{Code: 421, Msg: "Busy"}
@@ -115,9 +115,9 @@ func TestF61_SMTPWait_Several(t *testing.T) {
 	}
 }
 
-// TestF61_SMTPWait_NoReply: what ends a mail without a reply is a failure as any
+// TestSMTPWait_NoReply_F61: what ends a mail without a reply is a failure as any
 // other, and asynq retries it.
-func TestF61_SMTPWait_NoReply(t *testing.T) {
+func TestSMTPWait_NoReply_F61(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		nil,
@@ -135,8 +135,8 @@ func TestF61_SMTPWait_NoReply(t *testing.T) {
 	}
 }
 
-// TestF61_SMTPWait_Text: which numbers in a text are reply codes.
-func TestF61_SMTPWait_Text(t *testing.T) {
+// TestSMTPWait_Text_F61: which numbers in a text are reply codes.
+func TestSMTPWait_Text_F61(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		text string
@@ -227,9 +227,9 @@ func TestSMTPWait_KeepsTheError(t *testing.T) {
 	}
 }
 
-// TestF61_SMTPClients lets the clients that people use talk to a server that asks
+// TestSMTPClients_F61 lets the clients that people use talk to a server that asks
 // to wait, and pins what their errors hold.
-func TestF61_SMTPClients(t *testing.T) {
+func TestSMTPClients_F61(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		reply *smtp.SMTPError // of the server to RCPT; nil breaks the connection in the message

@@ -21,6 +21,7 @@ import (
 // So the waker's part in "at least once" is a process that stands still for longer than
 // the rest of the wait and the handler take. The second run is charged like any other.
 func TestWakerStallsBetweenLookAndWake(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name      string
 		opts      []asynq.Option

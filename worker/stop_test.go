@@ -13,10 +13,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestF35_StopReturnsSleepers stops a process while tasks sleep in its handlers
+// TestStopReturnsSleepers_F35 stops a process while tasks sleep in its handlers
 // for the rest of their wait: they go back with their slots, and another process
 // starts them there.
-func TestF35_StopReturnsSleepers(t *testing.T) {
+func TestStopReturnsSleepers_F35(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
 		const tenants = 8
 		first := w.newShaper(&worker.Options{MaxWait: 5 * time.Second})
@@ -66,9 +67,10 @@ func TestF35_StopReturnsSleepers(t *testing.T) {
 	})
 }
 
-// TestF35_MaxRetry0SurvivesShutdown stops a process whose handlers hold tasks that
+// TestMaxRetry0SurvivesShutdown_F35 stops a process whose handlers hold tasks that
 // cannot go back: asynq requeues them after its ShutdownTimeout.
-func TestF35_MaxRetry0SurvivesShutdown(t *testing.T) {
+func TestMaxRetry0SurvivesShutdown_F35(t *testing.T) {
+	t.Parallel()
 	for _, stop := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Stop called %t", stop), func(t *testing.T) {
 			inBubble(t, perTenant(1, 20*time.Second), func(t *testing.T, w *world) {
@@ -111,6 +113,7 @@ func TestF35_MaxRetry0SurvivesShutdown(t *testing.T) {
 // TestStopIsSafeAtAnyTime stops shapers that have not begun, twice, by several
 // goroutines, and while tasks are being denied.
 func TestStopIsSafeAtAnyTime(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		idle := w.newShaper(nil)
 		idle.Stop()
@@ -140,6 +143,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 // TestStoppedWakerWakesNobody holds that after Stop only asynq's own time brings
 // tasks back.
 func TestStoppedWakerWakesNobody(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		id, slot := w.denied("acme")
@@ -159,6 +163,7 @@ func TestStoppedWakerWakesNobody(t *testing.T) {
 // TestEndedContextGivesTheSlotBack cancels tasks that wait in their handler: what
 // they had booked is free for others.
 func TestEndedContextGivesTheSlotBack(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
 		w.enqueue(0, "acme", 1)
@@ -178,6 +183,7 @@ func TestEndedContextGivesTheSlotBack(t *testing.T) {
 
 // TestGrantIsInTheContext reads a grant outside of a handler, too.
 func TestGrantIsInTheContext(t *testing.T) {
+	t.Parallel()
 	if r, ok := worker.Grant(context.Background()); ok {
 		t.Errorf("got a grant outside of a handler: %+v", r)
 	}

@@ -49,6 +49,7 @@ func (w *world) slotOf(tenant string) time.Time {
 // called, with idle workers: in virtual time only asynq's and our own waiting
 // shows.
 func TestStartsAreOnTheSlot(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		maxWait time.Duration
@@ -88,9 +89,10 @@ func TestStartsAreOnTheSlot(t *testing.T) {
 	}
 }
 
-// TestF29_RunByHandKeepsItsSlot lets an operator run a waiting task before its
+// TestRunByHandKeepsItsSlot_F29 lets an operator run a waiting task before its
 // slot, far from it and in its last second.
-func TestF29_RunByHandKeepsItsSlot(t *testing.T) {
+func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
+	t.Parallel()
 	for _, early := range []time.Duration{9 * time.Second, time.Second, 300 * time.Millisecond, 120 * time.Millisecond} {
 		t.Run(early.String(), func(t *testing.T) {
 			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -117,9 +119,10 @@ func TestF29_RunByHandKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// TestF36_GoneTaskGivesItsSlotBack deletes or archives a waiting task: nobody
+// TestGoneTaskGivesItsSlotBack_F36 deletes or archives a waiting task: nobody
 // comes for its slot, and whoever asks at that time gets it.
-func TestF36_GoneTaskGivesItsSlotBack(t *testing.T) {
+func TestGoneTaskGivesItsSlotBack_F36(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name string
 		end  func(w *world, id string) error
@@ -174,6 +177,7 @@ func (w *world) lateWaker(cfg asynq.Config) (late func(delay time.Duration)) {
 // TestCompletedTaskIsNotRunAgain lets the waker look at a task when that has run by
 // hand, is completed and kept (Retention): asynq would run it a second time.
 func TestCompletedTaskIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		w.handle = time.Millisecond
 		late := w.lateWaker(asynq.Config{Concurrency: 4})
@@ -198,6 +202,7 @@ func TestCompletedTaskIsNotRunAgain(t *testing.T) {
 // TestWakeUpIsOfOneAttempt lets the waker look at a task when that has run by hand
 // and failed: it has its own time to come back.
 func TestWakeUpIsOfOneAttempt(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		w.handle = time.Millisecond
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -224,9 +229,10 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 	})
 }
 
-// TestF37_QueuePausedOverTheSlots pauses the queue until all slots and their
+// TestQueuePausedOverTheSlots_F37 pauses the queue until all slots and their
 // grace have passed: what is resumed must not start at once.
-func TestF37_QueuePausedOverTheSlots(t *testing.T) {
+func TestQueuePausedOverTheSlots_F37(t *testing.T) {
+	t.Parallel()
 	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600
 		for n := range tasks {
@@ -260,6 +266,7 @@ func TestF37_QueuePausedOverTheSlots(t *testing.T) {
 // TestWakerLost ends the process that denied the tasks before it can wake them.
 // Another one goes on, and asynq's own time brings them back to it.
 func TestWakerLost(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600
 		for n := range tasks {
@@ -313,6 +320,7 @@ func (w *world) slots(tasks int) map[string]time.Time {
 // TestWakerWithoutRedis cuts the waker from asynq's Redis over the slots of many
 // tasks: asynq's own time brings them back, and the log is not flooded.
 func TestWakerWithoutRedis(t *testing.T) {
+	t.Parallel()
 	inCalendar(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		wire := newWire(w)
@@ -348,6 +356,7 @@ func TestWakerWithoutRedis(t *testing.T) {
 // TestWokenBeforeThePutBackIsWritten lets asynq's put-back arrive late: while the
 // task is still active there, it cannot be woken.
 func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name  string
 		delay time.Duration // asynq sends the script twice, by its hash and whole

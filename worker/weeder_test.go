@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -26,7 +27,7 @@ var twentyForAll = []throttle.Scope{
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	crowd := 20_000
-	if raced {
+	if raced || !longtest.Full() {
 		crowd = 3_000
 	}
 	for name, leave := range map[string]func(tasks *asynq.Inspector) error{
@@ -152,7 +153,7 @@ func (o *weedings) Called(call throttle.ScriptCall) {
 // paused, when it goes on.
 func TestWeededLane(t *testing.T) {
 	t.Parallel()
-	const each = 150 // one in so many is left
+	each := longtest.Of(75, 150) // one in so many is left
 	all := func(do func(w *world, id string) error) func(w *world) {
 		return func(w *world) {
 			resting, err := w.tasks.ListRetryTasks("crowd", asynq.PageSize(10_000))
@@ -183,7 +184,7 @@ func TestWeededLane(t *testing.T) {
 			t.Parallel()
 			observer := new(weedings)
 			inBubbleWith(t, twentyForAll, &throttle.Options{Observer: observer}, func(t *testing.T, w *world) {
-				const crowd, others = 600, 100
+				crowd, others := longtest.Of(300, 600), 100
 				var left []string
 				for n := range crowd {
 					queue := "crowd"
@@ -197,7 +198,7 @@ func TestWeededLane(t *testing.T) {
 				w.serve(config)
 				second := w.newShaper(nil)
 				w.serveWith(second, config)
-				w.until("a's tasks stand in line", time.Minute, func() bool { return w.shaper.Stats().Denied+second.Stats().Denied >= crowd-30 })
+				w.until("a's tasks stand in line", time.Minute, func() bool { return w.shaper.Stats().Denied+second.Stats().Denied >= int64(crowd-30) })
 				for n := range others {
 					left = append(left, w.enqueue(crowd+n, "b", 1, asynq.Queue("own")))
 				}
@@ -226,7 +227,7 @@ func TestWeededLane(t *testing.T) {
 				w.mu.Unlock()
 				calls := observer.calls.Load()
 				t.Logf("the others have run after %s; of the crowd %d had, %d are pending; %d calls have weeded", took, ran-len(left), info.Pending, calls)
-				if calls < crowd/100 || calls > crowd/5 {
+				if calls < int64(crowd/100) || calls > int64(crowd/5) {
 					t.Errorf("%d calls have weeded, want one for each page and few more", calls)
 				}
 				if row.pending {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,10 @@ import (
 const programVariable = "CRAWLER_PROGRAM"
 
 func TestMain(m *testing.M) {
+	// Most of them wait most of the time; a flag on the command line wins.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	if os.Getenv(programVariable) != "" {
 		main() // exits
 	}

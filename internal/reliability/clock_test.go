@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -40,10 +41,10 @@ func (c *steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestF23_F24_ClockSteps lets Redis' clock step. Starts are checked on a clock that
+// TestClockSteps_F23_F24 lets Redis' clock step. Starts are checked on a clock that
 // does not: a step back that is waited for costs time and no limit, one that has to be
 // believed is as a loss of data.
-func TestF23_F24_ClockSteps(t *testing.T) {
+func TestClockSteps_F23_F24(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
 		cases, done string
@@ -57,6 +58,9 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "F24 on by 1 h" {
+				longtest.Only(t, ofItsClass)
+			}
 			server := redistest.Start(t)
 			clock := &steppedClock{}
 			hooked := func() redis.UniversalClient {

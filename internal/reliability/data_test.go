@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -19,17 +20,18 @@ import (
 // ownRedis are the servers of most cases: asynq has another Redis, which is well.
 const ownRedis = "the throttle's own Redis"
 
-// TestF05_RestartWithEmptyData kills Redis and starts it again, without data and
+// TestRestartWithEmptyData_F05 kills Redis and starts it again, without data and
 // scripts.
-func TestF05_RestartWithEmptyData(t *testing.T) {
+func TestRestartWithEmptyData_F05(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	f := d.lose(server.Restart)
 	d.finish(f, reliability.Row{Cases: "F5", Done: "kill -9, restarted with empty data", Servers: ownRedis}, allowance{loses: true})
 }
 
-// TestF20_FlushAll deletes all keys.
-func TestF20_FlushAll(t *testing.T) {
+// TestFlushAll_F20 deletes all keys.
+func TestFlushAll_F20(t *testing.T) {
 	t.Parallel()
 	d, server := apart(t)
 	client := server.Client(t)
@@ -37,9 +39,10 @@ func TestF20_FlushAll(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F20", Done: "FLUSHALL", Servers: ownRedis}, allowance{loses: true})
 }
 
-// TestF06_ScriptsFlushed makes Redis forget the scripts, again and again.
-func TestF06_ScriptsFlushed(t *testing.T) {
+// TestScriptsFlushed_F06 makes Redis forget the scripts, again and again.
+func TestScriptsFlushed_F06(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	client := server.Client(t)
 	const times = 20
@@ -55,9 +58,9 @@ func TestF06_ScriptsFlushed(t *testing.T) {
 	}
 }
 
-// TestF09_StaleReplica promotes a replica that has missed the last charges: it is cut
+// TestStaleReplica_F09 promotes a replica that has missed the last charges: it is cut
 // off, the primary goes on for a while, and then all clients are sent to the replica.
-func TestF09_StaleReplica(t *testing.T) {
+func TestStaleReplica_F09(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
 	replica := redistest.StartReplica(t, primary)
@@ -106,10 +109,11 @@ func keysOf(t *testing.T, client *redis.Client, match string) map[string]string 
 	return keys
 }
 
-// TestF22_OtherVersionsSideBySide has the keys of an older and a newer layout under the
+// TestOtherVersionsSideBySide_F22 has the keys of an older and a newer layout under the
 // same name: they stay as they are.
-func TestF22_OtherVersionsSideBySide(t *testing.T) {
+func TestOtherVersionsSideBySide_F22(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t)
 	client := server.Client(t)
 	dump := func() map[string]string {

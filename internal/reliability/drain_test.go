@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -23,12 +24,14 @@ import (
 const (
 	window  = time.Second
 	tenants = 5
-	windows = 8 // that a drain fills
 )
+
+// windows are how many a drain fills.
+var windows = longtest.Of(6, 8)
 
 // units are what all tenants together may start in a window. The race detector leaves
 // time for fewer.
-var units = map[bool]int64{false: 300, true: 100}[raced]
+var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[raced]
 
 // quotas let no tenant start more than its share, so that its own limit and the one of
 // all are full at the same time.
@@ -54,15 +57,15 @@ type drain struct {
 	queue     redis.UniversalClient
 	tasks     *asynq.Inspector
 	processes []*process
-	pulse     *pulse
-	ask       func(context.Context) error // the throttle's server, for the pulse; nil where it fails over
+	stalls    *stalls
+	ask       func(context.Context) error // the throttle's server, that stalls asks; nil where it fails over
 	release   func()                      // lets another drain have this one's turn
 	really    func(start) start           // puts a start on a clock that does not step; nil if none does
 }
 
 // turns are for the drains that are busy at the same time. Those that only wait, for
 // asynq's own time or for its recoverer, need none.
-var turns = make(chan struct{}, 2)
+var turns = make(chan struct{}, longtest.Of(6, 2))
 
 // newDrain makes a drain that nobody works on yet. The direct clients reach the servers
 // of the throttle and of the queue whatever becomes of the workers' network.
@@ -86,7 +89,7 @@ func (d *drain) begin(processes int) {
 	turns <- struct{}{}
 	d.release = sync.OnceFunc(func() { <-turns })
 	d.t.Cleanup(d.release)
-	d.pulse = newPulse(d.t, d.ask)
+	d.stalls = newStalls(d.t, d.ask)
 	d.run(processes)
 	tick := time.NewTicker(window / time.Duration(units))
 	defer tick.Stop()
@@ -157,15 +160,19 @@ func (d *drain) run(processes int) {
 }
 
 // until polls, in real time. Counted, not timed: a machine that stands still for a while
-// is no failure.
+// is no failure. Nor is a slow one: the count begins again with each job that starts.
 func (d *drain) until(what string, within time.Duration, is func() bool) {
 	d.t.Helper()
 	const interval = 2 * time.Millisecond
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
-	for range within / interval {
+	begun := 0
+	for left := within / interval; left > 0; left-- {
 		if is() {
 			return
+		}
+		if now := d.begun(); now > begun {
+			begun, left = now, within/interval
 		}
 		<-poll.C
 	}
@@ -360,7 +367,7 @@ func (d *drain) recovered(f fault, starts []start, may allowance, row *reliabili
 	since := func(what string, at time.Time, within time.Duration) time.Duration {
 		d.t.Helper()
 		took := at.Sub(f.ended)
-		bound, stalled := within, d.pulse.stalled(f.ended, at)
+		bound, stalled := within, d.stalls.of(f.ended, at)
 		if stalled > 0 {
 			// A call that tries Redis again may have failed for it, which costs one more.
 			bound += stalled + throttle.DefaultTimeout + throttle.DefaultBreakPeriod

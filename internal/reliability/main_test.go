@@ -14,7 +14,7 @@ import (
 // the tests, it is a worker process.
 func TestMain(m *testing.M) {
 	// Drains take turns among themselves; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	redis.SetLogger(silent{}) // go-redis tells of each connection that a test cuts

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -29,7 +30,7 @@ func TestRefusals(t *testing.T) {
 		failure     throttle.Failure
 	}{
 		"F04 stopped": {
-			"F4", "SIGSTOP", 10 * time.Second,
+			"F4", "SIGSTOP", longtest.Of(4*time.Second, 10*time.Second),
 			func(_ *testing.T, s *redistest.Server) { s.Pause() }, func(_ *testing.T, s *redistest.Server) { s.Resume() }, throttle.FailureTimeout,
 		},
 		"F10 a replica": {
@@ -48,6 +49,9 @@ func TestRefusals(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "F14 out of memory" {
+				longtest.Only(t, ofItsClass)
+			}
 			d, server := apart(t, "--maxmemory-policy", "noeviction")
 			f := d.strike(func() { row.begin(t, server) }, row.length, func() { row.end(t, server) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: ownRedis}, allowance{})
@@ -58,9 +62,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestF17_Busy lets a script of somebody else block Redis until it is killed.
-func TestF17_Busy(t *testing.T) {
+// TestBusy_F17 lets a script of somebody else block Redis until it is killed.
+func TestBusy_F17(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, server := apart(t, "--lua-time-limit", "20")
 	// It asks once: what it sent again after the kill would block Redis again.
 	slow := clientOf(t, &redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: time.Minute})

@@ -17,18 +17,18 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestF32_WakeUpsOfAKilledProcess kills one of two processes with -9. Each works on a
+// TestWakeUpsOfAKilledProcess_F32 kills one of two processes with -9. Each works on a
 // queue of its own, with the tasks of one tenant; but both pull whoever is next, so that
 // the dead one held wake-ups of the other tenant's tasks too. None of those starts more
 // than two seconds after the first slot that it was promised, nor do they pause for as
 // long.
-func TestF32_WakeUpsOfAKilledProcess(t *testing.T) {
+func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	t.Parallel()
 	const perWindow, jobs, latest = 40, 160, 2 * time.Second
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(perWindow, window)}}, {Name: "tenant"}}
 	server := redistest.Start(t)
 	client, name := server.Client(t), redistest.Name(t)
-	pulse := newPulse(t, nil)
+	stalls := newStalls(t, nil)
 	starts := newRecord()
 	survivor, err := newProcess(name, scopes, server.Client(t), server.Client(t), nil)
 	must(t, err)
@@ -77,7 +77,7 @@ func TestF32_WakeUpsOfAKilledProcess(t *testing.T) {
 	}
 	seen, overdue, most, pause := 0, 0, time.Duration(0), time.Duration(0)
 	for i, s := range all {
-		allowed := latest + pulse.stalled(killed, killed.Add(2*latest))
+		allowed := latest + stalls.of(killed, killed.Add(2*latest))
 		if slot, booked := slots[s.Task]; booked {
 			late := s.Begun.Sub(slot)
 			seen, most = seen+1, max(most, late)

@@ -2,23 +2,26 @@ package reliability_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 )
 
 const workers = "worker processes"
 
-// TestF32_F33_WorkerKilled kills a process while some of its handlers run and while some
+// TestWorkerKilled_F32_F33 kills a process while some of its handlers run and while some
 // of its tasks are denied but not put back yet. asynq finds both when their lease is
 // over: the former run twice, which is asynq's at-least-once, the latter once.
-func TestF32_F33_WorkerKilled(t *testing.T) {
+func TestWorkerKilled_F32_F33(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, forgottenReason)
 	server, queue := redistest.Start(t), redistest.Start(t)
 	d := newDrain(t, redistest.Name(t), reach{
 		func() redis.UniversalClient { return server.Client(t) }, func() redis.UniversalClient { return queue.Client(t) },
@@ -59,9 +62,9 @@ func TestF32_F33_WorkerKilled(t *testing.T) {
 		allowance{again: again, recoverer: true})
 }
 
-// TestF35_RollingRestart replaces each process, one after the other, as a deployment
+// TestRollingRestart_F35 replaces each process, one after the other, as a deployment
 // does.
-func TestF35_RollingRestart(t *testing.T) {
+func TestRollingRestart_F35(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)
 	f := d.strike(func() {
@@ -73,12 +76,12 @@ func TestF35_RollingRestart(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F35", Done: "both replaced, one after the other", Servers: workers}, allowance{})
 }
 
-// TestF36_TasksDeleted deletes tasks that wait, booked and in line.
-func TestF36_TasksDeleted(t *testing.T) {
+// TestTasksDeleted_F36 deletes tasks that wait, booked and in line.
+func TestTasksDeleted_F36(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, ofItsClass)
 	d, _ := apart(t)
-	const most = 250
-	deleted := 0
+	most, deleted := longtest.Of(60, 250), 0
 	f := d.strike(func() {
 		d.until("enough waiting tasks are deleted", time.Minute, func() bool {
 			waiting, err := d.tasks.ListRetryTasks("default", asynq.PageSize(most-deleted))
@@ -92,12 +95,12 @@ func TestF36_TasksDeleted(t *testing.T) {
 		})
 	}, 0, nil)
 	d.jobs -= deleted
-	d.finish(f, reliability.Row{Cases: "F36", Done: "250 waiting tasks deleted from asynq's retry set", Servers: "asynq's queue"}, allowance{})
+	d.finish(f, reliability.Row{Cases: "F36", Done: fmt.Sprint(most, " waiting tasks deleted from asynq's retry set"), Servers: "asynq's queue"}, allowance{})
 }
 
-// TestF37_QueuePaused pauses the queue for longer than the slots of those that are
+// TestQueuePaused_F37 pauses the queue for longer than the slots of those that are
 // booked.
-func TestF37_QueuePaused(t *testing.T) {
+func TestQueuePaused_F37(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)
 	f := d.strike(func() { must(t, d.tasks.PauseQueue("default")) }, 3*time.Second, func() { must(t, d.tasks.UnpauseQueue("default")) })

@@ -10,12 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
-	seeds     = flag.Int("seeds", 20, "how many seeds, one after the other")
+	seeds     = flag.Int("seeds", longtest.Of(8, 20), "how many seeds, one after the other")
 	hours     = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
 	on        = flag.String("backend", "both", "redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )

@@ -9,21 +9,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestF41_ManyDeniedAtOnce denies a crowd while all is paused, and lets it go for a
+// TestManyDeniedAtOnce_F41 denies a crowd while all is paused, and lets it go for a
 // while: a denial is one call of a script, what it costs Redis does not grow with those
 // that wait, and when the pause is over they do not come all at once.
-func TestF41_ManyDeniedAtOnce(t *testing.T) {
+func TestManyDeniedAtOnce_F41(t *testing.T) {
 	crowd := 4_000 // not in parallel: it needs the machine
 	switch {
 	case os.Getenv(reliability.RowsVariable) != "":
 		crowd = 100_000
 	case !raced:
-		crowd = 20_000
+		crowd = longtest.Of(4_000, 20_000)
 	}
 	d, server := apart(t)
 	d.amid()

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// beat is how often a pulse beats.
+// beat is how often it is seen whether the machine stands still.
 const beat = 10 * time.Millisecond
 
-// pulse notes for how long this machine stood still, or the server on it: bounds in real
+// stalls notes for how long this machine stood still, or the server on it: bounds in real
 // time allow for it.
-type pulse struct {
+type stalls struct {
 	mu    sync.Mutex
 	beats []time.Time
 }
 
-// newPulse begins to beat. With each beat the server is asked, if there is one that no fault
+// newStalls begins to beat. With each beat the server is asked, if there is one that no fault
 // takes away for good.
-func newPulse(t *testing.T, ask func(context.Context) error) *pulse {
+func newStalls(t *testing.T, ask func(context.Context) error) *stalls {
 	t.Helper()
-	p := &pulse{}
+	p := &stalls{}
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -46,7 +46,7 @@ func newPulse(t *testing.T, ask func(context.Context) error) *pulse {
 }
 
 // stalled is how much of the time from one instant to another had no beat.
-func (p *pulse) stalled(from, to time.Time) (stalled time.Duration) {
+func (p *stalls) of(from, to time.Time) (stalled time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := from

@@ -1,0 +1,35 @@
+// Package longtest says how large a test is: small, so that all tests together take a
+// minute or two, or in full, with LONG=1 in the environment, as `make long` has it. Each
+// promise is tested in both; what only the full size shows is said where it is left out.
+package longtest
+
+import (
+	"os"
+	"testing"
+)
+
+// Variable is the environment variable that makes tests long. Empty and 0 do not.
+const Variable = "LONG"
+
+// Full tells that tests run in full.
+func Full() bool {
+	value := os.Getenv(Variable)
+	return value != "" && value != "0"
+}
+
+// Of is a test's size: the small one, unless tests run in full.
+func Of[T any](small, full T) T {
+	if Full() {
+		return full
+	}
+	return small
+}
+
+// Only skips a test unless tests run in full. The reason says what runs by default in its
+// place.
+func Only(t testing.TB, reason string) {
+	t.Helper()
+	if !Full() {
+		t.Skip("longtest: runs in make long only: " + reason)
+	}
+}

@@ -1,0 +1,12 @@
+package lua_test
+
+import (
+	"os"
+	"runtime/debug"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800) // miniredis makes a Lua state for each call: most of what tests allocate
+	os.Exit(m.Run())
+}
