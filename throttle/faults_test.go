@@ -344,7 +344,7 @@ func TestF04_BlackHole(t *testing.T) {
 	if _, err := th.Reserve(ctx, throttle.Job{ID: "mine", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a context's deadline: got %v, want %v", err, context.DeadlineExceeded)
 	}
-	for i := range 2 {
+	for i := range 3 {
 		_, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
 		unavailable(t, fmt.Sprintf("call %d", i), err, throttle.FailureTimeout)
 	}

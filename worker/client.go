@@ -79,7 +79,7 @@ type Planned struct {
 }
 
 // Enqueue plans one task and enqueues it. All options of asynq pass through, those of
-// NewTask too, which adds the spare retry (see there); a ProcessAt of the user's is kept
+// NewTask too, which adds spare retries (see there); a ProcessAt of the user's is kept
 // instead of a plan. A Deadline holds back no plan: give the Job one. Start, for a task in line, is Reserve's guess. It blocks for two
 // round trips. The error is Planned.Err.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {

@@ -32,32 +32,40 @@ type DeniedError struct {
 	use *use // of the shaper that denied
 }
 
-func (e *DeniedError) Error() string {
+// putBack begins the text of every denial.
+const putBack = "throttled: "
+
+func (e *DeniedError) Error() string { return putBack + e.reason() }
+
+func (e *DeniedError) reason() string {
 	switch {
 	case isBlocked(e.Err):
-		return "throttled: it weighs more than a limit that was set allows"
+		return "it weighs more than a limit that was set allows"
 	case e.Err != nil:
+		if errors.Is(e.Err, errTurns) {
+			return e.Err.Error()
+		}
 		var wait *WaitError
 		if errors.As(e.Err, &wait) {
-			return "throttled: " + wait.Error()
+			return wait.Error()
 		}
 		var unavailable *throttle.UnavailableError
 		if errors.As(e.Err, &unavailable) {
-			return fmt.Sprintf("throttled: Redis cannot decide (%s)", unavailable.Failure)
+			return fmt.Sprintf("Redis cannot decide (%s)", unavailable.Failure)
 		}
-		return "throttled: Redis cannot decide"
+		return "Redis cannot decide"
 	case e.Hold != nil && e.Hold.Paused:
-		return fmt.Sprintf("throttled: %s paused, starts about %s", e.Hold.Scope, e.Slot.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s paused, starts about %s", e.Hold.Scope, e.Slot.UTC().Format(time.RFC3339))
 	case e.Hold != nil && e.Hold.Limit.Units == 0:
-		return fmt.Sprintf("throttled: closed by %s limit %s, until that is changed", e.Hold.Scope, e.Hold.Limit)
+		return fmt.Sprintf("closed by %s limit %s, until that is changed", e.Hold.Scope, e.Hold.Limit)
 	case e.InLine && e.Hold != nil:
-		return fmt.Sprintf("throttled: %s limit %s, in line, about %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s limit %s, in line, about %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
 	case e.InLine:
-		return "throttled: in line, about " + e.Slot.UTC().Format(time.RFC3339)
+		return "in line, about " + e.Slot.UTC().Format(time.RFC3339)
 	case e.Hold != nil:
-		return fmt.Sprintf("throttled: %s limit %s, starts %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s limit %s, starts %s", e.Hold.Scope, e.Hold.Limit, e.Slot.UTC().Format(time.RFC3339))
 	}
-	return "throttled: starts " + e.Slot.UTC().Format(time.RFC3339)
+	return "starts " + e.Slot.UTC().Format(time.RFC3339)
 }
 
 // Unwrap returns why nothing could be promised, if that was it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -23,12 +24,14 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		if err != nil {
 			return err
 		}
-		if a.usedUp() {
-			return s.exhausted(a)
+		if a.beyond() {
+			if err := s.exhausted(ctx, a); err != nil {
+				return err
+			}
 		}
 		err = s.shape(ctx, task, a, next)
 		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
-			return fmt.Errorf("%w (last of %d retries: %w)", err, a.retry-1, asynq.SkipRetry)
+			return fmt.Errorf("%w (last of %d retries: %w)", err, a.own(), asynq.SkipRetry)
 		}
 		return err
 	})
@@ -50,14 +53,32 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 	}
 }
 
+// usedUp begins the last error of a task that exhausted has ended.
+const usedUp = "worker: the last of "
+
 // exhausted ends a task whose own retries are over, with the error that its last
-// attempt ended by: a timeout, a panic, a lost worker.
-func (s *Shaper) exhausted(a attempt) error {
-	cause := "unknown"
-	if info, err := s.inspector.GetTaskInfo(a.queue, a.id); err == nil {
-		cause = info.LastErr
+// attempt ended by: a timeout, a panic. It returns nil if that attempt was lost, and the
+// task perhaps put back since: nobody knows whether it has run. And if it was ended
+// before, and is run by hand.
+func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
+	if !a.mayReturn() {
+		return nil // asynq archives it by itself: run by hand, or all its spare retries are lost
 	}
-	return fmt.Errorf("worker: the last of %d attempts ended outside of the middleware (%s): %w", a.retry, cause, asynq.SkipRetry)
+	for {
+		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
+		switch {
+		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() || strings.HasPrefix(info.LastErr, putBack) || strings.HasPrefix(info.LastErr, usedUp)):
+			return nil
+		case err == nil:
+			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1, info.LastErr, asynq.SkipRetry)
+		case gone(nil, err):
+			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
+		}
+		// To put it back would overwrite what is asked for.
+		if err := sleep(ctx, s.options.Backoff); err != nil {
+			return err
+		}
+	}
 }
 
 // admit returns once the task may start, or with the error that its handler is to
@@ -67,8 +88,9 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 	if err != nil {
 		return throttle.Reservation{}, err
 	}
-	job.ID, job.MaxWait = a.jobID(), s.options.MaxWait
+	job.ID = a.jobID()
 	for {
+		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)
 		r, err := s.reserve(ctx, job)
 		switch {
@@ -91,6 +113,16 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 			return r, s.refusal(a, err)
 		}
 	}
+}
+
+// maxWait is how long a task may wait for its start in its handler: of what is left of its
+// Timeout a quarter at most, so that most of it is left to the handler.
+func (s *Shaper) maxWait(ctx context.Context) time.Duration {
+	deadline, has := ctx.Deadline()
+	if !has {
+		return s.options.MaxWait
+	}
+	return min(s.options.MaxWait, max(0, time.Until(deadline)/4))
 }
 
 // stays tells that a task waits inside its handler, since a denial would end it or
@@ -183,7 +215,7 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	deadline, has := ctx.Deadline()
 	if r.Outcome == throttle.Booked && has && time.Now().Add(r.Delay()).After(deadline) {
-		if err := s.tooLate(a, r, deadline); err != nil {
+		if err := s.tooLate(a, r); err != nil {
 			s.giveBack(ctx, r.Job)
 			return err
 		}
@@ -191,36 +223,38 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	if !stays {
 		return s.deny(a, r)
 	}
-	ahead := s.options.MaxWait / 2
+	ahead := r.Job.MaxWait / 2
 	delay := r.Delay() - ahead
 	if r.Outcome == throttle.Waiting {
-		delay = min(max(delay, ahead), askInLine)
+		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
-	if err := sleep(ctx, delay); err != nil {
-		select {
-		case <-s.stopped: // asynq takes the task back, it will ask for its slot again
-		default:
-			s.giveBack(ctx, r.Job)
-		}
-		return err
+	err := s.linger(ctx, a, r.Job, delay)
+	if err != nil && !IsDenied(err) && !s.comesAgain(a) {
+		s.giveBack(ctx, r.Job)
 	}
-	return nil
+	return err
+}
+
+// comesAgain tells, when the context of a waiting task has ended, that the task may want
+// its place again: asynq takes it back since the server stops, or cannot be asked, which
+// is why it has lost the task.
+func (s *Shaper) comesAgain(a attempt) bool {
+	if s.isStopped() {
+		return true
+	}
+	_, err := s.inspector.GetTaskInfo(a.queue, a.id)
+	return err != nil && !gone(nil, err)
 }
 
 // tooLate tells whether a slot after the end of this attempt ends the task: a
-// Deadline does, and so does a Timeout if the task cannot come back. A Timeout
-// begins anew with the next attempt, and a handler's context does not tell which
-// of the two its deadline is.
-func (s *Shaper) tooLate(a attempt, r throttle.Reservation, deadline time.Time) error {
-	if a.mayReturn() {
-		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
-		passes := err == nil && !info.Deadline.IsZero() && time.Now().Add(r.Delay()).After(info.Deadline)
-		if !passes {
-			return nil
-		}
-		deadline = info.Deadline
+// Deadline does. A Timeout begins anew with the next attempt, or when the task turns,
+// and a handler's context does not tell which of the two its deadline is.
+func (s *Shaper) tooLate(a attempt, r throttle.Reservation) error {
+	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
+	if err != nil || info.Deadline.IsZero() || !time.Now().Add(r.Delay()).After(info.Deadline) {
+		return nil
 	}
-	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: deadline, Start: r.Start, Hold: r.Hold})
+	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
 }
 
 // awaitRedis puts a task back for a short while when Redis cannot decide; one
@@ -228,7 +262,7 @@ func (s *Shaper) tooLate(a attempt, r throttle.Reservation, deadline time.Time) 
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.options.Backoff + rand.N(s.options.Backoff)
 	if stays {
-		return sleep(ctx, delay)
+		return s.linger(ctx, a, job, delay)
 	}
 	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}

@@ -70,12 +70,12 @@ func (p *puller) start() {
 	}
 }
 
-func (p *puller) stop() {
+// end keeps goroutines from being started; those that run end by the shaper's stopped.
+func (p *puller) end() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	p.done.Wait()
-	p.weeder.stop()
+	p.weeder.end()
 }
 
 // hint says which lane may be pulled. One hint is enough: a pull names the next.
@@ -106,7 +106,7 @@ func (p *puller) run() {
 				checked, asked = p.check(ctx), time.Now()
 			}
 		}
-		if err != nil && !errors.Is(err, errStopped) && p.warning.due(time.Second) {
+		if err != nil && !p.shaper.isStopped() && p.warning.due(time.Second) {
 			p.shaper.log.Warn("worker: the line cannot be looked after, the next sweep tries again", zap.Error(err))
 		}
 	}
@@ -214,6 +214,8 @@ const (
 func (p *puller) prospectOf(task wakeup) prospect {
 	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
+	case err == nil && task.unrun(info):
+		return comes
 	case gone(info, err):
 		return missing
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -267,15 +268,19 @@ func TestNewTaskKeepsWhatItIsGiven(t *testing.T) {
 		given := map[string]string{"tenant": "acme"}
 		w.send(worker.NewTask("mail", []byte("body"), given, asynq.TaskID("a")))
 		w.send(worker.NewTask("mail", nil, nil, asynq.TaskID("b"), asynq.MaxRetry(3)))
-		a, b := w.task("a"), w.task("b")
+		w.send(worker.NewTask("mail", nil, nil, asynq.TaskID("c"), asynq.MaxRetry(math.MaxInt32)))
+		a, b, c := w.task("a"), w.task("b"), w.task("c")
 		if string(a.Payload) != "body" || a.Headers["tenant"] != "acme" || a.Type != "mail" {
 			t.Errorf("got %+v, want the payload, header and type that were given", a)
 		}
 		if len(given) != 1 {
 			t.Errorf("the caller's headers are now %v", given)
 		}
-		if a.MaxRetry != 26 || b.MaxRetry != 4 {
-			t.Errorf("MaxRetry is %d and %d, want one more than asynq's 25 and than 3", a.MaxRetry, b.MaxRetry)
+		if a.MaxRetry != 35 || b.MaxRetry != 13 {
+			t.Errorf("MaxRetry is %d and %d, want ten more than asynq's 25 and than 3", a.MaxRetry, b.MaxRetry)
+		}
+		if c.MaxRetry != math.MaxInt32 {
+			t.Errorf("MaxRetry is %d, want the most there is", c.MaxRetry)
 		}
 	})
 }

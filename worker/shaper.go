@@ -57,6 +57,7 @@ type Shaper struct {
 	stats     counters
 	stopped   chan struct{}
 	stopOnce  sync.Once
+	ended     chan struct{} // the goroutines have
 }
 
 // New returns a Shaper that decides by th. The client is the one the asynq
@@ -85,6 +86,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		nonces:    newNonces(),
 		blocked:   newPatience(),
 		stopped:   make(chan struct{}),
+		ended:     make(chan struct{}),
 	}
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
@@ -105,12 +107,32 @@ func isNil(client redis.UniversalClient) bool {
 // before the server's Shutdown. Tasks are no longer woken by this process; asynq's
 // own retry time brings them back. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
-// ShutdownTimeout is over. Stop may be called more than once.
+// ShutdownTimeout is over. Stop waits for the shaper's goroutines, for a second at most:
+// one that waits for asynq's Redis is left behind, and ends when the client gives the
+// call up. Stop may be called more than once.
 func (s *Shaper) Stop() {
-	s.stopOnce.Do(func() { close(s.stopped) })
-	s.waker.stop()
-	s.puller.stop()
+	s.stopOnce.Do(func() {
+		close(s.stopped)
+		s.waker.end()
+		s.puller.end()
+		go func() {
+			s.waker.done.Wait()
+			s.puller.done.Wait()
+			s.puller.weeder.done.Wait()
+			close(s.ended)
+		}()
+	})
+	timer := time.NewTimer(stopWithin)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+	case <-timer.C:
+	}
 }
+
+// stopWithin bounds Stop: the least that a program needs of the seconds that it is given
+// to end in.
+const stopWithin = time.Second
 
 // Stats counts what a Shaper did since it was made.
 type Stats struct {

@@ -5,40 +5,52 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynq"
 )
 
-// spareHeader marks tasks that were made with one retry more than their user
-// asked for, and says how many that were.
+// spareHeader marks tasks that were made with more retries than their user asked for,
+// and says how many that were.
 const spareHeader = "Throttle-Spare-Retry"
+
+// spareRetries are the retries that NewTask adds. A denial needs one to be left; the others
+// are for attempts that are lost with their worker, or since asynq could not write how
+// they ended: asynq counts these.
+const spareRetries = 10
 
 // asynqMaxRetry is what asynq gives a task without a MaxRetry option.
 const asynqMaxRetry = 25
 
-// NewTask returns a task like asynq.NewTaskWithHeaders, with one spare retry. A
+// NewTask returns a task like asynq.NewTaskWithHeaders, with ten spare retries. A
 // denial needs a retry left, since asynq archives a task without one before it
-// asks whether the error was a failure; the spare one is never used up by
-// failures: the middleware ends the task at the user's own count (MaxRetry among
-// opts, else 25). A MaxRetry option given later, at Enqueue, takes the spare
-// away: give it here. Tasks without a spare, such as those made by asynq itself,
-// work too; on their last retry they wait inside the handler.
+// asks whether the error was a failure. Failures do not use the spare ones up: the
+// middleware ends the task at the user's own count (MaxRetry among opts, else 25).
+// Lost attempts do: those whose worker was killed, or whose end asynq could not
+// write. Nobody knows of them whether the handler has run, so the last one is made up
+// for: such a task runs at least once, and perhaps again. One that has lost ten beyond
+// its own count is archived.
+//
+// A MaxRetry option given later, at Enqueue, takes the spare ones away: give it here.
+// Tasks without, such as those made by asynq itself, work too; on their last retry
+// they wait inside the handler.
 func NewTask(typename string, payload []byte, headers map[string]string, opts ...asynq.Option) *asynq.Task {
 	retries := asynqMaxRetry
 	for _, opt := range opts {
 		if opt != nil && opt.Type() == asynq.MaxRetryOpt {
 			if n, isInt := opt.Value().(int); isInt {
-				retries = n
+				retries = min(n, math.MaxInt32-spareRetries) // asynq keeps 32 bits
 			}
 		}
 	}
 	marked := make(map[string]string, len(headers)+1)
 	maps.Copy(marked, headers)
 	marked[spareHeader] = strconv.Itoa(retries)
-	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+1))
+	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
 	return asynq.NewTaskWithHeaders(typename, payload, marked, own...)
 }
 
@@ -46,7 +58,8 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 type attempt struct {
 	queue, id      string
 	retried, retry int
-	spare          bool // one of the retries is ours
+	came           time.Time // to the middleware, by the local clock
+	spare          bool      // the last of the retries are ours
 }
 
 var errNoServer = errors.New("worker: the middleware was called without an asynq server: its context names no task")
@@ -61,8 +74,8 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 	}
 	// The mark alone does not do: headers are copied, and Enqueue may have got
 	// another MaxRetry.
-	spare := task.Headers()[spareHeader] == strconv.Itoa(retry-1)
-	return attempt{queue: queue, id: id, retried: retried, retry: retry, spare: spare}, nil
+	spare := task.Headers()[spareHeader] == strconv.Itoa(retry-spareRetries)
+	return attempt{queue: queue, id: id, retried: retried, retry: retry, came: time.Now(), spare: spare}, nil
 }
 
 // jobPrefix tells the jobs of asynq from others in the same throttle.
@@ -93,10 +106,17 @@ func parseJobID(id string) (queue, task string, retried int, ok bool) {
 // mayReturn tells whether asynq takes the task back if it is denied now.
 func (a attempt) mayReturn() bool { return a.retried < a.retry }
 
-// usedUp tells that a task's own retries are over and only the spare one has
-// brought it here: its last attempt ended without the middleware, by its Timeout,
-// a panic or a lost worker.
-func (a attempt) usedUp() bool { return a.spare && a.retried >= a.retry }
+// own is how often its user lets the task be retried.
+func (a attempt) own() int {
+	if a.spare {
+		return a.retry - spareRetries
+	}
+	return a.retry
+}
+
+// beyond tells that only the spare retries have brought a task here: its last own attempt
+// ended without the middleware, by its Timeout, a panic, or with its worker.
+func (a attempt) beyond() bool { return a.retried > a.own() }
 
 // last tells that a failure of this attempt must be the task's last.
-func (a attempt) last() bool { return a.spare && a.retried >= a.retry-1 }
+func (a attempt) last() bool { return a.spare && a.retried >= a.own() }

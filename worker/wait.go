@@ -47,7 +47,10 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		delay = DefaultAskedWait
 	}
 	inForce := s.pauseKey(ctx, wait.Scope, r.Job.Keys[wait.Scope], delay)
-	if s.stays(a) {
+	switch stays := s.stays(a); {
+	case stays && inForce:
+		return true, s.linger(handler, a, r.Job, delay)
+	case stays: // who would come again would start at once
 		return true, sleep(handler, delay)
 	}
 	job := r.Job

@@ -3,6 +3,7 @@ package worker
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type wakeup struct {
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
 	missed    bool      // it was not there once
+	turns     bool      // it is to be run from the archive
 }
 
 // waker moves put-back tasks to pending shortly before their slots. asynq's retry
@@ -47,13 +49,17 @@ type waker struct {
 func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
 
 // wake takes a task on. The goroutines start with the first one. After Stop it is
-// left to asynq's own time.
-func (w *waker) wake(task wakeup) {
-	task.at = task.slot.Add(-w.shaper.options.MaxWait / 2)
+// left to asynq's own time: it returns false.
+func (w *waker) wake(task wakeup) bool {
+	ahead := w.shaper.options.MaxWait
+	if task.job.MaxWait > 0 {
+		ahead = min(ahead, task.job.MaxWait) // as it will ask
+	}
+	task.at = task.slot.Add(-ahead / 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return
+		return false
 	}
 	if !w.started {
 		w.started = true
@@ -62,6 +68,7 @@ func (w *waker) wake(task wakeup) {
 		}
 	}
 	w.put(task)
+	return true
 }
 
 // put adds a task to the queue. The caller holds mu.
@@ -78,43 +85,50 @@ func (w *waker) signal() {
 	}
 }
 
-// stop ends the goroutines; what is left in the queue comes back by asynq's time.
-func (w *waker) stop() {
+// end keeps goroutines from being started; those that run end by the shaper's stopped.
+// What is left in the queue comes back by asynq's time.
+func (w *waker) end() {
 	w.mu.Lock()
-	w.ended = true // before the wait: no goroutine starts any more
-	w.mu.Unlock()
-	w.done.Wait()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 func (w *waker) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	stopped := w.shaper.stopped
 	for {
 		task, due, wait := w.next()
-		if due {
+		switch {
+		case due:
 			w.attend(task)
 			continue
+		case wait == 0:
+			return
 		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
 		case <-w.first:
-		case <-w.shaper.stopped:
-			return
+		case <-stopped:
+			stopped = nil // next returns what is left to do
 		}
 	}
 }
 
 // next takes the first task whose time has come, or says how long to sleep. Of
 // several goroutines each sleeps for the first task; who comes second finds the
-// next.
+// next. After Stop there are only those that turn: without them, there is nothing to
+// wait for.
 func (w *waker) next() (task wakeup, due bool, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	select {
-	case <-w.shaper.stopped:
-		return task, false, 0
-	default:
+	if w.shaper.isStopped() {
+		w.queue = slices.DeleteFunc(w.queue, func(task wakeup) bool { return !task.turns })
+		heap.Init(&w.queue)
+		if len(w.queue) == 0 {
+			return task, false, 0
+		}
 	}
 	if len(w.queue) == 0 {
 		return task, false, time.Hour
@@ -135,6 +149,13 @@ func (w *waker) attend(task wakeup) {
 	s := w.shaper
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
 	switch {
+	case task.turns:
+		w.bringBack(task, info, err)
+		return
+	case s.isStopped():
+		return
+	case err == nil && task.unrun(info):
+		err = s.inspector.RunTask(task.queue, task.id)
 	case gone(info, err) && !task.missed:
 		// Who planned it may just be about to enqueue it.
 		task.missed, task.at = true, time.Now().Add(planAhead)
@@ -161,7 +182,7 @@ func (w *waker) attend(task wakeup) {
 		err = s.inspector.RunTask(task.queue, task.id)
 	}
 	if err != nil {
-		if w.warning.due(time.Second) {
+		if !s.isStopped() && w.warning.due(time.Second) {
 			s.log.Warn("worker: tasks cannot be woken, asynq's own time brings them back",
 				zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
 		}

@@ -64,12 +64,12 @@ func (w *weeder) has(lane throttle.Lane) bool {
 	return slices.Contains(w.lanes, lane)
 }
 
-// stop ends the goroutine. What it has not asked about stays in line.
-func (w *weeder) stop() {
+// end keeps the goroutine from being started; one that runs ends by the shaper's
+// stopped. What it has not asked about stays in line.
+func (w *weeder) end() {
 	w.mu.Lock()
-	w.ended = true // before the wait: no goroutine starts any more
-	w.mu.Unlock()
-	w.done.Wait()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 func (w *weeder) run() {

@@ -130,7 +130,8 @@ func TestWeederTakesLanesOn(t *testing.T) {
 		t.Error("there is no room where a lane was dropped")
 	}
 	close(s.stopped)
-	w.stop()
+	w.end()
+	w.done.Wait()
 	if w.drop("1|"); w.take("1|") {
 		t.Error("a lane is taken on after stop")
 	}

@@ -1,0 +1,76 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestCallersOwnDeadlinesSayNothingAboutRedis asks a healthy Redis that is 20 ms away,
+// with contexts that end after 5 ms, more often than the breaker allows failures. Each
+// call has its context's error and no fallback, and the next one, with time enough, is
+// decided by Redis.
+func TestCallersOwnDeadlinesSayNothingAboutRedis(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		for _, fallback := range []throttle.Fallback{throttle.FallbackClosed, throttle.FallbackOpen, throttle.FallbackLocal} {
+			observer := new(told)
+			th := newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(1)), &throttle.Options{
+				Fallback: fallback, LocalShare: 1, Timeout: patient, BreakPeriod: time.Hour, Observer: observer,
+			})
+			proxy.Delay(0)
+			reserve(t, th, throttle.Job{ID: "uses all", Weight: 1})
+			proxy.Delay(20 * time.Millisecond)
+			for i := range 3 * throttle.DefaultBreakAfter {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+				r, err := th.Reserve(ctx, throttle.Job{ID: fmt.Sprint("hasty ", i), Weight: 1})
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("fallback %d, hasty call %d: got %+v, %v; want its context's error", fallback, i, r, err)
+				}
+			}
+			got, err := th.Reserve(t.Context(), throttle.Job{ID: "patient", Weight: 1})
+			if err != nil || got.Source != throttle.FromRedis || got.Outcome == throttle.Granted {
+				t.Errorf("fallback %d, after them: got %+v, %v; want no start, decided by Redis", fallback, got, err)
+			}
+			if len(observer.outages) != 0 {
+				t.Errorf("fallback %d: told of %d outages, want none: %+v", fallback, len(observer.outages), observer.outages)
+			}
+		}
+	})
+}
+
+// TestOwnDeadlinesDoNotHideAnOutage stalls Redis: those whose contexts are longer than
+// the own timeout open the breaker, whatever the others do.
+func TestOwnDeadlinesDoNotHideAnOutage(t *testing.T) {
+	t.Parallel()
+	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
+		th := newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(1)), &throttle.Options{
+			Timeout: 50 * time.Millisecond, BreakAfter: 2, BreakPeriod: time.Hour,
+		})
+		proxy.Stall()
+		t.Cleanup(proxy.Unstall)
+		for i, row := range []struct {
+			within time.Duration
+			want   throttle.Failure
+		}{
+			{5 * time.Millisecond, throttle.FailureTimeout},
+			{time.Hour, throttle.FailureTimeout},
+			{5 * time.Millisecond, throttle.FailureTimeout},
+			{time.Hour, throttle.FailureTimeout},
+			{time.Hour, throttle.FailureBreaker},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), row.within)
+			_, err := th.Reserve(ctx, throttle.Job{ID: fmt.Sprint(i), Weight: 1})
+			cancel()
+			unavailable(t, fmt.Sprintf("call %d, within %s", i, row.within), err, row.want)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// serveForgetful starts a server that asynq's Redis is cut off from for 1.5 s at the end
+// of an attempt, where lost says so: asynq cannot write how it ended, and finds the task
+// when its lease is over.
+func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
+	wire := newWire(w)
+	handler := w.shaper.Wrap(asynq.HandlerFunc(w.process))
+	w.start(wire.client, w.shaper.Configure(cfg), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		err := handler.ProcessTask(ctx, task)
+		if lost(err) {
+			wire.cut()
+			time.AfterFunc(1500*time.Millisecond, wire.mend)
+		}
+		return err
+	}))
+}
+
+// TestNewTaskRunsThoughDenialsAreLost puts a task back that has no retry of its own left
+// while asynq cannot write that, once and again: its lease runs out, which asynq counts as
+// a failure. It has not run, so it must.
+func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
+	for _, row := range []struct{ maxRetry, losses int }{{0, 1}, {0, 3}, {1, 1}} {
+		t.Run(fmt.Sprintf("MaxRetry %d, %d lost", row.maxRetry, row.losses), func(t *testing.T) {
+			window := time.Duration(row.losses)*2*time.Minute + 10*time.Second // which the losses are over in
+			inBubble(t, perTenant(1, window), func(t *testing.T, w *world) {
+				w.result = func(ctx context.Context, _ *asynq.Task) error {
+					if id, _ := asynq.GetTaskID(ctx); id == "000001" && w.ran(id) <= row.maxRetry {
+						return errBroken
+					}
+					return nil
+				}
+				left := row.losses
+				w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(err error) bool {
+					if !worker.IsDenied(err) || w.ran("000001") < row.maxRetry || left == 0 {
+						return false
+					}
+					left--
+					return true
+				})
+				w.enqueue(0, "acme", 1)
+				w.drained(1, time.Second)
+				id := w.enqueue(1, "acme", 1, asynq.MaxRetry(row.maxRetry))
+				w.drained(2, time.Duration(row.maxRetry+1)*window+time.Minute)
+				w.withinLimits()
+				w.archived(0)
+				if got := w.ran(id); got != row.maxRetry+1 {
+					t.Errorf("its handler was called %d times, want %d", got, row.maxRetry+1)
+				}
+				if left != 0 {
+					t.Errorf("%d denials fewer were lost than this is about", left)
+				}
+			})
+		})
+	}
+}
+
+// TestLostAttemptLeavesTheLastOne loses a denial and then lets the handler fail: it is
+// the last of the task's own attempts, and no spare one runs.
+func TestLostAttemptLeavesTheLastOne(t *testing.T) {
+	rows := []struct {
+		name   string
+		result func() error
+		want   string
+	}{
+		{"an error", func() error { return errBroken }, errBroken.Error()},
+		{"a panic", func() error { panic("always") }, "always"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, perTenant(1, 130*time.Second), func(t *testing.T, w *world) {
+				w.result = func(ctx context.Context, _ *asynq.Task) error {
+					if id, _ := asynq.GetTaskID(ctx); id == "000001" {
+						return row.result()
+					}
+					return nil
+				}
+				lost := false
+				w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(err error) bool {
+					first := worker.IsDenied(err) && !lost
+					lost = lost || first
+					return first
+				})
+				w.enqueue(0, "acme", 1)
+				w.drained(1, time.Second)
+				id := w.enqueue(1, "acme", 1, asynq.MaxRetry(0))
+				w.until("the task is archived", 5*time.Minute, w.in(id, asynq.TaskStateArchived))
+				if got := w.ran(id); got != 1 {
+					t.Errorf("its handler was called %d times, want once", got)
+				}
+				if got := w.task(id).LastErr; !strings.Contains(got, row.want) {
+					t.Errorf("the last error is %q, want %q in it", got, row.want)
+				}
+			})
+		})
+	}
+}
+
+// TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as a task does
+// that takes its process down: asynq archives it in the end.
+func TestSpareRetriesHaveAnEnd(t *testing.T) {
+	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
+		w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(error) bool { return true })
+		id := w.enqueue(0, "acme", 1, asynq.MaxRetry(0))
+		w.until("the task is archived", time.Hour, w.in(id, asynq.TaskStateArchived))
+		if got := w.ran(id); got != 11 {
+			t.Errorf("its handler was called %d times, want once and once for each of 10 spare retries", got)
+		}
+		if got := w.task(id).LastErr; got != asynq.ErrLeaseExpired.Error() {
+			t.Errorf("the last error is %q, want asynq's own", got)
+		}
+	})
+}
