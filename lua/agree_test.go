@@ -29,14 +29,14 @@ func TestScriptsAgreeWithLine(t *testing.T) {
 }
 
 type machine struct {
-	s     *scripted
-	l     *line.Line
-	now   int64
-	drawn int
-	jobs  map[string]line.Job
-	slots map[string]int64
-	ids   []string
-	last  int64
+	s      *scripted
+	l      *line.Line
+	now    int64
+	drawn  int
+	jobs   map[string]line.Job
+	slots  map[string]int64
+	ids    []string
+	grants []line.Grant
 }
 
 func drawLimits(t *rapid.T, name string) []line.Limit {
@@ -72,6 +72,12 @@ func history(t *rapid.T, s *scripted) {
 		"on time":   m.onTime,
 		"pull":      m.pull,
 		"pull ":     m.pull,
+		"leave":     m.leave,
+		"settle":    m.settle,
+		"pause":     m.pause,
+		"limits":    m.limits,
+		"mode":      m.mode,
+		"usage":     m.usage,
 	})
 }
 
@@ -117,6 +123,9 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	for i, a := range want {
 		texts[i] = answerText(a)
 		id := jobs[i].ID
+		if a.Outcome == line.Granted {
+			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start})
+		}
 		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.TooHeavy {
 			delete(m.jobs, id)
 			delete(m.slots, id)
@@ -178,5 +187,127 @@ func (m *machine) pull(t *rapid.T) {
 	}
 	for _, told := range want.Booked {
 		m.slots[told.ID] = told.Slot
+	}
+}
+
+func (m *machine) leave(t *rapid.T) {
+	if len(m.ids) == 0 {
+		t.Skip("nobody")
+	}
+	ids := rapid.SliceOfNDistinct(rapid.SampledFrom(m.ids), 1, 3, rapid.ID[string]).Draw(t, "who")
+	want := m.l.Leave(m.now, m.s.settings, ids)
+	got, err := m.s.leave(m.now, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{fmt.Sprint(m.l.Next())}
+	for _, left := range want {
+		texts = append(texts, map[bool]string{true: "1", false: "0"}[left])
+	}
+	if diff := cmp.Diff(texts, got); diff != "" {
+		t.Fatalf("leave (-line +script):\n%s", diff)
+	}
+	for _, id := range ids {
+		delete(m.jobs, id)
+		delete(m.slots, id)
+		m.ids = slices.DeleteFunc(m.ids, func(x string) bool { return x == id })
+	}
+}
+
+func (m *machine) settle(t *rapid.T) {
+	if len(m.grants) == 0 {
+		t.Skip("nothing granted")
+	}
+	g := rapid.SampledFrom(m.grants[max(0, len(m.grants)-8):]).Draw(t, "which")
+	rebook := rapid.SampledFrom([]bool{false, false, true}).Draw(t, "rebook")
+	actual := make([]int64, len(g.Costs))
+	for i := range actual {
+		if !rebook {
+			actual[i] = rapid.SampledFrom([]int64{0, 1, 3, 20}).Draw(t, "actual")
+		}
+	}
+	const within = 3600 * second // a mark expires by the server's clock, which the test does not move
+	flow, _, _ := strings.Cut(g.Lane, "|")
+	share := map[string]int64{"a": 1, "b": 1, "c": 3}[flow]
+	want := m.l.Settle(m.now, m.s.settings, g, actual, within, rebook)
+	got, err := m.s.settle(m.now, g, actual, within, share, rebook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{fmt.Sprint(m.l.Next()), map[bool]string{true: "1", false: "0"}[want]}
+	if diff := cmp.Diff(texts, got); diff != "" {
+		t.Fatalf("settle %+v (-line +script):\n%s", g, diff)
+	}
+	if want && rebook {
+		m.ids = append(m.ids, g.ID)
+		m.jobs[g.ID] = line.Job{ID: g.ID, Lane: g.Lane, Costs: g.Costs, Latest: -1, Share: share}
+		m.slots[g.ID] = g.Start
+	}
+}
+
+func (m *machine) drawName(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"global:", "tenant:a", "tenant:b", "tenant:c", "domain:x", "domain:y"}).Draw(t, "name")
+}
+
+func (m *machine) pause(t *rapid.T) {
+	name := m.drawName(t)
+	length := rapid.SampledFrom([]int64{0, 0, second, 100 * second}).Draw(t, "for")
+	what, value, until := "resume", "", int64(0)
+	if length > 0 {
+		what, value, until = "pause", fmt.Sprint(length), m.now+length
+	}
+	before, is := m.l.Pause(m.now, m.s.settings, name, until)
+	m.compareSet(t, what, name, value, fmt.Sprint(before), fmt.Sprint(is))
+}
+
+func (m *machine) compareSet(t *rapid.T, what, name, value, before, after string) {
+	got, err := m.s.set(m.now, what, name, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprint(m.l.Next()), before, after}
+	if what == "limits" || what == "mode" {
+		want[1], got[1] = "", ""
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("set %s %s %s (-line +script):\n%s", what, name, value, diff)
+	}
+}
+
+func (m *machine) limits(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"global:", "tenant:a", "domain:x", "global", "tenant", "domain"}).Draw(t, "of")
+	limits := drawLimits(t, "set")
+	if len(limits) == 0 {
+		limits = nil
+	}
+	for i := range limits {
+		if rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "closed") {
+			limits[i].Units = 0
+		}
+	}
+	m.l.SetLimits(m.now, m.s.settings, name, limits)
+	m.compareSet(t, "limits", name, limitsText(limits), "", limitsText(limits))
+}
+
+func (m *machine) mode(t *rapid.T) {
+	scope := rapid.SampledFrom([]string{"", "global", "tenant", "domain"}).Draw(t, "of")
+	text := rapid.SampledFrom([]string{"", "e", "s", "o"}).Draw(t, "mode")
+	mode := line.Mode(0)
+	if text != "" {
+		mode = line.Mode(text[0])
+	}
+	m.l.SetMode(m.now, m.s.settings, scope, mode)
+	m.compareSet(t, "mode", scope, text, "", text)
+}
+
+func (m *machine) usage(t *rapid.T) {
+	name := m.drawName(t)
+	want := stateText(m.l.State(m.now, m.s.settings, name))
+	got, err := m.s.usage(m.now, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("usage %s (-line +script):\n%s", name, diff)
 	}
 }

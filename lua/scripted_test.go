@@ -135,6 +135,54 @@ func pulledText(p line.Pulled) []string {
 	return all
 }
 
+func (s *scripted) leave(now int64, ids []string) ([]string, error) {
+	var args []any
+	for _, id := range ids {
+		args = append(args, id, "", "")
+	}
+	reply, err := s.run(lua.Leave, now, args...)
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64, share int64, rebook bool) ([]string, error) {
+	flag := 0
+	if rebook {
+		flag = 1
+	}
+	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual), fmt.Sprintf("%d %d %d %d", g.Start, within, share, flag))
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) set(now int64, what, name, value string) ([]string, error) {
+	reply, err := s.run(lua.Set, now, what, name, value, "")
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) usage(now int64, name string) (string, error) {
+	reply, err := s.run(lua.Usage, now, "", name)
+	if err != nil {
+		return "", err
+	}
+	return texts(reply)[1], nil
+}
+
+func stateText(k line.KeyState) string {
+	text := fmt.Sprintf("%d %c %c %d %d", k.Paused, k.Mode, k.Origin, k.Flows, k.Timer)
+	for _, u := range k.Limits {
+		text += fmt.Sprintf("\n%d/%d/%d %d %d %d", u.Limit.Units, u.Limit.Window, u.Limit.Precision, u.Used, u.Booked, u.Free)
+	}
+	return text
+}
+
 // onServers runs a test on miniredis and, where there is one, on a real Redis.
 func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 	t.Run("miniredis", func(t *testing.T) {

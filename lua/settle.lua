@@ -57,7 +57,7 @@ end
 if share ~= '1' then lane.share = tonumber(share) end
 for i = 1, #lane do
   local delta = actual[i] - charged[i]
-  if delta ~= 0 and lane[i].mode ~= 'o' then correct(lane[i], delta) end
+  if delta ~= 0 then correct(lane[i], delta) end
   if delta < 0 then hurry(lane[i].name) end
 end
 if rebook then
