@@ -143,10 +143,14 @@ func (l *Line) setScope(scope string, set Scope) {
 
 // hurryAll has all scope keys that begin so looked at now, and all claims.
 func (l *Line) hurryAll(prefix string) {
-	for name, at := range l.timers {
+	var late []string
+	for name, at := range l.timers.all() {
 		if name[0] != '=' && (name[0] == '+' || strings.HasPrefix(name, prefix)) && at > l.now {
-			l.timers[name] = l.now
+			late = append(late, name)
 		}
+	}
+	for _, name := range late {
+		l.timers.set(name, l.now)
 	}
 }
 
@@ -171,12 +175,13 @@ type KeyState struct {
 func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	l.begin(now, settings)
 	k := l.key(name)
-	state := KeyState{Mode: k.mode, Origin: k.origin, Timer: l.timers[name]}
+	state := KeyState{Mode: k.mode, Origin: k.origin}
+	state.Timer, _ = l.timers.get(name)
 	if k.paused > now {
 		state.Paused = k.paused
 	}
 	if q := l.queues[name]; q != nil {
-		state.Flows = int64(len(q.tags))
+		state.Flows = int64(q.tags.len())
 	}
 	for _, limit := range k.limits {
 		u := Usage{Limit: limit, Free: now}

@@ -44,24 +44,26 @@ func (e entries) total() int64 {
 	return sum
 }
 
-// merge puts two in one order; what is before from is moved there.
-func merge(a, b entries, from int64) entries {
-	all := make(entries, 0, len(a)+len(b))
+// merge puts two in one order, behind what is in to; what of b is before from is moved
+// there.
+func merge(to, a, b entries, from int64) entries {
 	late := int64(0)
-	for _, x := range b {
-		if x.at < from {
-			late += x.units
+	for len(b) > 0 && b[0].at < from {
+		late += b[0].units
+		b = b[1:]
+	}
+	for len(a) > 0 || len(b) > 0 || late > 0 {
+		switch {
+		case late > 0 && (len(a) == 0 || a[0].at >= from):
+			to = append(to, entry{from, late})
+			late = 0
+		case len(b) == 0 || len(a) > 0 && a[0].at <= b[0].at:
+			to = append(to, a[0])
+			a = a[1:]
+		default:
+			to = append(to, b[0])
+			b = b[1:]
 		}
 	}
-	if late > 0 {
-		all = append(all, entry{from, late})
-	}
-	all = append(all, a...)
-	for _, x := range b {
-		if x.at >= from {
-			all = append(all, x)
-		}
-	}
-	slices.SortStableFunc(all, func(x, y entry) int { return int(max(-1, min(1, x.at-y.at))) })
-	return all
+	return to
 }

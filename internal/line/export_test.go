@@ -22,14 +22,38 @@ func (l *Line) HasRoom(now int64, settings Settings, lane string, costs []int64)
 	return l.earliest(l.lane(lane), costs, now, true, Enforce).at == now
 }
 
+// HasTurn tells whether it is a lane's turn wherever flows stand under its scope keys.
+func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
+	l.begin(now, settings)
+	defer l.end()
+	lane, turn := l.lanes[name], false
+	for _, key := range lane.keys {
+		q := l.queues[key]
+		if q == nil {
+			continue
+		}
+		if lanes := q.lanes[lane.flow]; lanes != nil {
+			if _, stands := lanes.get(name); stands {
+				flow, _, _ := q.first()
+				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == ""
+			}
+		}
+	}
+	return turn
+}
+
 // Dump tells how everything stands, for tests.
 func (l *Line) Dump(now int64) string {
 	s := ""
+	timer := func(name string) float64 {
+		at, _ := l.timers.get(name)
+		return float64(at-now) / 1e6
+	}
 	for name, q := range l.queues {
-		s += fmt.Sprintf("queue %s timer %+.2f virtual %.2f:", name, float64(l.timers[name]-now)/1e6, q.virtual)
-		for f, tag := range q.tags {
+		s += fmt.Sprintf("queue %s timer %+.2f virtual %.2f:", name, timer(name), q.virtual)
+		for f, tag := range q.tags.all() {
 			s += fmt.Sprintf(" %s@%.2f", f, tag)
-			for ln := range q.lanes[f] {
+			for ln := range q.lanes[f].all() {
 				p := l.lanes[ln].jobs[0]
 				s += fmt.Sprintf("[%s %d jobs, first %v %s]", ln, len(l.lanes[ln].jobs), p.costs, p.id)
 			}
@@ -37,7 +61,7 @@ func (l *Line) Dump(now int64) string {
 		s += "\n"
 	}
 	for ln, c := range l.claims {
-		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names, float64(l.timers["+"+ln]-now)/1e6)
+		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names, timer("+"+ln))
 	}
 	return s
 }

@@ -14,6 +14,7 @@ type Limit struct {
 type ledger struct {
 	window, precision int64
 	spent, booked     entries
+	merged            entries // of the last look, kept for its memory
 }
 
 // n is how many sub-windows count together.
@@ -45,8 +46,12 @@ func (d *ledger) earliest(at, now, cost, units int64, promises bool) int64 {
 		return Never
 	}
 	all := d.spent
-	if promises {
-		all = merge(d.spent, d.booked, d.sub(now))
+	if promises && len(d.booked) > 0 {
+		d.merged = merge(d.merged[:0], d.spent, d.booked, d.sub(now))
+		all = d.merged
+	}
+	if all.total() <= room {
+		return at
 	}
 	n, first := d.n(), d.sub(at)
 	x := first

@@ -24,7 +24,7 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	timers   map[string]int64  // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
+	timers   ranked[int64]     // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
 	shares   map[string]int64  // of flows that have another one than 1
 	claims   map[string]*claim // by lane
 	claimers map[string]string // the lane that has a scope key's claim
@@ -46,7 +46,7 @@ type Line struct {
 func New() *Line {
 	return &Line{
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
-		queues: make(map[string]*queue), timers: make(map[string]int64), shares: make(map[string]int64),
+		queues: make(map[string]*queue), shares: make(map[string]int64),
 		claims: make(map[string]*claim), claimers: make(map[string]string), set: make(map[string]Scope), settled: make(map[string]int64),
 	}
 }
@@ -164,28 +164,23 @@ func (l *Line) share(flow string) float64 { return float64(max(1, l.shares[flow]
 
 // due sets a timer; an earlier one stays.
 func (l *Line) due(name string, at int64) {
-	if t, set := l.timers[name]; !set || at < t {
-		l.timers[name] = at
+	if t, set := l.timers.get(name); !set || at < t {
+		l.timers.set(name, at)
 	}
 }
 
 // hurry has a scope key looked at now, if lanes stand under it.
 func (l *Line) hurry(name string) {
 	for _, timer := range []string{name, name + parked, "+" + l.claimers[name]} {
-		if t, set := l.timers[timer]; set && t > l.now {
-			l.timers[timer] = l.now
+		if t, set := l.timers.get(timer); set && t > l.now {
+			l.timers.set(timer, l.now)
 		}
 	}
 }
 
 // Next is when the line is to be pulled, 0 if nothing waits.
 func (l *Line) Next() int64 {
-	next := int64(0)
-	for _, at := range l.timers {
-		if next == 0 || at < next {
-			next = at
-		}
-	}
+	_, next, _ := l.timers.first()
 	return next
 }
 
@@ -280,7 +275,7 @@ func (l *Line) stand(name string, lane *lane, look int64) {
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane.flow, lane.name)
-	if len(q.tags) == 0 {
+	if q.tags.len() == 0 {
 		delete(l.queues, name)
 	}
 }

@@ -1,7 +1,6 @@
 package line
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -38,13 +37,7 @@ type puller struct {
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	l.begin(now, settings)
 	p := &puller{Line: l, bookings: bookings, looks: looks}
-	due := make([]string, 0, len(l.timers))
-	for name, at := range l.timers {
-		if at <= now {
-			due = append(due, name)
-		}
-	}
-	slices.SortFunc(due, func(a, b string) int { return cmp.Or(cmp.Compare(l.timers[a], l.timers[b]), cmp.Compare(a, b)) })
+	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
 		switch {
 		case strings.HasPrefix(name, "="):
@@ -67,12 +60,12 @@ func (p *puller) late(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {
 		delete(p.jobs, id)
-		delete(p.timers, "="+id)
+		p.timers.delete("=" + id)
 		return
 	}
 	p.unbook(id, known)
 	known.state = overdue
-	p.timers["="+id] = p.now + forgetAfter
+	p.timers.set("="+id, p.now+forgetAfter)
 	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
 	for _, name := range p.lane(known.lane).keys {
 		p.hurry(name)
@@ -124,7 +117,7 @@ func (p *puller) look(name string) {
 			own, _, _ = k.earliest(p.now, p.now, cost, true)
 		}
 		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, cost+moved) {
-			p.timers[name] = p.again(k)
+			p.timers.set(name, p.again(k))
 			return
 		}
 		f := p.earliest(lane, first.costs, p.now, true, Enforce)
@@ -138,7 +131,7 @@ func (p *puller) look(name string) {
 			q.virtual = max(q.virtual, tag)
 			p.bookFirst(lane, f.at)
 			if len(lane.jobs) > 0 {
-				q.lanes[lane.flow][lane.name] = lane.jobs[0].arrival
+				q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
 			} else {
 				p.leave(name, lane)
 			}
@@ -148,16 +141,16 @@ func (p *puller) look(name string) {
 		p.move(name, other, lane, p.now)
 		moved += cost
 	}
-	p.timers[name] = p.now
+	p.timers.set(name, p.now)
 }
 
 // done ends the look at a queue in which nobody stands any more, or for which there are no
 // looks left.
 func (p *puller) done(name string) {
 	if p.queues[name] == nil {
-		delete(p.timers, name)
+		p.timers.delete(name)
 	} else {
-		p.timers[name] = p.now
+		p.timers.set(name, p.now)
 	}
 }
 
@@ -239,7 +232,7 @@ func (p *puller) claim(lane *lane, names []string, at int64) {
 		p.key(name).book(at, costOf(lane, first.costs, name))
 		p.claimers[name] = lane.name
 	}
-	p.timers["+"+lane.name] = max(at-p.settings.Lookahead, p.now+1)
+	p.timers.set("+"+lane.name, max(at-p.settings.Lookahead, p.now+1))
 }
 
 // release gives back what a lane claims.
@@ -250,7 +243,7 @@ func (p *puller) release(lane *lane) *claim {
 		delete(p.claimers, name)
 	}
 	delete(p.claims, lane.name)
-	delete(p.timers, "+"+lane.name)
+	p.timers.delete("+" + lane.name)
 	return c
 }
 
@@ -296,7 +289,7 @@ func (p *puller) claimed(lane *lane) {
 func (p *puller) unpark(name string) {
 	queue := name + parked
 	if holder, is := p.claimers[name]; is {
-		p.timers[queue] = max(p.claims[holder].at, p.now+1)
+		p.timers.set(queue, max(p.claims[holder].at, p.now+1))
 		return
 	}
 	lane, _ := p.head(queue)
@@ -306,9 +299,9 @@ func (p *puller) unpark(name string) {
 	}
 	p.move(queue, name, lane, p.now)
 	if p.queues[queue] == nil {
-		delete(p.timers, queue)
+		p.timers.delete(queue)
 	} else {
-		p.timers[queue] = p.now + p.settings.Lookahead
+		p.timers.set(queue, p.now+p.settings.Lookahead)
 	}
 }
 

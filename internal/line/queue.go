@@ -7,44 +7,42 @@ import (
 // queue is what stands under one scope key: flows by their start tags, and of each flow
 // its lanes by the arrival of their first jobs.
 type queue struct {
-	tags    map[string]float64          // start tags of the flows that stand here
-	lanes   map[string]map[string]int64 // of a flow: arrival by lane
-	finish  map[string]float64          // finish tags of flows that do not stand here
-	let     map[string]bool             // flows that have had their turn here and stand elsewhere
+	tags    ranked[float64]           // start tags of the flows that stand here
+	lanes   map[string]*ranked[int64] // of a flow: its lanes by the arrival of their first jobs
+	finish  map[string]float64        // finish tags of flows that do not stand here
+	let     map[string]bool           // flows that have had their turn here and stand elsewhere
 	virtual float64
 }
 
 func newQueue() *queue {
-	return &queue{
-		tags: make(map[string]float64), lanes: make(map[string]map[string]int64),
-		finish: make(map[string]float64), let: make(map[string]bool),
-	}
+	return &queue{lanes: make(map[string]*ranked[int64]), finish: make(map[string]float64), let: make(map[string]bool)}
 }
 
 // first is the flow whose turn it is.
-func (q *queue) first() (flow string, tag float64, stands bool) {
-	for f, t := range q.tags {
-		if !stands || t < tag || t == tag && f < flow {
-			flow, tag, stands = f, t, true
-		}
-	}
-	return flow, tag, stands
-}
+func (q *queue) first() (flow string, tag float64, stands bool) { return q.tags.first() }
 
 // head is the lane of a flow whose first job came first.
 func (q *queue) head(flow string) (lane string) {
-	arrival, found := int64(0), false
-	for l, a := range q.lanes[flow] {
-		if !found || a < arrival || a == arrival && l < lane {
-			lane, arrival, found = l, a, true
-		}
-	}
+	lane, _, _ = q.lanes[flow].first()
 	return lane
+}
+
+// leads gives a lane that stands here another first job. It returns false if it does not.
+func (q *queue) leads(flow, lane string, arrival int64) bool {
+	lanes := q.lanes[flow]
+	if lanes == nil {
+		return false
+	}
+	_, stands := lanes.get(lane)
+	if stands {
+		lanes.set(lane, arrival)
+	}
+	return stands
 }
 
 // startTag is where a flow stands, or would.
 func (q *queue) startTag(flow string) float64 {
-	if tag, stands := q.tags[flow]; stands {
+	if tag, stands := q.tags.get(flow); stands {
 		return tag
 	}
 	return max(q.virtual, q.finish[flow])
@@ -54,11 +52,11 @@ func (q *queue) startTag(flow string) float64 {
 // little as can be: flows with equal tags keep the order in which they came.
 func (q *queue) stand(flow, lane string, arrival int64) {
 	if q.lanes[flow] == nil {
-		q.lanes[flow] = make(map[string]int64)
+		q.lanes[flow] = new(ranked[int64])
 	}
-	q.lanes[flow][lane] = arrival
-	if _, stands := q.tags[flow]; !stands {
-		q.tags[flow] = q.startTag(flow)
+	q.lanes[flow].set(lane, arrival)
+	if _, stands := q.tags.get(flow); !stands {
+		q.tags.set(flow, q.startTag(flow))
 		delete(q.finish, flow)
 		q.virtual += max(1e-6, math.Abs(q.virtual)*1e-15)
 	}
@@ -67,22 +65,24 @@ func (q *queue) stand(flow, lane string, arrival int64) {
 // leave takes a lane out of the queue. What the flow has had is kept as long as others
 // stand here.
 func (q *queue) leave(flow, lane string) {
-	delete(q.lanes[flow], lane)
-	if len(q.lanes[flow]) > 0 {
-		return
+	if lanes := q.lanes[flow]; lanes != nil {
+		lanes.delete(lane)
+		if lanes.len() > 0 {
+			return
+		}
 	}
 	delete(q.lanes, flow)
-	if tag, stands := q.tags[flow]; stands {
+	if tag, stands := q.tags.get(flow); stands {
 		q.finish[flow] = tag
-		delete(q.tags, flow)
+		q.tags.delete(flow)
 	}
 }
 
 // charge moves a flow's tag on by what it was given. What is given back does not bring it
 // before the virtual time.
 func (q *queue) charge(flow string, work float64) {
-	if tag, stands := q.tags[flow]; stands {
-		q.tags[flow] = back(tag, tag+work, q.virtual)
+	if tag, stands := q.tags.get(flow); stands {
+		q.tags.set(flow, back(tag, tag+work, q.virtual))
 		return
 	}
 	tag := q.startTag(flow)

@@ -148,7 +148,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	}
 	l.lanes[lane.name] = lane
 	l.jobs[job.ID] = &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name}
-	delete(l.timers, "="+job.ID)
+	l.timers.delete("=" + job.ID)
 	switch {
 	case !stands && other != "":
 		l.stand(other, lane, l.now)
@@ -165,18 +165,13 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 func (l *Line) lead(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
 		for _, queue := range []string{name, name + parked} {
-			q := l.queues[queue]
-			if q == nil {
-				continue
-			}
-			if _, stands := q.lanes[lane.flow][lane.name]; stands {
-				q.lanes[lane.flow][lane.name] = arrival
+			if q := l.queues[queue]; q != nil && q.leads(lane.flow, lane.name, arrival) {
 				l.due(queue, l.now)
 			}
 		}
 	}
 	if _, claims := l.claims[lane.name]; claims {
-		l.timers["+"+lane.name] = l.now
+		l.timers.set("+"+lane.name, l.now)
 	}
 }
 
@@ -189,7 +184,7 @@ func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
 	answer := Answer{Outcome: Waiting, Start: f.at, Held: l.held(f), Ahead: max(0, jobs-1)}
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
-			answer.Flows = max(answer.Flows, int64(len(q.tags)))
+			answer.Flows = max(answer.Flows, int64(q.tags.len()))
 		}
 	}
 	return answer
@@ -209,7 +204,7 @@ func (l *Line) grant(job Job, lane *lane, at int64) Answer {
 func (l *Line) promise(id string, lane *lane, costs []int64, at, arrival int64) {
 	l.book(lane, costs, at, 1)
 	l.jobs[id] = &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name}
-	l.timers["="+id] = at + l.settings.Grace
+	l.timers.set("="+id, at+l.settings.Grace)
 }
 
 // unbook takes a booking back.
@@ -217,12 +212,12 @@ func (l *Line) unbook(id string, known *record) {
 	if known.state == booked {
 		l.book(l.lane(known.lane), known.costs, known.slot, -1)
 	}
-	delete(l.timers, "="+id)
+	l.timers.delete("=" + id)
 }
 
 func (l *Line) forgetJob(id string) {
 	delete(l.jobs, id)
-	delete(l.timers, "="+id)
+	l.timers.delete("=" + id)
 }
 
 func (l *Line) shareOf(flow string, share int64) {

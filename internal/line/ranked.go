@@ -1,0 +1,145 @@
+package line
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// ranked are names in the order of their scores, and of the names where scores are the
+// same: a binary heap that knows where each name stands in it. The zero value is empty.
+type ranked[S cmp.Ordered] struct {
+	heap  []scored[S]
+	place map[string]int // in heap
+}
+
+type scored[S cmp.Ordered] struct {
+	name  string
+	score S
+}
+
+func (a scored[S]) before(b scored[S]) bool {
+	return a.score < b.score || a.score == b.score && a.name < b.name
+}
+
+func (r *ranked[S]) len() int { return len(r.heap) }
+
+func (r *ranked[S]) get(name string) (score S, is bool) {
+	i, is := r.place[name]
+	if is {
+		score = r.heap[i].score
+	}
+	return score, is
+}
+
+func (r *ranked[S]) first() (name string, score S, is bool) {
+	if len(r.heap) == 0 {
+		return "", score, false
+	}
+	return r.heap[0].name, r.heap[0].score, true
+}
+
+func (r *ranked[S]) set(name string, score S) {
+	i, is := r.place[name]
+	if !is {
+		if r.place == nil {
+			r.place = make(map[string]int)
+		}
+		i = len(r.heap)
+		r.heap = append(r.heap, scored[S]{name, score})
+		r.place[name] = i
+	}
+	r.heap[i].score = score
+	r.down(r.up(i))
+}
+
+func (r *ranked[S]) delete(name string) {
+	i, is := r.place[name]
+	if !is {
+		return
+	}
+	last := len(r.heap) - 1
+	r.swap(i, last)
+	r.heap[last] = scored[S]{}
+	r.heap = r.heap[:last]
+	delete(r.place, name)
+	if i < last {
+		r.down(r.up(i))
+	}
+}
+
+// until are the names whose score is not above this one, in order.
+func (r *ranked[S]) until(score S) []string {
+	var found []scored[S]
+	var look func(i int)
+	look = func(i int) {
+		if i < len(r.heap) && r.heap[i].score <= score {
+			found = append(found, r.heap[i])
+			look(2*i + 1)
+			look(2*i + 2)
+		}
+	}
+	look(0)
+	slices.SortFunc(found, func(a, b scored[S]) int {
+		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name))
+	})
+	names := make([]string, len(found))
+	for i := range found {
+		names[i] = found[i].name
+	}
+	return names
+}
+
+// all are the names in no order. None may be set or deleted meanwhile.
+func (r *ranked[S]) all() iter.Seq2[string, S] {
+	return func(yield func(string, S) bool) {
+		for _, x := range r.heap {
+			if !yield(x.name, x.score) {
+				return
+			}
+		}
+	}
+}
+
+func (r *ranked[S]) clone() ranked[S] {
+	place := make(map[string]int, len(r.place))
+	for name, i := range r.place {
+		place[name] = i
+	}
+	return ranked[S]{slices.Clone(r.heap), place}
+}
+
+func (r *ranked[S]) up(i int) int {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !r.heap[i].before(r.heap[parent]) {
+			break
+		}
+		r.swap(i, parent)
+		i = parent
+	}
+	return i
+}
+
+func (r *ranked[S]) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(r.heap); child++ {
+			if r.heap[child].before(r.heap[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		r.swap(i, least)
+		i = least
+	}
+}
+
+func (r *ranked[S]) swap(i, j int) {
+	if i != j {
+		r.heap[i], r.heap[j] = r.heap[j], r.heap[i]
+		r.place[r.heap[i].name], r.place[r.heap[j].name] = i, j
+	}
+}
