@@ -22,12 +22,9 @@ const mostLeaving = 64
 // It is safe for use by many goroutines, and has no state of its own.
 type Driver struct{ throttle *Throttle }
 
-// Driver returns the throttle's driver. From then on the throttle's Wait leaves the
-// pulling to it.
-func (t *Throttle) Driver() Driver {
-	t.line.driven.Store(true)
-	return Driver{t}
-}
+// Driver returns the throttle's driver. As long as it pulls, once in two seconds at
+// least, the throttle's Wait leaves the pulling to it.
+func (t *Throttle) Driver() Driver { return Driver{t} }
 
 // Pulled is what a pull has found.
 type Pulled struct {
@@ -50,10 +47,14 @@ type Pulled struct {
 // It blocks for one round trip and fails as Reserve does, without fallback. Where its
 // answer is lost, its jobs are found as overdue by a later one.
 func (d Driver) Pull(ctx context.Context) (Pulled, error) {
-	t := d.throttle
 	if ctx == nil {
 		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
+	d.throttle.line.driven.Store(time.Now().UnixNano())
+	return d.throttle.pull(ctx)
+}
+
+func (t *Throttle) pull(ctx context.Context) (Pulled, error) {
 	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks))
 	if err != nil {
 		return Pulled{}, err
@@ -122,14 +123,19 @@ func (d Driver) LaneJobs(ctx context.Context, lane, from string) (jobs []Reserva
 
 // lineTimer is what this process knows of when the line is to be pulled.
 type lineTimer struct {
-	driven atomic.Bool // by a Driver
-	puller sync.Mutex  // of the one who pulls for all that wait in this process
-	pulled time.Time   // the last time; for who has the puller
+	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
+	puller sync.Mutex   // of the one who pulls for all that wait in this process
+	pulled time.Time    // the last time; for who has the puller
 
 	mu   sync.Mutex
 	asOf time.Time // on Redis' clock
 	due  time.Time // by the local clock; zero: nothing waits
 }
+
+// drivenFor is how long after a Driver's pull the next is waited for.
+const drivenFor = 2 * time.Second
+
+func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
 
 // backwards is from what step back on an answer is no late one: Redis' clock was set.
 const backwards = time.Second

@@ -21,7 +21,7 @@ const (
 
 // Wait reserves and sleeps until the job may start: Reserve for callers without
 // a queue. While it stands in line it asks from time to time, and pulls as a
-// worker does, unless the throttle has a Driver, which is to do that. It also asks from
+// worker does, unless the throttle's Driver does that. It also asks from
 // time to time where limits set at run time leave no room for the job's weight, until
 // they are changed. The returned reservation is granted and its start has come. If ctx
 // ends first, the reservation is given back and ctx's error returned; otherwise the
@@ -74,7 +74,7 @@ func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
 
 // sleepInLine sleeps, and of all who do so in this process one pulls when it is time.
 func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
-	if t.line.driven.Load() || !t.line.puller.TryLock() {
+	if t.line.isDriven() || !t.line.puller.TryLock() {
 		return sleep(ctx, d)
 	}
 	defer t.line.puller.Unlock()
@@ -90,7 +90,7 @@ func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		t.line.pulled = time.Now()
-		if _, err := (Driver{t}).Pull(ctx); err != nil {
+		if _, err := t.pull(ctx); err != nil {
 			t.options.Logger.Debug("throttle: the line could not be pulled, the next one who waits tries again")
 			return sleep(ctx, time.Until(until))
 		}
