@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -149,24 +151,22 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 	return job, nil
 }
 
-// reserve asks the throttle, under the same nonce as before if that answer was
-// lost.
+// reserve asks the throttle, of an attempt always under the same nonce, so that a grant
+// whose answer was lost is found.
 func (s *Shaper) reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error) {
-	job.Nonce = s.nonces.take(job.ID)
+	job.Nonce = nonceOf(job.ID)
 	r, err := s.throttle.Reserve(ctx, job)
-	var unavailable *throttle.UnavailableError
-	if errors.As(err, &unavailable) && unavailable.Failure != throttle.FailureBreaker {
-		s.nonces.keep(job.ID, unavailable.Nonce)
-	} else if err != nil && job.Nonce != "" {
-		s.nonces.keep(job.ID, job.Nonce)
-	}
-	if err == nil && r.Source != throttle.FromRedis {
+	if err == nil && r.Source != throttle.FallbackClosed {
 		s.stats.unchecked.Add(1)
 	}
-	if r.Next != "" {
-		s.puller.hint(r.Next)
-	}
+	s.puller.heard()
 	return r, err
+}
+
+// nonceOf makes a nonce of a job's ID, which has bytes that no nonce may have.
+func nonceOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // refusal ends a task that can never start, with a reason to be read in asynqmon.
@@ -199,10 +199,10 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		s.giveBack(ctx, r.Job)
+		s.refund(ctx, r)
 		return ctx.Err()
 	case <-stopped:
-		if kept, err := s.throttle.Release(context.WithoutCancel(ctx), r.Job); err != nil || !kept {
+		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {
 			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
 		}
 		return s.deny(a, r)
@@ -278,7 +278,7 @@ func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	if r.Outcome == throttle.Waiting {
 		delay = max(0, r.Late.Sub(r.Now))
 	} else {
-		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(delay)})
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r), slot: time.Now().Add(delay)})
 	}
 	s.countDenied(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
@@ -286,12 +286,13 @@ func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start, InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 
-// giveBack cancels a reservation that this attempt will not use. If Redis cannot
-// be told, the booking stops counting after its grace.
+// giveBack cancels a booking or a place in line that this attempt will not use. If Redis
+// cannot be told, the booking stops counting after its grace.
 func (s *Shaper) giveBack(ctx context.Context, job throttle.Job) {
 	if _, err := s.throttle.Cancel(context.WithoutCancel(ctx), job); err != nil {
 		s.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
 	}
+	s.puller.heard()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

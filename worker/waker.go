@@ -25,6 +25,7 @@ type wakeup struct {
 	queue, id string
 	retried   int // with the queue and the ID, names the attempt
 	job       throttle.Job
+	lane      string    // as the throttle's driver names it
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
 	missed    bool      // it was not there once
@@ -164,7 +165,7 @@ func (w *waker) attend(task wakeup) {
 		w.put(task)
 		return
 	case gone(info, err):
-		s.puller.missed(task.job.Lane)
+		s.puller.missed(task.lane)
 		s.giveBack(context.Background(), task.job)
 		return
 	case err == nil && info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn:
