@@ -58,16 +58,15 @@ func TestDelays(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	start := func(v visit) time.Time { return v.request }
-	visited := []visit{{url: "a", request: at(0)}, {url: "a", request: at(100)}, {url: "b", request: at(50)}}
+	visited := []visit{{url: "a", start: at(0)}, {url: "a", start: at(100)}, {url: "b", start: at(50)}}
 	accesses := []access{{url: "a", at: at(10)}, {url: "b", at: at(53)}, {url: "a", at: at(120)}, {url: "unknown", at: at(900)}}
-	if longest, shortest := delays(visited, accesses, start); longest != 20*time.Millisecond || shortest != 3*time.Millisecond {
+	if longest, shortest := delays(visited, accesses); longest != 20*time.Millisecond || shortest != 3*time.Millisecond {
 		t.Errorf("got %s and %s, want 20ms and 3ms", longest, shortest)
 	}
-	if longest, shortest := delays(visited, nil, start); longest != 0 || shortest != 0 {
+	if longest, shortest := delays(visited, nil); longest != 0 || shortest != 0 {
 		t.Errorf("without accesses: got %s and %s", longest, shortest)
 	}
-	if _, shortest := delays(visited, []access{{url: "a", at: at(-5)}}, start); shortest != -5*time.Millisecond {
+	if _, shortest := delays(visited, []access{{url: "a", at: at(-5)}}); shortest != -5*time.Millisecond {
 		t.Errorf("before its grant: got %s, want -5ms", shortest)
 	}
 }

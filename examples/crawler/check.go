@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// The check of the limits knows nothing of the throttles but the limits: it takes
+// The check of the limits knows nothing of the throttle but the limits: it takes
 // a list of what happened when, and adds up every window. It counts in integers,
 // microseconds and units.
 

@@ -19,7 +19,7 @@ import (
 // taskType is the type of the asynq tasks that stand for a host's turn each.
 const taskType = "page:fetch"
 
-// The headers of a task: what the throttles need.
+// The headers of a task: what the throttle needs.
 const (
 	headerCharge   = "charge" // kilobytes
 	headerHost     = scopeHost
@@ -33,27 +33,23 @@ const (
 	retries     = 2 // after 5xx, or no answer
 	taskTimeout = 2 * time.Minute
 	firstRetry  = time.Second
-	// maxWait is how long a page may wait in a worker for its turn among requests,
-	// so that most of those that wait for a second are not put back at all.
+	// maxWait is how long a page may wait for its start in a worker, so that most of
+	// those that wait for a second are not put back at all.
 	maxWait = time.Second
-	// maxWaitInside is the same among kilobytes. The request has been charged by
-	// then, so that it is to be made at once or not at all.
-	maxWaitInside = 10 * time.Millisecond
 )
 
 // retryDelay is doubled with each retry. n counts the retries so far.
 func retryDelay(n int, _ error, _ *asynq.Task) time.Duration { return firstRetry << min(n, 10) }
 
-// crawl fetches pages: each is a task that two throttles let start, one that counts
-// requests and one that counts kilobytes.
+// crawl fetches pages: each is a task that a throttle lets start, which counts requests
+// and kilobytes.
 type crawl struct {
 	options  options
 	frontier *frontier
 	fetcher  *fetcher
 	resolver *resolver
-	requests *throttle.Throttle
-	outer    *worker.Shaper // of requests
-	inner    *worker.Shaper // of kilobytes
+	throttle *throttle.Throttle
+	shaper   *worker.Shaper
 	client   *asynq.Client
 	inspect  *asynq.Inspector
 	server   *asynq.Server
@@ -64,28 +60,20 @@ type crawl struct {
 	perHost  []throttle.Limit
 }
 
-// newCrawl wires both throttles into asynq. Nothing runs until start.
+// newCrawl wires the throttle into asynq. Nothing runs until start.
 func newCrawl(o options, around *surroundings, logger *zap.Logger) (*crawl, error) {
 	rdb := around.redis
-	requests, err := throttle.New("crawler-requests", rdb, o.requests, &throttle.Options{Logger: logger})
+	th, err := throttle.New("crawler", rdb, throttleScopes(o.requests, o.kilobytes), &throttle.Options{Logger: logger, FairScope: scopeCustomer})
 	if err != nil {
 		return nil, err
 	}
-	kilobytes, err := throttle.New("crawler-kilobytes", rdb, o.kilobytes, &throttle.Options{Logger: logger, FairScope: scopeCustomer})
-	if err != nil {
-		return nil, err
-	}
-	outer, err := worker.New(requests, rdb, requestOf, &worker.Options{MaxWait: maxWait, Logger: logger})
-	if err != nil {
-		return nil, err
-	}
-	inner, err := worker.New(kilobytes, rdb, kilobytesOf, &worker.Options{MaxWait: maxWaitInside, Logger: logger})
+	shaper, err := worker.New(th, rdb, jobOf, &worker.Options{MaxWait: maxWait, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
 	c := &crawl{
 		options: o, frontier: newFrontier(rdb, o.queue), fetcher: around.fetcher, resolver: around.resolver,
-		requests: requests, outer: outer, inner: inner, client: asynq.NewClientFromRedisClient(rdb),
+		throttle: th, shaper: shaper, client: asynq.NewClientFromRedisClient(rdb),
 		inspect: asynq.NewInspectorFromRedisClient(rdb), log: logger,
 		offset: around.offset, perHost: limitsOf(o.requests, scopeHost),
 	}
@@ -96,18 +84,17 @@ func newCrawl(o options, around *surroundings, logger *zap.Logger) (*crawl, erro
 	if o.verbose {
 		level = asynq.InfoLevel
 	}
-	c.server = asynq.NewServerFromRedisClient(rdb, outer.Configure(inner.Configure(asynq.Config{
+	c.server = asynq.NewServerFromRedisClient(rdb, shaper.Configure(asynq.Config{
 		Concurrency: o.workers, Queues: map[string]int{o.queue: 1}, RetryDelayFunc: retryDelay,
 		ErrorHandler: asynq.ErrorHandlerFunc(c.failed), Logger: logger.Named("asynq").Sugar(), LogLevel: level,
-	})))
+	}))
 	return c, nil
 }
 
 // start lets the workers take pages, and gives those to asynq that the seeds and an
 // earlier run leave to do.
 func (c *crawl) start(ctx context.Context, seeds []seed) error {
-	handler := c.outer.Wrap(noting(c.inner.Wrap(asynq.HandlerFunc(c.visit))))
-	if err := c.server.Start(handler); err != nil {
+	if err := c.server.Start(c.shaper.Wrap(asynq.HandlerFunc(c.visit))); err != nil {
 		return err
 	}
 	for _, s := range seeds {
@@ -121,15 +108,12 @@ func (c *crawl) start(ctx context.Context, seeds []seed) error {
 // stop ends the workers. Pages in hand are finished; those waiting for their start
 // go back to asynq at once.
 func (c *crawl) stop() {
-	c.outer.Stop()
-	c.inner.Stop()
+	c.shaper.Stop()
 	c.server.Shutdown()
 }
 
-// putBacks is how often a page was put back by either throttle.
-func (c *crawl) putBacks() int64 {
-	return c.outer.Stats().Denied + c.inner.Stats().Denied
-}
+// putBacks is how often a page was put back.
+func (c *crawl) putBacks() int64 { return c.shaper.Stats().Denied }
 
 // mend gives asynq the turns that it has no task for: those of a process that died
 // in between, or whose task a person has deleted.
@@ -277,21 +261,16 @@ func (c *crawl) charge(p *page, notes hostNotes) int64 {
 	return min(kb, c.options.maxKB) + onTheWay
 }
 
-// requestOf tells the throttle of requests what a task takes.
-func requestOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
-	return throttle.Job{Weight: 1, Keys: map[string]string{scopeHost: task.Headers()[headerHost]}}, nil
-}
-
-// kilobytesOf tells the throttle of kilobytes what a task takes.
-func kilobytesOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
+// jobOf tells the throttle what a task takes: one request and so many kilobytes.
+func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	kb, err := strconv.ParseInt(headers[headerCharge], 10, 64)
 	if err != nil {
 		return throttle.Job{}, fmt.Errorf("crawler: header %s %q is not an integer", headerCharge, headers[headerCharge])
 	}
-	keys := make(map[string]string)
+	keys := map[string]string{scopeAllRequests: scopeAllRequests, scopeHostKilobytes: headers[headerHost]}
 	for _, scope := range []string{scopeHost, scopeSite, scopeIP, scopeCustomer} {
 		keys[scope] = headers[scope]
 	}
-	return throttle.Job{Weight: kb, Keys: keys}, nil
+	return throttle.Job{Weight: 1, Costs: kilobyteCosts(kb), Keys: keys}, nil
 }

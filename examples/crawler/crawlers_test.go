@@ -16,7 +16,7 @@ import (
 
 // What a host asks of one crawler holds for all. Two that work on one crawl never
 // request a host at the same time; two with a crawl each have nothing but the
-// throttles in common.
+// throttle in common.
 func TestAllCrawlersHeedAHost(t *testing.T) {
 	t.Parallel()
 	t.Run("one crawl", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAllCrawlersHeedAHost(t *testing.T) {
 				t.Errorf("crawler %d: %+v", i, c.summary)
 			}
 			for _, asked := range accesses {
-				later := func(v visit) bool { return v.keys.host == asked.host && v.request.After(asked.until) }
+				later := func(v visit) bool { return v.keys.host == asked.host && v.start.After(asked.until) }
 				if !asked.until.IsZero() && !slices.ContainsFunc(c.visits, later) {
 					t.Errorf("crawler %d: no request to %s after its pause", i, asked.host)
 				}
@@ -114,9 +114,8 @@ func expectHeeded(t *testing.T, accesses []access, did []crawled) {
 	for _, c := range did {
 		both.visits = append(both.visits, c.visits...)
 	}
-	ofRequest := func(v visit) time.Time { return v.request }
-	slices.SortFunc(both.visits, func(a, b visit) int { return ofRequest(a).Compare(ofRequest(b)) })
-	late := both.spread(ofRequest)
+	slices.SortFunc(both.visits, func(a, b visit) int { return a.start.Compare(b.start) })
+	late := both.spread()
 	t.Logf("requests came up to %s after their grants", late)
 	if violations, pauses := pauseViolations(heardLater(accesses, apart+late)); violations != 0 || pauses != 4 {
 		t.Errorf("%d requests in %d pauses; want 0 in 4", violations, pauses)
@@ -127,7 +126,7 @@ func expectHeeded(t *testing.T, accesses []access, did []crawled) {
 		shorter time.Duration
 	}{
 		{"servers' log", both.recorded(func(access) int64 { return 1 }), late},
-		{"grants", both.granted(ofRequest, func(visit) int64 { return 1 }), 0},
+		{"grants", both.granted(func(visit) int64 { return 1 }), 0},
 	} {
 		if over := windowsOver(checkLimits(seen.events, both.options.requests, seen.shorter)); over != 0 {
 			t.Errorf("%s: %d windows over the limit of a host", seen.by, over)

@@ -14,7 +14,7 @@ import (
 // process goes on where another stopped. Each page is known by its URL once. Each
 // host has a line of pages, and one of them at a time is in asynq: the host's turn.
 // That is a crawler's oldest rule of politeness, one connection to a host; and so a
-// page never stands behind others of its host in the throttles' lines.
+// page never stands behind others of its host in the throttle's line.
 //
 // A turn is moved on by what ends it. Whoever comes with an old turn, such as a
 // task that asynq runs twice, changes nothing.

@@ -17,6 +17,14 @@ const (
 	scopeCustomer = "customer"
 )
 
+// In the throttle, which counts both, a scope has one unit. What is limited in both has
+// two scopes with the same keys: by these names the one in kilobytes of a host, and the
+// one in requests of all, whose only key is its name.
+const (
+	scopeHostKilobytes = "host-kb"
+	scopeAllRequests   = "requests"
+)
+
 // The limits of the bundled web, which is crawled within half a minute.
 const (
 	bundledRequests  = "global=30/1s;host=5/1s"
@@ -35,6 +43,41 @@ func requestScopes() []throttle.Scope {
 
 func kilobyteScopes() []throttle.Scope {
 	return []throttle.Scope{{Name: throttle.Global}, {Name: scopeCustomer}, {Name: scopeSite}, {Name: scopeIP}, {Name: scopeHost}}
+}
+
+// throttleScopes are the scopes of the throttle, by the limits in requests and those in
+// kilobytes.
+func throttleScopes(requests, kilobytes []throttle.Scope) []throttle.Scope {
+	var scopes []throttle.Scope
+	for _, scope := range requests {
+		if scope.Name == throttle.Global {
+			scope.Name = scopeAllRequests
+		}
+		scopes = append(scopes, scope)
+	}
+	for _, scope := range kilobytes {
+		scope.Name = kilobyteScope(scope.Name)
+		scopes = append(scopes, scope)
+	}
+	return scopes
+}
+
+// kilobyteScope is the throttle's scope that counts the kilobytes of a scope.
+func kilobyteScope(name string) string {
+	if name == scopeHost {
+		return scopeHostKilobytes
+	}
+	return name
+}
+
+// kilobyteCosts is what so many kilobytes cost in the throttle. Of the other scopes a
+// page takes its weight, which is one request.
+func kilobyteCosts(kb int64) map[string]int64 {
+	costs := make(map[string]int64)
+	for _, scope := range kilobyteScopes() {
+		costs[kilobyteScope(scope.Name)] = kb
+	}
+	return costs
 }
 
 // parseLimits reads the limits of each scope: "global=40/1s,500/20s;host=…". A

@@ -67,7 +67,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on standard output, all else on standard error")
 	flags.IntVar(&o.workers, "workers", 32, "pages in hand at once")
 	flags.StringVar(&o.queue, "queue", "", "asynq queue `name`; another name crawls anew (default: after the seeds)")
-	flags.BoolVar(&o.verbose, "v", false, "log what asynq and the throttles do")
+	flags.BoolVar(&o.verbose, "v", false, "log what asynq and the throttle do")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err

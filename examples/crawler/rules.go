@@ -35,9 +35,9 @@ func (c *crawl) learnRules(ctx context.Context, t *turn, from *url.URL, a *answe
 func (c *crawl) heed(ctx context.Context, host string, rules robots) error {
 	var err error
 	if rules.delay > 0 {
-		err = c.requests.SetLimits(ctx, scopeHost, host, withDelay(c.perHost, rules.delay))
+		err = c.throttle.SetLimits(ctx, scopeHost, host, withDelay(c.perHost, rules.delay))
 	} else { // also what another crawl has set, since the limits are of all
-		err = c.requests.ResetLimits(ctx, scopeHost, host)
+		err = c.throttle.ResetLimits(ctx, scopeHost, host)
 	}
 	if err != nil {
 		return fmt.Errorf("crawler: Crawl-delay of %s: %w", host, err)

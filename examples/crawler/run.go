@@ -57,8 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, err)
 	}
 	if o.redis != "" {
-		// The throttle of requests is as good as the other: they share the server and the user.
-		if err := checkRedis(ctx, stderr, c.requests); err != nil {
+		if err := checkRedis(ctx, stderr, c.throttle); err != nil {
 			return complain(stderr, err)
 		}
 	}

@@ -24,7 +24,7 @@ func TestSummarize(t *testing.T) {
 	t.Parallel()
 	r := sampleResult(t)
 	r.pages = samplePages(r)
-	r.visits = []visit{{url: "http://a/", charged: 64, settled: 5, keys: keys{host: "a"}, request: r.accesses[0].at, kilobytes: r.accesses[0].at}}
+	r.visits = []visit{{url: "http://a/", charged: 64, settled: 5, keys: keys{host: "a"}, start: r.accesses[0].at}}
 	r.putBacks = 3
 	s := summarize(r)
 	if !s.OK || s.Pages != 3 || s.Elsewhere != 1 || s.Unchanged != 1 || s.Disallowed != 1 || s.Failed != 0 || s.Left != 0 || len(s.Notes) != 1 {

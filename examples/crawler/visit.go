@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -29,24 +30,11 @@ type ticket struct {
 	Turn int64  `json:"turn"`
 }
 
-// startKey is where a context has the start of the request that was granted.
-type startKey struct{}
-
-// noting is a middleware between the two shapers, whose grants a handler would see the
-// inner one of: it notes the start of the outer one.
-func noting(next asynq.Handler) asynq.Handler {
-	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		granted, _ := worker.Grant(ctx)
-		return next.ProcessTask(context.WithValue(ctx, startKey{}, granted.Start), task)
-	})
-}
-
-// visit is the handler of a task: it runs at the start that both throttles granted.
-// An error from before the host was reached gives both charges back.
+// visit is the handler of a task: it runs at the start that the throttle granted. An
+// error from before the host was reached gives the charge back.
 func (c *crawl) visit(ctx context.Context, task *asynq.Task) error {
 	granted, ok := worker.Grant(ctx)
-	start, noted := ctx.Value(startKey{}).(time.Time)
-	if !ok || !noted {
+	if !ok {
 		return fmt.Errorf("crawler: a task came without a grant: %w", asynq.SkipRetry)
 	}
 	t, err := c.turnOf(ctx, task)
@@ -54,13 +42,13 @@ func (c *crawl) visit(ctx context.Context, task *asynq.Task) error {
 		return worker.Untouched(err)
 	}
 	if t == nil { // asynq ran a task twice, and the other one has moved its host on
-		return errors.Join(c.outer.Refund(ctx), c.inner.Refund(ctx))
+		return worker.Refund(ctx)
 	}
 	target, err := t.page.target()
 	if err != nil {
 		return worker.Untouched(err)
 	}
-	charged := granted.Job.Weight
+	charged := granted.Job.Costs[throttle.Global]
 	sent := time.Now()
 	a, err := c.fetcher.fetch(ctx, target, t.page.condition, bounds{
 		sent: (charged - onTheWay) * kilobyte, unpacked: c.options.maxKB * kilobyte, part: t.page.Robots,
@@ -68,8 +56,8 @@ func (c *crawl) visit(ctx context.Context, task *asynq.Task) error {
 	if neverConnected(err) {
 		return worker.Untouched(err)
 	}
-	settled := c.settle(ctx, a, charged)
-	c.visits.add(visitOf(target, task.Headers(), t.page.Robots, start, granted.Start, charged, settled))
+	settled := c.settle(ctx, granted, a)
+	c.visits.add(visitOf(target, task.Headers(), t.page.Robots, granted.Start, charged, settled))
 	if c.accesses != nil {
 		c.accesses.add(seenByClient(target, a, t.page.Robots, sent))
 	}
@@ -98,16 +86,16 @@ func neverConnected(err error) bool {
 	return errors.Is(err, errForbiddenAddress) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// settle corrects the charge to what the server sent, and returns what is charged
-// now. Without any answer it is not known how much was on its way: the charge stays.
-// The request is settled too, as the one that it was: so it counts even if the host
-// asks to be left alone and the page comes back.
-func (c *crawl) settle(ctx context.Context, a *answer, charged int64) int64 {
-	actual := charged
+// settle corrects the charge to what the server sent, and returns the kilobytes that
+// are charged now. Without any answer it is not known how much was on its way: the
+// charge stays. The request stays charged, also if the host asks to be left alone and
+// the page comes back: what is settled once is not refunded then.
+func (c *crawl) settle(ctx context.Context, granted throttle.Reservation, a *answer) int64 {
+	actual := granted.Job.Costs[throttle.Global]
 	if a != nil {
-		actual = min(kilobytes(a.sent), charged)
+		actual = min(kilobytes(a.sent), actual)
 	}
-	if err := errors.Join(c.outer.Settle(ctx, 1), c.inner.Settle(ctx, actual)); err != nil {
+	if _, err := c.throttle.SettleCosts(context.WithoutCancel(ctx), granted, kilobyteCosts(actual)); err != nil {
 		c.log.Warn("crawler: a charge could not be settled", zap.Error(err))
 	}
 	return actual
@@ -229,7 +217,7 @@ func (c *crawl) ended(ctx context.Context, t *turn) error {
 	return c.take(ctx, next)
 }
 
-// failed is asynq's error handler. It hears of every failed attempt (the throttles'
+// failed is asynq's error handler. It hears of every failed attempt (the throttle's
 // denials are kept from it), and ends the pages that get no other.
 func (c *crawl) failed(ctx context.Context, task *asynq.Task, cause error) {
 	retried, _ := asynq.GetRetryCount(ctx)

@@ -25,19 +25,18 @@ func (k keys) of(scope string) string {
 	return ""
 }
 
-// visit is one request that both throttles let start, on Redis' clock.
+// visit is one request that the throttle let start, on Redis' clock.
 type visit struct {
 	url              string
 	keys             keys
-	request          time.Time // the start that the throttle of requests granted
-	kilobytes        time.Time // the start that the throttle of kilobytes granted
+	start            time.Time // that was granted
 	charged, settled int64     // kilobytes
 	rules            bool      // it is a robots.txt
 }
 
-func visitOf(u *url.URL, headers map[string]string, rules bool, request, kilobytes time.Time, charged, settled int64) visit {
+func visitOf(u *url.URL, headers map[string]string, rules bool, start time.Time, charged, settled int64) visit {
 	return visit{
-		url: u.String(), rules: rules, request: request, kilobytes: kilobytes, charged: charged, settled: settled,
+		url: u.String(), rules: rules, start: start, charged: charged, settled: settled,
 		keys: keys{host: headers[headerHost], site: headers[headerSite], ip: headers[headerIP], customer: headers[headerCustomer]},
 	}
 }
@@ -58,7 +57,7 @@ func (v *visits) add(one visit) {
 func (v *visits) all() []visit {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.SortedFunc(slices.Values(v.list), func(a, b visit) int { return a.kilobytes.Compare(b.kilobytes) })
+	return slices.SortedFunc(slices.Values(v.list), func(a, b visit) int { return a.start.Compare(b.start) })
 }
 
 // settledSince adds up the kilobytes of the requests after an instant.
@@ -67,7 +66,7 @@ func (v *visits) settledSince(instant time.Time) int64 {
 	defer v.mu.Unlock()
 	var kb int64
 	for _, one := range v.list {
-		if one.kilobytes.After(instant) {
+		if one.start.After(instant) {
 			kb += one.settled
 		}
 	}
@@ -77,10 +76,10 @@ func (v *visits) settledSince(instant time.Time) int64 {
 // delays returns the longest time from a granted start to its access, and the
 // shortest. An access belongs to the latest start of its URL before it; with none
 // before it (the clocks differ), to the first. Both are 0 without accesses.
-func delays(visited []visit, accesses []access, start func(visit) time.Time) (longest, shortest time.Duration) {
+func delays(visited []visit, accesses []access) (longest, shortest time.Duration) {
 	starts := make(map[string][]time.Time)
 	for _, v := range visited {
-		starts[v.url] = append(starts[v.url], start(v))
+		starts[v.url] = append(starts[v.url], v.start)
 	}
 	first := true
 	for _, a := range accesses {

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// The units of the two throttles, as they are printed.
+// What is counted, as it is printed.
 const (
 	unitRequests  = "requests"
 	unitKilobytes = "KB"
@@ -10,30 +10,23 @@ const (
 
 // checkWindows compares the limits with the record and with the grants.
 func (s *summary) checkWindows(r result) {
-	ofRequest := func(v visit) time.Time { return v.request }
-	ofKilobytes := func(v visit) time.Time { return v.kilobytes }
-	one := func(visit) int64 { return 1 }
-	settled := func(v visit) int64 { return v.settled }
-
-	late := r.spread(ofRequest)
-	s.GrantToRequestS = max(s.GrantToRequestS, late.Seconds())
-	record, granted := r.recorded(func(access) int64 { return 1 }), r.granted(ofRequest, one)
+	late := r.spread()
+	s.GrantToRequestS = late.Seconds()
+	record, granted := r.recorded(func(access) int64 { return 1 }), r.granted(func(visit) int64 { return 1 })
 	s.add(unitRequests, 1,
 		append(checkLimits(record, r.options.requests, late), checkDelays(record, r.delays, late)...),
 		append(checkLimits(granted, r.options.requests, 0), checkDelays(granted, r.delays, 0)...))
 
-	late = r.spread(ofKilobytes)
-	s.GrantToRequestS = max(s.GrantToRequestS, late.Seconds())
 	bytes := r.recorded(func(a access) int64 { return a.bytes })
 	s.add(unitKilobytes, kilobyte,
 		checkLimits(bytes, inBytes(r.options.kilobytes), late),
-		checkLimits(r.granted(ofKilobytes, settled), r.options.kilobytes, 0))
+		checkLimits(r.granted(func(v visit) int64 { return v.settled }), r.options.kilobytes, 0))
 }
 
 // spread is how much closer together two requests may come to a host than they
 // were granted: the difference of the longest and the shortest time in between.
-func (r result) spread(start func(visit) time.Time) time.Duration {
-	longest, shortest := delays(r.visits, r.accesses, start)
+func (r result) spread() time.Duration {
+	longest, shortest := delays(r.visits, r.accesses)
 	return longest - min(0, shortest) // a shortest one below zero means that the clocks differ a little
 }
 
@@ -55,10 +48,10 @@ func (r result) recorded(units func(access) int64) []event {
 }
 
 // granted is the grants as events.
-func (r result) granted(start func(visit) time.Time, units func(visit) int64) []event {
+func (r result) granted(units func(visit) int64) []event {
 	events := make([]event, 0, len(r.visits))
 	for _, v := range r.visits {
-		events = append(events, event{at: start(v).UnixMicro(), units: units(v), keys: v.keys, rules: v.rules})
+		events = append(events, event{at: v.start.UnixMicro(), units: units(v), keys: v.keys, rules: v.rules})
 	}
 	return events
 }

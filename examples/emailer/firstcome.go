@@ -1,44 +1,103 @@
 package main
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
-	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// maxModelled is the largest campaign that is asked about: the model goes through
-// all that it holds for each mail.
+// maxModelled is the largest campaign that is asked about: for each mail all those of
+// its tenant, its domain and the run before it are gone through.
 const maxModelled = 1000
 
 // firstCome is when each mail would have started had all been served in the order
-// of their arrival, whoever sends them: the model of the throttle gives each its
-// start as it arrives, under the configured limits, also to a tenant whose limit grows,
-// and without pauses. It leaves out mails that never fit, and second attempts.
-// The earliest is first. There are none where the model cannot know what happened
+// of their arrival, whoever sends them: each gets the earliest start that the configured
+// limits leave it as it arrives, also that of a tenant whose limit grows, and without
+// pauses. It leaves out mails that never fit, and second attempts.
+// The earliest is first. There are none where it cannot be known what happened
 // before, and of a campaign too large for it.
 func firstCome(r result) []grant {
 	if len(r.campaign.mails) > maxModelled || r.resumed() {
 		return nil
 	}
-	model := throttletest.NewModel(r.law.scopes, throttle.Options{
-		Lookahead: throttle.MaxWindow, // a calendar without end: nobody stands in line
-		FairScope: throttle.Global,
-		Grace:     throttle.MaxWindow, // each comes to its slot, so it counts as long as a start
-	})
+	b := bookings{scopes: r.law.scopes, events: make(map[scopeKey][]event)}
 	var starts []grant
 	for _, m := range r.campaign.mails {
 		arrived := r.outcomes[m.id].arrived
 		if arrived.IsZero() || !fits(m, r.law.scopes) {
 			continue
 		}
-		slot, _ := model.Reserve(arrived, throttle.Job{ // it refuses nothing but deadlines
-			ID: m.id, Weight: m.units(), Keys: map[string]string{scopeTenant: m.tenant, scopeDomain: m.domain},
-		})
-		starts = append(starts, grant{start: slot.Start, mail: m})
+		starts = append(starts, grant{start: time.UnixMicro(b.book(m, arrived.UnixMicro())), mail: m})
 	}
 	slices.SortStableFunc(starts, func(a, b grant) int { return a.start.Compare(b.start) })
 	return starts
+}
+
+// bookings are the starts that mails have been given.
+type bookings struct {
+	scopes []throttle.Scope
+	events map[scopeKey][]event // in order
+}
+
+type scopeKey struct{ scope, key string }
+
+// book gives a mail the earliest start from an instant on that all limits leave it.
+func (b *bookings) book(m *mail, at int64) int64 {
+	for again := true; again; {
+		again = false
+		for _, scope := range b.scopes {
+			events := b.events[scopeKey{scope.Name, m.key(scope.Name)}]
+			for _, limit := range scope.Limits {
+				if from := earliest(events, limit, m.units(), at); from > at {
+					at, again = from, true
+				}
+			}
+		}
+	}
+	for _, scope := range b.scopes {
+		k := scopeKey{scope.Name, m.key(scope.Name)}
+		i, _ := slices.BinarySearchFunc(b.events[k], at+1, func(e event, at int64) int { return cmp.Compare(e.at, at) })
+		b.events[k] = slices.Insert(b.events[k], i, event{at: at, units: m.units(), mail: m})
+	}
+	return at
+}
+
+// earliest is the first start from an instant on at which so many more units leave
+// every window under its limit. Two starts exactly one window apart are not in the same.
+func earliest(events []event, limit throttle.Limit, units, at int64) int64 {
+	window := limit.Window.Microseconds()
+	for limit.Units != throttle.Unlimited {
+		first, ok := overfull(events, at, window, limit.Units-units)
+		if !ok {
+			break
+		}
+		at = first + window
+	}
+	return at
+}
+
+// overfull looks for a window that an instant is in and that holds more than so many
+// units, and says where the events of the last such window begin: until they leave it
+// there is no room.
+func overfull(events []event, at, window, most int64) (begins int64, ok bool) {
+	var sum int64
+	first, _ := slices.BinarySearchFunc(events, at-window+1, func(e event, at int64) int { return cmp.Compare(e.at, at) })
+	for _, e := range events[first:] {
+		if e.at >= at+window {
+			break
+		}
+		sum += e.units
+		for events[first].at <= e.at-window {
+			sum -= events[first].units
+			first++
+		}
+		if sum > most {
+			begins, ok = events[first].at, true
+		}
+	}
+	return begins, ok
 }
 
 // resumed tells whether an earlier run began with this campaign.

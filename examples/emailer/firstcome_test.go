@@ -62,6 +62,9 @@ func TestFirstCome(t *testing.T) {
 		{"what never fits is left out", "domain=2/1s", []string{
 			mailText("huge", "0s", "a", 3), mailText("a1", "0s", "a", 2), mailText("b1", "0s", "b", 1),
 		}, []string{"a1 0s", "b1 1s"}},
+		{"a light one fits before a heavy one, a heavy one does not", "global=3/1s", []string{
+			mailText("a1", "0s", "a", 2), mailText("a2", "0s", "a", 3), mailText("b1", "0s", "b", 1), mailText("b2", "500ms", "b", 1),
+		}, []string{"a1 0s", "b1 0s", "a2 1s", "b2 2s"}},
 		{"no limits", "", []string{mailText("a1", "1s", "a", 3)}, []string{"a1 1s"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -77,7 +80,7 @@ func TestFirstCome(t *testing.T) {
 	}
 }
 
-func TestFirstComeOfWhatTheModelDoesNotKnow(t *testing.T) {
+func TestFirstComeOfWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*result){
 		"not arrived":       func(r *result) { r.outcomes["a"] = outcome{} },
@@ -93,8 +96,7 @@ func TestFirstComeOfWhatTheModelDoesNotKnow(t *testing.T) {
 	}
 }
 
-// The model gives every mail of the bundled campaign a start, and keeps the
-// limits.
+// Every mail of the bundled campaign gets a start, and the limits are kept.
 func TestFirstComeOfBundledCampaign(t *testing.T) {
 	t.Parallel()
 	c, err := openCampaign("")

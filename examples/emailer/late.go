@@ -18,7 +18,7 @@ type lateTenant struct {
 }
 
 // late compares the waits of the tenant that came after all others. It is nil if
-// none did, if mails of it have not started, or if the model was not asked.
+// none did, if mails of it have not started, or where firstCome has none.
 func (r result) late() *lateTenant {
 	mails := r.campaign.latecomer()
 	if len(mails) == 0 {

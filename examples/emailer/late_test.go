@@ -59,7 +59,7 @@ func TestLate(t *testing.T) {
 	}
 	for name, change := range map[string]func(*result){
 		"a mail not started":      func(r *result) { r.granted = r.granted[:2] },
-		"the model was not asked": func(r *result) { r.firstCome = nil },
+		"no comparison": func(r *result) { r.firstCome = nil },
 		"nobody is late":          func(r *result) { r.campaign.byID["a1"].tenant = "b" },
 	} {
 		r := lateResult(t)
@@ -98,6 +98,6 @@ func TestLateIsReported(t *testing.T) {
 	text.Reset()
 	writeReport(&text, summarize(sampleResult(t)))
 	if strings.Contains(text.String(), "late tenant") {
-		t.Errorf("a run that the model was not asked about has a late tenant:\n%s", text.String())
+		t.Errorf("a run without a comparison has a late tenant:\n%s", text.String())
 	}
 }

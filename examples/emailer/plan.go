@@ -80,7 +80,7 @@ func (p *plan) expect(ctx context.Context, quotas *throttle.Throttle, started ma
 	if len(waiting) == 0 {
 		return nil
 	}
-	told, err := quotas.Expect(ctx, waiting)
+	told, err := quotas.Driver().Expect(ctx, waiting)
 	if err != nil {
 		return fmt.Errorf("forecast: %w", err)
 	}

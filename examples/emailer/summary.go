@@ -60,7 +60,7 @@ type summary struct {
 	Pauses   []pauseUse   `json:"pauses"`
 	Warmup   []warmupStep `json:"warmup"`
 
-	Late    *lateTenant `json:"late_tenant"` // null when none came after the others, or the model was not asked
+	Late    *lateTenant `json:"late_tenant"` // null when none came after the others, or there is nothing to compare with
 	Tenants []group     `json:"tenants"`
 	Domains []group     `json:"domains"`
 	Notes   []notice    `json:"mails_with_trouble"`
