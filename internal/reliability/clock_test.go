@@ -68,7 +68,7 @@ func TestClockSteps_F23_F24(t *testing.T) {
 				client.AddHook(clock)
 				return client
 			}
-			d := apartBy(t, server, hooked)
+			d := apartBy(t, server, quotas, hooked)
 			step := func() { clock.offset.Store(int64(row.step)) }
 			measured := reliability.Row{Cases: row.cases, Done: row.done, Servers: "the clock that the scripts are told"}
 			if row.believed {
@@ -83,7 +83,7 @@ func TestClockSteps_F23_F24(t *testing.T) {
 			}
 			// It is over when the clock is where it was. A job that is booked has been told
 			// again and again that its slot is up to a lookahead away.
-			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + throttle.DefaultLookahead})
+			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + lookahead})
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestManyDeniedAtOnce_F41 denies a crowd while all is paused, and lets it go for a
-// while: a denial is one call of a script, what it costs Redis does not grow with those
+// while: a denial is one call of a script at most, what it costs Redis does not grow with those
 // that wait, and when the pause is over they do not come all at once.
 func TestManyDeniedAtOnce_F41(t *testing.T) {
 	crowd := 4_000 // not in parallel: it needs the machine
