@@ -50,11 +50,20 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *
 	inBubbleWith(t, scopes, nil, test)
 }
 
-// inCalendar is inBubble with a calendar without end: nobody waits in line.
-func inCalendar(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
+// inFarAhead is inBubble with a lookahead within which all have a place: nobody waits in line.
+func inFarAhead(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
 	t.Helper()
-	inBubbleWith(t, scopes, &throttle.Options{Lookahead: throttle.MaxWindow}, test)
+	inBubbleWith(t, scopes, &throttle.Options{Lookahead: farAhead}, test)
 }
+
+// farAhead is a lookahead within which all have a place.
+const farAhead = 400 * 24 * time.Hour
+
+// The defaults of throttle.Options.
+const (
+	timeout = 250 * time.Millisecond
+	grace   = 5 * time.Second
+)
 
 func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, w *world)) {
 	t.Helper()

@@ -206,17 +206,40 @@ func TestKilledProcess(t *testing.T) {
 // booked lists the tasks that have a slot, as the throttle's state says.
 func (w *world) booked() []string {
 	w.t.Helper()
-	fields, err := w.client.HKeys(w.t.Context(), "thr:{world}:3:line").Result()
+	jobs, err := w.client.HGetAll(w.t.Context(), "thr:{world}:4:jobs").Result()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var ids []string
-	for _, field := range fields {
-		if id, isJob := strings.CutPrefix(field, "=asynq:default/"); isJob {
-			ids = append(ids, strings.TrimSuffix(id, "/0"))
+	for id, record := range jobs {
+		if record != "-" && !strings.HasPrefix(record, "0 ") {
+			ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(id, "asynq:default/"), "/0"))
 		}
 	}
 	slices.Sort(ids)
+	return ids
+}
+
+// inLine are the IDs of a tenant's jobs that stand in line.
+func (w *world) inLine(tenant string) []string {
+	w.t.Helper()
+	lanes, err := w.client.Keys(w.t.Context(), "thr:{world}:4:lane:"+tenant+"|*").Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ids []string
+	for _, lane := range lanes {
+		_, lane, _ = strings.Cut(lane, ":4:lane:")
+		for from, more := "", true; more; more = from != "" {
+			var jobs []throttle.Reservation
+			if jobs, from, err = w.throttle.Driver().LaneJobs(w.t.Context(), lane, from); err != nil {
+				w.t.Fatal(err)
+			}
+			for _, r := range jobs {
+				ids = append(ids, r.Job.ID)
+			}
+		}
+	}
 	return ids
 }
 
@@ -243,7 +266,7 @@ func TestBookedTasksDeleted(t *testing.T) {
 			}
 		}
 		at := time.Now()
-		w.drained(before+1, throttle.DefaultGrace+2*time.Second)
+		w.drained(before+1, grace+2*time.Second)
 		t.Logf("%d booked tasks deleted, the next starts %s later", len(deleted), time.Since(at))
 		gone := make(map[string]bool)
 		for n := range tasks - left {
@@ -259,7 +282,7 @@ func TestBookedTasksDeleted(t *testing.T) {
 		w.drained(tasks-len(gone), time.Minute)
 		took := time.Since(at)
 		t.Logf("%d more deleted, the last %d drained in %s", len(gone)-len(deleted), left, took)
-		if most := time.Duration(left/5)*2*time.Second + throttle.DefaultGrace + 2*time.Second; took > most {
+		if most := time.Duration(left/5)*2*time.Second + grace + 2*time.Second; took > most {
 			t.Errorf("the last %d tasks took %s, want at most %s", left, took, most)
 		}
 		w.withinLimits()
@@ -288,7 +311,7 @@ func TestPausedQueue(t *testing.T) {
 		w.until("the running queue is drained", time.Minute, func() bool { return w.ran(fmt.Sprintf("%06d", paused+running-1)) > 0 })
 		took, best := time.Since(at), time.Duration(running/5)*2*time.Second
 		t.Logf("%d tasks of the running queue took %s, at best %s", running, took, best)
-		if took > best+throttle.DefaultGrace+2*time.Second {
+		if took > best+grace+2*time.Second {
 			t.Errorf("the running queue took %s, want at most a grace and 2s more than %s", took, best)
 		}
 		if err := w.tasks.UnpauseQueue("paused"); err != nil {

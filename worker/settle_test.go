@@ -334,7 +334,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 				if used, booked := w.used("acme"); used != 0 || booked != 0 {
 					t.Errorf("%d units of the outer are used and %d booked, want 0", used, booked)
 				}
-				state, err := w.world.throttle.Limits(t.Context(), "host", "mx")
+				state, err := w.world.throttle.Usage(t.Context(), "host", "mx")
 				if err != nil || !state.Paused.IsZero() {
 					t.Errorf("the outer's scope is paused until %s (%v), want only the inner's", state.Paused, err)
 				}

@@ -144,7 +144,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 // tasks back.
 func TestStoppedWakerWakesNobody(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		id, slot := w.denied("acme")
 		w.shaper.Stop()
@@ -164,7 +164,7 @@ func TestStoppedWakerWakesNobody(t *testing.T) {
 // they had booked is free for others.
 func TestEndedContextGivesTheSlotBack(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}}, func(t *testing.T, w *world) {
+	inFarAhead(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
 		w.enqueue(0, "acme", 1)
 		w.drained(1, time.Second)

@@ -67,9 +67,9 @@ func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string 
 }
 
 // state is what holds for a scope key.
-func (w *world) state(scope, key string) throttle.InForce {
+func (w *world) state(scope, key string) throttle.Usage {
 	w.t.Helper()
-	state, err := w.throttle.Limits(w.t.Context(), scope, key)
+	state, err := w.throttle.Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -683,7 +683,7 @@ func TestAskedToWait_RedisLostBetween(t *testing.T) {
 			case asked.Load() && strings.HasSuffix(key, ":control"):
 				paused.Store(true)
 			case paused.Load() && strings.Contains(key, ":job:") && lost.CompareAndSwap(false, true):
-				time.Sleep(2 * throttle.DefaultTimeout)
+				time.Sleep(2 * timeout)
 			}
 		})
 		w.once(func(context.Context) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,41 +19,58 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// lineDouble is a throttle with a lane of these jobs that tells what it is weeded of.
+// lineDouble is a throttle's line of one lane, with these jobs, that tells which of them
+// were given back.
 type lineDouble struct {
-	decider
-	waiting []throttle.Job
-	fails   bool
-	lost    int // the number of the call whose answer is lost
+	driver
+	waiting []string // empty: has left
+	fails   bool     // when it is read
+	lost    bool     // the first answer of those that give back
 	calls   []string
 }
 
 var errDouble = errors.New("the double fails")
 
-// Weed implements decider, in pages of two.
-func (l *lineDouble) Weed(_ context.Context, _ throttle.Lane, gone []throttle.Job, aside time.Duration) ([]throttle.Job, throttle.Lane, error) {
-	call := aside.String()
-	for _, job := range gone {
-		call += " " + job.ID
-		for i := range l.waiting {
-			if l.waiting[i].ID == job.ID {
-				l.waiting = append(l.waiting[:i:i], l.waiting[i+1:]...)
-				break
-			}
-		}
-	}
-	l.calls = append(l.calls, call)
+// LaneJobs implements driver, in pages of two.
+func (l *lineDouble) LaneJobs(_ context.Context, _, from string) (jobs []throttle.Reservation, next string, err error) {
 	if l.fails {
 		return nil, "", errDouble
 	}
-	if len(l.calls) == l.lost {
-		return nil, "", &throttle.UnavailableError{Failure: throttle.FailureTimeout, Err: context.DeadlineExceeded}
+	first, _ := strconv.Atoi(from)
+	end := min(first+2, len(l.waiting))
+	for _, id := range l.waiting[first:end] {
+		if id != "" {
+			jobs = append(jobs, throttle.Reservation{Job: throttle.Job{ID: id}, Outcome: throttle.Waiting})
+		}
 	}
-	return l.waiting[:min(2, len(l.waiting))], "", nil
+	if end < len(l.waiting) {
+		next = strconv.Itoa(end)
+	}
+	return jobs, next, nil
 }
 
-// TestWeederTakesWhatIsGone: only what asynq says is gone is taken out; the first task
-// that may come ends it.
+// Leave implements driver.
+func (l *lineDouble) Leave(_ context.Context, ids []string) ([]bool, error) {
+	for i := range l.waiting {
+		if slices.Contains(ids, l.waiting[i]) {
+			l.waiting[i] = ""
+		}
+	}
+	l.calls = append(l.calls, strings.Join(ids, " "))
+	if l.lost {
+		l.lost = false
+		return nil, &throttle.UnavailableError{Failure: "timeout", Err: context.DeadlineExceeded}
+	}
+	return make([]bool, len(ids)), nil
+}
+
+// LaneOf implements driver.
+func (l *lineDouble) LaneOf(throttle.Reservation) string { return "a|" }
+
+// Due implements driver.
+func (l *lineDouble) Due() time.Time { return time.Time{} }
+
+// TestWeederTakesWhatIsGone: only what asynq says is gone is taken out.
 func TestWeederTakesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	const there = "asynq:default/there/0"
@@ -60,19 +79,21 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 		lane    []string
 		away    bool // asynq's Redis is
 		fails   bool // the throttle does
-		lost    int  // the number of the call whose answer is
+		lost    bool // an answer of the throttle is
 		stopped bool
 		want    []string
+		err     error
 	}{
-		"all are gone":        {lane: []string{missing(0), missing(1), missing(2)}, want: []string{"1s", "1s 0 1", "1s 2", "0s"}},
-		"one comes":           {lane: []string{missing(0), missing(1), missing(2), there, missing(3)}, want: []string{"1s", "1s 0 1", "0s 2"}},
-		"the first comes":     {lane: []string{there, missing(0)}, want: []string{"1s", "0s 0"}},
-		"one is none of them": {lane: []string{missing(0), "other"}, want: []string{"1s", "0s 0"}},
-		"asynq does not say":  {lane: []string{missing(0), missing(1)}, away: true, want: []string{"1s", "1s"}},
-		"the shaper stops":    {lane: []string{missing(0), missing(1)}, stopped: true, want: []string{"1s", "1s"}},
-		"nobody is old":       {want: []string{"1s", "1s"}},
-		"an answer is lost":   {lane: []string{missing(0), missing(1), missing(2)}, lost: 2, want: []string{"1s", "1s 0 1", "1s 0 1", "1s 2", "0s"}},
-		"Redis is away":       {lane: []string{missing(0)}, fails: true, want: []string{"1s"}},
+		"all are gone":        {lane: []string{missing(0), missing(1), missing(2)}, want: []string{"0 1 2"}},
+		"one comes":           {lane: []string{missing(0), missing(1), missing(2), there, missing(3)}, want: []string{"0 1 2 3"}},
+		"the first comes":     {lane: []string{there, missing(0)}, want: []string{"0"}},
+		"one is none of them": {lane: []string{missing(0), "other"}, want: []string{"0"}},
+		"some have left":      {lane: []string{"", "", "", missing(0)}, want: []string{"0"}},
+		"asynq does not say":  {lane: []string{missing(0), missing(1)}, away: true},
+		"the shaper stops":    {lane: []string{missing(0), missing(1)}, stopped: true},
+		"nobody is old":       {},
+		"an answer is lost":   {lane: []string{missing(0), missing(1), missing(2)}, lost: true, want: []string{"0 1 2"}, err: throttle.ErrUnavailable},
+		"Redis is away":       {lane: []string{missing(0)}, fails: true, err: errDouble},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -85,48 +106,45 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 			if row.away {
 				_ = client.Close()
 			}
-			line := &lineDouble{fails: row.fails, lost: row.lost}
-			for _, id := range row.lane {
-				line.waiting = append(line.waiting, throttle.Job{ID: id, Weight: 1, Lane: "a|"})
-			}
-			s := &Shaper{throttle: line, inspector: asynq.NewInspectorFromRedisClient(client), log: zap.NewNop(), stopped: make(chan struct{})}
+			line := &lineDouble{waiting: row.lane, fails: row.fails, lost: row.lost}
+			s := &Shaper{driver: line, inspector: asynq.NewInspectorFromRedisClient(client), log: zap.NewNop(), stopped: make(chan struct{})}
 			s.puller = newPuller(s)
 			if row.stopped {
 				close(s.stopped)
 			}
-			if err := s.puller.weeder.weed(t.Context(), "a|"); errors.Is(err, errDouble) != row.fails || !row.fails && err != nil {
-				t.Fatalf("got %v", err)
+			if err := s.puller.weeder.weed(t.Context(), "a|"); !errors.Is(err, row.err) {
+				t.Fatalf("got %v, want %v", err, row.err)
 			}
 			short := strings.NewReplacer("asynq:default/", "", "/0", "")
 			for i := range line.calls {
 				line.calls[i] = short.Replace(line.calls[i])
 			}
 			if diff := cmp.Diff(row.want, line.calls); diff != "" {
-				t.Errorf("weeded by (-want +got):\n%s", diff)
+				t.Errorf("gave back (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestWeederTakesLanesOn: up to a number, and none after stop, which waits for the lane
-// that is weeded.
+// TestWeederTakesLanesOn: each once, up to a number, and none after stop, which waits for
+// the lane that is weeded.
 func TestWeederTakesLanesOn(t *testing.T) {
 	t.Parallel()
-	s := &Shaper{throttle: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
+	s := &Shaper{driver: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
 	s.puller = newPuller(s)
 	w := s.puller.weeder
 	w.running = true // nobody weeds
 	for n := range mostWeeding + 1 {
-		if got := w.take(throttle.Lane(fmt.Sprint(n, "|"))); got != (n < mostWeeding) {
+		if got := w.take(fmt.Sprint(n, "|")); got != (n < mostWeeding) {
 			t.Fatalf("lane %d is taken on: %t", n, got)
 		}
 	}
-	if !w.has("0|") || w.has("100|") {
-		t.Error("it does not have the lanes that were taken on")
-	}
 	w.drop("0|")
 	w.running = false
-	if !w.take("100|") || w.has("0|") {
+	if w.take("1|") {
+		t.Error("a lane is taken on twice")
+	}
+	if !w.take("100|") {
 		t.Error("there is no room where a lane was dropped")
 	}
 	close(s.stopped)

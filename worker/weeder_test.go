@@ -110,8 +110,8 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 		longest, last = max(longest, at.Sub(last)), at
 	}
 	t.Logf("of %d tasks that stand in line none comes; another tenant waits for a start for %s at most", crowd, longest)
-	if longest > throttle.DefaultGrace {
-		t.Errorf("the other tenant had no start for %s, want at most the grace of %s", longest, throttle.DefaultGrace)
+	if longest > grace {
+		t.Errorf("the other tenant had no start for %s, want at most the grace of %s", longest, grace)
 	}
 	inRealTime(t, "the line is empty", func() bool {
 		page, err := th.Lines(t.Context(), "")
