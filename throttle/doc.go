@@ -79,8 +79,9 @@
 // # Clock
 //
 // All instants are Redis' own, read once in each script. The local clock only
-// measures sleeps and a Deadline's distance. Where Redis' clock steps back by up
-// to 30 s, time stands still until it has caught up; a larger step is believed.
+// measures sleeps and a Deadline's distance. Time in a window never goes back: where
+// Redis' clock steps back by up to 30 s, it stands still until the clock has caught up;
+// after a larger step it goes on from where it stood.
 //
 // # Precision
 //
