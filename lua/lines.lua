@@ -1,11 +1,13 @@
 -- Purpose: tell who waits, in pages. It writes nothing. What comes or goes between pages may be told twice or not at all.
 -- ARGV[4] kind, then names as below, then from: where the page begins, 0 the first; count: how many it has at most
 --   keys              queues by when they are looked at: queue, timer, flows, virtual time; parked lanes have one with '!'
---   flows queue       its flows by start tag: flow, tag
---   tags queue        finish tags of flows that stand elsewhere, all of them: flow, tag
+--   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
+--                     by arrival lane, arrival, jobs; then how many finish tags, none behind the first page, and of each
+--                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
 --   lanes queue flow  its lanes by arrival: lane, arrival, jobs
 --   claims            lanes that have a claim, all of them: lane, place, scope keys with their units, jobs
 --   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
+--   lists lane...     of each lane: how many jobs, then of each the same
 --   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
 -- Reply: now, from where the next page begins or '', then as above
 -- include: request
@@ -38,25 +40,33 @@ function tells.keys()
   end
 end
 
-function tells.flows()
-  local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[5], from, from + count - 1, 'WITHSCORES')
-  page(found, #found / 2)
+local function tell_lanes(found)
   for i = 1, #found, 2 do
-    tell(found[i], found[i + 1])
+    tell(found[i], integer(found[i + 1]), integer(call('LLEN', prefix .. 'lane:' .. found[i])))
   end
 end
 
-function tells.tags()
-  local found = call('HGETALL', prefix .. 'tags:' .. ARGV[5])
-  for i = 1, #found, 2 do tell(found[i], found[i + 1]) end
+local function tell_flow(queue, flow, tag)
+  local found = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, count - 1, 'WITHSCORES')
+  tell(flow, tag, integer(#found / 2))
+  tell_lanes(found)
+end
+
+function tells.queues()
+  for i = 5, #ARGV - 2 do
+    local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[i], from, from + count - 1, 'WITHSCORES')
+    tell(integer(#found / 2))
+    for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
+    local tags = from == 0 and call('HGETALL', prefix .. 'tags:' .. ARGV[i]) or {}
+    tell(integer(#tags / 2))
+    for j = 1, #tags do tell(tags[j]) end
+  end
 end
 
 function tells.lanes()
   local found = call('ZRANGE', prefix .. 'lanes:' .. ARGV[5] .. ':' .. ARGV[6], from, from + count - 1, 'WITHSCORES')
   page(found, #found / 2)
-  for i = 1, #found, 2 do
-    tell(found[i], integer(found[i + 1]), integer(call('LLEN', prefix .. 'lane:' .. found[i])))
-  end
+  tell_lanes(found)
 end
 
 function tells.claims()
@@ -70,15 +80,30 @@ function tells.claims()
   end
 end
 
-function tells.jobs()
-  local found = call('LRANGE', prefix .. 'lane:' .. ARGV[5], from, from + count - 1)
-  page(found, #found)
+-- The page of a lane's jobs, without those that have left.
+local function jobs_of(lane)
+  local found, there = call('LRANGE', prefix .. 'lane:' .. lane, from, from + count - 1), {}
   local ids = {}
   for i = 1, #found do ids[i] = match(found[i], '^%d+:[%d,]+:(.*)$') end
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do
     local arrival, costs = match(found[i], '^(%d+):([%d,]+):')
-    if records[i] == '-' then tell(ids[i], arrival, costs) end
+    if records[i] == '-' then there[#there + 1] = { ids[i], arrival, costs } end
+  end
+  return there, #found
+end
+
+function tells.jobs()
+  local there, size = jobs_of(ARGV[5])
+  page(there, size)
+  for i = 1, #there do tell(unpack(there[i])) end
+end
+
+function tells.lists()
+  for i = 5, #ARGV - 2 do
+    local there = jobs_of(ARGV[i])
+    tell(integer(#there))
+    for j = 1, #there do tell(unpack(there[j])) end
   end
 end
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // This file has what the scripts say; request.go has what they are asked.
@@ -74,7 +76,7 @@ func (v *values) natural() int64 {
 	return n
 }
 
-// instant is zero for 0.
+// instant is zero for 0, and for what never comes.
 func (v *values) instant() time.Time { return instant(v.natural()) }
 
 func (v *values) duration() time.Duration {
@@ -84,6 +86,12 @@ func (v *values) duration() time.Duration {
 		return 0
 	}
 	return time.Duration(n) * time.Microsecond
+}
+
+func (v *values) float() float64 {
+	x, err := strconv.ParseFloat(v.text(), 64)
+	v.wrong = v.wrong || err != nil
+	return x
 }
 
 // costs reads what costsText wrote.
@@ -128,9 +136,9 @@ func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, ErrState)
 }
 
-// instant is a time in microseconds; zero for 0.
+// instant is a time in microseconds; zero for 0, and for what never comes.
 func instant(micros int64) time.Time {
-	if micros == 0 {
+	if micros == 0 || micros >= maxUnits {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)
@@ -398,18 +406,9 @@ func pauseEnd(text string) (time.Time, error) {
 // account is what usage says of one scope key.
 type account struct {
 	Usage
-	counts  []int64    // units in an interval, if it was asked for; -1: no window goes back so far
-	windows []windowed // what is in Redis, if it was asked for
+	counts  []int64       // units in an interval, if it was asked for; -1: no window goes back so far
+	windows []line.Window // what is in Redis, if it was asked for
 }
-
-// windowed are the entries of one window in Redis.
-type windowed struct {
-	window, precision time.Duration
-	entries           []entry
-}
-
-// entry is what is in one sub-window.
-type entry struct{ at, spent, booked int64 }
 
 // accounts reads the answer of usage.
 func (t *Throttle) accounts(reply any, names []string) ([]account, error) {
@@ -428,27 +427,36 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 	a.Now = now
 	a.Scope, a.Key, _ = splitName(name)
 	a.summary(v, lines[0])
-	for _, line := range lines[1:] {
-		l := lineOf(v.script, line)
-		switch kind, _, _ := strings.Cut(line, " "); {
+	for _, text := range lines[1:] {
+		l := lineOf(v.script, text)
+		switch kind, _, _ := strings.Cut(text, " "); {
 		case kind == "=":
 			l.text()
-			a.windows = append(a.windows, windowed{window: l.duration(), precision: l.duration()})
-			l.natural()
+			a.windows = append(a.windows, line.Window{Window: l.natural(), Precision: l.natural(), N: l.natural(), Shift: l.integer()})
 		case kind == "#":
 			l.text()
 			a.counts = append(a.counts, l.integer())
 		case strings.Contains(kind, "/"):
 			a.Limits = append(a.Limits, t.limitUsage(a.Scope, now, l))
 		case len(a.windows) > 0:
-			last := &a.windows[len(a.windows)-1]
-			last.entries = append(last.entries, entry{l.integer(), l.integer(), l.integer()})
+			l.entry(&a.windows[len(a.windows)-1])
 		default:
 			v.wrong = true
 		}
 		v.wrong = v.wrong || l.end() != nil
 	}
 	return a
+}
+
+// entry reads a sub-window with what is spent and what is booked in it.
+func (v *values) entry(of *line.Window) {
+	at, spent, booked := v.natural(), v.natural(), v.natural()
+	if spent > 0 {
+		of.Spent = append(of.Spent, line.Entry{At: at, Units: spent})
+	}
+	if booked > 0 {
+		of.Booked = append(of.Booked, line.Entry{At: at, Units: booked})
+	}
 }
 
 // summary reads the line that tells of no limit.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 func codecThrottle(t *testing.T) *Throttle {
@@ -241,7 +243,7 @@ func TestPulled(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	text := "9000 s k 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= 60000000 1 60000000\n10 1 2\n11 3 0\n= 5000000 500 10001"
+	text := "9000 s k 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= 60000000 1 60000000 0\n10 1 0\n11 3 0\n10 0 2\n= 5000000 500 10001 -7"
 	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
 	if err != nil {
 		t.Fatal(err)
@@ -255,11 +257,14 @@ func TestAccounts(t *testing.T) {
 	if !reflect.DeepEqual(a.Usage, want) {
 		t.Errorf("got %+v, want %+v", a.Usage, want)
 	}
-	windows := []windowed{{time.Minute, time.Microsecond, []entry{{10, 1, 2}, {11, 3, 0}}}, {5 * time.Second, 500 * time.Microsecond, nil}}
+	windows := []line.Window{
+		{Window: 60_000_000, Precision: 1, N: 60_000_000, Spent: []line.Entry{{At: 10, Units: 1}, {At: 11, Units: 3}}, Booked: []line.Entry{{At: 10, Units: 2}}},
+		{Window: 5_000_000, Precision: 500, N: 10_001, Shift: -7},
+	}
 	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.windows, windows) {
 		t.Errorf("counts %d, windows %v", a.counts, a.windows)
 	}
-	for _, text := range []string{"", "0 e c 0", "0 x c 0 0", "0  c 0 0", "0 es c 0 0", "0 e x 0 0", "0 e c 0 0 0", "0 e c 0 0\n1/2", "0 e c 0 0\n1/2/3 1 2", "0 e c 0 0\n1 2 3", "0 e c 0 0\n= 1 2", "0 e c 0 0\n#"} {
+	for _, text := range []string{"", "0 e c 0", "0 x c 0 0", "0  c 0 0", "0 es c 0 0", "0 e x 0 0", "0 e c 0 0 0", "0 e c 0 0\n1/2", "0 e c 0 0\n1/2/3 1 2", "0 e c 0 0\n1 2 3", "0 e c 0 0\n= 1 2 3", "0 e c 0 0\n#"} {
 		if _, err := th.accounts([]any{"1000", text}, []string{"global:"}); !errors.Is(err, ErrState) {
 			t.Errorf("%q: got %v, want ErrState", text, err)
 		}

@@ -114,7 +114,7 @@ func (d Driver) LaneJobs(ctx context.Context, lane, from string) (jobs []Reserva
 	}
 	for page.more() {
 		w := page.waiter()
-		r := Reservation{Job: Job{ID: w.id}, Outcome: Waiting, Now: page.now, lane: lane}
+		r := Reservation{Job: Job{ID: w.ID}, Outcome: Waiting, Now: page.now, lane: lane}
 		r.Job.Keys = t.keysOf(lane, page.values)
 		jobs = append(jobs, r)
 	}

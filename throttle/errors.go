@@ -104,11 +104,14 @@ func (e *BlockedError) Error() string {
 type DeadlineError struct {
 	Job      string    // the job's ID
 	Deadline time.Time // as the job gave it
-	Start    time.Time // the earliest start there would have been, Redis' clock
+	Start    time.Time // the earliest start there would have been, Redis' clock; zero: none
 	Hold     *Hold     // what it would have waited for
 }
 
 func (e *DeadlineError) Error() string {
+	if e.Start.IsZero() {
+		return fmt.Sprintf("throttle: there is no start before limits change, and the deadline is %s", e.Deadline.UTC().Format(time.RFC3339))
+	}
 	return fmt.Sprintf("throttle: the earliest start %s is after the deadline %s",
 		e.Start.UTC().Format(time.RFC3339), e.Deadline.UTC().Format(time.RFC3339))
 }

@@ -2,7 +2,7 @@ package throttle
 
 import "time"
 
-// blockedFor is what a wait under a limit of 0 is taken for.
+// blockedFor is what a wait under a limit of 0, or of less than a job's weight, is taken for.
 const blockedFor = time.Hour
 
 // estimate guesses when a job in line starts. The script's guess is for the first of
@@ -11,6 +11,9 @@ const blockedFor = time.Hour
 // come, so Late allows for four times as many.
 func (t *Throttle) estimate(r *Reservation, o *order, flows int64) {
 	wait := min(max(0, r.Start.Sub(r.Now)), maxWindow)
+	if r.Start.IsZero() {
+		wait = blockedFor // it never would
+	}
 	sure := time.Duration(0) // what others cannot make longer
 	switch {
 	case r.Hold == nil:

@@ -19,13 +19,19 @@ type Explanation struct {
 	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
 	// Arrived is since when it waits in line; zero if it does not. Before it are so many
-	// of the Waiting jobs of its lane.
+	// of the Waiting jobs of its lane, -1 where that is not known of a very long line. A job that did not come to its slot has Arrived and
+	// no Waiting: asked for again, it comes to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
 	// Blocked is the scope key under which its lane stands, with no limit and no units;
 	// nil if the job does not wait. It is looked at again at Looked.
 	Blocked *Hold
 	Looked  time.Time
+	// Parked is true where the lane waits beside that scope key for its turn to claim room
+	// for a heavy job. Claimed is the place that is claimed for the lane's first job; zero
+	// if there is none.
+	Parked  bool
+	Claimed time.Time
 	// Expected is when the job is expected to start; zero if that is not known.
 	Expected time.Time
 	// Usage is how the scope keys stand that concern the job.
@@ -34,17 +40,18 @@ type Explanation struct {
 
 // Explain tells what is known of a job, which is asked for by the ID, Weight, Costs and
 // Keys that it was reserved with. It changes nothing. It blocks for two round trips, for
-// a job in line as Forecast does, and fails as Peek does.
+// a job in line as Forecast does, and fails as Peek does. Where more waits than Forecast
+// reads, it is not known when the job is expected to start.
 func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {
 		return Explanation{}, err
 	}
-	reply, err := t.redis.run(ctx, linesScript, t.linesArguments("job", job.ID, o.lane))
+	p, err := t.page(ctx, "job", "", job.ID, o.lane)
 	if err != nil {
 		return Explanation{}, withJob(err, job)
 	}
-	e, err := o.explanation(arrayOf("lines", reply))
+	e, err := o.explanation(p)
 	if err != nil || len(o.charges) == 0 {
 		return e, err
 	}
@@ -60,38 +67,63 @@ func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
 		accounts[i].Key = o.charges[i].key // of a very long one Redis has only the hash
 		e.Usage = append(e.Usage, accounts[i].Usage)
 	}
-	return t.expected(ctx, e)
-}
-
-// expected adds when a job in line is expected to start.
-func (t *Throttle) expected(ctx context.Context, e Explanation) (Explanation, error) {
-	if e.Arrived.IsZero() || !e.Slot.IsZero() {
+	if e.Waiting == 0 {
 		e.Expected = e.Slot
 		return e, nil
 	}
-	forecast, err := Driver{t}.Expect(ctx, []Reservation{{Job: Job{ID: e.Job}, Outcome: Waiting}})
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return e, nil
-	case err != nil:
-		return Explanation{}, err
+	if err := t.inLine(ctx, o, &e); err != nil {
+		return Explanation{}, withJob(err, job)
 	}
-	e.Expected = forecast.Starts[0]
 	return e, nil
 }
 
-// explanation reads what lines says of one job: its slot, its arrival, how many jobs are
-// before it and how many there are in its lane, the scope key that the lane stands under,
-// and that one's timer.
-func (o *order) explanation(v *values) (Explanation, error) {
-	e := Explanation{Job: o.job.ID, Now: v.instant(), Slot: v.instant(), Arrived: v.instant(), Before: v.natural(), Waiting: v.natural()}
-	if name := v.text(); name != "" {
-		scope, key, is := splitName(name)
-		v.wrong = v.wrong || !is
-		e.Blocked = &Hold{Scope: scope, Key: key}
+// inLine adds what is known of a job that waits: its lane's claim, its place in a long
+// lane, and when it is expected to start.
+func (t *Throttle) inLine(ctx context.Context, o *order, e *Explanation) error {
+	r, err := t.readLine(ctx, nil)
+	if errors.Is(err, errTooMany) {
+		return nil
 	}
-	e.Looked = v.instant()
-	return e, v.end()
+	if err != nil {
+		return err
+	}
+	for _, c := range r.snapshot.Claims {
+		if c.Lane == o.lane && e.Blocked == nil {
+			e.Claimed, e.Blocked = instant(c.At), o.blocked(c.Names[0])
+		}
+	}
+	for _, lane := range r.snapshot.Lanes {
+		for i := range lane.Jobs {
+			if lane.Name == o.lane && lane.Jobs[i].ID == o.job.ID {
+				e.Before, e.Arrived = int64(i), instant(lane.Jobs[i].Arrival)
+			}
+		}
+	}
+	_, starts := r.play([]string{o.job.ID})
+	e.Expected = instant(starts[o.job.ID])
+	return nil
+}
+
+// blocked is the hold of a scope key alone.
+func (o *order) blocked(name string) *Hold {
+	scope, key, _ := splitName(name)
+	if c := o.charged(name); c != nil {
+		key = c.key // of a very long one Redis has only the hash
+	}
+	return &Hold{Scope: scope, Key: key}
+}
+
+// explanation reads what lines says of one job: its slot, its arrival, how many jobs are
+// before it and how many there are in its lane, the queue that the lane stands in, and
+// that one's timer.
+func (o *order) explanation(p *page) (Explanation, error) {
+	e := Explanation{Job: o.job.ID, Now: p.now, Slot: p.instant(), Arrived: p.instant(), Before: p.integer(), Waiting: p.natural()}
+	name, parked := strings.CutSuffix(p.text(), parkedMark)
+	if name != "" {
+		e.Blocked, e.Parked = o.blocked(name), parked
+	}
+	e.Looked = p.instant()
+	return e, p.end()
 }
 
 // String is one screen of text.
@@ -117,15 +149,46 @@ func (e Explanation) writeJob(b *strings.Builder) {
 	switch {
 	case !e.Slot.IsZero():
 		fmt.Fprintf(b, "  booked for %s (%s)\n", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
+	case e.Waiting > 0:
+		fmt.Fprintf(b, "  in line since %s, %s of %d jobs before it, expected to start %s\n",
+			e.arrivedText(), e.beforeText(), e.Waiting, e.in(e.Expected))
+		e.writePlace(b)
 	case !e.Arrived.IsZero():
-		fmt.Fprintf(b, "  in line since %s, %d of %d jobs before it, expected to start %s\n",
-			e.Arrived.UTC().Format(clockFormat), e.Before, e.Waiting, e.in(e.Expected))
-		if e.Blocked != nil {
-			fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", scopeKeyText(e.Blocked.Scope, e.Blocked.Key), e.in(e.Looked))
-		}
+		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
 	default:
 		b.WriteString("  nothing is known of it: it never asked, was given back, or has started\n")
 	}
+}
+
+// writePlace says where its lane stands.
+func (e Explanation) writePlace(b *strings.Builder) {
+	if e.Blocked == nil {
+		return
+	}
+	under := scopeKeyText(e.Blocked.Scope, e.Blocked.Key)
+	switch {
+	case !e.Claimed.IsZero():
+		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under, e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
+	case e.Parked:
+		fmt.Fprintf(b, "  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n", under, e.in(e.Looked))
+	default:
+		fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
+	}
+}
+
+// arrivedText and beforeText are for a job so far back that it was not looked for.
+func (e Explanation) arrivedText() string {
+	if e.Arrived.IsZero() {
+		return "some time"
+	}
+	return e.Arrived.UTC().Format(clockFormat)
+}
+
+func (e Explanation) beforeText() string {
+	if e.Before < 0 {
+		return fmt.Sprintf("more than %d", mostOnPage)
+	}
+	return strconv.FormatInt(e.Before, 10)
 }
 
 // in says how far an instant is from now.

@@ -2,20 +2,24 @@ package throttle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // What a forecast reads of the line at most.
 const (
-	mostLanes   = 10_000
+	mostLanes   = 20_000
 	mostWaiting = 1_000_000 // jobs
 	mostNames   = 100       // scope keys in one call
 )
+
+// errTooMany says that more waits than is read.
+var errTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long", mostLanes, mostWaiting)
 
 // Forecast says when jobs would start.
 type Forecast struct {
@@ -34,12 +38,13 @@ type Forecast struct {
 // not read.
 //
 // It is about right: where several may take the last units of a window, who does hangs on
-// the moment of a pull, and for the others it is a window later.
+// the moment of a pull, and for the others it is a window later. A booked job is taken to
+// come to its slot.
 //
 // It plays the line through in this process, from what it reads of Redis. It blocks for
-// some round trips: one for each lane or 500 jobs in line and each hundred scope keys.
-// With more than 10,000 lanes or a million jobs it fails. Its errors: those of Peek, by
-// the first job that has one.
+// some round trips: one for each 500 lanes, 500 jobs and 100 scope keys. With more than
+// 20,000 lanes or a million jobs in line it fails. Its errors: those of Peek, by the first
+// job that has one.
 func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
 	orders := make([]*order, len(jobs))
 	for i, job := range jobs {
@@ -51,142 +56,247 @@ func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
 			return Forecast{}, err
 		}
 	}
-	line, err := t.readLine(ctx, orders)
+	r, err := t.readLine(ctx, orders)
 	if err != nil {
 		return Forecast{}, err
 	}
-	return line.play(t, orders)
+	return r.forecast(orders)
 }
+
+// newcomer begins what a new job is called in the line, where no other is called so.
+const newcomer = "\x00a forecast's new job\x00"
 
 // Expect says when jobs that Reserve answered would start if nothing else came: a
-// booked one at its slot, one in line when its turn comes. It blocks and fails as
-// Forecast does.
+// booked one at its slot, one in line when its turn comes, and one that is not there any
+// more, since it was booked, within the lookahead. It blocks and fails as Forecast does.
 func (d Driver) Expect(ctx context.Context, answers []Reservation) (Forecast, error) {
-	line, err := d.throttle.readLine(ctx, nil)
+	r, err := d.throttle.readLine(ctx, nil)
 	if err != nil {
 		return Forecast{}, err
 	}
-	orders := make([]*order, len(answers))
-	for i, r := range answers {
-		orders[i] = &order{job: r.Job}
+	var waiting []string
+	for _, answer := range answers {
+		if answer.Outcome == Waiting {
+			waiting = append(waiting, answer.Job.ID)
+		}
 	}
-	return line.play(d.throttle, orders)
+	known, starts := r.play(waiting)
+	f := Forecast{Now: r.now, Starts: make([]time.Time, len(answers))}
+	for i, answer := range answers {
+		switch {
+		case answer.Outcome != Waiting:
+			f.Starts[i] = answer.Start
+		case known[answer.Job.ID]:
+			f.Starts[i] = instant(starts[answer.Job.ID])
+		default:
+			f.Starts[i] = r.now.Add(d.throttle.options.Lookahead)
+		}
+	}
+	return f.withLast(), nil
 }
 
-// snapshot is what Redis has of the line.
-type snapshot struct {
+func (f Forecast) withLast() Forecast {
+	for _, start := range f.Starts {
+		if start.After(f.Last) {
+			f.Last = start
+		}
+	}
+	return f
+}
+
+// reader reads what waits, and how the scope keys stand that concern it.
+type reader struct {
+	*Throttle
 	now      time.Time
+	snapshot line.Snapshot
 	queues   []queued
+	lanes    []counted
+	seen     map[string]bool // lanes
+	jobs     int64
 	accounts map[string]account // by the name of the scope key
-	lanes    int
-	jobs     int
-}
-
-// queued is what stands under one scope key.
-type queued struct {
-	name  string
-	timer time.Time
-	flows []queuedFlow
-}
-
-type queuedFlow struct {
-	flowTag
-	lanes []queuedLane
-}
-
-type queuedLane struct {
-	standing
-	waiters []waiter
-}
-
-// play plays the line through and says when the jobs start.
-func (s *snapshot) play(*Throttle, []*order) (Forecast, error) {
-	return Forecast{}, fmt.Errorf("throttle: a forecast is not there yet: %w", errors.ErrUnsupported)
 }
 
 // readLine reads what waits, and how the scope keys stand that concern it and some jobs.
-func (t *Throttle) readLine(ctx context.Context, orders []*order) (*snapshot, error) {
-	s := &snapshot{accounts: make(map[string]account)}
-	err := t.pages(ctx, "keys", func(p *page) {
-		s.now = p.now
-		name := p.text()
-		s.queues = append(s.queues, queued{name: name, timer: p.instant()})
-		p.natural() // flows
-	})
-	for i := 0; i < len(s.queues) && err == nil; i++ {
-		err = t.readFlows(ctx, s, &s.queues[i])
+func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, error) {
+	r := &reader{Throttle: t, seen: make(map[string]bool), accounts: make(map[string]account)}
+	err := t.pages(ctx, "keys", func(p *page) { r.queues = append(r.queues, p.queue()) })
+	if err == nil {
+		err = t.pages(ctx, "claims", func(p *page) {
+			c := p.claim(t.options.Lookahead)
+			r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
+			r.lane(counted{line.Standing{Lane: c.Lane}, c.jobs})
+		})
 	}
-	if err != nil {
-		return nil, err
+	for _, read := range []func(context.Context) error{r.readQueues, r.readLanes} {
+		if err == nil {
+			err = read(ctx)
+		}
 	}
-	return s, t.readAccounts(ctx, s, orders)
+	if err == nil {
+		err = r.readAccounts(ctx, orders)
+	}
+	return r, err
 }
 
-func (t *Throttle) readFlows(ctx context.Context, s *snapshot, q *queued) error {
-	err := t.pages(ctx, "flows", func(p *page) { q.flows = append(q.flows, queuedFlow{flowTag: p.flow()}) }, q.name)
-	for i := 0; i < len(q.flows) && err == nil; i++ {
-		err = t.readLanes(ctx, s, q.name, &q.flows[i])
+// lane notes a lane. One that moved meanwhile is told twice.
+func (r *reader) lane(of counted) (isNew bool) {
+	if r.seen[of.Lane] {
+		return false
 	}
-	return err
+	r.seen[of.Lane] = true
+	r.lanes = append(r.lanes, of)
+	r.jobs += of.jobs
+	return true
 }
 
-func (t *Throttle) readLanes(ctx context.Context, s *snapshot, name string, f *queuedFlow) error {
-	err := t.pages(ctx, "lanes", func(p *page) { f.lanes = append(f.lanes, queuedLane{standing: p.standing()}) }, name, f.flow)
-	s.lanes += len(f.lanes)
-	for i := 0; i < len(f.lanes) && err == nil; i++ {
-		lane := &f.lanes[i]
-		s.jobs += int(lane.jobs)
-		if s.lanes > mostLanes || s.jobs > mostWaiting {
-			return fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long", mostLanes, mostWaiting)
+// readQueues reads what stands in the queues, several small ones in one call.
+func (r *reader) readQueues(ctx context.Context) error {
+	for len(r.queues) > 0 {
+		n := together(r.queues, func(q queued) int64 { return q.flows })
+		some := r.queues[:n]
+		r.queues = r.queues[n:]
+		names := make([]string, n)
+		for i, q := range some {
+			names[i] = q.Name
 		}
-		err = t.pages(ctx, "jobs", func(p *page) { lane.waiters = append(lane.waiters, p.waiter()) }, lane.lane)
-	}
-	return err
-}
-
-// pages reads all pages of one kind of entries.
-func (t *Throttle) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
-	for from := ""; ; {
-		p, err := t.page(ctx, kind, from, of...)
-		if err != nil {
-			return err
+		for from := int64(0); from == 0 || from < some[0].flows; from += mostOnPage {
+			p, err := r.page(ctx, "queues", strconv.FormatInt(from, 10), names...)
+			if err != nil {
+				return err
+			}
+			for i := range some {
+				if err := r.readQueue(ctx, p, &some[i].QueueSnapshot); err != nil {
+					return err
+				}
+			}
+			if err := p.end(); err != nil {
+				return err
+			}
 		}
-		for p.more() {
-			read(p)
+		for i := range some {
+			r.snapshot.Queues = append(r.snapshot.Queues, some[i].QueueSnapshot)
 		}
-		if err := p.end(); err != nil {
-			return err
-		}
-		if from = p.next; from == "" {
-			return nil
-		}
-	}
-}
-
-// readAccounts reads how the scope keys stand that concern the line or some jobs.
-func (t *Throttle) readAccounts(ctx context.Context, s *snapshot, orders []*order) error {
-	for names := range slices.Chunk(s.names(orders), mostNames) {
-		accounts, err := t.usage(ctx, usageEntries, names...)
-		if err != nil {
-			return err
-		}
-		for i, name := range names {
-			s.accounts[name] = accounts[i]
+		if len(r.lanes) > mostLanes || r.jobs > mostWaiting {
+			return errTooMany
 		}
 	}
 	return nil
 }
 
-// names are those of the scope keys that concern the line or some jobs.
-func (s *snapshot) names(orders []*order) []string {
-	var names []string
-	for _, q := range s.queues {
-		for _, f := range q.flows {
-			for _, l := range f.lanes {
-				if _, of, _ := strings.Cut(l.lane, "|"); of != "" {
-					names = append(names, strings.Split(of, ",")...)
-				}
+// together is how many from the front go into one call: one, or as many as are small.
+func together[T any](all []T, size func(T) int64) int {
+	sum, n := int64(0), 0
+	for n < len(all) {
+		if sum += max(1, size(all[n])); sum > mostOnPage {
+			break
+		}
+		n++
+	}
+	return max(1, n)
+}
+
+// readQueue reads the flows of one queue, and its finish tags where they are told.
+func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) error {
+	for n := p.natural(); n > 0 && !p.wrong; n-- {
+		f := line.FlowSnapshot{Flow: p.text(), Tag: p.float()}
+		lanes := p.natural()
+		add := func(of counted) {
+			if r.lane(of) {
+				f.Lanes = append(f.Lanes, of.Standing)
 			}
+		}
+		for i := int64(0); i < lanes && !p.wrong; i++ {
+			add(p.standing())
+		}
+		if lanes == mostOnPage {
+			if err := r.restOfLanes(ctx, q.Name, f.Flow, add); err != nil {
+				return err
+			}
+		}
+		q.Flows = append(q.Flows, f)
+	}
+	if q.Finish == nil {
+		q.Finish = make(map[string]float64)
+	}
+	for n := p.natural(); n > 0 && !p.wrong; n-- {
+		switch flow, tag := p.text(), p.float(); {
+		case flow == "*": // the virtual time
+		case strings.HasPrefix(flow, ">"):
+			q.HadTurn = append(q.HadTurn, flow[1:])
+		default:
+			q.Finish[flow] = tag
+		}
+	}
+	return nil
+}
+
+// restOfLanes reads a flow's lanes behind the first page.
+func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(counted)) error {
+	for from := strconv.Itoa(mostOnPage); from != ""; {
+		p, err := r.page(ctx, "lanes", from, queue, flow)
+		if err != nil {
+			return err
+		}
+		for p.more() {
+			add(p.standing())
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		if from = p.next; len(r.lanes) > mostLanes {
+			return errTooMany
+		}
+	}
+	return nil
+}
+
+// readLanes reads the jobs in line, several small lanes in one call.
+func (r *reader) readLanes(ctx context.Context) error {
+	for rest := r.lanes; len(rest) > 0; {
+		n := together(rest, func(l counted) int64 { return l.jobs })
+		some := rest[:n]
+		rest = rest[n:]
+		var err error
+		if some[0].jobs > mostOnPage {
+			lane := line.LaneSnapshot{Name: some[0].Lane}
+			err = r.pages(ctx, "jobs", func(p *page) { lane.Jobs = append(lane.Jobs, p.waiter()) }, lane.Name)
+			r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
+		} else {
+			err = r.readLists(ctx, some)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) readLists(ctx context.Context, lanes []counted) error {
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = l.Lane
+	}
+	p, err := r.page(ctx, "lists", "", names...)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		lane := line.LaneSnapshot{Name: name}
+		for n := p.natural(); n > 0 && !p.wrong; n-- {
+			lane.Jobs = append(lane.Jobs, p.waiter())
+		}
+		r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
+	}
+	return p.end()
+}
+
+// readAccounts reads how the scope keys stand that concern the line or some jobs. What
+// Now is, they say last.
+func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
+	var names []string
+	for _, l := range r.lanes {
+		if _, of, _ := strings.Cut(l.Lane, "|"); of != "" {
+			names = append(names, strings.Split(of, ",")...)
 		}
 	}
 	for _, o := range orders {
@@ -195,5 +305,107 @@ func (s *snapshot) names(orders []*order) []string {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	for some := range slices.Chunk(slices.Compact(names), mostNames) {
+		accounts, err := r.usage(ctx, usageEntries, some...)
+		if err != nil {
+			return err
+		}
+		for i, name := range some {
+			r.accounts[name] = accounts[i]
+			r.now = accounts[i].Now
+			r.snapshot.Keys = append(r.snapshot.Keys, accounts[i].snapshot(name))
+		}
+	}
+	if r.now.IsZero() {
+		p, err := r.page(ctx, "claims", "") // for its instant
+		if err != nil {
+			return err
+		}
+		r.now = p.now
+	}
+	return nil
+}
+
+// snapshot is how a scope key stands, for package line.
+func (a *account) snapshot(name string) line.KeySnapshot {
+	k := line.KeySnapshot{Name: name, Mode: line.Mode(a.Mode.letter()[0]), Windows: a.windows}
+	if !a.Paused.IsZero() {
+		k.Paused = a.Paused.UnixMicro()
+	}
+	for _, u := range a.Limits {
+		k.Limits = append(k.Limits, line.Limit{
+			Units: u.Limit.Units, Window: u.Limit.Window.Microseconds(), Precision: u.Limit.precision().Microseconds(),
+		})
+	}
+	return k
+}
+
+// load is a line that goes on from what was read.
+func (r *reader) load() (*line.Line, line.Settings) {
+	r.snapshot.Now, r.snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
+	for _, l := range r.lanes {
+		flow, _, _ := strings.Cut(l.Lane, "|")
+		r.snapshot.Shares[flow] = r.shares.of(flow)
+	}
+	return line.Load(r.snapshot, r.options.Lookahead.Microseconds(), r.options.Grace.Microseconds())
+}
+
+// play plays the line through until jobs have started. It tells which are in line, and
+// when they start, those that do.
+func (r *reader) play(ids []string) (known map[string]bool, starts map[string]int64) {
+	l, settings := r.load()
+	known = make(map[string]bool)
+	for _, id := range ids {
+		known[id] = l.Waits(id)
+	}
+	return known, l.Play(r.snapshot.Now, settings, ids)
+}
+
+// forecast reserves new jobs and plays the line through until they have started.
+func (r *reader) forecast(orders []*order) (Forecast, error) {
+	l, settings := r.load()
+	jobs := make([]line.Job, len(orders))
+	for i, o := range orders {
+		jobs[i] = line.Job{ID: newcomer + strconv.Itoa(i), Lane: o.lane, Latest: -1, Share: r.shares.of(o.flow)}
+		for c := range o.charges {
+			jobs[i].Costs = append(jobs[i].Costs, o.charges[c].units)
+		}
+	}
+	f := Forecast{Now: r.now, Starts: make([]time.Time, len(orders))}
+	answers := l.Foresee(r.snapshot.Now, settings, jobs)
+	var waiting []string
+	for i, answer := range answers {
+		switch answer.Outcome {
+		case line.Granted, line.Booked:
+			f.Starts[i] = instant(answer.Start)
+		case line.Waiting:
+			waiting = append(waiting, jobs[i].ID)
+		case line.TooHeavy:
+			if err := r.neverFits(orders[i], answer.Held); err != nil {
+				return Forecast{}, err
+			}
+		}
+	}
+	starts := l.Play(r.snapshot.Now, settings, waiting)
+	for i, answer := range answers {
+		if answer.Outcome == line.Waiting {
+			f.Starts[i] = instant(starts[jobs[i].ID])
+		}
+	}
+	return f.withLast(), nil
+}
+
+// neverFits is the error of a job that is too heavy for a limit of the configuration. One
+// that was set may be changed.
+func (r *reader) neverFits(o *order, held *line.Held) error {
+	a, c := r.accounts[held.Key], o.charged(held.Key)
+	if a.SetFor != "" {
+		return nil
+	}
+	for _, u := range a.Limits {
+		if u.Limit.Window.Microseconds() == held.Limit.Window {
+			return &NeverFitsError{Job: o.job.ID, Weight: c.units, Scope: a.Scope, Key: c.key, Limit: u.Limit}
+		}
+	}
+	return badReply("usage")
 }

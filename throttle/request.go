@@ -193,17 +193,17 @@ const (
 	usageEntries = "e"
 )
 
-// usageCount asks for the units between two instants in the past.
+// usageCount asks for the units between two instants in the past, the first of which is
+// not later than from.
 func usageCount(from, to time.Duration) string {
-	return "c " + integers(' ', from.Microseconds(), to.Microseconds())
+	return "c " + integers(' ', (from + time.Microsecond - 1).Microseconds(), to.Microseconds())
 }
 
 func (t *Throttle) usageArguments(flags string, names ...string) []any {
 	return t.arguments(append([]string{flags}, names...)...)
 }
 
-// linesArguments ask for a page of what waits: keys; flows of a scope key; lanes of a
-// flow under it; jobs of a lane; or one job.
+// linesArguments ask for a page of what waits.
 func (t *Throttle) linesArguments(kind string, own ...string) []any {
 	return t.arguments(append([]string{kind}, own...)...)
 }

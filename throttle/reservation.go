@@ -78,7 +78,7 @@ type Hold struct {
 	// Used is how many units the window ending now holds, with those granted
 	// for the near future; Booked is how many are promised.
 	Used, Booked int64
-	// Until is the first start with room in all limits.
+	// Until is the first start with room in all limits; zero if there is none.
 	Until time.Time
 	// Paused is true where the scope key is paused; there is no Limit then.
 	Paused bool

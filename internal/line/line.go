@@ -33,6 +33,8 @@ type Line struct {
 
 	settled map[string]int64 // marks of settled grants, and until when they are kept
 
+	playing bool // a forecast: who is booked is taken to start at its slot
+
 	// Looks is how many first jobs pulls have looked at so far.
 	Looks int
 

@@ -80,12 +80,22 @@ func (r *ranked[S]) until(score S) []string {
 		}
 	}
 	look(0)
-	slices.SortFunc(found, func(a, b scored[S]) int {
+	return inOrder(found)
+}
+
+// sorted are all names in order.
+func (r *ranked[S]) sorted() []string {
+	all := slices.Clone(r.heap)
+	return inOrder(all)
+}
+
+func inOrder[S cmp.Ordered](all []scored[S]) []string {
+	slices.SortFunc(all, func(a, b scored[S]) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name))
 	})
-	names := make([]string, len(found))
-	for i := range found {
-		names[i] = found[i].name
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].name
 	}
 	return names
 }

@@ -202,6 +202,11 @@ func (l *Line) grant(job Job, lane *lane, at int64) Answer {
 
 // promise books a job.
 func (l *Line) promise(id string, lane *lane, costs []int64, at, arrival int64) {
+	if l.playing {
+		l.spend(lane, costs, at, 1)
+		l.forgetJob(id)
+		return
+	}
 	l.book(lane, costs, at, 1)
 	l.jobs[id] = &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name}
 	l.timers.set("="+id, at+l.settings.Grace)

@@ -1,0 +1,377 @@
+package line
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Snapshot is what waits, and how the scope keys stand that concern it.
+type Snapshot struct {
+	Now    int64
+	Keys   []KeySnapshot
+	Queues []QueueSnapshot
+	Lanes  []LaneSnapshot // those that stand in a queue or have a claim
+	Claims []ClaimSnapshot
+	Shares map[string]int64 // of flows that have another one than 1
+}
+
+// KeySnapshot is how a scope key stands, with its limits in force.
+type KeySnapshot struct {
+	Name    string
+	Mode    Mode
+	Paused  int64
+	Limits  []Limit
+	Windows []Window
+}
+
+// Window is what one ledger has.
+type Window struct {
+	Window, Precision, N int64
+	Shift                int64 // of the ledger's time from the clock's
+	Spent, Booked        []Entry
+}
+
+// Entry is how many units are in one sub-window.
+type Entry struct{ At, Units int64 }
+
+// QueueSnapshot is what stands under one scope key, or is parked there.
+type QueueSnapshot struct {
+	Name    string // of the scope key; of its parked lanes with a '!' behind it
+	Timer   int64
+	Virtual float64
+	Flows   []FlowSnapshot
+	Finish  map[string]float64 // finish tags of flows that stand elsewhere
+	HadTurn []string           // flows that have had their turn here and stand elsewhere
+}
+
+// FlowSnapshot is a flow that stands in a queue, with its lanes there.
+type FlowSnapshot struct {
+	Flow  string
+	Tag   float64
+	Lanes []Standing
+}
+
+// Standing is a lane in a queue.
+type Standing struct {
+	Lane    string
+	Arrival int64 // of its first job
+}
+
+// LaneSnapshot is a lane with its jobs in order.
+type LaneSnapshot struct {
+	Name string
+	Jobs []Waiter
+}
+
+// Waiter is a job in a lane. Its costs are those of the lane's scope keys, or one for all.
+type Waiter struct {
+	ID      string
+	Arrival int64
+	Costs   []int64
+}
+
+// ClaimSnapshot is what is booked for a lane whose first job is heavy.
+type ClaimSnapshot struct {
+	Lane  string
+	At    int64
+	Names []string
+	Units []int64 // under each of the names
+	Timer int64
+}
+
+// Load returns a line that goes on from a snapshot, and the settings that it goes on with.
+// What is booked for jobs that are not in line counts as spent: they are taken to start at
+// their slots.
+func Load(s Snapshot, lookahead, grace int64) (*Line, Settings) {
+	l, settings := New(), Settings{Scopes: make(map[string]Scope), Lookahead: lookahead, Grace: grace}
+	for _, k := range s.Keys {
+		scope, _, _ := strings.Cut(k.Name, ":")
+		settings.Scopes[scope] = Scope{Mode: k.Mode}
+		l.keys[k.Name] = k.load(s.Now)
+	}
+	for flow, share := range s.Shares {
+		l.shareOf(flow, share)
+	}
+	for i := range s.Lanes {
+		l.loadLane(&s.Lanes[i])
+	}
+	for i := range s.Queues {
+		l.loadQueue(&s.Queues[i])
+	}
+	for i := range s.Claims {
+		l.loadClaim(&s.Claims[i])
+	}
+	for _, k := range l.keys {
+		for _, d := range k.ledgers {
+			d.startBooked(s.Now+k.offset, l.claimsOf(k.name))
+		}
+	}
+	return l, settings
+}
+
+// load makes a scope key of it whose limits in force are its own.
+func (s *KeySnapshot) load(now int64) *key {
+	k := &key{name: s.Name, paused: s.Paused, own: append([]Limit{}, s.Limits...)}
+	for _, w := range s.Windows {
+		k.offset = w.Shift
+		k.seen = now + w.Shift
+		d := &ledger{window: w.Window, precision: w.Precision}
+		for _, e := range w.Spent {
+			d.spent.add(e.At, e.Units)
+		}
+		for _, e := range w.Booked {
+			d.booked.add(e.At, e.Units)
+		}
+		k.ledgers = append(k.ledgers, d)
+	}
+	return k
+}
+
+func (l *Line) loadLane(s *LaneSnapshot) {
+	if len(s.Jobs) == 0 {
+		return
+	}
+	lane := l.lane(s.Name)
+	for _, w := range s.Jobs {
+		if l.jobs[w.ID] != nil {
+			continue
+		}
+		costs := w.Costs
+		if len(costs) == 1 && len(lane.keys) > 1 {
+			costs = slices.Repeat(costs, len(lane.keys))
+		}
+		lane.jobs = append(lane.jobs, place{w.Arrival, costs, w.ID})
+		l.jobs[w.ID] = &record{state: waiting, arrival: w.Arrival, costs: costs, lane: s.Name}
+	}
+	if len(lane.jobs) > 0 {
+		l.lanes[s.Name] = lane
+	}
+}
+
+// loadQueue has those lanes stand in a queue of which there are jobs.
+func (l *Line) loadQueue(s *QueueSnapshot) {
+	q := newQueue()
+	q.virtual = s.Virtual
+	maps.Copy(q.finish, s.Finish)
+	for _, flow := range s.HadTurn {
+		q.let[flow] = true
+	}
+	for _, f := range s.Flows {
+		for _, standing := range f.Lanes {
+			if l.lanes[standing.Lane] == nil {
+				continue
+			}
+			if q.lanes[f.Flow] == nil {
+				q.lanes[f.Flow] = new(ranked[int64])
+				q.tags.set(f.Flow, f.Tag)
+			}
+			q.lanes[f.Flow].set(standing.Lane, standing.Arrival)
+		}
+	}
+	if q.tags.len() > 0 {
+		l.queues[s.Name] = q
+		l.timers.set(s.Name, s.Timer)
+	}
+}
+
+func (l *Line) loadClaim(s *ClaimSnapshot) {
+	lane := l.lanes[s.Lane]
+	if lane == nil {
+		return
+	}
+	c := &claim{at: s.At, costs: slices.Repeat([]int64{1}, len(lane.keys)), names: s.Names}
+	for i, name := range s.Names {
+		if at := slices.Index(lane.keys, name); at >= 0 {
+			c.costs[at] = s.Units[i]
+		}
+		l.claimers[name] = s.Lane
+	}
+	l.claims[s.Lane] = c
+	l.timers.set("+"+s.Lane, s.Timer)
+}
+
+// claimed is what a claim takes of a scope key.
+type claimed struct{ at, units int64 }
+
+func (l *Line) claimsOf(name string) claimed {
+	lane := l.lanes[l.claimers[name]]
+	if lane == nil {
+		return claimed{}
+	}
+	c := l.claims[lane.name]
+	return claimed{c.at + l.keys[name].offset, costOf(lane, c.costs, name)}
+}
+
+// startBooked makes starts of all bookings but for what is claimed. One whose slot has
+// passed starts now.
+func (d *ledger) startBooked(now int64, but claimed) {
+	booked := d.booked
+	d.booked = nil
+	for _, e := range booked {
+		if but.units > 0 && e.at == d.sub(but.at) {
+			kept := min(e.units, but.units)
+			d.booked.add(e.at, kept)
+			e.units -= kept
+		}
+		d.spent.add(max(e.at, d.sub(now)), e.units)
+	}
+}
+
+// Snapshot tells how all stands.
+func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
+	s := Snapshot{Now: now, Shares: maps.Clone(l.shares)}
+	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
+		lane := LaneSnapshot{Name: name}
+		for _, p := range l.lanes[name].jobs {
+			if l.waits(p.id) {
+				lane.Jobs = append(lane.Jobs, Waiter{p.id, p.arrival, p.costs})
+			}
+		}
+		s.Lanes = append(s.Lanes, lane)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
+		s.Queues = append(s.Queues, l.queueSnapshot(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.claims)) {
+		s.Claims = append(s.Claims, l.claimSnapshot(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.keys)) {
+		s.Keys = append(s.Keys, l.KeySnapshot(now, settings, name))
+	}
+	return s
+}
+
+func (l *Line) queueSnapshot(name string) QueueSnapshot {
+	q := l.queues[name]
+	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let))}
+	s.Timer, _ = l.timers.get(name)
+	for _, flow := range q.tags.sorted() {
+		f := FlowSnapshot{Flow: flow}
+		f.Tag, _ = q.tags.get(flow)
+		for _, lane := range q.lanes[flow].sorted() {
+			arrival, _ := q.lanes[flow].get(lane)
+			f.Lanes = append(f.Lanes, Standing{lane, arrival})
+		}
+		s.Flows = append(s.Flows, f)
+	}
+	return s
+}
+
+func (l *Line) claimSnapshot(name string) ClaimSnapshot {
+	c := l.claims[name]
+	s := ClaimSnapshot{Lane: name, At: c.at, Names: slices.Clone(c.names)}
+	s.Timer, _ = l.timers.get("+" + name)
+	for _, under := range c.names {
+		s.Units = append(s.Units, costOf(l.lane(name), c.costs, under))
+	}
+	return s
+}
+
+// KeySnapshot tells how a scope key stands, with all of its ledgers.
+func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapshot {
+	l.begin(now, settings)
+	k := l.key(name)
+	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused, Limits: slices.Clone(k.limits)}
+	for _, d := range k.ledgers {
+		s.Windows = append(s.Windows, Window{
+			Window: d.window, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),
+		})
+	}
+	l.end()
+	return s
+}
+
+func (e entries) list() []Entry {
+	list := make([]Entry, len(e))
+	for i, x := range e {
+		list[i] = Entry{x.at, x.units}
+	}
+	return list
+}
+
+// JobState is what is known of one job.
+type JobState struct {
+	Slot    int64 // 0: it is not booked, or did not come to its slot
+	Arrival int64 // 0: it is not known
+	Before  int64 // jobs in its lane
+	Jobs    int64 // of its lane; 0: it does not wait
+	Queue   string
+	Timer   int64 // of the queue, or of its lane's claim
+}
+
+// Job tells what is known of a job, which has this lane.
+func (l *Line) Job(id, lane string) JobState {
+	known := l.jobs[id]
+	switch {
+	case known == nil:
+		return JobState{}
+	case known.state == overdue:
+		return JobState{Arrival: known.arrival}
+	case known.state == booked:
+		return JobState{Slot: known.slot, Arrival: known.arrival}
+	}
+	s := JobState{Arrival: known.arrival}
+	for name, q := range l.queues {
+		if lanes := q.lanes[l.lane(lane).flow]; lanes != nil {
+			if _, stands := lanes.get(lane); stands {
+				s.Queue = name
+			}
+		}
+	}
+	s.Timer, _ = l.timers.get(s.Queue)
+	if s.Queue == "" {
+		s.Timer, _ = l.timers.get("+" + lane)
+	}
+	s.Jobs = int64(len(l.lane(lane).jobs))
+	s.Before = int64(slices.IndexFunc(l.lane(lane).jobs, func(p place) bool { return p.id == id }))
+	return s
+}
+
+// Clone returns a line of its own that stands as this one.
+func (l *Line) Clone() *Line {
+	c := New()
+	for name, k := range l.keys {
+		c.keys[name] = k.clone()
+	}
+	for id, r := range l.jobs {
+		own := *r
+		c.jobs[id] = &own
+	}
+	for name, of := range l.lanes {
+		own := *of
+		own.jobs = slices.Clone(of.jobs)
+		c.lanes[name] = &own
+	}
+	for name, q := range l.queues {
+		c.queues[name] = q.clone()
+	}
+	for name, of := range l.claims {
+		own := *of
+		c.claims[name] = &own
+	}
+	c.timers, c.mode, c.Looks = l.timers.clone(), l.mode, l.Looks
+	maps.Copy(c.shares, l.shares)
+	maps.Copy(c.claimers, l.claimers)
+	maps.Copy(c.set, l.set)
+	maps.Copy(c.settled, l.settled)
+	return c
+}
+
+func (k *key) clone() *key {
+	own := *k
+	own.ledgers = make([]*ledger, len(k.ledgers))
+	for i, d := range k.ledgers {
+		own.ledgers[i] = &ledger{window: d.window, precision: d.precision, spent: slices.Clone(d.spent), booked: slices.Clone(d.booked)}
+	}
+	return &own
+}
+
+func (q *queue) clone() *queue {
+	own := &queue{tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let), virtual: q.virtual}
+	for flow, lanes := range q.lanes {
+		copied := lanes.clone()
+		own.lanes[flow] = &copied
+	}
+	return own
+}
