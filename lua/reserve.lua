@@ -29,7 +29,7 @@ end
 local found = call('MGET', unpack(fetch)) -- 'none' is never there: refused, with nothing written, while the slot is moved
 if found[3] and asking > 0 then
   local last, reply = match(found[3], '^(%d+) (.*)$')
-  last = tonumber(last)
+  last = tonumber(last) or error('FOREIGN asked:' .. ARGV[4], 0)
   if last == asking then return reply end
   if last > asking then return redis.error_reply('STALE ' .. ARGV[5]) end
 end
@@ -45,7 +45,7 @@ local function fits(lane, one)
     for j = 1, #key.limits do
       local limit = key.limits[j]
       local ledger = limit.units >= 0 and (key[j] and key[j].window == limit.window and key[j] or ledger_of(key, limit.window))
-      if ledger and ledger.spent + ledger.booked + one > limit.units then return false end
+      if ledger and one > limit.units - ledger.spent - ledger.booked then return false end
     end
   end
   return true
@@ -78,7 +78,11 @@ end
 -- Decide all other cases.
 -- include: placing
 -- include: line
-if asking == 0 then write = function() end end
+if asking == 0 then
+  write = function() end
+else
+  call('SET', prefix .. 'none', '-', 'XX') -- nothing; refused, before anything is written, where Redis takes no writes
+end
 
 local function told(key, holder)
   if not key then return '' end
@@ -227,7 +231,7 @@ local function decide(job, lane, record)
   return place(job, lane, record, back)
 end
 
-local records, undecided = {}, following
+local records, undecided, seen = {}, following, {}
 if line then
   local ids = {}
   for i = following, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
@@ -239,8 +243,10 @@ for i = following, #ARGV, 4 do
     share = share, arrival = now + (i - 6) / 4 }
   local fine, said = pcall(function()
     local lane = lane_of(ARGV[i + 1])
-    job.costs = costs_of(lane, job.costs_text)
-    return decide(job, lane, records[(i - undecided) / 4 + 1] or nil)
+    local record = records[(i - undecided) / 4 + 1]
+    if seen[job.id] then record = call('HGET', jobs, job.id) end -- the same job again
+    seen[job.id], job.costs = true, costs_of(lane, job.costs_text)
+    return decide(job, lane, record or nil)
   end)
   -- One job's trouble, such as foreign data under a key, is not that of the others.
   answers[#answers + 1] = fine and said or '0 ' .. (type(said) == 'table' and said.err or tostring(said))
