@@ -19,7 +19,7 @@ local function parse_windows(key, text, at)
   local count = 0
   while at <= #text do
     local window, precision, spent, booked, tail, rest, from = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
-    if not from then error({ err = 'FOREIGN key:' .. key.name }) end
+    if not from then error('FOREIGN key:' .. key.name, 0) end
     local ledger = new_ledger(tonumber(window), tonumber(precision))
     ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
     at = from + tail
@@ -116,11 +116,11 @@ local function read_key(name, text)
   }
   if text then
     local expire, seen, rest, at = match(text, '^(%d+) (%d+) ([^\n]+)\n()')
-    if not at then error({ err = 'FOREIGN key:' .. name }) end
+    if not at then error('FOREIGN key:' .. name, 0) end
     key.expire, key.seen = tonumber(expire), tonumber(seen)
     if rest ~= '0 0 -' then
       local offset, paused, own = match(rest, '^(%-?%d+) (%d+) (%S+)$')
-      if not own then error({ err = 'FOREIGN key:' .. name }) end
+      if not own then error('FOREIGN key:' .. name, 0) end
       key.offset, key.was, key.paused, key.own = tonumber(offset), tonumber(offset), tonumber(paused), own
       if own ~= '-' then key.limits, key.origin = limits_of(own), 'k' end
     end
@@ -130,7 +130,7 @@ local function read_key(name, text)
     drop_empty(key)
     if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
   elseif call('EXISTS', prefix .. 'key:' .. name) == 1 then
-    error({ err = 'FOREIGN key:' .. name }) -- of another type
+    error('FOREIGN key:' .. name, 0) -- of another type
   end
   if key.mode ~= 'o' then complete(key) end
   return key

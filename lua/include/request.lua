@@ -33,9 +33,10 @@ local function read_scopes(control)
   for name, mode, limits in gmatch(ARGV[3], '([^=;]+)=(%a):([^;]*);') do
     scopes[name] = { mode = mode, text = limits, origin = 'c' }
   end
+  if not control and call('EXISTS', KEYS[1]) == 1 then error('FOREIGN control', 0) end -- of another type
   if not control or control == '-' then return end
   local all = match(control, '^([-eso]);')
-  if not all then error({ err = 'FOREIGN control' }) end
+  if not all then error('FOREIGN control', 0) end
   if all ~= '-' then
     for _, scope in pairs(scopes) do scope.mode = all end
   end
