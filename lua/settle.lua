@@ -12,7 +12,8 @@
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
 local start, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) ([01])$')
 start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
-local mark = prefix .. 'settled:' .. format('%d:', start) .. id
+local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
+local mark = prefix .. 'settled:' .. format('%d:', start) .. short
 local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 local refused = found[3] or now > start + within
