@@ -153,11 +153,12 @@ func (b *batcher) newCall() *call {
 	b.asking++
 	c := &call{asking: b.asking, sent: time.Now(), jobs: make([]*asked, 0, n)}
 	for _, a := range jobs {
-		switch r, age := b.kept.take(a.order.job.Nonce, c.sent); age {
-		case keptFresh:
-			a.give(Answer{Reservation: r})
-			continue
-		case keptLate:
+		if b.kept.isOf(a.order) {
+			r, age := b.kept.take(a.order.job.Nonce, c.sent)
+			if age == keptFresh {
+				a.give(Answer{Reservation: r})
+				continue
+			}
 			c.late = append(c.late, r)
 		}
 		c.jobs = append(c.jobs, a)
@@ -245,11 +246,14 @@ func fail(jobs []*asked, err error) {
 	}
 }
 
-// takeKept takes what was granted under a nonce to a caller who had gone.
-func (b *batcher) takeKept(nonce string) (Reservation, bool) {
+// takeKept takes what was granted to a job under its nonce after its caller had gone.
+func (b *batcher) takeKept(job Job) (Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, age := b.kept.take(nonce, time.Now())
+	if b.kept[job.Nonce].reservation.Job.ID != job.ID {
+		return Reservation{}, false
+	}
+	r, age := b.kept.take(job.Nonce, time.Now())
 	return r, age != keptNone
 }
 

@@ -1,6 +1,9 @@
 package throttle
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 const (
 	// mostKept bounds how many grants are kept. One that is not kept stays charged.
@@ -33,6 +36,13 @@ func (k keptGrants) put(r Reservation, sent, came time.Time, grace time.Duration
 	if len(k) < mostKept {
 		k[r.Job.Nonce] = keptGrant{reservation: r, sent: sent, came: came, until: came.Add(r.Delay() + grace)}
 	}
+}
+
+// isOf tells that the grant under an order's nonce is one of the same job, for as much.
+func (k keptGrants) isOf(o *order) bool {
+	kept, is := k[o.job.Nonce]
+	r := kept.reservation
+	return is && r.Job.ID == o.job.ID && r.lane == o.lane && r.Job.Weight == o.job.Weight && maps.Equal(r.Job.Costs, o.job.Costs)
 }
 
 // take takes a grant out. The call may have been done as early as it was first sent, or
