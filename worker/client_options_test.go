@@ -55,7 +55,7 @@ func TestClientPassesOptions(t *testing.T) {
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		client := w.newClient()
 		at := w.began.Add(90 * time.Minute).Truncate(time.Second)
-		retries := map[string]int{"NewTask": asynqsRetries + 1, "asynq.NewTask": asynqsRetries, "Enqueue": asynqsRetries + 1}
+		retries := map[string]int{"NewTask": asynqsRetries + 10, "asynq.NewTask": asynqsRetries, "Enqueue": asynqsRetries + 10}
 		rows := []struct {
 			name   string
 			opts   []asynq.Option
@@ -83,7 +83,7 @@ func TestClientPassesOptions(t *testing.T) {
 				return info.Retention != 3*time.Hour
 			}},
 			{name: "MaxRetry", opts: []asynq.Option{asynq.MaxRetry(3)}, differ: func(way string, info *asynq.TaskInfo) bool {
-				return info.MaxRetry != map[string]int{"NewTask": 4, "asynq.NewTask": 3, "Enqueue": 3}[way]
+				return info.MaxRetry != map[string]int{"NewTask": 13, "asynq.NewTask": 3, "Enqueue": 3}[way]
 			}},
 			{name: "Unique", opts: []asynq.Option{asynq.Unique(time.Hour)}},
 			{name: "ProcessAt", opts: []asynq.Option{asynq.ProcessAt(at)}, kept: true, differ: func(_ string, info *asynq.TaskInfo) bool {

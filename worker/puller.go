@@ -156,6 +156,7 @@ func (p *puller) pull(ctx context.Context) error {
 	}
 	for _, r := range pulled.Overdue {
 		if task, is := p.taskOf(r); is {
+			task.overdue = true
 			doubtful = append(doubtful, task)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // starts them there.
 func TestStopReturnsSleepers_F35(t *testing.T) {
 	t.Parallel()
-	inBubble(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
+	inBubbleWith(t, perTenant(1, 3*time.Second), &throttle.Options{Lookahead: 5 * time.Second}, func(t *testing.T, w *world) {
 		const tenants = 8
 		first := w.newShaper(&worker.Options{MaxWait: 5 * time.Second})
 		server := w.serveWith(first, asynq.Config{Concurrency: 2 * tenants})

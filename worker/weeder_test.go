@@ -134,7 +134,7 @@ func inRealTime(t *testing.T, what string, is func() bool) {
 	t.Fatalf("not within a minute: %s", what)
 }
 
-// weedings counts the calls that weed lanes.
+// weedings counts the calls that give places in line back.
 type weedings struct {
 	told
 	calls atomic.Int64
@@ -142,7 +142,7 @@ type weedings struct {
 
 // Called implements throttle.Observer.
 func (o *weedings) Called(call throttle.ScriptCall) {
-	if call.Script == "weed" {
+	if call.Script == "leave" {
 		o.calls.Add(1)
 	}
 }
@@ -226,9 +226,9 @@ func TestWeededLane(t *testing.T) {
 				ran := len(w.runs)
 				w.mu.Unlock()
 				calls := observer.calls.Load()
-				t.Logf("the others have run after %s; of the crowd %d had, %d are pending; %d calls have weeded", took, ran-len(left), info.Pending, calls)
-				if calls < int64(crowd/100) || calls > int64(crowd/5) {
-					t.Errorf("%d calls have weeded, want one for each page and few more", calls)
+				t.Logf("the others have run after %s; of the crowd %d had, %d are pending; %d calls have given back", took, ran-len(left), info.Pending, calls)
+				if calls > int64(crowd/5) {
+					t.Errorf("%d calls have given back, want many places with each", calls)
 				}
 				if row.pending {
 					if missing := crowd + others - ran - info.Pending; missing != 0 {
