@@ -118,8 +118,7 @@ func TestStrict(t *testing.T) {
 		o.strict = strict
 		var out strings.Builder
 		if err := run(t.Context(), &out, o); errors.Is(err, errMissed) != strict || err != nil && !strict || !strings.Contains(out.String(), "MISSED  what: 2, at most 1") {
-			t.Errorf("strict %t: got %v, after:
-%s", strict, err, out.String())
+			t.Errorf("strict %t: got %v, after:\n%s", strict, err, out.String())
 		}
 	}
 	var missing bench
