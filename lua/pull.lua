@@ -1,6 +1,7 @@
 -- Purpose: book the first jobs of lanes whose time has come, and find bookings that nobody came for.
 -- ARGV[4] most bookings and most looks
--- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue booking
+-- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue
+--   booking, and of each job that was thrown out for its weight
 -- include: request
 -- include: entries
 -- include: ledger
@@ -36,6 +37,23 @@ local function first_job(lane)
   end
 end
 
+-- Has a job that was told of find its place again for a while.
+local function to_ask(id, slot, costs_text, arrival, text)
+  write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
+  write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
+  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+end
+
+-- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
+-- again, to hear that. Returns whether it did so, and the first job then.
+local function throw_out(lane, job)
+  if not job or not too_heavy(lane, job.costs) then return false, job end
+  write('LPOP', lane.list)
+  write('HDEL', claims, '=' .. job.id)
+  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  return true, first_job(lane)
+end
+
 -- The lane whose turn it is in a queue, its first job and its flow's tag.
 local function head(queue)
   while looks > 0 do
@@ -48,9 +66,16 @@ local function head(queue)
       firsts[queue] = nil
     else
       local lane = lane_of(text)
-      local job = first_job(lane)
-      if job then return lane, job, tag end
-      leave(queue, lane)
+      local thrown, job = throw_out(lane, first_job(lane))
+      if not job then
+        leave(queue, lane)
+      elseif not thrown then
+        return lane, job, tag
+      elseif sub(queue, -1) == '!' then
+        look_anew(lane, job.arrival)
+      else
+        write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. flow, job.arrival, text)
+      end
     end
   end
 end
@@ -256,8 +281,9 @@ local function look_at_claim(text)
   looks = looks - 1
   local lane = lane_of(text)
   local names = release(lane)
-  local job = first_job(lane)
+  local thrown, job = throw_out(lane, first_job(lane))
   if not job then return end
+  if thrown then return stand(names[1], lane, job.arrival, now) end
   write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
@@ -284,9 +310,7 @@ local function end_booking(id)
     return
   end
   unbook(id, record)
-  write('HSET', jobs, id, format('0 %s %s %s', costs, arrival, text))
-  write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
-  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+  to_ask(id, slot, costs, arrival, text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 

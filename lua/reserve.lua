@@ -109,13 +109,9 @@ local function grant(lane, costs, at)
   return format('1 %d', at) .. shadow
 end
 
-local function too_heavy(lane, costs)
-  for i = 1, #lane do
-    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
-      local limit = lane[i].limits[j]
-      if limit.units > 0 and costs[i] > limit.units then return match(told(lane[i], limit), '^ %S+') .. ' ' .. lane[i].origin end
-    end
-  end
+local function heavy(job, lane)
+  local limit, key = too_heavy(lane, job.costs)
+  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
 end
 
 local function waiting(lane, at, key, holder)
@@ -206,8 +202,17 @@ end
 
 local function decide(job, lane, record)
   if record == '-' then
-    lane.jobs = lane.jobs or call('LLEN', lane.list)
-    return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+    local said = heavy(job, lane)
+    if not said then
+      lane.jobs = lane.jobs or call('LLEN', lane.list)
+      return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+    end
+    local leads = call('HGET', claims, '=' .. job.id)
+    local own = leads and lane_of(leads)
+    local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+    if id == job.id then look_anew(own, arrival, id) end
+    forget(job.id, record)
+    return said
   end
   local back = false
   if record then
@@ -224,10 +229,10 @@ local function decide(job, lane, record)
       for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
     end
   end
-  local heavy = too_heavy(lane, job.costs)
-  if heavy then
+  local said = heavy(job, lane)
+  if said then
     forget(job.id, record)
-    return '5' .. heavy
+    return said
   end
   return place(job, lane, record, back)
 end

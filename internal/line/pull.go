@@ -19,7 +19,7 @@ const forgetAfter = 600_000_000
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
 
-// Told is a job that a pull books, or finds overdue.
+// Told is a job that a pull books, finds overdue, or throws out.
 type Told struct {
 	ID   string
 	Slot int64
@@ -97,13 +97,35 @@ func (p *puller) head(queue string) (*lane, float64) {
 		flow, tag, _ := q.first()
 		lane := p.lanes[q.head(flow)]
 		p.drop(lane)
-		if len(lane.jobs) > 0 {
+		thrown := p.throwOut(lane)
+		switch {
+		case len(lane.jobs) == 0:
+			delete(p.lanes, lane.name)
+			p.leave(queue, lane)
+		case !thrown:
 			return lane, tag
+		case strings.HasSuffix(queue, parked):
+			p.anew(lane, lane.jobs[0].arrival)
+		default:
+			q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
 		}
-		delete(p.lanes, lane.name)
-		p.leave(queue, lane)
 	}
 	return nil, 0
+}
+
+// throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
+// up those behind it, and is to ask again, to hear that. It is told of as overdue.
+func (p *puller) throwOut(lane *lane) bool {
+	if len(lane.jobs) == 0 || p.tooHeavy(lane, lane.jobs[0].costs) == nil {
+		return false
+	}
+	first := lane.jobs[0]
+	lane.jobs = lane.jobs[1:]
+	p.drop(lane)
+	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
+	p.timers.set("="+first.id, p.now+forgetAfter)
+	p.told.Overdue = append(p.told.Overdue, Told{first.id, p.now, lane.name})
+	return true
 }
 
 func (l *Line) waits(id string) bool {
@@ -282,8 +304,13 @@ func (p *puller) claimed(lane *lane) {
 	p.Looks++
 	c := p.release(lane)
 	p.drop(lane)
+	thrown := p.throwOut(lane)
 	if len(lane.jobs) == 0 {
 		delete(p.lanes, lane.name)
+		return
+	}
+	if thrown {
+		p.stand(c.names[0], lane, p.now)
 		return
 	}
 	first := lane.jobs[0]

@@ -260,6 +260,11 @@ func (w *world) pull() {
 	for _, told := range pulled.Booked {
 		w.booked(w.jobs[told.ID], told.Slot)
 	}
+	for _, told := range pulled.Overdue {
+		if told.Slot == w.now { // thrown out for its weight
+			w.ask(w.jobs[told.ID])
+		}
+	}
 }
 
 // waiting is how many jobs have neither started nor left.

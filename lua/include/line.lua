@@ -121,6 +121,16 @@ local function look_anew(lane, arrival, was)
   if was then write('HDEL', claims, '=' .. was) end
 end
 
+-- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
+local function too_heavy(lane, costs)
+  for i = 1, #lane do
+    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
+      local limit = lane[i].limits[j]
+      if limit.units > 0 and costs[i] > limit.units then return limit, lane[i] end
+    end
+  end
+end
+
 -- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
 local function contended(lane, but)
   for i = 1, #lane do
