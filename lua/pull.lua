@@ -1,5 +1,5 @@
 -- Purpose: book the first jobs of lanes whose time has come, and find bookings that nobody came for.
--- ARGV[4] most bookings and most looks
+-- ARGV[4] most bookings, most looks, and 1 if who asks brings jobs that did not come; 0: they are kept for who does
 -- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue
 --   booking, and of each job that was thrown out for its weight
 -- include: request
@@ -9,12 +9,13 @@
 -- include: line
 
 -- Read.
-local bookings, looks = match(ARGV[4], '^(%d+) (%d+)$')
-bookings, looks = tonumber(bookings), tonumber(looks)
+local bookings, looks, brings = match(ARGV[4], '^(%d+) (%d+) ([01])$')
+bookings, looks, brings = tonumber(bookings), tonumber(looks), brings == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
-local booked, overdue, FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = {}, {}, 600000000, 60000000, 5000000
+local due_again = brings and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
+local booked, overdue, FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = {}, {}, 600000000, 60000000, 5000000, 1000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
@@ -37,11 +38,26 @@ local function first_job(lane)
   end
 end
 
--- Has a job that was told of find its place again for a while.
+local function tell(id, slot, text)
+  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+end
+
+-- Tells of a job that is to ask, and has it find its place again for a while.
 local function to_ask(id, slot, costs_text, arrival, text)
   write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
-  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+  write('ZADD', overdues, format('%d', brings and now + TOLD_AGAIN or now), id)
+  expire('overdue')
+  if brings then tell(id, slot, text) end
+end
+
+-- Tells of a job that was told of, or could not be, and has not come since: the longer ago, the seldomer.
+local function tell_again(id)
+  local arrival, text = match(call('HGET', jobs, id) or '', '^0 %S+ (%d+) (.*)$')
+  local forgotten = call('ZSCORE', timers, '=' .. id)
+  if not arrival or not forgotten then return write('ZREM', overdues, id) end
+  tell(id, arrival, text)
+  write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
 -- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
@@ -307,6 +323,7 @@ local function end_booking(id)
   if not slot or slot == '0' then
     if slot then write('HDEL', jobs, id) end
     write('ZREM', timers, '=' .. id)
+    write('ZREM', overdues, id)
     return
   end
   unbook(id, record)
@@ -335,6 +352,8 @@ for i = 1, #due_now do
     call('ZADD', timers, format('%d', now + 1000000), due_now[i]) -- what else waits goes on
   end
 end
+
+for i = 1, #due_again do tell_again(due_again[i]) end
 
 -- Write.
 save_keys()

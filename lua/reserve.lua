@@ -218,6 +218,7 @@ local function decide(job, lane, record)
   if record then
     local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
     job.record, job.slot = record, tonumber(slot)
+    if job.slot == 0 then write('ZREM', overdues, job.id) end
     if text ~= lane.text then
       unbook(job.id, record)
     else

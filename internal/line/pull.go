@@ -16,6 +16,13 @@ const parkedFor = 60_000_000
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
 
+// How long after a job was told of that did not come it is told of again, at least, and
+// how many are at once. The longer ago it was first, the longer it takes.
+const (
+	toldAgain   = 1_000_000
+	mostOverdue = 50
+)
+
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
 
@@ -36,14 +43,25 @@ type Pulled struct {
 type puller struct {
 	*Line
 	bookings, looks int // left
+	brings          bool
 	told            Pulled
 }
 
 // Pull books the first jobs of lanes whose time has come, as far as there is room within
 // the lookahead, and finds bookings whose grace is over.
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, true)
+}
+
+// PullOnly is Pull for who cannot bring jobs that did not come: they are kept for who can.
+func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, false)
+}
+
+func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bool) Pulled {
 	l.begin(now, settings)
-	p := &puller{Line: l, bookings: bookings, looks: looks}
+	p := &puller{Line: l, bookings: bookings, looks: looks, brings: brings}
+	again := l.overdues.until(now)
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
 		if p.bookings == 0 || p.looks == 0 {
@@ -62,9 +80,36 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 			p.look(name)
 		}
 	}
+	if brings {
+		p.tellAgain(again[:min(len(again), mostOverdue)])
+	}
 	l.end()
 	p.told.Next = l.Next()
 	return p.told
+}
+
+// tellAgain tells of jobs that were told of, or could not be, and have not come since.
+func (p *puller) tellAgain(ids []string) {
+	for _, id := range ids {
+		known := p.jobs[id]
+		forgotten, is := p.timers.get("=" + id)
+		if known == nil || known.state != overdue || !is {
+			p.overdues.delete(id)
+			continue
+		}
+		p.told.Overdue = append(p.told.Overdue, Told{id, known.arrival, known.lane})
+		p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
+	}
+}
+
+// toAsk tells of a job that is to ask, and has it find its place again for a while.
+func (p *puller) toAsk(told Told) {
+	p.timers.set("="+told.ID, p.now+forgetAfter)
+	p.overdues.set(told.ID, p.now)
+	if p.brings {
+		p.told.Overdue = append(p.told.Overdue, told)
+		p.overdues.set(told.ID, p.now+toldAgain)
+	}
 }
 
 // late ends a booking whose grace is over. The job keeps its place for a while.
@@ -73,12 +118,12 @@ func (p *puller) late(id string) {
 	if known == nil || known.state != booked {
 		delete(p.jobs, id)
 		p.timers.delete("=" + id)
+		p.overdues.delete(id)
 		return
 	}
 	p.unbook(id, known)
 	known.state = overdue
-	p.timers.set("="+id, p.now+forgetAfter)
-	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
+	p.toAsk(Told{id, known.slot, known.lane})
 	for _, name := range p.lane(known.lane).keys {
 		p.hurry(name)
 	}
@@ -123,8 +168,7 @@ func (p *puller) throwOut(lane *lane) bool {
 	lane.jobs = lane.jobs[1:]
 	p.drop(lane)
 	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
-	p.timers.set("="+first.id, p.now+forgetAfter)
-	p.told.Overdue = append(p.told.Overdue, Told{first.id, p.now, lane.name})
+	p.toAsk(Told{first.id, p.now, lane.name})
 	return true
 }
 
