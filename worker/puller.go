@@ -164,7 +164,6 @@ func (p *puller) pull(ctx context.Context) error {
 	}
 	for _, r := range pulled.Overdue {
 		if task, is := p.taskOf(r); is {
-			task.overdue = true
 			doubtful = append(doubtful, task)
 		}
 	}

@@ -30,7 +30,6 @@ type wakeup struct {
 	at        time.Time // when to wake it
 	missed    bool      // it was not there once
 	turns     bool      // it is to be run from the archive
-	overdue   bool      // it did not come to its slot: its process may have died
 }
 
 // waker moves put-back tasks to pending shortly before their slots. asynq's retry
@@ -176,13 +175,6 @@ func (w *waker) attend(task wakeup) {
 		defer w.mu.Unlock()
 		w.put(task)
 		return
-	case err == nil && task.overdue && task.isLast(info):
-		// asynq may archive it yet, as one whose worker has died.
-		task.turns, task.slot, task.at = true, time.Now(), time.Now().Add(turnedAgain)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.put(task)
-		return
 	case err == nil && !task.rests(info):
 		return // run by hand, perhaps failed since and waiting for its own time
 	case err == nil && time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn:
@@ -203,11 +195,6 @@ func (w *waker) attend(task wakeup) {
 // rests tells whether asynq keeps the task for later, in this attempt.
 func (t wakeup) rests(info *asynq.TaskInfo) bool {
 	return (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled) && info.Retried == t.retried
-}
-
-// isLast tells whether the task is in its handler for the last time that asynq allows.
-func (t wakeup) isLast(info *asynq.TaskInfo) bool {
-	return info.State == asynq.TaskStateActive && info.Retried == t.retried && info.Retried >= info.MaxRetry
 }
 
 // wakeups is a heap by the time to wake.
