@@ -101,7 +101,7 @@ func TestPerf(t *testing.T) {
 		_, u1 := stat()
 		t.Logf("%-20s script %.1f us per job, wall %.1f us", name, (u1-u0)/n/float64(jobs), float64(took.Microseconds())/n/float64(jobs))
 	}
-	for range 2 {
+	for range 3 {
 		measure("redis_rate twice", 1, twice)
 		measure("reserve 1", 1, batch(1))
 		measure("reserve 16", 16, batch(16))
