@@ -140,23 +140,23 @@ local function lead(lane, arrival)
 end
 
 local function wait(job, lane, at, key, holder, other, back)
-  local arrival = format('%d', job.arrival)
-  write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
+  local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
   if lane.jobs > 1 then
-    if back then lead(lane, arrival) end
+    answer = waiting(lane, at, key, holder) -- what is foreign is found before anything is written
   elseif other then
     stand(other, lane, arrival, now)
   else
     local name, look = blocked(lane, job.costs, at, key)
     stand(name, lane, arrival, look)
   end
-  if lane.jobs == 1 then expire('lane:' .. lane.text) end
+  write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
+  if lane.jobs == 1 then expire('lane:' .. lane.text) elseif back then lead(lane, arrival) end
   write('HSET', jobs, job.id, '-')
   write('ZREM', timers, '=' .. job.id)
   if not line then expire('jobs', 'timers') end
   line = true
-  return waiting(lane, at, key, holder)
+  return answer or waiting(lane, at, key, holder)
 end
 
 -- A start, a booking, or a place in the lane: at its front if the job had one before.

@@ -160,7 +160,7 @@ func TestScrape(t *testing.T) {
 		"throttle_wait_seconds{outcome=booked,throttle=mail}":                    1,
 		"throttle_script_duration_seconds{script=reserve,throttle=mail}":         5,
 		"throttle_script_duration_seconds{script=usage,throttle=mail}":           6, // by this very scrape: the scope keys, and each of their limits
-		"throttle_script_duration_seconds{script=lines,throttle=mail}":           1,
+		"throttle_script_duration_seconds{script=lines,throttle=mail}":           2, // what waits, and claims
 		"throttle_fallbacks_total{failure=timeout,throttle=mail}":                0,
 		"throttle_used_ratio{scope=global,throttle=mail,window=1m}":              0.4,
 		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":              0.75,

@@ -40,6 +40,11 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	return newThrottle(name, fair, scopes, options, newCaller(name, client, options)), nil
 }
 
+// Client returns the client that the throttle asks Redis through: the one that it was made
+// with, or a copy of that with the throttle's timeout. It is for packages beside it that
+// keep something about a throttle under a key of their own.
+func (t *Throttle) Client() redis.Scripter { return t.redis.client }
+
 // script is a composed script, its verb and the hash that Redis knows it by.
 type script struct{ name, text, hash string }
 

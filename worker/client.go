@@ -36,9 +36,11 @@ type Client struct {
 	line      forecaster
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	job       JobFunc
-	options   Options
-	log       *zap.Logger
+	// deployment is asynq's; nil if that is not known.
+	deployment *deployment
+	job        JobFunc
+	options    Options
+	log        *zap.Logger
 }
 
 // NewClient returns a Client that plans by th and enqueues through client, the Redis of
@@ -56,14 +58,16 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 	case job == nil:
 		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
 	}
+	log := options.Logger.With(zap.String("throttle", th.Name()))
 	return &Client{
-		throttle:  th,
-		line:      th.Driver(),
-		client:    asynq.NewClientFromRedisClient(client),
-		inspector: asynq.NewInspectorFromRedisClient(client),
-		job:       job,
-		options:   options,
-		log:       options.Logger.With(zap.String("throttle", th.Name())),
+		deployment: newDeployment(th.Name(), th.Client(), client, log),
+		throttle:   th,
+		line:       th.Driver(),
+		client:     asynq.NewClientFromRedisClient(client),
+		inspector:  asynq.NewInspectorFromRedisClient(client),
+		job:        job,
+		options:    options,
+		log:        log,
 	}, nil
 }
 
@@ -73,8 +77,9 @@ type Planned struct {
 	Info *asynq.TaskInfo
 	// Reservation is its booking or its place in line. The zero Reservation means that
 	// the task is not planned and reserves when it comes: it has a ProcessAt, ProcessIn
-	// or Group of the user's, a limit that was set has no room for its weight, or Redis
-	// could not decide.
+	// or Group of the user's, a limit that was set has no room for its weight, Redis
+	// could not decide, or the throttle belongs to another deployment of asynq, see
+	// DeploymentError.
 	Reservation throttle.Reservation
 	// Start is its slot, or when it is expected to start, on Redis' clock; zero if it is
 	// not planned.
@@ -179,7 +184,7 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 		return p // asynq refuses it
 	}
 	p.known = optionsOf(task, opts)
-	if p.known.scheduled {
+	if p.known.scheduled || c.refused(ctx) {
 		return p
 	}
 	p.options = append(append([]asynq.Option(nil), opts...), asynq.TaskID(p.known.id))
@@ -187,6 +192,15 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 	p.job.ID, p.job.Plan, p.job.MaxWait = attempt{queue: p.known.queue, id: p.known.id}.jobID(), true, 0
 	p.asked = p.Err == nil
 	return p
+}
+
+// refused tells that the throttle belongs to another deployment, and says so.
+func (c *Client) refused(ctx context.Context) bool {
+	err := c.deployment.claimed(ctx)
+	if err != nil && c.deployment.complaint.due(10*time.Second) {
+		c.log.Error("worker: the throttle belongs to another asynq deployment, tasks are not planned", zap.Error(err))
+	}
+	return err != nil
 }
 
 // take takes up the throttle's answer.

@@ -17,6 +17,9 @@
 // finds its booking; a task that failed and is retried is charged again, unless its
 // handler said that the upstream was not touched (Untouched).
 //
+// A throttle belongs to one deployment of asynq, all servers and clients with the same
+// Redis and database: see DeploymentError and Shaper.Claim.
+//
 // # Planning
 //
 // A Client reserves when tasks are enqueued, and enqueues each for its slot: such a

@@ -25,7 +25,8 @@ type DeniedError struct {
 	InLine bool
 	// Hold is what it waits for; nil if Redis could not decide.
 	Hold *throttle.Hold
-	// Err is why nothing could be promised: Redis could not decide, a limit that was
+	// Err is why nothing could be promised: Redis could not decide, the throttle belongs
+	// to another deployment of asynq (*DeploymentError), a limit that was
 	// set has no room for its weight, or the upstream asked to wait. Else nil.
 	Err error
 
@@ -48,6 +49,10 @@ func (e *DeniedError) reason() string {
 		var wait *WaitError
 		if errors.As(e.Err, &wait) {
 			return wait.Error()
+		}
+		var others *DeploymentError
+		if errors.As(e.Err, &others) {
+			return "the throttle belongs to another asynq deployment"
 		}
 		var unavailable *throttle.UnavailableError
 		if errors.As(e.Err, &unavailable) {

@@ -94,6 +94,12 @@ func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (thrott
 	for {
 		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)
+		if err := s.deployment.others(ctx); err != nil {
+			if err := s.awaitRedis(ctx, a, job, err, stays); err != nil {
+				return throttle.Reservation{}, err
+			}
+			continue
+		}
 		r, err := s.reserve(ctx, job)
 		switch {
 		case err == nil && r.Outcome == throttle.Granted:
@@ -251,14 +257,15 @@ func (s *Shaper) comesAgain(a attempt) bool {
 // and a handler's context does not tell which of the two its deadline is.
 func (s *Shaper) tooLate(a attempt, r throttle.Reservation) error {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
-	if err != nil || info.Deadline.IsZero() || !time.Now().Add(r.Delay()).After(info.Deadline) {
+	passes := err == nil && !info.Deadline.IsZero() && time.Now().Add(r.Delay()).After(info.Deadline)
+	if !passes {
 		return nil
 	}
 	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
 }
 
-// awaitRedis puts a task back for a short while when Redis cannot decide; one
-// that has to stay waits here.
+// awaitRedis puts a task back for a short while when Redis cannot decide, or must not
+// since the throttle is another deployment's; one that has to stay waits here.
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.options.Backoff + rand.N(s.options.Backoff)
 	if stays {

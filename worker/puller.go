@@ -71,6 +71,7 @@ func (p *puller) start() {
 	defer p.mu.Unlock()
 	if !p.started && !p.ended {
 		p.started = true
+		p.done.Go(func() { p.shaper.deployment.run(p.shaper) })
 		p.done.Go(p.run)
 	}
 }
@@ -80,6 +81,7 @@ func (p *puller) end() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
+	p.shaper.deployment.waitNoMore()
 	p.weeder.end()
 }
 
@@ -102,6 +104,12 @@ func (p *puller) run() {
 	defer timer.Stop()
 	last, failed := time.Now().Add(-pullAnyway), false
 	for {
+		if p.shaper.deployment.others(ctx) != nil {
+			if p.shaper.pause(pullAnyway) != nil {
+				return
+			}
+			continue
+		}
 		timer.Reset(time.Until(p.plan(last, failed)))
 		select {
 		case <-p.shaper.stopped:

@@ -56,22 +56,24 @@ type Shaper struct {
 	name      string            // of the throttle
 	observer  throttle.Observer // of the throttle; may be nil
 	inspector *asynq.Inspector
-	job       JobFunc
-	options   Options
-	log       *zap.Logger
-	waker     *waker
-	puller    *puller
-	blocked   *patience
-	use       use
-	stats     counters
-	stopped   chan struct{}
-	stopOnce  sync.Once
-	ended     chan struct{} // the goroutines have
+	// deployment is asynq's; nil if that is not known.
+	deployment *deployment
+	job        JobFunc
+	options    Options
+	log        *zap.Logger
+	waker      *waker
+	puller     *puller
+	blocked    *patience
+	use        use
+	stats      counters
+	stopped    chan struct{}
+	stopOnce   sync.Once
+	ended      chan struct{} // the goroutines have
 }
 
 // New returns a Shaper that decides by th. The client is the one the asynq
-// servers use, or another of the same Redis: tasks are woken through it. The
-// error is a *throttle.OptionError.
+// servers use, or another of the same Redis and database: tasks are woken through it. The
+// error is a *throttle.OptionError. New does not talk to Redis; Claim does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
 	options, err := opts.withDefaults()
 	switch {
@@ -97,6 +99,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		stopped:   make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
+	s.deployment = newDeployment(s.name, th.Client(), client, s.log)
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
 	return s, nil
@@ -177,6 +180,19 @@ func (s *Shaper) isStopped() bool {
 }
 
 var errStopped = errors.New("worker: stopped")
+
+// untilStopped is a context that ends when the shaper stops.
+func (s *Shaper) untilStopped() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-s.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
 
 // pause sleeps unless the shaper is stopped.
 func (s *Shaper) pause(d time.Duration) error {

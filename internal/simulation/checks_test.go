@@ -374,6 +374,9 @@ func (w *world) kept(key string) time.Duration {
 			longest = max(longest, limit.Window)
 		}
 	}
+	if strings.HasSuffix(key, "}:asynq") {
+		return time.Minute // whose the throttle is
+	}
 	ahead := max(w.plan.options.Lookahead, throttle.DefaultLookahead) + longest
 	parts := strings.SplitN(key, ":", 4)
 	switch kind := parts[3]; {

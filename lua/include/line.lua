@@ -77,10 +77,10 @@ end
 -- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
 -- as can be, so that flows with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
-  write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
   local tag, stands = start_tag(queue, lane.flow)
+  local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
+  write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
   if not stands then
-    local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
     write('HDEL', tags, lane.flow)
     write('HSET', tags, '*', tag_text(virtual + max(1e-6, math.abs(virtual) * 1e-15)))
