@@ -72,6 +72,7 @@ func history(t *rapid.T, s *scripted) {
 		"on time":   m.onTime,
 		"pull":      m.pull,
 		"pull ":     m.pull,
+		"pulls":     m.pulls,
 		"leave":     m.leave,
 		"settle":    m.settle,
 		"pause":     m.pause,
@@ -95,7 +96,7 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 	m.drawn++
 	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: flow + "|" + strings.Join(keys, ","), Latest: -1, Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
 	for range keys {
-		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5}).Draw(t, "cost"))
+		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5, 9}).Draw(t, "cost"))
 	}
 	j.MaxWait = rapid.SampledFrom([]int64{0, 1_200_000, 200_000}).Draw(t, "max wait")
 	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "has deadline") {
@@ -165,18 +166,23 @@ func (m *machine) onTime(t *rapid.T) {
 	if first == "" {
 		t.Skip("nobody")
 	}
-	m.now = m.slots[first] + rapid.SampledFrom([]int64{0, 0, -100_000, 50_000}).Draw(t, "late")
+	// The clock does not step back here: a script that only looks does not keep what it has seen leave, package line does.
+	m.now = max(m.now, m.slots[first]+rapid.SampledFrom([]int64{0, 0, -100_000, 50_000}).Draw(t, "late"))
 	m.ask(t, []line.Job{m.jobs[first]})
 }
 
 func (m *machine) pull(t *rapid.T) {
-	if next := m.l.Next(); next > m.now && next != line.Never && rapid.Bool().Draw(t, "when due") {
+	if next := m.l.Next(); next > m.now && next < line.Never/2 && rapid.Bool().Draw(t, "when due") {
 		m.now = next
 	}
 	bookings, looks := 50, 200
 	if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "bounded") {
 		bookings, looks = 2, 3
 	}
+	m.pullOnce(t, bookings, looks)
+}
+
+func (m *machine) pullOnce(t *rapid.T, bookings, looks int) {
 	want := m.l.Pull(m.now, m.s.settings, bookings, looks)
 	got, err := m.s.pull(m.now, bookings, looks)
 	if err != nil {
@@ -187,6 +193,19 @@ func (m *machine) pull(t *rapid.T) {
 	}
 	for _, told := range want.Booked {
 		m.slots[told.ID] = told.Slot
+	}
+}
+
+// pulls has jobs come and the line pulled when it is due, for a while.
+func (m *machine) pulls(t *rapid.T) {
+	for range rapid.IntRange(1, 30).Draw(t, "times") {
+		if rapid.Bool().Draw(t, "comes") {
+			m.ask(t, []line.Job{m.drawJob(t)})
+		}
+		if next := m.l.Next(); next < line.Never/2 {
+			m.now = max(m.now, next)
+		}
+		m.pullOnce(t, 50, 200)
 	}
 }
 

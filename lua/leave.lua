@@ -12,11 +12,18 @@ local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing w
 read_scopes(found[2])
 local ids, left = {}, {}
 for i = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
-local records = call('HMGET', jobs, unpack(ids))
+local records, fields = call('HMGET', jobs, unpack(ids)), {}
+for i = 1, #ids do fields[i] = '=' .. ids[i] end
+local leads = call('HMGET', claims, unpack(fields)) -- lanes whose first jobs they are
 
 -- Decide.
-local function leave_line(id, record)
-  if record == '-' then return 1 end
+local function leave_line(id, record, leads)
+  if record == '-' then
+    local lane = leads and lane_of(leads)
+    local arrival, first_id = match(lane and call('LINDEX', lane.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+    if first_id == id then look_anew(lane, arrival, id) end
+    return 1
+  end
   local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
   local lane = lane_of(text)
   unbook(id, record)
@@ -26,7 +33,7 @@ local function leave_line(id, record)
   return 1
 end
 
-for i = 1, #ids do left[i] = records[i] and leave_line(ids[i], records[i]) or 0 end
+for i = 1, #ids do left[i] = records[i] and leave_line(ids[i], records[i], leads[i]) or 0 end
 
 -- Write.
 save_keys()

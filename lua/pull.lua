@@ -13,7 +13,7 @@ bookings, looks = tonumber(bookings), tonumber(looks)
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
-local booked, overdue, FORGET_AFTER = {}, {}, 600000000
+local booked, overdue, FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = {}, {}, 600000000, 60000000, 5000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
@@ -70,30 +70,29 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
 end
 
--- Books units for a lane that stands in no queue while it has them.
+-- Books units for a lane that stands in no queue while it has them. If none of the scope keys puts the job off as far
+-- by itself, room in another one may bring it forward: it is looked at again soon.
 local function claim(lane, job, names, at)
-  local taken = {}
+  local taken, last = {}, 0
   for i = 1, #names do
-    local cost = cost_under(lane, job.costs, names[i])
-    book(key_of(names[i]), at, cost)
+    local key, cost = key_of(names[i]), cost_under(lane, job.costs, names[i])
+    last = max(last, (earliest_of(key, now, cost, true)))
+    book(key, at, cost)
     write('HSET', claims, names[i], lane.text)
     taken[i] = names[i] .. '=' .. format('%d', cost)
   end
-  write('HSET', claims, '+' .. lane.text, format('%d ', at) .. table.concat(taken, ','))
+  write('HSET', claims, '+' .. lane.text, format('%d ', at) .. table.concat(taken, ','), '=' .. job.id, lane.text)
   expire('claims')
-  write('ZADD', timers, format('%d', max(at - lookahead, now + 1)), '+' .. lane.text)
-end
-
-local function claim_place(name)
-  local holder = call('HGET', claims, name)
-  return holder and tonumber(match(call('HGET', claims, '+' .. holder), '^%d+'))
+  local when = at - lookahead
+  if last < at then when = min(when, now + CLAIMED_FOR) end
+  write('ZADD', timers, format('%d', max(when, now + 1)), '+' .. lane.text)
 end
 
 -- Gives back what a lane claims, and returns under which scope keys.
 local function release(lane)
-  local at, taken = match(call('HGET', claims, '+' .. lane.text) or '', '^(%d+) (.*)$')
+  local at, taken = match(call('HGET', claims, '+' .. lane.text), '^(%d+) (.*)$')
   local names = {}
-  for name, cost in gmatch(taken or '', '([^,=]+)=(%d+)') do
+  for name, cost in gmatch(taken, '([^,=]+)=(%d+)') do
     names[#names + 1] = name
     book(key_of(name), tonumber(at), -tonumber(cost))
     hurry(name)
@@ -104,16 +103,22 @@ local function release(lane)
   return names
 end
 
+-- When a parked lane is looked at again whose first job has room at own.
+local function parked_until(own) return max(min(own - lookahead, now + PARKED_FOR), now + 1) end
+
 -- A job's place under a scope key that lacks room for it is claimed or, if that has a claim already, its lane is parked
--- there until the claim is used. Either way the lane makes way for others.
+-- there. Either way the lane makes way for others.
 local function claim_or_park(queue, lane, job, name, at)
-  local taken = claim_place(name)
-  if taken or at == NEVER then
-    move(queue, name .. '!', lane, job, taken or NEVER)
-  else
-    leave(queue, lane)
-    claim(lane, job, { name }, at)
-  end
+  leave(queue, lane)
+  if at ~= NEVER and not call('HGET', claims, name) then return claim(lane, job, { name }, at) end
+  local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
+  local when = parked_until(own)
+  write('ZADD', prefix .. 'lanes:' .. beside .. ':' .. lane.flow, job.arrival, lane.text)
+  write('ZADD', prefix .. 'wait:' .. beside, 'LT', format('%d', when), lane.flow)
+  write('HSET', claims, '=' .. job.id, lane.text)
+  firsts[beside] = nil
+  due(beside, when)
+  expire('lanes:' .. beside .. ':' .. lane.flow, 'wait:' .. beside, 'claims')
 end
 
 -- Whether a scope key has no room for a job only for its weight.
@@ -123,6 +128,7 @@ end
 
 -- Whether a scope key has no room for so many units, or for as many as it ever has.
 local function is_full(key, units)
+  if key.mode ~= 'e' then return false end
   for i = 1, #key.limits do
     if key.limits[i].units >= 0 then units = min(units, key.limits[i].units) end
   end
@@ -176,43 +182,95 @@ local function look(name)
   return now
 end
 
--- Lets the next of the lanes that are parked beside a scope key have its turn there, unless that has a claim.
+-- Has parked lanes have their turn again: those whose first job has room, and one that may have the claim if nobody has
+-- it. The first is looked at in any case, since what made room may be new. Returns when to look again.
 local function unpark(name)
-  local queue = name .. '!'
-  local taken = claim_place(name)
-  if taken then return max(taken, now + 1) end
-  local lane, job = head(queue)
-  if not lane then return first(queue) and now or nil end
-  move(queue, name, lane, job, now)
-  return first(queue) and now + lookahead or nil
+  local queue, key, moved, again_first = name .. '!', key_of(name), 0, true
+  while true do
+    local flow, when = first(queue)
+    if not flow then return nil end
+    if when > now and not again_first then return when end
+    local lane, job = head(queue)
+    if not lane then return first(queue) and now or nil end
+    local cost = cost_under(lane, job.costs, name)
+    local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
+    if own <= horizon then
+      if moved > 0 and is_full(key, moved + cost) then return now + floor(lookahead / 4) end
+      unpark_lane(lane, name, job.arrival)
+      write('HDEL', claims, '=' .. job.id)
+      moved, again_first = moved + cost, true
+    elseif own ~= NEVER and not call('HGET', claims, name) then
+      unpark_lane(lane, name, job.arrival)
+      write('HDEL', claims, '=' .. job.id)
+      return first(queue) and now + lookahead or nil
+    else
+      write('ZADD', prefix .. 'wait:' .. queue, format('%d', parked_until(own)), lane.flow)
+      firsts[queue], again_first = nil, false
+    end
+  end
+end
+
+local function longest(key)
+  local window = 0
+  for i = 1, #key.limits do
+    if key.limits[i].units >= 0 then window = max(window, key.limits[i].window) end
+  end
+  return window
+end
+
+-- The scope keys that a job claims whose place is at this instant: what it lacks, and what it had, unless the place is
+-- so far ahead that what is claimed there would only keep others from claiming. Of two lanes that lack what the other
+-- one has, the one whose first job came later gives way (wound-wait), so that they do not wait for each other for ever.
+local function needed(lane, job, had, at)
+  local kept, lacks, names = {}, {}, {}
+  for i = 1, #had do kept[had[i]] = true end
+  for i = 1, #lane do lacks[i] = lane[i].mode == 'e' and earliest_of(lane[i], now, job.costs[i], true) > horizon end
+  for i = 1, #lane do
+    local key = lane[i]
+    if lacks[i] or key.mode == 'e' and kept[key.name] and at - now <= 2 * longest(key) then
+      local holder, gives_way = call('HGET', claims, key.name), true
+      if holder then
+        local other = lane_of(holder)
+        local arrival, id = match(call('LINDEX', other.list, 0) or format('%d::', NEVER), '^(%d+):[%d,]*:(.*)$')
+        local later = tonumber(arrival) - tonumber(job.arrival)
+        gives_way = later > 0 or later == 0 and lane.text < holder
+        if gives_way then
+          release(other)
+          write('HDEL', claims, '=' .. id)
+          stand(key.name, other, arrival, now)
+        end
+      end
+      if gives_way then names[#names + 1] = key.name end
+    end
+  end
+  return names
 end
 
 -- Books the job that has a claim, when its place has come into the lookahead. If there is no room for it after all, it
 -- claims what it lacks as well.
 local function look_at_claim(text)
+  if not call('HGET', claims, '+' .. text) then
+    write('ZREM', timers, '+' .. text)
+    return
+  end
   looks = looks - 1
   local lane = lane_of(text)
   local names = release(lane)
   local job = first_job(lane)
   if not job then return end
+  write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
     local following = book_first(lane, job, at)
     if following then stand(names[1], lane, following.arrival, now) end
-  elseif at == NEVER then
+    return
+  end
+  names = at ~= NEVER and needed(lane, job, names, at) or {}
+  if #names > 0 then
+    claim(lane, job, names, (earliest(lane, job.costs, now, true, 'e')))
+  else
     local name, when = blocked(lane, job.costs, at, mover)
     stand(name, lane, job.arrival, when)
-  else
-    local known = {}
-    for i = 1, #names do known[names[i]] = true end
-    for i = 1, #lane do
-      local name = lane[i].name
-      if lane[i].mode == 'e' and not known[name] and earliest_of(lane[i], now, job.costs[i], true) > horizon
-        and not call('HGET', claims, name) then
-        names[#names + 1] = name
-      end
-    end
-    claim(lane, job, names, at)
   end
 end
 
@@ -246,6 +304,7 @@ local function attempt(member)
   end
 end
 for i = 1, #due_now do
+  if bookings == 0 or looks == 0 then break end -- the other timers are older now than those looked at: the first next time
   local fine, problem = pcall(attempt, due_now[i])
   if not fine then
     trouble = type(problem) == 'table' and problem.err or tostring(problem)

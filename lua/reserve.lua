@@ -128,15 +128,13 @@ end
 -- A lane has another first job: its queue, or its claim, is told.
 local function lead(lane, arrival)
   for i = 1, #lane do
-    for _, queue in ipairs({ lane[i].name, lane[i].name .. '!' }) do
-      local flows = prefix .. 'lanes:' .. queue .. ':' .. lane.flow
-      if call('ZSCORE', flows, lane.text) then
-        write('ZADD', flows, arrival, lane.text)
-        due(queue, now)
-      end
+    local flows = prefix .. 'lanes:' .. lane[i].name .. ':' .. lane.flow
+    if call('ZSCORE', flows, lane.text) then
+      write('ZADD', flows, arrival, lane.text)
+      due(lane[i].name, now)
     end
   end
-  write('ZADD', timers, 'XX', format('%d', now), '+' .. lane.text)
+  look_anew(lane, arrival, match(call('LINDEX', lane.list, 1) or '', '^%d+:[%d,]+:(.*)$'))
 end
 
 local function wait(job, lane, at, key, holder, other, back)
@@ -221,6 +219,9 @@ local function decide(job, lane, record)
       local answer = job.slot > 0 and redeem(job, lane, job.slot)
       if answer then return answer end
       back, job.arrival = true, tonumber(arrival)
+    end
+    if job.slot > 0 then -- its room is free
+      for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
     end
   end
   local heavy = too_heavy(lane, job.costs)

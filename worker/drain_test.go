@@ -89,7 +89,7 @@ func TestDrain(t *testing.T) {
 				if row.heavy > 1 && !raced {
 					h, l := percentile(heavyWaits, 0.99), percentile(light, 0.99)
 					t.Logf("p99 wait: heavy %s, light %s", h, l)
-					if float64(h) > 1.1*float64(l) {
+					if float64(h) > 1.1*float64(l) && h > l+row.window+time.Millisecond { // starts come a window apart
 						t.Errorf("the p99 wait of heavy jobs is %s, that of light ones %s", h, l)
 					}
 				}

@@ -16,6 +16,9 @@ func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
 			continue
 		}
 		left[i] = known.state != overdue
+		if lane := l.lanes[known.lane]; known.state == waiting && lane.jobs[0].id == id {
+			l.anew(lane, lane.jobs[0].arrival)
+		}
 		l.unbook(id, known)
 		if known.state == booked {
 			lane := l.lane(known.lane)

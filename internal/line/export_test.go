@@ -1,10 +1,15 @@
 package line
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Heads are the first jobs of all lanes, for tests.
 func (l *Line) Heads() (heads []Job) {
-	for _, lane := range l.lanes {
+	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
+		lane := l.lanes[name]
 		for _, p := range lane.jobs {
 			if l.waits(p.id) {
 				heads = append(heads, Job{ID: p.id, Lane: lane.name, Costs: p.costs})

@@ -134,3 +134,14 @@ func (k *key) fewest() int64 {
 	}
 	return units
 }
+
+// longest is the longest window of its limits.
+func (k *key) longest() int64 {
+	window := int64(0)
+	for _, limit := range k.limits {
+		if limit.Units >= 0 {
+			window = max(window, limit.Window)
+		}
+	}
+	return window
+}

@@ -277,6 +277,9 @@ func (l *Line) stand(name string, lane *lane, look int64) {
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane.flow, lane.name)
+	if strings.HasSuffix(name, parked) {
+		delete(q.finish, lane.flow)
+	}
 	if q.tags.len() == 0 {
 		delete(l.queues, name)
 	}

@@ -6,11 +6,18 @@ import (
 )
 
 // parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
-// first job has no room only for its weight. One of them may have a claim.
+// first job has no room only for its weight, while another one has the claim. There flows
+// stand by when they are to be looked at again.
 const parked = "!"
+
+// parkedFor is how long a lane is parked at most until it is looked at again.
+const parkedFor = 60_000_000
 
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
+
+// claimedFor is when a claim is looked at again that other scope keys put off.
+const claimedFor = 5_000_000
 
 // Told is a job that a pull books, or finds overdue.
 type Told struct {
@@ -39,11 +46,16 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	p := &puller{Line: l, bookings: bookings, looks: looks}
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
+		if p.bookings == 0 || p.looks == 0 {
+			break // the other timers are older now than those looked at: they are the first the next time
+		}
 		switch {
 		case strings.HasPrefix(name, "="):
 			p.late(name[1:])
 		case strings.HasPrefix(name, "+"):
-			p.claimed(p.lanes[name[1:]])
+			if p.claims[name[1:]] != nil {
+				p.claimed(p.lanes[name[1:]])
+			}
 		case strings.HasSuffix(name, parked):
 			p.unpark(strings.TrimSuffix(name, parked))
 		default:
@@ -116,7 +128,7 @@ func (p *puller) look(name string) {
 		if k.mode == Enforce {
 			own, _, _ = k.earliest(p.now, p.now, cost, true)
 		}
-		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, cost+moved) {
+		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, moved+cost) {
 			p.timers.set(name, p.again(k))
 			return
 		}
@@ -165,6 +177,9 @@ func (p *puller) heavy(k *key, cost int64) bool {
 
 // full tells that a scope key has no room for so many units within the lookahead.
 func (p *puller) full(k *key, units int64) bool {
+	if k.mode != Enforce {
+		return false
+	}
 	at, _, _ := k.earliest(p.now, p.now, min(units, k.fewest()), true)
 	return at > p.now+p.settings.Lookahead
 }
@@ -209,30 +224,42 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 }
 
 // claimOrPark claims a job's place under a scope key that lacks room for it or, if that has
-// a claim already, parks its lane there until the claim is used. Either way the lane makes
-// way for others.
+// a claim already, parks its lane there. Either way the lane makes way for others.
 func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
-	holder, is := p.claimers[name]
-	switch {
-	case is:
-		p.move(queue, name+parked, lane, p.claims[holder].at)
-	case at == Never:
-		p.move(queue, name+parked, lane, Never)
-	default:
-		p.leave(queue, lane)
+	p.leave(queue, lane)
+	if _, is := p.claimers[name]; !is && at != Never {
 		p.claim(lane, []string{name}, at)
+		return
 	}
+	own, _, _ := p.key(name).earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name), true)
+	look := p.parkedUntil(own)
+	p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, look)
+	p.due(name+parked, look)
 }
 
-// claim books units for a lane that stands in no queue while it has them.
+// parkedUntil is when a parked lane is looked at again whose first job has room at own.
+func (p *puller) parkedUntil(own int64) int64 {
+	return max(min(own-p.settings.Lookahead, p.now+parkedFor), p.now+1)
+}
+
+// claim books units for a lane that stands in no queue while it has them. If none of the
+// scope keys puts the job off as far by itself, room in another one may bring it forward:
+// it is looked at again soon.
 func (p *puller) claim(lane *lane, names []string, at int64) {
-	first := lane.jobs[0]
+	first, last := lane.jobs[0], int64(0)
 	p.claims[lane.name] = &claim{at: at, costs: first.costs, names: names}
 	for _, name := range names {
-		p.key(name).book(at, costOf(lane, first.costs, name))
+		cost := costOf(lane, first.costs, name)
+		own, _, _ := p.key(name).earliest(p.now, p.now, cost, true)
+		last = max(last, own)
+		p.key(name).book(at, cost)
 		p.claimers[name] = lane.name
 	}
-	p.timers.set("+"+lane.name, max(at-p.settings.Lookahead, p.now+1))
+	look := at - p.settings.Lookahead
+	if last < at {
+		look = min(look, p.now+claimedFor)
+	}
+	p.timers.set("+"+lane.name, max(look, p.now+1))
 }
 
 // release gives back what a lane claims.
@@ -240,6 +267,7 @@ func (p *puller) release(lane *lane) *claim {
 	c := p.claims[lane.name]
 	for _, name := range c.names {
 		p.key(name).book(c.at, -costOf(lane, c.costs, name))
+		p.hurry(name)
 		delete(p.claimers, name)
 	}
 	delete(p.claims, lane.name)
@@ -254,9 +282,6 @@ func (p *puller) claimed(lane *lane) {
 	p.Looks++
 	c := p.release(lane)
 	p.drop(lane)
-	for _, name := range c.names {
-		p.hurry(name)
-	}
 	if len(lane.jobs) == 0 {
 		delete(p.lanes, lane.name)
 		return
@@ -270,39 +295,95 @@ func (p *puller) claimed(lane *lane) {
 		}
 		return
 	}
-	if f.at == Never {
-		name, look := p.blocked(lane, first.costs, f)
-		p.stand(name, lane, look)
-		return
-	}
-	names := c.names
-	for _, name := range p.lacking(lane, first.costs) {
-		if _, is := p.claimers[name]; !is && !slices.Contains(names, name) {
-			names = append(slices.Clone(names), name)
+	if f.at != Never {
+		if names, at := p.needed(lane, c.names, f.at); len(names) > 0 {
+			p.claim(lane, names, at)
+			return
 		}
 	}
-	p.claim(lane, names, f.at)
+	name, look := p.blocked(lane, first.costs, f)
+	p.stand(name, lane, look)
 }
 
-// unpark lets the next of the lanes that are parked beside a scope key have its turn there,
-// unless that has a claim.
+// needed are the scope keys that a job claims whose place is at this instant: what it
+// lacks, and what it had, unless the place is so far ahead that what is claimed there would
+// only keep others from claiming. Of two lanes that lack what the other one has, the one
+// whose first job came later gives way (wound-wait: Rosenkrantz, Stearns and Lewis, 1978),
+// so that they do not wait for each other for ever. It returns the place anew, since that
+// may bring it forward.
+func (p *puller) needed(lane *lane, had []string, at int64) (names []string, place int64) {
+	costs := lane.jobs[0].costs
+	lacking := p.lacking(lane, costs)
+	for _, name := range lane.keys {
+		k := p.key(name)
+		kept := k.mode == Enforce && slices.Contains(had, name) && at-p.now <= 2*k.longest()
+		if !kept && !slices.Contains(lacking, name) {
+			continue
+		}
+		holder, taken := p.claimers[name]
+		if taken && !lane.before(p.lanes[holder]) {
+			continue
+		}
+		if taken {
+			p.release(p.lanes[holder])
+			p.stand(name, p.lanes[holder], p.now)
+		}
+		names = append(names, name)
+	}
+	return names, p.earliest(lane, costs, p.now, true, Enforce).at
+}
+
+// before tells whether the first job of a lane came before that of another one.
+func (l *lane) before(other *lane) bool {
+	a, b := l.jobs[0].arrival, other.jobs[0].arrival
+	return a < b || a == b && l.name < other.name
+}
+
+// unpark has parked lanes have their turn again: those whose first job has room, and one
+// that may have the claim if nobody has it. The first is looked at in any case, since what
+// made room may be new.
 func (p *puller) unpark(name string) {
-	queue := name + parked
-	if holder, is := p.claimers[name]; is {
-		p.timers.set(queue, max(p.claims[holder].at, p.now+1))
-		return
+	queue, k, horizon := name+parked, p.key(name), p.now+p.settings.Lookahead
+	moved := int64(0)
+	for again := true; ; {
+		q := p.queues[queue]
+		if q == nil {
+			break
+		}
+		_, look, _ := q.first()
+		if int64(look) > p.now && !again {
+			p.timers.set(queue, int64(look))
+			return
+		}
+		lane, _ := p.head(queue)
+		if lane == nil {
+			break
+		}
+		cost, own := costOf(lane, lane.jobs[0].costs, name), p.now
+		if k.mode == Enforce {
+			own, _, _ = k.earliest(p.now, p.now, cost, true)
+		}
+		_, taken := p.claimers[name]
+		switch {
+		case own <= horizon && moved > 0 && p.full(k, moved+cost):
+			p.timers.set(queue, p.now+p.settings.Lookahead/4)
+			return
+		case own <= horizon:
+			p.move(queue, name, lane, p.now)
+			moved, again = moved+cost, true
+		case !taken && own != Never:
+			p.move(queue, name, lane, p.now)
+			p.timers.set(queue, p.now+p.settings.Lookahead)
+			if p.queues[queue] == nil {
+				p.timers.delete(queue)
+			}
+			return
+		default:
+			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(own)))
+			again = false
+		}
 	}
-	lane, _ := p.head(queue)
-	if lane == nil {
-		p.done(queue)
-		return
-	}
-	p.move(queue, name, lane, p.now)
-	if p.queues[queue] == nil {
-		p.timers.delete(queue)
-	} else {
-		p.timers.set(queue, p.now+p.settings.Lookahead)
-	}
+	p.done(queue)
 }
 
 // bookFirst books the first job of a lane and takes it out.

@@ -62,6 +62,17 @@ func (q *queue) stand(flow, lane string, arrival int64) {
 	}
 }
 
+// park puts a lane into a queue of parked lanes, which is looked at by then.
+func (q *queue) park(flow, lane string, arrival, look int64) {
+	if q.lanes[flow] == nil {
+		q.lanes[flow] = new(ranked[int64])
+	}
+	q.lanes[flow].set(lane, arrival)
+	if known, stands := q.tags.get(flow); !stands || float64(look) < known {
+		q.tags.set(flow, float64(look))
+	}
+}
+
 // leave takes a lane out of the queue. What the flow has had is kept as long as others
 // stand here.
 func (q *queue) leave(flow, lane string) {

@@ -75,6 +75,11 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	} else if known != nil {
 		l.unbook(job.ID, known)
 	}
+	if known != nil && known.state == booked { // its room is free
+		for _, name := range l.lane(known.lane).keys {
+			l.hurry(name)
+		}
+	}
 	if heavy := l.tooHeavy(lane, job.Costs); heavy != nil {
 		l.forgetJob(job.ID)
 		return Answer{Outcome: TooHeavy, Held: heavy}
@@ -155,23 +160,36 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	case !stands:
 		name, look := l.blocked(lane, job.Costs, f)
 		l.stand(name, lane, look)
-	case back:
+	}
+	answer := l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+	if stands && back {
 		l.lead(lane, arrival)
 	}
-	return l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+	return answer
 }
 
-// lead tells the queue in which a lane stands that it has another first job.
+// lead has a lane looked at whose first job is another one now.
 func (l *Line) lead(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
-		for _, queue := range []string{name, name + parked} {
-			if q := l.queues[queue]; q != nil && q.leads(lane.flow, lane.name, arrival) {
-				l.due(queue, l.now)
-			}
+		if q := l.queues[name]; q != nil && q.leads(lane.flow, lane.name, arrival) {
+			l.due(name, l.now)
+		}
+	}
+	l.anew(lane, arrival)
+}
+
+// anew has a lane looked at that is parked or has a claim, since its first job is another
+// one now, which may be lighter.
+func (l *Line) anew(lane *lane, arrival int64) {
+	for _, name := range lane.keys {
+		if q := l.queues[name+parked]; q != nil && q.leads(lane.flow, lane.name, arrival) {
+			l.leave(name+parked, lane)
+			l.queue(name).stand(lane.flow, lane.name, arrival)
+			l.due(name, l.now)
 		}
 	}
 	if _, claims := l.claims[lane.name]; claims {
-		l.timers.set("+"+lane.name, l.now)
+		l.due("+"+lane.name, l.now)
 	}
 }
 

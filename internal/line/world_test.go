@@ -3,6 +3,7 @@ package line_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -30,26 +31,34 @@ type world struct {
 	t        testing.TB
 	line     *line.Line
 	settings line.Settings
+	own      map[string][]line.Limit // set for scope keys
 	now      int64
 	pulled   int64
 	maxWait  int64
 	jobs     map[string]*worldJob
 	back     []string           // booked, in order of coming back
-	starts   map[string][]start // by scope key
+	starts   map[string][]start // by scope key, in order of their instants
 	served   []*worldJob
+	lost     int // gone, or too heavy after a limit was lowered
 	putBacks int
 	pulls    int
-	late     func(j *worldJob) int64 // how much later than asked a booked job comes; nil: never
-	gone     func(j *worldJob) bool  // a booked job does not come
+	strict   bool                    // every grant is checked by the limits of its moment
+	late     func(j *worldJob) int64 // how much later than asked a booked job comes; nil: not at all
+	gone     func(j *worldJob) bool  // a booked job does not come; nil: all come
+	actual   func(j *worldJob) int64 // what it really takes of each of its scope keys; nil: what it is charged
+
 }
 
 type worldJob struct {
 	job     line.Job
+	keys    []string
 	arrived int64
 	slot    int64
 	comes   int64
 	started int64
-	keys    []string
+
+	left    bool
+	settled bool
 }
 
 type start struct{ at, units int64 }
@@ -57,7 +66,7 @@ type start struct{ at, units int64 }
 func newWorld(t testing.TB, settings line.Settings) *world {
 	return &world{
 		t: t, line: line.New(), settings: settings, now: 1_800_000_000 * second, maxWait: 1200 * milli,
-		jobs: make(map[string]*worldJob), starts: make(map[string][]start),
+		jobs: make(map[string]*worldJob), starts: make(map[string][]start), own: make(map[string][]line.Limit),
 	}
 }
 
@@ -70,47 +79,141 @@ func settingsOf(scopes map[string][]line.Limit) line.Settings {
 	return s
 }
 
-// arrive asks for a new job. The lane's scope keys are "name:key", sorted.
+// arrive asks for a new job that costs the same under all its scope keys, "name:key".
 func (w *world) arrive(id, flow string, keys []string, cost int64) *worldJob {
 	costs := make([]int64, len(keys))
 	for i := range costs {
 		costs[i] = cost
 	}
-	lane := flow + "|"
-	for i, key := range keys {
-		if i > 0 {
-			lane += ","
-		}
-		lane += key
-	}
-	j := &worldJob{job: line.Job{ID: id, Lane: lane, Costs: costs, MaxWait: w.maxWait, Latest: -1, Share: 1}, arrived: w.now, keys: keys}
-	w.jobs[id] = j
+	return w.bring(line.Job{ID: id, Lane: flow + "|" + strings.Join(keys, ","), Costs: costs, Share: 1})
+}
+
+// bring asks for a new job.
+func (w *world) bring(job line.Job) *worldJob {
+	job.MaxWait, job.Latest = w.maxWait, -1
+	_, keys, _ := strings.Cut(job.Lane, "|")
+	j := &worldJob{job: job, arrived: w.now, keys: strings.Split(keys, ",")}
+
+	w.jobs[job.ID] = j
 	w.ask(j)
 	return j
+}
+
+func (j *worldJob) flow() string {
+	flow, _, _ := strings.Cut(j.job.Lane, "|")
+	return flow
 }
 
 func (w *world) ask(j *worldJob) {
 	answer := w.line.Reserve(w.now, w.settings, []line.Job{j.job})[0]
 	switch answer.Outcome {
 	case line.Granted:
-		j.started = answer.Start
-		for i, key := range j.keys {
-			w.starts[key] = append(w.starts[key], start{answer.Start, j.job.Costs[i]})
-		}
-		w.served = append(w.served, j)
+		w.granted(j, answer.Start)
 	case line.Booked:
 		w.putBacks++
 		w.booked(j, answer.Start)
 	case line.Waiting:
 		w.putBacks++
+	case line.TooHeavy:
+		if !w.strict {
+			w.t.Fatalf("%s is too heavy", j.job.ID)
+		}
+		j.left = true
+		w.lost++
 	default:
 		w.t.Fatalf("%s: outcome %d", j.job.ID, answer.Outcome)
 	}
 }
 
+func (w *world) granted(j *worldJob, at int64) {
+	j.started = at
+	w.served = append(w.served, j)
+	for i, key := range j.keys {
+		w.put(key, at, j.job.Costs[i])
+		if w.strict {
+			w.checkStart(j, key, at)
+		}
+	}
+	if w.actual == nil || j.settled {
+		return
+	}
+	if actual := w.actual(j); actual >= 0 {
+		j.settled = true
+		costs := make([]int64, len(j.keys))
+		for i, key := range j.keys {
+			costs[i] = min(actual, j.job.Costs[i])
+			w.put(key, at, costs[i]-j.job.Costs[i])
+		}
+		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at}
+		if !w.line.Settle(w.now, w.settings, grant, costs, hour, false) {
+			w.t.Fatalf("%s was not settled", j.job.ID)
+		}
+	}
+}
+
+// put adds to what starts at an instant.
+func (w *world) put(key string, at, units int64) {
+	starts := w.starts[key]
+	i := len(starts)
+	for i > 0 && starts[i-1].at > at {
+		i--
+	}
+	w.starts[key] = slices.Insert(starts, i, start{at, units})
+}
+
+// checkStart looks at the starts alone: no window that contains a new one may hold more
+// than the limit in force.
+func (w *world) checkStart(j *worldJob, key string, at int64) {
+	w.t.Helper()
+	for _, limit := range w.limits(key) {
+		if limit.Units < 0 {
+			continue
+		}
+		starts := w.starts[key]
+		from, to := len(starts), len(starts)
+		for from > 0 && starts[from-1].at > at-limit.Window {
+			from--
+			if starts[from].at >= at+limit.Window {
+				to = from
+			}
+		}
+		if most := worst(starts[from:to], limit.Window, at); most > limit.Units {
+			w.t.Fatalf("%s of %d started: %d units in a window of %s of %d us, more than %d", j.job.ID, j.job.Costs, most, key, limit.Window, limit.Units)
+		}
+	}
+}
+
+// limits are those in force for a scope key.
+func (w *world) limits(key string) []line.Limit {
+	if own := w.own[key]; own != nil {
+		return own
+	}
+	scope, _, _ := strings.Cut(key, ":")
+	return w.settings.Scopes[scope].Limits
+}
+
+// set sets the limits of a scope key, nil takes them back.
+func (w *world) set(key string, limits []line.Limit) {
+	w.own[key] = limits
+	w.line.SetLimits(w.now, w.settings, key, limits)
+}
+
+// leave takes jobs out of line.
+func (w *world) leave(ids ...string) {
+	w.line.Leave(w.now, w.settings, ids)
+	gone := make(map[string]bool)
+	for _, id := range ids {
+		gone[id], w.jobs[id].left = true, true
+		w.lost++
+	}
+	w.back = slices.DeleteFunc(w.back, func(id string) bool { return gone[id] })
+}
+
 func (w *world) booked(j *worldJob, slot int64) {
 	j.slot, j.comes = slot, max(w.now, slot-w.maxWait/2)
 	if w.gone != nil && w.gone(j) {
+		j.left = true
+		w.lost++
 		return
 	}
 	if w.late != nil {
@@ -132,10 +235,8 @@ func (w *world) run(until int64) {
 		if len(w.back) > 0 {
 			next = min(next, w.jobs[w.back[0]].comes)
 		}
-		pull := int64(0)
 		if due := w.line.Next(); due != 0 {
-			pull = max(due, w.pulled+50*milli, w.now)
-			next = min(next, pull)
+			next = min(next, max(due, w.pulled+50*milli, w.now))
 		}
 		if next >= until {
 			w.now = until
@@ -161,41 +262,75 @@ func (w *world) pull() {
 	}
 }
 
+// waiting is how many jobs have neither started nor left.
+func (w *world) waiting() int { return len(w.jobs) - len(w.served) - w.lost }
+
+// drain runs until all jobs have started. Whatever waits, one of them starts within twice
+// the longest window.
+func (w *world) drain() {
+	w.t.Helper()
+	longest := int64(0)
+	for _, scope := range w.settings.Scopes {
+		for _, limit := range scope.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	for w.waiting() > 0 {
+		served := len(w.served) + w.lost
+		w.run(w.now + 2*longest + minute)
+		if len(w.served)+w.lost == served {
+			w.t.Fatalf("%d jobs wait, and none starts in %d us\n%s", w.waiting(), 2*longest+minute, w.line.Dump(w.now))
+		}
+	}
+}
+
 // check looks at the starts alone: no window of any scope key may hold more than its limit.
 func (w *world) check() {
 	w.t.Helper()
 	for key, starts := range w.starts {
-		scope := key[:slices.Index([]byte(key), ':')]
-		for _, limit := range w.settings.Scopes[scope].Limits {
-			if worst := worst(starts, limit.Window); limit.Units >= 0 && worst > limit.Units {
+		for _, limit := range w.limits(key) {
+			if worst := worst(starts, limit.Window, 0); limit.Units >= 0 && worst > limit.Units {
 				w.t.Errorf("%s: %d units in a window of %d us, more than %d", key, worst, limit.Window, limit.Units)
 			}
 		}
 	}
 }
 
-// worst is the most that started within any window.
-func worst(starts []start, window int64) int64 {
-	slices.SortFunc(starts, func(a, b start) int { return int(a.at - b.at) })
+// worst is the most that started within any window that ends at from or later.
+func worst(starts []start, window, from int64) int64 {
 	most, sum, out := int64(0), int64(0), 0
-	for _, s := range starts {
+	for i, s := range starts {
 		sum += s.units
 		for starts[out].at <= s.at-window {
 			sum -= starts[out].units
 			out++
 		}
-		most = max(most, sum)
+		if s.at >= from && (i+1 == len(starts) || starts[i+1].at > s.at) {
+			most = max(most, sum)
+		}
 	}
 	return most
 }
 
-func jain(xs []float64) float64 {
+// jain is Jain's index of fairness: 1 if all are equal.
+func jain[T int | int64 | float64](xs []T) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range xs {
-		sum += x
-		squares += x * x
+		sum += float64(x)
+		squares += float64(x) * float64(x)
 	}
 	return sum * sum / (float64(len(xs)) * squares)
+}
+
+// units is what each flow started between two instants.
+func (w *world) units(from, to int64) map[string]int64 {
+	units := make(map[string]int64)
+	for _, j := range w.served {
+		if j.started >= from && j.started < to {
+			units[j.flow()] += j.job.Costs[0]
+		}
+	}
+	return units
 }
 
 func id(format string, args ...any) string { return fmt.Sprintf(format, args...) }

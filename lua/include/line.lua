@@ -6,7 +6,9 @@
 --                        had its turn and stands elsewhere; as long as a flow stands there
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
 -- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
--- claims hash: by scope key the lane that has its claim; by '+' and a lane "at costs scope keys". shares hash: of flows.
+-- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
+-- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by when they are looked at.
+-- shares hash: of flows.
 local timers, jobs, claims, shares = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims', prefix .. 'shares'
 local firsts, started = {}, {}
 
@@ -96,11 +98,27 @@ local function leave(queue, lane)
   write('ZREM', flows, lane.text)
   if call('EXISTS', flows) == 1 then return end
   local wait, tags = prefix .. 'wait:' .. queue, prefix .. 'tags:' .. queue
-  local tag = call('ZSCORE', wait, lane.flow)
+  local tag = sub(queue, -1) ~= '!' and call('ZSCORE', wait, lane.flow)
   if tag then write('HSET', tags, lane.flow, tag) end
   write('ZREM', wait, lane.flow)
   firsts[queue] = nil
   if call('EXISTS', wait) == 0 then write('DEL', tags) end
+end
+
+-- Has a parked lane have its turn under the scope key again.
+local function unpark_lane(lane, name, arrival)
+  leave(name .. '!', lane)
+  stand(name, lane, arrival, now)
+end
+
+-- Has a lane looked at that is parked or has a claim, since its first job is another one than it was: it may be lighter.
+local function look_anew(lane, arrival, was)
+  for i = 1, #lane do
+    local name = lane[i].name
+    if call('ZSCORE', prefix .. 'lanes:' .. name .. '!:' .. lane.flow, lane.text) then unpark_lane(lane, name, arrival) end
+  end
+  write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
+  if was then write('HDEL', claims, '=' .. was) end
 end
 
 -- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.

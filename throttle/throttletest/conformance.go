@@ -152,7 +152,7 @@ func (r row) ask(subject *telling, step int) string {
 		}
 		return doneText(subject.Settle(now, subject.grant(r), r.actual))
 	case "refund":
-		return doneText(subject.Settle(now, subject.grant(r), 0))
+		return doneText(subject.Refund(now, subject.grant(r)))
 	case "":
 		return reservationText(subject.reserve(now, r.asked(step)))
 	}
@@ -241,7 +241,11 @@ func shadowText(shadow *throttle.Hold) string {
 	if shadow == nil {
 		return ""
 	}
-	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + shadow.Until.Sub(beginning).String()
+	until := "never"
+	if !shadow.Until.IsZero() {
+		until = shadow.Until.Sub(beginning).String()
+	}
+	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + until
 }
 
 // pulledText says what became of which jobs.

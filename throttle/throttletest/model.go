@@ -126,6 +126,11 @@ func (m *Model) SettleCosts(now time.Time, granted throttle.Reservation, actual 
 	return m.throttle.SettleCosts(m.at(now), granted, actual)
 }
 
+// Refund takes back what a grant was charged.
+func (m *Model) Refund(now time.Time, granted throttle.Reservation) (bool, error) {
+	return m.throttle.Refund(m.at(now), granted)
+}
+
 // Pause closes a scope key.
 func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	ctx, left := m.at(now), max(0, until.Sub(now))

@@ -26,11 +26,10 @@ var limitTimelines = []timeline{
 		{at: 1 * second, job: "b", want: "booked 10s, global 2/10s"},
 		{at: 2 * second, call: "limits", job: "global", text: "8/10s", want: "done"},
 		{at: 2 * second, job: "c", weight: 3, want: "granted 2s"},
-		{at: 2 * second, job: "d", want: "granted 2s"}, // b's is the last unit
+		{at: 2 * second, job: "d", want: "granted 2s"},
 		{at: 3 * second, call: "reset", job: "global", want: "done"},
 		{at: 3 * second, call: "usage", job: "global", want: "8 used, 1 booked, free 12s"},
 		{at: 10 * second, job: "b", want: "granted 10s"},
-		{at: 10 * second, job: "d", want: "booked 12s, global 5/10s"},
 	}},
 	{name: "F54 lowered, a booked job may have to wait longer", scopes: global(per10s(4)), rows: []row{
 		{at: 0, job: "a", weight: 2, want: "granted 0s"},

@@ -84,9 +84,8 @@ var pauseTimelines = []timeline{
 	}},
 	{name: "what was granted before is not called back", scopes: tenantAndDomain(1, 10, 10), rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
-		{at: 9 * second, job: "a2", keys: "tenant=a", wait: second, nonce: "n", want: "granted 10s"},
+		{at: 9 * second, job: "a2", keys: "tenant=a", wait: second, want: "granted 10s"},
 		{at: 9 * second, call: "pause", job: "tenant a", until: 30 * second, want: "until 30s"},
-		{at: 10 * second, job: "a2", keys: "tenant=a", wait: second, nonce: "n", want: "booked 30s, tenant a paused"},
 		{at: 10 * second, call: "settle", job: "a2", keys: "tenant=a", actual: 2, want: "true"},
 	}},
 	{name: "a booked job that comes into a pause is the first of its lane", scopes: tenantAndDomain(1, 100, 100), lookahead: second, rows: []row{
@@ -97,18 +96,18 @@ var pauseTimelines = []timeline{
 		{at: 9700 * milli, job: "a2", keys: "tenant=a", want: "booked 10s, tenant a paused"}, // as it was promised
 		{at: 10 * second, job: "a2", keys: "tenant=a", want: "waiting, 1 ahead"},
 		{at: 10 * second, job: "a3", keys: "tenant=a", want: "waiting, 1 ahead"},
-		{at: 10 * second, call: "pull", want: "nothing"}, // set aside until a second before
+		{at: 10 * second, call: "pull", want: "nothing"}, // until a second before
 		{at: 10 * second, job: "b1", keys: "tenant=b", want: "granted 10s"},
 		{at: 14*second - micro, call: "pull", want: "nothing"},
 		{at: 14 * second, call: "pull", want: "booked a2 15s"},
 		{at: 15 * second, job: "a2", keys: "tenant=a", want: "granted 15s"},
 		{at: 24 * second, call: "pull", want: "booked a3 25s"},
 	}},
-	{name: "the lanes of a paused domain are set aside, no other", scopes: tenantAndDomain(100, 100, 100), lookahead: second, rows: []row{
+	{name: "the lanes of a paused domain wait, no other", scopes: tenantAndDomain(100, 100, 100), lookahead: second, rows: []row{
 		{at: 0, call: "pause", job: "domain x", until: 60 * second, want: "until 1m0s"},
 		{at: 1 * second, job: "ax", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
 		{at: 1 * second, call: "pull", want: "nothing"},
-		{at: 1 * second, job: "bx", keys: "tenant=b domain=x", want: "waiting, 0 ahead"}, // with the other, no pull for it
+		{at: 1 * second, job: "bx", keys: "tenant=b domain=x", want: "waiting, 0 ahead"},
 		{at: 2 * second, job: "ay", keys: "tenant=a domain=y", want: "granted 2s"},
 		{at: 2 * second, job: "a", keys: "tenant=a", want: "granted 2s"},
 		{at: 2 * second, job: "b", keys: "tenant=b", want: "granted 2s"},
@@ -120,13 +119,13 @@ var pauseTimelines = []timeline{
 		{at: 0, call: "pause", job: "tenant a", until: 60 * second, want: "until 1m0s"},
 		{at: 0, job: "c1", keys: "tenant=c", weight: 2, want: "granted 0s"},
 		{at: 1 * second, job: "a1", keys: "tenant=a", want: "waiting, 0 ahead"},
-		{at: 1 * second, job: "a2", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
-		{at: 1 * second, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
-		{at: 1 * second, call: "pull", want: "nothing"},
+		{at: 1*second + milli, job: "a2", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
+		{at: 1*second + milli, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
+		{at: 2 * second, call: "pull", want: "nothing"},
 		{at: 9 * second, call: "pull", want: "booked b1 10s"},
 		{at: 10 * second, job: "b1", keys: "tenant=b", want: "granted 10s"},
 		{at: 10 * second, call: "lines", want: "tenant a 1"},
-		{at: 59 * second, call: "pull", want: "booked a2 1m0s, a1 1m0s"},
+		{at: 59 * second, call: "pull", want: "booked a1 1m0s, a2 1m0s"},
 	}},
 	{name: "who waits for a pause goes on when it is ended", scopes: tenantAndDomain(100, 100, 100), lookahead: second, rows: []row{
 		{at: 0, call: "pause", job: "tenant a", until: time.Hour, want: "until 1h0m0s"},

@@ -137,7 +137,7 @@ var settleTimelines = []timeline{
 		{at: 14 * second, call: "refund", job: "a2", keys: "tenant=a", want: "true"},
 		{at: 14 * second, call: "pull", want: "booked a3 14s"},
 	}},
-	{name: "a lane that was set aside for its own limit uses what was given back", scopes: tenantAndDomain(100, 1, 100), lookahead: second, rows: []row{
+	{name: "a lane that waits for its own limit uses what was given back", scopes: tenantAndDomain(100, 1, 100), lookahead: second, rows: []row{
 		{at: 0, job: "x1", keys: "tenant=a domain=x", want: "granted 0s"},
 		{at: 1 * second, job: "x2", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
 		{at: 1 * second, call: "pull", want: "nothing"},
@@ -185,7 +185,7 @@ var settleTimelines = []timeline{
 		{at: 2 * second, call: "settle", job: "b", costs: "tenant=1", want: "false"}, // once
 		{at: 3 * second, job: "c", keys: "tenant=c", costs: "tenant=3", want: "granted 3s"},
 		{at: 3 * second, call: "refund", job: "c", want: "true"},
-		{at: 3 * second, call: "usage", job: "tenant c", want: "3 used, 0 booked, free 3s"},
+		{at: 3 * second, call: "usage", job: "tenant c", want: "0 used, 0 booked, free 3s"},
 	}},
 	{name: "a charge is corrected under other windows", scopes: global(per10s(5)), rows: []row{
 		{at: 0, job: "a", weight: 4, want: "granted 0s"},

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// dueDouble is a throttle that is pulled, and says when that is due.
+type dueDouble struct {
+	decider
+	driver
+	mu    sync.Mutex
+	due   time.Time
+	then  func(now time.Time) time.Time // due after a pull; nil: no more
+	fails bool
+	pulls []time.Time
+}
+
+// Check implements decider.
+func (d *dueDouble) Check(context.Context) ([]throttle.Finding, error) { return nil, nil }
+
+// Due implements driver.
+func (d *dueDouble) Due() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.due
+}
+
+// Pull implements driver.
+func (d *dueDouble) Pull(context.Context) (throttle.Pulled, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pulls = append(d.pulls, time.Now())
+	if d.then != nil {
+		d.due = d.then(time.Now())
+	}
+	if d.fails {
+		return throttle.Pulled{}, errDouble
+	}
+	return throttle.Pulled{}, nil
+}
+
+// TestPullsWhenDue: the line is pulled when an answer says that it is due, at most every
+// 50 ms, and every half second anyway, also where the line is due and cannot be pulled.
+func TestPullsWhenDue(t *testing.T) {
+	t.Parallel()
+	const long = 10 * time.Second
+	rows := map[string]struct {
+		due           func(now time.Time) time.Time // as the answer of each pull says
+		fails         bool
+		least, most   int
+		closest, wide time.Duration // of two pulls
+	}{
+		"nothing waits":   {func(time.Time) time.Time { return time.Time{} }, false, 20, 21, 500 * time.Millisecond, 500 * time.Millisecond},
+		"far ahead":       {func(now time.Time) time.Time { return now.Add(time.Hour) }, false, 20, 21, 500 * time.Millisecond, 500 * time.Millisecond},
+		"always due":      {func(now time.Time) time.Time { return now }, false, 150, 200, 50 * time.Millisecond, 61 * time.Millisecond},
+		"long ago":        {func(now time.Time) time.Time { return now.Add(-time.Hour) }, false, 150, 200, 50 * time.Millisecond, 61 * time.Millisecond},
+		"in 200ms":        {func(now time.Time) time.Time { return now.Truncate(200 * time.Millisecond).Add(200 * time.Millisecond) }, false, 48, 52, 50 * time.Millisecond, 201 * time.Millisecond},
+		"it cannot be":    {func(now time.Time) time.Time { return now }, true, 20, 21, 500 * time.Millisecond, 500 * time.Millisecond},
+		"sooner than was": {func(now time.Time) time.Time { return now.Add(70 * time.Millisecond) }, false, 120, 143, 70 * time.Millisecond, 81 * time.Millisecond},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				line := &dueDouble{fails: row.fails, then: row.due}
+				s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+				s.puller = newPuller(s)
+				s.puller.start()
+				for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					s.puller.heard() // as with any other answer
+				}
+				close(s.stopped)
+				s.puller.end()
+				s.puller.done.Wait()
+				if n := len(line.pulls); n < row.least || n > row.most {
+					t.Errorf("pulled %d times in %s, want %d to %d", n, long, row.least, row.most)
+				}
+				for i := 1; i < len(line.pulls); i++ {
+					if gap := line.pulls[i].Sub(line.pulls[i-1]); gap < row.closest || gap > row.wide {
+						t.Fatalf("pulls %s from each other, want %s to %s", gap, row.closest, row.wide)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestPullsSooner: an answer that says that the line is due sooner than was known is
+// heeded, however long the puller would have slept.
+func TestPullsSooner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := new(dueDouble)
+		s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+		s.puller = newPuller(s)
+		s.puller.start()
+		time.Sleep(120 * time.Millisecond)
+		line.mu.Lock()
+		line.due = time.Now().Add(100 * time.Millisecond)
+		line.mu.Unlock()
+		s.puller.heard()
+		time.Sleep(99 * time.Millisecond)
+		if n := len(line.pulls); n != 1 {
+			t.Fatalf("pulled %d times before it was due, want the first time only", n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if n := len(line.pulls); n != 2 {
+			t.Fatalf("pulled %d times when it was due, want twice", n)
+		}
+		close(s.stopped)
+		s.puller.end()
+		s.puller.done.Wait()
+	})
+}
