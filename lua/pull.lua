@@ -10,28 +10,53 @@
 -- Read.
 local bookings, looks = match(ARGV[4], '^(%d+) (%d+)$')
 bookings, looks = tonumber(bookings), tonumber(looks)
-local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
+local found = call('MGET', prefix .. 'none', KEYS[1], prefix .. 'pulled') -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
+if found[3] and found[3] - now > 1000000 then
+  -- The clock stepped back: what was to be looked at by the old one is looked at now.
+  local later = call('ZRANGEBYSCORE', timers, format('(%d', now), '+inf')
+  for i = 1, #later do write('ZADD', timers, format('%d', now), later[i]) end
+end
 local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
-local booked, overdue, FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = {}, {}, 600000000, 60000000, 5000000
+local booked, overdue, drops = {}, {}, 2000
+local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = 600000000, 60000000, 5000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
--- Drops jobs from a lane that have left, and returns its first: arrival, costs, id; nil if none is left.
+-- A job did not come to its slot. It keeps its place for a while, and is told again until it comes.
+local function miss(id, slot, costs, arrival, text)
+  write('HSET', jobs, id, format('-%d %s %s %s', slot, costs, arrival, text))
+  write('ZADD', timers, format('%d', min(now + max(1000000, floor((now - slot) / 2)), max(slot + FORGET_AFTER, now + 1))), '=' .. id)
+  for _, value in ipairs({ id, format('%d', slot), text }) do overdue[#overdue + 1] = value end
+end
+
+-- Drops jobs from a lane that have left, and those that weigh more than a limit that was set: they are to ask again, to
+-- hear that. Returns its first: arrival, costs, id; nil if none is left, and then whether there are more than one pull
+-- may drop.
 local function first_job(lane)
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
-    if #elements == 0 then return nil end
+    if #elements == 0 then return nil, false end
     local ids = {}
     for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
     local records = call('HMGET', jobs, unpack(ids))
-    local gone = 0
-    while gone < #elements and records[gone + 1] ~= '-' do gone = gone + 1 end
-    if gone > 0 then write('LTRIM', lane.list, gone, -1) end
-    if gone < #elements then
-      local arrival, costs = match(elements[gone + 1], '^(%d+):([%d,]+):')
-      return { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }
+    for i = 1, #elements do
+      local arrival, text = match(elements[i], '^(%d+):([%d,]+):')
+      local costs = records[i] == '-' and costs_of(lane, text)
+      local weighs = costs and too_heavy(lane, costs)
+      if costs and not weighs then
+        if i > 1 then write('LTRIM', lane.list, i - 1, -1) end
+        return { arrival = arrival, costs_text = text, costs = costs, id = ids[i] }
+      end
+      if drops == 0 then
+        if i > 1 then write('LTRIM', lane.list, i - 1, -1) end
+        looks = 0
+        return nil, true
+      end
+      if weighs then miss(ids[i], now, text, arrival, lane.text) end
+      drops = drops - 1
     end
+    write('LTRIM', lane.list, #elements, -1)
     lane.gone = true
   end
 end
@@ -48,8 +73,9 @@ local function head(queue)
       firsts[queue] = nil
     else
       local lane = lane_of(text)
-      local job = first_job(lane)
+      local job, more = first_job(lane)
       if job then return lane, job, tag end
+      if more then return nil end
       leave(queue, lane)
     end
   end
@@ -170,10 +196,11 @@ local function look(name)
         moved = moved + cost
       else
         if tag > virtual_time(name) then write('HSET', prefix .. 'tags:' .. name, '*', tag_text(tag)) end
-        local following = book_first(lane, job, at)
+        local following, more = book_first(lane, job, at)
         if following then
           write('ZADD', prefix .. 'lanes:' .. name .. ':' .. lane.flow, following.arrival, lane.text)
-        else
+          expire('lanes:' .. name .. ':' .. lane.flow, 'lane:' .. lane.text)
+        elseif not more then
           leave(name, lane)
         end
       end
@@ -256,13 +283,14 @@ local function look_at_claim(text)
   looks = looks - 1
   local lane = lane_of(text)
   local names = release(lane)
-  local job = first_job(lane)
+  local job, more = first_job(lane)
+  if more then return stand(names[1], lane, format('%d', now), now) end
   if not job then return end
   write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
-    local following = book_first(lane, job, at)
-    if following then stand(names[1], lane, following.arrival, now) end
+    local following, more = book_first(lane, job, at)
+    if following or more then stand(names[1], lane, following and following.arrival or format('%d', now), now) end
     return
   end
   names = at ~= NEVER and needed(lane, job, names, at) or {}
@@ -274,20 +302,21 @@ local function look_at_claim(text)
   end
 end
 
--- Ends a booking whose grace is over. The job keeps its place for a while.
+-- Ends a booking whose grace is over.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
-  local slot, costs, arrival, text = match(record or '', '^(%d+) (%S+) (%d+) (.*)$')
-  if not slot or slot == '0' then
+  local slot, costs, arrival, text = match(record or '', '^(%-?%d+) (%S+) (%d+) (.*)$')
+  slot = tonumber(slot)
+  if not slot or slot < 0 and now >= FORGET_AFTER - slot then
     if slot then write('HDEL', jobs, id) end
     write('ZREM', timers, '=' .. id)
     return
   end
-  unbook(id, record)
-  write('HSET', jobs, id, format('0 %s %s %s', costs, arrival, text))
-  write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
-  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
-  for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
+  if slot > 0 then
+    unbook(id, record)
+    for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
+  end
+  miss(id, math.abs(slot), costs, arrival, text)
 end
 
 local trouble
@@ -296,6 +325,7 @@ local function attempt(member)
   if kind == '=' then return end_booking(sub(member, 2)) end
   if kind == '+' then return look_at_claim(sub(member, 2)) end
   local when
+  expire('wait:' .. member, 'tags:' .. member)
   if sub(member, -1) == '!' then when = unpark(sub(member, 1, -2)) else when = look(member) end
   if when then
     write('ZADD', timers, format('%d', when), member)
@@ -314,6 +344,7 @@ end
 
 -- Write.
 save_keys()
+call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
 if #due_now > 0 then expire('jobs', 'timers') end
 local reply = { format('%d', now), format('%d', next_look()), format('%d', #booked / 3), trouble or '' }
 for i = 1, #booked do reply[#reply + 1] = booked[i] end

@@ -109,15 +109,6 @@ local function grant(lane, costs, at)
   return format('1 %d', at) .. shadow
 end
 
-local function too_heavy(lane, costs)
-  for i = 1, #lane do
-    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
-      local limit = lane[i].limits[j]
-      if limit.units > 0 and costs[i] > limit.units then return match(told(lane[i], limit), '^ %S+') .. ' ' .. lane[i].origin end
-    end
-  end
-end
-
 local function waiting(lane, at, key, holder)
   local flows = 0
   for i = 1, #lane do flows = max(flows, call('ZCARD', prefix .. 'wait:' .. lane[i].name)) end
@@ -170,7 +161,6 @@ local function place(job, lane, record, back)
   elseif line then
     write('HDEL', shares, lane.flow)
   end
-  lane.jobs = lane.jobs or call('LLEN', lane.list)
   local other
   if lane.jobs == 0 or back then
     other = line and not back and contended(lane)
@@ -205,13 +195,13 @@ local function redeem(job, lane, slot)
 end
 
 local function decide(job, lane, record)
-  if record == '-' then
-    lane.jobs = lane.jobs or call('LLEN', lane.list)
+  lane.jobs = lane.jobs or call('LLEN', lane.list)
+  if record == '-' and lane.jobs > 0 and not too_heavy(lane, job.costs) then
     return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
   end
   local back = false
-  if record then
-    local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  if record and record ~= '-' then
+    local slot, _, arrival, text = match(record, '^(%-?%d+) (%S+) (%d+) (.*)$')
     job.record, job.slot = record, tonumber(slot)
     if text ~= lane.text then
       unbook(job.id, record)
@@ -224,10 +214,10 @@ local function decide(job, lane, record)
       for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
     end
   end
-  local heavy = too_heavy(lane, job.costs)
+  local heavy, key = too_heavy(lane, job.costs)
   if heavy then
     forget(job.id, record)
-    return '5' .. heavy
+    return '5' .. match(told(key, heavy), '^ %S+') .. ' ' .. key.origin
   end
   return place(job, lane, record, back)
 end

@@ -16,8 +16,13 @@ const parkedFor = 60_000_000
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
 
+// mostDropped bounds the work of one pull where a backlog was deleted.
+const mostDropped = 2000
+
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
+
+const second = 1_000_000
 
 // Told is a job that a pull books, or finds overdue.
 type Told struct {
@@ -36,6 +41,7 @@ type Pulled struct {
 type puller struct {
 	*Line
 	bookings, looks int // left
+	drops           int // left: jobs that have left, of which a pull takes so many out
 	told            Pulled
 }
 
@@ -43,7 +49,15 @@ type puller struct {
 // the lookahead, and finds bookings whose grace is over.
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	l.begin(now, settings)
-	p := &puller{Line: l, bookings: bookings, looks: looks}
+	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped}
+	if l.pulled > now+second { // the clock stepped back: what was to be looked at by the old one is looked at now
+		for _, name := range l.timers.sorted() {
+			if at, _ := l.timers.get(name); at > now {
+				l.timers.set(name, now)
+			}
+		}
+	}
+	l.pulled = now
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
 		if p.bookings == 0 || p.looks == 0 {
@@ -67,21 +81,31 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	return p.told
 }
 
-// late ends a booking whose grace is over. The job keeps its place for a while.
+// late ends a booking whose grace is over. The job keeps its place for a while, and is
+// told again until it comes.
 func (p *puller) late(id string) {
 	known := p.jobs[id]
-	if known == nil || known.state != booked {
-		delete(p.jobs, id)
+	if known == nil || known.state == waiting || known.state == overdue && p.now >= known.slot+forgetAfter {
+		if known != nil && known.state == overdue {
+			delete(p.jobs, id)
+		}
 		p.timers.delete("=" + id)
 		return
 	}
-	p.unbook(id, known)
-	known.state = overdue
-	p.timers.set("="+id, p.now+forgetAfter)
-	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
-	for _, name := range p.lane(known.lane).keys {
-		p.hurry(name)
+	if known.state == booked {
+		p.unbook(id, known)
+		for _, name := range p.lane(known.lane).keys {
+			p.hurry(name)
+		}
 	}
+	p.miss(id, known)
+}
+
+// miss tells that a job did not come to its slot.
+func (p *puller) miss(id string, known *record) {
+	known.state = overdue
+	p.timers.set("="+id, min(p.now+max(second, (p.now-known.slot)/2), max(known.slot+forgetAfter, p.now+1)))
+	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
 }
 
 // head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
@@ -96,7 +120,9 @@ func (p *puller) head(queue string) (*lane, float64) {
 		p.Looks++
 		flow, tag, _ := q.first()
 		lane := p.lanes[q.head(flow)]
-		p.drop(lane)
+		if !p.drop(lane) {
+			return nil, 0
+		}
 		if len(lane.jobs) > 0 {
 			return lane, tag
 		}
@@ -281,7 +307,10 @@ func (p *puller) claimed(lane *lane) {
 	p.looks--
 	p.Looks++
 	c := p.release(lane)
-	p.drop(lane)
+	if !p.drop(lane) {
+		p.stand(c.names[0], lane, p.now)
+		return
+	}
 	if len(lane.jobs) == 0 {
 		delete(p.lanes, lane.name)
 		return
@@ -400,11 +429,28 @@ func (p *puller) bookFirst(lane *lane, at int64) {
 	}
 }
 
-// drop takes the jobs out that have left, as far as the first that has not.
-func (p *puller) drop(lane *lane) {
-	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+// drop takes the jobs out that have left, as far as the first that has not, and those that
+// weigh more than a limit that was set: they are to ask again, to hear that. It returns
+// false if there are more than one pull may drop.
+func (p *puller) drop(lane *lane) bool {
+	for len(lane.jobs) > 0 {
+		first := lane.jobs[0]
+		waits := p.waits(first.id)
+		switch {
+		case waits && p.tooHeavy(lane, first.costs) == nil:
+			return true
+		case p.drops == 0:
+			p.looks = 0
+			return false
+		case waits:
+			known := p.jobs[first.id]
+			known.slot, known.arrival = p.now, first.arrival
+			p.miss(first.id, known)
+		}
+		p.drops--
 		lane.jobs = lane.jobs[1:]
 	}
+	return true
 }
 
 // move has a lane wait in another queue.

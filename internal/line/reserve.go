@@ -65,7 +65,10 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
 	known, back := l.jobs[job.ID], false
 	if known != nil && known.state == waiting {
-		return l.stillWaiting(job, lane)
+		if len(lane.jobs) > 0 && l.tooHeavy(lane, job.Costs) == nil {
+			return l.stillWaiting(job, lane)
+		}
+		known = nil
 	}
 	if known != nil && known.lane == lane.name {
 		if answer, done := l.redeem(job, lane, known); done {

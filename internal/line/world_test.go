@@ -56,6 +56,7 @@ type worldJob struct {
 	slot    int64
 	comes   int64
 	started int64
+	missed  bool // told that it did not come
 
 	left    bool
 	settled bool
@@ -117,6 +118,10 @@ func (w *world) ask(j *worldJob) {
 	case line.TooHeavy:
 		if !w.strict {
 			w.t.Fatalf("%s is too heavy", j.job.ID)
+		}
+		if j.missed { // it waited for a limit that was lowered since: it asks again until that is raised
+			w.comeBack(j, w.now+10*second)
+			return
 		}
 		j.left = true
 		w.lost++
@@ -219,6 +224,12 @@ func (w *world) booked(j *worldJob, slot int64) {
 	if w.late != nil {
 		j.comes += w.late(j)
 	}
+	w.comeBack(j, j.comes)
+}
+
+// comeBack has a job ask again at an instant.
+func (w *world) comeBack(j *worldJob, at int64) {
+	j.comes = at
 	i, _ := slices.BinarySearchFunc(w.back, j, func(id string, j *worldJob) int {
 		if w.jobs[id].comes <= j.comes {
 			return -1
@@ -259,6 +270,12 @@ func (w *world) pull() {
 	pulled := w.line.Pull(w.now, w.settings, 50, 200)
 	for _, told := range pulled.Booked {
 		w.booked(w.jobs[told.ID], told.Slot)
+	}
+	for _, told := range pulled.Overdue {
+		if j := w.jobs[told.ID]; !j.left && !slices.Contains(w.back, told.ID) {
+			j.missed = true
+			w.comeBack(j, w.now)
+		}
 	}
 }
 

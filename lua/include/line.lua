@@ -5,7 +5,7 @@
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
 --                        had its turn and stands elsewhere; as long as a flow stands there
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
--- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
+-- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot negative: it did not come.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
 -- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by when they are looked at.
 -- shares hash: of flows.
@@ -119,6 +119,16 @@ local function look_anew(lane, arrival, was)
   end
   write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
   if was then write('HDEL', claims, '=' .. was) end
+end
+
+-- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
+local function too_heavy(lane, costs)
+  for i = 1, #lane do
+    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
+      local limit = lane[i].limits[j]
+      if limit.units > 0 and costs[i] > limit.units then return limit, lane[i] end
+    end
+  end
 end
 
 -- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
