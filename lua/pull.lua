@@ -1,6 +1,7 @@
 -- Purpose: book the first jobs of lanes whose time has come, and find bookings that nobody came for.
 -- ARGV[4] most bookings and most looks
--- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue booking
+-- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue
+--   booking, and of each job that was thrown out for its weight
 -- include: request
 -- include: entries
 -- include: ledger
@@ -23,16 +24,8 @@ local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = 600000000, 60000000, 5000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
--- A job did not come to its slot. It keeps its place for a while, and is told again until it comes.
-local function miss(id, slot, costs, arrival, text)
-  write('HSET', jobs, id, format('-%d %s %s %s', slot, costs, arrival, text))
-  write('ZADD', timers, format('%d', min(now + max(1000000, floor((now - slot) / 2)), max(slot + FORGET_AFTER, now + 1))), '=' .. id)
-  for _, value in ipairs({ id, format('%d', slot), text }) do overdue[#overdue + 1] = value end
-end
-
--- Drops jobs from a lane that have left, and those that weigh more than a limit that was set: they are to ask again, to
--- hear that. Returns its first: arrival, costs, id; nil if none is left, and then whether there are more than one pull
--- may drop.
+-- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
+-- to drop than one pull may.
 local function first_job(lane)
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
@@ -40,25 +33,39 @@ local function first_job(lane)
     local ids = {}
     for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
     local records = call('HMGET', jobs, unpack(ids))
-    for i = 1, #elements do
-      local arrival, text = match(elements[i], '^(%d+):([%d,]+):')
-      local costs = records[i] == '-' and costs_of(lane, text)
-      local weighs = costs and too_heavy(lane, costs)
-      if costs and not weighs then
-        if i > 1 then write('LTRIM', lane.list, i - 1, -1) end
-        return { arrival = arrival, costs_text = text, costs = costs, id = ids[i] }
-      end
-      if drops == 0 then
-        if i > 1 then write('LTRIM', lane.list, i - 1, -1) end
+    local gone = 0
+    while gone < #elements and gone < drops and records[gone + 1] ~= '-' do gone = gone + 1 end
+    if gone > 0 then write('LTRIM', lane.list, gone, -1) end
+    drops = drops - gone
+    if gone < #elements then
+      if records[gone + 1] ~= '-' then
         looks = 0
         return nil, true
       end
-      if weighs then miss(ids[i], now, text, arrival, lane.text) end
-      drops = drops - 1
+      local arrival, costs = match(elements[gone + 1], '^(%d+):([%d,]+):')
+      return { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }, false
     end
-    write('LTRIM', lane.list, #elements, -1)
     lane.gone = true
   end
+end
+
+-- Tells that a job is to ask again: it did not come to its slot, or was thrown out. It keeps its place for a while, and is
+-- told again until it comes.
+local function miss(id, slot, costs_text, arrival, text)
+  write('HSET', jobs, id, format('-%d %s %s %s', slot, costs_text, arrival, text))
+  write('ZADD', timers, format('%d', min(now + max(1000000, floor((now - slot) / 2)), max(slot + FORGET_AFTER, now + 1))), '=' .. id)
+  for _, value in ipairs({ id, format('%d', slot), text }) do overdue[#overdue + 1] = value end
+end
+
+-- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
+-- again, to hear that. Returns whether it did so, and the first job then.
+local function throw_out(lane, job)
+  if not job or not too_heavy(lane, job.costs) then return false, job end
+  write('LPOP', lane.list)
+  write('HDEL', claims, '=' .. job.id)
+  miss(job.id, now, job.costs_text, job.arrival, lane.text)
+  local following, more = first_job(lane)
+  return true, following, more
 end
 
 -- The lane whose turn it is in a queue, its first job and its flow's tag.
@@ -74,9 +81,18 @@ local function head(queue)
     else
       local lane = lane_of(text)
       local job, more = first_job(lane)
-      if job then return lane, job, tag end
+      local thrown
+      if job then thrown, job, more = throw_out(lane, job) end
       if more then return nil end
-      leave(queue, lane)
+      if not job then
+        leave(queue, lane)
+      elseif not thrown then
+        return lane, job, tag
+      elseif sub(queue, -1) == '!' then
+        look_anew(lane, job.arrival)
+      else
+        write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. flow, job.arrival, text)
+      end
     end
   end
 end
@@ -284,7 +300,9 @@ local function look_at_claim(text)
   local lane = lane_of(text)
   local names = release(lane)
   local job, more = first_job(lane)
-  if more then return stand(names[1], lane, format('%d', now), now) end
+  local thrown
+  if job then thrown, job, more = throw_out(lane, job) end
+  if more or thrown and job then return stand(names[1], lane, job and job.arrival or format('%d', now), now) end
   if not job then return end
   write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')

@@ -194,13 +194,34 @@ local function redeem(job, lane, slot)
   end
 end
 
+local function heavy(job, lane)
+  local limit, key = too_heavy(lane, job.costs)
+  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
+end
+
+-- A job in line that asks meanwhile; nil if nothing is left of its lane.
+local function still_waiting(job, lane)
+  local said = heavy(job, lane)
+  if said then
+    local leads = call('HGET', claims, '=' .. job.id)
+    local own = leads and lane_of(leads)
+    local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+    if id == job.id then look_anew(own, arrival, id) end
+    forget(job.id, '-')
+    return said
+  end
+  return lane.jobs > 0 and waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+end
+
 local function decide(job, lane, record)
   lane.jobs = lane.jobs or call('LLEN', lane.list)
-  if record == '-' and lane.jobs > 0 and not too_heavy(lane, job.costs) then
-    return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+  if record == '-' then
+    local said = still_waiting(job, lane)
+    if said then return said end
+    record = nil
   end
   local back = false
-  if record and record ~= '-' then
+  if record then
     local slot, _, arrival, text = match(record, '^(%-?%d+) (%S+) (%d+) (.*)$')
     job.record, job.slot = record, tonumber(slot)
     if text ~= lane.text then
@@ -214,10 +235,10 @@ local function decide(job, lane, record)
       for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
     end
   end
-  local heavy, key = too_heavy(lane, job.costs)
-  if heavy then
+  local said = heavy(job, lane)
+  if said then
     forget(job.id, record)
-    return '5' .. match(told(key, heavy), '^ %S+') .. ' ' .. key.origin
+    return said
   end
   return place(job, lane, record, back)
 end

@@ -220,7 +220,7 @@ func (t *Throttle) decision(o *order, at stamp, v *values) (Reservation, error) 
 	case tooHeavy:
 		return Reservation{}, t.heavy(o, v)
 	case undecided:
-		return Reservation{}, t.redis.classify(context.Background(), errors.New(strings.Join(v.rest, " ")))
+		return Reservation{}, t.redis.classify(context.Background(), time.Now(), errors.New(strings.Join(v.rest, " ")))
 	}
 	return Reservation{}, badReply("reserve")
 }

@@ -35,7 +35,9 @@ type Pulled struct {
 	// very long key only the hash, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace:
-	// whoever was to bring them may have died. Their units count no more.
+	// whoever was to bring them may have died. Their units count no more. And jobs in
+	// line that weigh more than a limit allows that was set since: they are to ask, to
+	// hear that.
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
 	Next time.Time

@@ -148,7 +148,7 @@ func (c *caller) inTime(ctx context.Context, s script, args []any) (any, error) 
 	began := time.Now()
 	reply, err := c.within(ctx, func(ctx context.Context) (any, error) { return c.evaluate(ctx, s, args) })
 	if err != nil {
-		reply, err = nil, c.classify(ctx, err)
+		reply, err = nil, c.classify(ctx, began, err)
 	}
 	if c.options.Observer != nil {
 		c.observeCall(s, began, err)
@@ -158,9 +158,10 @@ func (c *caller) inTime(ctx context.Context, s script, args []any) (any, error) 
 
 // loadInTime makes a script known to Redis before it is called.
 func (c *caller) loadInTime(ctx context.Context, s script) error {
+	began := time.Now()
 	_, err := c.within(ctx, func(ctx context.Context) (any, error) { return nil, c.load(ctx, s) })
 	if err != nil {
-		return c.classify(ctx, err)
+		return c.classify(ctx, began, err)
 	}
 	return nil
 }
@@ -237,8 +238,8 @@ func (c *caller) load(ctx context.Context, s script) error {
 	return node.ScriptLoad(ctx, s.text).Err()
 }
 
-// classify turns what the client answered into this package's errors.
-func (c *caller) classify(ctx context.Context, err error) error {
+// classify turns what the client answered to a call into this package's errors.
+func (c *caller) classify(ctx context.Context, began time.Time, err error) error {
 	if ctx.Err() != nil {
 		return &UnavailableError{Failure: failureTimeout, Err: ctx.Err(), own: true}
 	}
@@ -256,7 +257,12 @@ func (c *caller) classify(ctx context.Context, err error) error {
 	if first, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
 		err = errors.New(first) // Redis repeats keys to who calls what it does not know
 	}
-	return &UnavailableError{Failure: failureOf(err), Err: err, replied: replied}
+	failure := failureOf(err)
+	// The client's timer may be a moment ahead of the context's.
+	if deadline, has := ctx.Deadline(); has && failure == failureTimeout && deadline.Before(began.Add(c.options.Timeout)) {
+		return &UnavailableError{Failure: failure, Err: context.DeadlineExceeded, own: true}
+	}
+	return &UnavailableError{Failure: failure, Err: err, replied: replied}
 }
 
 func failureOf(err error) string {

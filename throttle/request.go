@@ -196,7 +196,7 @@ const (
 // usageCount asks for the units between two instants in the past, the first of which is
 // not later than from.
 func usageCount(from, to time.Duration) string {
-	return "c " + integers(' ', (from + time.Microsecond - 1).Microseconds(), to.Microseconds())
+	return "c " + integers(' ', (from+time.Microsecond-1).Microseconds(), to.Microseconds())
 }
 
 func (t *Throttle) usageArguments(flags string, names ...string) []any {

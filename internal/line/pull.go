@@ -19,12 +19,14 @@ const forgetAfter = 600_000_000
 // mostDropped bounds the work of one pull where a backlog was deleted.
 const mostDropped = 2000
 
+// second is how far the clock may step back unnoticed, and how soon a job that did not
+// come is told again.
+const second = 1_000_000
+
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
 
-const second = 1_000_000
-
-// Told is a job that a pull books, or finds overdue.
+// Told is a job that a pull books, finds overdue, or throws out.
 type Told struct {
 	ID   string
 	Slot int64
@@ -50,14 +52,7 @@ type puller struct {
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	l.begin(now, settings)
 	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped}
-	if l.pulled > now+second { // the clock stepped back: what was to be looked at by the old one is looked at now
-		for _, name := range l.timers.sorted() {
-			if at, _ := l.timers.get(name); at > now {
-				l.timers.set(name, now)
-			}
-		}
-	}
-	l.pulled = now
+	p.keepUp()
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
 		if p.bookings == 0 || p.looks == 0 {
@@ -81,6 +76,18 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	return p.told
 }
 
+// keepUp has everything looked at that was to be looked at by a clock that stepped back.
+func (p *puller) keepUp() {
+	if p.pulled > p.now+second {
+		for _, name := range p.timers.sorted() {
+			if at, _ := p.timers.get(name); at > p.now {
+				p.timers.set(name, p.now)
+			}
+		}
+	}
+	p.pulled = p.now
+}
+
 // late ends a booking whose grace is over. The job keeps its place for a while, and is
 // told again until it comes.
 func (p *puller) late(id string) {
@@ -101,7 +108,7 @@ func (p *puller) late(id string) {
 	p.miss(id, known)
 }
 
-// miss tells that a job did not come to its slot.
+// miss tells that a job is to ask again: it did not come to its slot, or was thrown out.
 func (p *puller) miss(id string, known *record) {
 	known.state = overdue
 	p.timers.set("="+id, min(p.now+max(second, (p.now-known.slot)/2), max(known.slot+forgetAfter, p.now+1)))
@@ -123,13 +130,34 @@ func (p *puller) head(queue string) (*lane, float64) {
 		if !p.drop(lane) {
 			return nil, 0
 		}
-		if len(lane.jobs) > 0 {
+		thrown := p.throwOut(lane)
+		switch {
+		case len(lane.jobs) == 0:
+			delete(p.lanes, lane.name)
+			p.leave(queue, lane)
+		case !thrown:
 			return lane, tag
+		case strings.HasSuffix(queue, parked):
+			p.anew(lane, lane.jobs[0].arrival)
+		default:
+			q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
 		}
-		delete(p.lanes, lane.name)
-		p.leave(queue, lane)
 	}
 	return nil, 0
+}
+
+// throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
+// up those behind it, and is to ask again, to hear that. It is told of as overdue.
+func (p *puller) throwOut(lane *lane) bool {
+	if len(lane.jobs) == 0 || p.tooHeavy(lane, lane.jobs[0].costs) == nil {
+		return false
+	}
+	first := lane.jobs[0]
+	lane.jobs = lane.jobs[1:]
+	p.drop(lane)
+	p.jobs[first.id] = &record{slot: p.now, costs: first.costs, arrival: first.arrival, lane: lane.name}
+	p.miss(first.id, p.jobs[first.id])
+	return true
 }
 
 func (l *Line) waits(id string) bool {
@@ -311,8 +339,13 @@ func (p *puller) claimed(lane *lane) {
 		p.stand(c.names[0], lane, p.now)
 		return
 	}
+	thrown := p.throwOut(lane)
 	if len(lane.jobs) == 0 {
 		delete(p.lanes, lane.name)
+		return
+	}
+	if thrown {
+		p.stand(c.names[0], lane, p.now)
 		return
 	}
 	first := lane.jobs[0]
@@ -429,23 +462,13 @@ func (p *puller) bookFirst(lane *lane, at int64) {
 	}
 }
 
-// drop takes the jobs out that have left, as far as the first that has not, and those that
-// weigh more than a limit that was set: they are to ask again, to hear that. It returns
+// drop takes the jobs out that have left, as far as the first that has not. It returns
 // false if there are more than one pull may drop.
 func (p *puller) drop(lane *lane) bool {
-	for len(lane.jobs) > 0 {
-		first := lane.jobs[0]
-		waits := p.waits(first.id)
-		switch {
-		case waits && p.tooHeavy(lane, first.costs) == nil:
-			return true
-		case p.drops == 0:
+	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+		if p.drops == 0 {
 			p.looks = 0
 			return false
-		case waits:
-			known := p.jobs[first.id]
-			known.slot, known.arrival = p.now, first.arrival
-			p.miss(first.id, known)
 		}
 		p.drops--
 		lane.jobs = lane.jobs[1:]

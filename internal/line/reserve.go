@@ -65,10 +65,18 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
 	known, back := l.jobs[job.ID], false
 	if known != nil && known.state == waiting {
-		if len(lane.jobs) > 0 && l.tooHeavy(lane, job.Costs) == nil {
+		heavy := l.tooHeavy(lane, job.Costs)
+		if heavy == nil && len(lane.jobs) > 0 {
 			return l.stillWaiting(job, lane)
 		}
-		known = nil
+		if heavy == nil {
+			return l.place(job, lane, arrival, false)
+		}
+		if own := l.lanes[known.lane]; own.jobs[0].id == job.ID {
+			l.anew(own, own.jobs[0].arrival)
+		}
+		l.forgetJob(job.ID)
+		return Answer{Outcome: TooHeavy, Held: heavy}
 	}
 	if known != nil && known.lane == lane.name {
 		if answer, done := l.redeem(job, lane, known); done {

@@ -56,7 +56,6 @@ type worldJob struct {
 	slot    int64
 	comes   int64
 	started int64
-	missed  bool // told that it did not come
 
 	left    bool
 	settled bool
@@ -118,10 +117,6 @@ func (w *world) ask(j *worldJob) {
 	case line.TooHeavy:
 		if !w.strict {
 			w.t.Fatalf("%s is too heavy", j.job.ID)
-		}
-		if j.missed { // it waited for a limit that was lowered since: it asks again until that is raised
-			w.comeBack(j, w.now+10*second)
-			return
 		}
 		j.left = true
 		w.lost++
@@ -224,12 +219,6 @@ func (w *world) booked(j *worldJob, slot int64) {
 	if w.late != nil {
 		j.comes += w.late(j)
 	}
-	w.comeBack(j, j.comes)
-}
-
-// comeBack has a job ask again at an instant.
-func (w *world) comeBack(j *worldJob, at int64) {
-	j.comes = at
 	i, _ := slices.BinarySearchFunc(w.back, j, func(id string, j *worldJob) int {
 		if w.jobs[id].comes <= j.comes {
 			return -1
@@ -272,9 +261,8 @@ func (w *world) pull() {
 		w.booked(w.jobs[told.ID], told.Slot)
 	}
 	for _, told := range pulled.Overdue {
-		if j := w.jobs[told.ID]; !j.left && !slices.Contains(w.back, told.ID) {
-			j.missed = true
-			w.comeBack(j, w.now)
+		if told.Slot == w.now { // thrown out for its weight
+			w.ask(w.jobs[told.ID])
 		}
 	}
 }
