@@ -183,8 +183,12 @@ func (m *machine) pull(t *rapid.T) {
 }
 
 func (m *machine) pullOnce(t *rapid.T, bookings, looks int) {
-	want := m.l.Pull(m.now, m.s.settings, bookings, looks)
-	got, err := m.s.pull(m.now, bookings, looks)
+	brings, pull := rapid.SampledFrom([]int{1, 1, 0}).Draw(t, "brings"), m.l.Pull
+	if brings == 0 {
+		pull = m.l.PullOnly
+	}
+	want := pull(m.now, m.s.settings, bookings, looks)
+	got, err := m.s.pull(m.now, bookings, looks, brings)
 	if err != nil {
 		t.Fatal(err)
 	}

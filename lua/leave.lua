@@ -24,10 +24,10 @@ local function leave_line(id, record, leads)
     if first_id == id then look_anew(lane, arrival, id) end
     return 1
   end
-  local slot, costs, _, text = match(record, '^(%-?%d+) (%S+) (%d+) (.*)$')
+  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
   local lane = lane_of(text)
   unbook(id, record)
-  if tonumber(slot) < 0 then return 0 end
+  if slot == '0' then return 0 end
   charge(lane, costs_of(lane, costs), -1)
   for i = 1, #lane do hurry(lane[i].name) end
   return 1

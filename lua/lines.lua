@@ -118,7 +118,7 @@ end
 
 function tells.job()
   local record, lane = call('HGET', jobs, ARGV[5]) or '', ARGV[6]
-  local slot, arrival = match(record, '^(%-?%d+) %S+ (%d+) ')
+  local slot, arrival = match(record, '^(%d+) %S+ (%d+) ')
   local queue, timer, place = '', nil, 0
   if record == '-' then
     local element
@@ -133,7 +133,7 @@ function tells.job()
     end
     if queue == '' then timer = call('ZSCORE', timers, '+' .. lane) end
   end
-  tell(slot and sub(slot, 1, 1) ~= '-' and slot or '0', arrival or '0', integer(place), integer(record == '-' and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
+  tell(slot or '0', arrival or '0', integer(place), integer(record == '-' and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
 end
 
 tells[kind]()

@@ -1,5 +1,5 @@
 -- Purpose: book the first jobs of lanes whose time has come, and find bookings that nobody came for.
--- ARGV[4] most bookings and most looks
+-- ARGV[4] most bookings, most looks, and 1 if who asks brings jobs that did not come; 0: they are kept for who does
 -- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue
 --   booking, and of each job that was thrown out for its weight
 -- include: request
@@ -9,8 +9,8 @@
 -- include: line
 
 -- Read.
-local bookings, looks = match(ARGV[4], '^(%d+) (%d+)$')
-bookings, looks = tonumber(bookings), tonumber(looks)
+local bookings, looks, brings = match(ARGV[4], '^(%d+) (%d+) ([01])$')
+bookings, looks, brings = tonumber(bookings), tonumber(looks), brings == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1], prefix .. 'pulled') -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 if found[3] and found[3] - now > 1000000 then
@@ -19,8 +19,9 @@ if found[3] and found[3] - now > 1000000 then
   for i = 1, #later do write('ZADD', timers, format('%d', now), later[i]) end
 end
 local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
+local due_again = brings and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
 local booked, overdue, drops = {}, {}, 2000
-local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR = 600000000, 60000000, 5000000
+local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = 600000000, 60000000, 5000000, 1000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
@@ -49,23 +50,36 @@ local function first_job(lane)
   end
 end
 
--- Tells that a job is to ask again: it did not come to its slot, or was thrown out. It keeps its place for a while, and is
--- told again until it comes.
-local function miss(id, slot, costs_text, arrival, text)
-  write('HSET', jobs, id, format('-%d %s %s %s', slot, costs_text, arrival, text))
-  write('ZADD', timers, format('%d', min(now + max(1000000, floor((now - slot) / 2)), max(slot + FORGET_AFTER, now + 1))), '=' .. id)
-  for _, value in ipairs({ id, format('%d', slot), text }) do overdue[#overdue + 1] = value end
+local function tell(id, slot, text)
+  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+end
+
+-- Tells of a job that is to ask, and has it find its place again for a while.
+local function to_ask(id, slot, costs_text, arrival, text)
+  write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
+  write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
+  write('ZADD', overdues, format('%d', brings and now + TOLD_AGAIN or now), id)
+  expire('overdue')
+  if brings then tell(id, slot, text) end
+end
+
+-- Tells of a job that was told of, or could not be, and has not come since: the longer ago, the seldomer.
+local function tell_again(id)
+  local arrival, text = match(call('HGET', jobs, id) or '', '^0 %S+ (%d+) (.*)$')
+  local forgotten = call('ZSCORE', timers, '=' .. id)
+  if not arrival or not forgotten then return write('ZREM', overdues, id) end
+  tell(id, arrival, text)
+  write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
 -- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
 -- again, to hear that. Returns whether it did so, and the first job then.
 local function throw_out(lane, job)
-  if not job or not too_heavy(lane, job.costs) then return false, job end
+  if not too_heavy(lane, job.costs) then return false, job end
   write('LPOP', lane.list)
   write('HDEL', claims, '=' .. job.id)
-  miss(job.id, now, job.costs_text, job.arrival, lane.text)
-  local following, more = first_job(lane)
-  return true, following, more
+  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  return true, first_job(lane)
 end
 
 -- The lane whose turn it is in a queue, its first job and its flow's tag.
@@ -320,21 +334,19 @@ local function look_at_claim(text)
   end
 end
 
--- Ends a booking whose grace is over.
+-- Ends a booking whose grace is over. The job keeps its place for a while.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
-  local slot, costs, arrival, text = match(record or '', '^(%-?%d+) (%S+) (%d+) (.*)$')
-  slot = tonumber(slot)
-  if not slot or slot < 0 and now >= FORGET_AFTER - slot then
+  local slot, costs, arrival, text = match(record or '', '^(%d+) (%S+) (%d+) (.*)$')
+  if not slot or slot == '0' then
     if slot then write('HDEL', jobs, id) end
     write('ZREM', timers, '=' .. id)
+    write('ZREM', overdues, id)
     return
   end
-  if slot > 0 then
-    unbook(id, record)
-    for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
-  end
-  miss(id, math.abs(slot), costs, arrival, text)
+  unbook(id, record)
+  to_ask(id, slot, costs, arrival, text)
+  for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 
 local trouble
@@ -359,6 +371,8 @@ for i = 1, #due_now do
     call('ZADD', timers, format('%d', now + 1000000), due_now[i]) -- what else waits goes on
   end
 end
+
+for i = 1, #due_again do tell_again(due_again[i]) end
 
 -- Write.
 save_keys()

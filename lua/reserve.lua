@@ -222,8 +222,9 @@ local function decide(job, lane, record)
   end
   local back = false
   if record then
-    local slot, _, arrival, text = match(record, '^(%-?%d+) (%S+) (%d+) (.*)$')
+    local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
     job.record, job.slot = record, tonumber(slot)
+    if job.slot == 0 then write('ZREM', overdues, job.id) end
     if text ~= lane.text then
       unbook(job.id, record)
     else

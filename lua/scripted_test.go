@@ -117,8 +117,8 @@ func texts(reply any) []string {
 	return all
 }
 
-func (s *scripted) pull(now int64, bookings, looks int) ([]string, error) {
-	reply, err := s.run(lua.Pull, now, fmt.Sprintf("%d %d", bookings, looks))
+func (s *scripted) pull(now int64, bookings, looks, brings int) ([]string, error) {
+	reply, err := s.run(lua.Pull, now, fmt.Sprintf("%d %d %d", bookings, looks, brings))
 	if err != nil {
 		return nil, err
 	}

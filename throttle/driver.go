@@ -37,7 +37,8 @@ type Pulled struct {
 	// Overdue are booked jobs that did not come to their slot within Options.Grace:
 	// whoever was to bring them may have died. Their units count no more. And jobs in
 	// line that weigh more than a limit allows that was set since: they are to ask, to
-	// hear that.
+	// hear that. Both are told of again, ever less often, for ten minutes, until they come
+	// or leave.
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
 	Next time.Time
@@ -53,11 +54,11 @@ func (d Driver) Pull(ctx context.Context) (Pulled, error) {
 		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
 	d.throttle.line.driven.Store(time.Now().UnixNano())
-	return d.throttle.pull(ctx)
+	return d.throttle.pull(ctx, true)
 }
 
-func (t *Throttle) pull(ctx context.Context) (Pulled, error) {
-	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks))
+func (t *Throttle) pull(ctx context.Context, brings bool) (Pulled, error) {
+	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, brings))
 	if err != nil {
 		return Pulled{}, err
 	}

@@ -161,8 +161,10 @@ func (t *Throttle) until(instant time.Time) time.Duration {
 	return instant.Sub(t.now())
 }
 
-func (t *Throttle) pullArguments(bookings, looks int64) []any {
-	return t.arguments(integers(' ', bookings, looks))
+// pullArguments ask for a pull. Who does not bring jobs that did not come leaves them to
+// others.
+func (t *Throttle) pullArguments(bookings, looks int64, brings bool) []any {
+	return t.arguments(integers(' ', bookings, looks, flag(brings)))
 }
 
 // leaver is a job that will not come. Its lane and costs are empty if not known.

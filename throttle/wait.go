@@ -90,7 +90,7 @@ func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		t.line.pulled = time.Now()
-		if _, err := t.pull(ctx); err != nil {
+		if _, err := t.pull(ctx, false); err != nil {
 			t.options.Logger.Debug("throttle: the line could not be pulled, the next one who waits tries again")
 			return sleep(ctx, time.Until(until))
 		}

@@ -24,6 +24,7 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
+	overdues ranked[int64]     // when a job that did not come is told of again
 	timers   ranked[int64]     // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
 	shares   map[string]int64  // of flows that have another one than 1
 	claims   map[string]*claim // by lane

@@ -350,7 +350,7 @@ func (l *Line) Clone() *Line {
 		own := *of
 		c.claims[name] = &own
 	}
-	c.timers, c.mode, c.Looks = l.timers.clone(), l.mode, l.Looks
+	c.timers, c.overdues, c.mode, c.Looks = l.timers.clone(), l.overdues.clone(), l.mode, l.Looks
 	maps.Copy(c.shares, l.shares)
 	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)

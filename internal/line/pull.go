@@ -16,12 +16,18 @@ const parkedFor = 60_000_000
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
 
+// How long after a job was told of that did not come it is told of again, at least, and
+// how many are at once. The longer ago it was first, the longer it takes.
+const (
+	toldAgain   = 1_000_000
+	mostOverdue = 50
+)
+
 // mostDropped bounds the work of one pull where a backlog was deleted.
 const mostDropped = 2000
 
-// second is how far the clock may step back unnoticed, and how soon a job that did not
-// come is told again.
-const second = 1_000_000
+// steppedUnseen is how far the clock may step back without all being looked at.
+const steppedUnseen = 1_000_000
 
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
@@ -44,15 +50,26 @@ type puller struct {
 	*Line
 	bookings, looks int // left
 	drops           int // left: jobs that have left, of which a pull takes so many out
+	brings          bool
 	told            Pulled
 }
 
 // Pull books the first jobs of lanes whose time has come, as far as there is room within
 // the lookahead, and finds bookings whose grace is over.
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, true)
+}
+
+// PullOnly is Pull for who cannot bring jobs that did not come: they are kept for who can.
+func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulled {
+	return l.pull(now, settings, bookings, looks, false)
+}
+
+func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bool) Pulled {
 	l.begin(now, settings)
-	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped}
+	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped, brings: brings}
 	p.keepUp()
+	again := l.overdues.until(now)
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
 		if p.bookings == 0 || p.looks == 0 {
@@ -71,6 +88,9 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 			p.look(name)
 		}
 	}
+	if brings {
+		p.tellAgain(again[:min(len(again), mostOverdue)])
+	}
 	l.end()
 	p.told.Next = l.Next()
 	return p.told
@@ -78,7 +98,7 @@ func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 
 // keepUp has everything looked at that was to be looked at by a clock that stepped back.
 func (p *puller) keepUp() {
-	if p.pulled > p.now+second {
+	if p.pulled > p.now+steppedUnseen {
 		for _, name := range p.timers.sorted() {
 			if at, _ := p.timers.get(name); at > p.now {
 				p.timers.set(name, p.now)
@@ -88,31 +108,45 @@ func (p *puller) keepUp() {
 	p.pulled = p.now
 }
 
-// late ends a booking whose grace is over. The job keeps its place for a while, and is
-// told again until it comes.
-func (p *puller) late(id string) {
-	known := p.jobs[id]
-	if known == nil || known.state == waiting || known.state == overdue && p.now >= known.slot+forgetAfter {
-		if known != nil && known.state == overdue {
-			delete(p.jobs, id)
+// tellAgain tells of jobs that were told of, or could not be, and have not come since.
+func (p *puller) tellAgain(ids []string) {
+	for _, id := range ids {
+		known := p.jobs[id]
+		forgotten, is := p.timers.get("=" + id)
+		if known == nil || known.state != overdue || !is {
+			p.overdues.delete(id)
+			continue
 		}
-		p.timers.delete("=" + id)
-		return
+		p.told.Overdue = append(p.told.Overdue, Told{id, known.arrival, known.lane})
+		p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
 	}
-	if known.state == booked {
-		p.unbook(id, known)
-		for _, name := range p.lane(known.lane).keys {
-			p.hurry(name)
-		}
-	}
-	p.miss(id, known)
 }
 
-// miss tells that a job is to ask again: it did not come to its slot, or was thrown out.
-func (p *puller) miss(id string, known *record) {
+// toAsk tells of a job that is to ask, and has it find its place again for a while.
+func (p *puller) toAsk(told Told) {
+	p.timers.set("="+told.ID, p.now+forgetAfter)
+	p.overdues.set(told.ID, p.now)
+	if p.brings {
+		p.told.Overdue = append(p.told.Overdue, told)
+		p.overdues.set(told.ID, p.now+toldAgain)
+	}
+}
+
+// late ends a booking whose grace is over. The job keeps its place for a while.
+func (p *puller) late(id string) {
+	known := p.jobs[id]
+	if known == nil || known.state != booked {
+		delete(p.jobs, id)
+		p.timers.delete("=" + id)
+		p.overdues.delete(id)
+		return
+	}
+	p.unbook(id, known)
 	known.state = overdue
-	p.timers.set("="+id, min(p.now+max(second, (p.now-known.slot)/2), max(known.slot+forgetAfter, p.now+1)))
-	p.told.Overdue = append(p.told.Overdue, Told{id, known.slot, known.lane})
+	p.toAsk(Told{id, known.slot, known.lane})
+	for _, name := range p.lane(known.lane).keys {
+		p.hurry(name)
+	}
 }
 
 // head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
@@ -155,8 +189,8 @@ func (p *puller) throwOut(lane *lane) bool {
 	first := lane.jobs[0]
 	lane.jobs = lane.jobs[1:]
 	p.drop(lane)
-	p.jobs[first.id] = &record{slot: p.now, costs: first.costs, arrival: first.arrival, lane: lane.name}
-	p.miss(first.id, p.jobs[first.id])
+	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
+	p.toAsk(Told{first.id, p.now, lane.name})
 	return true
 }
 

@@ -64,6 +64,7 @@ func (l *Line) Reserve(now int64, settings Settings, jobs []Job) []Answer {
 func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
 	known, back := l.jobs[job.ID], false
+	l.overdues.delete(job.ID)
 	if known != nil && known.state == waiting {
 		heavy := l.tooHeavy(lane, job.Costs)
 		if heavy == nil && len(lane.jobs) > 0 {
@@ -246,6 +247,7 @@ func (l *Line) unbook(id string, known *record) {
 	if known.state == booked {
 		l.book(l.lane(known.lane), known.costs, known.slot, -1)
 	}
+	l.overdues.delete(id)
 	l.timers.delete("=" + id)
 }
 

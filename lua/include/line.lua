@@ -5,11 +5,13 @@
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
 --                        had its turn and stands elsewhere; as long as a flow stands there
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
--- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot negative: it did not come.
+-- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
 -- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by when they are looked at.
 -- shares hash: of flows.
+-- overdue zset: jobs that did not come, by when they are told of again.
 local timers, jobs, claims, shares = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims', prefix .. 'shares'
+local overdues = prefix .. 'overdue'
 local firsts, started = {}, {}
 
 
@@ -203,6 +205,7 @@ local function unbook(id, record)
       if lane[i].mode ~= 'o' then book(lane[i], tonumber(slot), -costs[i]) end
     end
   end
+  if slot == '0' then write('ZREM', overdues, id) end
   write('ZREM', timers, '=' .. id)
 end
 
