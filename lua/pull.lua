@@ -11,28 +11,40 @@
 -- Read.
 local bookings, looks, brings = match(ARGV[4], '^(%d+) (%d+) ([01])$')
 bookings, looks, brings = tonumber(bookings), tonumber(looks), brings == '1'
-local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
+local found = call('MGET', prefix .. 'none', KEYS[1], prefix .. 'pulled') -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
+if found[3] and found[3] - now > 1000000 then
+  -- The clock stepped back: what was to be looked at by the old one is looked at now.
+  local later = call('ZRANGEBYSCORE', timers, format('(%d', now), '+inf')
+  for i = 1, #later do write('ZADD', timers, format('%d', now), later[i]) end
+end
 local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
 local due_again = brings and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
-local booked, overdue, FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = {}, {}, 600000000, 60000000, 5000000, 1000000
+local booked, overdue, drops = {}, {}, 2000
+local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = 600000000, 60000000, 5000000, 1000000
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
--- Drops jobs from a lane that have left, and returns its first: arrival, costs, id; nil if none is left.
+-- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
+-- to drop than one pull may.
 local function first_job(lane)
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
-    if #elements == 0 then return nil end
+    if #elements == 0 then return nil, false end
     local ids = {}
     for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
     local records = call('HMGET', jobs, unpack(ids))
     local gone = 0
-    while gone < #elements and records[gone + 1] ~= '-' do gone = gone + 1 end
+    while gone < #elements and gone < drops and records[gone + 1] ~= '-' do gone = gone + 1 end
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
+    drops = drops - gone
     if gone < #elements then
+      if records[gone + 1] ~= '-' then
+        looks = 0
+        return nil, true
+      end
       local arrival, costs = match(elements[gone + 1], '^(%d+):([%d,]+):')
-      return { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }
+      return { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }, false
     end
     lane.gone = true
   end
@@ -63,7 +75,7 @@ end
 -- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
 -- again, to hear that. Returns whether it did so, and the first job then.
 local function throw_out(lane, job)
-  if not job or not too_heavy(lane, job.costs) then return false, job end
+  if not too_heavy(lane, job.costs) then return false, job end
   write('LPOP', lane.list)
   write('HDEL', claims, '=' .. job.id)
   to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
@@ -82,7 +94,10 @@ local function head(queue)
       firsts[queue] = nil
     else
       local lane = lane_of(text)
-      local thrown, job = throw_out(lane, first_job(lane))
+      local job, more = first_job(lane)
+      local thrown
+      if job then thrown, job, more = throw_out(lane, job) end
+      if more then return nil end
       if not job then
         leave(queue, lane)
       elseif not thrown then
@@ -211,10 +226,11 @@ local function look(name)
         moved = moved + cost
       else
         if tag > virtual_time(name) then write('HSET', prefix .. 'tags:' .. name, '*', tag_text(tag)) end
-        local following = book_first(lane, job, at)
+        local following, more = book_first(lane, job, at)
         if following then
           write('ZADD', prefix .. 'lanes:' .. name .. ':' .. lane.flow, following.arrival, lane.text)
-        else
+          expire('lanes:' .. name .. ':' .. lane.flow, 'lane:' .. lane.text)
+        elseif not more then
           leave(name, lane)
         end
       end
@@ -297,14 +313,16 @@ local function look_at_claim(text)
   looks = looks - 1
   local lane = lane_of(text)
   local names = release(lane)
-  local thrown, job = throw_out(lane, first_job(lane))
+  local job, more = first_job(lane)
+  local thrown
+  if job then thrown, job, more = throw_out(lane, job) end
+  if more or thrown and job then return stand(names[1], lane, job and job.arrival or format('%d', now), now) end
   if not job then return end
-  if thrown then return stand(names[1], lane, job.arrival, now) end
   write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
-    local following = book_first(lane, job, at)
-    if following then stand(names[1], lane, following.arrival, now) end
+    local following, more = book_first(lane, job, at)
+    if following or more then stand(names[1], lane, following and following.arrival or format('%d', now), now) end
     return
   end
   names = at ~= NEVER and needed(lane, job, names, at) or {}
@@ -337,6 +355,7 @@ local function attempt(member)
   if kind == '=' then return end_booking(sub(member, 2)) end
   if kind == '+' then return look_at_claim(sub(member, 2)) end
   local when
+  expire('wait:' .. member, 'tags:' .. member)
   if sub(member, -1) == '!' then when = unpark(sub(member, 1, -2)) else when = look(member) end
   if when then
     write('ZADD', timers, format('%d', when), member)
@@ -357,6 +376,7 @@ for i = 1, #due_again do tell_again(due_again[i]) end
 
 -- Write.
 save_keys()
+call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
 if #due_now > 0 then expire('jobs', 'timers') end
 local reply = { format('%d', now), format('%d', next_look()), format('%d', #booked / 3), trouble or '' }
 for i = 1, #booked do reply[#reply + 1] = booked[i] end

@@ -7,23 +7,19 @@
 --   holder: "name/units/window/precision" or "name/p"
 -- Errors: STALE an asking older than the last
 -- include: request
--- include: entries
--- include: ledger
-
 -- Read.
 local asker, asking, line = prefix .. 'asked:' .. ARGV[4], tonumber(ARGV[5]), call('ZCARD', prefix .. 'timers') > 0
-local names, fetch, lanes = {}, { prefix .. 'none', KEYS[1], asker }, {}
+local names, fetch, lanes, known = {}, { prefix .. 'none', KEYS[1], asker }, {}, {}
 for i = 7, #ARGV, 4 do
-  local text = ARGV[i]
-  if not lanes[text] then
-    local lane = { text = text }
-    for name in gmatch(text, '[|,]([^,]+)') do
+  if not lanes[ARGV[i]] then
+    local lane = {}
+    for name in gmatch(ARGV[i], '[|,]([^,]+)') do
       lane[#lane + 1] = name
-      if texts[name] == nil then
-        texts[name], names[#names + 1], fetch[#fetch + 1] = false, name, prefix .. 'key:' .. name
+      if known[name] == nil then
+        known[name], names[#names + 1], fetch[#fetch + 1] = false, name, prefix .. 'key:' .. name
       end
     end
-    lanes[text] = lane
+    lanes[ARGV[i]] = lane
   end
 end
 local found = call('MGET', unpack(fetch)) -- 'none' is never there: refused, with nothing written, while the slot is moved
@@ -33,51 +29,55 @@ if found[3] and asking > 0 then
   if last == asking then return reply end
   if last > asking then return redis.error_reply('STALE ' .. ARGV[5]) end
 end
-for i = 1, #names do texts[names[i]] = found[i + 3] end
+for i = 1, #names do known[names[i]] = found[i + 3] end
 read_scopes(found[2])
-local answers, following = {}, 6 -- the first job that is not decided yet
+local answers = {}
 
--- Decide the usual case: nothing waits, and all limits have room for all that is counted and promised.
-local function fits(lane, one)
-  for i = 1, #lane do
-    local key = key_of(lane[i])
-    if key.mode ~= 'e' or key.paused > now then return false end
-    for j = 1, #key.limits do
-      local limit = key.limits[j]
-      local ledger = limit.units >= 0 and (key[j] and key[j].window == limit.window and key[j] or ledger_of(key, limit.window))
-      if ledger and one > limit.units - ledger.spent - ledger.booked then return false end
-    end
-  end
-  return true
-end
-
-local function decide_the_usual()
-  while following < #ARGV do
-    local lane, one = lanes[ARGV[following + 1]], tonumber(ARGV[following + 2])
-    if not one or not match(ARGV[following + 3], ' 0 %d+$') or not fits(lane, one) then return end
-    for i = 1, #lane do spend(keys[lane[i]], now, one) end
-    answers[#answers + 1], following = format('1 %d', now), following + 4
-  end
-end
-
--- Write.
-local function answer(next_look)
+local function remember(next_look)
   local reply = format('%d %d\n', now, next_look) .. table.concat(answers, '\n')
-  if asking == 0 then return reply end
-  if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
-  save_keys()
-  call('SET', asker, ARGV[5] .. ' ' .. reply, 'PX', '600000')
+  if asking > 0 then
+    if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+    call('SET', asker, ARGV[5] .. ' ' .. reply, 'PX', '600000')
+  end
   return reply
 end
 
-if not line then
-  pcall(decide_the_usual) -- what is wrong is told by the way below
-  if following > #ARGV then return answer(0) end
+-- include: usual
+local usual = not line and asking > 0
+local usual_keys = {}
+for i = 1, usual and #names or 0 do
+  local key = usual_key(names[i], known[names[i]])
+  if not key then
+    usual = false
+    break
+  end
+  usual_keys[names[i]] = key
+end
+for i = 6, usual and #ARGV or 0, 4 do
+  local lane, cost = lanes[ARGV[i + 1]], tonumber(ARGV[i + 2])
+  usual = usual and cost and match(ARGV[i + 3], ' 0 %d+$')
+  for j = 1, usual and #lane or 0 do
+    local key = usual_keys[lane[j]]
+    for k = 4, #key do
+      local w = key[k]
+      if cost > w[1] - w[4] then usual = false end
+      w[4], w[7] = w[4] + cost, w[7] + cost
+    end
+  end
+end
+if usual then
+  local granted = format('1 %d', now)
+  for i = 1, (#ARGV - 5) / 4 do answers[i] = granted end
+  for i = 1, #names do save_usual(usual_keys[names[i]]) end
+  return remember(0)
 end
 
 -- Decide all other cases.
+-- include: entries
+-- include: ledger
 -- include: placing
 -- include: line
+for name, text in pairs(known) do texts[name] = text end
 if asking == 0 then
   write = function() end
 else
@@ -107,11 +107,6 @@ local function grant(lane, costs, at)
     if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) end
   end
   return format('1 %d', at) .. shadow
-end
-
-local function heavy(job, lane)
-  local limit, key = too_heavy(lane, job.costs)
-  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
 end
 
 local function waiting(lane, at, key, holder)
@@ -166,7 +161,6 @@ local function place(job, lane, record, back)
   elseif line then
     write('HDEL', shares, lane.flow)
   end
-  lane.jobs = lane.jobs or call('LLEN', lane.list)
   local other
   if lane.jobs == 0 or back then
     other = line and not back and contended(lane)
@@ -200,19 +194,31 @@ local function redeem(job, lane, slot)
   end
 end
 
-local function decide(job, lane, record)
-  if record == '-' then
-    local said = heavy(job, lane)
-    if not said then
-      lane.jobs = lane.jobs or call('LLEN', lane.list)
-      return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
-    end
+local function heavy(job, lane)
+  local limit, key = too_heavy(lane, job.costs)
+  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
+end
+
+-- A job in line that asks meanwhile; nil if nothing is left of its lane.
+local function still_waiting(job, lane)
+  local said = heavy(job, lane)
+  if said then
     local leads = call('HGET', claims, '=' .. job.id)
     local own = leads and lane_of(leads)
     local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
     if id == job.id then look_anew(own, arrival, id) end
-    forget(job.id, record)
+    forget(job.id, '-')
     return said
+  end
+  return lane.jobs > 0 and waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+end
+
+local function decide(job, lane, record)
+  lane.jobs = lane.jobs or call('LLEN', lane.list)
+  if record == '-' then
+    local said = still_waiting(job, lane)
+    if said then return said end
+    record = nil
   end
   local back = false
   if record then
@@ -238,19 +244,19 @@ local function decide(job, lane, record)
   return place(job, lane, record, back)
 end
 
-local records, undecided, seen = {}, following, {}
+local records, seen = {}, {}
 if line then
   local ids = {}
-  for i = following, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
+  for i = 6, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
   records = call('HMGET', jobs, unpack(ids))
 end
-for i = following, #ARGV, 4 do
+for i = 6, #ARGV, 4 do
   local max_wait, latest, plan, share = match(ARGV[i + 3], '^(%d+) (%-?%d+) ([01]) (%d+)$')
   local job = { id = ARGV[i], costs_text = ARGV[i + 2], max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
     share = share, arrival = now + (i - 6) / 4 }
   local fine, said = pcall(function()
     local lane = lane_of(ARGV[i + 1])
-    local record = records[(i - undecided) / 4 + 1]
+    local record = records[(i - 2) / 4]
     if seen[job.id] then record = call('HGET', jobs, job.id) end -- the same job again
     seen[job.id], job.costs = true, costs_of(lane, job.costs_text)
     return decide(job, lane, record or nil)
@@ -258,4 +264,7 @@ for i = following, #ARGV, 4 do
   -- One job's trouble, such as foreign data under a key, is not that of the others.
   answers[#answers + 1] = fine and said or '0 ' .. (type(said) == 'table' and said.err or tostring(said))
 end
-return answer(line and next_look() or 0)
+
+-- Write.
+if asking > 0 then save_keys() end
+return remember(line and next_look() or 0)

@@ -74,12 +74,16 @@ if of_key then
   hurry(name)
 else
   if control == '-' then call('SET', KEYS[1], control, 'PX', kept) else call('SET', KEYS[1], control) end
-  local at = format('%d', now)
+  local at, looked = format('%d', now), {}
   local members = call('ZRANGE', timers, 0, -1)
   for i = 1, #members do
     local kind = sub(members[i], 1, 1)
     if kind == '+' or kind ~= '=' and (name == '' or sub(members[i], 1, #name + 1) == name .. ':') then
-      call('ZADD', timers, 'XX', 'LT', at, members[i])
+      looked[#looked + 1], looked[#looked + 2] = at, members[i]
+    end
+    if #looked == 2000 or i == #members and #looked > 0 then
+      call('ZADD', timers, 'XX', 'LT', unpack(looked))
+      looked = {}
     end
   end
 end

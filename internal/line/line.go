@@ -32,6 +32,7 @@ type Line struct {
 	set      map[string]Scope  // what is set for whole scopes; a Mode of 0 or nil Limits: nothing
 	mode     Mode              // set for all scopes; 0: nothing
 
+	pulled  int64            // when it was pulled last
 	settled map[string]int64 // marks of settled grants, and until when they are kept
 
 	playing bool // a forecast: who is booked is taken to start at its slot

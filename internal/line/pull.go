@@ -23,6 +23,12 @@ const (
 	mostOverdue = 50
 )
 
+// mostDropped bounds the work of one pull where a backlog was deleted.
+const mostDropped = 2000
+
+// steppedUnseen is how far the clock may step back without all being looked at.
+const steppedUnseen = 1_000_000
+
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
 
@@ -43,6 +49,7 @@ type Pulled struct {
 type puller struct {
 	*Line
 	bookings, looks int // left
+	drops           int // left: jobs that have left, of which a pull takes so many out
 	brings          bool
 	told            Pulled
 }
@@ -60,7 +67,8 @@ func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulle
 
 func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bool) Pulled {
 	l.begin(now, settings)
-	p := &puller{Line: l, bookings: bookings, looks: looks, brings: brings}
+	p := &puller{Line: l, bookings: bookings, looks: looks, drops: mostDropped, brings: brings}
+	p.keepUp()
 	again := l.overdues.until(now)
 	due := l.timers.until(now)
 	for _, name := range due[:min(len(due), looks)] {
@@ -86,6 +94,18 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	l.end()
 	p.told.Next = l.Next()
 	return p.told
+}
+
+// keepUp has everything looked at that was to be looked at by a clock that stepped back.
+func (p *puller) keepUp() {
+	if p.pulled > p.now+steppedUnseen {
+		for _, name := range p.timers.sorted() {
+			if at, _ := p.timers.get(name); at > p.now {
+				p.timers.set(name, p.now)
+			}
+		}
+	}
+	p.pulled = p.now
 }
 
 // tellAgain tells of jobs that were told of, or could not be, and have not come since.
@@ -141,7 +161,9 @@ func (p *puller) head(queue string) (*lane, float64) {
 		p.Looks++
 		flow, tag, _ := q.first()
 		lane := p.lanes[q.head(flow)]
-		p.drop(lane)
+		if !p.drop(lane) {
+			return nil, 0
+		}
 		thrown := p.throwOut(lane)
 		switch {
 		case len(lane.jobs) == 0:
@@ -347,7 +369,10 @@ func (p *puller) claimed(lane *lane) {
 	p.looks--
 	p.Looks++
 	c := p.release(lane)
-	p.drop(lane)
+	if !p.drop(lane) {
+		p.stand(c.names[0], lane, p.now)
+		return
+	}
 	thrown := p.throwOut(lane)
 	if len(lane.jobs) == 0 {
 		delete(p.lanes, lane.name)
@@ -471,11 +496,18 @@ func (p *puller) bookFirst(lane *lane, at int64) {
 	}
 }
 
-// drop takes the jobs out that have left, as far as the first that has not.
-func (p *puller) drop(lane *lane) {
+// drop takes the jobs out that have left, as far as the first that has not. It returns
+// false if there are more than one pull may drop.
+func (p *puller) drop(lane *lane) bool {
 	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+		if p.drops == 0 {
+			p.looks = 0
+			return false
+		}
+		p.drops--
 		lane.jobs = lane.jobs[1:]
 	}
+	return true
 }
 
 // move has a lane wait in another queue.

@@ -67,8 +67,11 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	l.overdues.delete(job.ID)
 	if known != nil && known.state == waiting {
 		heavy := l.tooHeavy(lane, job.Costs)
-		if heavy == nil {
+		if heavy == nil && len(lane.jobs) > 0 {
 			return l.stillWaiting(job, lane)
+		}
+		if heavy == nil {
+			return l.place(job, lane, arrival, false)
 		}
 		if own := l.lanes[known.lane]; own.jobs[0].id == job.ID {
 			l.anew(own, own.jobs[0].arrival)

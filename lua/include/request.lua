@@ -21,7 +21,9 @@ local horizon = now + lookahead
 local function limits_of(text)
   local list = {}
   for units, window, precision in gmatch(text, '(-?%d+)/(%d+)/(%d+)') do
-    list[#list + 1] = { units = tonumber(units), window = tonumber(window), precision = tonumber(precision) }
+    list[#list + 1] = {
+      units = tonumber(units), window = tonumber(window), precision = tonumber(precision), window_text = window, precision_text = precision,
+    }
   end
   return list
 end
