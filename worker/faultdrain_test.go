@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,11 +231,15 @@ func TestNoTaskIsArchivedUnrun(t *testing.T) {
 		}
 		amid(0.2)
 		processes[0] = processes[0].restart(m)
-		amid(0.4)
-		killed := processes[1]
-		w.until("it has tasks in hand", time.Minute, func() bool { return killed.inside.Load() >= 2 })
+		amid(0.3)
+		var victim int
+		w.until("a process has tasks in hand", time.Minute, func() bool {
+			victim = slices.IndexFunc(processes, func(p *mixedProcess) bool { return p.inside.Load() >= 2 })
+			return victim >= 0
+		})
+		killed := processes[victim]
 		killed.kill()
-		processes[1] = m.start()
+		processes[victim] = m.start()
 		amid(0.6)
 		processes[2] = processes[2].restart(m)
 		// asynq brings back what was lost after a minute or two, and archives what has no

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,9 +26,9 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
-				mended := false
+				var mended atomic.Bool
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
-					if mended {
+					if mended.Load() {
 						return nil
 					}
 					return row.end(ctx)
@@ -49,7 +50,7 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 					if len(last) > len(first) || !strings.Contains(last, row.want) {
 						t.Errorf("the last error is %q after %d runs by hand, want no more than %q, with %q in it", last, runs-1, first, row.want)
 					}
-					mended = runs == most
+					mended.Store(runs == most)
 					if err := w.tasks.RunTask("default", id); err != nil {
 						t.Fatal(err)
 					}
