@@ -1,5 +1,5 @@
 -- Purpose: tell who waits, in pages. It writes nothing. What comes or goes between pages may be told twice or not at all.
--- ARGV[4] kind, then names as below, then from: where the page begins, 0 the first; count: how many it has at most
+-- ARGV[4] kind; ARGV[5..] names as below, then from: where the page begins, 0 the first; count: how many it has at most
 --   keys              queues by when they are looked at: queue, timer, flows, virtual time; parked lanes have one with '!'
 --   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
 --                     by arrival lane, arrival, jobs; then how many finish tags, none behind the first page, and of each
