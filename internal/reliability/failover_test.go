@@ -12,7 +12,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -103,7 +102,7 @@ func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.R
 	}
 	// asynq has to find its way as well before it brings a task: its forwarder looks every
 	// half second, and its client pauses as long between repetitions.
-	d.finish(f, row, allowance{lost: lost, again: anyNumber, recoverer: true, within: 2 * time.Second})
+	d.finish(f, row, allowance{lost: max(0, lost), again: anyNumber, recoverer: true, within: 2 * time.Second})
 }
 
 // TestSlotMoved_F11_F12 moves the throttle's slot to another node of a Cluster, in steps:

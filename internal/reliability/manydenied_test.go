@@ -45,8 +45,8 @@ func TestManyDeniedAtOnce_F41(t *testing.T) {
 	}
 	perJob := float64(callsOf(t, client)-calls) / float64(d.jobs-before)
 	t.Logf("%d denied with %.3f calls of scripts each, Redis' CPU for each quarter of them: %v", d.jobs-before, perJob, parts)
-	if perJob > 2.05 {
-		t.Errorf("%.3f calls of scripts for each denial, want at most 2.05", perJob)
+	if perJob > 1.1 {
+		t.Errorf("%.3f calls of scripts for each denial, want at most 1.1", perJob)
 	}
 	if parts[3] > 2*parts[0] {
 		t.Errorf("the last quarter cost Redis %s, the first one %s", parts[3], parts[0])

@@ -11,7 +11,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 const faultyNetwork = "the network before " + ownRedis
