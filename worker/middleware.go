@@ -43,7 +43,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 // waits here for as long as its upstream asks.
 func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next asynq.Handler) error {
 	for {
-		r, err := s.admit(ctx, task, a)
+		r, err := s.untilStart(ctx, task, a)
 		if err != nil {
 			return err
 		}
@@ -83,9 +83,9 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	}
 }
 
-// admit returns once the task may start, or with the error that its handler is to
+// untilStart returns once the task may start, or with the error that its handler is to
 // return.
-func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
+func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
 	job, err := jobOf(ctx, s.job, task)
 	if err != nil {
 		return throttle.Reservation{}, err

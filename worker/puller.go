@@ -37,7 +37,7 @@ type puller struct {
 	sooner  chan struct{} // says that the line is due before planned
 	planned atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
 	done    sync.WaitGroup
-	weeder  *weeder
+	clearer *clearer
 	warning seldom
 
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ type pausedQueue struct {
 
 func newPuller(s *Shaper) *puller {
 	return &puller{
-		shaper: s, sooner: make(chan struct{}, 1), weeder: &weeder{shaper: s},
+		shaper: s, sooner: make(chan struct{}, 1), clearer: &clearer{shaper: s},
 		suspect: make(map[string]suspicion), paused: make(map[string]pausedQueue),
 	}
 }
@@ -82,7 +82,7 @@ func (p *puller) end() {
 	p.ended = true
 	p.mu.Unlock()
 	p.shaper.deployment.waitNoMore()
-	p.weeder.end()
+	p.clearer.end()
 }
 
 // heard is called after each answer of the throttle, which may have said when the line
@@ -186,7 +186,7 @@ func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
 	seen := p.look(tasks)
 	for i, task := range tasks {
 		switch seen[i] {
-		case missing, held:
+		case missing, waits:
 			p.missed(task.lane)
 		case comes:
 			p.came(task.lane)
@@ -200,7 +200,7 @@ func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
 	}
 	for _, task := range tasks {
 		if p.missedInRow(task.lane) >= manyMissed {
-			p.weeder.take(task.lane)
+			p.clearer.take(task.lane)
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func (p *puller) leave(ctx context.Context, tasks []wakeup, seen []prospect) (go
 	var pending []wakeup
 	for i, task := range tasks {
 		switch seen[i] {
-		case held:
+		case waits:
 			pending = append(pending, task)
 			ids = append(ids, task.job.ID)
 		case missing:
@@ -239,7 +239,7 @@ const (
 	unknown prospect = iota // asynq does not say
 	comes
 	missing // it was deleted or archived by hand
-	held    // by a paused queue
+	waits   // in a paused queue
 )
 
 // look asks asynq about tasks, until the shaper stops.
@@ -263,7 +263,7 @@ func (p *puller) prospectOf(task wakeup) prospect {
 	case err != nil:
 		return unknown
 	case task.rests(info) && p.isPaused(task.queue):
-		return held
+		return waits
 	}
 	return comes
 }

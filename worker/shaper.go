@@ -130,7 +130,7 @@ func (s *Shaper) Stop() {
 		go func() {
 			s.waker.done.Wait()
 			s.puller.done.Wait()
-			s.puller.weeder.done.Wait()
+			s.puller.clearer.done.Wait()
 			close(s.ended)
 		}()
 	})

@@ -135,24 +135,24 @@ func inRealTime(t *testing.T, what string, is func() bool) {
 	t.Fatalf("not within a minute: %s", what)
 }
 
-// weedings counts the calls that give places in line back.
-type weedings struct {
+// leavings counts the calls that give places in line back.
+type leavings struct {
 	told
 	calls atomic.Int64
 }
 
 // Called implements throttle.Observer.
-func (o *weedings) Called(call throttle.ScriptCall) {
+func (o *leavings) Called(call throttle.ScriptCall) {
 	if call.Script == "leave" {
 		o.calls.Add(1)
 	}
 }
 
-// TestWeededLane: the tasks of a tenant stand in line, those of two queues in one lane,
+// TestClearedLane: the tasks of a tenant stand in line, those of two queues in one lane,
 // and nearly all will not come. Two processes take them out. The others of the lane and
 // of another tenant run once each, at once; and so do those of the queue that was
 // paused, when it goes on.
-func TestWeededLane(t *testing.T) {
+func TestClearedLane(t *testing.T) {
 	t.Parallel()
 	each := longtest.Of(75, 150) // one in so many is left
 	all := func(do func(w *world, id string) error) func(w *world) {
@@ -183,7 +183,7 @@ func TestWeededLane(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			observer := new(weedings)
+			observer := new(leavings)
 			inBubbleWith(t, twentyForAll, &throttle.Options{Observer: observer}, func(t *testing.T, w *world) {
 				crowd, others := longtest.Of(300, 600), 100
 				var left []string

@@ -70,8 +70,8 @@ func (l *lineDouble) LaneOf(throttle.Reservation) string { return "a|" }
 // Due implements driver.
 func (l *lineDouble) Due() time.Time { return time.Time{} }
 
-// TestWeederTakesWhatIsGone: only what asynq says is gone is taken out.
-func TestWeederTakesWhatIsGone(t *testing.T) {
+// TestClearerTakesWhatIsGone: only what asynq says is gone is taken out.
+func TestClearerTakesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	const there = "asynq:default/there/0"
 	missing := func(n int) string { return fmt.Sprintf("asynq:default/%d/0", n) }
@@ -112,7 +112,7 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 			if row.stopped {
 				close(s.stopped)
 			}
-			if err := s.puller.weeder.weed(t.Context(), "a|"); !errors.Is(err, row.err) {
+			if err := s.puller.clearer.clearLane(t.Context(), "a|"); !errors.Is(err, row.err) {
 				t.Fatalf("got %v, want %v", err, row.err)
 			}
 			short := strings.NewReplacer("asynq:default/", "", "/0", "")
@@ -126,16 +126,16 @@ func TestWeederTakesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestWeederTakesLanesOn: each once, up to a number, and none after stop, which waits for
-// the lane that is weeded.
-func TestWeederTakesLanesOn(t *testing.T) {
+// TestClearerTakesLanesOn: each once, up to a number, and none after stop, which waits for
+// the lane that is cleared.
+func TestClearerTakesLanesOn(t *testing.T) {
 	t.Parallel()
 	s := &Shaper{driver: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
 	s.puller = newPuller(s)
-	w := s.puller.weeder
-	w.running = true // nobody weeds
-	for n := range mostWeeding + 1 {
-		if got := w.take(fmt.Sprint(n, "|")); got != (n < mostWeeding) {
+	w := s.puller.clearer
+	w.running = true // nobody clears it
+	for n := range mostLanes + 1 {
+		if got := w.take(fmt.Sprint(n, "|")); got != (n < mostLanes) {
 			t.Fatalf("lane %d is taken on: %t", n, got)
 		}
 	}

@@ -12,38 +12,38 @@ import (
 
 const (
 	// manyMissed is how many tasks of a lane are gone, one after the other, before it
-	// is weeded: fewer are given back as they are booked.
+	// is cleared: fewer are given back as they are booked.
 	manyMissed = 32
-	// mostWeeding is how many lanes a process takes on at most.
-	mostWeeding = 100
-	// weededAtOnce is about how many jobs of a lane are looked at before the next are
+	// mostLanes is how many lanes a process takes on at most.
+	mostLanes = 100
+	// clearedAtOnce is about how many jobs of a lane are looked at before the next are
 	// read from its front.
-	weededAtOnce = 5_000
+	clearedAtOnce = 5_000
 	// lookers are how many tasks asynq is asked about at the same time.
 	lookers = 16
 )
 
-// weeder takes the tasks out of line that will not come, where they are many in a row:
+// clearer takes the tasks out of line that will not come, where they are many in a row:
 // a backlog was deleted, a queue was paused. A pull would book them only as fast as
 // their turn comes. It asks asynq about the lane's tasks, from the front on, until more
 // of them come than are gone. A goroutine runs while there is a lane.
-type weeder struct {
+type clearer struct {
 	shaper  *Shaper
 	done    sync.WaitGroup
 	warning seldom
 
 	mu      sync.Mutex
-	lanes   []string // the first is being weeded
+	lanes   []string // the first is being cleared
 	running bool
 	ended   bool
 }
 
 // take takes a lane on. It returns false if it has it, if there are too many, or after
 // stop.
-func (w *weeder) take(lane string) bool {
+func (w *clearer) take(lane string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended || len(w.lanes) >= mostWeeding || slices.Contains(w.lanes, lane) {
+	if w.ended || len(w.lanes) >= mostLanes || slices.Contains(w.lanes, lane) {
 		return false
 	}
 	w.lanes = append(w.lanes, lane)
@@ -56,27 +56,27 @@ func (w *weeder) take(lane string) bool {
 
 // end keeps the goroutine from being started; one that runs ends by the shaper's
 // stopped. What it has not asked about stays in line.
-func (w *weeder) end() {
+func (w *clearer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
 }
 
-func (w *weeder) run() {
+func (w *clearer) run() {
 	for {
 		lane, is := w.first()
 		if !is {
 			return
 		}
-		if err := w.weed(context.Background(), lane); err != nil && !w.shaper.isStopped() && w.warning.due(time.Second) {
+		if err := w.clearLane(context.Background(), lane); err != nil && !w.shaper.isStopped() && w.warning.due(time.Second) {
 			w.shaper.log.Warn("worker: what will not come is still in line, it is tried again", zap.Error(err))
 		}
 		w.drop(lane)
 	}
 }
 
-// first is the lane to weed; none ends the goroutine.
-func (w *weeder) first() (lane string, is bool) {
+// first is the lane to clear; none ends the goroutine.
+func (w *clearer) first() (lane string, is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.lanes) == 0 || w.shaper.isStopped() {
@@ -87,16 +87,16 @@ func (w *weeder) first() (lane string, is bool) {
 }
 
 // drop lets a lane be taken on again.
-func (w *weeder) drop(lane string) {
+func (w *clearer) drop(lane string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes = slices.DeleteFunc(w.lanes, func(other string) bool { return other == lane })
 }
 
-// weed takes out of a lane what will not come, as far as more of it comes. What is
+// clearLane takes out of a lane what will not come, as far as more of it comes. What is
 // booked meanwhile moves the jobs that are not read yet forward, and some may be missed:
 // the puller finds them.
-func (w *weeder) weed(ctx context.Context, lane string) error {
+func (w *clearer) clearLane(ctx context.Context, lane string) error {
 	p := w.shaper.puller
 	for !w.shaper.isStopped() {
 		tasks, last, err := w.read(ctx, lane)
@@ -104,7 +104,7 @@ func (w *weeder) weed(ctx context.Context, lane string) error {
 			return err
 		}
 		gone := 0
-		for some := range slices.Chunk(tasks, weededAtOnce/10) {
+		for some := range slices.Chunk(tasks, clearedAtOnce/10) {
 			n, err := p.leave(ctx, some, p.look(some))
 			if err != nil {
 				return err
@@ -120,8 +120,8 @@ func (w *weeder) weed(ctx context.Context, lane string) error {
 }
 
 // read reads tasks from the front of a lane, and tells whether it has no more.
-func (w *weeder) read(ctx context.Context, lane string) (tasks []wakeup, last bool, err error) {
-	for from := ""; len(tasks) < weededAtOnce && !last; {
+func (w *clearer) read(ctx context.Context, lane string) (tasks []wakeup, last bool, err error) {
+	for from := ""; len(tasks) < clearedAtOnce && !last; {
 		jobs, next, err := w.shaper.driver.LaneJobs(ctx, lane, from)
 		if err != nil {
 			return nil, false, err
