@@ -159,8 +159,13 @@ local function release(lane)
   return names
 end
 
--- When a parked lane is looked at again whose first job has room at own.
-local function parked_until(own) return max(min(own - lookahead, now + PARKED_FOR), now + 1) end
+-- When a lane is looked at again that is parked beside a scope key: when that has room for its first job. If it has, but
+-- others do not at the same time, room in any of them may bring the job forward: it is looked at again soon.
+local function parked_until(lane, job, own)
+  local at, most = own, now + PARKED_FOR
+  if own <= horizon then at, most = earliest(lane, job.costs, now, true, 'e'), now + CLAIMED_FOR end
+  return max(min(at - lookahead, most), now + 1)
+end
 
 -- A job's place under a scope key that lacks room for it is claimed or, if that has a claim already, its lane is parked
 -- there. Either way the lane makes way for others.
@@ -168,7 +173,7 @@ local function claim_or_park(queue, lane, job, name, at)
   leave(queue, lane)
   if at ~= NEVER and not call('HGET', claims, name) then return claim(lane, job, { name }, at) end
   local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
-  local when = parked_until(own)
+  local when = parked_until(lane, job, own)
   write('ZADD', prefix .. 'lanes:' .. beside .. ':' .. lane.flow, job.arrival, lane.text)
   write('ZADD', prefix .. 'wait:' .. beside, 'LT', format('%d', when), lane.flow)
   write('HSET', claims, '=' .. job.id, lane.text)
@@ -251,7 +256,12 @@ local function unpark(name)
     if not lane then return first(queue) and now or nil end
     local cost = cost_under(lane, job.costs, name)
     local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
-    if own <= horizon then
+    local room = own <= horizon
+    if room then
+      local at, mover = earliest(lane, job.costs, now, true, 'e')
+      room = at <= horizon or select(3, blocked(lane, job.costs, at, mover)) -- it has to wait under that one
+    end
+    if room then
       if moved > 0 and is_full(key, moved + cost) then return now + floor(lookahead / 4) end
       unpark_lane(lane, name, job.arrival)
       write('HDEL', claims, '=' .. job.id)
@@ -261,7 +271,7 @@ local function unpark(name)
       write('HDEL', claims, '=' .. job.id)
       return first(queue) and now + lookahead or nil
     else
-      write('ZADD', prefix .. 'wait:' .. queue, format('%d', parked_until(own)), lane.flow)
+      write('ZADD', prefix .. 'wait:' .. queue, format('%d', parked_until(lane, job, own)), lane.flow)
       firsts[queue], again_first = nil, false
     end
   end

@@ -47,6 +47,25 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 	return turn
 }
 
+// Standing are the flows that stand under a scope key.
+func (l *Line) Standing(name string) (flows []string) {
+	if q := l.queues[name]; q != nil {
+		for flow := range q.tags.all() {
+			flows = append(flows, flow)
+		}
+	}
+	return flows
+}
+
+// Claims are how many claims each flow has.
+func (l *Line) Claims() map[string]int {
+	claims := make(map[string]int)
+	for name := range l.claims {
+		claims[l.lanes[name].flow]++
+	}
+	return claims
+}
+
 // Dump tells how everything stands, for tests.
 func (l *Line) Dump(now int64) string {
 	s := ""

@@ -319,15 +319,30 @@ func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
 		p.claim(lane, []string{name}, at)
 		return
 	}
-	own, _, _ := p.key(name).earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name), true)
-	look := p.parkedUntil(own)
+	look := p.parkedUntil(lane, name)
 	p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, look)
 	p.due(name+parked, look)
 }
 
-// parkedUntil is when a parked lane is looked at again whose first job has room at own.
-func (p *puller) parkedUntil(own int64) int64 {
-	return max(min(own-p.settings.Lookahead, p.now+parkedFor), p.now+1)
+// parkedUntil is when a lane is looked at again that is parked beside a scope key: when that
+// has room for its first job. If it has, but others do not at the same time, room in any of
+// them may bring the job forward: it is looked at again soon.
+func (p *puller) parkedUntil(lane *lane, name string) int64 {
+	at, most := p.roomUnder(lane, name), p.now+parkedFor
+	if at <= p.now+p.settings.Lookahead {
+		at, most = p.earliest(lane, lane.jobs[0].costs, p.now, true, Enforce).at, p.now+claimedFor
+	}
+	return max(min(at-p.settings.Lookahead, most), p.now+1)
+}
+
+// roomUnder is when one scope key has room for the first job of a lane by itself.
+func (p *puller) roomUnder(lane *lane, name string) int64 {
+	k := p.key(name)
+	if k.mode != Enforce {
+		return p.now
+	}
+	at, _, _ := k.earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name), true)
+	return at
 }
 
 // claim books units for a lane that stands in no queue while it has them. If none of the
@@ -455,16 +470,17 @@ func (p *puller) unpark(name string) {
 		if lane == nil {
 			break
 		}
-		cost, own := costOf(lane, lane.jobs[0].costs, name), p.now
-		if k.mode == Enforce {
-			own, _, _ = k.earliest(p.now, p.now, cost, true)
+		costs, own := lane.jobs[0].costs, p.roomUnder(lane, name)
+		cost, room := costOf(lane, costs, name), own <= horizon
+		if room && p.earliest(lane, costs, p.now, true, Enforce).at > horizon {
+			room = len(p.lacking(lane, costs)) > 0 // it has to wait under that one
 		}
 		_, taken := p.claimers[name]
 		switch {
-		case own <= horizon && moved > 0 && p.full(k, moved+cost):
+		case room && moved > 0 && p.full(k, moved+cost):
 			p.timers.set(queue, p.now+p.settings.Lookahead/4)
 			return
-		case own <= horizon:
+		case room:
 			p.move(queue, name, lane, p.now)
 			moved, again = moved+cost, true
 		case !taken && own != Never:
@@ -475,7 +491,7 @@ func (p *puller) unpark(name string) {
 			}
 			return
 		default:
-			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(own)))
+			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(lane, name)))
 			again = false
 		}
 	}
