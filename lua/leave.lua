@@ -15,6 +15,7 @@ for i = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 local records, fields = call('HMGET', jobs, unpack(ids)), {}
 for i = 1, #ids do fields[i] = '=' .. ids[i] end
 local leads = call('HMGET', claims, unpack(fields)) -- lanes whose first jobs they are
+check_line()
 
 -- Decide.
 local function leave_line(id, record, leads)

@@ -249,6 +249,7 @@ if line then
   local ids = {}
   for i = 6, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
   records = call('HMGET', jobs, unpack(ids))
+  check_line()
 end
 for i = 6, #ARGV, 4 do
   local max_wait, latest, plan, share = match(ARGV[i + 3], '^(%d+) (%-?%d+) ([01]) (%d+)$')

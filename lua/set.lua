@@ -14,7 +14,8 @@
 local what, name, value = ARGV[4], ARGV[5], ARGV[6]
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 local control = found[2] or '-'
-read_scopes(control)
+read_scopes(found[2])
+check_line()
 local of_key = string.find(name, ':', 1, true)
 
 local function set_pause(key)

@@ -19,6 +19,7 @@ read_scopes(found[2])
 local refused = found[3] or now > start + within
 if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
+check_line()
 local lane = lane_of(ARGV[5])
 charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 

@@ -211,3 +211,9 @@ end
 
 -- When the line is to be pulled, 0 if nothing waits.
 local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
+
+-- Finds foreign data where every change may look, before anything is written.
+local function check_line()
+  next_look()
+  call('HGET', claims, '*')
+end
