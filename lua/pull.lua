@@ -18,7 +18,20 @@ if found[3] and found[3] - now > 1000000 then
   local later = call('ZRANGEBYSCORE', timers, format('(%d', now), '+inf')
   for i = 1, #later do write('ZADD', timers, format('%d', now), later[i]) end
 end
-local due_now = call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'LIMIT', 0, looks)
+local due_now, found_due = {}, call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'WITHSCORES', 'LIMIT', 0, looks)
+for i = 1, #found_due, 2 do
+  due_now[#due_now + 1] = {
+    name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), place = i,
+    wide = sub(found_due[i], -1) ~= '!' and call('ZCARD', prefix .. 'wait:' .. found_due[i]) > 1 and 1 or 0,
+  }
+end
+-- Of what has become due at about the same time those come first under which one flow stands at most, and parked lanes:
+-- those that have room have their turn with the others under the scope keys that they share.
+table.sort(due_now, function(a, b)
+  if a.about ~= b.about then return a.about < b.about end
+  if a.wide ~= b.wide then return a.wide < b.wide end
+  return a.place < b.place
+end)
 local due_again = brings and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
 local booked, overdue, drops = {}, {}, 2000
 local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = 600000000, 60000000, 5000000, 1000000
@@ -375,10 +388,10 @@ local function attempt(member)
 end
 for i = 1, #due_now do
   if bookings == 0 or looks == 0 then break end -- the other timers are older now than those looked at: the first next time
-  local fine, problem = pcall(attempt, due_now[i])
+  local fine, problem = pcall(attempt, due_now[i].name)
   if not fine then
     trouble = type(problem) == 'table' and problem.err or tostring(problem)
-    call('ZADD', timers, format('%d', now + 1000000), due_now[i]) -- what else waits goes on
+    call('ZADD', timers, format('%d', now + 1000000), due_now[i].name) -- what else waits goes on
   end
 end
 

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -71,7 +72,7 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	p.keepUp()
 	again := l.overdues.until(now)
 	due := l.timers.until(now)
-	for _, name := range due[:min(len(due), looks)] {
+	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
 		if p.bookings == 0 || p.looks == 0 {
 			break // the other timers are older now than those looked at: they are the first the next time
 		}
@@ -130,6 +131,25 @@ func (p *puller) toAsk(told Told) {
 		p.told.Overdue = append(p.told.Overdue, told)
 		p.overdues.set(told.ID, p.now+toldAgain)
 	}
+}
+
+// narrowFirst has those looked at first, of what has become due at about the same time, under
+// which one flow stands at most, and parked lanes: those that have room have their turn with
+// the others under the scope keys that they share.
+func (p *puller) narrowFirst(due []string) []string {
+	order := make(map[string][2]int64, len(due))
+	for _, name := range due {
+		at, _ := p.timers.get(name)
+		wide := int64(0)
+		if q := p.queues[name]; q != nil && q.tags.len() > 1 && !strings.HasSuffix(name, parked) {
+			wide = 1
+		}
+		order[name] = [2]int64{at / max(1, p.settings.Lookahead/4), wide}
+	}
+	slices.SortStableFunc(due, func(a, b string) int {
+		return cmp.Or(cmp.Compare(order[a][0], order[b][0]), cmp.Compare(order[a][1], order[b][1]))
+	})
+	return due
 }
 
 // late ends a booking whose grace is over. The job keeps its place for a while.

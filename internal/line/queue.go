@@ -90,7 +90,8 @@ func (q *queue) leave(flow, lane string) {
 }
 
 // charge moves a flow's tag on by what it was given. What is given back does not bring it
-// before the virtual time.
+// further before the virtual time than four times of it: a job that found room at once moved
+// no tag, and others are booked before the first of them is settled.
 func (q *queue) charge(flow string, work float64) {
 	if tag, stands := q.tags.get(flow); stands {
 		q.tags.set(flow, back(tag, tag+work, q.virtual))
@@ -102,7 +103,7 @@ func (q *queue) charge(flow string, work float64) {
 
 func back(tag, moved, virtual float64) float64 {
 	if moved < tag {
-		return min(tag, max(moved, virtual))
+		return min(tag, max(moved, virtual-4*(tag-moved)))
 	}
 	return moved
 }

@@ -148,8 +148,8 @@ end
 
 local function share_of(flow) return max(1, tonumber(call('HGET', shares, flow) or 1)) end
 
--- Moves a flow's tags on where flows stand by what it was given. What is given back does not bring it before the
--- virtual time.
+-- Moves a flow's tags on where flows stand by what it was given. What is given back does not bring it further
+-- before the virtual time than four times of it: a job that found room at once moved no tag.
 local function charge(lane, costs, sign)
   for i = 1, #lane do
     local queue = lane[i].name
@@ -159,7 +159,7 @@ local function charge(lane, costs, sign)
       if sign > 0 then write('HDEL', tags, '>' .. lane.flow) end
       local tag, stands = start_tag(queue, lane.flow)
       local moved = tag + sign * costs[i] / lane.share
-      if moved < tag then moved = min(tag, max(moved, virtual_time(queue))) end
+      if moved < tag then moved = min(tag, max(moved, virtual_time(queue) - 4 * (tag - moved))) end
       if stands then
         write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
         firsts[queue] = nil
