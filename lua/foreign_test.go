@@ -121,37 +121,55 @@ type value struct {
 func (c *crowded) read(t *testing.T) map[string]value {
 	t.Helper()
 	ctx := t.Context()
-	all := make(map[string]value)
-	scan := c.client.Scan(ctx, 0, c.prefix+"*", 1000).Iterator()
-	for scan.Next(ctx) {
-		end := strings.TrimPrefix(scan.Val(), c.prefix)
-		if strings.HasPrefix(end, "asked:") {
-			continue
+	keys, err := c.client.Keys(ctx, c.prefix+"*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, c.prefix+"asked:") })
+	kinds, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.Type(ctx, key)
 		}
-		v := value{kind: c.client.Type(ctx, scan.Val()).Val()}
-		var err error
-		switch v.kind {
-		case "string":
-			v.text, err = c.client.Get(ctx, scan.Val()).Result()
-		case "list":
-			v.list, err = c.client.LRange(ctx, scan.Val(), 0, -1).Result()
-		case "hash":
-			v.hash, err = c.client.HGetAll(ctx, scan.Val()).Result()
-		case "zset":
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			switch kinds[i].(*redis.StatusCmd).Val() {
+			case "string":
+				p.Get(ctx, key)
+			case "list":
+				p.LRange(ctx, key, 0, -1)
+			case "hash":
+				p.HGetAll(ctx, key)
+			case "zset":
+				p.ZRangeWithScores(ctx, key, 0, -1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]value)
+	for i, key := range keys {
+		v := value{kind: kinds[i].(*redis.StatusCmd).Val()}
+		switch content := contents[i].(type) {
+		case *redis.StringCmd:
+			v.text = content.Val()
+		case *redis.StringSliceCmd:
+			v.list = content.Val()
+		case *redis.MapStringStringCmd:
+			v.hash = content.Val()
+		case *redis.ZSliceCmd:
 			v.members = make(map[string]float64)
-			var members []redis.Z
-			members, err = c.client.ZRangeWithScores(ctx, scan.Val(), 0, -1).Result()
-			for _, m := range members {
+			for _, m := range content.Val() {
 				v.members[m.Member.(string)] = m.Score
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[end] = v
-	}
-	if err := scan.Err(); err != nil {
-		t.Fatal(err)
+		all[strings.TrimPrefix(key, c.prefix)] = v
 	}
 	return all
 }
