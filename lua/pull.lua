@@ -184,6 +184,9 @@ end
 -- there. Either way the lane makes way for others.
 local function claim_or_park(queue, lane, job, name, at)
   leave(queue, lane)
+  if first(queue) then
+    write('HSET', prefix .. 'tags:' .. queue, '<' .. lane.flow, tag_text(cost_under(lane, job.costs, queue) / share_of(lane.flow)))
+  end
   if at ~= NEVER and not call('HGET', claims, name) then return claim(lane, job, { name }, at) end
   local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
   local when = parked_until(lane, job, own)

@@ -68,7 +68,7 @@ if rebook then
 else
   local deltas = {}
   for i = 1, #lane do deltas[i] = actual[i] - charged[i] end
-  charge(lane, deltas, 1)
+  charge(lane, deltas, 1, true)
 end
 
 -- Write.

@@ -221,6 +221,7 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 	for n := p.natural(); n > 0 && !p.wrong; n-- {
 		switch flow, tag := p.text(), p.float(); {
 		case flow == "*": // the virtual time
+		case strings.HasPrefix(flow, "<"): // a heavy job of it waits aside
 		case strings.HasPrefix(flow, ">"):
 			q.HadTurn = append(q.HadTurn, flow[1:])
 		default:

@@ -46,7 +46,7 @@ type Grant struct {
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
 	mark := g.ID + ":" + strconv.FormatInt(g.Start, 10)
-	if until, done := l.settled[mark]; done && until > now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+	if until, done := l.settled[mark]; done && until >= now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
 	lane := l.lane(g.Lane)

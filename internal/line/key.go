@@ -47,7 +47,7 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 	}
 	k.goesOn = k.offset
 	if k.seen-now-k.offset > steppedBack {
-		k.goesOn = k.seen - now
+		k.goesOn, k.touched = k.seen-now, true // kept, so that it goes on also while nobody is charged
 	}
 	k.shift = max(now+k.goesOn, k.seen) - now
 	k.forget(now, grace)

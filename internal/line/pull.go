@@ -335,6 +335,9 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 // a claim already, parks its lane there. Either way the lane makes way for others.
 func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
 	p.leave(queue, lane)
+	if q := p.queues[queue]; q != nil {
+		q.aside[lane.flow] = float64(costOf(lane, lane.jobs[0].costs, queue)) / p.share(lane.flow)
+	}
 	if _, is := p.claimers[name]; !is && at != Never {
 		p.claim(lane, []string{name}, at)
 		return

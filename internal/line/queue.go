@@ -11,11 +11,12 @@ type queue struct {
 	lanes   map[string]*ranked[int64] // of a flow: its lanes by the arrival of their first jobs
 	finish  map[string]float64        // finish tags of flows that do not stand here
 	let     map[string]bool           // flows that have had their turn here and stand elsewhere
+	aside   map[string]float64        // of flows whose first job is heavy and waits aside: its work
 	virtual float64
 }
 
 func newQueue() *queue {
-	return &queue{lanes: make(map[string]*ranked[int64]), finish: make(map[string]float64), let: make(map[string]bool)}
+	return &queue{lanes: make(map[string]*ranked[int64]), finish: make(map[string]float64), let: make(map[string]bool), aside: make(map[string]float64)}
 }
 
 // first is the flow whose turn it is.
@@ -40,12 +41,13 @@ func (q *queue) leads(flow, lane string, arrival int64) bool {
 	return stands
 }
 
-// startTag is where a flow stands, or would.
+// startTag is where a flow stands, or would. One whose heavy job has waited aside comes back
+// where it was, by no more than that job before the virtual time.
 func (q *queue) startTag(flow string) float64 {
 	if tag, stands := q.tags.get(flow); stands {
 		return tag
 	}
-	return max(q.virtual, q.finish[flow])
+	return max(q.virtual-q.aside[flow], q.finish[flow])
 }
 
 // stand puts a lane into the queue. A flow that comes anew moves the virtual time on by as
@@ -58,6 +60,7 @@ func (q *queue) stand(flow, lane string, arrival int64) {
 	if _, stands := q.tags.get(flow); !stands {
 		q.tags.set(flow, q.startTag(flow))
 		delete(q.finish, flow)
+		delete(q.aside, flow)
 		q.virtual += max(1e-6, math.Abs(q.virtual)*1e-15)
 	}
 }
@@ -96,6 +99,9 @@ func (q *queue) charge(flow string, work float64) {
 	if tag, stands := q.tags.get(flow); stands {
 		q.tags.set(flow, back(tag, tag+work, q.virtual))
 		return
+	}
+	if known, is := q.aside[flow]; is && work < 0 {
+		q.aside[flow] = max(known, -4*work)
 	}
 	tag := q.startTag(flow)
 	q.finish[flow] = back(tag, tag+work, q.virtual)

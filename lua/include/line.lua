@@ -3,7 +3,8 @@
 --   wait:<queue>         zset: flows by start tag
 --   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
---                        had its turn and stands elsewhere; as long as a flow stands there
+--                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
+--                        as long as a flow stands there
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
 -- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
@@ -57,11 +58,13 @@ end
 
 local function virtual_time(queue) return tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0) end
 
--- Where a flow stands in a queue, or would; and whether it does.
+-- Where a flow stands in a queue, or would; and whether it does. One whose heavy job has waited aside comes back where it
+-- was, by no more than that job before the virtual time.
 local function start_tag(queue, flow)
   local tag = call('ZSCORE', prefix .. 'wait:' .. queue, flow)
   if tag then return tonumber(tag), true end
-  return max(virtual_time(queue), tonumber(call('HGET', prefix .. 'tags:' .. queue, flow) or 0)), false
+  local known = call('HMGET', prefix .. 'tags:' .. queue, '*', flow, '<' .. flow)
+  return max((known[1] or 0) - (known[3] or 0), tonumber(known[2] or 0)), false, known[3]
 end
 
 local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name) end
@@ -86,7 +89,7 @@ local function stand(queue, lane, arrival, look)
   write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
   if not stands then
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
-    write('HDEL', tags, lane.flow)
+    write('HDEL', tags, lane.flow, '<' .. lane.flow)
     write('HSET', tags, '*', tag_text(virtual + max(1e-6, math.abs(virtual) * 1e-15)))
     firsts[queue] = nil
   end
@@ -150,15 +153,20 @@ local function share_of(flow) return max(1, tonumber(call('HGET', shares, flow) 
 
 -- Moves a flow's tags on where flows stand by what it was given. What is given back does not bring it further
 -- before the virtual time than four times of it: a job that found room at once moved no tag.
-local function charge(lane, costs, sign)
+local function charge(lane, costs, sign, settled)
   for i = 1, #lane do
     local queue = lane[i].name
     if first(queue) then
       lane.share = lane.share or share_of(lane.flow)
       local tags = prefix .. 'tags:' .. queue
-      if sign > 0 then write('HDEL', tags, '>' .. lane.flow) end
-      local tag, stands = start_tag(queue, lane.flow)
-      local moved = tag + sign * costs[i] / lane.share
+      if sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
+      local work = sign * costs[i] / lane.share
+      local tag, stands, aside = start_tag(queue, lane.flow)
+      if aside and work < 0 and -4 * work > tonumber(aside) then
+        write('HSET', tags, '<' .. lane.flow, tag_text(-4 * work))
+        tag = start_tag(queue, lane.flow)
+      end
+      local moved = tag + work
       if moved < tag then moved = min(tag, max(moved, virtual_time(queue) - 4 * (tag - moved))) end
       if stands then
         write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
