@@ -124,7 +124,9 @@ local function read_key(name, text)
       key.offset, key.was, key.paused, key.own = tonumber(offset), tonumber(offset), tonumber(paused), own
       if own ~= '-' then key.limits, key.origin = limits_of(own), 'k' end
     end
-    if key.seen - now - key.offset > 30000000 then key.offset = key.seen - now end
+    if key.seen - now - key.offset > 30000000 then -- kept, so that it goes on also while nobody is charged
+      key.offset, key.dirty, key.touched = key.seen - now, true, true
+    end
     key.shift = max(now + key.offset, key.seen) - now
     parse_windows(key, text, at)
     drop_empty(key)
