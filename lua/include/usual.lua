@@ -26,7 +26,7 @@ local function usual_key(name, text)
     local window, precision, spent, tail, from = match(text, '^(%d+) (%d+) (%d+) 0 (%d+) 0 0 0\n()', at)
     if not from or window ~= limit.window_text or limit.units < 0 then return nil end
     at, precision = from + tail, precision == limit.precision_text and limit.precision or precision + 0
-    local last, current = sub(text, at - 32, at - 17) + 0, floor(now / precision)
+    local last, current = tonumber(sub(text, at - 32, at - 17)), floor(now / precision)
     if last > current or tail + 0 > 512 then return nil end
     -- All has left if the last has: then it counts anew, in the precision of the limit.
     local n = precision == 1 and limit.window or math.ceil(limit.window / precision) + 1
@@ -46,7 +46,7 @@ local function save_usual(key)
     local w = key[i]
     local precision, tail, current = w[3], w[5], floor(now / w[3])
     if w[6] == current then
-      tail = sub(tail, 1, -17) .. format('%016d', sub(tail, -16) + w[7])
+      tail = sub(tail, 1, -17) .. format('%016d', tonumber(sub(tail, -16)) + w[7])
     else
       tail = tail .. format('%016d%016d', current, w[7])
     end
