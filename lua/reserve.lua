@@ -218,6 +218,7 @@ local function decide(job, lane, record)
   if record == '-' then
     local said = still_waiting(job, lane)
     if said then return said end
+    write('HDEL', jobs, job.id) -- it may be granted now, or stand in another lane
     record = nil
   end
   local back = false
