@@ -136,9 +136,13 @@ func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, ErrState)
 }
 
+// never is from what instant on nothing comes, in microseconds: the scripts have 2^53 for
+// never, less the time that a look comes before it.
+const never = maxUnits - 2*int64(maxWindow/time.Microsecond)
+
 // instant is a time in microseconds; zero for 0, and for what never comes.
 func instant(micros int64) time.Time {
-	if micros == 0 || micros >= maxUnits {
+	if micros == 0 || micros >= never {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)

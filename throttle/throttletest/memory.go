@@ -149,10 +149,10 @@ func (m *memory) reserve(r request) (any, error) {
 	}
 	of := m.line
 	if asking == 0 {
-		of = m.line.Clone()
+		of = m.line.Clone() // nothing is written
 	}
 	answers := of.Reserve(m.now, r.settings, jobs)
-	lines := []string{fmt.Sprintf("%d %d", m.now, of.Next())}
+	lines := []string{fmt.Sprintf("%d %d", m.now, m.line.Next())}
 	for _, a := range answers {
 		lines = append(lines, answerText(a))
 	}

@@ -404,7 +404,7 @@ var lineTimelines = []timeline{
 		{at: 9 * second, call: "cancel", job: "a2", keys: "tenant=a", want: "true"},
 		{at: 9 * second, call: "pull", want: "booked a3 10s"},
 	}},
-	{name: "a booking that nobody came for is told, and its job finds its place for ten minutes", scopes: tenantAndDomain(100, 100, 1), lookahead: second, rows: []row{
+	{name: "a booking that nobody came for is told, now and again, and its job finds its place for ten minutes", scopes: tenantAndDomain(100, 100, 1), lookahead: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
 		{at: 9500 * milli, job: "a2", keys: "tenant=a", want: "booked 10s, global 1/10s"},
 		{at: 9500 * milli, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
@@ -413,8 +413,8 @@ var lineTimelines = []timeline{
 		{at: 15*second + micro, call: "pull", want: "booked b1 15.000001s"}, // the room that it leaves
 		{at: 15*second + micro, job: "b1", keys: "tenant=b", want: "granted 15.000001s"},
 		{at: 16 * second, job: "a3", keys: "tenant=a", want: "waiting, 0 ahead"},
-		{at: 17 * second, call: "pull", want: "nothing"}, // it is told once
-		{at: 600 * second, call: "pull", want: "booked a3 10m0s"},
+		{at: 17 * second, call: "pull", want: "overdue a2 9.5s"}, // told again, by its arrival
+		{at: 600 * second, call: "pull", want: "booked a3 10m0s; overdue a2 9.5s"},
 		{at: 600 * second, job: "a3", keys: "tenant=a", want: "granted 10m0s"},
 		{at: 601 * second, job: "a4", keys: "tenant=a", want: "waiting, 0 ahead"},
 		{at: 602 * second, job: "a2", keys: "tenant=a", want: "waiting, 1 ahead"}, // to the front

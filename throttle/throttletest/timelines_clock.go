@@ -30,9 +30,10 @@ var clockTimelines = []timeline{
 		{at: 3 * time.Hour, job: "a1", keys: "tenant=a", want: "granted 3h0m0s"},
 		{at: 3 * time.Hour, job: "a2", keys: "tenant=a", want: "waiting, 0 ahead"},
 		{at: 1 * time.Hour, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
-		{at: 1*time.Hour + 10*second, call: "pull", want: "nothing"},
+		{at: 1*time.Hour + 10*second, call: "pull", want: "booked a2 1h0m10s"},
 		{at: 1*time.Hour + 10*second, job: "b2", keys: "tenant=b", want: "waiting, 1 ahead"},
-		{at: 3*time.Hour + 10*second, call: "pull", want: "booked a2 3h0m10s"},
+		{at: 1*time.Hour + 10*second, job: "a2", keys: "tenant=a", want: "granted 1h0m10s"},
+		{at: 1*time.Hour + 20*second, call: "pull", want: "booked b1 1h0m20s"},
 	}},
 	{name: "a clock that steps two hours forward and back", scopes: global(per10s(2)), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},

@@ -147,9 +147,9 @@ var limitTimelines = []timeline{
 		{at: 1 * second, job: "heavy", keys: "tenant=a", weight: 4, want: "waiting, 0 ahead"},
 		{at: 1 * second, job: "light", keys: "tenant=a", want: "waiting, 1 ahead"},
 		{at: 2 * second, call: "limits", job: "tenant a", text: "3/10s", want: "done"},
-		{at: 9 * second, call: "pull", want: "nothing"},
-		{at: 9 * second, job: "heavy", keys: "tenant=a", weight: 4, want: "waiting, 1 ahead"},
-		{at: 10 * second, job: "light", keys: "tenant=a", want: "waiting, 1 ahead"},
+		{at: 9 * second, call: "pull", want: "booked light 10s; overdue heavy 9s"},
+		{at: 9 * second, job: "heavy", keys: "tenant=a", weight: 4, want: "throttle: weight 4 cannot start under the tenant limit 3/10s that was set"},
+		{at: 10 * second, job: "light", keys: "tenant=a", want: "granted 10s"},
 	}},
 	{name: "a scope without limits gets some", scopes: []throttle.Scope{
 		{Name: "host", Optional: true},
