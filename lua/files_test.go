@@ -275,7 +275,7 @@ func TestScriptsHaveNoGlobals(t *testing.T) {
 var textNames = []string{
 	"prefix", "queue", "name", "text", "key", "lane", "flow", "list", "id", "value", "all", "rest", "tail", "ahead", "entry", "names", "set", "order",
 	"reply", "costs_text", "holder", "log", "own", "mark", "short", "answers", "lines", "taken", "q", "ARGV", "arrival", "control", "heavy", "scope", "said", "err",
-	"tags", "wait", "other", "from", "record", "lead", "first", "kind", "origin", "mode", "head", "was", "ids", "found", "member", "beside", "parts", "shadow", "held", "s",
+	"tags", "wait", "other", "from", "record", "lead", "first", "kind", "origin", "mode", "head", "was", "ids", "found", "member", "beside", "parts", "shadow", "held", "s", "found_due",
 }
 
 // textual are the functions that return text which has lost nothing.
