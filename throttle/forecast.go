@@ -216,7 +216,7 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		q.Flows = append(q.Flows, f)
 	}
 	if q.Finish == nil {
-		q.Finish = make(map[string]float64)
+		q.Finish, q.Aside = make(map[string]float64), make(map[string]float64)
 	}
 	for n := p.natural(); n > 0 && !p.wrong; n-- {
 		switch flow, tag := p.text(), p.float(); {
@@ -224,6 +224,8 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		case strings.HasPrefix(flow, "<"): // a heavy job of it waits aside
 		case strings.HasPrefix(flow, ">"):
 			q.HadTurn = append(q.HadTurn, flow[1:])
+		case strings.HasPrefix(flow, "<"):
+			q.Aside[flow[1:]] = tag
 		default:
 			q.Finish[flow] = tag
 		}

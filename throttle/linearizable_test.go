@@ -22,14 +22,13 @@ import (
 // comes before one that had returned when it was made.
 //
 // That can be decided, and soon: what a script does depends on the calls before it and on
-// its instant alone. Here the test tells each call its instant, so that it is known also
-// where the answer is lost; and since calls overtake each other on their way, the
-// script's clock steps back all the time. Where Redis tells the instants, they never
-// decrease in the order in which it made the calls, which is then part of what is
-// checked: only those of one microsecond are in doubt.
+// its instant alone. Here the test tells the calls their instants, so that they are known
+// also where the answer is lost; calls of one instant overtake each other on their way.
+// Where Redis tells the instants, they never decrease in the order in which it made the
+// calls, which is then part of what is checked: only those of one microsecond are in doubt.
 
 // TestF55_Linearizable: eight clients on two throttles, with all calls that decide or
-// change something. What takes several scripts is as many calls here.
+// change something.
 func TestF55_Linearizable(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
@@ -143,25 +142,25 @@ func wrong(output any) (any, string) {
 		case throttle.Booked:
 			value.Outcome, kind = throttle.Granted, "outcome"
 		case throttle.Waiting:
-			value.Next, kind = value.Next+"x", "next"
+			value.Next, kind = value.Next.Add(time.Microsecond), "next"
 		}
 		a.value = value
 	case throttle.Usage:
 		value.Limits = slices.Clone(value.Limits)
 		value.Limits[0].Used += 1000
 		a.value, kind = value, "units"
-	case pulled:
-		if len(value.booked) > 0 {
-			value.booked = slices.Clone(value.booked)
-			value.booked[0].Job.Weight += 1000
+	case throttle.Pulled:
+		if len(value.Booked) > 0 {
+			value.Booked = slices.Clone(value.Booked)
+			value.Booked[0].Job.Weight += 1000
 			a.value, kind = value, "booked"
 		}
 	}
 	return a, kind
 }
 
-// twice is a client that has each decision made twice, the second time as another
-// asking: as one would that sends again and draws a new nonce.
+// twice is a client that has each decision made twice, the second time as another asker's:
+// as one would that sends again and does not say so.
 type twice struct{}
 
 var reserveHash = redis.NewScript(lua.Reserve).Hash()
@@ -184,7 +183,7 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		args := slices.Clone(cmd.Args())
 		keys, _ := args[2].(int)
-		args[3+keys+3] = fmt.Sprint(args[3+keys+3], "again") // the nonce
+		args[3+keys+3] = fmt.Sprint(args[3+keys+3], "again") // the asker
 		again := redis.NewCmd(ctx, args...)
 		if err := next(ctx, again); err != nil {
 			return err

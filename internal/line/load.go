@@ -43,6 +43,7 @@ type QueueSnapshot struct {
 	Flows   []FlowSnapshot
 	Finish  map[string]float64 // finish tags of flows that stand elsewhere
 	HadTurn []string           // flows that have had their turn here and stand elsewhere
+	Aside   map[string]float64 // flows whose heavy job waits aside: its work
 }
 
 // FlowSnapshot is a flow that stands in a queue, with its lanes there.
@@ -154,6 +155,7 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	q := newQueue()
 	q.virtual = s.Virtual
 	maps.Copy(q.finish, s.Finish)
+	maps.Copy(q.aside, s.Aside)
 	for _, flow := range s.HadTurn {
 		q.let[flow] = true
 	}
@@ -218,7 +220,7 @@ func (d *ledger) startBooked(now int64, but claimed) {
 	}
 }
 
-// Snapshot tells how all stands.
+// Snapshot tells how all stands that waits.
 func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	s := Snapshot{Now: now, Shares: maps.Clone(l.shares)}
 	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
@@ -236,7 +238,13 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(l.claims)) {
 		s.Claims = append(s.Claims, l.claimSnapshot(name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.keys)) {
+	concerned := make(map[string]bool)
+	for _, lane := range l.lanes {
+		for _, name := range lane.keys {
+			concerned[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(concerned)) {
 		s.Keys = append(s.Keys, l.KeySnapshot(now, settings, name))
 	}
 	return s
@@ -244,7 +252,7 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	q := l.queues[name]
-	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let))}
+	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside)}
 	s.Timer, _ = l.timers.get(name)
 	for _, flow := range q.tags.sorted() {
 		f := FlowSnapshot{Flow: flow}
@@ -328,7 +336,8 @@ func (l *Line) Job(id, lane string) JobState {
 	return s
 }
 
-// Clone returns a line of its own that stands as this one.
+// Clone returns a line of its own that stands as this one. Of lines that stand alike, it is
+// the same to the last byte.
 func (l *Line) Clone() *Line {
 	c := New()
 	for name, k := range l.keys {
@@ -350,7 +359,7 @@ func (l *Line) Clone() *Line {
 		own := *of
 		c.claims[name] = &own
 	}
-	c.timers, c.overdues, c.mode, c.Looks = l.timers.clone(), l.overdues.clone(), l.mode, l.Looks
+	c.timers, c.overdues, c.mode, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.mode, l.pulled, l.playing
 	maps.Copy(c.shares, l.shares)
 	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)
@@ -359,12 +368,13 @@ func (l *Line) Clone() *Line {
 }
 
 func (k *key) clone() *key {
-	own := *k
-	own.ledgers = make([]*ledger, len(k.ledgers))
-	for i, d := range k.ledgers {
-		own.ledgers[i] = &ledger{window: d.window, precision: d.precision, spent: slices.Clone(d.spent), booked: slices.Clone(d.booked)}
+	own := &key{name: k.name, paused: k.paused, own: k.own, seen: k.seen, offset: k.offset}
+	for _, d := range k.ledgers {
+		own.ledgers = append(own.ledgers, &ledger{
+			window: d.window, precision: d.precision, spent: append(entries(nil), d.spent...), booked: append(entries(nil), d.booked...),
+		})
 	}
-	return &own
+	return own
 }
 
 func (q *queue) clone() *queue {

@@ -111,12 +111,13 @@ func (r *ranked[S]) all() iter.Seq2[string, S] {
 	}
 }
 
-func (r *ranked[S]) clone() ranked[S] {
-	place := make(map[string]int, len(r.place))
-	for name, i := range r.place {
-		place[name] = i
+// clone is in order, which a heap may be.
+func (r *ranked[S]) clone() (own ranked[S]) {
+	for _, name := range r.sorted() {
+		score, _ := r.get(name)
+		own.set(name, score)
 	}
-	return ranked[S]{slices.Clone(r.heap), place}
+	return own
 }
 
 func (r *ranked[S]) up(i int) int {

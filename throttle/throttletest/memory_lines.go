@@ -71,9 +71,12 @@ func tellQueue(tell func(...any), s line.Snapshot, name string, isFirst bool) {
 			tell(l.Lane, l.Arrival, int64(len(jobsOf(s, l.Lane))))
 		}
 	}
-	tell(int64(len(q.Finish) + len(q.HadTurn)))
+	tell(int64(len(q.Finish) + len(q.HadTurn) + len(q.Aside)))
 	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
 		tell(flow, q.Finish[flow])
+	}
+	for _, flow := range slices.Sorted(maps.Keys(q.Aside)) {
+		tell("<"+flow, q.Aside[flow])
 	}
 	for _, flow := range q.HadTurn {
 		tell(">"+flow, int64(1))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -37,6 +38,11 @@ func newModel(scopes []throttle.Scope, options throttle.Options, m *memory) *Mod
 
 // Clone returns a model of its own that stands as this one.
 func (m *Model) Clone() *Model { return newModel(m.scopes, m.options, m.memory.clone()) }
+
+// Equal tells whether two models stand alike.
+func (m *Model) Equal(other *Model) bool {
+	return reflect.DeepEqual(m.memory.line.Clone(), other.memory.line.Clone())
+}
 
 // at has the calls that follow made at an instant.
 func (m *Model) at(now time.Time) context.Context {

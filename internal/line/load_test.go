@@ -1,0 +1,100 @@
+package line_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// crowded is a line with flows, lanes, heavy jobs, bookings, pauses and costs of many
+// kinds, and when it is.
+func crowded(seed uint64) (l *line.Line, settings line.Settings, now int64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	settings = settingsOf(map[string][]line.Limit{
+		"global": {per(10, 10*second), per(101, 60*second)}, "tenant": {per(4, 10*second)}, "domain": {per(3, 5*second)},
+	})
+	l, now = line.New(), 1_800_000_000*second
+	jobs := make(map[string]line.Job)
+	for i := range 60 {
+		flow := fmt.Sprint("t", random.IntN(4))
+		lane, costs := flow+"|global:,tenant:"+flow, []int64{1 + random.Int64N(3), 1 + random.Int64N(4)}
+		if random.IntN(2) == 0 {
+			lane, costs = flow+"|domain:x,global:,tenant:"+flow, append([]int64{1 + random.Int64N(3)}, costs...)
+		}
+		job := line.Job{ID: fmt.Sprint("j", i), Lane: lane, Costs: costs, MaxWait: 2 * second, Latest: -1, Share: 1 + random.Int64N(2)}
+		jobs[job.ID] = job
+		l.Reserve(now, settings, []line.Job{job})
+		now += random.Int64N(second / 2)
+		if i%4 == 0 {
+			for _, told := range l.Pull(now, settings, 50, 200).Booked {
+				l.Reserve(now, settings, []line.Job{jobs[told.ID]}) // it starts within MaxWait
+			}
+		}
+		if i == 20 {
+			l.Pause(now, settings, "tenant:t1", now+40*second)
+		}
+	}
+	return l, settings, now
+}
+
+// TestCloneIsApart: what happens to a clone does not happen to its line, and it does what
+// the line would.
+func TestCloneIsApart(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		l, settings, now := crowded(seed)
+		first, second, before := l.Clone(), l.Clone(), l.Clone()
+		if !reflect.DeepEqual(first, second) {
+			t.Fatalf("seed %d: two clones differ", seed)
+		}
+		play := func(l *line.Line) (told []any) {
+			for i := range 40 {
+				told = append(told, l.Pull(now+int64(i)*2_000_000, settings, 50, 200))
+			}
+			return told
+		}
+		if want := play(first); !reflect.DeepEqual(want, play(second)) {
+			t.Fatalf("seed %d: two clones do not do the same", seed)
+		}
+		if !reflect.DeepEqual(before, l.Clone()) {
+			t.Fatalf("seed %d: the line has changed with its clones", seed)
+		}
+	}
+}
+
+// TestLoadGoesOn: a line that is loaded from a snapshot starts its jobs when the line does
+// whose snapshot it is.
+func TestLoadGoesOn(t *testing.T) {
+	t.Parallel()
+	waited := 0
+	for seed := range uint64(20) {
+		l, settings, now := crowded(seed)
+		var ids []string
+		for i := range 60 {
+			if id := fmt.Sprint("j", i); l.Waits(id) {
+				ids = append(ids, id)
+			}
+		}
+		waited += len(ids)
+		loaded, own := line.Load(l.Snapshot(now, settings), settings.Lookahead, settings.Grace)
+		want, got := l.Play(now, settings, ids), loaded.Play(now, own, ids)
+		if len(got) != len(ids) || len(want) != len(ids) {
+			t.Fatalf("seed %d: %d of %d jobs start, those of the line are %d", seed, len(got), len(ids), len(want))
+		}
+		off := 0
+		for id := range want {
+			if got[id] != want[id] {
+				off++
+			}
+		}
+		if off > 0 {
+			t.Errorf("seed %d: %d of %d jobs start at other times", seed, off, len(ids))
+		}
+	}
+	if waited < 400 {
+		t.Errorf("only %d jobs wait: this test has lost its object", waited)
+	}
+}
