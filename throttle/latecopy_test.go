@@ -80,7 +80,8 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
-				limit := throttle.Per(5, 10*time.Second)
+				limit, stuck := throttle.Per(5, 10*time.Second), row.job
+				stuck.ID = "stuck"
 				client := &twoWays{Scripter: defaultClient(t, direct.Options().Addr)}
 				slow := redis.NewClient(&redis.Options{Addr: proxy.Addr, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1})
 				t.Cleanup(func() { _ = slow.Close() })
@@ -97,14 +98,13 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 
 				proxy.Stall()
 				client.set(true)
-				row.job.ID = "stuck"
-				_, err := th.Reserve(t.Context(), row.job)
+				_, err := th.Reserve(t.Context(), stuck)
 				var away *throttle.UnavailableError
 				if !errors.As(err, &away) || away.Failure != "timeout" {
 					t.Fatalf("stuck: got %v, want a timeout", err)
 				}
 				client.set(false)
-				row.job.Nonce = away.Nonce
+				stuck.Nonce = away.Nonce
 				var starts []throttletest.Start
 				ask := func(job throttle.Job) throttle.Reservation {
 					t.Helper()
@@ -119,7 +119,7 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 					}
 					return r
 				}
-				first := ask(row.job)
+				first := ask(stuck)
 				for i := range row.later {
 					ask(throttle.Job{ID: fmt.Sprint("later", i), Weight: 1})
 				}
@@ -134,8 +134,8 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 					t.Errorf("the late copy changed something (-before +after):\n%s", diff)
 				}
 				if first.Outcome == throttle.Booked {
-					row.job.Plan = false
-					ask(row.job)
+					stuck.Plan = false
+					ask(stuck)
 				}
 				for i := range 8 {
 					ask(throttle.Job{ID: fmt.Sprint("last", i), Weight: 1})
