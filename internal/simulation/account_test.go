@@ -22,18 +22,20 @@ import (
 type account struct {
 	world *world
 
-	set     map[string]string        // limits by scope key or scope, modes by ~ and the scope
-	since   map[string]map[int64]int // by scope key and window: how many grants were before it was in force
-	inexact map[string]bool          // scope keys of which Redis may count more than the account
-	askings map[string]int64         // the last of each asker
-	charges map[string][]*charge     // by job and start
-	byKey   map[string][]entry       // by scope key
-	seen    map[string]int64         // by scope key: when its ledgers were last changed
-	quiet   bool                     // nothing can be promised any more
-	grants  int
-	usages  int
-	pulls   []pulled
-	lines   map[string]map[string]int64 // the weights of the jobs in line, by flow
+	set      map[string]string        // limits by scope key or scope, modes by ~ and the scope
+	since    map[string]map[int64]int // by scope key and window: how many grants were before it was in force
+	inexact  map[string]bool          // scope keys of which Redis may count more than the account
+	askings  map[string]int64         // the last of each asker
+	charges  map[string][]*charge     // by job and start
+	byKey    map[string][]entry       // by scope key
+	seen     map[string]int64         // by scope key: when its ledgers were last changed
+	standing map[string]bool          // flows, after the last script; in even worlds
+	aside    map[string]bool          // flows of which a heavy job has waited aside
+	quiet    bool                     // nothing can be promised any more
+	grants   int
+	usages   int
+	pulls    []pulled
+	lines    map[string]map[string]int64 // the weights of the jobs in line, by flow
 }
 
 // charge is a grant and what it counts for.
@@ -61,13 +63,13 @@ type entry struct {
 type pulled struct {
 	flow   string
 	weight int64
-	ready  []string // the flows that had a line before
+	ready  []string // the flows that stood before and after, under the limit that all share
 }
 
 func newAccount(w *world) *account {
 	a := &account{
 		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{}, askings: map[string]int64{},
-		charges: map[string][]*charge{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{},
+		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{},
 	}
 	a.renew()
 	return a
@@ -97,6 +99,9 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 	n, _ := strconv.Atoi(args[2])
 	argv := args[3+n:]
+	if a.world.plan.kind == even {
+		defer a.stand(len(a.pulls))
+	}
 	switch verbs[args[1]] {
 	case "reserve":
 		a.reserved(argv, text(values[0]))
@@ -114,6 +119,36 @@ func (a *account) saw(args []string, reply []byte) {
 		a.usage(argv, values)
 	case "set":
 		a.changed(argv[3], argv[4], argv[5])
+	}
+}
+
+// stand notes, after a script, which flows stand under the limit that all share, and
+// stood before it: those of which the shares say something. A heavy job may wait aside,
+// with a claim or parked, which no reply tells, so Redis is asked.
+func (a *account) stand(from int) {
+	reply, err := a.world.redis.do(encode("ZRANGE", "thr:{"+a.world.name+"}:4:wait:"+throttle.Global+":", "0", "-1"))
+	now := map[string]bool{}
+	for _, flow := range decode(reply) {
+		now[text(flow)] = true
+	}
+	if err != nil {
+		a.world.errorf("who stands: %v", err)
+	}
+	for flow, jobs := range a.lines {
+		if len(jobs) > 0 && !now[flow] {
+			a.aside[flow] = true
+		}
+	}
+	var both []string
+	for flow := range now {
+		if a.standing[flow] {
+			both = append(both, flow)
+		}
+	}
+	a.standing = now
+	a.pulls = append(a.pulls, pulled{}) // those that do not stand now, though nobody was pulled
+	for i := from; i < len(a.pulls); i++ {
+		a.pulls[i].ready = both
 	}
 }
 
@@ -365,15 +400,8 @@ func (a *account) pulled(reply []any) {
 		id := text(rest[0])
 		flow, _ := flowAndKeys(text(rest[2]))
 		if booked > 0 {
-			var ready []string
-			for flow, jobs := range a.lines {
-				if len(jobs) > 0 {
-					ready = append(ready, flow)
-				}
-			}
-			slices.Sort(ready)
 			weight, stood := a.lines[flow][id]
-			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight, ready: ready})
+			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight})
 			if !stood {
 				a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, flow)
 			}
