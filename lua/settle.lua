@@ -42,7 +42,7 @@ local function correct(key, delta)
   for i = 1, #key do
     local ledger = key[i]
     trim(key, ledger)
-    local at = floor((start + key.shift) / ledger.precision)
+    local at = floor(time_of(key, start) / ledger.precision)
     local _, there = find(ledger.tail, at)
     local changed = 0
     if there then

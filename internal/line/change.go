@@ -79,7 +79,7 @@ func (k *key) correct(start, delta int64) {
 	}
 	k.touched = true
 	for _, d := range k.ledgers {
-		at := d.sub(start + k.shift)
+		at := d.sub(k.time(start))
 		if _, found := d.spent.find(at); found {
 			d.spent.add(at, delta)
 		}
@@ -193,7 +193,7 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 			if u.Free = d.earliest(now+k.shift, now+k.shift, 1, limit.Units, true); u.Free == Never {
 				u.Free = 0
 			} else {
-				u.Free -= k.shift
+				u.Free = k.instant(u.Free, now)
 			}
 		}
 		state.Limits = append(state.Limits, u)

@@ -97,11 +97,13 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 				continue
 			}
 			d := k.ledger(limit.Window)
-			s := d.earliest(start+k.shift, now+k.shift, cost, limit.Units, promises)
+			at := k.time(start)
+			s := d.earliest(at, now+k.shift, cost, limit.Units, promises)
 			if s == Never {
 				return Never, limit, true
 			}
-			if s -= k.shift; s > start {
+			if s != at {
+				s -= k.goesOn
 				start, holder, moved, again = s, limit, true, true
 			}
 		}
@@ -109,18 +111,36 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 	return start, holder, moved
 }
 
+// time is that of the ledgers at an instant. While it stands still, it does so for all
+// instants until the clock has caught up: what is granted for one of them starts no sooner
+// than the ledger has it.
+func (k *key) time(at int64) int64 {
+	if k.shift != k.goesOn {
+		return max(at+k.goesOn, k.seen)
+	}
+	return at + k.goesOn
+}
+
+// instant is when the ledgers' time is that; now while it is what it is now.
+func (k *key) instant(time, now int64) int64 {
+	if time == now+k.shift {
+		return now
+	}
+	return time - k.goesOn
+}
+
 // spend charges a start, book promises one; what is negative takes it back.
 func (k *key) spend(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.spent.add(d.sub(at+k.shift), units)
+		d.spent.add(d.sub(k.time(at)), units)
 	}
 }
 
 func (k *key) book(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.booked.add(d.sub(at+k.shift), units)
+		d.booked.add(d.sub(k.time(at)), units)
 	}
 }
 

@@ -138,6 +138,13 @@ local function read_key(name, text)
   return key
 end
 
+-- The ledgers' time at an instant. While it stands still, it does so for all instants until the clock has caught up: what
+-- is granted for one of them starts no sooner than the ledger has it.
+local function time_of(key, at)
+  if key.shift ~= key.offset then return max(at + key.offset, key.seen) end
+  return at + key.offset
+end
+
 -- Adds to what has been read of what is spent, as far as it is there.
 local function put(old, at, units)
   if not old or not old.whole then return end
@@ -156,7 +163,7 @@ local function spend(key, at, units)
   key.dirty, key.touched = true, true
   for i = 1, #key do
     local ledger = key[i]
-    local x = floor((at + key.shift) / ledger.precision)
+    local x = floor(time_of(key, at) / ledger.precision)
     ledger.tail = add(ledger.tail, x, units)
     ledger.spent = ledger.spent + units
     put(ledger.old, x, units)
@@ -168,7 +175,7 @@ local function book(key, at, units)
   key.dirty, key.touched = true, true
   for i = 1, #key do
     local ledger, changed = key[i], nil
-    ledger.ahead, changed = add(ledger.ahead, floor((at + key.shift) / ledger.precision), units)
+    ledger.ahead, changed = add(ledger.ahead, floor(time_of(key, at) / ledger.precision), units)
     ledger.booked = ledger.booked + changed
   end
 end
@@ -216,7 +223,7 @@ local function save_key(key)
     local span = ledger.n * ledger.precision
     needed = max(needed, now + span)
     if ledger.ahead ~= '' then
-      needed = max(needed, tonumber(sub(ledger.ahead, -32, -17)) * ledger.precision - key.shift + span)
+      needed = max(needed, tonumber(sub(ledger.ahead, -32, -17)) * ledger.precision - key.offset + span)
     end
     text = text .. format('%d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.spent, ledger.booked,
       #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead

@@ -85,11 +85,11 @@ local function earliest_in(key, ledger, at, cost, units, promises)
   trim(key, ledger)
   booked = promises and ledger.booked or 0
   if ledger.spent + booked <= room then return at end
-  local x = floor((at + key.shift) / ledger.precision)
+  local x = floor(time_of(key, at) / ledger.precision)
   ledger.current = floor((now + key.shift) / ledger.precision)
   local y = slide(key, ledger, x, room, promises)
   if x == y then return at end
-  return y * ledger.precision - key.shift
+  return y * ledger.precision - key.offset
 end
 
 -- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.

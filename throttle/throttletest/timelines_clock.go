@@ -7,7 +7,7 @@ var clockTimelines = []timeline{
 	{name: "F23 a clock that steps back a little stands still", scopes: global(per10s(2)), rows: []row{
 		{at: 100 * second, job: "a", want: "granted 1m40s"},
 		{at: 80 * second, job: "b", want: "granted 1m20s"},
-		{at: 85 * second, job: "c", want: "booked 1m35s, global 2/10s"},
+		{at: 85 * second, job: "c", want: "booked 1m50s, global 2/10s"},
 		{at: 110 * second, job: "c", want: "granted 1m50s"},
 	}},
 	{name: "F23 a clock that steps back far goes on from where it stood", scopes: global(per10s(2)), rows: []row{
