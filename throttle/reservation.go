@@ -41,7 +41,8 @@ type Reservation struct {
 	// Late is, for a job that waits in line, when to ask again if nobody has said
 	// that it was booked: a guess that errs on the late side. Else zero.
 	Late time.Time
-	// Ahead is, for a job that waits in line, how many jobs are before it in its lane.
+	// Ahead is, for a job that waits in line, how many jobs are before it in its lane; of
+	// one that waited there before, how many they are at most.
 	Ahead int64
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
