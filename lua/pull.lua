@@ -22,11 +22,11 @@ local due_now, found_due = {}, call('ZRANGEBYSCORE', timers, '-inf', format('%d'
 for i = 1, #found_due, 2 do
   due_now[#due_now + 1] = {
     name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), place = i,
-    wide = sub(found_due[i], -1) ~= '!' and call('ZCARD', prefix .. 'wait:' .. found_due[i]) > 1 and 1 or 0,
+    wide = sub(found_due[i], -1) == '!' and 0 or min(2, call('ZCARD', prefix .. 'wait:' .. found_due[i])),
   }
 end
--- Of what has become due at about the same time those come first under which one flow stands at most, and parked lanes:
--- those that have room have their turn with the others under the scope keys that they share.
+-- Of what has become due at about the same time claims and parked lanes come first, then scope keys under which one flow
+-- stands: the lanes that have room there have their turn with the others under the scope keys that they share.
 table.sort(due_now, function(a, b)
   if a.about ~= b.about then return a.about < b.about end
   if a.wide ~= b.wide then return a.wide < b.wide end
@@ -34,7 +34,7 @@ table.sort(due_now, function(a, b)
 end)
 local due_again = brings and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
 local booked, overdue, drops = {}, {}, 2000
-local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN = 600000000, 60000000, 5000000, 1000000
+local FORGET_AFTER, PARKED_FOR, CLAIMED_FOR, TOLD_AGAIN, MOST_WITHOUT_ROOM = 600000000, 60000000, 5000000, 1000000, 4
 
 -- Decide, and write the line on the way: a lane is told from what is in Redis.
 
@@ -95,10 +95,11 @@ local function throw_out(lane, job)
   return true, first_job(lane)
 end
 
--- The lane whose turn it is in a queue, its first job and its flow's tag.
-local function head(queue)
+-- The lane whose turn it is in a queue, or that of a flow so many ranks behind; its first job and its flow's tag.
+local function head(queue, rank)
   while looks > 0 do
     local flow, tag = first(queue)
+    if rank > 0 then flow = call('ZRANGE', prefix .. 'wait:' .. queue, rank, rank)[1] end
     if not flow then return nil end
     looks = looks - 1
     local text = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, 0)[1]
@@ -135,8 +136,8 @@ local function book_first(lane, job, at)
 end
 
 local function move(from, to, lane, job, look)
-  leave(from, lane)
   stand(to, lane, job.arrival, look)
+  leave(from, lane)
 end
 
 -- Books units for a lane that stands in no queue while it has them. If none of the scope keys puts the job off as far
@@ -166,6 +167,7 @@ local function release(lane)
     book(key_of(name), tonumber(at), -tonumber(cost))
     hurry(name)
     write('HDEL', claims, name)
+    tidy(name)
   end
   write('HDEL', claims, '+' .. lane.text)
   write('ZREM', timers, '+' .. lane.text)
@@ -183,19 +185,19 @@ end
 -- A job's place under a scope key that lacks room for it is claimed or, if that has a claim already, its lane is parked
 -- there. Either way the lane makes way for others.
 local function claim_or_park(queue, lane, job, name, at)
-  leave(queue, lane)
-  if first(queue) then
-    write('HSET', prefix .. 'tags:' .. queue, '<' .. lane.flow, tag_text(cost_under(lane, job.costs, queue) / share_of(lane.flow)))
+  write('HSET', prefix .. 'tags:' .. queue, '<' .. lane.flow, tag_text(cost_under(lane, job.costs, queue) / share_of(lane.flow)))
+  if at ~= NEVER and not call('HGET', claims, name) then
+    claim(lane, job, { name }, at)
+  else
+    local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
+    write('ZADD', prefix .. 'lanes:' .. beside .. ':' .. lane.flow, job.arrival, lane.text)
+    write('ZADD', prefix .. 'wait:' .. beside, 'NX', tag_text((start_tag(name, lane.flow))), lane.flow)
+    write('HSET', claims, '=' .. job.id, lane.text)
+    firsts[beside] = nil
+    due(beside, parked_until(lane, job, own))
+    expire('lanes:' .. beside .. ':' .. lane.flow, 'wait:' .. beside, 'claims')
   end
-  if at ~= NEVER and not call('HGET', claims, name) then return claim(lane, job, { name }, at) end
-  local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
-  local when = parked_until(lane, job, own)
-  write('ZADD', prefix .. 'lanes:' .. beside .. ':' .. lane.flow, job.arrival, lane.text)
-  write('ZADD', prefix .. 'wait:' .. beside, 'LT', format('%d', when), lane.flow)
-  write('HSET', claims, '=' .. job.id, lane.text)
-  firsts[beside] = nil
-  due(beside, when)
-  expire('lanes:' .. beside .. ':' .. lane.flow, 'wait:' .. beside, 'claims')
+  leave(queue, lane)
 end
 
 -- Whether a scope key has no room for a job only for its weight.
@@ -226,7 +228,7 @@ end
 local function look(name)
   local moved = 0 -- units of jobs that had their turn here and wait for it elsewhere
   while bookings > 0 do
-    local lane, job, tag = head(name)
+    local lane, job, tag = head(name, 0)
     if not lane then return first(name) and now or nil end
     local key, cost = key_of(name), cost_under(lane, job.costs, name)
     local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
@@ -260,16 +262,16 @@ local function look(name)
   return now
 end
 
--- Has parked lanes have their turn again: those whose first job has room, and one that may have the claim if nobody has
--- it. The first is looked at in any case, since what made room may be new. Returns when to look again.
+-- Has parked lanes have their turn again: those whose first job has room, and the first one, which may have the claim, if
+-- nobody has it. Returns when to look again.
 local function unpark(name)
-  local queue, key, moved, again_first = name .. '!', key_of(name), 0, true
-  while true do
-    local flow, when = first(queue)
-    if not flow then return nil end
-    if when > now and not again_first then return when end
-    local lane, job = head(queue)
-    if not lane then return first(queue) and now or nil end
+  local queue, key, moved, without, when = name .. '!', key_of(name), 0, 0, now + PARKED_FOR
+  while without < MOST_WITHOUT_ROOM do
+    local lane, job = head(queue, without)
+    if not lane then
+      if call('ZCARD', prefix .. 'wait:' .. queue) > without then when = now end -- there is more than could be looked at
+      break
+    end
     local cost = cost_under(lane, job.costs, name)
     local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
     local room = own <= horizon
@@ -277,20 +279,24 @@ local function unpark(name)
       local at, mover = earliest(lane, job.costs, now, true, 'e')
       room = at <= horizon or select(3, blocked(lane, job.costs, at, mover)) -- it has to wait under that one
     end
-    if room then
-      if moved > 0 and is_full(key, moved + cost) then return now + floor(lookahead / 4) end
+    local offered = not room and own ~= NEVER and call('HEXISTS', claims, name) == 0
+    if room and moved > 0 and is_full(key, moved + cost) then
+      when = now + floor(lookahead / 4)
+      break
+    elseif room or offered then
       unpark_lane(lane, name, job.arrival)
       write('HDEL', claims, '=' .. job.id)
-      moved, again_first = moved + cost, true
-    elseif own ~= NEVER and not call('HGET', claims, name) then
-      unpark_lane(lane, name, job.arrival)
-      write('HDEL', claims, '=' .. job.id)
-      return first(queue) and now + lookahead or nil
+      moved = moved + cost
+      if offered then
+        when = now + lookahead
+        break
+      end
     else
-      write('ZADD', prefix .. 'wait:' .. queue, format('%d', parked_until(lane, job, own)), lane.flow)
-      firsts[queue], again_first = nil, false
+      when = min(when, parked_until(lane, job, own))
+      without = without + 1
     end
   end
+  return first(queue) and when or nil
 end
 
 local function longest(key)
@@ -318,9 +324,9 @@ local function needed(lane, job, had, at)
         local later = tonumber(arrival) - tonumber(job.arrival)
         gives_way = later > 0 or later == 0 and lane.text < holder
         if gives_way then
+          stand(key.name, other, arrival, now)
           release(other)
           write('HDEL', claims, '=' .. id)
-          stand(key.name, other, arrival, now)
         end
       end
       if gives_way then names[#names + 1] = key.name end
@@ -347,6 +353,10 @@ local function look_at_claim(text)
   write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
+    for i = 1, #names do
+      local tags, tag = prefix .. 'tags:' .. names[i], start_tag(names[i], lane.flow)
+      if call('EXISTS', tags) == 1 and tag > virtual_time(names[i]) then write('HSET', tags, '*', tag_text(tag)) end
+    end
     local following, more = book_first(lane, job, at)
     if following or more then stand(names[1], lane, following and following.arrival or format('%d', now), now) end
     return

@@ -51,7 +51,7 @@ func TestFairnessBound(t *testing.T) {
 	t.Logf("up to %.2f of the bound", tightest)
 }
 
-// given watches what flows are given under one scope key. It pulls one look at a time.
+// given watches what flows are given under one scope key. It pulls one job at a time.
 type given struct {
 	*history
 	key      string
@@ -92,7 +92,7 @@ func (g *given) note(j *worldJob) {
 	g.compare()
 }
 
-// run goes on until an instant, one look after the other. Looks that book nobody end.
+// run goes on until an instant, one booking after the other. Pulls that book nobody end.
 func (g *given) run(until int64) {
 	idle := 0
 	for g.now < until {
@@ -115,9 +115,9 @@ func (g *given) run(until int64) {
 			continue
 		}
 		if idle++; idle > 10_000 {
-			g.t.Fatalf("10,000 looks and nobody was booked\n%s", g.line.Dump(g.now))
+			g.t.Fatalf("10,000 pulls and nobody was booked\n%s", g.line.Dump(g.now))
 		}
-		for _, told := range g.line.Pull(g.now, g.settings, 1, 1).Booked {
+		for _, told := range g.line.Pull(g.now, g.settings, 1, 8).Booked {
 			idle = 0
 			j := g.jobs[told.ID]
 			g.gave[j.flow()] += g.cost(told.Lane, j.job.Costs) / g.share(j.flow())

@@ -279,12 +279,28 @@ func (l *Line) stand(name string, lane *lane, look int64) {
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane.flow, lane.name)
-	if strings.HasSuffix(name, parked) {
+	under, isParked := strings.CutSuffix(name, parked)
+	if isParked {
 		delete(q.finish, lane.flow)
+		if q.tags.len() == 0 {
+			delete(l.queues, name)
+		}
 	}
-	if q.tags.len() == 0 {
+	l.tidy(under)
+}
+
+// tidy forgets what the flows have had under a scope key where none waits any more, aside
+// neither.
+func (l *Line) tidy(name string) {
+	if !l.stands(name) && l.queues[name+parked] == nil && l.claimers[name] == "" {
 		delete(l.queues, name)
 	}
+}
+
+// stands tells whether flows stand in a queue.
+func (l *Line) stands(name string) bool {
+	q := l.queues[name]
+	return q != nil && q.tags.len() > 0
 }
 
 // blocked is the scope key under which a job has to wait that has its place at f: of those

@@ -103,6 +103,9 @@ func Load(s Snapshot, lookahead, grace int64) (*Line, Settings) {
 	for i := range s.Claims {
 		l.loadClaim(&s.Claims[i])
 	}
+	for i := range s.Queues {
+		l.tidy(s.Queues[i].Name)
+	}
 	for _, k := range l.keys {
 		for _, d := range k.ledgers {
 			d.startBooked(s.Now+k.offset, l.claimsOf(k.name))
@@ -172,8 +175,10 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 		}
 	}
 	if q.tags.len() > 0 {
-		l.queues[s.Name] = q
 		l.timers.set(s.Name, s.Timer)
+	}
+	if q.tags.len() > 0 || !strings.HasSuffix(s.Name, parked) {
+		l.queues[s.Name] = q
 	}
 }
 

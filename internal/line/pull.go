@@ -8,11 +8,15 @@ import (
 
 // parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
 // first job has no room only for its weight, while another one has the claim. There flows
-// stand by when they are to be looked at again.
+// stand by the tags that they have under the scope key.
 const parked = "!"
 
-// parkedFor is how long a lane is parked at most until it is looked at again.
+// parkedFor is after how long parked lanes are looked at again at the latest.
 const parkedFor = 60_000_000
+
+// mostWithoutRoom is how many parked lanes without room are looked at until the others are
+// left where they are.
+const mostWithoutRoom = 4
 
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
@@ -133,16 +137,16 @@ func (p *puller) toAsk(told Told) {
 	}
 }
 
-// narrowFirst has those looked at first, of what has become due at about the same time, under
-// which one flow stands at most, and parked lanes: those that have room have their turn with
-// the others under the scope keys that they share.
+// narrowFirst has claims and parked lanes looked at first, of what has become due at about
+// the same time, then scope keys under which one flow stands: the lanes that have room there
+// have their turn with the others under the scope keys that they share.
 func (p *puller) narrowFirst(due []string) []string {
 	order := make(map[string][2]int64, len(due))
 	for _, name := range due {
 		at, _ := p.timers.get(name)
 		wide := int64(0)
-		if q := p.queues[name]; q != nil && q.tags.len() > 1 && !strings.HasSuffix(name, parked) {
-			wide = 1
+		if q := p.queues[name]; q != nil && !strings.HasSuffix(name, parked) {
+			wide = int64(min(2, q.tags.len()))
 		}
 		order[name] = [2]int64{at / max(1, p.settings.Lookahead/4), wide}
 	}
@@ -169,17 +173,17 @@ func (p *puller) late(id string) {
 	}
 }
 
-// head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
-// of which nothing is left.
-func (p *puller) head(queue string) (*lane, float64) {
+// head is the lane whose turn it is in a queue, or that of a flow so many ranks behind. Jobs
+// that have left are dropped, and lanes of which nothing is left.
+func (p *puller) head(queue string, rank int) (*lane, float64) {
 	for p.looks > 0 {
 		q := p.queues[queue]
-		if q == nil {
+		if q == nil || q.tags.len() <= rank {
 			return nil, 0
 		}
 		p.looks--
 		p.Looks++
-		flow, tag, _ := q.first()
+		flow, tag, _ := q.tags.at(rank)
 		lane := p.lanes[q.head(flow)]
 		if !p.drop(lane) {
 			return nil, 0
@@ -224,7 +228,7 @@ func (l *Line) waits(id string) bool {
 func (p *puller) look(name string) {
 	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
 	for p.bookings > 0 {
-		lane, tag := p.head(name)
+		lane, tag := p.head(name, 0)
 		if lane == nil {
 			p.done(name)
 			return
@@ -267,7 +271,7 @@ func (p *puller) look(name string) {
 // done ends the look at a queue in which nobody stands any more, or for which there are no
 // looks left.
 func (p *puller) done(name string) {
-	if p.queues[name] == nil {
+	if !p.stands(name) {
 		p.timers.delete(name)
 	} else {
 		p.timers.set(name, p.now)
@@ -334,17 +338,18 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 // claimOrPark claims a job's place under a scope key that lacks room for it or, if that has
 // a claim already, parks its lane there. Either way the lane makes way for others.
 func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
-	p.leave(queue, lane)
-	if q := p.queues[queue]; q != nil {
-		q.aside[lane.flow] = float64(costOf(lane, lane.jobs[0].costs, queue)) / p.share(lane.flow)
-	}
+	p.queues[queue].aside[lane.flow] = float64(costOf(lane, lane.jobs[0].costs, queue)) / p.share(lane.flow)
 	if _, is := p.claimers[name]; !is && at != Never {
 		p.claim(lane, []string{name}, at)
-		return
+	} else {
+		tag := 0.0
+		if q := p.queues[name]; q != nil {
+			tag = q.startTag(lane.flow)
+		}
+		p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, tag)
+		p.due(name+parked, p.parkedUntil(lane, name))
 	}
-	look := p.parkedUntil(lane, name)
-	p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, look)
-	p.due(name+parked, look)
+	p.leave(queue, lane)
 }
 
 // parkedUntil is when a lane is looked at again that is parked beside a scope key: when that
@@ -395,6 +400,7 @@ func (p *puller) release(lane *lane) *claim {
 		p.key(name).book(c.at, -costOf(lane, c.costs, name))
 		p.hurry(name)
 		delete(p.claimers, name)
+		p.tidy(name)
 	}
 	delete(p.claims, lane.name)
 	p.timers.delete("+" + lane.name)
@@ -423,6 +429,11 @@ func (p *puller) claimed(lane *lane) {
 	first := lane.jobs[0]
 	f := p.earliest(lane, first.costs, p.now, true, Enforce)
 	if f.at <= p.now+p.settings.Lookahead {
+		for _, name := range c.names {
+			if q := p.queues[name]; q != nil {
+				q.virtual = max(q.virtual, q.startTag(lane.flow))
+			}
+		}
 		p.bookFirst(lane, f.at)
 		if len(lane.jobs) > 0 {
 			p.stand(c.names[0], lane, p.now)
@@ -459,8 +470,8 @@ func (p *puller) needed(lane *lane, had []string, at int64) (names []string, pla
 			continue
 		}
 		if taken {
-			p.release(p.lanes[holder])
 			p.stand(name, p.lanes[holder], p.now)
+			p.release(p.lanes[holder])
 		}
 		names = append(names, name)
 	}
@@ -473,24 +484,17 @@ func (l *lane) before(other *lane) bool {
 	return a < b || a == b && l.name < other.name
 }
 
-// unpark has parked lanes have their turn again: those whose first job has room, and one
-// that may have the claim if nobody has it. The first is looked at in any case, since what
-// made room may be new.
+// unpark has parked lanes have their turn again: those whose first job has room, and the
+// first one, which may have the claim, if nobody has it.
 func (p *puller) unpark(name string) {
 	queue, k, horizon := name+parked, p.key(name), p.now+p.settings.Lookahead
-	moved := int64(0)
-	for again := true; ; {
-		q := p.queues[queue]
-		if q == nil {
-			break
-		}
-		_, look, _ := q.first()
-		if int64(look) > p.now && !again {
-			p.timers.set(queue, int64(look))
-			return
-		}
-		lane, _ := p.head(queue)
+	moved, without, look := int64(0), 0, p.now+parkedFor
+	for without < mostWithoutRoom {
+		lane, _ := p.head(queue, without)
 		if lane == nil {
+			if q := p.queues[queue]; q != nil && q.tags.len() > without {
+				look = p.now // there is more than could be looked at
+			}
 			break
 		}
 		costs, own := lane.jobs[0].costs, p.roomUnder(lane, name)
@@ -499,26 +503,28 @@ func (p *puller) unpark(name string) {
 			room = len(p.lacking(lane, costs)) > 0 // it has to wait under that one
 		}
 		_, taken := p.claimers[name]
-		switch {
-		case room && moved > 0 && p.full(k, moved+cost):
-			p.timers.set(queue, p.now+p.settings.Lookahead/4)
-			return
-		case room:
-			p.move(queue, name, lane, p.now)
-			moved, again = moved+cost, true
-		case !taken && own != Never:
-			p.move(queue, name, lane, p.now)
-			p.timers.set(queue, p.now+p.settings.Lookahead)
-			if p.queues[queue] == nil {
-				p.timers.delete(queue)
-			}
-			return
-		default:
-			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(lane, name)))
-			again = false
+		if room && moved > 0 && p.full(k, moved+cost) {
+			look = p.now + p.settings.Lookahead/4
+			break
 		}
+		if room {
+			p.move(queue, name, lane, p.now)
+			moved += cost
+			continue
+		}
+		if !taken && own != Never {
+			p.move(queue, name, lane, p.now)
+			look = p.now + p.settings.Lookahead
+			break
+		}
+		look = min(look, p.parkedUntil(lane, name))
+		without++
 	}
-	p.done(queue)
+	if p.stands(queue) {
+		p.timers.set(queue, look)
+	} else {
+		p.timers.delete(queue)
+	}
 }
 
 // bookFirst books the first job of a lane and takes it out.
@@ -551,6 +557,6 @@ func (p *puller) drop(lane *lane) bool {
 
 // move has a lane wait in another queue.
 func (p *puller) move(from, to string, lane *lane, look int64) {
-	p.leave(from, lane)
 	p.stand(to, lane, look)
+	p.leave(from, lane)
 }

@@ -65,14 +65,15 @@ func (q *queue) stand(flow, lane string, arrival int64) {
 	}
 }
 
-// park puts a lane into a queue of parked lanes, which is looked at by then.
-func (q *queue) park(flow, lane string, arrival, look int64) {
+// park puts a lane into a queue of parked lanes, by the tag that its flow has under the scope
+// key.
+func (q *queue) park(flow, lane string, arrival int64, tag float64) {
 	if q.lanes[flow] == nil {
 		q.lanes[flow] = new(ranked[int64])
 	}
 	q.lanes[flow].set(lane, arrival)
-	if known, stands := q.tags.get(flow); !stands || float64(look) < known {
-		q.tags.set(flow, float64(look))
+	if _, stands := q.tags.get(flow); !stands {
+		q.tags.set(flow, tag)
 	}
 }
 

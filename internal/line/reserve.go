@@ -195,9 +195,9 @@ func (l *Line) lead(lane *lane, arrival int64) {
 func (l *Line) anew(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
 		if q := l.queues[name+parked]; q != nil && q.leads(lane.flow, lane.name, arrival) {
-			l.leave(name+parked, lane)
 			l.queue(name).stand(lane.flow, lane.name, arrival)
 			l.due(name, l.now)
+			l.leave(name+parked, lane)
 		}
 	}
 	if _, claims := l.claims[lane.name]; claims {

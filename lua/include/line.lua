@@ -4,11 +4,11 @@
 --   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
 --                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
---                        as long as a flow stands there
+--                        as long as a flow stands there, is parked or has the claim
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
 -- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
--- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by when they are looked at.
+-- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by their tags too.
 -- shares hash: of flows.
 -- overdue zset: jobs that did not come, by when they are told of again.
 local timers, jobs, claims, shares = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims', prefix .. 'shares'
@@ -97,23 +97,30 @@ local function stand(queue, lane, arrival, look)
   expire('lanes:' .. queue .. ':' .. lane.flow, 'wait:' .. queue, 'tags:' .. queue)
 end
 
--- Ends that. What the flow has had is kept as long as others stand there.
+-- Forgets what the flows have had under a scope key where none waits any more, aside neither.
+local function tidy(name)
+  if call('EXISTS', prefix .. 'wait:' .. name, prefix .. 'wait:' .. name .. '!') == 0 and call('HEXISTS', claims, name) == 0 then
+    write('DEL', prefix .. 'tags:' .. name)
+  end
+end
+
+-- Ends that. What the flow has had is kept as long as others wait there.
 local function leave(queue, lane)
   local flows = prefix .. 'lanes:' .. queue .. ':' .. lane.flow
   write('ZREM', flows, lane.text)
   if call('EXISTS', flows) == 1 then return end
-  local wait, tags = prefix .. 'wait:' .. queue, prefix .. 'tags:' .. queue
-  local tag = sub(queue, -1) ~= '!' and call('ZSCORE', wait, lane.flow)
-  if tag then write('HSET', tags, lane.flow, tag) end
+  local wait, aside = prefix .. 'wait:' .. queue, sub(queue, -1) == '!'
+  local tag = not aside and call('ZSCORE', wait, lane.flow)
+  if tag then write('HSET', prefix .. 'tags:' .. queue, lane.flow, tag) end
   write('ZREM', wait, lane.flow)
   firsts[queue] = nil
-  if call('EXISTS', wait) == 0 then write('DEL', tags) end
+  tidy(aside and sub(queue, 1, -2) or queue)
 end
 
 -- Has a parked lane have its turn under the scope key again.
 local function unpark_lane(lane, name, arrival)
-  leave(name .. '!', lane)
   stand(name, lane, arrival, now)
+  leave(name .. '!', lane)
 end
 
 -- Has a lane looked at that is parked or has a claim, since its first job is another one than it was: it may be lighter.
@@ -156,9 +163,9 @@ local function share_of(flow) return max(1, tonumber(call('HGET', shares, flow) 
 local function charge(lane, costs, sign, settled)
   for i = 1, #lane do
     local queue = lane[i].name
-    if first(queue) then
+    local tags = prefix .. 'tags:' .. queue
+    if call('EXISTS', tags) == 1 then
       lane.share = lane.share or share_of(lane.flow)
-      local tags = prefix .. 'tags:' .. queue
       if sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
       local work = sign * costs[i] / lane.share
       local tag, stands, aside = start_tag(queue, lane.flow)

@@ -71,7 +71,7 @@ func tellQueue(tell func(...any), s line.Snapshot, name string, isFirst bool) {
 			tell(l.Lane, l.Arrival, int64(len(jobsOf(s, l.Lane))))
 		}
 	}
-	tell(int64(len(q.Finish) + len(q.HadTurn) + len(q.Aside)))
+	tell(int64(1+len(q.Finish)+len(q.HadTurn)+len(q.Aside)), "*", q.Virtual)
 	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
 		tell(flow, q.Finish[flow])
 	}
