@@ -53,6 +53,9 @@ func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
 	lines := make(map[string]*Line)
 	for p.more() {
 		q := p.queue()
+		if q.flows == 0 {
+			continue // nobody stands there any more
+		}
 		name, heavy := strings.CutSuffix(q.Name, parkedMark)
 		of := p.lineOf(lines, name, q.Timer)
 		of.Flows += q.flows

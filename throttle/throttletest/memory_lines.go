@@ -28,9 +28,6 @@ func (m *memory) lines(r request) (any, error) {
 	switch kind, of := r.args[0], r.args[1:len(r.args)-2]; kind {
 	case "keys":
 		for _, q := range snapshot.Queues {
-			if q.Timer == 0 {
-				continue // nobody stands there
-			}
 			tell(q.Name, q.Timer, int64(len(q.Flows)), q.Virtual)
 		}
 	case "claims":
