@@ -95,6 +95,17 @@ local function throw_out(lane, job)
   return true, first_job(lane)
 end
 
+-- A flow of which a scope key cannot be read lets the others of a queue have their turn, once.
+local passed_over, trouble = {}, nil
+local function pass_over(queue, flow, problem)
+  local wait = prefix .. 'wait:' .. queue
+  local last = call('ZRANGE', wait, -1, -1, 'WITHSCORES')
+  if passed_over[flow] or last[1] == flow then error(problem) end
+  passed_over[flow], trouble = true, problem.err or tostring(problem)
+  write('ZADD', wait, tag_text(last[2] + 1e-6), flow)
+  firsts[queue] = nil
+end
+
 -- The lane whose turn it is in a queue, or that of a flow so many ranks behind; its first job and its flow's tag.
 local function head(queue, rank)
   while looks > 0 do
@@ -107,18 +118,18 @@ local function head(queue, rank)
       write('ZREM', prefix .. 'wait:' .. queue, flow)
       firsts[queue] = nil
     else
-      local lane = lane_of(text)
-      local job, more = first_job(lane)
-      local thrown
+      local fine, lane = pcall(lane_of, text)
+      local job, more, thrown
+      if fine then job, more = first_job(lane) else pass_over(queue, flow, lane) end
       if job then thrown, job, more = throw_out(lane, job) end
       if more then return nil end
-      if not job then
+      if fine and not job then
         leave(queue, lane)
-      elseif not thrown then
+      elseif fine and not thrown then
         return lane, job, tag
-      elseif sub(queue, -1) == '!' then
+      elseif fine and sub(queue, -1) == '!' then
         look_anew(lane, job.arrival)
-      else
+      elseif fine then
         write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. flow, job.arrival, text)
       end
     end
@@ -155,7 +166,7 @@ local function claim(lane, job, names, at)
   expire('claims')
   local when = at - lookahead
   if last < at then when = min(when, now + CLAIMED_FOR) end
-  write('ZADD', timers, format('%d', max(when, now + 1)), '+' .. lane.text)
+  write('ZADD', timers, format('%d', soon(max(when, now + 1))), '+' .. lane.text)
 end
 
 -- Gives back what a lane claims, and returns under which scope keys.
@@ -220,7 +231,31 @@ local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one == NEVER then return NEVER end
   if one <= horizon then return now + floor(lookahead / 4) end
-  return max(one - lookahead, now + 1)
+  return soon(max(one - lookahead, now + 1))
+end
+
+-- Until when a flow makes way for the claim under a scope key: if that is near, and the flow has had more than the one that
+-- claims, by more than the job that waits. It does so for a while only, until one of its jobs has its turn.
+local NEAR_CLAIM, MAKES_WAY_FOR = 10000000, 5000000
+local function makes_way(name, flow, tag)
+  local holder = call('HGET', claims, name)
+  if not holder then return 0 end
+  local at, taken = match(call('HGET', claims, '+' .. holder) or '', '^(%d+) (.*)$')
+  local other = match(holder, '^[^|]*')
+  if not at or other == flow or at - now > NEAR_CLAIM then return 0 end
+  local work
+  for under, cost in gmatch(taken, '([^,=]+)=(%d+)') do
+    if under == name then work = cost / share_of(other) end
+  end
+  if not work or tag <= start_tag(name, other) + work then return 0 end
+  local tags = prefix .. 'tags:' .. name
+  local since = tonumber(call('HGET', tags, '^'))
+  if not since then
+    since = now
+    write('HSET', tags, '^', format('%d', now))
+  end
+  if since + MAKES_WAY_FOR <= now then write('HDEL', tags, '^') end
+  return since + MAKES_WAY_FOR
 end
 
 -- Books the first jobs that stand under a scope key until it has no room, and moves lanes under another one that has
@@ -248,6 +283,8 @@ local function look(name)
         move(name, other, lane, job, now)
         moved = moved + cost
       else
+        local makes_way_until = makes_way(name, lane.flow, tag)
+        if makes_way_until > now then return makes_way_until end
         if tag > virtual_time(name) then write('HSET', prefix .. 'tags:' .. name, '*', tag_text(tag)) end
         local following, more = book_first(lane, job, at)
         if following then
@@ -385,7 +422,6 @@ local function end_booking(id)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 
-local trouble
 local function attempt(member)
   local kind = sub(member, 1, 1)
   if kind == '=' then return end_booking(sub(member, 2)) end

@@ -163,6 +163,7 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		switch flow, tag := p.text(), p.float(); {
 		case flow == "*":
 			q.Virtual = tag
+		case flow == "^": // since when flows make way for a claim
 		case strings.HasPrefix(flow, "<"): // a heavy job of it waits aside
 		case strings.HasPrefix(flow, ">"):
 			q.HadTurn = append(q.HadTurn, flow[1:])

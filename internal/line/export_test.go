@@ -39,8 +39,11 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 		}
 		if lanes := q.lanes[lane.flow]; lanes != nil {
 			if _, stands := lanes.get(name); stands {
-				flow, _, _ := q.first()
-				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == ""
+				flow, tag, _ := q.first()
+				madeWay := q.madeWay
+				way := (&puller{Line: l}).makesWay(key, lane.flow, tag) > now
+				q.madeWay = madeWay
+				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == "" && !way
 			}
 		}
 	}

@@ -322,5 +322,18 @@ func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int6
 	if name == "" {
 		name, look = f.key.name, f.at
 	}
-	return name, look - l.settings.Lookahead
+	return name, l.soon(look - l.settings.Lookahead)
+}
+
+// lookedAtAfter is after how long what has no room is looked at again at the latest: another
+// process may have other limits, or the clock may have been set.
+const lookedAtAfter = 300_000_000
+
+// soon is when something is looked at that has room then. What never has is left alone, and a
+// forecast knows that nothing changes.
+func (l *Line) soon(at int64) int64 {
+	if l.playing || at >= Never-l.settings.Lookahead {
+		return at
+	}
+	return min(at, l.now+lookedAtAfter)
 }

@@ -383,7 +383,7 @@ func (k *key) clone() *key {
 }
 
 func (q *queue) clone() *queue {
-	own := &queue{tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let), aside: maps.Clone(q.aside), virtual: q.virtual}
+	own := &queue{tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let), aside: maps.Clone(q.aside), virtual: q.virtual, madeWay: q.madeWay}
 	for flow, lanes := range q.lanes {
 		copied := lanes.clone()
 		own.lanes[flow] = &copied

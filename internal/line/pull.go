@@ -34,6 +34,12 @@ const mostDropped = 2000
 // steppedUnseen is how far the clock may step back without all being looked at.
 const steppedUnseen = 1_000_000
 
+// A flow makes way for a claim that is as near as this, for so long at a stretch.
+const (
+	nearClaim   = 10_000_000
+	makesWayFor = 5_000_000
+)
+
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
 
@@ -251,6 +257,10 @@ func (p *puller) look(name string) {
 		}
 		other := p.contended(lane, name)
 		if other == "" {
+			if until := p.makesWay(name, lane.flow, tag); until > p.now {
+				p.timers.set(name, until)
+				return
+			}
 			q := p.queues[name]
 			q.virtual = max(q.virtual, tag)
 			p.bookFirst(lane, f.at)
@@ -266,6 +276,29 @@ func (p *puller) look(name string) {
 		moved += cost
 	}
 	p.timers.set(name, p.now)
+}
+
+// makesWay tells until when a flow makes way for the claim under a scope key: if that is
+// near, and the flow has had more than the one that claims, by more than the job that waits.
+// It does so for a while only, until one of its jobs has its turn.
+func (p *puller) makesWay(name, flow string, tag float64) int64 {
+	holder, is := p.claimers[name]
+	if !is {
+		return 0
+	}
+	other, c, q := p.lanes[holder], p.claims[holder], p.queues[name]
+	work := float64(costOf(other, c.costs, name)) / p.share(other.flow)
+	if other.flow == flow || c.at-p.now > nearClaim || tag <= q.startTag(other.flow)+work {
+		return 0
+	}
+	if q.madeWay == 0 {
+		q.madeWay = p.now
+	}
+	until := q.madeWay + makesWayFor
+	if until <= p.now {
+		q.madeWay = 0
+	}
+	return until
 }
 
 // done ends the look at a queue in which nobody stands any more, or for which there are no
@@ -306,7 +339,7 @@ func (p *puller) again(k *key) int64 {
 	case one <= p.now+p.settings.Lookahead:
 		return p.now + p.settings.Lookahead/4
 	}
-	return max(one-p.settings.Lookahead, p.now+1)
+	return p.soon(max(one-p.settings.Lookahead, p.now+1))
 }
 
 // makeRoom deals with a lane whose first job has no place within the lookahead, though it
@@ -390,7 +423,7 @@ func (p *puller) claim(lane *lane, names []string, at int64) {
 	if last < at {
 		look = min(look, p.now+claimedFor)
 	}
-	p.timers.set("+"+lane.name, max(look, p.now+1))
+	p.timers.set("+"+lane.name, p.soon(max(look, p.now+1)))
 }
 
 // release gives back what a lane claims.

@@ -13,6 +13,7 @@ type queue struct {
 	let     map[string]bool           // flows that have had their turn here and stand elsewhere
 	aside   map[string]float64        // of flows whose first job is heavy and waits aside: its work
 	virtual float64
+	madeWay int64 // since when flows make way for a claim; 0: they do not
 }
 
 func newQueue() *queue {

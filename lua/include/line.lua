@@ -4,6 +4,7 @@
 --   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
 --                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
+--                        '^' since when flows make way for a claim;
 --                        as long as a flow stands there, is parked or has the claim
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
 -- its claim is looked at. jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
@@ -185,6 +186,13 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
+-- When something is looked at that has room then: 300 s ahead at most, since another process may have other limits, or the
+-- clock may have been set. What never has room is left alone.
+local function soon(at)
+  if at >= NEVER - lookahead then return at end
+  return min(at, now + 300000000)
+end
+
 -- The scope key under which a job has to wait whose place at was moved last by key: of those that have no room for it by
 -- themselves within the lookahead the one whose room comes last; and when to look, and whether it has none by itself.
 local function blocked(lane, costs, at, key)
@@ -197,8 +205,8 @@ local function blocked(lane, costs, at, key)
       end
     end
   end
-  if name then return name, look - lookahead, true end
-  return key.name, at - lookahead, false
+  if name then return name, soon(look - lookahead), true end
+  return key.name, soon(at - lookahead), false
 end
 
 -- Books a job, and remembers until when it counts if it does not come.
