@@ -209,8 +209,8 @@ func TestClockStepsBackUnderALine(t *testing.T) {
 	}
 }
 
-// TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on soon after
-// the limit has been raised.
+// TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on within five minutes
+// after the limit has been raised in the configuration of who pulls.
 func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.PerDay(10)), throttle.Options{})
@@ -221,7 +221,7 @@ func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.script = newScripted(raised)
-	d.run(time.Minute, time.Second)
+	d.run(5*time.Minute+time.Second, time.Second)
 	d.all(30)
 }
 

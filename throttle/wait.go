@@ -43,7 +43,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			continue
 		case err != nil:
 			if (has || errors.Is(err, ErrUnavailable)) && ctx.Err() != nil {
-				t.abandon(ctx, Reservation{Job: withNonce(job, err)})
+				t.abandonUnknown(ctx, withNonce(job, err))
 			}
 			return r, err
 		}
@@ -126,6 +126,18 @@ func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 	if _, err := back(); err != nil {
 		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
 	}
+}
+
+// abandonUnknown gives back what a job has whose answer was lost: asked again under its
+// nonce it is told.
+func (t *Throttle) abandonUnknown(ctx context.Context, job Job) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
+	defer cancel()
+	r, err := t.Reserve(asking, job)
+	if err != nil {
+		r = Reservation{Job: job}
+	}
+	t.abandon(ctx, r)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
