@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -34,8 +35,10 @@ func TestOthersGoOn(t *testing.T) {
 	for name, leave := range map[string]func(tasks *asynq.Inspector) error{
 		"paused": func(tasks *asynq.Inspector) error { return tasks.PauseQueue("crowd") },
 		"deleted": func(tasks *asynq.Inspector) error {
-			_, err := tasks.DeleteAllScheduledTasks("crowd")
-			return err
+			_, planned := tasks.DeleteAllScheduledTasks("crowd")
+			_, putBack := tasks.DeleteAllRetryTasks("crowd")
+			_, pending := tasks.DeleteAllPendingTasks("crowd")
+			return errors.Join(planned, putBack, pending)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +114,11 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 		longest, last = max(longest, at.Sub(last)), at
 	}
 	t.Logf("of %d tasks that stand in line none comes; another tenant waits for a start for %s at most", crowd, longest)
-	if most := 2 * time.Second; longest > most {
+	most := 2 * time.Second
+	if longtest.Full() {
+		most = grace // other long tests take the processors
+	}
+	if longest > most {
 		t.Errorf("the other tenant had no start for %s, want at most %s", longest, most)
 	}
 	inRealTime(t, "the line is empty", func() bool {

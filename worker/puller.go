@@ -262,7 +262,7 @@ func (p *puller) prospectOf(task wakeup) prospect {
 		return missing
 	case err != nil:
 		return unknown
-	case task.rests(info) && p.isPaused(task.queue):
+	case (task.rests(info) || task.isPending(info)) && p.isPaused(task.queue):
 		return waits
 	}
 	return comes

@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -119,4 +122,50 @@ func TestPullsSooner(t *testing.T) {
 		s.puller.end()
 		s.puller.done.Wait()
 	})
+}
+
+// TestProspect: what asynq says of a task in line tells whether it will come: not where it
+// is gone, nor where its queue is paused, whether it rests there or is pending.
+func TestProspect(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	enqueuer, tasks := asynq.NewClientFromRedisClient(client), asynq.NewInspectorFromRedisClient(client)
+	s := &Shaper{inspector: tasks, log: zap.NewNop(), stopped: make(chan struct{})}
+	for _, queue := range []string{"open", "paused"} {
+		for id, opts := range map[string][]asynq.Option{"pending": nil, "planned": {asynq.ProcessIn(time.Hour)}, "archived": nil} {
+			if _, err := enqueuer.Enqueue(asynq.NewTask("mail", nil), append(opts, asynq.TaskID(id), asynq.Queue(queue))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tasks.ArchiveTask(queue, "archived"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tasks.PauseQueue("paused"); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		queue, id string
+		retried   int
+		want      prospect
+	}{
+		{"open", "pending", 0, comes},
+		{"open", "planned", 0, comes},
+		{"open", "archived", 0, missing},
+		{"open", "deleted", 0, missing},
+		{"nowhere", "pending", 0, missing},
+		{"paused", "pending", 0, waits},
+		{"paused", "planned", 0, waits},
+		{"paused", "archived", 0, missing},
+		{"paused", "planned", 1, comes}, // another attempt: not ours to judge
+	} {
+		if got := newPuller(s).prospectOf(wakeup{queue: row.queue, id: row.id, retried: row.retried}); got != row.want {
+			t.Errorf("%s %s, attempt %d: got %d, want %d", row.queue, row.id, row.retried, got, row.want)
+		}
+	}
+	_ = client.Close()
+	if got := newPuller(s).prospectOf(wakeup{queue: "open", id: "pending"}); got != unknown {
+		t.Errorf("without Redis: got %d, want %d", got, unknown)
+	}
 }

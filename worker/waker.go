@@ -197,6 +197,11 @@ func (t wakeup) rests(info *asynq.TaskInfo) bool {
 	return (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled) && info.Retried == t.retried
 }
 
+// isPending tells whether it waits for a worker, in this attempt.
+func (t wakeup) isPending(info *asynq.TaskInfo) bool {
+	return info.State == asynq.TaskStatePending && info.Retried == t.retried
+}
+
 // wakeups is a heap by the time to wake.
 type wakeups []wakeup
 
