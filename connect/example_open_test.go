@@ -36,7 +36,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	for _, finding := range findings {
-		if finding.Severity >= throttle.Warning {
+		if finding.Severity != "note" {
 			fmt.Println(finding)
 		}
 	}

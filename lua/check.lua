@@ -1,33 +1,17 @@
--- Purpose: find out before the first decision what this server or this user would refuse:
---   call every command that the scripts call, in such a way that nothing comes of it, and
---   read INFO.
--- KEYS[1] scratch: never written, thr:{name}:3:check
--- KEYS[2...] others: one key of each kind that the scripts use, to see that they may be read
--- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- Reply[1] now: us, the instant of the call, 0 = TIME is refused
--- Reply[2] unread: why INFO cannot be read, empty = it can
--- Reply[3] server: that section of INFO
--- Reply[4] memory: that section of INFO
--- Reply[5] replication: that section of INFO
--- Reply[6] persistence: that section of INFO
--- Reply[7...] per command that failed its name and the error's text
--- Errors: THROTTLE_ARGUMENT <which>
--- Cost: O(1), about thirty commands
--- Expiry: none, nothing is written
--- include: integer
-local key, others = KEYS[1], { unpack(KEYS, 2) }
-local now = ARGV[1] == '' and 0 or integer(ARGV[1], 0, 9007199254740992)
-if not (key and others[1] and now) then
-  return redis.error_reply('THROTTLE_ARGUMENT number or keys')
-end
+-- Purpose: find out before the first decision what this server or this user would refuse: call every command that the
+--   scripts call, in such a way that nothing is left of it, and read INFO.
+-- Reply: now (0: TIME is refused), why INFO cannot be read or '', its sections server, memory, replication, persistence,
+--   then of each command that failed its name and the error's text
+local prefix = string.sub(KEYS[1], 1, -8)
+local key, now = prefix .. 'check', tonumber(ARGV[1]) or 0
 
 local reply = { now, '', '', '', '', '' }
--- Who complains of what the command is to do has been allowed to call it.
+-- An error about the arguments shows that the user may call the command.
 local function try(command, answer)
   local wrong = type(answer) == 'table' and answer.err
   if not wrong then
     return answer
-  elseif not (string.match(wrong, 'wrong number of arguments') or string.match(wrong, 'not an integer')) then
+  elseif not (string.match(wrong, 'wrong number of arguments') or string.match(wrong, 'not an integer') or string.match(wrong, 'WRONGTYPE')) then
     reply[#reply + 1] = command
     reply[#reply + 1] = wrong
   end
@@ -44,30 +28,43 @@ local time = try('TIME', redis.pcall('TIME'))
 if time and now == 0 then
   reply[1] = time[1] * 1000000 + time[2]
 end
--- There is no such key. XX asks for one that is there; HSET lacks a value, HINCRBY a number.
-try('SET', redis.pcall('SET', key, '1', 'XX'))
+-- There is no such key. XX asks for one that is there; HSET lacks a value; SETRANGE's place is no number.
+local may_set = try('SET', redis.pcall('SET', key, '1', 'XX')) ~= nil
 try('HSET', redis.pcall('HSET', key, '1', '1', '1'))
-try('HINCRBY', redis.pcall('HINCRBY', key, '1', 'one'))
-try('PERSIST', redis.pcall('PERSIST', key))
+try('ZADD', redis.pcall('ZADD', key, 'XX', '1', '1'))
+try('SETRANGE', redis.pcall('SETRANGE', key, 'x', ''))
 try('PEXPIRE', redis.pcall('PEXPIRE', key, '1000'))
+try('GET', redis.pcall('GET', key))
+try('MGET', redis.pcall('MGET', key))
+try('GETRANGE', redis.pcall('GETRANGE', key, '0', '0'))
+try('EXISTS', redis.pcall('EXISTS', key))
 try('HGET', redis.pcall('HGET', key, '1'))
 try('HMGET', redis.pcall('HMGET', key, '1'))
+try('HGETALL', redis.pcall('HGETALL', key))
 try('HEXISTS', redis.pcall('HEXISTS', key, '1'))
-try('HSCAN', redis.pcall('HSCAN', key, '0'))
 try('HDEL', redis.pcall('HDEL', key, '1'))
-try('ZADD', redis.pcall('ZADD', key, 'XX', '1', '1'))
+try('LINDEX', redis.pcall('LINDEX', key, '0'))
+try('LLEN', redis.pcall('LLEN', key))
+try('LRANGE', redis.pcall('LRANGE', key, '0', '0'))
+try('LTRIM', redis.pcall('LTRIM', key, '0', '0'))
+try('LPOP', redis.pcall('LPOP', key))
 try('ZCARD', redis.pcall('ZCARD', key))
-try('ZCOUNT', redis.pcall('ZCOUNT', key, '0', '1'))
+try('ZSCORE', redis.pcall('ZSCORE', key, '1'))
 try('ZRANGE', redis.pcall('ZRANGE', key, '0', '1'))
 try('ZRANGEBYSCORE', redis.pcall('ZRANGEBYSCORE', key, '0', '1'))
-try('ZRANK', redis.pcall('ZRANK', key, '1'))
-try('ZSCAN', redis.pcall('ZSCAN', key, '0'))
-try('ZSCORE', redis.pcall('ZSCORE', key, '1'))
 try('ZREM', redis.pcall('ZREM', key, '1'))
-try('GET', redis.pcall('GET', key))
-try('PTTL', redis.pcall('PTTL', key))
-try('EXISTS', redis.pcall('EXISTS', unpack(others)))
-try('DEL', redis.pcall('DEL', key))
+local may_delete = try('DEL', redis.pcall('DEL', key)) ~= nil
+try('UNLINK', redis.pcall('UNLINK', key))
+-- These commands succeed with any arguments, unless the key has another type.
+if may_set and may_delete then
+  redis.pcall('SET', key, '1', 'PX', '1000')
+  try('LPUSH', redis.pcall('LPUSH', key, '1'))
+  try('RPUSH', redis.pcall('RPUSH', key, '1'))
+  redis.pcall('DEL', key)
+  redis.pcall('HSET', key, '1', '1')
+  try('APPEND', redis.pcall('APPEND', key, '1'))
+  redis.pcall('DEL', key)
+end
 section(3, redis.pcall('INFO', 'server'))
 section(4, redis.pcall('INFO', 'memory'))
 section(5, redis.pcall('INFO', 'replication'))

@@ -1,66 +1,139 @@
--- Purpose: tell a page of the fair keys that have jobs in line; change nothing.
--- KEYS[1] line: hash, thr:{name}:3:line
--- KEYS[2] ready: sorted set, thr:{name}:3:ready
--- KEYS[3] control: hash, thr:{name}:3:control
--- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] cursor: where the page begins, 0 = the beginning
--- ARGV[3] most: entries to look at, 1..1000; a page may have fewer fair keys, even none
--- ARGV[4] scope: the fair scope's name, empty = none
--- Reply[1] now: us, the instant of the answer
--- Reply[2] cursor: of the next page, 0 = this was the last
--- Reply[3] rivals: fair keys that are ready
--- Reply[4] set: what is set at run time for what all share, as in a belief, see read_controls
--- Reply[5] opens: us, until when all are paused, 0 = they are not
--- Reply[6...] per fair key its encoded key, the jobs and units that wait, the units promised,
---   what is set for it, and until when it is paused
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>
--- Cost: O(most)
--- Expiry: none, nothing is written
--- include: integer
--- include: clock
-local hash, ready, control = KEYS[1], KEYS[2], KEYS[3]
-local now = clock(ARGV[1])
-local cursor = string.match(ARGV[2], '^%d+$')
-local most = integer(ARGV[3], 1, 1000)
-local scope = string.match(ARGV[4], '^[%w_.-]*$')
-if not (now and cursor and most and scope) then
-  return redis.error_reply('THROTTLE_ARGUMENT number or name')
+-- Purpose: tell who waits, in pages. It writes nothing. What comes or goes between pages may be told twice or not at all.
+-- ARGV[4] kind; ARGV[5..] names as below, then from: where the page begins, 0 the first; count: how many it has at most
+--   keys              queues by when they are looked at: queue, timer, flows, virtual time; parked lanes have one with '!'
+--   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
+--                     by arrival lane, arrival, jobs; then how many finish tags, none behind the first page, and of each
+--                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
+--   lanes queue flow  its lanes by arrival: lane, arrival, jobs
+--   claims            lanes that have a claim, all of them: lane, place, scope keys with their units, jobs
+--   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
+--   lists lane...     of each lane: how many jobs, then of each the same
+--   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
+-- Reply: now, from where the next page begins or '', then as above
+-- include: request
+local timers, jobs, claims = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims'
+
+-- Read.
+local kind, from, count = ARGV[4], tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+call('MGET', prefix .. 'none', KEYS[1])
+local reply = { format('%d', now), '' }
+local function tell(...)
+  for i = 1, select('#', ...) do reply[#reply + 1] = (select(i, ...)) end
+end
+local function page(size)
+  if size == count then reply[2] = format('%d', from + count) end
+end
+local function integer(score) return format('%d', tonumber(score or 0)) end
+
+local tells = {}
+
+function tells.keys()
+  -- Names follow each other in the order of their timers; those of bookings and claims are left out.
+  local found = call('ZRANGE', timers, from, from + count - 1, 'WITHSCORES')
+  page(#found / 2)
+  for i = 1, #found, 2 do
+    local name = found[i]
+    if not match(name, '^[=+]') then
+      tell(name, integer(found[i + 1]), integer(call('ZCARD', prefix .. 'wait:' .. name)), call('HGET', prefix .. 'tags:' .. name, '*') or '0')
+    end
+  end
 end
 
--- What is set for a scope key, and until when it is paused; nil for what is no time.
-local controls = redis.call('EXISTS', control) == 1
-local function set_for(name, key)
-  if not controls then
-    return '', 0
+local function tell_lanes(found)
+  for i = 1, #found, 2 do
+    tell(found[i], integer(found[i + 1]), integer(call('LLEN', prefix .. 'lane:' .. found[i])))
   end
-  local values = redis.call('HMGET', control, '!' .. name .. ':' .. key, '%' .. name .. ':' .. key,
-    '%' .. name .. ':', '~' .. name, '~')
-  local own, general, mode = values[2], values[3], values[4] or values[5]
-  local text = own and 'k' .. own or general and 'd' .. general or ''
-  return mode and text .. '~' .. mode or text, tonumber(values[1] or 0)
 end
 
-local page = redis.call('HSCAN', hash, cursor, 'MATCH', '@*', 'COUNT', string.format('%d', most))
-local set, opens = set_for('global', '')
-local reply = { now, page[1], redis.call('ZCARD', ready), set, opens }
-for i = 1, #page[2], 2 do
-  local fair = string.sub(page[2][i], 2)
-  local jobs, units = string.match(page[2][i + 1], '^(%d+) (%d+) %S*$')
-  if not jobs then
-    return redis.error_reply('THROTTLE_STATE ' .. hash)
-  end
-  local own, own_opens = '', 0
-  if scope ~= '' and fair ~= '' then
-    own, own_opens = set_for(scope, fair)
-  end
-  if not (opens and own_opens) then
-    return redis.error_reply('THROTTLE_STATE ' .. control)
-  end
-  reply[#reply + 1] = fair
-  reply[#reply + 1] = tonumber(jobs)
-  reply[#reply + 1] = tonumber(units)
-  reply[#reply + 1] = tonumber(redis.call('HGET', hash, '#' .. fair) or 0)
-  reply[#reply + 1] = own
-  reply[#reply + 1] = own_opens
+local function tell_flow(queue, flow, tag)
+  local found = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, count - 1, 'WITHSCORES')
+  tell(flow, tag, integer(#found / 2))
+  tell_lanes(found)
 end
+
+function tells.queues()
+  for i = 5, #ARGV - 2 do
+    local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[i], from, from + count - 1, 'WITHSCORES')
+    tell(integer(#found / 2))
+    for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
+    local tags = from == 0 and call('HGETALL', prefix .. 'tags:' .. ARGV[i]) or {}
+    tell(integer(#tags / 2))
+    for j = 1, #tags do tell(tags[j]) end
+  end
+end
+
+function tells.lanes()
+  local found = call('ZRANGE', prefix .. 'lanes:' .. ARGV[5] .. ':' .. ARGV[6], from, from + count - 1, 'WITHSCORES')
+  page(#found / 2)
+  tell_lanes(found)
+end
+
+function tells.claims()
+  local found = call('HGETALL', claims)
+  for i = 1, #found, 2 do
+    local at, taken = match(found[i + 1], '^(%d+) (.*)$')
+    if sub(found[i], 1, 1) == '+' and at then
+      local lane = sub(found[i], 2)
+      tell(lane, at, taken, integer(call('LLEN', prefix .. 'lane:' .. lane)))
+    end
+  end
+end
+
+-- The page of a lane's jobs, without those that have left.
+local function jobs_of(lane)
+  local found, there = call('LRANGE', prefix .. 'lane:' .. lane, from, from + count - 1), {}
+  local ids = {}
+  for i = 1, #found do ids[i] = match(found[i], '^%d+:[%d,]+:(.*)$') end
+  local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
+  for i = 1, #found do
+    local arrival, costs = match(found[i], '^(%d+):([%d,]+):')
+    if records[i] == '-' then there[#there + 1] = { ids[i], arrival, costs } end
+  end
+  return there, #found
+end
+
+function tells.jobs()
+  local there, size = jobs_of(ARGV[5])
+  page(size)
+  for i = 1, #there do tell(unpack(there[i])) end
+end
+
+function tells.lists()
+  for i = 5, #ARGV - 2 do
+    local there = jobs_of(ARGV[i])
+    tell(integer(#there))
+    for j = 1, #there do tell(unpack(there[j])) end
+  end
+end
+
+-- A place is looked for among the first count jobs of the lane.
+local function place_of(id, list)
+  local elements = call('LRANGE', list, 0, count - 1)
+  for i = 1, #elements do
+    if match(elements[i], '^%d+:[%d,]+:(.*)$') == id then return i - 1, elements[i] end
+  end
+  return -1, nil
+end
+
+function tells.job()
+  local record, lane = call('HGET', jobs, ARGV[5]) or '', ARGV[6]
+  local slot, arrival = match(record, '^(%d+) %S+ (%d+) ')
+  local queue, timer, place = '', nil, 0
+  if record == '-' then
+    local element
+    place, element = place_of(ARGV[5], prefix .. 'lane:' .. lane)
+    arrival = element and match(element, '^%d+')
+    for name in gmatch(lane, '[|,]([^,]+)') do
+      for _, q in ipairs({ name, name .. '!' }) do
+        if call('ZSCORE', prefix .. 'lanes:' .. q .. ':' .. match(lane, '^[^|]*'), lane) then
+          queue, timer = q, call('ZSCORE', timers, q)
+        end
+      end
+    end
+    if queue == '' then timer = call('ZSCORE', timers, '+' .. lane) end
+  end
+  tell(slot or '0', arrival or '0', integer(place), integer(record == '-' and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
+end
+
+tells[kind]()
 return reply

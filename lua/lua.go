@@ -1,6 +1,6 @@
 // Package lua holds the throttle's scripts, one file per verb, and composes
 // them: a line "-- include: name" in a script or an include asks for the file
-// include/name.lua, which defines the local function name. What runs in Redis
+// include/name.lua, which defines local functions of one kind. What runs in Redis
 // is plain text: in a script the include stands where it is asked for, what an
 // include asks for stands before it, and nothing stands there twice.
 package lua
@@ -18,29 +18,14 @@ var files embed.FS
 
 // The composed scripts, ready to be loaded.
 var (
-	Reserve  = mustCompose("reserve")
-	Peek     = mustCompose("peek")
-	Pull     = mustCompose("pull")
-	Sweep    = mustCompose("sweep")
-	Admit    = mustCompose("admit")
-	Skip     = mustCompose("skip")
-	Weed     = mustCompose("weed")
-	Cancel   = mustCompose("cancel")
-	Usage    = mustCompose("usage")
-	Count    = mustCompose("count")
-	Lines    = mustCompose("lines")
-	Lanes    = mustCompose("lanes")
-	Explain  = mustCompose("explain")
-	Waiting  = mustCompose("waiting")
-	Entries  = mustCompose("entries")
-	Settle   = mustCompose("settle")
-	Pause    = mustCompose("pause")
-	Resume   = mustCompose("resume")
-	Set      = mustCompose("set")
-	Recall   = mustCompose("recall")
-	Adopt    = mustCompose("adopt")
-	Controls = mustCompose("controls")
-	Check    = mustCompose("check")
+	Reserve = mustCompose("reserve")
+	Pull    = mustCompose("pull")
+	Leave   = mustCompose("leave")
+	Settle  = mustCompose("settle")
+	Set     = mustCompose("set")
+	Usage   = mustCompose("usage")
+	Lines   = mustCompose("lines")
+	Check   = mustCompose("check")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

@@ -1,111 +1,84 @@
--- Purpose: correct what a granted job was charged to what it really took, in place, at
---   its start, in all its ledgers, once for each grant.
--- KEYS[1] record: string, thr:{name}:3:job:<id>
--- KEYS[2] control: hash, thr:{name}:3:control
--- KEYS[3] line: hash, thr:{name}:3:line
--- KEYS[4] agenda: sorted set, thr:{name}:3:agenda
--- KEYS[5] ready: sorted set, thr:{name}:3:ready
--- KEYS[6] tags: sorted set, thr:{name}:3:tags
--- KEYS[7] heads: sorted set, thr:{name}:3:heads:<fair key>
--- KEYS[8] lane: sorted set, thr:{name}:3:lane:<lane>
--- KEYS[9...] calendar: for each scope key a string thr:{name}:3:key:<scope>:<key>,
---   then for each of its limits a sorted set thr:{name}:3:ledger:<scope>:<key>:<window>
--- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
---   instead of '+' where a pause does not concern it
--- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
--- ARGV[4] nonce: of the grant
--- ARGV[5] ledgers: "keys granted.windows" names the scope keys of this call, and the scope
---   keys and the ledgers of the grant
--- ARGV[6] job: "start weight actual grace kept within share": us; units charged (1..2^53); units
---   taken (0..2^53); us (0..400 days) after its slot that a booking still counts; ms
---   (1..2^53) that the line's keys live; us (0..400 days) after the start that it can be
---   settled; of its fair key (1..2^53)
--- ARGV[7] lane: the job's lane
--- ARGV[8] id: the job's ID
--- ARGV[9...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
--- Reply[1] done: 1 if the charge is what was taken now, 0 if it had been settled, was
---   superseded by another grant, was charged under other scope keys, or is too old
--- Reply[2] now: us, the instant of the call
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
---   set>, THROTTLE_LEDGERS <scope key> <windows>
--- Cost: O(limits)
--- Expiry: record: start + within; ledgers: span + grace + 30 s; the line's keys: kept
--- include: clock
--- include: read_controls
--- include: read_calendar
--- include: bind_line
--- include: read_line
--- include: tend
--- include: enter
--- include: refund
--- include: write_calendar
--- include: make_room
--- include: enlist
--- include: write_line
-local record_key = KEYS[1]
-local time = clock(ARGV[1])
-local nonce = string.match(ARGV[4], '^[%w_.-]+$')
-local keys, ledgers = string.match(ARGV[5], '^(%w+) (%w+%.%w+)$')
-local start, weight, actual, grace, kept, within, share =
-  string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-local lane, id, names = ARGV[7], ARGV[8], ARGV[2]
-local fair = string.match(lane, '^([%w_.@%%~-]*)|[%w_.@%%~=,-]*$')
-start, weight, actual = tonumber(start), tonumber(weight), tonumber(actual)
-grace, within, share = tonumber(grace), tonumber(within), tonumber(share)
-if not (time and nonce and keys and weight and fair) or start > 9007199254740992 or weight < 1
-  or weight > 9007199254740992 or actual > 9007199254740992 or grace > 34560000000000
-  or tonumber(kept) < 1 or tonumber(kept) > 9007199254740992 or within > 34560000000000
-  or share < 1 or share > 9007199254740992 then
-  return redis.error_reply('THROTTLE_ARGUMENT number or name')
-end
-local opens, closer, wrong = read_controls(KEYS[2], names, ARGV[3])
-if wrong then
-  return wrong
-end
-local calendar
-calendar, wrong = read_calendar(KEYS, 9, ARGV, 9, time, grace, opens, closer)
-if not calendar then
-  return wrong
-end
-local line = bind_line(KEYS, 3, lane, fair, id)
-wrong = read_line(line)
-if wrong then
-  return wrong
-end
-local now = calendar.now
+-- Purpose: correct what a grant was charged at its start, once; or make a booking of it again.
+-- ARGV[4] id; ARGV[5] lane; ARGV[6] charged; ARGV[7] actual: costs, 0 and up
+-- ARGV[8] "start settle_within share rebook": us, us, 1 and up, 0 or 1
+-- Reply: now, next, 1 if it was done, else 0
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
 
--- While the grant's record is there, it says what was charged; later the caller does.
-local text = redis.call('GET', record_key)
-if text then
-  local at, units, known, others, settled = string.match(text, '^(%d+) (%d+) (%S+) (%S+) ?(%a*)$')
-  if not at then
-    return redis.error_reply('THROTTLE_STATE record')
-  elseif known ~= nonce or others ~= ledgers or settled ~= '' then
-    return { 0, now }
+-- Read.
+local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
+local start, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) ([01])$')
+start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
+local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
+local mark = prefix .. 'settled:' .. format('%d:', start) .. short
+local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
+read_scopes(found[2])
+local refused = found[3] or now > start + within
+if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
+if refused then return { format('%d', now), format('%d', next_look()), 0 } end
+check_line()
+local lane = lane_of(ARGV[5])
+charged, actual = costs_of(lane, charged), costs_of(lane, actual)
+
+-- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
+local function correct_log(key, ledger, at, delta)
+  local log, digits = log_of(key, ledger), format('%016d', at)
+  local low, high = ledger.passed / 32, ledger.length / 32
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if call('GETRANGE', log, middle * 32, middle * 32 + 15) < digits then low = middle + 1 else high = middle end
   end
-  start, weight = tonumber(at), tonumber(units)
+  local entry = call('GETRANGE', log, low * 32, low * 32 + 31)
+  if low * 32 >= ledger.length or sub(entry, 1, 16) ~= digits then return 0 end
+  local sum = max(0, tonumber(sub(entry, 17)) + delta)
+  return sum - tonumber(sub(entry, 17)), function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
 end
-if start + within < now or string.match(ledgers, '^%w+') ~= keys then
-  return { 0, now }
+
+-- After a step back of the clock what is found at a start may be another's: then nothing is given back, and what was taken
+-- beyond the charge counts from now on.
+local changes = {}
+local function correct(key, delta)
+  if key.offset ~= 0 then
+    if delta > 0 then spend(key, now, delta) end
+    return
+  end
+  for i = 1, #key do
+    local ledger = key[i]
+    trim(key, ledger)
+    local at = floor(time_of(key, start) / ledger.precision)
+    local _, there = find(ledger.tail, at)
+    local changed = 0
+    if there then
+      ledger.tail, changed = add(ledger.tail, at, delta)
+    elseif ledger.length > ledger.passed then
+      changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
+    end
+    ledger.spent = ledger.spent + changed
+  end
+  key.dirty, key.touched = true, true
 end
-tend(calendar)
-enter(calendar, 's', start, actual - weight)
-wrong = write_calendar(calendar, start)
-if wrong then
-  return wrong
+
+-- Decide.
+if share ~= '1' then lane.share = tonumber(share) end
+for i = 1, #lane do
+  local delta = actual[i] - charged[i]
+  if delta ~= 0 then correct(lane[i], delta) end
+  if delta < 0 then hurry(lane[i].name) end
 end
-redis.call('SET', record_key, string.format('%d %d %s %s settled', start, actual, nonce, ledgers),
-  'PX', string.format('%d', math.ceil((start + within - now) / 1000) + 1))
-refund(line, (weight - actual) / share)
-if actual >= weight then
-  return { 1, now }
+if rebook then
+  promise(id, lane, ARGV[6], charged, start, start)
+  expire('jobs', 'timers')
+else
+  local deltas = {}
+  for i = 1, #lane do deltas[i] = actual[i] - charged[i] end
+  charge(lane, deltas, 1, true)
 end
--- What waited for this room need not wait any longer.
-make_room(line, names, now)
-if line.jobs > 0 and redis.call('ZCARD', line.queue) > 0 then
-  enlist(line, kept)
-  write_line(line, kept)
-end
-return { 1, now }
+
+-- Write.
+call('SET', mark, '1', 'PX', format('%d', floor((start + within - now) / 1000) + 1))
+for i = 1, #changes do changes[i]() end
+save_keys()
+return { format('%d', now), format('%d', save_line()), 1 }

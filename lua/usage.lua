@@ -1,52 +1,74 @@
--- Purpose: tell for one scope key and each of its limits what is used and booked
---   and when one more unit may start; change nothing.
--- KEYS[1] control: hash, thr:{name}:3:control
--- KEYS[2] scope key: string, thr:{name}:3:key:<scope>:<key>
--- KEYS[3...] ledgers: sorted set thr:{name}:3:ledger:<scope>:<key>:<window> per limit
--- ARGV[1] now: us, empty = Redis' TIME (a value is for tests)
--- ARGV[2] names: "+scope:key" of each scope key of the call, blanks between them; '-'
---   instead of '+' where a pause does not concern it
--- ARGV[3] belief: what the caller takes to be set at run time for the names, see read_controls
--- ARGV[4] grace: us after its slot that a booking still counts
--- ARGV[5...] limits of KEYS in order: for a string the number of limits, for a sorted
---   set "units window precision": 0..2^53, us, us (1 = exact), see read_calendar
--- Reply[1] now: us, the instant of the answer
--- Reply[2...] per limit spent (units in the window), booked (units promised), free
---   (us, the earliest start for one more unit; 0 = never, the limit is 0)
--- Errors: THROTTLE_ARGUMENT <which>, THROTTLE_STATE <what>, THROTTLE_CONTROLS <what is
---   set>, THROTTLE_LEDGERS <scope key> <windows>
--- Cost: O(entries)
--- Expiry: none, nothing is written
--- include: integer
--- include: clock
--- include: read_controls
--- include: read_calendar
--- include: load
--- include: earliest
-local time = clock(ARGV[1])
-local grace = integer(ARGV[4], 0, 34560000000000)
-if not (time and grace) then
-  return redis.error_reply('THROTTLE_ARGUMENT number')
-end
-local opens, closer, wrong = read_controls(KEYS[1], ARGV[2], ARGV[3])
-if wrong then
-  return wrong
-end
-local calendar
-calendar, wrong = read_calendar(KEYS, 2, ARGV, 5, time, grace, opens, closer)
-if not calendar then
-  return wrong
+-- Purpose: tell how scope keys stand. It writes nothing.
+-- ARGV[4] "" | "e" (also all entries) | "c from to": count what started from so many us ago (included) to so many us ago
+-- ARGV[5..] names of scope keys
+-- Reply: now, then for each a text: "paused mode origin flows timer" (us or 0; flows that stand under it; when it is looked at),
+--   a line for each limit in force: "units/window/precision used booked free" (free: the earliest start of one unit, 0 never),
+--   with e for each window in Redis "= window precision n shift" and its entries "q spent booked", q a sub-window,
+--   with c "# units", -1 if no window reaches that far
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
+
+-- Read.
+local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')
+local found = call('MGET', prefix .. 'none', KEYS[1])
+read_scopes(found[2])
+
+-- Decide.
+local function all_entries(key, ledger, lines)
+  lines[#lines + 1] = format('= %d %d %d %d', ledger.window, ledger.precision, ledger.n, key.shift)
+  trim(key, ledger)
+  local i = 1
+  local at, units = spent_at(key, ledger, i)
+  while at do
+    lines[#lines + 1] = format('%d %d 0', at, units)
+    i = i + 1
+    at, units = spent_at(key, ledger, i)
+  end
+  local ats, booked = {}, {}
+  list_of(ledger.ahead, ats, booked)
+  for j = 1, #ats do lines[#lines + 1] = format('%d 0 %d', ats[j], booked[j]) end
 end
 
-local reply = { calendar.now }
-for _, ledger in ipairs(calendar.ledgers) do
-  load(ledger, calendar.now, grace)
-  local free = 0
-  if ledger.units > 0 then
-    free = earliest(ledger, calendar, 1, calendar.now, false)
+-- Of the windows that reach that far, the one with the finest precision.
+local function count(key)
+  local best
+  for i = 1, #key do
+    if key[i].window >= from + 0 and (not best or key[i].precision < best.precision) then best = key[i] end
   end
-  reply[#reply + 1] = ledger.spent
-  reply[#reply + 1] = ledger.booked
-  reply[#reply + 1] = free
+  if not best then return -1 end
+  local t = now + key.shift
+  local first, last, sum, i = floor((t - from) / best.precision), t - to, 0, 1
+  local at, units = spent_at(key, best, i)
+  while at do
+    if at >= first and at * best.precision < last then sum = sum + units end
+    i = i + 1
+    at, units = spent_at(key, best, i)
+  end
+  return sum
 end
+
+local function state(name)
+  local key = key_of(name)
+  local lines = { format('%d %s %s %d %d', key.paused > now and key.paused or 0, key.mode, key.origin,
+    call('ZCARD', prefix .. 'wait:' .. name), tonumber(call('ZSCORE', timers, name) or 0)) }
+  for i = 1, #key.limits do
+    local limit = key.limits[i]
+    local ledger, used, booked, free = ledger_of(key, limit.window), 0, 0, now
+    if ledger and limit.units >= 0 then
+      used, booked = uses(key, ledger)
+      free = earliest_in(key, ledger, now, 1, limit.units, true)
+      if free == NEVER then free = 0 end
+    end
+    lines[#lines + 1] = format('%d/%d/%d %d %d %d', limit.units, limit.window, limit.precision, used, booked, free)
+  end
+  if from then lines[#lines + 1] = format('# %d', count(key)) end
+  for i = 1, entries and #key or 0 do all_entries(key, key[i], lines) end
+  return table.concat(lines, '\n')
+end
+
+local reply = { format('%d', now) }
+for i = 5, #ARGV do reply[#reply + 1] = state(ARGV[i]) end
 return reply

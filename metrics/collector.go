@@ -28,6 +28,8 @@ type Collector struct {
 	settlements, settledUnits  *prometheus.CounterVec
 	waits, latenesses, scripts *prometheus.HistogramVec
 	usedRatio, keyUsedRatio    *prometheus.Desc
+	waiting, keyWaiting        *prometheus.Desc
+	blocked, differing         *prometheus.Desc
 
 	mu      sync.RWMutex
 	watched map[string]*watch // by the throttle's name
@@ -45,7 +47,7 @@ func New(opts *Options) (*Collector, error) {
 		watched: make(map[string]*watch),
 
 		decisions:    counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle", "outcome", "source"),
-		units:        counter("throttle_units_total", "Units of the jobs that were answered, each charge once.", "throttle", "outcome", "source"),
+		units:        counter("throttle_units_total", "Units of the jobs that were answered by their weight, each charge once.", "throttle", "outcome", "source"),
 		held:         counter("throttle_held_total", "Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle", "scope", "window"),
 		shadowed:     counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.", "throttle", "scope", "window"),
 		fallbacks:    counter("throttle_fallbacks_total", "Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
@@ -63,6 +65,14 @@ func New(opts *Options) (*Collector, error) {
 			"Part of a limit that started in the window that ends now, of the busiest keys the highest.", []string{"throttle", "scope", "window"}, nil),
 		keyUsedRatio: prometheus.NewDesc("throttle_key_used_ratio",
 			"Part of a limit that started in the window that ends now, for the keys that the program named.", []string{"throttle", "scope", "window", "key"}, nil),
+		waiting: prometheus.NewDesc("throttle_waiting_flows",
+			"Flows that wait in line, by the scope whose keys have no room for them.", []string{"throttle", "scope"}, nil),
+		keyWaiting: prometheus.NewDesc("throttle_key_waiting_flows",
+			"Flows that wait in line under the keys that the program named.", []string{"throttle", "scope", "key"}, nil),
+		blocked: prometheus.NewDesc("throttle_blocked_keys",
+			"Keys of a scope under which jobs wait in line.", []string{"throttle", "scope"}, nil),
+		differing: prometheus.NewDesc("throttle_differing_processes",
+			"Processes that are alive and configured differently from the newest.", []string{"throttle"}, nil),
 	}, nil
 }
 
@@ -79,11 +89,12 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, part := range c.parts() {
 		part.Describe(to)
 	}
-	to <- c.usedRatio
-	to <- c.keyUsedRatio
+	for _, asked := range []*prometheus.Desc{c.usedRatio, c.keyUsedRatio, c.waiting, c.keyWaiting, c.blocked, c.differing} {
+		to <- asked
+	}
 }
 
-// Collect implements prometheus.Collector. For the used ratios it asks Redis,
+// Collect implements prometheus.Collector. For what is used and what waits it asks Redis,
 // for Options.Timeout at most; what Redis does not answer is left out.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.collectUsage(to)
@@ -100,9 +111,9 @@ func (c *Collector) parts() []prometheus.Collector {
 	}
 }
 
-// Watch has the used ratios of these throttles told, and the counters that
-// alerts are set on begin at zero, so that the first increase is seen. A throttle
-// of the same name takes the other's place.
+// Watch reports what these throttles use and what waits, and has the counters that alerts
+// are set on begin at zero, so that the first increase is seen. A throttle of the same name
+// takes the other's place.
 func (c *Collector) Watch(throttles ...*throttle.Throttle) {
 	for _, th := range throttles {
 		c.mu.Lock()

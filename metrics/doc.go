@@ -3,7 +3,7 @@
 //
 //	collector, err := metrics.New(nil)
 //	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Observer: collector})
-//	collector.Watch(th) // for the used ratios, which are asked for at each scrape
+//	collector.Watch(th) // for what is used and waits, which is asked for at each scrape
 //	registry.MustRegister(collector)
 //
 // No metric has a label of a tenant's or another user's making: names of throttles,

@@ -36,14 +36,14 @@ func (c *Collector) Decided(d throttle.Decision) {
 
 // FellBack implements throttle.Observer.
 func (c *Collector) FellBack(o throttle.Outage) {
-	c.fallbacks.WithLabelValues(o.Throttle, string(o.Failure)).Inc()
+	c.fallbacks.WithLabelValues(o.Throttle, o.Failure).Inc()
 }
 
 // Called implements throttle.Observer.
 func (c *Collector) Called(s throttle.ScriptCall) {
 	c.scripts.WithLabelValues(s.Throttle, s.Script).Observe(s.Took.Seconds())
 	if s.Failure != "" {
-		c.failures.WithLabelValues(s.Throttle, s.Script, string(s.Failure)).Inc()
+		c.failures.WithLabelValues(s.Throttle, s.Script, s.Failure).Inc()
 	}
 }
 
@@ -74,18 +74,18 @@ func (c *Collector) PutBack(p throttle.PutBack) {
 // that begins with its first count an alert does not see that count.
 func (c *Collector) beginAtZero(throttleName string) {
 	for _, outcome := range []throttle.Outcome{throttle.Granted, throttle.Booked, throttle.Waiting} {
-		c.decisions.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
-		c.units.WithLabelValues(throttleName, outcome.String(), throttle.FromRedis.String())
+		c.decisions.WithLabelValues(throttleName, outcome.String(), sourceRedis)
+		c.units.WithLabelValues(throttleName, outcome.String(), sourceRedis)
 	}
-	for _, source := range []throttle.Source{throttle.FromOpen, throttle.FromLocal} {
-		c.decisions.WithLabelValues(throttleName, throttle.Granted.String(), source.String())
+	for _, source := range []throttle.Fallback{throttle.FallbackOpen, throttle.FallbackLocal} {
+		c.decisions.WithLabelValues(throttleName, throttle.Granted.String(), sourceText(source))
 	}
-	c.decisions.WithLabelValues(throttleName, outcomeTooLate, throttle.FromRedis.String())
+	c.decisions.WithLabelValues(throttleName, outcomeTooLate, sourceRedis)
 	for _, outcome := range undecided {
 		c.decisions.WithLabelValues(throttleName, outcome, sourceNone)
 	}
 	for _, failure := range failures {
-		c.fallbacks.WithLabelValues(throttleName, string(failure))
+		c.fallbacks.WithLabelValues(throttleName, failure)
 	}
 	for _, reason := range reasons {
 		c.putBacks.WithLabelValues(throttleName, reason)

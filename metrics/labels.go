@@ -14,8 +14,11 @@ const (
 	directionReturned = "returned"
 )
 
-// sourceNone is the value of the label source where nobody decided.
-const sourceNone = "none"
+// The values of the label source, beside the names of the fallbacks that grant.
+const (
+	sourceRedis = "redis"
+	sourceNone  = "none" // nobody decided
+)
 
 // The values of the label outcome where there is no reservation.
 const (
@@ -43,10 +46,8 @@ const (
 
 var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable, reasonBlocked, reasonAsked}
 
-var failures = []throttle.Failure{
-	throttle.FailureTimeout, throttle.FailureBreaker, throttle.FailureReadOnly, throttle.FailureMemory,
-	throttle.FailureTryAgain, throttle.FailureBusy, throttle.FailureReplicas, throttle.FailureOther,
-}
+// failures are the kinds of throttle.UnavailableError.
+var failures = []string{"timeout", "breaker", "readonly", "oom", "tryagain", "busy", "noreplica", "other"}
 
 // outcomeOf names what was decided, or the class of the error.
 func outcomeOf(d throttle.Decision) string {
@@ -85,11 +86,19 @@ func sourceOf(d throttle.Decision) string {
 	var late *throttle.DeadlineError
 	switch {
 	case d.Err == nil:
-		return d.Reservation.Source.String()
+		return sourceText(d.Reservation.Source)
 	case errors.As(d.Err, &late):
-		return throttle.FromRedis.String()
+		return sourceRedis
 	}
 	return sourceNone
+}
+
+// sourceText names who granted: Redis, where no fallback did.
+func sourceText(source throttle.Fallback) string {
+	if source == throttle.FallbackClosed {
+		return sourceRedis
+	}
+	return source.String()
 }
 
 // reasonOf says why a job was put back.

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// DefaultTimeout is the default of Options.Timeout.
-const DefaultTimeout = time.Second
+// defaultTimeout is the default of Options.Timeout.
+const defaultTimeout = time.Second
 
 // maxKeys bounds Options.Keys: each key is a call to Redis with every scrape, and
 // a series for each of its limits.
@@ -20,12 +20,12 @@ const maxKeys = 100
 // Options are the settings of a Collector that have a default. The zero value and
 // nil are both ready to use.
 type Options struct {
-	// Keys lists, by the scope's name, the keys whose used ratio is told one by
-	// one: {"tenant": {"acme"}}. None means that no key is ever told. At most 100
+	// Keys lists, by the scope's name, the keys whose used ratio and waiting flows
+	// are told one by one: {"tenant": {"acme"}}. None means that no key is ever told. At most 100
 	// in all, in UTF-8.
 	Keys map[string][]string
 	// Timeout bounds what one scrape asks of Redis. What is not answered by then
-	// is missing in this scrape. 0 means DefaultTimeout; 1 ms to a minute. Keep it
+	// is missing in this scrape. 0 means 1 s; 1 ms to a minute. Keep it
 	// below Prometheus' scrape_timeout.
 	Timeout time.Duration
 }
@@ -37,7 +37,7 @@ func (o *Options) withDefaults() (Options, error) {
 		options = *o
 	}
 	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
+		options.Timeout = defaultTimeout
 	}
 	if options.Timeout < time.Millisecond || options.Timeout > time.Minute {
 		return options, &throttle.OptionError{Field: "Timeout", Value: options.Timeout, Reason: "is not between 1ms and 1m"}

@@ -45,7 +45,10 @@ func observed(t testing.TB, addr string, opts *metrics.Options, settings throttl
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	settings.Observer, settings.Lookahead = collector, throttle.MaxWindow
+	settings.Observer = collector
+	if settings.Lookahead == 0 {
+		settings.Lookahead = 400 * 24 * time.Hour // so that nothing waits in line
+	}
 	th, err := throttle.New("mail", client, scopes, &settings)
 	if err != nil {
 		t.Fatal(err)
@@ -155,9 +158,9 @@ func TestScrape(t *testing.T) {
 		"throttle_wait_seconds{outcome=granted,throttle=mail}":                   2,
 		"throttle_wait_seconds{outcome=granted,throttle=mail} sum":               0,
 		"throttle_wait_seconds{outcome=booked,throttle=mail}":                    1,
-		"throttle_script_duration_seconds{script=reserve,throttle=mail}":         4,
-		"throttle_script_duration_seconds{script=usage,throttle=mail}":           3, // by this very scrape
-		"throttle_script_duration_seconds{script=count,throttle=mail}":           3, // a limit each
+		"throttle_script_duration_seconds{script=reserve,throttle=mail}":         5,
+		"throttle_script_duration_seconds{script=usage,throttle=mail}":           3, // by this very scrape: the scope keys
+		"throttle_script_duration_seconds{script=lines,throttle=mail}":           2, // what waits, and claims
 		"throttle_fallbacks_total{failure=timeout,throttle=mail}":                0,
 		"throttle_used_ratio{scope=global,throttle=mail,window=1m}":              0.4,
 		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":              0.75,
@@ -190,6 +193,65 @@ func TestScrapeOfTheNearFuture(t *testing.T) {
 		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}": 1,
 		"throttle_used_ratio{scope=global,throttle=mail,window=1m}": 0.4,
 	})
+}
+
+// TestScrapeOfWhatWaits: flows are counted under the key that has no room for them, of
+// a scope all keys together, and by themselves the keys that were named.
+func TestScrapeOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	opts := &metrics.Options{Keys: map[string][]string{"tenant": {"acme", "initech"}}}
+	collector, th := observed(t, miniredis.RunT(t).Addr(), opts, throttle.Options{Lookahead: time.Second})
+	for i, row := range []struct {
+		tenant string
+		weight int64
+		want   throttle.Outcome
+	}{
+		{"acme", 4, throttle.Granted},
+		{"globex", 4, throttle.Granted}, // 2 are left in all
+		{"acme", 1, throttle.Waiting},   // for room of its own
+		{"acme", 1, throttle.Waiting},   // in the same lane
+		{"globex", 1, throttle.Waiting},
+		{"hooli", 2, throttle.Granted},
+		{"initech", 1, throttle.Waiting}, // for room of all
+		{"umbrella", 1, throttle.Waiting},
+		{"initech", 2, throttle.Waiting},
+	} {
+		if r, err := th.Reserve(t.Context(), job(fmt.Sprint(i), row.tenant, row.weight)); err != nil || r.Outcome != row.want {
+			t.Fatalf("job %d: got %v, %v, want %v", i, r.Outcome, err, row.want)
+		}
+	}
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_waiting_flows{scope=global,throttle=mail}":                 2,
+		"throttle_blocked_keys{scope=global,throttle=mail}":                  1,
+		"throttle_waiting_flows{scope=tenant,throttle=mail}":                 2,
+		"throttle_blocked_keys{scope=tenant,throttle=mail}":                  2,
+		"throttle_key_waiting_flows{key=acme,scope=tenant,throttle=mail}":    1,
+		"throttle_key_waiting_flows{key=initech,scope=tenant,throttle=mail}": 0,
+	})
+}
+
+// TestScrapeOfCosts: the busiest keys of a scope are those that take most of it, and what
+// a job does not take of a scope is not asked for.
+func TestScrapeOfCosts(t *testing.T) {
+	t.Parallel()
+	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
+	j := job("a", "acme", 1)
+	j.Keys["address"] = "10.0.0.1"
+	j.Costs = map[string]int64{"address": 0, "tenant": 2}
+	if _, err := th.Reserve(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+	got := scrape(t, collector)
+	got.want(t, map[string]float64{
+		"throttle_units_total{outcome=granted,source=redis,throttle=mail}": 1,
+		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":        0.5,
+		"throttle_used_ratio{scope=global,throttle=mail,window=1m}":        0.1,
+	})
+	for name := range got.values() {
+		if strings.Contains(name, "scope=address") {
+			t.Errorf("told of a scope that no job has taken of: %s", name)
+		}
+	}
 }
 
 // TestScrapeBeforeAnything: what alerts count is there from the start, since Prometheus
@@ -246,13 +308,13 @@ func happen(c *metrics.Collector) {
 	hold := &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(4)}
 	c.Decided(throttle.Decision{Throttle: name, Err: fmt.Errorf("what now: %w", throttle.ErrState)})
 	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
-		Job: job("unchecked", "acme", 5), Outcome: throttle.Granted, Source: throttle.FromOpen, Hold: hold,
+		Job: job("unchecked", "acme", 5), Outcome: throttle.Granted, Source: throttle.FallbackOpen, Hold: hold,
 	}})
 	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
 		Job: job("its answer was lost", "acme", 5), Outcome: throttle.Granted, Replayed: true,
 	}})
-	c.FellBack(throttle.Outage{Throttle: name, Failure: throttle.FailureMemory, Answered: throttle.FallbackOpen})
-	c.Called(throttle.ScriptCall{Throttle: name, Script: "reserve", Took: time.Millisecond, Failure: throttle.FailureMemory})
+	c.FellBack(throttle.Outage{Throttle: name, Failure: "oom", Answered: throttle.FallbackOpen})
+	c.Called(throttle.ScriptCall{Throttle: name, Script: "reserve", Took: time.Millisecond, Failure: "oom"})
 	c.Settled(throttle.Settlement{Throttle: name, Charged: 10, Actual: 4})
 	c.Settled(throttle.Settlement{Throttle: name, Charged: 1, Actual: 3})
 	c.Settled(throttle.Settlement{Throttle: name, Charged: 5, Actual: 5})
@@ -269,7 +331,7 @@ func happen(c *metrics.Collector) {
 		Outcome: throttle.Booked, Hold: &throttle.Hold{Scope: "domain", Paused: true},
 	}})
 	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
-		Outcome: throttle.Granted, Source: throttle.FromLocal, Shadow: &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(1)},
+		Outcome: throttle.Granted, Source: throttle.FallbackLocal, Shadow: &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(1)},
 	}})
 }
 
@@ -290,6 +352,7 @@ func TestScrapeOfNamedKeys(t *testing.T) {
 		"throttle_key_used_ratio{key=acme,scope=tenant,throttle=mail,window=1h}":   0.01,
 		"throttle_key_used_ratio{key=nobody,scope=tenant,throttle=mail,window=1m}": 0,
 		"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}":                0.5,
+		"throttle_key_waiting_flows{key=acme,scope=tenant,throttle=mail}":          0,
 		// A limit of 0 is full.
 		"throttle_key_used_ratio{key=10.0.0.1,scope=address,throttle=mail,window=1m}": 1,
 	})
@@ -317,9 +380,12 @@ func TestScrapeWithoutRedis(t *testing.T) {
 		"throttle_fallbacks_total{failure=oom,throttle=mail}":                      1,
 		"throttle_script_failures_total{failure=oom,script=reserve,throttle=mail}": 1,
 		"throttle_script_failures_total{failure=oom,script=usage,throttle=mail}":   2,
+		"throttle_script_failures_total{failure=oom,script=lines,throttle=mail}":   1,
 	})
-	if ratios := got["throttle_used_ratio"]; ratios != nil {
-		t.Errorf("told without Redis: %v", ratios)
+	for _, name := range []string{"throttle_used_ratio", "throttle_waiting_flows", "throttle_blocked_keys"} {
+		if asked := got[name]; asked != nil {
+			t.Errorf("told without Redis: %v", asked)
+		}
 	}
 }
 
@@ -339,7 +405,7 @@ func TestScrapeOfStalledRedis(t *testing.T) {
 	}
 	_, err = th.Reserve(t.Context(), job("a", "acme", 1))
 	var unavailable *throttle.UnavailableError
-	if !errors.As(err, &unavailable) || unavailable.Failure != throttle.FailureTimeout {
+	if !errors.As(err, &unavailable) || unavailable.Failure != "timeout" {
 		t.Errorf("got %v, want a timeout: the scrape opened the breaker", err)
 	}
 }

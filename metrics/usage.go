@@ -13,14 +13,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// watch is a throttle whose used ratios are told.
+// watch is a throttle whose use and waiting jobs are reported.
 type watch struct {
 	throttle *throttle.Throttle
 	mu       sync.Mutex
 	busy     map[string]*busy // by the scope's name
 }
 
-// noteKeys counts a job's units for its keys, if its throttle is watched.
+// noteKeys counts what a job takes for its keys, if its throttle is watched.
 func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
 	c.mu.RLock()
 	w := c.watched[throttleName]
@@ -30,7 +30,13 @@ func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
 	}
 	now := time.Now()
 	for scope, key := range job.Keys {
-		w.scope(scope).add(key, job.Weight, now)
+		units, own := job.Costs[scope]
+		if !own {
+			units = job.Weight
+		}
+		if units > 0 {
+			w.scope(scope).add(key, units, now)
+		}
 	}
 }
 
@@ -52,34 +58,86 @@ func (w *watch) scopes() []string {
 	return slices.Sorted(maps.Keys(w.busy))
 }
 
-// collectUsage asks Redis for the used ratios.
+// collectUsage asks Redis for what is used and what waits.
 func (c *Collector) collectUsage(to chan<- prometheus.Metric) {
-	// Cancelled, not timed out: the throttle's breaker would take that for a
-	// failure of Redis, and a scrape has no say in decisions.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
 	defer cancel()
-	defer time.AfterFunc(c.options.Timeout, cancel).Stop()
 	c.mu.RLock()
 	watched := slices.Collect(maps.Values(c.watched))
 	c.mu.RUnlock()
 	for _, w := range watched {
-		c.collectGlobal(ctx, to, w)
-		for _, scope := range w.scopes() {
+		scopes := w.scopes()
+		if c.collectGlobal(ctx, to, w) {
+			c.collectLines(ctx, to, w, append(scopes, throttle.Global))
+		} else {
+			c.collectLines(ctx, to, w, scopes)
+		}
+		for _, scope := range scopes {
 			c.collectBusy(ctx, to, w, scope)
 		}
 		for scope, keys := range c.options.Keys {
 			c.collectKeys(ctx, to, w, scope, keys)
 		}
+		c.collectDiffering(ctx, to, w)
 	}
 }
 
-func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metric, w *watch) {
+// collectDiffering tells how many processes are not configured as the newest is.
+func (c *Collector) collectDiffering(ctx context.Context, to chan<- prometheus.Metric, w *watch) {
+	processes, err := w.throttle.Processes(ctx)
+	if err != nil {
+		return
+	}
+	n := 0
+	for _, p := range processes {
+		if p.Alive && len(processes[0].Differences(p)) > 0 {
+			n++
+		}
+	}
+	to <- prometheus.MustNewConstMetric(c.differing, prometheus.GaugeValue, float64(n), w.throttle.Name())
+}
+
+// collectGlobal tells the ratios of Global. It returns false where there is no such
+// scope, or no Redis.
+func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metric, w *watch) bool {
 	usage, err := w.throttle.Usage(ctx, throttle.Global, "")
 	if err != nil {
-		return // Redis is away, or there is no such scope
+		return false
 	}
 	for _, limit := range usage.Limits {
-		w.tell(ctx, to, c.usedRatio, usage, limit)
+		w.tell(to, c.usedRatio, usage, limit)
+	}
+	return true
+}
+
+// mostPages bounds what one scrape reads of the scope keys under which jobs wait: 500
+// each.
+const mostPages = 20
+
+// collectLines tells how much waits under the keys of each scope, of these also where
+// nothing does. What there is beyond mostPages, which 10,000 keys fill, is not told.
+func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string) {
+	flows, keys := make(map[string]int64), make(map[string]int) // by scope
+	for _, scope := range scopes {
+		flows[scope] = 0
+	}
+	from := ""
+	for range mostPages {
+		page, err := w.throttle.Lines(ctx, from)
+		if err != nil {
+			return
+		}
+		for _, line := range page.Lines {
+			flows[line.Scope] += line.Flows
+			keys[line.Scope]++
+		}
+		if from = page.Next; from == "" {
+			break
+		}
+	}
+	for scope, n := range flows {
+		to <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(n), w.throttle.Name(), scope)
+		to <- prometheus.MustNewConstMetric(c.blocked, prometheus.GaugeValue, float64(keys[scope]), w.throttle.Name(), scope)
 	}
 }
 
@@ -106,37 +164,32 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		}
 	}
 	for _, of := range highest {
-		w.tell(ctx, to, c.usedRatio, of.usage, of.limit)
+		w.tell(to, c.usedRatio, of.usage, of.limit)
 	}
 }
 
-// collectKeys tells the ratios of the keys that were named, where the throttle has
-// such a scope.
+// collectKeys tells the ratios of the keys that were named, and what waits under them,
+// where the throttle has such a scope.
 func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string, keys []string) {
 	for _, key := range keys {
 		usage, err := w.throttle.Usage(ctx, scope, key)
 		if err != nil {
 			continue
 		}
+		to <- prometheus.MustNewConstMetric(c.keyWaiting, prometheus.GaugeValue, float64(usage.Waiting), w.throttle.Name(), scope, key)
 		for _, limit := range usage.Limits {
-			w.tell(ctx, to, c.keyUsedRatio, usage, limit, key)
+			w.tell(to, c.keyUsedRatio, usage, limit, key)
 		}
 	}
 }
 
-// tell tells what part of a limit has started in the window that ends now. Used is
-// more than that: it holds what is granted for the near future, too, and would look
-// like a limit that is not kept.
-func (w *watch) tell(ctx context.Context, to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage, of throttle.LimitUsage, key ...string) {
+// tell tells what part of a limit has started in the window that ends now.
+func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage, of throttle.LimitUsage, key ...string) {
 	if of.Limit.Units == throttle.Unlimited {
 		return
 	}
-	started, err := w.throttle.Count(ctx, usage.Scope, usage.Key, of.Limit.Window, 0)
-	if err != nil {
-		return
-	}
 	labels := append([]string{w.throttle.Name(), usage.Scope, windowOf(of.Limit)}, key...)
-	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, started), labels...)
+	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, of.Used), labels...)
 }
 
 // ratio is the used part of a limit; a limit of 0 has no room, so it is full.

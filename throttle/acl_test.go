@@ -56,7 +56,7 @@ func TestF18_LeastRules(t *testing.T) {
 	}{{rules, "info"}, {append(slices.Clone(rules), "+info"), "persistence"}} {
 		th := newThrottle(t, userClient(t, server, "user-"+test.want, test.rules), globalScope(throttle.PerHour(5)), nil)
 		got, err := check(t, th)
-		if diff := cmp.Diff(found{throttle.Note: {test.want}}, got); err != nil || diff != "" {
+		if diff := cmp.Diff(found{"note": {test.want}}, got); err != nil || diff != "" {
 			t.Errorf("got %v; findings (-want +got):\n%s", err, diff)
 		}
 	}
@@ -103,7 +103,7 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 	server := redistest.Start(t)
 	rules := leastRules(t)
 	direct := server.Client(t)
-	lack := func(what string, missing []string, rules []string) {
+	lack := func(what string, missing, later []string, rules []string) {
 		t.Helper()
 		if err := direct.ScriptFlush(t.Context()).Err(); err != nil { // what others have loaded
 			t.Fatal(err)
@@ -129,31 +129,40 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 		if keys := keyNames(t, direct, th); len(keys) > 0 {
 			t.Errorf("%s: left behind %v", what, keys)
 		}
-		given := userClient(t, server, "lacking", append(slices.Clone(rules), faulty.Missing...))
-		again, err := throttle.New(th.Name(), given, globalScope(throttle.PerHour(5)), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := check(t, again); err != nil {
-			t.Errorf("%s, given %v: %v", what, faulty.Missing, err)
+		given := slices.Concat(rules, faulty.Missing)
+		for round := 0; ; round++ {
+			again, err := throttle.New(th.Name(), userClient(t, server, "lacking", given), globalScope(throttle.PerHour(5)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = check(t, again); err == nil {
+				return
+			}
+			// Some commands are tried only where SET and DEL are allowed.
+			if !errors.As(err, &faulty) || round > 0 || len(later) == 0 || !slices.Equal(faulty.Missing, later) {
+				t.Errorf("%s, given %v: %v", what, given, err)
+				return
+			}
+			given = append(given, faulty.Missing...)
 		}
 	}
 	without := func(which ...string) []string {
 		return slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return slices.Contains(which, rule) })
 	}
 	for _, rule := range rules[slices.Index(rules, "+evalsha"):] {
-		lack("without "+rule, []string{rule}, without(rule))
+		lack("without "+rule, []string{rule}, nil, without(rule))
 	}
 	var all []string
 	for _, command := range commandsCalled(t) {
 		all = append(all, "+"+strings.ToLower(command))
 	}
-	lack("only HSET", sortedAsProbed(t, slices.DeleteFunc(slices.Clone(all), func(rule string) bool { return rule == "+hset" })),
-		append(without(all...), "+hset"))
-	lack("no keys", []string{"~thr:{NAME}:*"}, without("~thr:*"))
-	lack("others' keys", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "~thr:{other}:*"))
-	lack("some keys", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "~thr:*:3:check", "~thr:*:3:job:*", "~thr:*:3:key:*"))
-	lack("keys to read", []string{"~thr:{NAME}:*"}, append(without("~thr:*"), "%R~thr:*"))
+	later := []string{"+lpush", "+rpush", "+append"}
+	lack("only HSET", sortedAsProbed(t, slices.DeleteFunc(slices.Clone(all), func(rule string) bool { return rule == "+hset" || slices.Contains(later, rule) })),
+		later, append(without(all...), "+hset"))
+	lack("no keys", []string{"~thr:{NAME}:*"}, nil, without("~thr:*"))
+	lack("others' keys", []string{"~thr:{NAME}:*"}, nil, append(without("~thr:*"), "~thr:{other}:*"))
+	lack("some keys", []string{"~thr:{NAME}:*"}, nil, append(without("~thr:*"), "~thr:*:4:check", "~thr:*:4:key:*"))
+	lack("keys to read", []string{"~thr:{NAME}:*"}, nil, append(without("~thr:*"), "%R~thr:*"))
 }
 
 // sortedAsProbed puts rules in the order in which check.lua tries the commands.
@@ -192,7 +201,7 @@ func TestF18_WrongPassword(t *testing.T) {
 			found, err = check(t, th)
 		}
 		var faulty *throttle.CheckError
-		if !errors.As(err, &faulty) || !slices.Equal(found[throttle.Fault], []string{"permission"}) || strings.Contains(err.Error(), "SECRET") {
+		if !errors.As(err, &faulty) || !slices.Equal(found["fault"], []string{"permission"}) || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want a *CheckError about permission", what, err)
 		}
 	}
@@ -203,13 +212,13 @@ func TestF18_WrongPassword(t *testing.T) {
 func TestF18_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return rule == "+zadd" || rule == "+set" })
+	rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return rule == "+set" })
 	client := userClient(t, server, "lacking", rules)
 	th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
 	_, err := th.Reserve(context.Background(), throttle.Job{ID: "x", Weight: 1})
-	unavailable(t, "without SET", err, throttle.FailureOther)
+	unavailable(t, "without SET", err, "other")
 	open := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Fallback: throttle.FallbackOpen, BreakPeriod: time.Hour})
-	if got := reserve(t, open, throttle.Job{ID: "x", Weight: 1}); got.Source != throttle.FromOpen {
+	if got := reserve(t, open, throttle.Job{ID: "x", Weight: 1}); got.Source != throttle.FallbackOpen {
 		t.Errorf("without SET, open: got %+v", got)
 	}
 }

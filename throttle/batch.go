@@ -2,73 +2,357 @@ package throttle
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
-
-	"github.com/sony/gobreaker/v2"
 )
 
-// mostAtOnce is how many jobs ReserveAll sends in one round trip: few enough that
-// others do not wait long for Redis meanwhile.
-const mostAtOnce = 100
+// mostAtOnce is how many jobs one call of reserve decides: few enough that others do
+// not wait long for Redis meanwhile.
+const mostAtOnce = 64
 
-// Answer is what ReserveAll says of one job.
-type Answer struct {
-	Reservation Reservation
-	Err         error // of Reserve
+// A job alone costs Redis three times as much as one of eight. So where several ask at
+// about the same time, a call waits for more of them: until there are enough, or for as
+// long after the last answer.
+const (
+	enoughAtOnce = 8
+	gatherFor    = time.Millisecond
+)
+
+// mostGivenBack is how many grants are given back before a call, so that those who ask do
+// not wait long for it after an outage.
+const mostGivenBack = 16
+
+// batcher sends the jobs of a process together. One call is under way at a time; the
+// jobs that come meanwhile go with the next, so that nobody waits when it is idle. Who
+// asks alone never waits; see gather.
+//
+// A call whose answer was lost may have been done. Before anything else is asked, a call
+// of the same number is made until it is answered, without jobs: if the first one was
+// done, Redis answers as it did then; if not, nothing is done, and never will be. The
+// callers have gone, and their jobs may have run elsewhere; what they were granted is kept
+// for those who ask again.
+type batcher struct {
+	throttle *Throttle
+	asker    string // names this batcher in Redis
+
+	mu         sync.Mutex
+	queue      []*asked
+	running    bool
+	askers     int           // how many ask at about the same time
+	answered   time.Time     // the last call
+	enough     chan struct{} // says that the queue may be long enough for a call
+	nonces     int64         // how many were drawn
+	asking     int64         // the number of the last call
+	unresolved *call         // nil: none
+	kept       keptGrants
+	late       []Reservation // grants that came too late to be used, to be given back
 }
 
-// ReserveAll is Reserve for many jobs, in their order, with few round trips: it
-// blocks for one per hundred jobs. Each job has an answer or an error of its own, at
-// its place. Where the context ends, the rest has its error: those that may have been
-// decided an *UnavailableError with the nonce. A job whose limits have been set or
-// configured anew is asked for again behind the others of its hundred.
-func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
+// asked is a job whose caller waits for the answer.
+type asked struct {
+	order    *order
+	done     chan struct{} // closed when the answer is there
+	answer   Answer
+	answered bool
+	gone     bool // the caller
+}
+
+// call is one call of reserve.
+type call struct {
+	asking int64
+	jobs   []*asked
+	sent   time.Time // first
+}
+
+func newBatcher(t *Throttle) *batcher {
+	return &batcher{throttle: t, asker: rand.Text()[:16], enough: make(chan struct{}, 1), kept: make(keptGrants)}
+}
+
+// nonce draws one for a job that has none.
+func (b *batcher) nonce() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nonces++
+	return b.asker + "." + strconv.FormatInt(b.nonces, 10)
+}
+
+// ask has jobs decided, in their order, and returns an answer for each: an error where
+// Redis did not answer within Options.Timeout, or the context ended before.
+func (b *batcher) ask(ctx context.Context, orders ...*order) []Answer {
+	jobs := b.enqueue(orders)
+	timeout := time.NewTimer(b.throttle.options.Timeout)
+	defer timeout.Stop()
 	answers := make([]Answer, len(jobs))
-	for first := 0; first < len(jobs); first += mostAtOnce {
-		last := min(first+mostAtOnce, len(jobs))
-		t.reserveSome(ctx, jobs[first:last], answers[first:last])
+	var ended error
+	for i, a := range jobs {
+		if ended == nil {
+			ended = a.wait(ctx, timeout.C)
+		}
+		if ended != nil {
+			b.leave(a, ended)
+		}
+		answers[i] = a.answer
 	}
 	return answers
 }
 
-func (t *Throttle) reserveSome(ctx context.Context, jobs []Job, answers []Answer) {
-	began := time.Now()
-	var all []*asking
-	var places []int
-	for i, job := range jobs {
-		a, err := t.asking(ctx, job)
-		if err != nil {
-			answers[i].Err = err
-			continue
-		}
-		all, places = append(all, a), append(places, i)
+// wait returns when the answer is there, or with the error of what ended before.
+func (a *asked) wait(ctx context.Context, timeout <-chan time.Time) error {
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timeout:
+		return context.DeadlineExceeded
 	}
-	replies, lost := t.askAtOnce(ctx, all)
-	for i, a := range all {
-		answer := &answers[places[i]]
-		switch {
-		case replies[i] != nil:
-			answer.Reservation, answer.Err = t.reservation("reserve", a.call, a.job, replies[i])
-		case lost:
-			answer.Err = withJob(&UnavailableError{Failure: FailureTimeout, Err: ctx.Err()}, a.job)
+}
+
+func (b *batcher) enqueue(orders []*order) []*asked {
+	jobs := make([]*asked, len(orders))
+	for i, o := range orders {
+		jobs[i] = &asked{order: o, done: make(chan struct{})}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = append(b.queue, jobs...)
+	if b.isEnough() {
+		select {
+		case b.enough <- struct{}{}:
 		default:
-			answer.Reservation, answer.Err = t.decide(ctx, a)
 		}
 	}
-	if t.options.Observer != nil {
-		for i := range answers {
-			t.observeDecision(jobs[i], answers[i], time.Since(began))
+	if !b.running && len(jobs) > 0 {
+		b.running = true
+		go b.run()
+	}
+	return jobs
+}
+
+// leave is for a caller whose time is up, unless the answer has just come.
+func (b *batcher) leave(a *asked, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !a.answered {
+		a.gone = true
+		a.answer.Err = &UnavailableError{Failure: failureTimeout, Err: err}
+	}
+}
+
+// run makes calls as long as anybody waits.
+func (b *batcher) run() {
+	for {
+		b.gather()
+		c, repeated := b.next()
+		if c == nil {
+			return
+		}
+		answers, err := b.send(c, repeated)
+		b.resolve(c, repeated, answers, err)
+	}
+}
+
+// gather waits for the others if one of several asks: soon after an answer they are
+// likely to ask too.
+func (b *batcher) gather() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := time.Until(b.answered.Add(gatherFor))
+	if len(b.queue) == 0 || left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for !b.isEnough() {
+		b.mu.Unlock()
+		select {
+		case <-b.enough:
+			b.mu.Lock()
+		case <-timer.C:
+			b.mu.Lock()
+			b.askers = max(b.askers/2, len(b.queue))
+			return
 		}
 	}
 }
 
-// askAtOnce asks for jobs in one round trip. A reply that is nil is to be asked for one
-// by one, unless it is lost: the context has ended meanwhile. While the breaker leaves
-// Redis alone, nothing is asked.
-func (t *Throttle) askAtOnce(ctx context.Context, all []*asking) (replies []reply, lost bool) {
-	if len(all) == 0 || ctx.Err() != nil || t.redis.breaker.State() != gobreaker.StateClosed {
-		return make([]reply, len(all)), false
+// isEnough tells that the queue has all who ask, or as many as are worth a call. The
+// caller holds mu.
+func (b *batcher) isEnough() bool { return len(b.queue) >= min(b.askers, enoughAtOnce) }
+
+// next is the call to make, and whether it was made before; nil ends the goroutine.
+func (b *batcher) next() (c *call, repeated bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		b.dropGone()
+		switch {
+		case len(b.queue) == 0:
+			b.running = false
+			return nil, false
+		case b.unresolved != nil:
+			return b.unresolved, true
+		}
+		if c := b.newCall(); len(c.jobs) > 0 {
+			return c, false
+		}
 	}
-	replies = t.redis.runAll(ctx, reserveScript, len(all), func(i int) ([]string, []any) { return all[i].shape(t) })
-	return replies, ctx.Err() != nil
+}
+
+// dropGone forgets the jobs that were never sent and whose callers have gone.
+func (b *batcher) dropGone() {
+	waiting := b.queue[:0]
+	for _, a := range b.queue {
+		if !a.gone {
+			waiting = append(waiting, a)
+		}
+	}
+	clear(b.queue[len(waiting):])
+	b.queue = waiting
+}
+
+// newCall takes jobs from the queue. Who asks for a grant that is kept has it at once.
+func (b *batcher) newCall() *call {
+	n := min(len(b.queue), mostAtOnce)
+	jobs := b.queue[:n]
+	b.queue = append([]*asked(nil), b.queue[n:]...)
+	b.asking++
+	c := &call{asking: b.asking, sent: time.Now(), jobs: make([]*asked, 0, n)}
+	for _, a := range jobs {
+		if b.kept.isOf(a.order) {
+			r, age := b.kept.take(a.order.job.Nonce, c.sent)
+			if age == keptFresh {
+				a.give(Answer{Reservation: r})
+				continue
+			}
+			b.late = append(b.late, r)
+		}
+		c.jobs = append(c.jobs, a)
+	}
+	return c
+}
+
+// send makes a call under the throttle's own timeout, whatever becomes of the callers. It
+// returns no answers if a repeated call had not been done.
+func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
+	t, ctx := b.throttle, context.Background()
+	b.giveBack(ctx)
+	orders := make([]*order, len(c.jobs))
+	for i, a := range c.jobs {
+		orders[i] = a.order
+	}
+	asked := orders
+	if repeated {
+		asked = nil
+	}
+	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(b.asker, c.asking, asked...))
+	if err != nil || repeated && isUndone(reply) {
+		return nil, err
+	}
+	return t.decisions(reply, orders)
+}
+
+// giveBack refunds grants that came too late, mostGivenBack of them. What is not answered is
+// asked again before the next call: a grant is refunded once only.
+func (b *batcher) giveBack(ctx context.Context) {
+	b.mu.Lock()
+	n := min(len(b.late), mostGivenBack)
+	late := b.late[:n]
+	b.late = slices.Clone(b.late[n:])
+	b.mu.Unlock()
+	for i, r := range late {
+		if _, err := b.throttle.Refund(ctx, r); err != nil && isLost(err) {
+			b.mu.Lock()
+			b.late = append(b.late, late[i:]...)
+			b.mu.Unlock()
+			return
+		}
+	}
+}
+
+// resolve gives the answers of a call to its callers.
+func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answered, b.askers = time.Now(), max(b.askers, len(c.jobs)+len(b.queue))
+	b.unresolved = nil
+	switch {
+	case err == nil:
+		b.give(c, answers)
+	case !repeated:
+		if isLost(err) {
+			b.unresolved = c
+		}
+		fail(c.jobs, err)
+	case isLost(err) || isPassing(err):
+		b.unresolved = c
+		fail(b.queue, err) // nothing can be asked for them
+		b.queue = nil
+	}
+}
+
+// give hands out answers, and keeps the grants of callers who have gone.
+func (b *batcher) give(c *call, answers []Answer) {
+	now := time.Now()
+	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
+		b.late = append(b.late, forgotten...)
+	}
+	for i, answer := range answers {
+		switch a, r := c.jobs[i], answer.Reservation; {
+		case !a.gone:
+			a.give(answer)
+		case r.Outcome == Granted:
+			b.kept.put(r, c.sent, now, b.throttle.options.Grace)
+		}
+	}
+}
+
+func (a *asked) give(answer Answer) {
+	a.answer, a.answered = answer, true
+	close(a.done)
+}
+
+// fail gives an error to the callers who are still there: each has one of its own, to
+// write its job in.
+func fail(jobs []*asked, err error) {
+	for _, a := range jobs {
+		if a.gone {
+			continue
+		}
+		var unavailable *UnavailableError
+		if errors.As(err, &unavailable) {
+			own := *unavailable
+			a.give(Answer{Err: &own})
+		} else {
+			a.give(Answer{Err: err})
+		}
+		a.gone = true
+	}
+}
+
+// takeKept takes what was granted to a job under its nonce after its caller had gone.
+func (b *batcher) takeKept(job Job) (Reservation, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept[job.Nonce].reservation.Job.ID != job.ID {
+		return Reservation{}, false
+	}
+	r, age := b.kept.take(job.Nonce, time.Now())
+	return r, age != keptNone
+}
+
+// isLost tells that a call was sent and not answered: it may have been done.
+func isLost(err error) bool {
+	var unavailable *UnavailableError
+	return errors.As(err, &unavailable) && !unavailable.replied && unavailable.Failure != failureBreaker
+}
+
+// isPassing tells that a call will be answered when something has passed.
+func isPassing(err error) bool {
+	var unavailable *UnavailableError
+	return errors.As(err, &unavailable) && unavailable.Failure != failureOther
 }

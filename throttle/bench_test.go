@@ -34,7 +34,7 @@ func BenchmarkModel(b *testing.B) {
 			var model *throttletest.Model
 			for i := 0; b.Loop(); i++ {
 				if i%256 == 0 {
-					model = throttletest.NewModel(roomy, throttle.Options{Lookahead: throttle.MaxWindow})
+					model = throttletest.NewModel(roomy, throttle.Options{Lookahead: maxWindow})
 				}
 				now = now.Add(time.Millisecond)
 				if _, err := model.Reserve(now, benchJob(i, keys)); err != nil {

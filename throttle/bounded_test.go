@@ -23,19 +23,19 @@ func (c crowd) String() string {
 }
 
 // mostCommands is what each call makes Redis do at most, whatever waits, with some
-// room for the scripts to change: a sweep finds up to 100 lanes and bookings and
-// sees to each lane; a pull books up to 32 jobs; a page of lines looks at 500
-// entries or so.
+// room for the scripts to change: a pull looks at 200 lanes or jobs and books 50; a page
+// of lines tells of 500 scope keys.
 var mostCommands = map[string]int{
-	"Reserve a newcomer":      20,
-	"Reserve who is in line":  20,
-	"Reserve who is booked":   40,
-	"Cancel who is in line":   40,
-	"Pull":                    20 + 32*8,
-	"Sweep, nothing due":      10,
-	"Sweep, all lanes due":    10 + 100*40,
-	"Sweep, bookings overdue": 10 + 100*40,
-	"Lines":                   2 + 600,
+	"Reserve a newcomer":     40,
+	"Reserve who is in line": 40,
+	"Reserve who is booked":  40,
+	"Leave of who waits":     40,
+	"Pull, nothing due":      10,
+	"Pull, all lanes due":    20 + 200*20,
+	"Pull, bookings overdue": 20 + 200*20,
+	"Lines":                  10 + 500*2,
+	"Jobs of a lane":         10,
+	"Usage":                  20,
 }
 
 // TestCallsAreBounded: what one call makes Redis do does not grow with what waits.
@@ -64,7 +64,7 @@ func TestCallsAreBounded(t *testing.T) {
 func callsIn(t *testing.T, c crowd) map[string]int {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
-	s := crowdIn(t, client, c)
+	s, last := crowdIn(t, client, c)
 	calls := make(map[string]int)
 	count := func(call string, do func() error) {
 		t.Helper()
@@ -75,36 +75,45 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 		calls[call] = max(calls[call], commandsRun(t, client)-before)
 	}
 	at := dawn.Add(time.Second)
-	last := crowdJob(c, c.lanes-1, c.jobs-1)
-	newcomer := crowdJob(c, c.lanes-1, c.jobs)
-	count("Reserve a newcomer", func() error { _, err := s.Reserve(at, newcomer); return err })
-	count("Reserve who is in line", func() error { _, err := s.Reserve(at, last); return err })
-	count("Sweep, nothing due", func() error { _, err := s.Sweep(at); return err })
-	count("Cancel who is in line", func() error { _, err := s.Cancel(at, last); return err })
+	count("Reserve a newcomer", func() error { _, err := s.Reserve(at, crowdJob(c, c.lanes-1, c.jobs)); return err })
+	count("Reserve who is in line", func() error { _, err := s.Reserve(at, last.Job); return err })
+	count("Usage", func() error { _, err := s.Usage(at, throttle.Global, ""); return err })
 	count("Lines", func() error { _, err := s.Lines(at, ""); return err })
-	at = dawn.Add(9 * time.Second)
-	var swept throttle.Swept
-	count("Sweep, all lanes due", func() (err error) { swept, err = s.Sweep(at); return err })
+	driver := s.throttle.Driver()
+	count("Jobs of a lane", func() error { _, _, err := driver.LaneJobs(t.Context(), driver.LaneOf(last), ""); return err })
+	pull := func(call string, at time.Time) (pulled throttle.Pulled) {
+		count(call, func() (err error) { pulled, err = s.Pull(at); return err })
+		return pulled
+	}
+	pull("Pull, nothing due", at)
+	count("Leave of who waits", func() error { _, err := s.Leave(at, []string{last.Job.ID}); return err })
+	at = dawn.Add(9*time.Second + 500*time.Millisecond)
 	var slots []throttle.Reservation
-	for next := swept.Next; next != "" && len(slots) < 200; {
-		count("Pull", func() error {
-			booked, after, err := s.Pull(at, next)
-			slots, next = append(slots, booked...), after
-			return err
-		})
+	for range 20 {
+		slots = append(slots, pull("Pull, all lanes due", at).Booked...)
 	}
-	if len(slots) == 0 {
-		t.Fatal("nobody is booked")
+	if len(slots) < 10 {
+		t.Fatalf("%d jobs are booked", len(slots))
 	}
-	at = dawn.Add(11 * time.Second)
-	count("Sweep, bookings overdue", func() error { _, err := s.Sweep(at); return err })
-	count("Reserve who is booked", func() error { _, err := s.Reserve(at, slots[0].Job); return err })
+	booked := crowdJob(c, 0, 0)
+	booked.ID, booked.Keys = slots[0].Job.ID, slots[0].Job.Keys
+	count("Reserve who is booked", func() error { _, err := s.Reserve(dawn.Add(11*time.Second), booked); return err })
+	overdue := 0
+	for range 200 {
+		if overdue += len(pull("Pull, bookings overdue", dawn.Add(17*time.Second)).Overdue); overdue >= 9 {
+			break
+		}
+	}
+	if overdue < 9 {
+		t.Errorf("%d bookings are overdue, of %d", overdue, len(slots))
+	}
 	return calls
 }
 
 // crowdIn lets the crowd come. Each lane's domain has room for 40 jobs in 10 s, and
-// they have all started at once; what waits has been pulled and set aside.
-func crowdIn(t *testing.T, client *redis.Client, c crowd) *scripted {
+// they have all started at once; each lane stands under its domain. It returns who came
+// last.
+func crowdIn(t *testing.T, client *redis.Client, c crowd) (*scripted, throttle.Reservation) {
 	t.Helper()
 	scopes := []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.Per(throttle.Unlimited, time.Second)}},
@@ -112,21 +121,22 @@ func crowdIn(t *testing.T, client *redis.Client, c crowd) *scripted {
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(1_000_000, 10*time.Second)}},
 	}
 	s := nearly(t, client, scopes, throttle.Options{})
+	var last throttle.Reservation
 	for lane := range c.lanes {
 		first := crowdJob(c, lane, -1)
 		first.Weight = 40
 		comes(t, s, 0, first, throttle.Granted)
-		for i := range c.jobs {
-			r := comes(t, s, 0, crowdJob(c, lane, i), throttle.Waiting)
-			for next := r.Next; next != ""; {
-				var err error
-				if _, next, err = s.Pull(dawn, next); err != nil {
-					t.Fatal(err)
-				}
+		jobs := make([]throttle.Job, c.jobs)
+		for i := range jobs {
+			jobs[i] = crowdJob(c, lane, i)
+		}
+		for i, answer := range s.ReserveAll(dawn, jobs) {
+			if last = answer.Reservation; answer.Err != nil || last.Outcome != throttle.Waiting {
+				t.Fatalf("job %d of lane %d: %+v", i, lane, answer)
 			}
 		}
 	}
-	return s
+	return s, last
 }
 
 func crowdJob(c crowd, lane, i int) throttle.Job {

@@ -10,36 +10,21 @@ import (
 	"time"
 )
 
-// Severity tells how bad a finding is.
-type Severity int
-
+// How bad a finding is.
 const (
-	// Note is good to know; nothing is wrong.
-	Note Severity = iota
-	// Warning is what will do harm one day, or does so until it is over.
-	Warning
-	// Fault keeps the throttle from deciding, and does not pass by itself.
-	Fault
+	note    = "note"
+	warning = "warning"
+	fault   = "fault"
 )
-
-// String names the severity in lower case.
-func (s Severity) String() string {
-	switch s {
-	case Note:
-		return "note"
-	case Warning:
-		return "warning"
-	case Fault:
-		return "fault"
-	}
-	return "unknown"
-}
 
 // Finding is one thing that Check found.
 type Finding struct {
-	Severity Severity
+	// Severity is "note", which is good to know, with nothing wrong; "warning", what will
+	// do harm one day, or does so until it is over; or "fault", what keeps the throttle
+	// from deciding and does not pass by itself.
+	Severity string
 	// What it is about, short and stable: version, script, permission, command,
-	// replica, replicas, eviction, memory, persistence, clock, client or info.
+	// replica, replicas, eviction, memory, persistence, clock, client, info or processes.
 	What string
 	// Text says what was found, Remedy what to do about it. Neither has a key of a
 	// user's, nor a password.
@@ -63,8 +48,8 @@ type CheckError struct {
 
 func (e *CheckError) Error() string {
 	texts := make([]string, len(e.Faults))
-	for i, fault := range e.Faults {
-		texts[i] = fault.Text + "; " + fault.Remedy
+	for i, f := range e.Faults {
+		texts[i] = f.Text + "; " + f.Remedy
 	}
 	return fmt.Sprintf("throttle: Redis cannot decide for throttle %s: %s", e.Throttle, strings.Join(texts, ". "))
 }
@@ -81,9 +66,10 @@ func (e *CheckError) Error() string {
 // findings are what need not stop it, also beside an error: an eviction policy, memory
 // or replicas that are missing now, a clock that differs by more than a second, settings
 // of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
-// cannot be read.
+// cannot be read. Also processes that are alive and configured differently, from this one
+// or, if it is attached, from that which it was attached to.
 //
-// It blocks for some 25 round trips, each for Options.Timeout at most, and ends with the
+// It blocks for some ten round trips, each for Options.Timeout at most, and ends with the
 // first that takes longer. The breaker neither keeps it from asking nor hears of it. It
 // is safe for use by many goroutines.
 func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
@@ -97,6 +83,9 @@ func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
 	err := c.load(ctx)
 	if err == nil {
 		err = c.probe(ctx)
+	}
+	if err == nil {
+		c.processes(ctx)
 	}
 	if faulty := c.faulty(); faulty != nil {
 		return c.findings, faulty
@@ -113,17 +102,17 @@ type check struct {
 	missing  []string // ACL rules
 }
 
-func (c *check) find(severity Severity, what, text, remedy string) {
+func (c *check) find(severity string, what, text, remedy string) {
 	finding := Finding{Severity: severity, What: what, Text: text, Remedy: remedy}
-	if severity == Fault {
+	if severity == fault {
 		c.faults = append(c.faults, finding)
 		return
 	}
 	c.findings = append(c.findings, finding)
 }
 
-// findOnce is for what several commands tell of.
-func (c *check) findOnce(severity Severity, what, text, remedy string) {
+// findOnce is for what several commands say.
+func (c *check) findOnce(severity string, what, text, remedy string) {
 	about := func(f Finding) bool { return f.What == what }
 	if !slices.ContainsFunc(c.faults, about) && !slices.ContainsFunc(c.findings, about) {
 		c.find(severity, what, text, remedy)
@@ -133,7 +122,7 @@ func (c *check) findOnce(severity Severity, what, text, remedy string) {
 // faulty is nil if nothing has to stop the program.
 func (c *check) faulty() error {
 	if len(c.refused) > 0 {
-		c.find(Fault, "permission", "the user may not call "+strings.Join(c.refused, ", "), "allow "+strings.Join(c.missing, " "))
+		c.find(fault, "permission", "the user may not call "+strings.Join(c.refused, ", "), "allow "+strings.Join(c.missing, " "))
 	}
 	if len(c.faults) == 0 {
 		return nil
@@ -144,14 +133,14 @@ func (c *check) faulty() error {
 // load makes all scripts known to Redis.
 func (c *check) load(ctx context.Context) error {
 	for _, s := range scripts {
-		err := c.throttle.redis.loadInTime(ctx, s, c.throttle.keys.probed())
+		err := c.throttle.redis.loadInTime(ctx, s)
 		switch {
 		case err == nil:
 			continue
 		case c.blames("SCRIPT LOAD", err):
 			return nil // it would be the same with the others
 		case strings.Contains(cause(err), "rror compiling script"):
-			c.find(Fault, "script", "the server cannot read the script "+s.name+": "+cause(err), "use Redis 6.2 or newer, or Valkey")
+			c.find(fault, "script", "the server cannot read the script "+s.name+": "+cause(err), "use Redis 6.2 or newer, or Valkey")
 		default:
 			return err
 		}
@@ -159,14 +148,14 @@ func (c *check) load(ctx context.Context) error {
 	return nil
 }
 
-// blames tells whether the answer to a command says that the user, the password or the
+// blames finds out whether the answer to a command says that the user, the password or the
 // server is to blame, and notes it.
 func (c *check) blames(command string, err error) bool {
 	text := cause(err)
 	switch {
 	// The last is what a server that wants a password says of a long request without one.
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"), strings.Contains(text, "unauthenticated"):
-		c.findOnce(Fault, "permission", "Redis does not know the client's user, or its password", "give the client the right ones")
+		c.findOnce(fault, "permission", "Redis does not know the client's user, or its password", "give the client the right ones")
 	case refusesKey(text):
 		c.refuseKeys()
 	case refusesCommand(text):
@@ -176,7 +165,7 @@ func (c *check) blames(command string, err error) bool {
 		}
 		c.refuse(command)
 	case strings.Contains(text, "unknown command"):
-		c.findOnce(Fault, "command", lacks(command, text), remedyOfLack)
+		c.findOnce(fault, "command", lacks(command, text), remedyOfLack)
 	default:
 		return false
 	}
@@ -218,33 +207,40 @@ func (c *check) refuseKeys() {
 	pattern := "~thr:{" + c.throttle.name + "}:*"
 	if !slices.Contains(c.missing, pattern) {
 		c.missing = append(c.missing, pattern)
-		c.find(Fault, "permission", "the user may not use all of the throttle's keys, which begin with "+c.throttle.keys.prefix, "allow "+pattern)
+		c.find(fault, "permission", "the user may not use all of the throttle's keys, which begin with "+c.throttle.keys.prefix, "allow "+pattern)
 	}
 }
 
-// probe has the server tell of itself, and what it refuses.
+// probe has the server describe itself, and say what it refuses.
 func (c *check) probe(ctx context.Context) error {
 	t, began := c.throttle, time.Now()
-	reply, err := t.redis.inTime(ctx, checkScript, t.keys.probed(), []any{t.nowArgument()})
+	reply, err := t.redis.inTime(ctx, checkScript, t.arguments())
 	took := time.Since(began)
 	switch {
 	case err != nil && c.blames("EVALSHA", err):
 		return nil
 	case err != nil:
 		return err
-	case !reply.is("ittttt"):
-		return badReply("check", reply)
 	}
-	for failed := reply[6:]; len(failed) > 0; failed = failed[2:] {
-		if !failed.is("tt") {
-			return badReply("check", reply)
-		}
-		c.failed(failed.text(0), failed.text(1))
+	return c.read(arrayOf("check", reply), began.Add(took/2), took/2)
+}
+
+// read reads the answer of check, which came at an instant, give or take: Redis' clock,
+// why INFO cannot be read, four sections of it, and of each command that failed its name
+// and its error.
+func (c *check) read(v *values, at time.Time, uncertainty time.Duration) error {
+	now, unread := v.instant(), v.text()
+	info := fieldsOf(v.text() + "\n" + v.text() + "\n" + v.text() + "\n" + v.text())
+	for v.more() {
+		c.failed(v.text(), v.text())
 	}
-	if now := reply.integer(0); now > 0 {
-		c.clock(time.UnixMicro(now).Sub(began.Add(took/2)), took/2)
+	if err := v.end(); err != nil {
+		return err
 	}
-	c.server(reply.text(1), fieldsOf(reply.text(2)+"\n"+reply.text(3)+"\n"+reply.text(4)+"\n"+reply.text(5)))
+	if !now.IsZero() {
+		c.clock(now.Sub(at), uncertainty)
+	}
+	c.server(unread, info)
 	return nil
 }
 
@@ -259,22 +255,22 @@ func (c *check) failed(command, text string) {
 	case is("READONLY"):
 		c.replica()
 	case is("NOREPLICAS"):
-		c.findOnce(Warning, "replicas", "Redis takes no writes, since fewer replicas than min-replicas-to-write follow it: nothing is decided until they do",
+		c.findOnce(warning, "replicas", "Redis takes no writes, since fewer replicas than min-replicas-to-write follow it: nothing is decided until they do",
 			"bring the replicas back, or lower min-replicas-to-write")
 	case is("OOM"):
-		c.findOnce(Warning, "memory", "Redis has no memory for writes: nothing is decided until it has", "raise maxmemory")
+		c.findOnce(warning, "memory", "Redis has no memory for writes: nothing is decided until it has", "raise maxmemory")
 	case is("MISCONF"):
-		c.findOnce(Warning, "persistence", "Redis takes no writes, since it cannot save its data: nothing is decided until it can", "look at its log and its disk")
+		c.findOnce(warning, "persistence", "Redis takes no writes, since it cannot save its data: nothing is decided until it can", "look at its log and its disk")
 	default:
-		c.find(Fault, "command", lacks(command, text), remedyOfLack)
+		c.find(fault, "command", lacks(command, text), remedyOfLack)
 	}
 }
 
 func (c *check) replica() {
-	c.findOnce(Fault, "replica", "this server is a replica, and the scripts write", "give the client the primary's address, or use go-redis' failover or Cluster client")
+	c.findOnce(fault, "replica", "this server is a replica, and the scripts write", "give the client the primary's address, or use go-redis' failover or Cluster client")
 }
 
-// skewed is from when on the difference of two clocks is told.
+// skewed is from when on the difference of two clocks is worth a warning.
 const skewed = time.Second
 
 // clock judges how far Redis' clock is ahead of ours, give or take.
@@ -286,7 +282,7 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 	if ahead < 0 {
 		where = "behind"
 	}
-	c.find(Warning, "clock", fmt.Sprintf("Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such as asynq go by this one",
+	c.find(warning, "clock", fmt.Sprintf("Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such as asynq go by this one",
 		ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
 }
 
@@ -294,29 +290,55 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 func (c *check) server(unread string, info map[string]string) {
 	version, policy := info["redis_version"], info["maxmemory_policy"]
 	if version == "" || policy == "" {
-		text, remedy := "the server does not tell of itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a primary, with maxmemory-policy noeviction"
+		text, remedy := "the server does not describe itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a primary, with maxmemory-policy noeviction"
 		if refusesCommand(unread) {
 			text, remedy = "the user may not read INFO, so that version, role, eviction policy and persistence are not known", "allow +info"
 		}
-		c.find(Note, "info", text, remedy)
+		c.find(note, "info", text, remedy)
 	}
 	if version != "" && info["valkey_version"] == "" && older(version) {
-		c.find(Fault, "version", "Redis "+version+" is older than 6.2", "use Redis 6.2 or newer, or Valkey")
+		c.find(fault, "version", "Redis "+version+" is older than 6.2", "use Redis 6.2 or newer, or Valkey")
 	}
 	if policy != "" && policy != "noeviction" {
 		if info["maxmemory"] == "0" {
-			c.find(Note, "eviction", "maxmemory-policy is "+policy+", which does no harm as long as maxmemory is 0", "set maxmemory-policy to noeviction")
+			c.find(note, "eviction", "maxmemory-policy is "+policy+", which does no harm as long as maxmemory is 0", "set maxmemory-policy to noeviction")
 		} else {
-			c.find(Warning, "eviction", "maxmemory-policy is "+policy+": short of memory, Redis may evict what was used of the limits", "set maxmemory-policy to noeviction")
+			c.find(warning, "eviction", "maxmemory-policy is "+policy+": short of memory, Redis may evict what was used of the limits", "set maxmemory-policy to noeviction")
 		}
 	}
 	if info["role"] == "slave" {
 		c.replica()
 	}
 	if info["aof_enabled"] == "0" {
-		c.findOnce(Note, "persistence", "appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot", "set appendonly to yes if that must not be")
+		c.findOnce(note, "persistence", "appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot", "set appendonly to yes if that must not be")
 	}
 }
+
+// processes compares how the processes that are alive are configured.
+func (c *check) processes(ctx context.Context) {
+	all, err := c.throttle.Processes(ctx)
+	if err != nil {
+		if text := cause(err); refusesKey(text) || refusesCommand(text) {
+			c.find(note, "processes", "the user may not read how the processes are configured", "allow ~"+"thr:{"+c.throttle.name+"}:*")
+		}
+		return // a client that takes scripts alone; or it is not known this time
+	}
+	self := c.throttle.self()
+	for _, p := range all {
+		what := self.Differences(p)
+		if !p.Alive || len(what) == 0 {
+			continue
+		}
+		c.find(warning, "processes", fmt.Sprintf("%s is configured differently: here %s", p, strings.Join(what, "; ")),
+			"give all processes of the throttle the same configuration; during a deployment this passes")
+		if len(c.findings) >= mostProcesses {
+			return
+		}
+	}
+}
+
+// mostProcesses bounds how many findings there are about them.
+const mostProcesses = 20
 
 // fieldsOf reads lines such as "redis_version:7.0.15".
 func fieldsOf(info string) map[string]string {

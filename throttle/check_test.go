@@ -18,28 +18,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // composedScripts are the texts of all scripts, by their verbs.
-func composedScripts(t testing.TB) map[string]string {
-	t.Helper()
-	paths, err := filepath.Glob("../lua/testdata/*.lua")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no composed scripts: %v", err)
+func composedScripts(testing.TB) map[string]string {
+	return map[string]string{
+		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle,
+		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 	}
-	texts := make(map[string]string, len(paths))
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[strings.TrimSuffix(filepath.Base(path), ".lua")] = string(text)
-	}
-	return texts
 }
 
-var calledCommand = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'`)
+// calledCommand is a call: of a command, or of one of two.
+var calledCommand = regexp.MustCompile(`\b(?:call|write)\((?:\w+ and )?'([A-Z]+)'(?: or '([A-Z]+)')?`)
 
 // commandsCalled are the commands that the scripts call, INFO left out, which only
 // check.lua calls and does without.
@@ -50,19 +42,29 @@ func commandsCalled(t testing.TB) []string {
 		if name == "check" {
 			continue
 		}
-		for _, match := range calledCommand.FindAllStringSubmatch(text, -1) {
+		calls := calledCommand.FindAllStringSubmatch(text, -1)
+		if total := len(anyCall.FindAllString(text, -1)); total != len(calls) {
+			t.Errorf("%s: %d calls, %d of a command that stands there", name, total, len(calls))
+		}
+		for _, match := range calls {
 			all = append(all, match[1])
+			if match[2] != "" {
+				all = append(all, match[2])
+			}
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
+// anyCall is a call, whatever of.
+var anyCall = regexp.MustCompile(`\b(?:call|write)\([^)]`)
+
 // TestF18_CheckProbesWhatIsCalled: check.lua tries each command that any other script
 // calls, no other, and tells it by its name.
 func TestF18_CheckProbesWhatIsCalled(t *testing.T) {
 	t.Parallel()
-	tried := regexp.MustCompile(`(?m)^(?:local time = )?try\('([A-Z]+)', redis\.pcall\('([A-Z]+)'`)
+	tried := regexp.MustCompile(`(?m)^ *(?:local \w+ = )?try\('([A-Z]+)', redis\.pcall\('([A-Z]+)'`)
 	var probed []string
 	for _, match := range tried.FindAllStringSubmatch(composedScripts(t)["check"], -1) {
 		if match[1] != match[2] {
@@ -78,19 +80,19 @@ func TestF18_CheckProbesWhatIsCalled(t *testing.T) {
 
 // check makes a Check and tells what it found: the whats of findings and faults by their
 // severity.
-func check(t testing.TB, th *throttle.Throttle) (found map[throttle.Severity][]string, err error) {
+func check(t testing.TB, th *throttle.Throttle) (found map[string][]string, err error) {
 	t.Helper()
 	findings, err := th.Check(t.Context())
 	var faulty *throttle.CheckError
 	if errors.As(err, &faulty) {
 		findings = slices.Concat(findings, faulty.Faults)
 	}
-	found = make(map[throttle.Severity][]string)
+	found = make(map[string][]string)
 	for _, f := range findings {
-		if f.Text == "" || f.Remedy == "" || f.What == "" || !strings.HasPrefix(f.String(), f.Severity.String()+": ") {
+		if f.Text == "" || f.Remedy == "" || f.What == "" || !strings.HasPrefix(f.String(), f.Severity+": ") {
 			t.Errorf("finding %+v: want it to say what it is, and what to do", f)
 		}
-		if err != nil && f.Severity == throttle.Fault && !strings.Contains(err.Error(), f.Text) {
+		if err != nil && f.Severity == "fault" && !strings.Contains(err.Error(), f.Text) {
 			t.Errorf("the error %q does not say %q", err, f.Text)
 		}
 		found[f.Severity] = append(found[f.Severity], f.What)
@@ -98,7 +100,7 @@ func check(t testing.TB, th *throttle.Throttle) (found map[throttle.Severity][]s
 	return found, err
 }
 
-type found = map[throttle.Severity][]string
+type found = map[string][]string
 
 // TestCheck: a server that is fit for a throttle gets notes at most, has all scripts
 // then, and no key.
@@ -123,11 +125,11 @@ func TestCheck(t *testing.T) {
 	}
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
-		test(t, miniClient(t), found{throttle.Note: {"info"}})
+		test(t, miniClient(t), found{"note": {"info"}})
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		test(t, redistest.Start(t).Client(t), found{throttle.Note: {"persistence"}})
+		test(t, redistest.Start(t).Client(t), found{"note": {"persistence"}})
 	})
 	t.Run("redis with AOF", func(t *testing.T) {
 		t.Parallel()
@@ -139,7 +141,7 @@ func TestCheck(t *testing.T) {
 // found, each on a server that has it.
 func TestF15_CheckConfigurations(t *testing.T) {
 	t.Parallel()
-	const note, warning, fault = throttle.Note, throttle.Warning, throttle.Fault
+	const note, warning, fault = "note", "warning", "fault"
 	tests := map[string]struct {
 		args    []string
 		prepare func(t *testing.T, client *redis.Client)
@@ -169,8 +171,8 @@ func TestF15_CheckConfigurations(t *testing.T) {
 			args: []string{"--save", "3600", "1"}, prepare: failToSave, want: found{warning: {"persistence"}}, text: "cannot save its data",
 		},
 		"renamed commands": {
-			args: []string{"--rename-command", "HSCAN", "", "--rename-command", "ZADD", "zadd2"},
-			want: found{note: {"persistence"}, fault: {"command", "command"}}, text: "does not run HSCAN",
+			args: []string{"--rename-command", "HMGET", "", "--rename-command", "ZADD", "zadd2"},
+			want: found{note: {"persistence"}, fault: {"command", "command"}}, text: "does not run HMGET",
 		},
 		"SCRIPT renamed": {
 			args: []string{"--rename-command", "SCRIPT", ""}, want: found{fault: {"command"}}, text: "does not run SCRIPT LOAD",
@@ -216,7 +218,7 @@ func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = th.Usage(t.Context(), "tenant", "acme")
-	unavailable(t, "no EVALSHA", err, throttle.FailureOther)
+	unavailable(t, "no EVALSHA", err, "other")
 	if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, "unknown command") {
 		t.Errorf("got the text %q, want the cause and no key", text)
 	}
@@ -276,7 +278,7 @@ func TestCheckVersions(t *testing.T) {
 	} {
 		th := newThrottle(t, retold{client, strings.NewReplacer(own, says)}, globalScope(throttle.PerHour(5)), nil)
 		got, err := check(t, th)
-		if diff := cmp.Diff(want, got[throttle.Fault]); diff != "" || (err != nil) != (want != nil) {
+		if diff := cmp.Diff(want, got["fault"]); diff != "" || (err != nil) != (want != nil) {
 			t.Errorf("%q: got %v; faults (-want +got):\n%s", says, err, diff)
 		}
 	}
@@ -296,7 +298,7 @@ func TestF25_CheckClocks(t *testing.T) {
 			}
 			told := time.Duration(0)
 			for _, f := range findings {
-				if f.What != "clock" || f.Severity != throttle.Warning {
+				if f.What != "clock" || f.Severity != "warning" {
 					continue
 				}
 				match := clockDiffers.FindStringSubmatch(f.Text)
@@ -342,7 +344,7 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	for name, th := range map[string]*throttle.Throttle{"silent": single, "silent Cluster": many} {
 		began := time.Now()
 		findings, err := th.Check(t.Context())
-		unavailable(t, name, err, throttle.FailureTimeout)
+		unavailable(t, name, err, "timeout")
 		if took := time.Since(began); took > 10*options.Timeout+soon {
 			t.Errorf("%s: took %s", name, took)
 		}
@@ -354,7 +356,7 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	server.Stop()
 	once := newThrottle(t, onceClient(t, server.Addr), scopes, nil)
 	_, err := once.Check(t.Context())
-	unavailable(t, "refused", err, throttle.FailureOther)
+	unavailable(t, "refused", err, "other")
 }
 
 // distant is a Redis that answers each call after as long.
@@ -397,18 +399,21 @@ func TestCheckOnCluster(t *testing.T) {
 		want   found
 		text   string
 	}{
-		"good":               {func(*redis.ClusterOptions) {}, found{throttle.Note: {"persistence"}}, ""},
-		"heedless":           {func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "ContextTimeoutEnabled"},
-		"old picture":        {func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 0 }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "ClusterStateReloadInterval"},
-		"slow to give up":    {func(o *redis.ClusterOptions) { o.DialTimeout = 10 * patient }, found{throttle.Note: {"persistence"}, throttle.Warning: {"client"}}, "DialTimeout"},
-		"reads of replicas":  {func(o *redis.ClusterOptions) { o.ReadOnly = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
-		"by latency":         {func(o *redis.ClusterOptions) { o.RouteByLatency = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
-		"wherever it may be": {func(o *redis.ClusterOptions) { o.RouteRandomly = true }, found{throttle.Note: {"client", "persistence"}}, "leave"},
+		"good":               {func(*redis.ClusterOptions) {}, found{"note": {"persistence"}}, ""},
+		"heedless":           {func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false }, found{"note": {"persistence"}, "warning": {"client"}}, "ContextTimeoutEnabled"},
+		"old picture":        {func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 0 }, found{"note": {"persistence"}, "warning": {"client"}}, "ClusterStateReloadInterval"},
+		"slow to give up":    {func(o *redis.ClusterOptions) { o.DialTimeout = 10 * patient }, found{"note": {"persistence"}, "warning": {"client"}}, "DialTimeout"},
+		"reads of replicas":  {func(o *redis.ClusterOptions) { o.ReadOnly = true }, found{"note": {"client", "persistence"}}, "leave"},
+		"by latency":         {func(o *redis.ClusterOptions) { o.RouteByLatency = true }, found{"note": {"client", "persistence"}}, "leave"},
+		"wherever it may be": {func(o *redis.ClusterOptions) { o.RouteRandomly = true }, found{"note": {"client", "persistence"}}, "leave"},
 	}
 	for name, test := range tests {
 		options := good
 		options.Addrs = addrs
 		test.change(&options)
+		if raced && options.RouteByLatency {
+			continue // go-redis v9.23 changes a node's options while it measures its latency
+		}
 		client := redis.NewClusterClient(&options)
 		t.Cleanup(func() { _ = client.Close() })
 		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: 5 * time.Second})

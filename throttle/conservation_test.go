@@ -24,7 +24,7 @@ func TestPropertyConservation(t *testing.T) {
 					{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, 10*time.Second), throttle.PerMinute(5 * units)}},
 					{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4 * units)}},
 				},
-				now: dawn, slots: make(map[string]time.Time),
+				now: dawn, booked: make(map[string]bool),
 			}
 			for i := range a.scopes {
 				for j := range a.scopes[i].Limits {
@@ -38,8 +38,9 @@ func TestPropertyConservation(t *testing.T) {
 				"reserve again": a.reserve, // twice as often
 				"settle":        a.settle,
 				"refund":        func(t *rapid.T) { a.correct(t, a.drawn(t), 0) },
-				"cancel":        func(t *rapid.T) { a.giveBack(t, a.redis.Cancel, false) },
-				"release":       func(t *rapid.T) { a.giveBack(t, a.redis.Release, true) },
+				"settle costs":  a.settleCosts,
+				"cancel":        a.cancel,
+				"release":       a.release,
 				"pause":         a.pause,
 				"resume":        a.resume,
 				"limits":        a.setLimits,
@@ -57,17 +58,16 @@ type account struct {
 	now    time.Time
 	jobs   []throttle.Job
 	grants []*charge
-	slots  map[string]time.Time // of booked jobs
+	booked map[string]bool // jobs
 	asked  int
 }
 
 // charge is a grant and what it counts for.
 type charge struct {
 	throttle.Reservation
-	units   int64
+	units   map[string]int64 // by scope
 	settled bool
-	gone    bool // it was given back before its start
-	anew    bool // its job has been asked for again since
+	gone    bool // it was made a booking again before its start
 }
 
 func (a *account) advance(t *rapid.T) {
@@ -80,6 +80,7 @@ func (a *account) reserve(t *rapid.T) {
 	job := throttle.Job{
 		ID: fmt.Sprint("job", len(a.jobs)), Weight: rapid.Int64Range(1, 3).Draw(t, "weight"),
 		Keys:    of(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")),
+		Costs:   rapid.SampledFrom([]map[string]int64{nil, nil, {"tenant": 1}, {throttle.Global: 0}}).Draw(t, "costs"),
 		MaxWait: rapid.SampledFrom([]time.Duration{0, 0, 15 * time.Second}).Draw(t, "wait"),
 	}
 	if len(a.jobs) > 0 && rapid.Bool().Draw(t, "known") {
@@ -93,15 +94,9 @@ func (a *account) reserve(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range a.grants {
-		g.anew = g.anew || g.Job.ID == job.ID
-	}
-	delete(a.slots, job.ID)
-	if r.Outcome == throttle.Booked {
-		a.slots[job.ID] = r.Start
-	}
+	a.booked[job.ID] = r.Outcome == throttle.Booked
 	if r.Outcome == throttle.Granted {
-		a.grants = append(a.grants, &charge{Reservation: r, units: job.Weight})
+		a.grants = append(a.grants, &charge{Reservation: r, units: map[string]int64{throttle.Global: costOf(job, throttle.Global), "tenant": costOf(job, "tenant")}})
 	}
 }
 
@@ -118,36 +113,63 @@ func (a *account) settle(t *rapid.T) {
 
 func (a *account) correct(t *rapid.T, g *charge, actual int64) {
 	done, err := a.redis.Settle(a.now, g.Reservation, actual)
+	a.corrected(t, g, done, err, func(scope string) int64 {
+		if _, own := g.Job.Costs[scope]; own {
+			return g.units[scope]
+		}
+		return actual
+	})
+}
+
+func (a *account) settleCosts(t *rapid.T) {
+	g, actual := a.drawn(t), rapid.Int64Range(0, 8).Draw(t, "actual")
+	done, err := a.redis.SettleCosts(a.now, g.Reservation, map[string]int64{"tenant": actual})
+	a.corrected(t, g, done, err, func(scope string) int64 {
+		if scope == "tenant" {
+			return actual
+		}
+		return g.units[scope]
+	})
+}
+
+func (a *account) corrected(t *rapid.T, g *charge, done bool, err error, actual func(scope string) int64) {
 	switch {
 	case err != nil:
 		t.Fatal(err)
 	case done && (g.settled || g.gone):
 		t.Fatalf("%s, settled %t, given back %t, was settled", g.Job.Nonce, g.settled, g.gone)
 	case done:
-		g.units, g.settled = actual, true
+		g.settled = true
+		for scope, units := range g.units {
+			if units > 0 { // it was charged there
+				g.units[scope] = actual(scope)
+			}
+		}
 	}
 }
 
-// giveBack gives the job's booking back, or its grant, which is possible before its
-// start.
-func (a *account) giveBack(t *rapid.T, how func(time.Time, throttle.Job) (bool, error), keep bool) {
+// cancel gives a job's booking back.
+func (a *account) cancel(t *rapid.T) {
 	g := a.drawn(t)
-	slot, booked := a.slots[g.Job.ID]
-	booked = booked && !slot.Add(throttle.DefaultGrace).Before(a.now)
-	done, err := how(a.now, g.Job)
+	done, err := a.redis.Cancel(a.now, g.Job)
+	if err != nil || done != a.booked[g.Job.ID] {
+		t.Fatalf("%s is booked: %t; cancelled: %t, %v", g.Job.ID, a.booked[g.Job.ID], done, err)
+	}
+	a.booked[g.Job.ID] = false
+}
+
+// release makes a booking of a grant, which is possible before its start.
+func (a *account) release(t *rapid.T) {
+	g := a.drawn(t)
+	done, err := a.redis.Release(a.now, g.Reservation)
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case done && !booked && (g.settled || g.gone || !g.Start.After(a.now)):
+	case done && (g.settled || g.gone || !g.Start.After(a.now) || a.booked[g.Job.ID]):
 		t.Fatalf("%s, settled %t, given back %t, start %s, was given back at %s", g.Job.Nonce, g.settled, g.gone, g.Start, a.now)
-	case done && !booked:
-		g.units, g.gone = 0, true
-	}
-	switch {
-	case done && keep && !booked:
-		a.slots[g.Job.ID] = g.Start
-	case !keep:
-		delete(a.slots, g.Job.ID)
+	case done:
+		g.gone, a.booked[g.Job.ID] = true, true
+		clear(g.units)
 	}
 }
 
@@ -220,8 +242,8 @@ func (a *account) balance(t *rapid.T) {
 func (a *account) used(scope, key string, window time.Duration) int64 {
 	var units int64
 	for _, g := range a.grants {
-		if (scope == throttle.Global || g.Job.Keys[scope] == key) && g.Start.After(a.now.Add(-window)) {
-			units += g.units
+		if (scope == throttle.Global || g.Job.Keys[scope] == key) && g.Start.After(a.now.Add(-window)) && !g.Start.After(a.now) {
+			units += g.units[scope]
 		}
 	}
 	return units

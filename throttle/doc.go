@@ -18,12 +18,20 @@
 // What it cannot promise: what Redis loses (a failover, a restart without
 // persistence) is forgotten; between a grant and the job's first effect time
 // passes that it does not see; a charge that Settle raises after the fact, or a limit
-// that is lowered, leaves a window that holds more; with FallbackOpen and FallbackLocal
-// jobs run that Redis did not count.
+// that is lowered, leaves a window that holds more; a window or a precision that is
+// new to a scope key counts from when it is first asked for, while other units of the
+// same window count at once; with FallbackOpen and FallbackLocal jobs run that Redis did
+// not count.
+//
+// # Costs
+//
+// A job takes its Weight of each limit that concerns it, or what Job.Costs says for the
+// limits of a scope: one message of many recipients, say, counts as one connection and
+// as many mails.
 //
 // # Bookings
 //
-// A booking holds its units against newcomers, who are placed around it: a light
+// A booking keeps its units from newcomers, who are placed around it: a light
 // job may fill a hole before it, nobody moves it later. At its slot what really
 // started decides. A job that comes after its slot may use what is free then, or
 // goes back to the front of its lane. One that never comes back stops counting
@@ -31,11 +39,20 @@
 //
 // # Line
 //
-// Bookings reach as far as Options.Lookahead. Behind it jobs wait in lanes, one for
-// each distinct set of scope keys: no job is passed by a later one of its lane
-// that weighs as much or more. Pull books the heads of a lane, Reservation.Next
-// and Sweep say of which; package worker and Wait do all that. Among the keys of
-// Options.FairScope what all share is divided in units, by their shares.
+// Bookings go as far ahead as Options.Lookahead. Behind it jobs wait in lanes, one for
+// each distinct set of scope keys, in order of arrival. A lane stands under the one scope
+// key that has no room for its first job, with the lanes of others that wait for the
+// same; there the keys of Options.FairScope take turns in units, by their shares. A pull
+// books the jobs whose turn has come; the package worker and Wait do that, and a Driver
+// is for who brings the jobs of another queue.
+//
+// # Lost answers
+//
+// The jobs of a process that come at the same time are decided together. After a call
+// whose answer was lost Redis is asked what became of it, before anything else. If it was
+// decided, who asks again with the Nonce of the error has what was granted then, if that
+// is still of use; otherwise that is given back and the job is decided anew. If it was
+// not, it never will be: the job may have run elsewhere.
 //
 // # Settling
 //
@@ -47,25 +64,25 @@
 // # Pausing
 //
 // Pause closes a scope key until a time, for all processes, also one of a scope without
-// limits; Resume opens it. A job that meets it is placed from its end on. Jobs that do
-// not meet it are not delayed.
+// limits; Resume opens it. A job that it concerns is placed from its end on. Others are
+// not delayed.
 //
 // # Limits and modes at run time
 //
 // SetLimits and SetMode are kept in Redis and in force for every process with its next
 // decision, until ResetLimits and ResetMode. Limits of a key win over those of its
-// scope, those over the configuration; Limits tells what holds. What was spent goes on
-// counting under other units, windows and precisions. In Shadow jobs are counted and
-// told what would have held them back; Off counts nothing.
+// scope, those over the configuration; Usage shows what holds. In Shadow jobs are counted,
+// and a reservation says what would have kept the job back; Off counts nothing.
 //
-// Processes with different configurations decide each by its own and count what the
-// others start. Of two precisions the coarser holds.
+// Processes with different configurations decide each by its own, and charge every
+// window that a scope key has in Redis.
 //
 // # Clock
 //
 // All instants are Redis' own, read once in each script. The local clock only
-// measures sleeps and a Deadline's distance. Where Redis' clock steps back by up
-// to 30 s, time stands still until it has caught up; a larger step is believed.
+// measures sleeps and a Deadline's distance. Time in a window never goes back: where
+// Redis' clock steps back by up to 30 s, it stands still until the clock has caught up;
+// after a larger step it goes on from where it stood.
 //
 // # Precision
 //
@@ -76,14 +93,22 @@
 // # Redis away
 //
 // Reserve then does what Options.Fallback says, and never waits longer than
-// Options.Timeout. After some failures in a row Redis is left alone for a moment.
+// Options.Timeout. After some failures in a row Redis is left alone for a moment. That a
+// caller's own context ends is no such failure, and no fallback answers for it.
 // To be sure that a timeout ends a call at once, set ContextTimeoutEnabled on a
 // redis.ClusterClient; a redis.Client needs nothing.
 //
 // # Observing
 //
-// Options.Observer is told of decisions, fallbacks, calls to Redis, settlements,
+// Options.Observer hears of decisions, fallbacks, calls to Redis, settlements,
 // pauses, starts and put-backs; the package metrics is one for Prometheus.
+//
+// # From outside
+//
+// After its first answer and every ten minutes then a Throttle publishes how it is
+// configured, beside the decisions; Attach opens a throttle from that, to look and to
+// control, and the command asynq-throttle is built on it. Processes and Check tell which
+// are configured differently, Settings and Changes what is set at run time and by whom.
 //
 // # Keys
 //

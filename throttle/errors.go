@@ -14,15 +14,13 @@ import (
 var ErrUnavailable = errors.New("throttle: Redis cannot decide")
 
 // ErrState is the class of errors that mean: what Redis keeps under the
-// throttle's keys is not what the throttle wrote. If it is a job's or a ledger's,
-// nothing was written; if it is one of the line's, units may have been charged or
-// booked that nobody uses.
+// throttle's keys is not what the throttle wrote. Nothing was written for the job or
+// the scope key that was asked for.
 var ErrState = errors.New("throttle: foreign data under a key of the throttle")
 
 // StateError says where foreign data was found, if Redis tells. It matches ErrState.
 type StateError struct {
-	// Key is the Redis key, or "record" for that of the job that was asked for. It may
-	// hold a tenant's key.
+	// Key is the Redis key. It may have a tenant's key in it.
 	Key string
 }
 
@@ -71,17 +69,14 @@ type InvalidJobError struct {
 }
 
 func (e *InvalidJobError) Error() string {
-	if e.Field == "Lane" {
-		return "throttle: job's Lane " + e.Reason
-	}
 	return fmt.Sprintf("throttle: job's %s %v %s", e.Field, e.Value, e.Reason)
 }
 
-// NeverFitsError says that a job weighs more than a whole window may hold: it
-// can never start.
+// NeverFitsError says that a job weighs more than a limit of the configuration allows
+// in a whole window: it can never start.
 type NeverFitsError struct {
 	Job        string // the job's ID
-	Weight     int64  // units
+	Weight     int64  // what it costs under this limit, in units
 	Scope, Key string
 	Limit      Limit
 }
@@ -95,7 +90,7 @@ func (e *NeverFitsError) Error() string {
 // later.
 type BlockedError struct {
 	Job        string // the job's ID
-	Weight     int64  // units
+	Weight     int64  // what it costs under this limit, in units
 	Scope, Key string
 	Limit      Limit
 }
@@ -109,37 +104,51 @@ func (e *BlockedError) Error() string {
 type DeadlineError struct {
 	Job      string    // the job's ID
 	Deadline time.Time // as the job gave it
-	Start    time.Time // the earliest start there would have been, Redis' clock
+	Start    time.Time // the earliest start there would have been, Redis' clock; zero: none
 	Hold     *Hold     // what it would have waited for
 }
 
 func (e *DeadlineError) Error() string {
+	if e.Start.IsZero() {
+		return fmt.Sprintf("throttle: there is no start before limits change, and the deadline is %s", e.Deadline.UTC().Format(time.RFC3339))
+	}
 	return fmt.Sprintf("throttle: the earliest start %s is after the deadline %s",
 		e.Start.UTC().Format(time.RFC3339), e.Deadline.UTC().Format(time.RFC3339))
 }
 
-// Failure is why Redis could not decide.
-type Failure string
-
-// The kinds of failure, short and stable: good labels for a metric.
+// The kinds of failure.
 const (
-	FailureTimeout  Failure = "timeout"   // no answer within Options.Timeout, also of a server that is down
-	FailureBreaker  Failure = "breaker"   // not asked: too many failures just now
-	FailureReadOnly Failure = "readonly"  // a replica answered
-	FailureMemory   Failure = "oom"       // Redis is out of memory
-	FailureTryAgain Failure = "tryagain"  // a slot is being moved
-	FailureBusy     Failure = "busy"      // a script or the loading of data blocks Redis
-	FailureReplicas Failure = "noreplica" // too few replicas for a write
-	FailureOther    Failure = "other"     // permissions, a wrong password, and all else
+	failureTimeout  = "timeout"
+	failureBreaker  = "breaker"
+	failureReadOnly = "readonly"
+	failureMemory   = "oom"
+	failureTryAgain = "tryagain"
+	failureBusy     = "busy"
+	failureReplicas = "noreplica"
+	failureOther    = "other"
 )
 
 // UnavailableError says that Redis could not decide, and why. It matches
 // ErrUnavailable, and the cause and the context's error where there are any.
 type UnavailableError struct {
-	Job     string // the job's ID, where the call was for one
-	Nonce   string // ask again with it, so that a lost answer charges once
-	Failure Failure
-	Err     error
+	Job   string // the job's ID, where the call was for one
+	Nonce string // ask again with it, so that a lost answer charges once
+	// Failure is why, short and stable, a good label for a metric:
+	//
+	//	timeout    no answer within Options.Timeout, also of a server that is down, or
+	//	           within the time of the caller's own context
+	//	breaker    not asked: too many failures just now
+	//	readonly   a replica answered
+	//	oom        Redis is out of memory
+	//	tryagain   a slot is being moved
+	//	busy       a script or the loading of data blocks Redis
+	//	noreplica  too few replicas for a write
+	//	other      permissions, a wrong password, and all else
+	Failure string
+	Err     error // the cause
+
+	replied bool // Redis itself said so
+	own     bool // the caller's context ended, which says nothing about Redis
 }
 
 func (e *UnavailableError) Error() string {
@@ -151,17 +160,3 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Is tells that the error is of the class ErrUnavailable.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
-
-// gaveUpError is that of a caller's own context, which ended before Options.Timeout. It
-// says nothing about Redis.
-type gaveUpError struct{ context error }
-
-func (e *gaveUpError) Error() string { return e.context.Error() }
-
-func (e *gaveUpError) Unwrap() error { return e.context }
-
-// gaveUp tells that the caller did not wait for Redis any longer.
-func gaveUp(err error) bool {
-	var own *gaveUpError
-	return errors.As(err, &own)
-}

@@ -2,59 +2,44 @@ package throttle
 
 import "time"
 
-// blockedFor is what is told of the wait under a limit of 0.
+// blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight.
 const blockedFor = time.Hour
 
-// estimate says when a job in line may start, and what holds it, from a reply of
-// reserve.lua. Of each limit it asks how long its window takes to let through what
-// is before the job: its lane's units, for the fair key's own limits those of all
-// its lanes, and for a limit that all share that part of it which the fair key's
-// share leaves to others as well, as if each of them had a share of 1. Others may
+// latestAsking is when a job in line asks again at the latest. Its line's keys live on
+// from then for as long as lineKept says, which is three times as long at least.
+const latestAsking = 10 * 24 * time.Hour
+
+// estimate guesses when a job in line starts. The script's guess is for the first of
+// its lane; the jobs before it take their time in the window that keeps it back, and
+// where several flows stand under that scope key each has only its part. Others may
 // come, so Late allows for four times as many.
-func (t *Throttle) estimate(c *call, reply reply, r *Reservation) {
-	ahead, line, rivals := reply.integer(10), reply.integer(11), reply.integer(12)
-	share := t.shares.of(c.lane.fairKey())
-	wait := r.Start.Sub(r.Now)
-	for i, hold := range c.holds {
-		spent, booked := reply.integer(13+2*i), reply.integer(14+2*i)
-		if c.free[i] || hold.Limit.Units == 0 {
-			continue
-		}
-		before := float64(ahead)
-		divided := false
-		switch t.class(hold.Scope) {
-		case classFair:
-			before = float64(line)
-		case classShared:
-			divided = t.fair != "" && rivals > 1
-			before = float64(line) * others(share, rivals)
-		}
-		over := float64(spent+booked) + before + float64(r.Job.Weight) - float64(hold.Limit.Units)
-		through := time.Duration(min(over/float64(hold.Limit.Units)*float64(hold.Limit.Window), float64(MaxWindow))).Truncate(time.Microsecond)
-		if through > wait {
-			wait = through
-			hold.Used, hold.Booked, hold.Share = spent, booked, divided
-			r.Hold = &hold
-		}
+func (t *Throttle) estimate(r *Reservation, o *order, flows int64) {
+	wait := min(max(0, r.Start.Sub(r.Now)), maxWindow)
+	if r.Start.IsZero() {
+		wait = blockedFor // it never would
 	}
-	r.Ahead = ahead
 	sure := time.Duration(0) // what others cannot make longer
-	if r.Hold != nil && r.Hold.Paused {
-		sure = r.Hold.Until.Sub(r.Now)
-	}
-	if r.Hold != nil && !r.Hold.Paused && r.Hold.Limit.Units == 0 {
-		// Until the limit is changed; then Pull or Sweep finds the job.
-		sure, wait = blockedFor, blockedFor
+	switch {
+	case r.Hold == nil:
+	case r.Hold.Paused:
+		sure = wait
+	case r.Hold.Limit.Units == 0:
+		sure, wait = blockedFor, blockedFor // until the limit is changed
+	case r.Hold.Limit.Units > 0:
+		wait = max(wait, t.through(r, o, flows))
 	}
 	r.Start = r.Now.Add(wait)
-	r.Late = r.Now.Add(min(sure+4*(wait-sure), MaxWindow) + 2*t.options.Lookahead + 10*time.Second)
-	if r.Hold != nil {
-		r.Hold.Until = r.Start
-	}
+	r.Late = r.Now.Add(min(sure+4*(wait-sure), latestAsking) + 2*t.options.Lookahead + 10*time.Second)
+	r.Hold.until(r.Start)
 }
 
-// others is how many units start of all fair keys for each of one with this share,
-// as if each other one that is ready had a share of 1.
-func others(share, rivals int64) float64 {
-	return float64(share+max(1, rivals)-1) / float64(share)
+// through is how long the limit that keeps a job back takes to let through the job and
+// those before it, each as heavy as this one.
+func (t *Throttle) through(r *Reservation, o *order, flows int64) time.Duration {
+	units := float64(r.Ahead+1) * float64(o.units(r.Hold.Scope))
+	if r.Hold.Scope != t.fair {
+		units *= float64(max(1, flows))
+	}
+	windows := units / float64(r.Hold.Limit.Units)
+	return time.Duration(min(windows*float64(r.Hold.Limit.Window), float64(maxWindow))).Truncate(time.Microsecond)
 }

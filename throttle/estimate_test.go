@@ -16,16 +16,13 @@ type guess struct {
 	Start time.Duration // since dawn
 	Late  time.Duration // since dawn
 	Ahead int64
-	Hold  string // scope, key and what they hold: used, booked; "shared" with others
+	Hold  string // scope, key and what they hold: used, booked
 }
 
 func guessOf(r throttle.Reservation) guess {
 	g := guess{Start: r.Start.Sub(dawn), Late: r.Late.Sub(dawn), Ahead: r.Ahead}
 	if r.Hold != nil {
 		g.Hold = fmt.Sprintf("%s %s %s: %d, %d", r.Hold.Scope, r.Hold.Key, r.Hold.Limit, r.Hold.Used, r.Hold.Booked)
-		if r.Hold.Share {
-			g.Hold += ", shared"
-		}
 	}
 	return g
 }
@@ -64,9 +61,10 @@ const (
 	waiting = throttle.Waiting
 )
 
-// guesses are situations, each with what the last job in them is told at 1 s. It is
-// over a limit by its spent and booked units, those before it and its own, less the
-// limit's; Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
+// guesses are situations, each with what the last job in them is told. The first of a lane
+// waits until there is room for it; one with n jobs before it at least for n+1 times its
+// weight, under a limit of its own fair key, and under any other for as many times more as
+// flows stand there. Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
 var guesses = map[string]struct {
 	scopes []throttle.Scope
 	shares map[string]int
@@ -74,29 +72,29 @@ var guesses = map[string]struct {
 	asked  asking
 	want   guess
 }{
-	"first in line behind its own limit: the calendar knows": {
+	"first in line behind its own limit: there is room then": {
 		scopes: guessScopes(2, 100, 100),
 		before: []asking{{0, "1", 2, "a", "", granted}},
 		asked:  asking{time.Second, "2", 1, "a", "", waiting},
 		want:   guess{10 * time.Second, 49 * time.Second, 0, "tenant a 2/10s: 2, 0"}, // 1 + 4x9 + 12
 	},
-	"behind 4 units of its lane": {
+	"behind 2 jobs of its lane": {
 		scopes: guessScopes(2, 100, 100),
 		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
 		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{26 * time.Second, 113 * time.Second, 4, "tenant a 2/10s: 2, 0"}, // 2+4+1-2 = 5 of 2: 25 s
+		want:   guess{16 * time.Second, 73 * time.Second, 2, "tenant a 2/10s: 2, 0"}, // 3 of 2: 15 s
 	},
-	"behind 4 units of its tenant's other lane": {
+	"behind its tenant's other lane, of which nothing is told": {
 		scopes: guessScopes(2, 100, 100),
 		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "x", waiting}, {time.Second, "3", 2, "a", "x", waiting}},
 		asked:  asking{time.Second, "4", 1, "a", "y", waiting},
-		want:   guess{26 * time.Second, 113 * time.Second, 0, "tenant a 2/10s: 2, 0"}, // the same
+		want:   guess{10 * time.Second, 49 * time.Second, 0, "tenant a 2/10s: 2, 0"},
 	},
 	"the shared limit, nobody else": {
 		scopes: guessScopes(100, 100, 2),
 		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
 		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{26 * time.Second, 113 * time.Second, 4, "global  2/10s: 2, 0"}, // 2+4+1-2 = 5 of 2: 25 s
+		want:   guess{16 * time.Second, 73 * time.Second, 2, "global  2/10s: 2, 0"}, // 3 of 2: 15 s
 	},
 	"the shared limit, one other has a line": {
 		scopes: guessScopes(100, 100, 2),
@@ -105,13 +103,13 @@ var guesses = map[string]struct {
 			{time.Second, "4", 1, "b", "", waiting},
 		},
 		asked: asking{time.Second, "5", 1, "a", "", waiting},
-		want:  guess{46 * time.Second, 193 * time.Second, 4, "global  2/10s: 2, 0, shared"}, // 2+4x2+1-2 = 9 of 2: 45 s
+		want:  guess{31 * time.Second, 133 * time.Second, 2, "global  2/10s: 2, 0"}, // 3x2 of 2: 30 s
 	},
-	"the shared limit, a line of others is not before the first of a tenant": {
+	"the shared limit, the first of a tenant beside a line of others": {
 		scopes: guessScopes(100, 100, 2),
 		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "b", "", waiting}, {time.Second, "3", 2, "b", "", waiting}},
 		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{10 * time.Second, 49 * time.Second, 0, "global  2/10s: 2, 0"}, // 2+0+1-2 = 1 of 2: 5 s; there is room at 10 s
+		want:   guess{11 * time.Second, 53 * time.Second, 0, "global  2/10s: 2, 0"}, // 1x2 of 2: 10 s; there is room at 10 s
 	},
 	"the shared limit, three others": {
 		scopes: guessScopes(100, 100, 2),
@@ -120,9 +118,9 @@ var guesses = map[string]struct {
 			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
 		},
 		asked: asking{time.Second, "6", 1, "a", "", waiting},
-		want:  guess{46 * time.Second, 193 * time.Second, 2, "global  2/10s: 2, 0, shared"}, // 2+2x4+1-2 = 9 of 2: 45 s
+		want:  guess{41 * time.Second, 173 * time.Second, 1, "global  2/10s: 2, 0"}, // 2x4 of 2: 40 s
 	},
-	"the shared limit, three others, a share of 3": {
+	"the shared limit, three others: shares are not counted": {
 		scopes: guessScopes(100, 100, 2),
 		shares: map[string]int{"a": 3},
 		before: []asking{
@@ -130,16 +128,16 @@ var guesses = map[string]struct {
 			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
 		},
 		asked: asking{time.Second, "6", 1, "a", "", waiting},
-		want:  guess{26 * time.Second, 113 * time.Second, 2, "global  2/10s: 2, 0, shared"}, // 2+2x(3+3)/3+1-2 = 5 of 2: 25 s
+		want:  guess{41 * time.Second, 173 * time.Second, 1, "global  2/10s: 2, 0"}, // the same
 	},
-	"its own limit holds longer than the shared one does": {
+	"two limits that have room at the same instant: the first is told": {
 		scopes: guessScopes(2, 100, 8),
 		before: []asking{
 			{0, "1", 2, "a", "", granted}, {0, "2", 2, "z", "", granted}, {0, "3", 2, "y", "", granted}, {0, "4", 2, "x", "", granted},
 			{time.Second, "5", 2, "a", "", waiting}, {time.Second, "6", 1, "b", "", waiting},
 		},
 		asked: asking{time.Second, "7", 1, "a", "", waiting},
-		want:  guess{16 * time.Second, 73 * time.Second, 2, "tenant a 2/10s: 2, 0"}, // 2+2+1-2 = 3 of 2: 15 s; 8+2x2+1-8 = 5 of 8: 6.25 s
+		want:  guess{10 * time.Second, 49 * time.Second, 1, "global  8/10s: 8, 0"}, // 2x2 of 8: 5 s; there is room at 10 s
 	},
 	"a full domain: what its tenant has in other lanes is not before it": {
 		scopes: guessScopes(100, 1, 100),
@@ -150,11 +148,11 @@ var guesses = map[string]struct {
 		asked: asking{time.Second, "6", 1, "a", "x", waiting},
 		want:  guess{21 * time.Second, 93 * time.Second, 1, "domain x 1/10s: 1, 0"}, // 1+1+1-1 = 2 of 1: 20 s
 	},
-	"a full domain: what other tenants have for it is not seen": {
+	"a full domain: other tenants that wait for it take turns": {
 		scopes: guessScopes(100, 1, 100),
 		before: []asking{{0, "1", 1, "a", "x", granted}, {time.Second, "2", 1, "b", "x", waiting}, {time.Second, "3", 1, "b", "x", waiting}},
 		asked:  asking{time.Second, "4", 1, "a", "x", waiting},
-		want:   guess{11 * time.Second, 53 * time.Second, 0, "domain x 1/10s: 1, 0"}, // 1+0+1-1 = 1 of 1: 10 s
+		want:   guess{21 * time.Second, 93 * time.Second, 0, "domain x 1/10s: 1, 0"}, // 1x2 of 1: 20 s
 	},
 	"what is booked is before it": {
 		scopes: guessScopes(2, 100, 100),
@@ -163,22 +161,22 @@ var guesses = map[string]struct {
 			{9500 * time.Millisecond, "3", 1, "a", "", waiting},
 		},
 		asked: asking{9500 * time.Millisecond, "4", 1, "a", "", waiting},
-		want:  guess{29500 * time.Millisecond, 101500 * time.Millisecond, 1, "tenant a 2/10s: 2, 2"}, // 2+2+1+1-2 = 4 of 2: 20 s
+		want:  guess{20 * time.Second, 63500 * time.Millisecond, 1, "tenant a 2/10s: 2, 2"}, // 2 of 2: 10 s; there is room at 20 s
 	},
-	"known again: jobs before it, at their lane's mean weight": {
+	"known again: all of its lane but itself": {
 		scopes: guessScopes(100, 100, 10),
 		before: []asking{
 			{0, "1", 10, "z", "", granted}, {time.Second, "2", 1, "a", "", waiting}, {time.Second, "3", 3, "a", "", waiting},
 			{time.Second, "4", 4, "a", "", waiting}, {time.Second, "5", 4, "a", "", waiting},
 		},
 		asked: asking{time.Second, "4", 4, "a", "", waiting},
-		want:  guess{11 * time.Second, 53 * time.Second, 6, "global  10/10s: 10, 0"}, // 2 before, of 12/4; 10+6+4-10 = 10 of 10: 10 s
+		want:  guess{17 * time.Second, 77 * time.Second, 3, "global  10/10s: 10, 0"}, // 4x4 of 10: 16 s
 	},
 	"no wait is guessed longer than the longest window": {
-		scopes: globalAndTenant(throttle.Per(1, throttle.MaxWindow)),
+		scopes: globalAndTenant(throttle.Per(1, maxWindow)),
 		before: []asking{{0, "1", 1, "a", "", granted}, {time.Second, "2", 1, "a", "", waiting}},
 		asked:  asking{time.Second, "3", 1, "a", "", waiting},
-		want:   guess{time.Second + throttle.MaxWindow, throttle.MaxWindow + 13*time.Second, 1, "global  1/9600h: 1, 0"},
+		want:   guess{time.Second + maxWindow, 240*time.Hour + 13*time.Second, 1, "global  1/9600h: 1, 0"},
 	},
 }
 
@@ -200,7 +198,8 @@ func TestGuesses(t *testing.T) {
 			if diff := cmp.Diff(test.want, guessOf(r)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
-			if !r.Late.After(r.Start) || r.Start.Before(r.Now) || !r.Hold.Until.Equal(r.Start) {
+			late := r.Late.After(r.Start) || r.Late.Sub(r.Now) >= 240*time.Hour
+			if !late || r.Start.Before(r.Now) || !r.Hold.Until.Equal(r.Start) {
 				t.Errorf("%s: now %s, start %s, until %s, late %s", name, r.Now, r.Start, r.Hold.Until, r.Late)
 			}
 		}

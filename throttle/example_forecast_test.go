@@ -76,15 +76,17 @@ func ExampleThrottle_Explain() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%d jobs before it, expected to start in %s\n", e.Before, e.Expected.Sub(e.Now).Round(time.Minute))
-	fmt.Printf("%s %s is paused: %t\n", e.Closed.Scope, e.Closed.Key, e.Closed.Paused)
-	for _, limit := range e.Limits {
-		fmt.Printf("%s %s: %d used, %d booked\n", limit.Scope, limit.Limit, limit.Used, limit.Booked)
+	fmt.Printf("it waits for %s %s\n", e.Blocked.Scope, e.Blocked.Key)
+	for _, usage := range e.Usage {
+		for _, limit := range usage.Limits {
+			fmt.Printf("%s %s: %d used, %d booked, paused: %t\n", usage.Scope, limit.Limit, limit.Used, limit.Booked, !usage.Paused.IsZero())
+		}
 	}
 	// log.Print(e) has all of it on one screen.
 
 	// Output:
 	// 0 jobs before it, expected to start in 1h0m0s
-	// tenant acme is paused: true
-	// global 100/1m: 0 used, 0 booked
-	// tenant 20/1m: 0 used, 0 booked
+	// it waits for tenant acme
+	// global 100/1m: 0 used, 0 booked, paused: false
+	// tenant 20/1m: 0 used, 0 booked, paused: true
 }

@@ -30,11 +30,15 @@ func ExampleThrottle_SetLimits() {
 		log.Fatal(err)
 	}
 	show := func(tenant string) {
-		state, err := th.Limits(ctx, "tenant", tenant)
+		usage, err := th.Usage(ctx, "tenant", tenant)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: %v by %s\n", tenant, state.Limits, state.Origin)
+		fmt.Printf("%s:", tenant)
+		for _, limit := range usage.Limits {
+			fmt.Printf(" %s", limit.Limit)
+		}
+		fmt.Printf(", set for: %s\n", usage.SetFor)
 	}
 	// For one tenant, and for all that have none of their own.
 	if err := th.SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(5000), throttle.PerSecond(10)}); err != nil {
@@ -50,7 +54,7 @@ func ExampleThrottle_SetLimits() {
 	}
 	show("globex")
 	// Output:
-	// acme: [5000/1h 10/1s] by key
-	// globex: [500/1h] by scope
-	// globex: [1000/1h] by configuration
+	// acme: 10/1s 5000/1h, set for: key
+	// globex: 500/1h, set for: scope
+	// globex: 1000/1h, set for:
 }

@@ -1,10 +1,14 @@
 package throttle_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,192 +21,274 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestPropertyExpiry lets keys expire as time goes on and compares with the model,
-// which forgets nothing: no key goes while something in it counts, every key goes
-// afterwards.
-func TestPropertyExpiry(t *testing.T) {
-	t.Parallel()
-	server, client := expiringServer(t)
-	rapid.Check(t, func(t *rapid.T) { newAging(t, server, client).run(t, false) })
-}
-
-// TestF15_PropertyEviction takes keys away at any time, as a server with an
-// eviction policy does: no call fails, nobody is blocked for good, and what is
-// there expires.
-func TestF15_PropertyEviction(t *testing.T) {
-	t.Parallel()
-	server, client := expiringServer(t)
-	rapid.Check(t, func(t *rapid.T) { newAging(t, server, client).run(t, true) })
-}
-
 func expiringServer(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	server := miniredis.RunT(t)
 	return server, defaultClient(t, server.Addr())
 }
 
-// aging is a throttle on a miniredis whose keys expire with the test's time.
-type aging struct {
+// ageingServer is a miniredis whose keys expire by the instants that its scripts are told.
+func ageingServer(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client := onceClient(t, server.Addr()) // its hooks are not lost
+	client.AddHook(ageing{server: server, at: new(atomic.Int64)})
+	return server, client
+}
+
+// TestPropertyExpiry goes through random histories in which keys expire as time goes on,
+// and compares with the model, which forgets nothing: no key goes while anything in it
+// counts. Every key has an expiry but one that has something set; when that is taken back,
+// none remains.
+func TestPropertyExpiry(t *testing.T) {
+	t.Parallel()
+	server, client := ageingServer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		h := newMachine(t, client)
+		a := &aging{machine: h, server: server}
+		actions := h.actions()
+		actions[""], actions["time passes"], actions["time passes "] = a.everyKeyExpires, a.advance, a.advance
+		t.Repeat(actions)
+		a.takeBack(t)
+		a.nothingRemains(t)
+	})
+}
+
+// TestF15_PropertyEviction takes keys away at any time, as a server with an eviction policy
+// does: no call fails, what is there expires, and nobody is blocked for good.
+func TestF15_PropertyEviction(t *testing.T) {
+	t.Parallel()
+	server, client := ageingServer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		a := &aging{machine: newMachine(t, client), server: server, lost: make(map[string]bool)}
+		t.Repeat(map[string]func(*rapid.T){
+			"time passes": a.advance,
+			"evict":       a.evict,
+			"arrive":      func(t *rapid.T) { a.asks(t, a.drawNew(t)) },
+			"arrive ":     func(t *rapid.T) { a.asks(t, a.drawNew(t)) },
+			"come back":   a.comesBack,
+			"on time":     a.comesOnTime,
+			"cancel":      func(t *rapid.T) { done(t, "Cancel")(a.redis.Cancel(a.now, a.known(t))) },
+			"leave":       func(t *rapid.T) { done(t, "Leave")(a.redis.Leave(a.now, []string{a.known(t).ID, "nobody"})) },
+			"pull":        a.pulls,
+			"pull ":       a.pulls,
+			"release":     func(t *rapid.T) { done(t, "Release")(a.redis.Release(a.now, a.grant(t))) },
+			"settle":      func(t *rapid.T) { done(t, "Settle")(a.redis.Settle(a.now, a.grant(t), 7)) },
+			"refund":      func(t *rapid.T) { done(t, "Refund")(a.redis.Refund(a.now, a.grant(t))) },
+			"usage":       func(t *rapid.T) { done(t, "Usage")(a.redis.Usage(a.now, "tenant", "a")) },
+			"lines":       func(t *rapid.T) { done(t, "Lines")(a.redis.Lines(a.now, "")) },
+			"":            a.everyKeyExpires,
+		})
+		a.nothingRemains(t)
+	})
+}
+
+// ageing has a server's keys expire by the instants that its scripts are told.
+type ageing struct {
 	server *miniredis.Miniredis
-	client *redis.Client
-	scopes []throttle.Scope
-	grace  time.Duration
-	script *scripted
-	model  *throttletest.Model
-	now    time.Time
-	jobs   []throttle.Job
-	asked  int
+	at     *atomic.Int64 // us
 }
 
-func newAging(t *rapid.T, server *miniredis.Miniredis, client *redis.Client) *aging {
-	a := &aging{
-		server: server, client: client, scopes: drawScopes(t),
-		grace: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "grace"),
-		now:   time.UnixMicro(1_800_000_000_000_000),
-	}
-	options := throttle.Options{Grace: a.grace, Lookahead: rapid.SampledFrom([]time.Duration{throttle.MaxWindow, time.Second}).Draw(t, "lookahead"), Timeout: time.Minute}
-	a.script = newScripted(newThrottle(t, client, a.scopes, &options))
-	a.model = throttletest.NewModel(a.scopes, options)
-	return a
+// DialHook implements redis.Hook.
+func (ageing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (ageing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
-func (a *aging) run(t *rapid.T, evict bool) {
-	actions := map[string]func(*rapid.T){
-		"advance": a.advance,
-		"arrive":  func(t *rapid.T) { a.reserve(t, a.draw(t), evict) },
-		"return":  func(t *rapid.T) { a.reserve(t, a.known(t), evict) },
-		"cancel":  func(t *rapid.T) { a.giveBack(t, evict) },
-		"usage":   func(t *rapid.T) { a.usage(t, evict) },
-		"":        a.everyKeyExpires,
+// ProcessHook lets time pass before a script runs. A throttle that is earlier than the last
+// one is another history's.
+func (a ageing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 4 && strings.HasPrefix(fmt.Sprint(args[0]), "eval") {
+			keys, _ := args[2].(int)
+			if now, err := strconv.ParseInt(fmt.Sprint(args[3+keys]), 10, 64); err == nil {
+				if before := a.at.Swap(now); before > 0 && before < now {
+					a.server.FastForward(time.Duration(now-before) * time.Microsecond)
+				}
+			}
+		}
+		return next(ctx, cmd)
 	}
-	if evict {
-		actions["evict"] = a.evict
-	}
-	t.Repeat(actions)
-	a.nothingRemains(t)
 }
 
+// aging is a history on a miniredis whose keys expire.
+type aging struct {
+	*machine
+	server *miniredis.Miniredis
+	passed time.Duration
+	lost   map[string]bool // the ends of keys that were taken away
+}
+
+// mostPasses is less than the line's keys live beside each window: what nobody pulls for
+// longer is forgotten.
+const mostPasses = 29 * 24 * time.Hour
+
+// advance lets much time pass, more often than the machine does.
 func (a *aging) advance(t *rapid.T) {
 	step := rapid.OneOf(
 		rapid.Int64Range(0, 5_000_000),
 		rapid.Int64Range(0, 200_000_000),
-		rapid.SampledFrom([]int64{1, 1_000_000, 7_000_000, 37_000_000, 60_000_000, 90_000_000, 3_600_000_000, 3_700_000_000, 9_000_000_000}),
+		rapid.SampledFrom([]int64{1, 1_000_000, 7_000_000, 37_000_000, 60_000_000, 90_000_000, 600_000_000, 3_600_000_000, 3_700_000_000, 9_000_000_000, 100_000_000_000}),
 	).Draw(t, "step")
-	a.forward(time.Duration(step) * time.Microsecond)
-}
-
-func (a *aging) forward(d time.Duration) {
-	a.now = a.now.Add(d)
-	a.server.FastForward(d)
-}
-
-func (a *aging) draw(t *rapid.T) throttle.Job {
-	job := throttle.Job{
-		ID:      fmt.Sprint("job", len(a.jobs)),
-		Weight:  rapid.Int64Range(1, (&machine{scopes: a.scopes}).lightest()).Draw(t, "weight"),
-		Keys:    of(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant")),
-		MaxWait: rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, 2 * time.Hour}).Draw(t, "wait"),
-	}
-	a.jobs = append(a.jobs, job)
-	return job
-}
-
-func (a *aging) known(t *rapid.T) throttle.Job {
-	if len(a.jobs) == 0 {
-		t.Skip("no job yet")
-	}
-	return rapid.SampledFrom(a.jobs).Draw(t, "job")
-}
-
-func (a *aging) reserve(t *rapid.T, job throttle.Job, evicted bool) {
-	a.asked++
-	job.Nonce = fmt.Sprint("n", a.asked)
-	got, gotErr := a.script.Reserve(a.now, job)
-	if evicted {
-		a.succeeded(t, "Reserve", gotErr)
-		return
-	}
-	want, wantErr := a.model.Reserve(a.now, job)
-	same(t, "Reserve", certain(got), certain(want), gotErr, wantErr)
-}
-
-func (a *aging) giveBack(t *rapid.T, evicted bool) {
-	job := a.known(t)
-	got, gotErr := a.script.Cancel(a.now, job)
-	if evicted {
-		a.succeeded(t, "Cancel", gotErr)
-		return
-	}
-	want, wantErr := a.model.Cancel(a.now, job)
-	same(t, "Cancel", got, want, gotErr, wantErr)
-}
-
-func (a *aging) usage(t *rapid.T, evicted bool) {
-	got, gotErr := a.script.Usage(a.now, "tenant", "a")
-	if evicted {
-		a.succeeded(t, "Usage", gotErr)
-		return
-	}
-	want, wantErr := a.model.Usage(a.now, "tenant", "a")
-	same(t, "Usage", got, want, gotErr, wantErr)
-}
-
-func (a *aging) succeeded(t *rapid.T, call string, err error) {
-	if err != nil {
-		t.Fatalf("%s: %v", call, err)
+	if a.passed += time.Duration(step) * time.Microsecond; a.passed < mostPasses {
+		a.now = a.now.Add(time.Duration(step) * time.Microsecond)
 	}
 }
 
 func (a *aging) keys() []string {
 	var own []string
 	for _, key := range a.server.Keys() {
-		if strings.Contains(key, "{"+a.script.throttle.Name()+"}") {
+		if strings.Contains(key, "{"+a.redis.throttle.Name()+"}") {
 			own = append(own, key)
 		}
 	}
 	return own
 }
 
+func (a *aging) everyKeyExpires(t *rapid.T) {
+	for _, key := range a.keys() {
+		_, end, _ := strings.Cut(key, "}:4:")
+		if a.server.TTL(key) > 0 || a.isLost(end) {
+			continue
+		}
+		text, _ := a.server.Get(key)
+		first, _, _ := strings.Cut(text, "\n")
+		hasOwn := strings.HasPrefix(end, "key:") && !strings.HasSuffix(first, " -")
+		isSet := end == "control" && text != "-"
+		if scopeKey, is := strings.CutPrefix(end, "ledger:"); is {
+			scopeKey = scopeKey[:strings.LastIndex(scopeKey, ":")]
+			hasOwn = a.set.own[scopeKey] != nil
+		}
+		if !hasOwn && !isSet {
+			t.Fatalf("key %q has no expiry: %q", key, text)
+		}
+	}
+}
+
+// takeBack takes back what is set at run time, which lives as long as it is set.
+func (a *aging) takeBack(t *rapid.T) {
+	for _, name := range slices.Sorted(maps.Keys(a.set.own)) {
+		scope, key, _ := strings.Cut(name, ":")
+		if err := a.redis.ResetLimits(a.now, scope, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, scope := range slices.Sorted(maps.Keys(a.set.modes)) {
+		if err := a.redis.ResetMode(a.now, scope); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// nothingRemains goes on until the last key must be gone, and the last start and its window
+// past. Then there is no key, and room for everything.
+func (a *aging) nothingRemains(t *rapid.T) {
+	var last time.Duration
+	for _, key := range a.keys() {
+		last = max(last, a.server.TTL(key))
+	}
+	a.server.FastForward(last)
+	a.now = a.now.Add(last)
+	keys := slices.DeleteFunc(a.keys(), func(key string) bool { _, end, _ := strings.Cut(key, "}:4:"); return a.isLost(end) })
+	if len(keys) > 0 {
+		t.Fatalf("after %s there is still %q", last, keys)
+	}
+	for _, tenant := range []string{"a", "b", "c"} {
+		job := throttle.Job{ID: "last of " + tenant, Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": "x"}}
+		got, err := a.redis.Reserve(a.now, job)
+		if err != nil || got.Outcome != throttle.Granted || got.Hold != nil {
+			t.Fatalf("after %s: %s got %+v, %v; want room", last, job.ID, got, err)
+		}
+		done(t, "Refund")(a.redis.Refund(a.now, got))
+	}
+}
+
+// evict takes a key away.
 func (a *aging) evict(t *rapid.T) {
 	keys := a.keys()
 	if len(keys) == 0 {
 		t.Skip("nothing to take away")
 	}
-	a.server.Del(rapid.SampledFrom(keys).Draw(t, "key"))
+	key := rapid.SampledFrom(keys).Draw(t, "key")
+	_, end, _ := strings.Cut(key, "}:4:")
+	a.lost[end] = true
+	a.server.Del(key)
 }
 
-func (a *aging) everyKeyExpires(t *rapid.T) {
-	for _, key := range a.keys() {
-		if a.server.TTL(key) <= 0 {
-			t.Fatalf("key %q has no expiry", key)
-		}
+// isLost tolerates nothing.
+func (a *aging) isLost(string) bool { return false }
+
+// asks asks for a job, which may be refused for its weight or its deadline.
+func (a *aging) asks(t *rapid.T, job throttle.Job) {
+	a.jobs[job.ID] = job
+	r, err := a.redis.Reserve(a.now, job)
+	var late *throttle.DeadlineError
+	switch {
+	case errors.As(err, &late):
+		return
+	case err != nil:
+		t.Fatalf("Reserve: %v", err)
+	case r.Outcome == throttle.Booked:
+		a.slots = append(a.slots, r)
+	case r.Outcome == throttle.Granted:
+		a.grants[job.ID+" "+job.Nonce] = r
 	}
 }
 
-// nothingRemains goes on until the last start and its window are past. Then there
-// is room for everything, and no key.
-func (a *aging) nothingRemains(t *rapid.T) {
-	var last time.Duration // that a key may live: a booking far ahead, its window and slack
-	for _, key := range a.keys() {
-		last = max(last, a.server.TTL(key))
+func (a *aging) comesBack(t *rapid.T) {
+	job := a.known(t)
+	job.Nonce, job.Deadline = a.nonce(), time.Time{}
+	a.asks(t, job)
+}
+
+func (a *aging) comesOnTime(t *rapid.T) {
+	if len(a.slots) == 0 {
+		t.Skip("no slot yet")
 	}
-	a.forward(last)
-	if keys := a.keys(); len(keys) > 0 {
-		t.Fatalf("after %s there is still %q", last, keys)
+	i := rapid.IntRange(0, len(a.slots)-1).Draw(t, "slot")
+	slot := a.slots[i]
+	a.slots = slices.Delete(a.slots, i, i+1)
+	if slot.Start.After(a.now) {
+		a.now = slot.Start
 	}
-	for _, tenant := range []string{"a", "b"} {
-		job := throttle.Job{ID: "last of " + tenant, Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": tenant}}
-		got, err := a.script.Peek(a.now, job)
-		if err != nil || got.Outcome != throttle.Granted || got.Hold != nil {
-			t.Fatalf("after %s: got %+v, %v; want room", last, got, err)
+	job := slot.Job
+	job.Nonce, job.Deadline, job.Plan = a.nonce(), time.Time{}, false
+	a.asks(t, job)
+}
+
+func (a *aging) pulls(t *rapid.T) {
+	pulled, err := a.redis.Pull(a.now)
+	done(t, "Pull")(pulled, err)
+	for _, r := range pulled.Booked {
+		r.Job = a.jobs[r.Job.ID]
+		a.slots = append(a.slots, r)
+	}
+}
+
+func (a *aging) grant(t *rapid.T) throttle.Reservation {
+	if len(a.grants) == 0 {
+		t.Skip("no grant yet")
+	}
+	return a.grants[rapid.SampledFrom(slices.Sorted(maps.Keys(a.grants))).Draw(t, "grant")]
+}
+
+// done fails the test where a call fails.
+func done(t *rapid.T, call string) func(value any, err error) {
+	t.Helper()
+	return func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", call, err)
 		}
 	}
 }
 
 // TestEveryKeyExpiresInTime: on both servers, after some use, every key has an
-// expiry, no longer than what may count, the grace, the slack for a clock that
-// steps back and a quarter of the window; the line's keys the lookahead,
-// two windows and a day.
+// expiry. That of a scope key is no longer than what may count, the lookahead, the
+// grace and a minute, and a quarter more; that of the line's keys the lookahead, two
+// windows and 30 days.
 func TestEveryKeyExpiresInTime(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -212,8 +298,8 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(20, window)}, Optional: true},
 		}
 		for lookahead, want := range map[time.Duration]string{
-			throttle.MaxWindow: "agenda job key ledger line",
-			2 * time.Second:    "agenda heads job key lane ledger line ready tags",
+			maxWindow:       "asked control jobs key overdue pulled settled timers",
+			2 * time.Second: "asked control jobs key lane lanes overdue pulled settled tags timers wait",
 		} {
 			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Grace: grace, Lookahead: lookahead}))
 			now := time.UnixMicro(1_800_000_000_000_000)
@@ -234,18 +320,24 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 					seen[kind] = true
 					bound := lookahead + 2*window + 30*24*time.Hour
 					switch kind {
-					case "job":
-						bound = ahead + time.Hour + 2*time.Second // what was given back cannot be settled
 					case "key", "ledger":
-						bound = ahead + window + time.Second + grace + 30*time.Second + window/4 + time.Second
+						bound = (ahead + window + 2*time.Second + lookahead + grace + time.Minute) * 5 / 4 // two sub-windows
+					case "asked":
+						bound = 10 * time.Minute
+					case "settled":
+						bound = ahead + time.Hour + time.Second
 					}
 					if left := ttl(t, client, key); left <= 0 || left > bound {
 						t.Errorf("job %d, lookahead %s: key %q expires in %s, want above 0 and at most %s", i, lookahead, key, left, bound)
 					}
 				}
 				if i%4 == 0 {
-					if _, err := s.Cancel(now, got.Job); err != nil {
-						t.Fatalf("cancel %d: %v", i, err)
+					giveBack := func() (bool, error) { return s.Cancel(now, got.Job) }
+					if got.Outcome == throttle.Granted {
+						giveBack = func() (bool, error) { return s.Refund(now, got) }
+					}
+					if done, err := giveBack(); err != nil || !done {
+						t.Fatalf("job %d, which is %s, is given back: %t, %v", i, got.Outcome, done, err)
 					}
 				}
 				for _, r := range drain(t, s, now) {
@@ -264,8 +356,8 @@ func TestF15_EvictedKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
-			for _, end := range []string{"key:global:", "ledger:global::10000000", "line", "agenda", "job:b"} {
-				limit := throttle.Limit{Units: 3, Window: 10 * time.Second, Precision: precision}
+			for _, end := range []string{"control", "key:global:", "ledger:global::60000000", "jobs", "timers", "asked:"} {
+				limit := throttle.Limit{Units: 20, Window: time.Minute, Precision: precision} // more entries than the scope key has in its own value
 				s := newScripted(newThrottle(t, client, globalScope(limit), nil))
 				what := fmt.Sprintf("%s of %s", end, limit)
 				now := time.UnixMicro(1_800_000_000_000_000)
@@ -277,14 +369,14 @@ func TestF15_EvictedKeys(t *testing.T) {
 					}
 					return got
 				}
-				for i, id := range []string{"a", "b", "c", "booked", "other"} {
-					ask(time.Duration(i)*time.Second, id)
+				for i := range 20 {
+					ask(time.Duration(i)*time.Second, fmt.Sprint("first", i))
 				}
-				if n, err := client.Del(t.Context(), "thr:{"+s.throttle.Name()+"}:3:"+end).Result(); err != nil || n != 1 {
-					t.Fatalf("%s: %d keys taken away, %v", what, n, err)
-				}
-				for i, id := range []string{"new", "booked", "other", "b"} {
-					ask(5*time.Second+time.Duration(i), id)
+				ask(20*time.Second, "booked")
+				ask(21*time.Second, "other")
+				takeAway(t, client, s, end)
+				for i, id := range []string{"new", "booked", "other", "first3"} {
+					ask(25*time.Second+time.Duration(i)*time.Microsecond, id)
 				}
 				for key, held := range keyspace(t, client, s.throttle) {
 					if strings.HasSuffix(held, "expires:false") {
@@ -293,8 +385,8 @@ func TestF15_EvictedKeys(t *testing.T) {
 				}
 				// All that was promised is long past: there is room for all.
 				for _, id := range []string{"x", "y", "z"} {
-					if got := ask(time.Minute, id); got.Outcome != throttle.Granted || got.Hold != nil {
-						t.Errorf("%s: a minute later, job %s: got %+v, want granted at once", what, id, got)
+					if got := ask(10*time.Minute, id); got.Outcome != throttle.Granted || got.Hold != nil {
+						t.Errorf("%s: ten minutes later, job %s: got %+v, want granted at once", what, id, got)
 					}
 				}
 			}
@@ -302,12 +394,34 @@ func TestF15_EvictedKeys(t *testing.T) {
 	})
 }
 
+// takeAway deletes the one key that ends so, or the one of that kind.
+func takeAway(t *testing.T, client *redis.Client, s *scripted, end string) {
+	t.Helper()
+	n := 0
+	for _, key := range keyNames(t, client, s.throttle) {
+		_, name, _ := strings.Cut(key, "}:4:")
+		if name == end || end == "asked:" && strings.HasPrefix(name, end) {
+			n++
+			if err := client.Del(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n != 1 {
+		t.Fatalf("%s: %d keys to take away of %q, want 1", end, n, keyNames(t, client, s.throttle))
+	}
+}
+
 // TestF15_EvictedLine takes away each key of the line while one job is booked and
-// others wait: all start as long as they ask again, within the limit.
+// others wait: all start as long as they ask again, within the limit. Where the line
+// itself is lost, its jobs pass for waiting until they leave; who has left and
+// comes again starts too.
 func TestF15_EvictedLine(t *testing.T) {
 	t.Parallel()
+	const lane = "a|global:,tenant:a"
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		for _, end := range []string{"", "line", "agenda", "ready", "tags", "heads:a", "lane:a|"} {
+		for _, end := range []string{"", "jobs", "timers", "tags:global:", "wait:global:", "lanes:global::a", "lane:" + lane} {
+			lost := strings.Contains(end, "lane") || strings.HasPrefix(end, "wait")
 			scopes := tenantAndGlobal(throttle.Per(5, 10*time.Second), throttle.Per(2, 10*time.Second))
 			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
 			began := time.UnixMicro(1_800_000_000_000_000)
@@ -335,8 +449,11 @@ func TestF15_EvictedLine(t *testing.T) {
 			}
 			drain(t, s, began.Add(9500*time.Millisecond)) // books some
 			if end != "" {
-				if n, err := client.Del(t.Context(), "thr:{"+s.throttle.Name()+"}:3:"+end).Result(); err != nil || n != 1 {
-					t.Fatalf("%s: %d keys taken away, %v", end, n, err)
+				takeAway(t, client, s, end)
+			}
+			if lost {
+				if _, err := s.Leave(began.Add(9600*time.Millisecond), waiting); err != nil {
+					t.Fatal(err)
 				}
 			}
 			for at := 10 * time.Second; at < time.Minute && len(waiting) > 0; at += time.Second {
@@ -354,14 +471,14 @@ func TestF15_EvictedLine(t *testing.T) {
 }
 
 // TestF54_ConfigurationsSideBySide: an old and a new process decide each by its own
-// configuration, and each counts what the other has started, also under a window that
-// the other does not know.
+// configuration, and each counts what the other has started, from when it was first asked
+// for also under a window that the other does not know.
 func TestF54_ConfigurationsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		old := newThrottle(t, client, globalScope(throttle.PerMinute(10), throttle.PerHour(20)), nil)
 		changed, err := throttle.New(old.Name(), client, globalScope(throttle.PerHour(5), throttle.PerDay(50)),
-			&throttle.Options{Lookahead: throttle.MaxWindow})
+			&throttle.Options{Lookahead: maxWindow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +493,7 @@ func TestF54_ConfigurationsSideBySide(t *testing.T) {
 			want []throttle.LimitUsage // Used and Booked
 		}{
 			"old":     {old, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
-			"changed": {changed, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
+			"changed": {changed, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 1, Booked: 2}}}, // the day is new to it
 		} {
 			usage, err := test.th.Usage(t.Context(), throttle.Global, "")
 			if err != nil {

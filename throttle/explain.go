@@ -2,166 +2,209 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Explanation is all that is known of one job, and of the limits that it meets. Its
-// String is one screen of text for people. All instants are on Redis' clock.
+// Explanation is all that is known of one job that has not started, and of the limits
+// that concern it. Its String is one screen of text for people. All instants are on
+// Redis' clock.
 type Explanation struct {
 	// Job is the job's ID, Now the instant of the answer.
 	Job string
 	Now time.Time
-	// Granted is the start of its grant; zero if none is known any more: a grant is
-	// for a minute, a settled one for Options.SettleWithin. Charged are its units,
-	// Settled tells that they are what the job really took.
-	Granted time.Time
-	Charged int64
-	Settled bool
-	// Slot is what it is booked for; zero if it is not. Hold is what held it back then.
+	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
-	Hold *Hold
 	// Arrived is since when it waits in line; zero if it does not. Before it are so many
-	// of the jobs of its lane, who weigh Units in all; the lane is set aside until Aside,
-	// zero if it is not. Expected is when the job is expected to start.
+	// of the Waiting jobs of its lane, -1 where that is not known of a very long line. A job that did not come to its slot has Arrived and
+	// no Waiting: asked for again, it comes to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
-	Units           int64
-	Aside           time.Time
-	Expected        time.Time
-	// Closed is the pause, or the limit of 0, that closes the job's scope keys the
-	// longest; nil if nothing does.
-	Closed *Hold
-	// Limits are those that the job meets.
-	Limits []LimitState
+	// Blocked is the scope key under which its lane stands, with no limit and no units;
+	// nil if the job does not wait. It is looked at again at Looked.
+	Blocked *Hold
+	Looked  time.Time
+	// Parked is true where the lane waits beside that scope key for its turn to claim room
+	// for a heavy job. Claimed is the place that is claimed for the lane's first job; zero
+	// if there is none.
+	Parked  bool
+	Claimed time.Time
+	// Expected is when the job is expected to start; zero if that is not known. Guessed is
+	// true where it goes by the limits and the number of flows alone, since so many wait.
+	Expected time.Time
+	Guessed  bool
+	// Usage is how the scope keys stand that concern the job.
+	Usage []Usage
 }
 
-// LimitState is a limit that a job meets, and how it stands.
-type LimitState struct {
-	Scope, Key string
-	LimitUsage
-	// Origin tells where the limit comes from, Mode whether it is in force.
-	Origin Origin
-	Mode   Mode
-}
-
-// Explain tells what is known of a job, which is asked for by the ID, Weight and Keys
-// that it was reserved with. It changes nothing. It blocks for one round trip, for a job
-// in line as Forecast does, and fails as Peek does.
+// Explain tells what is known of a job, which is asked for by the ID, Weight, Costs and
+// Keys that it was reserved with. It changes nothing. It blocks for two round trips, for
+// a job in line as Forecast does, and fails as Peek does. Where more waits than Forecast
+// reads, it is not known when the job is expected to start.
 func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
-	c, err := t.callFor(ctx, job)
+	o, err := t.order(ctx, job)
 	if err != nil {
 		return Explanation{}, err
 	}
-	reply, err := t.ask(ctx, explainScript, c, func() ([]string, []any) {
-		return c.keys, c.args(t.nowArgument(), c.names, c.belief, integers(job.Weight, t.options.Grace.Microseconds()), string(c.lane), job.ID)
-	})
-	switch {
-	case err != nil:
+	e, err := t.explain(ctx, o)
+	if err != nil || e.Waiting == 0 {
+		return e, err
+	}
+	if err := t.inLine(ctx, o, &e); err != nil {
 		return Explanation{}, withJob(err, job)
-	case !reply.is(strings.Repeat("i", 13+3*len(c.holds))):
-		return Explanation{}, badReply("explain", reply)
 	}
-	e := c.explanation(job, reply)
-	if e.Arrived.IsZero() {
-		return e, nil
-	}
-	expected, err := t.Expect(ctx, []Reservation{{Job: job, Outcome: Waiting}})
-	if err != nil {
-		return Explanation{}, err
-	}
-	e.Expected = expected.Starts[0]
 	return e, nil
 }
 
-// explanation reads the reply of explain.lua.
-func (c *call) explanation(job Job, reply reply) Explanation {
-	e := Explanation{
-		Job: job.ID, Now: time.UnixMicro(reply.integer(0)),
-		Granted: instant(reply.integer(3)), Charged: reply.integer(4), Settled: reply.integer(5) == 1,
-		Slot: instant(reply.integer(6)), Arrived: instant(reply.integer(8)),
-		Before: reply.integer(9), Waiting: reply.integer(10), Units: reply.integer(11), Aside: instant(reply.integer(12)),
+// explain tells what is known of a job, but for one in line when it is expected to start.
+func (t *Throttle) explain(ctx context.Context, o *order) (Explanation, error) {
+	job := o.job
+	p, err := t.page(ctx, "job", "", job.ID, o.lane)
+	if err != nil {
+		return Explanation{}, withJob(err, job)
 	}
-	if !e.Slot.IsZero() {
-		if e.Hold = c.hold(reply.integer(7)); e.Hold != nil {
-			e.Hold.Until = e.Slot
+	e, err := o.explanation(p)
+	if err != nil || len(o.charges) == 0 {
+		return e, err
+	}
+	names := make([]string, len(o.charges))
+	for i := range o.charges {
+		names[i] = o.charges[i].name
+	}
+	accounts, err := t.usage(ctx, usageTotals, names...)
+	if err != nil {
+		return Explanation{}, withJob(err, job)
+	}
+	for i := range accounts {
+		accounts[i].Key = o.charges[i].key // of a very long one Redis has only the hash
+		e.Usage = append(e.Usage, accounts[i].Usage)
+	}
+	e.Expected = e.Slot
+	return e, nil
+}
+
+// inLine adds what is known of a job that waits: its lane's claim, its place in a long
+// lane, and when it is expected to start.
+func (t *Throttle) inLine(ctx context.Context, o *order, e *Explanation) error {
+	r, err := t.readLine(ctx, nil)
+	if errors.Is(err, errTooMany) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range r.snapshot.Claims {
+		if c.Lane == o.lane && e.Blocked == nil {
+			e.Claimed, e.Blocked = instant(c.At), o.blocked(c.Names[0])
 		}
 	}
-	if e.Closed = c.hold(reply.integer(1)); e.Closed != nil {
-		e.Closed.Until = instant(reply.integer(2))
-	}
-	n := 0
-	for i := range c.met {
-		m := &c.met[i]
-		for _, r := range m.rulings {
-			rest := reply[13+3*n:]
-			if !strings.Contains(r.how, howCounts) {
-				e.Limits = append(e.Limits, LimitState{
-					Scope: m.scope.Name, Key: m.key, Origin: m.origin, Mode: m.mode,
-					LimitUsage: LimitUsage{Limit: c.holds[n].Limit, Used: rest.integer(0), Booked: rest.integer(1), Free: instant(rest.integer(2))},
-				})
+	for _, lane := range r.snapshot.Lanes {
+		for i := range lane.Jobs {
+			if lane.Name == o.lane && lane.Jobs[i].ID == o.job.ID {
+				e.Before, e.Arrived = int64(i), instant(lane.Jobs[i].Arrival)
 			}
-			n++
 		}
 	}
-	return e
+	_, starts := r.play([]string{o.job.ID})
+	e.Expected = instant(starts[o.job.ID])
+	return nil
 }
 
-// instant is a time in microseconds; zero for 0.
-func instant(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
+// blocked is the hold of a scope key alone.
+func (o *order) blocked(name string) *Hold {
+	scope, key, _ := splitName(name)
+	if c := o.charged(name); c != nil {
+		key = c.key // of a very long one Redis has only the hash
 	}
-	return time.UnixMicro(micros)
+	return &Hold{Scope: scope, Key: key}
 }
 
-// String tells it to people.
+// explanation reads what lines says of one job: its slot, its arrival, how many jobs are
+// before it and how many there are in its lane, the queue that the lane stands in, and
+// that one's timer.
+func (o *order) explanation(p *page) (Explanation, error) {
+	e := Explanation{Job: o.job.ID, Now: p.now, Slot: p.instant(), Arrived: p.instant(), Before: p.integer(), Waiting: p.natural()}
+	name, parked := strings.CutSuffix(p.text(), parkedMark)
+	if name != "" {
+		e.Blocked, e.Parked = o.blocked(name), parked
+	}
+	e.Looked = p.instant()
+	return e, p.end()
+}
+
+// String is one screen of text.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "job %s at %s\n", jobText(e.Job), e.Now.UTC().Format(clockFormat))
-	e.tellJob(&b)
-	if e.Closed != nil {
-		what := "paused"
-		if !e.Closed.Paused {
-			what = "closed by the limit " + e.Closed.Limit.String()
+	e.writeJob(&b)
+	for _, u := range e.Usage {
+		if u.Paused.After(e.Now) {
+			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key), u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
 		}
-		fmt.Fprintf(&b, "  %s %s%s\n", scopeKeyText(e.Closed.Scope, e.Closed.Key), what, e.untilText(e.Closed))
-	}
-	for _, l := range e.Limits {
-		fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n", scopeKeyText(l.Scope, l.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(l))
+		for _, l := range u.Limits {
+			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
+				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
+		}
 	}
 	return b.String()
 }
 
 const clockFormat = "2006-01-02 15:04:05.000 MST"
 
-func (e Explanation) tellJob(b *strings.Builder) {
-	if !e.Granted.IsZero() {
-		settled := ""
-		if e.Settled {
-			settled = ", settled"
-		}
-		fmt.Fprintf(b, "  granted for %s (%s), charged %d%s\n", e.Granted.UTC().Format(clockFormat), e.in(e.Granted), e.Charged, settled)
+func (e Explanation) writeJob(b *strings.Builder) {
+	switch {
+	case !e.Slot.IsZero():
+		fmt.Fprintf(b, "  booked for %s (%s)\n", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
+	case e.Waiting > 0:
+		fmt.Fprintf(b, "  in line since %s, %s of %d jobs before it, expected to start %s%s\n",
+			e.arrivedText(), e.beforeText(), e.Waiting, e.guessText(), e.in(e.Expected))
+		e.writePlace(b)
+	case !e.Arrived.IsZero():
+		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
+	default:
+		b.WriteString("  nothing is known of it: it never asked, was given back, or has started\n")
 	}
-	if !e.Slot.IsZero() {
-		fmt.Fprintf(b, "  booked for %s (%s)", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
-		if e.Hold != nil && !e.Hold.Paused {
-			fmt.Fprintf(b, ", held back by %s %s", scopeKeyText(e.Hold.Scope, e.Hold.Key), e.Hold.Limit)
-		}
-		b.WriteByte('\n')
+}
+
+// writePlace says where its lane stands.
+func (e Explanation) writePlace(b *strings.Builder) {
+	if e.Blocked == nil {
+		return
 	}
-	if !e.Arrived.IsZero() {
-		fmt.Fprintf(b, "  in line since %s, %d of %d jobs before it, expected to start %s\n",
-			e.Arrived.UTC().Format(clockFormat), e.Before, e.Waiting, e.in(e.Expected))
-		if !e.Aside.IsZero() {
-			fmt.Fprintf(b, "  its lane is set aside, looked at again %s\n", e.in(e.Aside))
-		}
+	under := scopeKeyText(e.Blocked.Scope, e.Blocked.Key)
+	switch {
+	case !e.Claimed.IsZero():
+		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under, e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
+	case e.Parked:
+		fmt.Fprintf(b, "  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n", under, e.in(e.Looked))
+	default:
+		fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
 	}
-	if e.Granted.IsZero() && e.Slot.IsZero() && e.Arrived.IsZero() {
-		b.WriteString("  nothing is known of it: it never asked, was given back, or ran more than a minute ago\n")
+}
+
+// arrivedText and beforeText are for a job so far back that it was not looked for.
+func (e Explanation) arrivedText() string {
+	if e.Arrived.IsZero() {
+		return "some time"
 	}
+	return e.Arrived.UTC().Format(clockFormat)
+}
+
+func (e Explanation) beforeText() string {
+	if e.Before < 0 {
+		return fmt.Sprintf("more than %d", mostOnPage)
+	}
+	return strconv.FormatInt(e.Before, 10)
+}
+
+func (e Explanation) guessText() string {
+	if e.Guessed && !e.Expected.IsZero() {
+		return "about "
+	}
+	return ""
 }
 
 // in says how far an instant is from now.
@@ -176,14 +219,7 @@ func (e Explanation) in(at time.Time) string {
 	}
 }
 
-func (e Explanation) untilText(hold *Hold) string {
-	if !hold.Paused {
-		return ""
-	}
-	return " until " + hold.Until.UTC().Format(clockFormat) + " (" + e.in(hold.Until) + ")"
-}
-
-func (e Explanation) roomText(l LimitState) string {
+func (e Explanation) roomText(l LimitUsage) string {
 	switch {
 	case l.Free.IsZero():
 		return "closed"
@@ -193,7 +229,7 @@ func (e Explanation) roomText(l LimitState) string {
 	return "room now"
 }
 
-// mostOfID is how much of a job's ID is told.
+// mostOfID is how much of a job's ID is shown.
 const mostOfID = 128
 
 // jobText is an ID that a screen can show: quoted if it is not plain, and not without end.
@@ -208,7 +244,7 @@ func jobText(id string) string {
 	return id + rest
 }
 
-// mostOfKey is how much of a key is told.
+// mostOfKey is how much of a key is shown.
 const mostOfKey = 24
 
 func scopeKeyText(scope, key string) string {
@@ -221,13 +257,13 @@ func scopeKeyText(scope, key string) string {
 	return fmt.Sprintf("%s %q", scope, key)
 }
 
-func originText(l LimitState) string {
+func originText(u Usage) string {
 	text := ""
-	if l.Origin != FromConfiguration {
-		text = ", set for the " + l.Origin.String()
+	if u.SetFor != "" {
+		text = ", set for the " + u.SetFor
 	}
-	if l.Mode != Enforce {
-		text += ", " + l.Mode.String()
+	if u.Mode != Enforce {
+		text += ", " + u.Mode.String()
 	}
 	return text
 }

@@ -60,26 +60,18 @@ func TestExplain(t *testing.T) {
 		job := func(id string) throttle.Job {
 			return throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme", "domain": "gmail.com"}}
 		}
-		granted := comes(t, s, 0, job("granted"), throttle.Granted)
+		comes(t, s, 0, job("granted"), throttle.Granted)
 		comes(t, s, 0, job("another"), throttle.Granted)
 		reads(t, "granted", explained(t, client, s, 500*time.Millisecond, job("granted")), `
 job granted at 2027-01-15 08:00:00.500 UTC
-  granted for 2027-01-15 08:00:00.000 UTC (500ms ago), charged 1
+  nothing is known of it: it never asked, was given back, or has started
+  domain "gmail.com"       20/1s                   2 used        0 booked  room now
+  domain "gmail.com"       5000/1h                 2 used        0 booked  room now
   global                   200/1s                  2 used        0 booked  room now
   global                   1000000/24h             2 used        0 booked  room now
   tenant "acme"            2/10s                   2 used        0 booked  room in 9.5s
   tenant "acme"            50000/24h               2 used        0 booked  room now
-  domain "gmail.com"       20/1s                   2 used        0 booked  room now
-  domain "gmail.com"       5000/1h                 2 used        0 booked  room now
 `)
-		if done, err := s.Settle(s.now, granted, 2); err != nil || !done {
-			t.Fatal(done, err)
-		}
-		settled := explained(t, client, s, 600*time.Millisecond, job("granted"))
-		if !settled.Granted.Equal(dawn) || settled.Charged != 2 || !settled.Settled || !strings.Contains(settled.String(), "(600ms ago), charged 2, settled\n") {
-			t.Errorf("settled: got %+v", settled)
-		}
-
 		comes(t, s, 9500*time.Millisecond, job("booked"), throttle.Booked)
 		comes(t, s, 9500*time.Millisecond, job("booked too"), throttle.Booked)
 		comes(t, s, 9600*time.Millisecond, job("waits"), throttle.Waiting)
@@ -88,36 +80,74 @@ job granted at 2027-01-15 08:00:00.500 UTC
 		booked := explained(t, client, s, 9700*time.Millisecond, job("booked"))
 		reads(t, "booked", booked, `
 job booked at 2027-01-15 08:00:09.700 UTC
-  booked for 2027-01-15 08:00:10.000 UTC (in 300ms), held back by tenant "acme" 2/10s
-  global                   200/1s                  0 used        2 booked  room now
-  global                   1000000/24h             3 used        2 booked  room now
-  tenant "acme"            2/10s                   3 used        2 booked  room in 10.3s
-  tenant "acme"            50000/24h               3 used        2 booked  room now
+  booked for 2027-01-15 08:00:10.000 UTC (in 300ms)
   domain "gmail.com"       20/1s                   0 used        2 booked  room now
-  domain "gmail.com"       5000/1h                 3 used        2 booked  room now
+  domain "gmail.com"       5000/1h                 2 used        2 booked  room now
+  global                   200/1s                  0 used        2 booked  room now
+  global                   1000000/24h             2 used        2 booked  room now
+  tenant "acme"            2/10s                   2 used        2 booked  room in 10.3s
+  tenant "acme"            50000/24h               2 used        2 booked  room now
 `)
-		hold := &throttle.Hold{Scope: "tenant", Key: "acme", Limit: throttle.Per(2, 10*time.Second), Until: dawn.Add(10 * time.Second)}
-		if diff := cmp.Diff(hold, booked.Hold); diff != "" || !booked.Slot.Equal(hold.Until) {
-			t.Errorf("booked for %s, held by (-want +got):\n%s", booked.Slot, diff)
+		if !booked.Slot.Equal(dawn.Add(10*time.Second)) || !booked.Expected.Equal(booked.Slot) {
+			t.Errorf("booked: got %+v", booked)
 		}
 		waits := explained(t, client, s, 9800*time.Millisecond, job("waits too"))
 		if lines := strings.Split(waits.String(), "\n"); lines[1] != "  in line since 2027-01-15 08:00:09.700 UTC, 1 of 2 jobs before it, expected to start in 10.2s" ||
-			!strings.HasPrefix(lines[2], "  its lane is set aside, looked at again ") {
+			lines[2] != `  its lane stands under tenant "acme", which is looked at again in 9.2s` {
 			t.Errorf("in line: got\n%s", waits)
 		}
-		if waits.Before != 1 || waits.Waiting != 2 || waits.Units != 2 || waits.Aside.IsZero() || !waits.Expected.Equal(dawn.Add(20*time.Second)) {
+		if waits.Before != 1 || waits.Waiting != 2 || waits.Parked || !waits.Claimed.IsZero() || !waits.Expected.Equal(dawn.Add(20*time.Second)) {
 			t.Errorf("in line: got %+v", waits)
+		}
+		if diff := cmp.Diff(&throttle.Hold{Scope: "tenant", Key: "acme"}, waits.Blocked); diff != "" {
+			t.Errorf("it stands under (-want +got):\n%s", diff)
 		}
 		reads(t, "nobody", explained(t, client, s, 9800*time.Millisecond, throttle.Job{ID: "nobody", Weight: 1, Keys: map[string]string{"tenant": "new", "domain": "web.de"}}), `
 job nobody at 2027-01-15 08:00:09.800 UTC
-  nothing is known of it: it never asked, was given back, or ran more than a minute ago
-  global                   200/1s                  0 used        2 booked  room now
-  global                   1000000/24h             3 used        2 booked  room now
-  tenant "new"             2/10s                   0 used        0 booked  room now
-  tenant "new"             50000/24h               0 used        0 booked  room now
+  nothing is known of it: it never asked, was given back, or has started
   domain "web.de"          20/1s                   0 used        0 booked  room now
   domain "web.de"          5000/1h                 0 used        0 booked  room now
+  global                   200/1s                  0 used        2 booked  room now
+  global                   1000000/24h             2 used        2 booked  room now
+  tenant "new"             2/10s                   0 used        0 booked  room now
+  tenant "new"             50000/24h               0 used        0 booked  room now
 `)
+		if pulled, err := s.Pull(dawn.Add(16 * time.Second)); err != nil || len(pulled.Overdue) != 2 {
+			t.Fatalf("%d are overdue, %v; want 2", len(pulled.Overdue), err)
+		}
+		overdue := explained(t, client, s, 16*time.Second, job("booked"))
+		if line := strings.Split(overdue.String(), "\n")[1]; line != "  it did not come to its slot; asked for again, it comes to the front of its lane" || overdue.Arrived.IsZero() {
+			t.Errorf("overdue: got %+v\n%s", overdue, line)
+		}
+	})
+}
+
+// TestExplainHeavy: a heavy job's lane has a claim on its place, another one's is parked
+// until that is used.
+func TestExplainHeavy(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(10, 10*time.Second)), throttle.Options{})
+		job := func(tenant string) throttle.Job {
+			return throttle.Job{ID: "heavy " + tenant, Weight: 9, Keys: of(tenant)}
+		}
+		comes(t, s, 0, throttle.Job{ID: "first", Weight: 5, Keys: of("a")}, throttle.Granted)
+		comes(t, s, time.Second, job("b"), throttle.Waiting)
+		comes(t, s, time.Second+time.Millisecond, job("c"), throttle.Waiting)
+		if booked := drain(t, s, dawn.Add(2*time.Second)); len(booked) != 0 {
+			t.Fatalf("booked %v", booked)
+		}
+		global := &throttle.Hold{Scope: throttle.Global}
+		first := explained(t, client, s, 3*time.Second, job("b"))
+		if !first.Claimed.Equal(dawn.Add(10*time.Second)) || first.Parked || !first.Expected.Equal(first.Claimed) || !cmp.Equal(first.Blocked, global) ||
+			!strings.Contains(first.String(), "\n  its lane's first job is heavy and has a claim under global for 2027-01-15 08:00:10.000 UTC (in 7s)\n") {
+			t.Errorf("the first: got %+v\n%s", first, first)
+		}
+		second := explained(t, client, s, 3*time.Second, job("c"))
+		if !second.Parked || !second.Claimed.IsZero() || !second.Expected.Equal(dawn.Add(20*time.Second)) || !cmp.Equal(second.Blocked, global) ||
+			!strings.Contains(second.String(), "\n  its lane's first job is heavy and waits to claim room under global, which is looked at again in ") {
+			t.Errorf("the second: got %+v\n%s", second, second)
+		}
 	})
 }
 
@@ -137,31 +167,32 @@ func TestExplainControls(t *testing.T) {
 		_, err := s.Pause(dawn, "domain", "gmail.com", dawn.Add(time.Hour))
 		do(err)
 		comes(t, s, 0, job, throttle.Waiting)
-		paused := explained(t, client, s, time.Second, job)
-		reads(t, "paused", paused, `
+		reads(t, "paused", explained(t, client, s, time.Second, job), `
 job waits at 2027-01-15 08:00:01.000 UTC
   in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start in 59m59s
+  its lane stands under domain "gmail.com", which is looked at again in 4m59s
   domain "gmail.com" paused until 2027-01-15 09:00:00.000 UTC (in 59m59s)
+  domain "gmail.com"       20/1s                   0 used        0 booked  room now
+  domain "gmail.com"       5000/1h                 0 used        0 booked  room now
   global                   200/1s                  0 used        0 booked  room now
   global                   1000000/24h             0 used        0 booked  room now
   tenant "acme"            2/10s                   0 used        0 booked  room now
   tenant "acme"            50000/24h               0 used        0 booked  room now
-  domain "gmail.com"       20/1s                   0 used        0 booked  room now
-  domain "gmail.com"       5000/1h                 0 used        0 booked  room now
 `)
-		if diff := cmp.Diff(&throttle.Hold{Scope: "domain", Key: "gmail.com", Paused: true, Until: dawn.Add(time.Hour)}, paused.Closed); diff != "" {
-			t.Errorf("paused (-want +got):\n%s", diff)
-		}
 		do(s.SetLimits(s.now, "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}))
 		do(s.SetLimits(s.now, "domain", "", []throttle.Limit{throttle.PerMinute(30)}))
 		do(s.SetMode(s.now, "domain", throttle.Shadow))
 		do(s.SetMode(s.now, throttle.Global, throttle.Off))
+		drain(t, s, dawn.Add(2*time.Second))
 		reads(t, "closed, set and shadowed", explained(t, client, s, 2*time.Second, job), `
 job waits at 2027-01-15 08:00:02.000 UTC
   in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start never, unless limits change
-  tenant "acme" closed by the limit 0/1h
-  tenant "acme"            0/1h                    0 used        0 booked  closed, set for the key
+  its lane stands under tenant "acme", which is looked at again never, unless limits change
+  domain "gmail.com" paused until 2027-01-15 09:00:00.000 UTC (in 59m58s)
   domain "gmail.com"       30/1m                   0 used        0 booked  room now, set for the scope, shadow
+  global                   200/1s                  0 used        0 booked  room now, off
+  global                   1000000/24h             0 used        0 booked  room now, off
+  tenant "acme"            0/1h                    0 used        0 booked  closed, set for the key
 `)
 	})
 }
@@ -191,12 +222,12 @@ func TestExplainFitsAScreen(t *testing.T) {
 		}
 		comes(t, s, 0, throttle.Job{ID: "first", Weight: 2, Keys: job.Keys}, throttle.Granted)
 		comes(t, s, 0, job, throttle.Waiting)
-		if e := explained(t, client, s, 1234567*time.Microsecond, job); len(e.Limits) != 6 {
-			t.Errorf("%d limits are told, want 6:\n%s", len(e.Limits), e)
+		if e := explained(t, client, s, 1234567*time.Microsecond, job); len(e.Usage) != 3 {
+			t.Errorf("%d scope keys are told, want 3:\n%s", len(e.Usage), e)
 		}
 		comes(t, s, 9500*time.Millisecond, throttle.Job{ID: "new", Weight: 1, Keys: job.Keys}, throttle.Waiting)
 		drain(t, s, dawn.Add(9500*time.Millisecond))
-		if e := explained(t, client, s, 9567891*time.Microsecond, job); e.Slot.IsZero() || e.Hold == nil {
+		if e := explained(t, client, s, 9567891*time.Microsecond, job); e.Slot.IsZero() {
 			t.Errorf("it is not booked:\n%s", e)
 		}
 	})

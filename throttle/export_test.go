@@ -7,3 +7,6 @@ func (t *Throttle) SetNow(now func() time.Time) { t.now = now }
 
 // Encode is how a user's value stands in a key.
 var Encode = encode
+
+// AwaitPublished returns when this process has published what it is about to.
+func (t *Throttle) AwaitPublished() { t.sign.publishing.Wait() }

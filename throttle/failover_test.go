@@ -76,7 +76,7 @@ func (a *asker) ask(ctx context.Context, name string) {
 		asked := time.Now()
 		r, err := a.throttle.Reserve(context.Background(), throttle.Job{ID: fmt.Sprint(name, "-", n), Weight: 1})
 		a.mu.Lock()
-		if err == nil && r.Outcome == throttle.Granted && r.Source == throttle.FromRedis {
+		if err == nil && r.Outcome == throttle.Granted && r.Source == throttle.FallbackClosed {
 			a.granted++
 			if !a.died.IsZero() && asked.After(a.died) && a.resumed == 0 {
 				a.resumed = time.Since(a.died)
@@ -97,7 +97,7 @@ func (a *asker) hasResumed() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.r
 func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(*redistest.Server)) failover {
 	t.Helper()
 	const most = 1_000_000
-	th := newThrottle(t, client, globalScope(throttle.PerHour(most)), &throttle.Options{Timeout: throttle.DefaultTimeout})
+	th := newThrottle(t, client, globalScope(throttle.PerHour(most)), &throttle.Options{Timeout: defaultTimeout})
 	a := &asker{throttle: th}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

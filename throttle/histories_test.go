@@ -1,7 +1,6 @@
 package throttle_test
 
 import (
-	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -27,12 +26,13 @@ type operation struct {
 	call       string
 	now        time.Time // by the script's clock
 	job        throttle.Job
-	grant      throttle.Reservation // to be settled
+	ids        []string             // that leave
+	grant      throttle.Reservation // to be settled, or made a booking again
 	actual     int64
-	lane       throttle.Lane
 	scope, key string
 	until      time.Time
 	limits     []throttle.Limit
+	mode       throttle.Mode
 }
 
 // answer is what a call returned. Of a lost one only the call is known.
@@ -40,12 +40,6 @@ type answer struct {
 	value any
 	err   error
 	lost  bool
-}
-
-// pulled is the answer of Pull.
-type pulled struct {
-	booked []throttle.Reservation
-	next   throttle.Lane
 }
 
 // ask makes the call.
@@ -56,15 +50,16 @@ func (o operation) ask(s throttletest.Subject) answer {
 		a.value, a.err = s.Reserve(o.now, o.job)
 	case "cancel":
 		a.value, a.err = s.Cancel(o.now, o.job)
+	case "leave":
+		a.value, a.err = s.Leave(o.now, o.ids)
 	case "release":
-		a.value, a.err = s.Release(o.now, o.job)
+		a.value, a.err = s.Release(o.now, o.grant)
 	case "settle":
 		a.value, a.err = s.Settle(o.now, o.grant, o.actual)
+	case "refund":
+		a.value, a.err = s.Refund(o.now, o.grant)
 	case "pull":
-		booked, next, err := s.Pull(o.now, o.lane)
-		a.value, a.err = pulled{booked, next}, err
-	case "sweep":
-		a.value, a.err = s.Sweep(o.now)
+		a.value, a.err = s.Pull(o.now)
 	case "usage":
 		a.value, a.err = s.Usage(o.now, o.scope, o.key)
 	case "pause":
@@ -75,58 +70,24 @@ func (o operation) ask(s throttletest.Subject) answer {
 		a.err = s.SetLimits(o.now, o.scope, o.key, o.limits)
 	case "reset":
 		a.err = s.ResetLimits(o.now, o.scope, o.key)
+	case "mode":
+		a.err = s.SetMode(o.now, o.scope, o.mode)
 	default:
 		panic("no such call: " + o.call)
 	}
 	return a
 }
 
-// steps are the scripts of those calls that run more than one. Between them others see
-// what the first has done, so each is an operation of its own.
-var steps = map[string][2]string{
-	"sweep":  {"sweep script", "bring back"}, // once for each lane that is due
-	"resume": {"resume script", "recall"},
-	"limits": {"set script", "recall"},
-	"reset":  {"set script", "recall"},
-}
-
-// foundBySweep is the answer of the sweep script.
-type foundBySweep struct {
-	overdue []throttle.Reservation
-	lanes   []throttle.Lane
-	next    throttle.Lane
-}
-
-// askModel asks the model for a call, or a step of one.
-func (o operation) askModel(m *throttletest.Model) answer {
-	switch o.call {
-	case "sweep script":
-		swept, lanes, _ := m.SweepStep(o.now)
-		return answer{value: foundBySweep{swept.Overdue, lanes, swept.Next}}
-	case "bring back":
-		return answer{value: m.BringBackStep(o.now, o.lane)}
-	case "resume script":
-		return answer{value: m.ResumeStep(o.now, o.scope, o.key)}
-	case "set script":
-		m.SetLimitsStep(o.scope, o.key, o.limits)
-		return answer{}
-	case "recall":
-		m.RecallStep(o.now, o.scope, o.key)
-		return answer{}
-	}
-	return o.ask(m)
-}
-
 // String says what was asked.
 func (o operation) String() string {
 	at := o.now.UnixMicro() % 1e9
 	switch o.call {
-	case "reserve", "cancel", "release":
+	case "reserve", "cancel":
 		return fmt.Sprintf("%d %s %s/%s of %d", at, o.call, o.job.ID, o.job.Nonce, o.job.Weight)
-	case "settle":
-		return fmt.Sprintf("%d settle %s/%s at %d", at, o.grant.Job.ID, o.grant.Job.Nonce, o.actual)
-	case "pull", "bring back":
-		return fmt.Sprintf("%d %s %s", at, o.call, o.lane)
+	case "settle", "refund", "release":
+		return fmt.Sprintf("%d %s %s/%s at %d", at, o.call, o.grant.Job.ID, o.grant.Job.Nonce, o.actual)
+	case "leave":
+		return fmt.Sprintf("%d leave %v", at, o.ids)
 	}
 	return fmt.Sprintf("%d %s %s %s", at, o.call, o.scope, o.key)
 }
@@ -140,21 +101,14 @@ func (a answer) String() string {
 	case a.err != nil:
 		return a.err.Error()
 	case is:
-		return fmt.Sprintf("%s %d, ahead %d, next %q, replayed %t, hold %v", r.Outcome, r.Start.UnixMicro()%1e9, r.Ahead, r.Next, r.Replayed, r.Hold)
+		return fmt.Sprintf("%s %d, ahead %d, next %d, hold %v", r.Outcome, r.Start.UnixMicro()%1e9, r.Ahead, r.Next.UnixMicro()%1e9, r.Hold)
 	}
 	return fmt.Sprintf("%+v", a.value)
 }
 
-// equals compares what is not guessed.
 func (a answer) equals(b answer) bool {
 	if a.err != nil || b.err != nil {
 		return a.err != nil && b.err != nil && a.err.Error() == b.err.Error()
-	}
-	ours, isOurs := a.value.(throttle.Reservation)
-	theirs, isTheirs := b.value.(throttle.Reservation)
-	if isOurs && isTheirs {
-		ours.Ledgers, theirs.Ledgers = "", "" // the model does not name them
-		return reflect.DeepEqual(certain(ours), certain(theirs))
 	}
 	return reflect.DeepEqual(a.value, b.value)
 }
@@ -169,15 +123,14 @@ type arena struct {
 	jobs     []throttle.Job // that all ask for
 	calls    []string       // that are made, the oftener the more often
 	ownClock bool           // Redis' instants, not the test's
-	began    time.Time
 
-	ticks atomic.Int64 // orders calls and returns
-	clock atomic.Int64 // what has passed since began, in microseconds
+	ticks   atomic.Int64 // orders calls and returns
+	now     time.Time    // of all calls of a round
+	tooSlow atomic.Bool  // a call was made again so late that its grant was given back
 
 	mu      sync.Mutex
 	history []porcupine.Operation
 	grants  [][]throttle.Reservation // of each throttle
-	next    []throttle.Lane          // of each throttle, to be pulled
 }
 
 // newArena has throttles with two tenants, who have more jobs than there is room for.
@@ -189,23 +142,22 @@ func newArena(t *testing.T, throttles int) *arena {
 			throttle.Limit{Units: 5, Window: time.Second, Precision: throttle.Exact},
 			throttle.Limit{Units: 8, Window: time.Second, Precision: 100 * time.Millisecond}),
 		options: throttle.Options{Timeout: patient, Grace: 300 * time.Millisecond, Lookahead: 700 * time.Millisecond, BreakAfter: -1},
-		began:   time.UnixMicro(1_795_219_498_189_530),
+		now:     time.UnixMicro(1_795_219_498_189_530),
 		grants:  make([][]throttle.Reservation, throttles),
-		next:    make([]throttle.Lane, throttles),
 	}
 	for range throttles {
 		a.names = append(a.names, "t"+crand.Text())
 	}
 	for i := range 10 {
 		job := throttle.Job{ID: fmt.Sprint("j", i), Weight: 1 + int64(i)%3, Keys: of([]string{"a", "b"}[i%2])}
-		if i%3 == 0 {
-			job.MaxWait = 150 * time.Millisecond
+		if i%3 < 2 {
+			job.MaxWait = 700 * time.Millisecond
 		}
 		a.jobs = append(a.jobs, job)
 	}
 	for call, often := range map[string]int{
-		"reserve": 40, "pull": 14, "cancel": 8, "release": 6, "settle": 8, "usage": 8, "pause": 3,
-		"sweep": 8, "resume": 2, "limits": 2, "reset": 1,
+		"reserve": 40, "pull": 14, "cancel": 6, "leave": 3, "release": 9, "settle": 6, "refund": 3, "usage": 8, "pause": 4,
+		"resume": 6, "limits": 2, "reset": 1, "mode": 3,
 	} {
 		a.calls = append(a.calls, slices.Repeat([]string{call}, often)...)
 	}
@@ -220,19 +172,10 @@ type contender struct {
 	random *rand.Rand
 	drawn  int
 	own    []*scripted
-	ran    []ran // since the call began
-}
-
-// ran is a script that was run.
-type ran struct {
-	called, returned int64
-	reply            []any
-	lost             bool
 }
 
 func (a *arena) contender(id int, seed uint64, client *redis.Client) *contender {
 	c := &contender{arena: a, id: id, random: rand.New(rand.NewPCG(seed, uint64(id)))}
-	client.AddHook(c)
 	for _, name := range a.names {
 		options := a.options
 		th, err := throttle.New(name, client, a.scopes, &options)
@@ -248,44 +191,36 @@ func (a *arena) contender(id int, seed uint64, client *redis.Client) *contender 
 	return c
 }
 
-// DialHook implements redis.Hook.
-func (c *contender) DialHook(next redis.DialHook) redis.DialHook { return next }
+// callsInRound is how many calls a client makes in a round, all of them at one instant.
+const callsInRound = 3
 
-// ProcessPipelineHook implements redis.Hook.
-func (c *contender) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// ProcessHook notes the scripts that did something, or may have done so: not those whose
-// error says that the caller is to ask in another way.
-func (c *contender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		called := c.ticks.Add(1)
-		err := next(ctx, cmd)
-		var refused redis.Error
-		if evaluated, is := cmd.(*redis.Cmd); is && cmd.Name() == "evalsha" && !errors.As(err, &refused) {
-			reply, _ := evaluated.Slice()
-			c.ran = append(c.ran, ran{called, c.ticks.Add(1), reply, err != nil})
-		}
-		return err
-	}
-}
-
-// contend has clients make as many calls each, side by side.
+// contend has clients make as many calls each, side by side. By the test's own clock they
+// do so in rounds, so that no call has an earlier instant than one that was made before it.
 func (a *arena) contend(seed uint64, clients, each int, newClient func() *redis.Client) {
-	var wg sync.WaitGroup
-	begin := make(chan struct{})
-	for id := range clients {
-		c := a.contender(id, seed, newClient())
-		wg.Go(func() {
-			<-begin
-			for range each {
-				c.make(c.draw())
-			}
-		})
+	all := make([]*contender, clients)
+	for id := range all {
+		all[id] = a.contender(id, seed, newClient())
 	}
-	close(begin)
-	wg.Wait()
+	inRound := each
+	if !a.ownClock {
+		inRound = callsInRound
+	}
+	random := rand.New(rand.NewPCG(seed, 1000))
+	for made := 0; made < each; made += inRound {
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for _, c := range all {
+			wg.Go(func() {
+				<-begin
+				for range inRound {
+					c.make(c.draw())
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		a.now = a.now.Add(time.Duration(random.Int64N(300_000)) * time.Microsecond)
+	}
 }
 
 // draw chooses a call. Its instant is its own when it is made.
@@ -299,7 +234,14 @@ func (c *contender) draw() operation {
 	if c.random.IntN(2) == 0 {
 		o.scope, o.key = "tenant", o.job.Keys["tenant"]
 	}
-	o.actual = c.random.Int64N(5)
+	o.actual, o.until = c.random.Int64N(5), c.now.Add(200*time.Millisecond)
+	o.ids = []string{o.job.ID, c.jobs[c.random.IntN(len(c.jobs))].ID}
+	if o.ids[0] == o.ids[1] {
+		o.ids = o.ids[:1]
+	}
+	if o.call == "mode" && c.random.IntN(2) == 0 {
+		o.mode = throttle.Shadow
+	}
 	for _, scope := range c.scopes {
 		if o.call == "limits" && scope.Name == o.scope {
 			o.limits = slices.Clone(scope.Limits)
@@ -308,116 +250,69 @@ func (c *contender) draw() operation {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	grants := c.grants[o.throttle]
-	switch o.call {
-	case "pull":
-		if o.lane = c.next[o.throttle]; o.lane == "" {
-			o.call = "sweep"
-		}
-	case "settle", "release", "cancel":
+	switch grants := c.grants[o.throttle]; o.call {
+	case "settle", "refund", "release":
 		if len(grants) == 0 {
 			o.call = "reserve"
-		} else if o.grant = grants[len(grants)-1-c.random.IntN(min(3, len(grants)))]; o.call == "release" || c.random.IntN(2) == 0 {
-			o.job = o.grant.Job
+		} else {
+			o.grant = grants[len(grants)-1-c.random.IntN(min(3, len(grants)))]
+		}
+		for _, granted := range slices.Backward(grants) {
+			if o.call == "release" && granted.Start.After(c.now) && c.random.IntN(10) > 0 {
+				o.grant = granted // only what is still ahead can be
+				break
+			}
 		}
 	}
 	return o
 }
 
 // make makes a call and writes it down. One whose answer is lost is made again, with the
-// same nonce: a call of its own.
+// same nonce: a call of its own, except where that gets the answer which was lost, of
+// whichever of the calls before.
 func (c *contender) make(o operation) {
-	lost := true
-	for lost {
-		lost = c.once(o).lost
-	}
-}
-
-func (c *contender) once(o operation) answer {
-	c.ran = nil
-	called := c.ticks.Add(1)
-	o.now = c.began.Add(time.Duration(c.clock.Add(c.random.Int64N(40_000))) * time.Microsecond)
-	o.until = o.now.Add(200 * time.Millisecond)
+	o.now = c.now
+	first, began := c.ticks.Add(1), time.Now()
+	called := first
 	a := o.ask(c.own[o.throttle])
-	returned := c.ticks.Add(1)
-	if a.lost = errors.Is(a.err, throttle.ErrUnavailable); a.lost {
-		returned = never
+	for errors.Is(a.err, throttle.ErrUnavailable) {
+		lost := called
+		called = c.ticks.Add(1)
+		a = o.ask(c.own[o.throttle])
+		if time.Since(began) > keptFor {
+			c.tooSlow.Store(true)
+		}
+		r, is := a.value.(throttle.Reservation)
+		replayed := is && a.err == nil && r.Replayed
+		if replayed {
+			r.Replayed, r.Now = false, o.now
+			a.value, called = r, first
+		}
+		if !replayed || lost != first {
+			c.write(o, lost, answer{lost: true}, never)
+		}
 	}
+	returned := c.ticks.Add(1)
 	if c.ownClock {
 		o.now = a.instant()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if names, several := steps[o.call]; several {
-		c.writeSteps(o, names, a)
-	} else {
-		c.write(o, called, a, returned)
-	}
-	switch value := a.value.(type) {
-	case throttle.Reservation:
-		if c.next[o.throttle] = value.Next; value.Outcome == throttle.Granted {
-			c.grants[o.throttle] = append(c.grants[o.throttle], value)
-		}
-	case pulled:
-		c.next[o.throttle] = value.next
-	case throttle.Swept:
-		c.next[o.throttle] = value.Next
-	}
-	return a
+	c.write(o, called, a, returned)
 }
+
+// keptFor is less than how long a grant is kept whose answer was lost: a later one is given
+// back before the job is decided anew, which no history has.
+const keptFor = 800 * time.Millisecond
 
 // never is when a call returns whose answer is lost.
 const never = math.MaxInt64
 
 func (c *contender) write(o operation, called int64, a answer, returned int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: o, Call: called, Output: a, Return: returned})
-}
-
-// writeSteps writes down the scripts that a call ran.
-func (c *contender) writeSteps(o operation, names [2]string, a answer) {
-	var lanes []throttle.Lane
-	for i, script := range c.ran {
-		own, answered := o, answer{lost: script.lost}
-		own.call = names[min(i, 1)]
-		if script.lost {
-			script.returned = never
-		}
-		switch {
-		case script.lost && own.call != "bring back":
-		case own.call == "sweep script":
-			swept, _ := a.value.(throttle.Swept)
-			lanes = dueOf(script.reply)
-			answered.value = foundBySweep{swept.Overdue, lanes, laneOf(script.reply[1])}
-		case own.call == "bring back":
-			if own.lane = lanes[i-1]; !script.lost {
-				answered.value = laneOf(script.reply[1])
-			}
-		case own.call == "resume script":
-			answered.value = script.reply[0] == int64(1)
-		}
-		c.write(own, script.called, answered, script.returned)
+	if r, is := a.value.(throttle.Reservation); is && r.Outcome == throttle.Granted {
+		c.grants[o.throttle] = append(c.grants[o.throttle], r)
 	}
-}
-
-func laneOf(text any) throttle.Lane {
-	name, _ := text.(string)
-	return throttle.Lane(name)
-}
-
-// dueOf are the lanes that sweep.lua found.
-func dueOf(reply []any) []throttle.Lane {
-	var lanes []throttle.Lane
-	for rest := reply[3:]; len(rest) > 0; {
-		switch rest[0] {
-		case "lane":
-			lanes, rest = append(lanes, laneOf(rest[1])), rest[2:]
-		case "job":
-			rest = rest[5:]
-		default:
-			panic("these histories have no scope key that holds lanes")
-		}
-	}
-	return lanes
 }
 
 // instant is when a call was decided, as its answer tells.
@@ -442,17 +337,13 @@ type state struct {
 func (a *arena) specification() porcupine.Model {
 	return porcupine.Model{
 		Partition: a.parts,
-		Init: func() any {
-			m := throttletest.NewModel(a.scopes, a.options)
-			for _, job := range a.jobs { // so that it knows their lanes
-				if _, err := m.Peek(a.began, job); err != nil {
-					a.t.Fatal(err)
-				}
-			}
-			return state{model: m}
+		Init:      func() any { return state{model: throttletest.NewModel(a.scopes, a.options)} },
+		Step:      a.step,
+		Equal: func(one, other any) bool {
+			first, isState := one.(state)
+			second, isToo := other.(state)
+			return isState && isToo && first.now.Equal(second.now) && first.model.Equal(second.model)
 		},
-		Step:              a.step,
-		Equal:             reflect.DeepEqual,
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v: %v", input, output) },
 	}
 }
@@ -480,7 +371,7 @@ func (a *arena) step(before, input, output any) (bool, any) {
 	if a.ownClock {
 		after.now = asked.now
 	}
-	want := asked.askModel(after.model)
+	want := asked.ask(after.model)
 	return answered.lost || answered.equals(want), after
 }
 
@@ -492,6 +383,10 @@ func (a *arena) linearize() (porcupine.CheckResult, porcupine.LinearizationInfo)
 // mustLinearize fails the test if there is no such order, and tells how far one goes.
 func (a *arena) mustLinearize(seed uint64, seen *tally) {
 	a.t.Helper()
+	if a.tooSlow.Load() {
+		seen.slow++
+		return
+	}
 	began := time.Now()
 	result, info := a.linearize()
 	seen.took += time.Since(began)
@@ -526,23 +421,31 @@ func (a *arena) mustLinearize(seed uint64, seen *tally) {
 // tally is what histories were like.
 type tally struct {
 	histories, calls int
+	slow             int // histories that are not looked at, on a machine that has no time for them
 	lost             int // replies
 	overlaps         int // pairs of calls of one throttle that were under way at once
 	overtaken        int // calls that had to be put before one that was made earlier
 	outcomes         map[throttle.Outcome]int
-	took             time.Duration // to put them in order
+	did              map[string]int // calls that have changed something, by their names
+	took             time.Duration  // to put them in order
 }
 
 func (s *tally) add(a *arena, orders [][]porcupine.Operation) {
 	if s.outcomes == nil {
-		s.outcomes = make(map[throttle.Outcome]int)
+		s.outcomes, s.did = make(map[throttle.Outcome]int), make(map[string]int)
 	}
 	s.histories, s.calls = s.histories+1, s.calls+len(a.history)
 	for _, o := range a.history {
-		if answered, is := o.Output.(answer); is {
-			if r, is := answered.value.(throttle.Reservation); is && answered.err == nil {
-				s.outcomes[r.Outcome]++
-			}
+		answered, isAnswer := o.Output.(answer)
+		asked, isAsked := o.Input.(operation)
+		if !isAnswer || !isAsked || answered.err != nil || answered.lost {
+			continue
+		}
+		if r, is := answered.value.(throttle.Reservation); is {
+			s.outcomes[r.Outcome]++
+		}
+		if answered.changed() {
+			s.did[asked.call]++
 		}
 	}
 	for _, part := range a.parts(a.history) {
@@ -563,9 +466,39 @@ func (s *tally) add(a *arena, orders [][]porcupine.Operation) {
 	}
 }
 
+// changed tells whether a call has changed anything, as far as its answer says so.
+func (a answer) changed() bool {
+	switch value := a.value.(type) {
+	case bool:
+		return value
+	case []bool:
+		return slices.Contains(value, true)
+	case throttle.Pulled:
+		return len(value.Booked) > 0
+	}
+	return true
+}
+
+// mustHaveDone fails a test in whose histories one of these calls never changed anything.
+func (s *tally) mustHaveDone(t *testing.T, calls ...string) {
+	t.Helper()
+	t.Logf("calls that have changed something: %v", s.did)
+	for _, call := range calls {
+		if s.did[call] == 0 {
+			t.Errorf("no call of %s in %d histories has changed anything", call, s.histories)
+		}
+	}
+}
+
 // mustBeContended fails a test that has lost its object.
 func (s *tally) mustBeContended(t *testing.T, outcomes ...throttle.Outcome) {
 	t.Helper()
+	if s.slow > 0 {
+		t.Logf("%d histories were too slow to be looked at", s.slow)
+	}
+	if s.histories == 0 {
+		t.Fatal("no history was fast enough to be looked at")
+	}
 	t.Logf("%d calls in %d histories, %d answers lost; %d pairs at once, %d overtaken; %v; put in order in %s",
 		s.calls, s.histories, s.lost, s.overlaps, s.overtaken, s.outcomes, s.took)
 	if s.overlaps < s.calls/4 || s.overtaken < s.histories {

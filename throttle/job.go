@@ -1,26 +1,32 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
-// Job is what a reservation is made for.
+// Job is what a reservation is made for. It is a value; the throttle does not change
+// its maps.
 type Job struct {
 	// ID names this job among all jobs of the throttle, one attempt of it: the
 	// reservation is found again by it. 1 byte or more; bytes of any value.
 	ID string
-	// Weight is how many units the job takes of each limit: 1 to MaxUnits.
+	// Weight is how many units the job takes of each limit: 1 to 2^53.
 	Weight int64
+	// Costs says how many units the job takes of the limits of single scopes, by the
+	// scope's name, where that is not its Weight: 0 to 2^53. A scope with a cost of 0
+	// does not concern the job, which then needs no key of it. nil is none.
+	Costs map[string]int64
 	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every
 	// scope that is neither Global nor Optional must be there, with a key that
 	// is not empty.
 	Keys map[string]string
-	// Lane stands for Keys in the jobs that Pull and Sweep return, for Cancel.
-	// Leave it empty.
-	Lane Lane
-	// MaxWait is how long the caller is ready to wait in place: a start within
-	// it is granted now, for then. 0 grants only what may start at once.
+	// MaxWait is how long the caller is prepared to wait in place: a start within
+	// it is granted now, for then. 0 grants only what may start at once; at most 400
+	// days.
 	MaxWait time.Duration
 	// Deadline is the latest useful start. A job that cannot start by then is
 	// refused with a *DeadlineError instead of booked. Zero means none.
@@ -28,82 +34,101 @@ type Job struct {
 	// Plan makes a plan for later: where there is room at once the job is booked, not
 	// granted, and is to be asked for again.
 	Plan bool
-	// Nonce names this asking for a decision. Asked again with the same nonce
-	// (because the answer was lost), a granted job is not charged again. Empty
-	// draws a new one, which the Reservation and an *UnavailableError tell.
+	// Nonce names this asking for a decision. Asked again of the same Throttle with
+	// the same nonce, because the answer was lost, a granted job is not charged twice.
+	// Up to 128 letters, digits, _ . or -. Empty draws a new one, which the Reservation
+	// and an *UnavailableError have.
 	Nonce string
 }
 
-// meets is one scope key that a job is counted under.
-type meets struct {
-	scope        *Scope
-	key, encoded string
-	belief       string // what is taken to be set for it at run time
-	origin       Origin
-	mode         Mode
-	inForce      []Limit
-	rulings      []ruling // what is counted for it
+// charge is what a job takes of one scope key.
+type charge struct {
+	scope *Scope
+	key   string // as the job has it
+	name  string // of the scope key, as Redis has it
+	units int64
 }
 
-// name names the scope key as the control key does.
-func (m *meets) name() string { return m.scope.Name + ":" + m.encoded }
+// order checks a job and lists what it takes.
+func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Job: job.ID, Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	if err := t.checkNumbers(job); err != nil {
+		return nil, err
+	}
+	if err := t.checkScopes(job); err != nil {
+		return nil, err
+	}
+	o := &order{job: job, flow: encode(job.Keys[t.fair])}
+	for i := range t.scopes {
+		c, err := chargeOf(job, &t.scopes[i])
+		if err != nil {
+			return nil, err
+		}
+		if c.units > 0 {
+			o.charges = append(o.charges, c)
+		}
+	}
+	slices.SortFunc(o.charges, func(a, b charge) int { return strings.Compare(a.name, b.name) })
+	o.lane = laneOf(o.flow, o.charges)
+	return o, nil
+}
 
-// meetings checks the job and lists the scope keys it is counted under.
-func (t *Throttle) meetings(job Job) ([]meets, error) {
+func (t *Throttle) checkNumbers(job Job) error {
 	switch {
 	case job.ID == "":
-		return nil, &InvalidJobError{Field: "ID", Value: job.ID, Reason: "is empty"}
-	case job.Weight < 1 || job.Weight > MaxUnits:
-		return nil, &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d", MaxUnits)}
-	case job.MaxWait < 0 || job.MaxWait > MaxWindow:
-		return nil, &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait, Reason: "is not between 0 and " + formatDuration(MaxWindow)}
+		return &InvalidJobError{Field: "ID", Value: job.ID, Reason: "is empty"}
+	case job.Weight < 1 || job.Weight > maxUnits:
+		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
+	case job.MaxWait < 0 || job.MaxWait > maxWindow:
+		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait, Reason: "is not between 0 and " + formatDuration(maxWindow)}
 	case len(job.Nonce) > maxEncoded || !plainNonce(job.Nonce):
-		return nil, &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce, Reason: "is not up to 128 letters, digits, _ . or -"}
+		return &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce, Reason: "is not up to 128 letters, digits, _ . or -"}
 	}
-	if job.Lane != "" {
-		return t.meetingsOf(job.Lane)
-	}
-	for name := range job.Keys {
-		if _, known := t.keyed[name]; !known {
-			return nil, &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "names a scope this throttle does not have"}
-		}
-	}
-	met := make([]meets, 0, len(t.scopes))
-	for i := range t.scopes {
-		scope := &t.scopes[i]
-		key, named := job.Keys[scope.Name]
-		switch {
-		case scope.Name == Global:
-			key = ""
-		case named && key == "":
-			return nil, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has an empty key for this scope"}
-		case !named && scope.Optional:
-			continue
-		case !named:
-			return nil, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope"}
-		}
-		met = append(met, meets{scope: scope, key: key, encoded: encode(key)})
-	}
-	return met, nil
+	return nil
 }
 
-// fits refuses a weight that no window can ever hold. Where that is so since limits
-// were set at run time, it may become different: the job is only blocked, and under
-// a limit of 0, which is like a pause, it waits in line.
-func (c *call) fits() error {
-	for i := range c.met {
-		m := &c.met[i]
-		for _, r := range m.rulings {
-			switch {
-			case r.free() || c.job.Weight <= r.limit.Units:
-			case m.origin == FromConfiguration:
-				return &NeverFitsError{Job: c.job.ID, Weight: c.job.Weight, Scope: m.scope.Name, Key: m.key, Limit: r.limit}
-			case r.limit.Units > 0:
-				return &BlockedError{Job: c.job.ID, Weight: c.job.Weight, Scope: m.scope.Name, Key: m.key, Limit: r.limit}
-			}
+// checkScopes refuses the names of scopes that are none, and costs that are none.
+func (t *Throttle) checkScopes(job Job) error {
+	for name := range job.Keys {
+		if name == Global || !t.hasScope(name) {
+			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "names a scope this throttle does not have"}
+		}
+	}
+	return t.checkCosts(job.ID, job.Costs)
+}
+
+func (t *Throttle) checkCosts(id string, costs map[string]int64) error {
+	for name, cost := range costs {
+		switch {
+		case !t.hasScope(name):
+			return &InvalidJobError{Job: id, Field: "Costs", Value: name, Reason: "names a scope this throttle does not have"}
+		case cost < 0 || cost > maxUnits:
+			return &InvalidJobError{Job: id, Field: "Costs", Value: cost, Reason: fmt.Sprintf("of scope %s is not between 0 and %d", name, maxUnits)}
 		}
 	}
 	return nil
+}
+
+// chargeOf is what a job takes of a scope; no units if the scope does not concern it.
+func chargeOf(job Job, scope *Scope) (charge, error) {
+	key, named := job.Keys[scope.Name]
+	cost, own := job.Costs[scope.Name]
+	if !own {
+		cost = job.Weight
+	}
+	switch {
+	case named && key == "":
+		return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has an empty key for this scope"}
+	case cost == 0:
+		return charge{}, nil
+	case named || scope.Name == Global:
+		return charge{scope: scope, key: key, name: scopeKeyName(scope.Name, key), units: cost}, nil
+	case scope.Optional:
+		return charge{}, nil
+	}
+	return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope"}
 }
 
 func plainNonce(nonce string) bool {

@@ -6,65 +6,34 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // stateVersion stands in every key. It goes up when the shape of what is kept
-// in Redis changes, so that two shapes never meet under one name.
-const stateVersion = "3"
+// in Redis changes, so that two shapes never have the same name.
+const stateVersion = "4"
 
 // maxEncoded is the longest that a user's value may become in a key; what is
 // longer is replaced by its hash.
 const maxEncoded = 128
 
-// keys builds the Redis keys of one throttle. They all carry the throttle's
-// name as hash tag, so that they lie in one slot of a Redis Cluster.
-type keys struct {
-	prefix  string
-	control string
-	shared  [4]string // those of the line that are the same for all jobs
-}
+// keys are the Redis keys of one throttle. They all carry the throttle's name as
+// hash tag, so that they lie in one slot of a Redis Cluster. The scripts build them
+// from the prefix; only the control key is declared, for the route.
+type keys struct{ prefix, control string }
 
 func newKeys(name string) keys {
 	prefix := "thr:{" + name + "}:" + stateVersion + ":"
-	return keys{prefix, prefix + "control", [4]string{prefix + "line", prefix + "agenda", prefix + "ready", prefix + "tags"}}
+	return keys{prefix, prefix + "control"}
 }
 
-// record is where the reservation of one job is kept.
-func (k keys) record(id string) string { return k.prefix + "job:" + encode(id) }
+// scopeKeyName names a scope key as Redis has it. It has no blank, comma or bar.
+func scopeKeyName(scope, key string) string { return scope + ":" + encode(key) }
 
-// line is where the line is kept, as far as a job of this lane is concerned.
-func (k keys) line(lane Lane) [6]string {
-	return [6]string{
-		k.shared[0], k.shared[1], k.shared[2], k.shared[3],
-		k.prefix + "heads:" + lane.fairKey(), k.prefix + "lane:" + string(lane),
-	}
-}
-
-// held are the lanes that a scope key holds; name is scope:key, the key encoded.
-func (k keys) held(name string) string { return k.prefix + "held:" + name }
-
-// scope is where the totals of one scope key's ledgers are kept; the key is
-// encoded.
-func (k keys) scope(scope, encoded string) string { return k.prefix + "key:" + scope + ":" + encoded }
-
-// ledger is where the units of one limit of one scope key are kept; the key is
-// encoded.
-func (k keys) ledger(scope, encoded string, window time.Duration) string {
-	return k.ledgerOf(scope, encoded, micros(window))
-}
-
-// ledgerOf is the same for a window as Redis has it.
-func (k keys) ledgerOf(scope, encoded, window string) string {
-	return k.prefix + "ledger:" + scope + ":" + encoded + ":" + window
-}
-
-// probed are a key that only check.lua uses, and one of each kind that there is.
-func (k keys) probed() []string {
-	line := k.line("check|")
-	return append([]string{
-		k.prefix + "check", k.control, k.record("check"), k.scope(Global, ""), k.ledger(Global, "", time.Second), k.held("check:"),
-	}, line[:]...)
+// splitName is the scope and the key of a scope key's name. Of a key that only its
+// hash is left of, the key stays encoded.
+func splitName(name string) (scope, key string, is bool) {
+	scope, encoded, is := strings.Cut(name, ":")
+	return scope, decoded(encoded), is
 }
 
 // encode writes any bytes a user may send so that they stay in their place
@@ -104,6 +73,14 @@ func decode(encoded string) (string, bool) {
 	}
 	value, err := url.PathUnescape(encoded)
 	return value, err == nil
+}
+
+// decoded is the value, or what stands for it where only its hash is left.
+func decoded(encoded string) string {
+	if value, readable := decode(encoded); readable {
+		return value
+	}
+	return encoded
 }
 
 func safeByte(c byte) bool {

@@ -78,8 +78,8 @@ func TestF50_T1_HostileKeys(t *testing.T) {
 			booked       int64
 			each, shared int // keys
 		}{
-			{throttle.MaxWindow, throttle.Booked, 1, 3, 2}, // record, totals, ledger; line, agenda
-			{time.Second, throttle.Waiting, 0, 4, 2},       // record, totals, heads, lane; line, ready
+			{maxWindow, throttle.Booked, 1, 1, 4},    // the scope key; control, the last answer, jobs, timers
+			{time.Second, throttle.Waiting, 0, 5, 4}, // the scope key, its flows, their lanes and tags, the lane
 		} {
 			th := newThrottle(t, client, scopes, &throttle.Options{Lookahead: test.lookahead})
 			for i, value := range hostile {
@@ -101,8 +101,8 @@ func TestF50_T1_HostileKeys(t *testing.T) {
 				if tag := hashTag(key); tag != th.Name() {
 					t.Errorf("key %q: hash tag %q, want the throttle's name", key, tag)
 				}
-				if len(key) > 300 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' }) {
-					t.Errorf("key %.400q of %d bytes: want at most 300, printable", key, len(key))
+				if len(key) > 400 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' }) {
+					t.Errorf("key %.400q of %d bytes: want at most 400, printable", key, len(key))
 				}
 			}
 		}
@@ -114,7 +114,7 @@ func TestF50_T1_HostileKeys(t *testing.T) {
 func TestF50_HostileJobsInLine(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		scopes := tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(throttle.MaxUnits))
+		scopes := tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(maxUnits))
 		s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
 		now := time.UnixMicro(1_800_000_000_000_000)
 		waiting := make(map[string]string) // keys by ID
@@ -138,12 +138,12 @@ func TestF50_HostileJobsInLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, line := range page.Lines {
-				told[line.Key] = line.Jobs == 1 && line.Units == 1 && line.Booked == 0
+				told[line.Key] = line.Scope == "tenant" && line.Flows == 1
 			}
 			from = page.Next
 		}
 		if diff := cmp.Diff(lines, told); diff != "" {
-			t.Errorf("lines with a job each (-want +got):\n%.2000s", diff)
+			t.Errorf("lines with a flow each (-want +got):\n%.2000s", diff)
 		}
 		now = now.Add(2 * time.Hour)
 		for _, r := range drain(t, s, now) {
@@ -202,7 +202,7 @@ func TestThrottlesDoNotShare(t *testing.T) {
 		scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1)}}}
 		one := newThrottle(t, client, scopes, nil)
 		other := newThrottle(t, client, scopes, nil)
-		same, err := throttle.New(one.Name(), client, scopes, &throttle.Options{Lookahead: throttle.MaxWindow})
+		same, err := throttle.New(one.Name(), client, scopes, &throttle.Options{Lookahead: maxWindow})
 		if err != nil {
 			t.Fatal(err)
 		}

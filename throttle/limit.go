@@ -11,14 +11,14 @@ import (
 // Nothing is counted for it.
 const Unlimited int64 = -1
 
-// MaxUnits is the largest number of units a limit or a weight may have: the
-// largest integer up to which Redis' Lua counts without losing a unit (2^53).
-const MaxUnits int64 = 1 << 53
+// maxUnits is the largest number of units a limit or a weight may have: the
+// largest integer up to which Redis' Lua counts without losing a unit.
+const maxUnits int64 = 1 << 53
 
 // The range a Window may have.
 const (
-	MinWindow = time.Millisecond
-	MaxWindow = 400 * 24 * time.Hour
+	minWindow = time.Millisecond
+	maxWindow = 400 * 24 * time.Hour
 )
 
 // Exact is the finest Precision: every start is kept at its own microsecond.
@@ -39,10 +39,10 @@ const defaultSubWindows = 100
 type Limit struct {
 	// Units is the most that may start in any window, in the unit that the
 	// caller's weights are in. 0 blocks every job; Unlimited (-1) none.
-	// At most MaxUnits.
+	// At most 2^53, up to which Redis' Lua counts without losing a unit.
 	Units int64
 	// Window is the length of the sliding window, in whole microseconds,
-	// from MinWindow to MaxWindow.
+	// from 1 ms to 400 days.
 	Window time.Duration
 	// Precision is the length of the sub-windows that starts are counted in,
 	// in whole microseconds, from Exact to Window. A start counts until its
@@ -196,10 +196,10 @@ func (l Limit) validate() error {
 		return &LimitError{Text: l.String(), Reason: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case l.Units < Unlimited || l.Units > MaxUnits:
-		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, MaxUnits)
-	case l.Window < MinWindow || l.Window > MaxWindow:
-		return bad("window %s is not between %s and %s", l.Window, MinWindow, formatDuration(MaxWindow))
+	case l.Units < Unlimited || l.Units > maxUnits:
+		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, maxUnits)
+	case l.Window < minWindow || l.Window > maxWindow:
+		return bad("window %s is not between %s and %s", l.Window, minWindow, formatDuration(maxWindow))
 	case l.Window%time.Microsecond != 0:
 		return bad("window %s is not in whole microseconds", l.Window)
 	case l.Precision < 0 || l.Precision > l.Window:

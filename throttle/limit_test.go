@@ -14,6 +14,15 @@ import (
 
 const day = 24 * time.Hour
 
+// The largest that limits, waits and shares may be, and two defaults.
+const (
+	maxUnits          = int64(1) << 53
+	maxWindow         = 400 * day
+	maxShare          = 1_000_000
+	defaultTimeout    = 250 * time.Millisecond
+	defaultBreakAfter = 5
+)
+
 func TestParseLimitReadsAndPrints(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -135,8 +144,8 @@ func FuzzParseLimit(f *testing.F) {
 			}
 			return
 		}
-		inRange := limit.Units >= throttle.Unlimited && limit.Units <= throttle.MaxUnits &&
-			limit.Window >= throttle.MinWindow && limit.Window <= throttle.MaxWindow && limit.Window%time.Microsecond == 0 &&
+		inRange := limit.Units >= throttle.Unlimited && limit.Units <= maxUnits &&
+			limit.Window >= time.Millisecond && limit.Window <= maxWindow && limit.Window%time.Microsecond == 0 &&
 			limit.Precision >= 0 && limit.Precision <= limit.Window && limit.Precision%time.Microsecond == 0
 		if !inRange {
 			t.Fatalf("ParseLimit(%q) took %+v, which is out of range", text, limit)
@@ -157,13 +166,13 @@ func TestF49_WindowsAndF47_UnitsInCode(t *testing.T) {
 	t.Parallel()
 	good := []throttle.Limit{
 		throttle.Per(1, time.Millisecond), throttle.Per(1, 400*day), throttle.Per(101, time.Millisecond),
-		throttle.PerSecond(throttle.MaxUnits), throttle.PerSecond(0), throttle.PerSecond(throttle.Unlimited),
+		throttle.PerSecond(maxUnits), throttle.PerSecond(0), throttle.PerSecond(throttle.Unlimited),
 		{Units: 1, Window: time.Second, Precision: time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Second},
 	}
 	bad := []throttle.Limit{
 		{}, throttle.Per(1, 0), throttle.Per(1, -time.Second), throttle.Per(1, time.Microsecond), throttle.Per(1, time.Millisecond-1),
 		throttle.Per(1, time.Millisecond+1), throttle.Per(1, 400*day+time.Microsecond), throttle.Per(1, math.MaxInt64),
-		throttle.PerSecond(-2), throttle.PerSecond(math.MinInt64), throttle.PerSecond(throttle.MaxUnits + 1), throttle.PerSecond(math.MaxInt64),
+		throttle.PerSecond(-2), throttle.PerSecond(math.MinInt64), throttle.PerSecond(maxUnits + 1), throttle.PerSecond(math.MaxInt64),
 		{Units: 1, Window: time.Second, Precision: -1}, {Units: 1, Window: time.Second, Precision: 1},
 		{Units: 1, Window: time.Second, Precision: time.Second + time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Microsecond + 1},
 	}

@@ -2,123 +2,192 @@ package throttle
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// Line is what waits for one key of the fair scope.
+// Line is what waits under one scope key.
 type Line struct {
-	// Key is the fair key; empty for jobs without one, and where there is no fair
-	// scope. Of a very long key only the hash is known, which begins with ~.
-	Key string
-	// Share is its part in the division of what all share.
-	Share int64
-	// Jobs and Units wait in line.
-	Jobs, Units int64
-	// Booked is how many units are promised to its jobs.
-	Booked int64
-	// End is when its last job may start: a guess, as if everybody's line, and what
-	// is set at run time, stayed as it is. It is by the fair key's limits and pause and
-	// by its share of what all share. Not seen are those of other scopes, which its
-	// lanes meet, and what is in the windows already. Under a limit of 0 it is
-	// MaxWindow away.
-	End time.Time
+	// Scope and Key name the scope key; Key is empty for Global. Of a very long key only
+	// the hash is known, which begins with ~.
+	Scope, Key string
+	// Flows is how many flows wait there: keys of the fair scope, with one lane or more
+	// each. Heavy is how many of them wait for room for a heavy job: parked, or with a
+	// claim on their place. A flow with lanes of both kinds counts for each.
+	Flows, Heavy int64
+	// Looked is when it is looked at again, on Redis' clock; zero if that is not before
+	// something is changed.
+	Looked time.Time
 }
 
-// LinesPage is a part of all lines.
+// LinesPage is a part of all that waits.
 type LinesPage struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Lines are those of this page, in no order.
+	// Lines are the scope keys of this page.
 	Lines []Line
 	// Next is where the next page begins; empty if this was the last.
 	Next string
 }
 
-// mostLines is how many entries one page looks at.
-const mostLines = 500
+// mostOnPage is how many entries one page has.
+const mostOnPage = 500
 
-// Lines tells a page of the fair keys that have jobs in line, from the one named
-// by from, empty for the first. A page may be empty though more follow. What
-// comes or goes while pages are read may be told once, twice or not at all. It
-// changes nothing, blocks for one round trip and fails as Usage does.
+// Lines returns a page of the scope keys under which jobs wait, from the one named by
+// from, empty for the first. Each waiting lane stands under exactly one of them, the one
+// that has no room for its first job. A scope key may come on two pages, with its heavy
+// flows on one and the others on the other. What comes or goes while pages are read may
+// come once, twice or not at all. It changes nothing, blocks for one round trip, for the
+// first page two, and fails as Usage does.
 func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
+	p, err := t.page(ctx, "keys", from)
+	if err != nil {
+		return LinesPage{}, err
+	}
+	page := LinesPage{Now: p.now, Next: p.next}
+	lines := make(map[string]*Line)
+	for p.more() {
+		q := p.queue()
+		if q.flows == 0 {
+			continue // nobody stands there any more
+		}
+		name, heavy := strings.CutSuffix(q.Name, parkedMark)
+		of := p.lineOf(lines, name, q.Timer)
+		of.Flows += q.flows
+		if heavy {
+			of.Heavy += q.flows
+		}
+	}
+	if err = p.end(); err == nil && from == "" {
+		err = t.addClaims(ctx, lines)
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		page.Lines = append(page.Lines, *lines[name])
+	}
+	return page, err
+}
+
+// addClaims adds the lanes that stand in no queue, since they have a claim.
+func (t *Throttle) addClaims(ctx context.Context, lines map[string]*Line) error {
+	return t.pages(ctx, "claims", func(p *page) {
+		c := p.claim(t.options.Lookahead)
+		of := p.lineOf(lines, c.Names[0], c.Timer)
+		of.Flows++
+		of.Heavy++
+	})
+}
+
+// page is a part of what waits, with its entries yet to be read.
+type page struct {
+	*values
+	now  time.Time
+	next string // empty: no more
+}
+
+// page asks for a page of one kind of entries, of what names say.
+func (t *Throttle) page(ctx context.Context, kind, from string, of ...string) (*page, error) {
 	if ctx == nil {
-		return LinesPage{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
 	if from == "" {
 		from = "0"
 	}
-	if _, err := strconv.ParseUint(from, 10, 64); err != nil {
-		return LinesPage{}, &InvalidJobError{Field: "from", Value: from, Reason: "is no LinesPage.Next"}
+	if _, err := strconv.ParseUint(from, 10, 63); err != nil {
+		return nil, &InvalidJobError{Field: "from", Value: from, Reason: "is not where a page begins"}
 	}
-	keys := t.keys.shared
-	reply, err := t.redis.run(ctx, linesScript, []string{keys[0], keys[2], t.keys.control}, []any{t.nowArgument(), from, mostLines, t.fair})
+	reply, err := t.redis.run(ctx, linesScript, t.linesArguments(kind, append(of, from, strconv.Itoa(mostOnPage))...))
 	if err != nil {
-		return LinesPage{}, err
+		return nil, err
 	}
-	if !reply.is("ititi") {
-		return LinesPage{}, badReply("lines", reply)
-	}
-	page := LinesPage{Now: time.UnixMicro(reply.integer(0)), Next: reply.text(1)}
-	if page.Next == "0" {
-		page.Next = ""
-	}
-	shared := setFor{reply.text(3), reply.integer(4)}
-	for rest := reply[5:]; len(rest) > 0; rest = rest[6:] {
-		if !rest.is("tiiiti") {
-			return LinesPage{}, badReply("lines", reply)
-		}
-		encoded := rest.text(0)
-		line := Line{Key: encoded, Share: t.shares.of(encoded), Jobs: rest.integer(1), Units: rest.integer(2), Booked: rest.integer(3)}
-		if key, readable := decode(encoded); readable {
-			line.Key = key
-		}
-		through, err := t.through(line, reply.integer(2), page.Now, shared, setFor{rest.text(4), rest.integer(5)})
+	p := &page{values: arrayOf("lines", reply)}
+	p.now, p.next = p.instant(), p.text()
+	return p, nil
+}
+
+// pages reads all pages of one kind of entries.
+func (t *Throttle) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
+	for from := ""; ; {
+		p, err := t.page(ctx, kind, from, of...)
 		if err != nil {
-			return LinesPage{}, err
+			return err
 		}
-		line.End = page.Now.Add(through)
-		page.Lines = append(page.Lines, line)
-	}
-	return page, nil
-}
-
-// setFor is what is set at run time for a scope key, as lines.lua tells it.
-type setFor struct {
-	text  string // as in a belief
-	opens int64  // us; until then it is paused
-}
-
-// through is how long the limits in force on a fair key, and its share of those that
-// all share, take to let through what waits and is promised, when no pause is in the
-// way any more.
-func (t *Throttle) through(line Line, rivals int64, now time.Time, shared, own setFor) (time.Duration, error) {
-	longest, pause := 0.0, time.Duration(0)
-	for i := range t.scopes {
-		before, set := float64(line.Units+line.Booked), own
-		switch name := t.scopes[i].Name; {
-		case name == Global:
-			before, set = before*others(line.Share, rivals), shared
-		case name != t.fair, line.Key == "":
-			continue // not met, or not by all of its lanes
+		for p.more() {
+			read(p)
 		}
-		m := meets{scope: &t.scopes[i], belief: set.text}
-		if err := t.rule(&m); err != nil {
-			return 0, err
+		if err := p.end(); err != nil {
+			return err
 		}
-		if m.mode == Enforce {
-			pause = max(pause, time.UnixMicro(set.opens).Sub(now))
-		}
-		for _, r := range m.rulings {
-			switch {
-			case r.free():
-			case r.limit.Units == 0:
-				return MaxWindow, nil
-			default:
-				longest = max(longest, before/float64(r.limit.Units)*float64(r.limit.Window))
-			}
+		if from = p.next; from == "" {
+			return nil
 		}
 	}
-	return min(pause+time.Duration(min(longest, float64(MaxWindow))).Truncate(time.Microsecond), MaxWindow), nil
+}
+
+// lineOf is the line of a scope key, which is looked at by then.
+func (p *page) lineOf(lines map[string]*Line, name string, timer int64) *Line {
+	scope, key, is := splitName(name)
+	p.wrong = p.wrong || !is
+	of, known := lines[name]
+	if !known {
+		of = &Line{Scope: scope, Key: key}
+		lines[name] = of
+	}
+	if at := instant(timer); !at.IsZero() && (of.Looked.IsZero() || at.Before(of.Looked)) {
+		of.Looked = at
+	}
+	return of
+}
+
+// parkedMark stands behind a scope key's name as that of the queue of its parked lanes.
+const parkedMark = "!"
+
+// queued is a queue with how many flows stand in it.
+type queued struct {
+	line.QueueSnapshot
+	flows int64
+}
+
+func (p *page) queue() (q queued) {
+	q.Name, q.Timer, q.flows, q.Virtual = p.text(), p.natural(), p.natural(), p.float()
+	return q
+}
+
+// counted is a lane with how many jobs are in it.
+type counted struct {
+	line.Standing
+	jobs int64
+}
+
+func (p *page) standing() (s counted) {
+	s.Lane, s.Arrival, s.jobs = p.text(), p.natural(), p.natural()
+	return s
+}
+
+// claimed is a lane's claim with how many jobs are in the lane.
+type claimed struct {
+	line.ClaimSnapshot
+	jobs int64
+}
+
+// claim reads "name=units,name=units" with what stands around it.
+func (p *page) claim(lookahead time.Duration) (c claimed) {
+	c.Lane, c.At = p.text(), p.natural()
+	for part := range strings.SplitSeq(p.text(), ",") {
+		name, units, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseInt(units, 10, 64)
+		p.wrong = p.wrong || err != nil
+		c.Names, c.Units = append(c.Names, name), append(c.Units, n)
+	}
+	c.Timer = max(c.At-lookahead.Microseconds(), p.now.UnixMicro())
+	c.jobs = p.natural()
+	return c
+}
+
+func (p *page) waiter() line.Waiter {
+	return line.Waiter{ID: p.text(), Arrival: p.natural(), Costs: p.costs()}
 }

@@ -13,7 +13,7 @@ func TestLocalShareForgets(t *testing.T) {
 	l := newLocalShare(1)
 	now := time.Unix(1_800_000_000, 0)
 	take := func(key string, now time.Time) bool {
-		return l.take([]Hold{{Scope: "tenant", Key: key, Limit: PerMinute(4)}}, 2, now)
+		return l.take([]localCharge{{localLimit{scopeKeyName("tenant", key), PerMinute(4)}, 2}}, now)
 	}
 	for n := range maxLocalKeys {
 		if !take(strconv.Itoa(n), now) {
@@ -39,13 +39,13 @@ func TestLocalShareForgets(t *testing.T) {
 func TestLocalShareOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	l := newLocalShare(1)
-	holds := []Hold{{Scope: "tenant", Key: "a", Limit: PerSecond(1000)}}
+	charges := []localCharge{{localLimit{"tenant:a", PerSecond(1000)}, 1}}
 	first := time.Unix(1_800_000_000, 0)
 	second := first.Add(10 * time.Millisecond)
 	taken := 0
 	for range 10_000 {
 		for _, now := range []time.Time{second, first} {
-			if l.take(holds, 1, now) {
+			if l.take(charges, now) {
 				taken++
 			}
 		}

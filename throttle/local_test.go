@@ -50,7 +50,7 @@ func TestF03_PropertyLocalShare(t *testing.T) {
 				}
 				got, err := th.Reserve(t.Context(), job)
 				switch {
-				case err == nil && got.Source == throttle.FromLocal && got.Outcome == throttle.Granted && got.Delay() == 0:
+				case err == nil && got.Source == throttle.FallbackLocal && got.Outcome == throttle.Granted && got.Delay() == 0:
 					starts = append(starts, throttletest.Start{At: got.Start, Weight: job.Weight, Keys: job.Keys})
 				case !errors.Is(err, throttle.ErrUnavailable):
 					t.Fatalf("job %d: got %+v, %v; want granted from local, or an error of the class ErrUnavailable", i, got, err)

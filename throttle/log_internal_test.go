@@ -19,7 +19,7 @@ func TestLogOfManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)
 		l := newRateLimitedLog(zap.New(core))
-		failed := &UnavailableError{Failure: FailureTimeout, Err: errors.New("away")}
+		failed := &UnavailableError{Failure: failureTimeout, Err: errors.New("away")}
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() { l.fallback("t", failed) })

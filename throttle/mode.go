@@ -4,12 +4,12 @@ package throttle
 type Mode int
 
 const (
-	// Enforce: limits and pauses hold jobs back. It is the default.
+	// Enforce: limits and pauses keep jobs back. It is the default.
 	Enforce Mode = iota
 	// Shadow: jobs are counted and nothing is delayed; Reservation.Shadow tells
-	// what would have held a job back.
+	// what would have kept a job back.
 	Shadow
-	// Off: nothing is counted, and nobody is held back.
+	// Off: nothing is counted, and nobody is kept back.
 	Off
 )
 
@@ -32,3 +32,17 @@ func (m Mode) valid() bool { return m >= Enforce && m <= Off }
 const modeLetters = "eso"
 
 func (m Mode) letter() string { return modeLetters[m : m+1] }
+
+// MarshalText is the mode's name.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads the mode's name. The error is an *OptionError.
+func (m *Mode) UnmarshalText(text []byte) error {
+	for known := Enforce; known <= Off; known++ {
+		if known.String() == string(text) {
+			*m = known
+			return nil
+		}
+	}
+	return &OptionError{Field: "mode", Value: string(text), Reason: "is none of enforce, shadow, off"}
+}

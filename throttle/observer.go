@@ -1,12 +1,11 @@
 package throttle
 
 import (
-	"context"
 	"errors"
 	"time"
 )
 
-// Observer is told what a throttle does, for metrics, traces or a log of one's own;
+// Observer hears what a throttle does, for metrics, traces or a log of one's own;
 // the package metrics has one for Prometheus. Its methods are called by the
 // goroutine that does it, by many at once, and hold that goroutine up: they must
 // not block, nor panic, nor call the throttle. What they are given is not theirs to
@@ -16,9 +15,8 @@ type Observer interface {
 	Decided(Decision)
 	// FellBack is called when Redis could not decide, before Decided.
 	FellBack(Outage)
-	// Called is called after each call of a script in Redis. What the breaker
-	// keeps from Redis is no call, and what ReserveAll and Forecast send together is
-	// not told.
+	// Called is called after each call of a script in Redis; one call of reserve may
+	// decide many jobs. What the breaker keeps from Redis is no call.
 	Called(ScriptCall)
 	// Settled is called when a charge was corrected.
 	Settled(Settlement)
@@ -32,67 +30,50 @@ type Observer interface {
 
 // Decision is one answer of Reserve.
 type Decision struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Reservation is the answer; beside an error only its Job is set.
-	Reservation Reservation
-	// Err is the error of Reserve, nil if it decided.
-	Err error
-	// Took is how long the answer took, the call to Redis included.
-	Took time.Duration
+	Throttle    string        // its name
+	Reservation Reservation   // the answer; beside an error only its Job is set
+	Err         error         // of Reserve, nil if it decided
+	Took        time.Duration // until the answer, the call to Redis included
 }
 
 // Outage says that Redis could not decide for a job, and what did.
 type Outage struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Failure is why Redis could not decide.
-	Failure Failure
-	// Answered tells who granted the job: FallbackOpen or FallbackLocal.
-	// FallbackClosed, the zero value, means that it was not granted, also where
-	// the local share had no room.
+	Throttle string // its name
+	Failure  string // why, as in UnavailableError
+	// Answered is who granted the job: FallbackOpen or FallbackLocal. FallbackClosed,
+	// the zero value, means that it was not granted, also where the local share had no
+	// room.
 	Answered Fallback
 }
 
 // ScriptCall is one call of a script in Redis.
 type ScriptCall struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Script is the verb: reserve, pull, sweep and so on.
-	Script string
-	// Took is how long it took as seen from here, the network included.
-	Took time.Duration
-	// Failure is why Redis could not answer; empty if it did, or if the caller's own
-	// context ended before Options.Timeout.
-	Failure Failure
+	Throttle string        // its name
+	Script   string        // reserve, pull, leave, settle, set, usage, lines or check
+	Took     time.Duration // as seen from here, the network included
+	Failure  string        // why Redis could not answer, as in UnavailableError; empty if it did
 }
 
 // Settlement says that a charge was corrected to what the job really took.
 type Settlement struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Job is the job whose grant it was.
-	Job Job
-	// Charged is what was charged, Actual what is charged now, in units.
+	Throttle string // its name
+	Job      Job    // whose grant it was
+	// Charged is what was charged, Actual what is charged now, in units: under the scope
+	// key where it was most, if they differ.
 	Charged, Actual int64
 }
 
 // Pause says that a scope key was closed.
 type Pause struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Scope and Key name the scope key; Key is empty for Global.
-	Scope, Key string
-	// Until is when it opens again, on Redis' clock.
-	Until time.Time
+	Throttle   string    // its name
+	Scope, Key string    // the scope key; Key is empty for Global
+	Until      time.Time // when it opens again, on Redis' clock
 }
 
 // Lateness says how late a granted job began.
 type Lateness struct {
-	// Throttle is the throttle's name.
-	Throttle string
-	// Reservation is the grant.
-	Reservation Reservation
+	Throttle    string      // its name
+	Reservation Reservation // the grant
 	// Late is how long after the granted start the job began, 0 or more. It is
 	// measured by the local clock from the moment the answer came in, so the way
 	// of the answer is not in it.
@@ -101,8 +82,7 @@ type Lateness struct {
 
 // PutBack says that a job was not granted and went back to its queue.
 type PutBack struct {
-	// Throttle is the throttle's name.
-	Throttle string
+	Throttle string // its name
 	// Reservation is its booking or its place in line, or a grant that a shutdown
 	// turned back into a booking; beside an error only its Job is set.
 	Reservation Reservation
@@ -115,44 +95,37 @@ type PutBack struct {
 }
 
 // Observer returns Options.Observer, nil if there is none: for packages that begin
-// jobs or put them back, to tell it so.
+// jobs or put them back, so that it hears of that too.
 func (t *Throttle) Observer() Observer { return t.options.Observer }
 
-// reserveObserved is reserve, told to the observer.
-func (t *Throttle) reserveObserved(ctx context.Context, job Job) (Reservation, error) {
-	began := time.Now()
-	r, err := t.reserve(ctx, job)
-	t.observeDecision(job, Answer{r, err}, time.Since(began))
-	return r, err
-}
-
+// observeDecision says what became of one job, so long after it was asked for.
 func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
-	told := answer.Reservation
+	r := answer.Reservation
 	if answer.Err != nil {
-		told = Reservation{Job: job}
+		r = Reservation{Job: job}
 	}
-	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: told, Err: answer.Err, Took: took})
+	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took})
 }
 
-// observeStart tells that a granted job begins now, so long after its answer.
+// observeStart says that a granted job begins now, so long after its answer.
 func (t *Throttle) observeStart(r Reservation, answered time.Time) {
 	if t.options.Observer != nil {
 		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
 	}
 }
 
-// observeCall tells of one call of a script, with the error as classify made it.
+// observeCall says of one call of a script, with the error as classify made it.
 func (c *caller) observeCall(s script, began time.Time, err error) {
 	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began), Failure: failureIn(err)})
 }
 
-// failureIn is the failure that an error tells, empty if it tells none.
-func failureIn(err error) Failure {
+// failureIn is the failure of an error, empty if it has none.
+func failureIn(err error) string {
 	if err == nil {
 		return "" // without the allocation that errors.As costs
 	}
 	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) && !gaveUp(err) {
+	if errors.As(err, &unavailable) {
 		return unavailable.Failure
 	}
 	return ""

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -24,19 +25,32 @@ const (
 	FallbackLocal
 )
 
+// String names the fallback in lower case: closed, open or local.
+func (f Fallback) String() string {
+	switch f {
+	case FallbackClosed:
+		return "closed"
+	case FallbackOpen:
+		return "open"
+	case FallbackLocal:
+		return "local"
+	}
+	return "unknown"
+}
+
 // The defaults of Options.
 const (
-	DefaultTimeout      = 250 * time.Millisecond
-	DefaultGrace        = 5 * time.Second
-	DefaultLookahead    = time.Second
-	DefaultFairScope    = "tenant"
-	DefaultSettleWithin = time.Hour
-	DefaultBreakAfter   = 5
-	DefaultBreakPeriod  = 500 * time.Millisecond
+	defaultTimeout      = 250 * time.Millisecond
+	defaultGrace        = 5 * time.Second
+	defaultLookahead    = time.Second
+	defaultFairScope    = "tenant"
+	defaultSettleWithin = time.Hour
+	defaultBreakAfter   = 5
+	defaultBreakPeriod  = 500 * time.Millisecond
 )
 
 // Options are the settings of a Throttle that have a default. The zero value
-// and nil are both ready to use.
+// and nil both have all of them.
 type Options struct {
 	// Fallback is what to do while Redis cannot answer. Default FallbackClosed.
 	Fallback Fallback
@@ -45,31 +59,30 @@ type Options struct {
 	// share the throttle. There it must be set; otherwise it is not read.
 	LocalShare float64
 	// Timeout bounds each call to Redis, whatever the client's own timeouts
-	// are. 0 means DefaultTimeout; at most a minute.
+	// are, and how long Reserve waits for its answer. 0 means 250 ms; 1 ms to a minute.
 	Timeout time.Duration
 	// Grace is how long after its slot a booking still counts when its job has
-	// not come: long enough for a queue's lateness, short enough not to hold
-	// capacity for jobs that were deleted. 0 means DefaultGrace; 1 ms to a day.
+	// not come: long enough for a queue's lateness, short enough not to keep
+	// capacity from others for jobs that were deleted. 0 means 5 s; 1 ms to a day.
 	// All processes of one throttle must use the same.
 	Grace time.Duration
 	// Lookahead is how far ahead jobs are booked; behind it they wait in line. It
 	// has to be long enough for a booked job to be brought in time, by another
 	// process if its own has died. Longer makes newcomers wait for more that is
 	// promised already, and every decision read more of it; the shares are the
-	// same. 0 means DefaultLookahead; 100 ms to 400 days.
+	// same. 0 means 1 s; 100 ms to 400 days.
 	Lookahead time.Duration
-	// FairScope is the keyed scope among whose keys the limits that all jobs share
-	// are divided when more is wanted than there is. Empty means DefaultFairScope
-	// if there is such a scope. Global, or no such scope, is one line for all:
-	// first come, first served.
+	// FairScope is the keyed scope whose keys have a share each of every limit under
+	// which several of them wait. Empty means "tenant" if there is such a scope.
+	// Global, or no such scope, is one line for all: first come, first served.
 	FairScope string
 	// Shares are the parts that keys of the fair scope have in that division: a
-	// key with 3 starts three units where one with 1 starts one. 1 to MaxShare;
+	// key with 3 starts three units where one with 1 starts one. 1 to 1,000,000;
 	// a key that is not there has 1, or what Share says.
 	Shares map[string]int
 	// Share says the share of a key that Shares does not have. It is called often
-	// and by several goroutines; less than 1 is taken as 1, more than MaxShare as
-	// MaxShare. It is not asked for keys of more than about 128 bytes, of which
+	// and by several goroutines; less than 1 is taken as 1, more than 1,000,000 as
+	// 1,000,000. It is not asked for keys of more than about 128 bytes, of which
 	// Redis has only the hash.
 	Share func(key string) int
 	// Mode is that of all scopes: Enforce unless it is said otherwise here, by
@@ -77,15 +90,15 @@ type Options struct {
 	// Off every decision asks Redis, since that may change.
 	Mode Mode
 	// SettleWithin is how long after its start a granted job may be settled; what is
-	// settled is remembered as long. 0 means DefaultSettleWithin; a minute to 400 days.
+	// settled is remembered as long. 0 means an hour; a minute to 400 days.
 	SettleWithin time.Duration
 	// BreakAfter is how many calls must fail in a row until Redis is left alone
-	// for BreakPeriod. 0 means DefaultBreakAfter; negative never breaks.
+	// for BreakPeriod. 0 means 5; negative never breaks.
 	BreakAfter int
 	// BreakPeriod is how long Redis is left alone before one call tries again.
-	// 0 means DefaultBreakPeriod.
+	// 0 means 500 ms; 1 ms to an hour.
 	BreakPeriod time.Duration
-	// Observer is told of decisions, calls to Redis and what else an Observer is
+	// Observer hears of decisions, calls to Redis and what else an Observer is
 	// for. nil is none, and costs nothing.
 	Observer Observer
 	// Logger takes what an operator should know: fallbacks, at most one a
@@ -99,24 +112,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		options = *o
 	}
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
-	}
-	if options.Grace == 0 {
-		options.Grace = DefaultGrace
-	}
-	if options.Lookahead == 0 {
-		options.Lookahead = DefaultLookahead
-	}
-	if options.SettleWithin == 0 {
-		options.SettleWithin = DefaultSettleWithin
-	}
-	if options.BreakAfter == 0 {
-		options.BreakAfter = DefaultBreakAfter
-	}
-	if options.BreakPeriod == 0 {
-		options.BreakPeriod = DefaultBreakPeriod
-	}
+	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
+	options.Grace = cmp.Or(options.Grace, defaultGrace)
+	options.Lookahead = cmp.Or(options.Lookahead, defaultLookahead)
+	options.SettleWithin = cmp.Or(options.SettleWithin, defaultSettleWithin)
+	options.BreakAfter = cmp.Or(options.BreakAfter, defaultBreakAfter)
+	options.BreakPeriod = cmp.Or(options.BreakPeriod, defaultBreakPeriod)
 	if options.Logger == nil {
 		options.Logger = zap.NewNop()
 	}
@@ -133,18 +134,18 @@ func (o Options) validate() error {
 		return &OptionError{Field: "Timeout", Value: o.Timeout, Reason: "is not between 1ms and 1m"}
 	case o.Grace < time.Millisecond || o.Grace > 24*time.Hour:
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
-	case o.Lookahead < 100*time.Millisecond || o.Lookahead > MaxWindow:
-		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(MaxWindow)}
+	case o.Lookahead < 100*time.Millisecond || o.Lookahead > maxWindow:
+		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(maxWindow)}
 	case !o.Mode.valid():
 		return &OptionError{Field: "Mode", Value: int(o.Mode), Reason: "is none of Enforce, Shadow, Off"}
-	case o.SettleWithin < time.Minute || o.SettleWithin > MaxWindow:
-		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin, Reason: "is not between 1m and " + formatDuration(MaxWindow)}
+	case o.SettleWithin < time.Minute || o.SettleWithin > maxWindow:
+		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin, Reason: "is not between 1m and " + formatDuration(maxWindow)}
 	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
 		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
 	}
 	for key, share := range o.Shares {
-		if share < 1 || share > MaxShare {
-			return &OptionError{Field: "Shares", Value: share, Reason: fmt.Sprintf("of key %q is not between 1 and %d", key, MaxShare)}
+		if share < 1 || share > maxShare {
+			return &OptionError{Field: "Shares", Value: share, Reason: fmt.Sprintf("of key %q is not between 1 and %d", key, maxShare)}
 		}
 	}
 	return nil
@@ -152,10 +153,7 @@ func (o Options) validate() error {
 
 // fairScope is the name of the fair scope among scopes, empty if there is none.
 func (o Options) fairScope(scopes []Scope) (string, error) {
-	name := o.FairScope
-	if name == "" {
-		name = DefaultFairScope
-	}
+	name := cmp.Or(o.FairScope, defaultFairScope)
 	known := slices.ContainsFunc(scopes, func(s Scope) bool { return s.Name == name })
 	switch {
 	case name == Global:

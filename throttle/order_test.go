@@ -13,12 +13,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestPropertyOrder: behind a near calendar, where most jobs stand in line, every
+// TestPropertyOrder: with a short lookahead, where most jobs stand in line, every
 // job starts, at its slot, within the limits, and within its lane no job is passed
 // by a later one that weighs as much or more: a lighter one may fill the hole
 // before a heavier. In every other history some come late: these may be passed, and
 // those that lost their slot to them; and, by who takes what they leave free, those that
-// were given their slots around theirs. Nothing but starts and sweeps pulls the lanes.
+// were given their slots around theirs. The line is pulled when an answer says so, and
+// every half second.
 func TestPropertyOrder(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -26,8 +27,11 @@ func TestPropertyOrder(t *testing.T) {
 	})
 }
 
-// sweeps is how often the crew of these tests sweeps.
-const sweeps = 250 * time.Millisecond
+// How often the crew of these tests pulls: at most, and at least while jobs are in line.
+const (
+	soonest = 50 * time.Millisecond
+	anyway  = 500 * time.Millisecond
+)
 
 func order(t *rapid.T, client *redis.Client) {
 	const longest = 3 * time.Second
@@ -53,7 +57,7 @@ func order(t *rapid.T, client *redis.Client) {
 		}
 	}
 	// Were they all to start one by one, each would wait for the longest window, of
-	// which sub-windows can make two, and for a sweep, and come late.
+	// which sub-windows can make two, and for a pull, and come late.
 	last := c.arrivals[len(c.arrivals)-1].at
 	end := last.Add(time.Duration(len(c.arrivals)+1) * (2*longest + options.Lookahead + latest + 2*time.Second))
 	for len(c.starts) < len(c.jobs) {
@@ -108,12 +112,13 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// crew does what the workers do: brings jobs when they arrive and at their slots,
-// follows what is to be pulled next, sweeps.
+// crew does what the workers do: brings jobs when they arrive and at their slots, and
+// pulls the line when it is due.
 type crew struct {
 	subject  *scripted
 	now      time.Time
-	swept    time.Time // when it swept last; zero: never
+	pulled   time.Time // when it pulled last; zero: never
+	next     time.Time // when the last answer says to pull; zero: nothing waits
 	jobs     map[string]throttle.Job
 	arrivals []happening // in order; those of the past are kept
 	arrived  int
@@ -125,36 +130,34 @@ type crew struct {
 	belated  bool                     // a late one has come
 }
 
-// step goes to what comes next and does it: a slot before an arrival before a
-// sweep, which comes every 250 ms while jobs are in line.
+// due is when to pull next, while somebody is in line.
+func (c *crew) due() time.Time {
+	due := c.pulled.Add(anyway)
+	if !c.next.IsZero() && c.next.Before(due) {
+		due = later(c.next, c.pulled.Add(soonest))
+	}
+	return later(c.now, due)
+}
+
+// step goes to what comes next and does it: a slot before an arrival before a pull.
 func (c *crew) step(t failer) {
-	sweep := c.swept.Add(sweeps)
+	due := c.due()
 	slot, arrival := len(c.slots) > 0, c.arrived < len(c.arrivals)
-	idle := c.arrived == len(c.starts)+len(c.slots) // nobody is in line, there is nothing to sweep
+	idle := c.arrived == len(c.starts)+len(c.slots) // nobody is in line, there is nothing to pull
 	if slot && arrival && c.arrivals[c.arrived].at.Before(c.slots[0].at) {
 		slot = false
 	}
 	switch {
-	case slot && (idle || !c.slots[0].at.After(sweep)):
+	case slot && (idle || !c.slots[0].at.After(due)):
 		job := c.slots[0]
 		c.slots = c.slots[1:]
 		c.bring(t, job, true)
-	case !slot && arrival && (idle || !c.arrivals[c.arrived].at.After(sweep)):
+	case !slot && arrival && (idle || !c.arrivals[c.arrived].at.After(due)):
 		c.arrived++
 		c.bring(t, c.arrivals[c.arrived-1], false)
 	default:
-		c.now = later(c.now, sweep)
-		c.swept = c.now
-		swept, err := c.subject.Sweep(c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range swept.Overdue {
-			if !c.excused[r.Job.ID] {
-				t.Fatalf("Sweep finds %s overdue, which came at its slot", r.Job.ID)
-			}
-		}
-		c.pull(t, swept.Next)
+		c.now = due
+		c.pull(t)
 	}
 }
 
@@ -180,21 +183,24 @@ func (c *crew) bring(t failer, job happening, atSlot bool) {
 		}
 	}
 	c.belated = c.belated || atSlot && c.excused[job.ID]
-	c.pull(t, r.Next)
+	c.next = r.Next
 }
 
-// pull follows the lanes until there is none to pull.
-func (c *crew) pull(t failer, next throttle.Lane) {
-	for n := 0; next != ""; n++ {
-		booked, after, err := c.subject.Pull(c.now, next)
-		if err != nil || n > 100 {
-			t.Fatalf("Pull %q, the %dth: %v", next, n, err)
-		}
-		for _, r := range booked {
-			c.keep(t, r)
-		}
-		next = after
+// pull has the jobs booked whose turn has come.
+func (c *crew) pull(t failer) {
+	pulled, err := c.subject.Pull(c.now)
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, r := range pulled.Overdue {
+		if !c.excused[r.Job.ID] {
+			t.Fatalf("Pull finds %s overdue, which came at its slot", r.Job.ID)
+		}
+	}
+	for _, r := range pulled.Booked {
+		c.keep(t, r)
+	}
+	c.pulled, c.next = c.now, pulled.Next
 }
 
 func (c *crew) keep(t failer, r throttle.Reservation) {

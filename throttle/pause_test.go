@@ -48,7 +48,7 @@ func TestPauseRefuses(t *testing.T) {
 				_, err := th.Resume(t.Context(), bad.scope, bad.key)
 				refused("Resume, "+name, err, bad.field)
 			}
-			refused("400 days and a minute", pause(t.Context(), "tenant", "a", time.Now().Add(throttle.MaxWindow+time.Minute)), "until")
+			refused("400 days and a minute", pause(t.Context(), "tenant", "a", time.Now().Add(maxWindow+time.Minute)), "until")
 			refused("the end of time", pause(t.Context(), "tenant", "a", time.Unix(1<<40, 0)), "until")
 			refused("no context", pause(nil, "tenant", "a", soon), "ctx")
 			_, err := th.Resume(nil, "tenant", "a") //nolint:staticcheck // a nil context is what is tested
@@ -65,22 +65,23 @@ func TestPauseRefuses(t *testing.T) {
 				t.Errorf("until %s: ends %s, %v, state %+v; want no pause", until, ends, err, state)
 			}
 		}
-		if err := pause(t.Context(), "tenant", "a", time.Now().Add(throttle.MaxWindow-time.Minute)); err != nil {
+		if err := pause(t.Context(), "tenant", "a", time.Now().Add(maxWindow-time.Minute)); err != nil {
 			t.Errorf("400 days: %v", err)
 		}
 	})
 }
 
-func inForce(t testing.TB, th *throttle.Throttle, scope, key string) throttle.InForce {
+// inForce is what holds for a scope key.
+func inForce(t testing.TB, th *throttle.Throttle, scope, key string) throttle.Usage {
 	t.Helper()
-	state, err := th.Limits(t.Context(), scope, key)
+	state, err := th.Usage(t.Context(), scope, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return state
 }
 
-// TestPauseTellsItsEnd: by Redis' clock, as the observer is told and Limits reads, for
+// TestPauseTellsItsEnd: by Redis' clock, as the observer is told and Usage reads, for
 // keys of any bytes.
 func TestPauseTellsItsEnd(t *testing.T) {
 	t.Parallel()
@@ -143,50 +144,84 @@ func TestWaitBehindAPause(t *testing.T) {
 	}
 }
 
-// TestPausesVanish: a pause that is over is swept away, and with the last the key;
-// where nobody sweeps, the key expires.
+// TestPausesVanish: a pause that is over leaves nothing: the scope key expires soon after
+// it where nobody comes, and is gone at once where the pause is ended.
 func TestPausesVanish(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := nearly(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), throttle.Options{})
-		control := "thr:{" + s.throttle.Name() + "}:3:control"
-		fields := func() map[string]string {
-			all, err := client.HGetAll(t.Context(), control).Result()
+		name := func(key string) string { return "thr:{" + s.throttle.Name() + "}:4:key:tenant:" + key }
+		for _, row := range []struct {
+			key         string
+			until, want time.Duration
+		}{
+			{"a", time.Minute, time.Minute},
+			{"b", 24 * time.Hour, 24 * time.Hour},
+			{"b", time.Second, 24 * time.Hour}, // a longer one goes on
+			{"c", time.Second, time.Second},
+			{"c", time.Hour, time.Hour}, // made longer
+		} {
+			if _, err := s.Pause(dawn, "tenant", row.key, dawn.Add(row.until)); err != nil {
+				t.Fatal(err)
+			}
+			if left := ttl(t, client, name(row.key)); left < row.want-time.Second || left > row.want+row.want/2+5*time.Minute {
+				t.Errorf("paused for %s, then %s is paused for %s: it lives %s, want that and little more", row.until, row.key, row.want, left)
+			}
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			if done, err := s.Resume(dawn.Add(time.Second), "tenant", key); !done || err != nil {
+				t.Errorf("%s resumed: %t, %v", key, done, err)
+			}
+		}
+		if left := keyspace(t, client, s.throttle); len(left) != 0 {
+			t.Errorf("resumed, there is still %v", left)
+		}
+		for _, name := range keyNames(t, client, s.throttle) {
+			if ttl(t, client, name) <= 0 {
+				t.Errorf("%s does not expire", name)
+			}
+		}
+	})
+}
+
+// TestPauseThatIsOverLeavesNothing: what came under a pause and left again has taken
+// nothing along: when all is over and looked at, only what expires is there.
+func TestPauseThatIsOverLeavesNothing(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, tenantAndGlobal(throttle.PerMinute(5), throttle.PerMinute(5)), throttle.Options{})
+		if _, err := s.Pause(dawn, "tenant", "a", dawn.Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		comes(t, s, 0, throttle.Job{ID: "stays", Keys: of("a")}, throttle.Waiting)
+		comes(t, s, 0, throttle.Job{ID: "leaves", Keys: of("a")}, throttle.Waiting)
+		if left, err := s.Leave(dawn.Add(time.Second), []string{"leaves"}); err != nil || !left[0] {
+			t.Fatalf("left: %v, %v", left, err)
+		}
+		booked := map[string]time.Duration{}
+		for at := time.Duration(0); at <= 2*time.Minute; at += 500 * time.Millisecond {
+			pulled, err := s.Pull(dawn.Add(at))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return all
-		}
-		pause := func(key string, until time.Duration) {
-			if _, err := s.Pause(dawn, "tenant", key, dawn.Add(until)); err != nil {
-				t.Fatal(err)
+			for _, r := range pulled.Booked {
+				booked[r.Job.ID] = r.Start.Sub(dawn)
+				if r.Start.Before(dawn.Add(time.Minute)) {
+					t.Errorf("%s is booked for %s, in the pause", r.Job.ID, r.Start.Sub(dawn))
+				}
+			}
+			if slot, is := booked["stays"]; is && at >= slot {
+				comes(t, s, at, throttle.Job{ID: "stays", Keys: of("a")}, throttle.Granted)
+				break
 			}
 		}
-		pause("a", time.Minute)
-		if left := ttl(t, client, control); left < 24*time.Hour || left > 24*time.Hour+time.Minute {
-			t.Errorf("with a pause of a minute the key lives %s, want a day and a minute", left)
+		if len(booked) != 1 {
+			t.Errorf("booked %v, want who stayed", booked)
 		}
-		pause("b", 24*time.Hour)
-		if left := ttl(t, client, control); left < 48*time.Hour-time.Minute || left > 48*time.Hour {
-			t.Errorf("with a pause of a day the key lives %s, want two days", left)
-		}
-		pause("c", time.Second)
-		if left := ttl(t, client, control); left < 48*time.Hour-time.Minute {
-			t.Errorf("after a short pause the key lives %s, want two days", left)
-		}
-		for _, at := range []struct {
-			after time.Duration
-			want  int
-		}{{0, 3}, {time.Second - 1, 3}, {time.Second, 2}, {time.Minute, 1}, {time.Hour, 1}, {24 * time.Hour, 0}} {
-			if _, err := s.Sweep(dawn.Add(at.after)); err != nil {
-				t.Fatal(err)
+		for _, name := range keyNames(t, client, s.throttle) {
+			if ttl(t, client, name) <= 0 {
+				t.Errorf("%s does not expire", name)
 			}
-			if got := fields(); len(got) != at.want {
-				t.Errorf("swept after %s: %v, want %d pauses", at.after, got, at.want)
-			}
-		}
-		if names := keyNames(t, client, s.throttle); len(names) != 0 {
-			t.Errorf("there is still %v", names)
 		}
 	})
 }
@@ -199,13 +234,15 @@ func TestSettingsSurvive(t *testing.T) {
 	client := defaultClient(t, server.Addr())
 	scopes := tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5))
 	th := newThrottle(t, client, scopes, nil)
-	control := "thr:{" + th.Name() + "}:3:control"
+	control, key := "thr:{"+th.Name()+"}:4:control", "thr:{"+th.Name()+"}:4:key:tenant:a"
 	ctx := t.Context()
 	if _, err := th.Pause(ctx, "tenant", "a", time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if ttl(t, client, control) <= 0 {
-		t.Error("with a pause only the key has no expiry")
+	for _, name := range keyNames(t, client, th) {
+		if ttl(t, client, name) <= 0 {
+			t.Errorf("with a pause only %s has no expiry", name)
+		}
 	}
 	if err := th.SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(2)}); err != nil {
 		t.Fatal(err)
@@ -216,15 +253,17 @@ func TestSettingsSurvive(t *testing.T) {
 	if _, err := th.Pause(ctx, "tenant", "b", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if left := ttl(t, client, control); left > 0 {
-		t.Errorf("with limits set the key expires after %s", left)
+	for _, name := range []string{control, key} {
+		if left := ttl(t, client, name); left > 0 {
+			t.Errorf("with limits and a mode set %s expires after %s", name, left)
+		}
 	}
 	server.FastForward(365 * 24 * time.Hour)
 	other := sameAs(t, client, th, scopes, throttle.Options{})
-	if state := inForce(t, other, "tenant", "a"); state.Origin != throttle.FromKey || state.Limits[0] != throttle.PerHour(2) {
+	if state := inForce(t, other, "tenant", "a"); state.SetFor != "key" || state.Limits[0].Limit != throttle.PerHour(2) {
 		t.Errorf("after a year: %+v", state)
 	}
-	if state := inForce(t, other, throttle.Global, ""); state.Mode != throttle.Off || state.Origin != throttle.FromConfiguration {
+	if state := inForce(t, other, throttle.Global, ""); state.Mode != throttle.Off || state.SetFor != "" {
 		t.Errorf("after a year: %+v", state)
 	}
 	for _, reset := range []func() error{
@@ -237,45 +276,47 @@ func TestSettingsSurvive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if server.Exists(control) {
-		t.Error("taken back, the key is still there")
+	if left := keyspace(t, client, th); len(left) != 0 {
+		t.Errorf("taken back, there is still %v", left)
 	}
-	if state := inForce(t, th, "tenant", "a"); state.Origin != throttle.FromConfiguration {
+	if state := inForce(t, th, "tenant", "a"); state.SetFor != "" {
 		t.Errorf("taken back: %+v", state)
 	}
 }
 
-// TestForeignControls: what is no setting under the control key is told as such, and
-// nothing is decided or written.
+// TestForeignControls: what is no setting, under the control key or under a scope key, is
+// told as such, and nothing is decided or written.
 func TestForeignControls(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		for name, put := range map[string]func(key string) error{
-			"another type":  func(key string) error { return client.Set(t.Context(), key, "x", time.Hour).Err() },
-			"no limits":     func(key string) error { return client.HSet(t.Context(), key, "%tenant:a", "many").Err() },
-			"a bad limit":   func(key string) error { return client.HSet(t.Context(), key, "%tenant:", "5/1h,-1/1s").Err() },
-			"no mode":       func(key string) error { return client.HSet(t.Context(), key, "~", "x").Err() },
-			"a long mode":   func(key string) error { return client.HSet(t.Context(), key, "~tenant", "eso").Err() },
-			"a bad pause":   func(key string) error { return client.HSet(t.Context(), key, "!tenant:a", "soon").Err() },
-			"blanks":        func(key string) error { return client.HSet(t.Context(), key, "%tenant:a", "5/1h, 6/1m").Err() },
-			"a new line":    func(key string) error { return client.HSet(t.Context(), key, "%tenant:a", "5/1h\n6/1m").Err() },
-			"an empty mode": func(key string) error { return client.HSet(t.Context(), key, "~global", "").Err() },
+		set := func(text string) func(ctx context.Context, key string) error {
+			return func(ctx context.Context, key string) error { return client.Set(ctx, key, text, time.Hour).Err() }
+		}
+		hash := func(ctx context.Context, key string) error { return client.HSet(ctx, key, "tenant", "5/1h").Err() }
+		for name, row := range map[string]struct {
+			end string
+			put func(ctx context.Context, key string) error
+		}{
+			"another type":              {"control", hash},
+			"text":                      {"control", set("x")},
+			"nothing":                   {"control", set("")},
+			"no mode of all":            {"control", set(";tenant=e:-;")},
+			"a bad mode of all":         {"control", set("x;")},
+			"a key of another type":     {"key:tenant:a", hash},
+			"a key of text":             {"key:tenant:a", set("soon")},
+			"a key's bad pause":         {"key:tenant:a", set("0 0 0 soon -\n")},
+			"a key's limits have blank": {"key:tenant:a", set("0 0 0 0 5/3600000000/1, 6/60000000/1\n")},
 		} {
 			t.Run(name, func(t *testing.T) {
 				th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), nil)
-				control := "thr:{" + th.Name() + "}:3:control"
-				if err := put(control); err != nil {
+				if err := row.put(t.Context(), "thr:{"+th.Name()+"}:4:"+row.end); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { client.Del(context.Background(), control) })
 				unchanged(t, client, th, func() {
 					job := throttle.Job{ID: "a", Weight: 1, Keys: of("a")}
 					_, reserved := th.Reserve(t.Context(), job)
 					_, peeked := th.Peek(t.Context(), job)
 					_, used := th.Usage(t.Context(), "tenant", "a")
-					if name == "an empty mode" {
-						_, used = th.Usage(t.Context(), throttle.Global, "")
-					}
 					for call, err := range map[string]error{"Reserve": reserved, "Peek": peeked, "Usage": used} {
 						if !errors.Is(err, throttle.ErrState) {
 							t.Errorf("%s: %v, want ErrState", call, err)

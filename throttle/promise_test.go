@@ -26,7 +26,7 @@ func TestPropertyPromises(t *testing.T) {
 func promises(t *rapid.T, client *redis.Client) {
 	scopes := drawScopes(t)
 	h := &machine{scopes: scopes}
-	subject := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: throttle.MaxWindow, Timeout: 30 * time.Second}))
+	subject := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: maxWindow, Timeout: 30 * time.Second}))
 	now := time.UnixMicro(1_795_219_498_189_530)
 	var waiting []throttle.Reservation
 	var starts []throttletest.Start
@@ -76,7 +76,7 @@ func promises(t *rapid.T, client *redis.Client) {
 			waiting = slices.Delete(waiting, i, i+1)
 		}
 		job := h.draw(t)
-		job.ID, job.MaxWait, job.Deadline = fmt.Sprintf("job%d", n), 0, time.Time{}
+		job.ID, job.MaxWait, job.Deadline, job.Costs = fmt.Sprintf("job%d", n), 0, time.Time{}, nil
 		r, err := subject.Reserve(now, job)
 		if err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func quietWaits(t *testing.T, client *redis.Client, flood int) []time.Duration {
 		{Name: "tenant"},
 	}
 	c := &crew{
-		subject: newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: throttle.DefaultLookahead})),
+		subject: newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second})),
 		now:     dawn, jobs: make(map[string]throttle.Job), excused: make(map[string]bool), around: make(map[string]bool),
 	}
 	c.crowd(t, flood, of("flood"))

@@ -37,28 +37,7 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	if err != nil {
 		return nil, err
 	}
-	t := &Throttle{
-		name:     name,
-		fair:     fair,
-		kept:     lineKept(scopes, options.Lookahead),
-		shares:   newShares(options),
-		keys:     newKeys(name),
-		scopes:   copyScopes(scopes),
-		keyed:    make(map[string]struct{}),
-		options:  options,
-		redis:    newCaller(name, client, options),
-		controls: newControls(),
-		logged:   newRateLimitedLog(options.Logger),
-	}
-	for _, scope := range scopes {
-		if scope.Name != Global {
-			t.keyed[scope.Name] = struct{}{}
-		}
-	}
-	if options.Fallback == FallbackLocal {
-		t.local = newLocalShare(options.LocalShare)
-	}
-	return t, nil
+	return newThrottle(name, fair, scopes, options, newCaller(name, client, options)), nil
 }
 
 // Client returns the client that the throttle asks Redis through: the one that it was made
@@ -74,56 +53,42 @@ func newScript(name, text string) script {
 }
 
 var (
-	reserveScript  = newScript("reserve", lua.Reserve)
-	peekScript     = newScript("peek", lua.Peek)
-	cancelScript   = newScript("cancel", lua.Cancel)
-	usageScript    = newScript("usage", lua.Usage)
-	countScript    = newScript("count", lua.Count)
-	pullScript     = newScript("pull", lua.Pull)
-	sweepScript    = newScript("sweep", lua.Sweep)
-	admitScript    = newScript("admit", lua.Admit)
-	skipScript     = newScript("skip", lua.Skip)
-	weedScript     = newScript("weed", lua.Weed)
-	linesScript    = newScript("lines", lua.Lines)
-	lanesScript    = newScript("lanes", lua.Lanes)
-	explainScript  = newScript("explain", lua.Explain)
-	waitingScript  = newScript("waiting", lua.Waiting)
-	entriesScript  = newScript("entries", lua.Entries)
-	settleScript   = newScript("settle", lua.Settle)
-	pauseScript    = newScript("pause", lua.Pause)
-	resumeScript   = newScript("resume", lua.Resume)
-	setScript      = newScript("set", lua.Set)
-	recallScript   = newScript("recall", lua.Recall)
-	adoptScript    = newScript("adopt", lua.Adopt)
-	controlsScript = newScript("controls", lua.Controls)
-	checkScript    = newScript("check", lua.Check)
+	reserveScript = newScript("reserve", lua.Reserve)
+	pullScript    = newScript("pull", lua.Pull)
+	leaveScript   = newScript("leave", lua.Leave)
+	settleScript  = newScript("settle", lua.Settle)
+	setScript     = newScript("set", lua.Set)
+	usageScript   = newScript("usage", lua.Usage)
+	linesScript   = newScript("lines", lua.Lines)
+	checkScript   = newScript("check", lua.Check)
 )
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, peekScript, cancelScript, usageScript, countScript, pullScript, sweepScript, admitScript, skipScript, weedScript, linesScript,
-	lanesScript, explainScript, waitingScript, entriesScript, settleScript, pauseScript, resumeScript, setScript, recallScript, adoptScript,
-	controlsScript, checkScript,
+	reserveScript, pullScript, leaveScript, settleScript, setScript, usageScript, linesScript, checkScript,
 }
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
 // while when it keeps failing.
 type caller struct {
 	throttle string         // its name
+	keys     keys           // the control key is the only one that a call declares
 	client   redis.Scripter // made to end its calls in time where that can be had
 	punctual bool           // the client itself ends a call in time
 	options  Options
-	breaker  *gobreaker.CircuitBreaker[reply]
+	answered func(at time.Time) // hears of each call that Redis answered; must not block
+	breaker  *gobreaker.CircuitBreaker[any]
 }
 
 func newCaller(name string, client redis.Scripter, options Options) *caller {
 	bounded, punctual := boundedBy(options.Timeout, client)
 	return &caller{
 		throttle: name,
+		keys:     newKeys(name),
 		client:   bounded,
 		punctual: punctual,
 		options:  options,
-		breaker: gobreaker.NewCircuitBreaker[reply](gobreaker.Settings{
+		breaker: gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
 			Name:        "throttle",
 			MaxRequests: 1,
 			Timeout:     options.BreakPeriod,
@@ -131,7 +96,7 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 				return options.BreakAfter > 0 && counts.ConsecutiveFailures >= uint32(options.BreakAfter)
 			},
 			IsSuccessful: func(err error) bool { return !errors.Is(err, ErrUnavailable) },
-			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) || gaveUp(err) },
+			IsExcluded:   isOwn,
 		}),
 	}
 }
@@ -152,65 +117,53 @@ func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bo
 	return client, false
 }
 
+// isOwn tells that the caller's own context ended a call, which says nothing about Redis.
+func isOwn(err error) bool {
+	var unavailable *UnavailableError
+	return errors.As(err, &unavailable) && unavailable.own
+}
+
 // run calls a script and returns its reply. Its errors are
-// *UnavailableError, the context's own error, ErrState, or the script's refusal.
-func (c *caller) run(ctx context.Context, s script, keys []string, args []any) (reply, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("throttle: not asked: %w", err)
+// *UnavailableError, the context's own error, or ErrState.
+func (c *caller) run(ctx context.Context, s script, args []any) (any, error) {
+	if err := notEnded(ctx); err != nil {
+		return nil, err
 	}
-	reply, err := c.breaker.Execute(func() (reply, error) { return c.inTime(ctx, s, keys, args) })
+	reply, err := c.breaker.Execute(func() (any, error) { return c.inTime(ctx, s, args) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return nil, &UnavailableError{Failure: FailureBreaker, Err: err}
+		return nil, &UnavailableError{Failure: failureBreaker, Err: err}
 	}
 	return reply, err
 }
 
-// pipeliner is a client that sends several commands at once.
-type pipeliner interface{ Pipeline() redis.Pipeliner }
-
-// runAll calls a script n times in one round trip. A reply that is nil is to be asked
-// for by run, one by one: the client has no pipeline or does not end one in time, the
-// script is not known, or whatever else.
-func (c *caller) runAll(ctx context.Context, s script, n int, shape func(i int) (keys []string, args []any)) []reply {
-	replies := make([]reply, n)
-	client, can := c.client.(pipeliner)
-	if !can || !c.punctual || n < 2 {
-		return replies
+// notEnded is the error of a call that is not made since its context has ended.
+func notEnded(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("throttle: not asked: %w", err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	pipe := client.Pipeline()
-	commands := make([]*redis.Cmd, n)
-	for i := range n {
-		keys, args := shape(i)
-		commands[i] = pipe.EvalSha(bounded, s.hash, keys, args...)
-	}
-	_, _ = pipe.Exec(bounded) // each command has its own error
-	for i, command := range commands {
-		if values, err := command.Slice(); err == nil {
-			replies[i] = values
-		}
-	}
-	return replies
+	return nil
 }
 
 // inTime returns after Options.Timeout at the latest, or soon after.
-func (c *caller) inTime(ctx context.Context, s script, keys []string, args []any) (reply, error) {
+func (c *caller) inTime(ctx context.Context, s script, args []any) (any, error) {
 	began := time.Now()
-	reply, err := c.within(ctx, func(ctx context.Context) (reply, error) { return c.evaluate(ctx, s, keys, args) })
+	reply, err := c.within(ctx, func(ctx context.Context) (any, error) { return c.evaluate(ctx, s, args) })
 	if err != nil {
 		reply, err = nil, c.classify(ctx, began, err)
 	}
 	if c.options.Observer != nil {
 		c.observeCall(s, began, err)
 	}
+	if err == nil && c.answered != nil {
+		c.answered(began)
+	}
 	return reply, err
 }
 
-// loadInTime makes a script known to Redis before it is called with these keys.
-func (c *caller) loadInTime(ctx context.Context, s script, keys []string) error {
+// loadInTime makes a script known to Redis before it is called.
+func (c *caller) loadInTime(ctx context.Context, s script) error {
 	began := time.Now()
-	_, err := c.within(ctx, func(ctx context.Context) (reply, error) { return nil, c.load(ctx, s, keys) })
+	_, err := c.within(ctx, func(ctx context.Context) (any, error) { return nil, c.load(ctx, s) })
 	if err != nil {
 		return c.classify(ctx, began, err)
 	}
@@ -218,7 +171,7 @@ func (c *caller) loadInTime(ctx context.Context, s script, keys []string) error 
 }
 
 // within asks Redis something that ends after Options.Timeout, or soon after.
-func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (reply, error)) (reply, error) {
+func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	if c.punctual {
@@ -229,9 +182,9 @@ func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (repl
 
 // abandonable asks in a goroutine that is left behind when the time is up.
 // The client's own timeouts end it then; the breaker bounds how many there are.
-func abandonable(ctx context.Context, ask func(ctx context.Context) (reply, error)) (reply, error) {
+func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	type result struct {
-		reply reply
+		reply any
 		err   error
 	}
 	done := make(chan result, 1)
@@ -252,17 +205,18 @@ func abandonable(ctx context.Context, ask func(ctx context.Context) (reply, erro
 // with EVAL, since newer servers forget scripts that came by EVAL. Only where that
 // does not help it is sent: the keys are on their way to another node of a cluster,
 // which answers already and is not yet known to have them.
-func (c *caller) evaluate(ctx context.Context, s script, keys []string, args []any) (reply, error) {
-	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
+func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error) {
+	keys := []string{c.keys.control}
+	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Result()
 	if !isUnknownScript(err) {
 		return reply, err
 	}
-	if err := c.load(ctx, s, keys); err != nil {
+	if err := c.load(ctx, s); err != nil {
 		return nil, err
 	}
-	reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Slice()
+	reply, err = c.client.EvalSha(ctx, s.hash, keys, args...).Result()
 	if isUnknownScript(err) {
-		reply, err = c.client.Eval(ctx, s.text, keys, args...).Slice()
+		reply, err = c.client.Eval(ctx, s.text, keys, args...).Result()
 	}
 	return reply, err
 }
@@ -276,12 +230,12 @@ type router interface {
 
 // load loads a script on the server that has the keys. A client of a cluster would
 // load it on all nodes and fail where one of them, perhaps a replica, is away.
-func (c *caller) load(ctx context.Context, s script, keys []string) error {
+func (c *caller) load(ctx context.Context, s script) error {
 	cluster, ok := c.client.(router)
-	if !ok || len(keys) == 0 {
+	if !ok {
 		return c.client.ScriptLoad(ctx, s.text).Err()
 	}
-	node, err := cluster.MasterForKey(ctx, keys[0])
+	node, err := cluster.MasterForKey(ctx, c.keys.control)
 	if err != nil {
 		return err
 	}
@@ -290,59 +244,58 @@ func (c *caller) load(ctx context.Context, s script, keys []string) error {
 
 // classify turns what the client answered to a call into this package's errors.
 func (c *caller) classify(ctx context.Context, began time.Time, err error) error {
-	text := err.Error()
-	if outdated := outdated(text); outdated != nil {
-		return outdated
+	if ctx.Err() != nil {
+		return &UnavailableError{Failure: failureTimeout, Err: ctx.Err(), own: true}
 	}
+	text := err.Error()
 	switch {
-	case ctx.Err() != nil:
-		return &UnavailableError{Failure: FailureTimeout, Err: &gaveUpError{ctx.Err()}}
-	case strings.Contains(text, "THROTTLE_STATE "):
-		_, told, _ := strings.Cut(text, "THROTTLE_STATE ")
-		key, _, _ := strings.Cut(told, " ")
-		return &StateError{Key: key}
+	case strings.Contains(text, "FOREIGN "):
+		_, rest, _ := strings.Cut(text, "FOREIGN ")
+		key, _, _ := strings.Cut(rest, " ")
+		return &StateError{Key: c.keys.prefix + key}
 	case strings.Contains(text, "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", ErrState, err)
-	case strings.Contains(text, "THROTTLE_"):
-		return fmt.Errorf("throttle: the script refused its arguments: %w", err)
 	}
-	if told, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
-		err = errors.New(told) // Redis repeats keys to who calls what it does not know
+	var reply redis.Error
+	replied := errors.As(err, &reply)
+	if first, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
+		err = errors.New(first) // Redis repeats keys to who calls what it does not know
 	}
 	failure := failureOf(err)
 	// The client's timer may be a moment ahead of the context's.
-	if deadline, has := ctx.Deadline(); has && failure == FailureTimeout && deadline.Before(began.Add(c.options.Timeout)) {
-		err = &gaveUpError{context.DeadlineExceeded}
+	if deadline, has := ctx.Deadline(); has && failure == failureTimeout && deadline.Before(began.Add(c.options.Timeout)) {
+		return &UnavailableError{Failure: failure, Err: context.DeadlineExceeded, own: true}
 	}
-	return &UnavailableError{Failure: failure, Err: err}
+	return &UnavailableError{Failure: failure, Err: err, replied: replied}
 }
 
-func failureOf(err error) Failure {
+func failureOf(err error) string {
 	var network net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
-		return FailureTimeout
+		return failureTimeout
 	}
-	prefixes := []struct {
-		prefix  string
-		failure Failure
-	}{
-		{"READONLY", FailureReadOnly},
-		{"OOM", FailureMemory},
-		{"TRYAGAIN", FailureTryAgain},
-		{"BUSY", FailureBusy},
-		{"LOADING", FailureBusy},
-		{"NOREPLICAS", FailureReplicas},
+	text := err.Error()
+	if strings.Contains(text, "non local key") { // a script found a key that is on its way to another node
+		return failureTryAgain
+	}
+	prefixes := []struct{ prefix, failure string }{
+		{"READONLY", failureReadOnly},
+		{"OOM", failureMemory},
+		{"TRYAGAIN", failureTryAgain},
+		{"BUSY", failureBusy},
+		{"LOADING", failureBusy},
+		{"NOREPLICAS", failureReplicas},
 	}
 	for _, p := range prefixes {
-		if strings.Contains(err.Error(), p.prefix+" ") {
+		if strings.Contains(text, p.prefix+" ") {
 			return p.failure
 		}
 	}
 	// The client went to and fro between the nodes of a slot that is being moved.
 	if redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED") {
-		return FailureTryAgain
+		return failureTryAgain
 	}
-	return FailureOther
+	return failureOther
 }
 
 // isNil finds a nil client also where it is a nil pointer of a client's type.
@@ -367,23 +320,23 @@ func (c *caller) checkClient() []Finding {
 	}
 	options := cluster.Options()
 	var findings []Finding
-	find := func(severity Severity, text, remedy string) {
+	find := func(severity, text, remedy string) {
 		findings = append(findings, Finding{Severity: severity, What: "client", Text: text, Remedy: remedy})
 	}
 	if !options.ContextTimeoutEnabled {
-		find(Warning, "the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
+		find(warning, "the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
 			options.ReadTimeout.String()+") and its retries are over", "set ClusterOptions.ContextTimeoutEnabled")
 	}
 	if options.ClusterStateReloadInterval > slowReload {
-		find(Warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+options.ClusterStateReloadInterval.String(),
+		find(warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+options.ClusterStateReloadInterval.String(),
 			"set ClusterOptions.ClusterStateReloadInterval to 500ms")
 	}
 	if most := 10 * c.options.Timeout; options.DialTimeout > most {
-		find(Warning, "looking for the new primary the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
+		find(warning, "looking for the new primary the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
 			"set ClusterOptions.DialTimeout to "+most.String()+" or less")
 	}
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
-		find(Note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by primaries",
+		find(note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by primaries",
 			"leave them out if the client has no other user")
 	}
 	return findings

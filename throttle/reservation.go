@@ -11,7 +11,7 @@ const (
 	// Booked: the job has a slot at Start and is to be asked for again then.
 	Booked
 	// Waiting: the job stands in line behind others. It needs not be asked for:
-	// Pull books it when its turn has come.
+	// a pull books it when its turn has come.
 	Waiting
 )
 
@@ -28,85 +28,59 @@ func (o Outcome) String() string {
 	return "undecided"
 }
 
-// Source tells who decided.
-type Source int
-
-const (
-	// FromRedis: decided by Redis, under the guarantee.
-	FromRedis Source = iota
-	// FromOpen: Redis could not answer and the throttle lets jobs run
-	// unchecked (FallbackOpen). Nothing was charged.
-	FromOpen
-	// FromLocal: Redis could not answer and this process' own share had room
-	// (FallbackLocal). Nothing was charged in Redis.
-	FromLocal
-)
-
-// String names the source in lower case: redis, open or local.
-func (s Source) String() string {
-	switch s {
-	case FromRedis:
-		return "redis"
-	case FromOpen:
-		return "open"
-	case FromLocal:
-		return "local"
-	}
-	return "unknown"
-}
-
 // Reservation is the answer for one job. It is a value: nothing in it changes.
 type Reservation struct {
-	// Job is the job as it was asked for, with the Nonce that was used.
+	// Job is the job as it was asked for, with the Nonce that was used. Of a job that a
+	// pull brings only the ID and the Keys are known.
 	Job Job
 	// Outcome is Granted, Booked or Waiting.
 	Outcome Outcome
 	// Start is the granted start or the booked slot, on Redis' clock; for a job
-	// that waits in line the best guess of its start.
+	// that waits in line a guess of its start.
 	Start time.Time
-	// Late is, for a job that waits in line, when to ask again if nobody has said
-	// that it was booked: a guess that errs on the late side. Else zero.
+	// Late is, for a job that waits in line, when to ask again if no pull has booked it:
+	// a guess that errs on the late side, ten days ahead at most. Else zero.
 	Late time.Time
-	// Ahead is, for a job that waits in line, how many units are before it in its
-	// lane: counted when it joins, at the lane's mean weight when it asks again.
+	// Ahead is, for a job that waits in line, how many jobs are before it in its lane; of
+	// one that waited there before, how many they are at most.
 	Ahead int64
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
-	// Hold tells what kept the job from starting at once; nil if nothing did.
+	// Hold tells what kept the job from starting at once; nil if nothing did, or if
+	// a job in line waits for nothing but its turn.
 	Hold *Hold
-	// Next is a lane that may be pulled now (see Throttle.Pull); empty if none.
-	Next Lane
+	// Next is when the line is to be pulled, on Redis' clock; zero if nothing waits.
+	// Wait and the package worker do that by themselves.
+	Next time.Time
 	// Replayed is true when this very decision had been made before and its
 	// answer lost: nothing was charged again.
 	Replayed bool
-	// Source tells whether Redis decided.
-	Source Source
-	// Shadow tells, for a granted job, what would have held it back if it were not
-	// in Shadow mode, and until when; nil if nothing would.
+	// Source tells who decided: Redis, under the guarantee, where it is
+	// FallbackClosed, the zero value. With FallbackOpen or FallbackLocal that fallback
+	// granted the job, and nothing was charged in Redis.
+	Source Fallback
+	// Shadow tells, for a granted job, what would have kept it back if its scope were
+	// not in Shadow mode, and until when; nil if nothing would.
 	Shadow *Hold
-	// Ledgers names what a granted job was charged to, for Settle, also where that
-	// is done by another process.
-	Ledgers string
+
+	lane string
 }
 
 // Delay is how long after the answer the start is: 0 or more. It is what to
 // sleep, whatever the local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
 
-// Hold is the limit, or the pause, that holds a job back the longest.
+// Hold is the limit, or the pause, that keeps a job from starting.
 type Hold struct {
-	// Scope and Key name the ledger's scope key; Key is empty for Global.
+	// Scope and Key name the scope key; Key is empty for Global.
 	Scope, Key string
 	// Limit is the limit that had no room.
 	Limit Limit
-	// Used is how many units the window ending now holds, with those granted
-	// for the near future; Booked is how many are promised.
+	// Used is how many units the window ending now holds; Booked is how many are promised,
+	// with those granted for later.
 	Used, Booked int64
-	// Until is the first start with room in all limits: the Start.
+	// Until is the first start with room in all limits; zero if there is none.
 	Until time.Time
 	// Paused is true where the scope key is paused; there is no Limit then.
 	Paused bool
-	// Share is true where a job waits in line because its fair key has only its
-	// share of the limit, which others want too.
-	Share bool
 }

@@ -10,21 +10,21 @@ const Global = "global"
 // the jobs that share a key, such as a tenant, a domain or a host.
 type Scope struct {
 	// Name is Global or a name of your own: 1 to 64 of A-Z a-z 0-9 _ . -
-	Name string
+	Name string `json:"name"`
 	// Limits hold for each key of the scope by itself. All of them hold at
 	// once; no two may have the same window. None means that the scope
 	// limits nothing.
-	Limits []Limit
+	Limits []Limit `json:"limits,omitempty"`
 	// Optional lets jobs come without a key of this scope; its limits then do
 	// not apply to them. Otherwise a job that names no key is refused, so that
 	// a forgotten key cannot lift a limit. Global needs no key either way.
-	Optional bool
+	Optional bool `json:"optional,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
-	Mode Mode
+	Mode Mode `json:"mode"`
 }
 
-// maxLimits bounds the work of one decision: the limits that one job can meet.
+// maxLimits bounds the work of one decision: the limits that concern one job.
 const maxLimits = 64
 
 func validateScopes(scopes []Scope) error {

@@ -77,13 +77,7 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 	ask("unknown scope", with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, "host": domain} }))
 	ask("key for global", with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, throttle.Global: domain} }))
 	_, errs["settled for less than nothing"] = th.Settle(ctx, granted, -1)
-	_, _, errs["pull of no lane"] = th.Pull(ctx, throttle.Lane(tenant))
-	_, _, errs["weeds no lane"] = th.Weed(ctx, throttle.Lane(tenant), nil, 0)
-	_, _, errs["weeds another lane"] = th.Weed(ctx, throttle.Lane(tenant+"|domain="+domain), []throttle.Job{job}, 0)
-	_, errs["cancel in no lane"] = th.Cancel(ctx, throttle.Job{ID: job.ID, Weight: 1, Lane: throttle.Lane(tenant + "|host=" + domain)})
-	if _, _, err := th.Pull(ctx, throttle.Lane(tenant+"|host="+domain)); err != nil {
-		t.Fatalf("a lane of other scopes is left alone, and logged: %v", err)
-	}
+	_, errs["settled for a scope that is none"] = th.SettleCosts(ctx, granted, map[string]int64{"host": 1})
 	if err := th.SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(4)}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +89,9 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 	cancel()
 	_, errs["cancelled"] = th.Reserve(ended, job)
 
-	prefix := "thr:{" + th.Name() + "}:3:"
-	for _, end := range []string{"job:id-" + marker, "key:tenant:" + tenant, "ledger:tenant:" + tenant + ":3600000000", "lane:" + tenant + "|domain=" + domain, "heads:" + tenant} {
+	prefix := "thr:{" + th.Name() + "}:4:"
+	lane := tenant + "|domain:" + domain + ",global:,tenant:" + tenant
+	for _, end := range []string{"key:tenant:" + tenant, "lane:" + lane, "lanes:tenant:" + tenant + ":" + tenant, "wait:tenant:" + tenant, "tags:tenant:" + tenant, "jobs", "timers"} {
 		aside := "aside:" + prefix + end
 		err := client.Rename(ctx, prefix+end, aside).Err()
 		was := err == nil
@@ -123,8 +118,14 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 			foreign(errs, fmt.Sprintf("Usage of %s at %s", kind, end), err)
 			_, err = th.Forecast(ctx, []throttle.Job{job})
 			foreign(errs, fmt.Sprintf("Forecast of %s at %s", kind, end), err)
-			_, _, err = th.Pull(ctx, throttle.Lane(tenant+"|domain="+domain))
+			_, err = th.Driver().Pull(ctx)
 			foreign(errs, fmt.Sprintf("Pull of %s at %s", kind, end), err)
+			_, _, err = th.Driver().LaneJobs(ctx, lane, "")
+			foreign(errs, fmt.Sprintf("LaneJobs of %s at %s", kind, end), err)
+			_, err = th.Driver().Leave(ctx, []string{job.ID + "2"})
+			foreign(errs, fmt.Sprintf("Leave of %s at %s", kind, end), err)
+			_, err = th.Refund(ctx, granted)
+			foreign(errs, fmt.Sprintf("Refund of %s at %s", kind, end), err)
 		}
 		client.Del(ctx, prefix+end)
 		if !was {
@@ -135,11 +136,11 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 		}
 	}
 	client.Del(ctx, prefix+"control")
-	if err := client.HSet(ctx, prefix+"control", "%tenant:"+tenant, "garbage", "!domain:"+domain, "garbage").Err(); err != nil {
+	if err := client.Set(ctx, prefix+"control", marker, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	ask("foreign control", job)
-	_, errs["foreign limits"] = th.Limits(ctx, "tenant", tenant)
+	_, errs["foreign limits"] = th.Usage(ctx, "tenant", tenant)
 	_, errs["foreign pause"] = th.Pause(ctx, "domain", domain, time.Now().Add(time.Hour))
 	return errs
 }
@@ -187,7 +188,7 @@ func TestF16_T12_StateErrorNamesItsKey(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), nil)
-		key := "thr:{" + th.Name() + "}:3:key:tenant:acme"
+		key := "thr:{" + th.Name() + "}:4:key:tenant:acme"
 		if err := client.Set(t.Context(), key, "foreign", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -197,11 +198,11 @@ func TestF16_T12_StateErrorNamesItsKey(t *testing.T) {
 			t.Fatalf("got %#v, want a *StateError with the key %s", err, key)
 		}
 		sum := sha256.Sum256([]byte(key))
-		if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, hex.EncodeToString(sum[:6])) || !strings.Contains(text, "}:3:key:") {
+		if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, hex.EncodeToString(sum[:6])) || !strings.Contains(text, "}:4:key:") {
 			t.Errorf("it reads %q, want the kind of key and its hash", text)
 		}
-		whole := (&throttle.StateError{Key: "thr:{n}:3:line"}).Error()
-		if !strings.HasSuffix(whole, ": thr:{n}:3:line") {
+		whole := (&throttle.StateError{Key: "thr:{n}:4:line"}).Error()
+		if !strings.HasSuffix(whole, ": thr:{n}:4:line") {
 			t.Errorf("it reads %q, want a key that is nobody's as it is", whole)
 		}
 	})

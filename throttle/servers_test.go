@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
@@ -35,7 +36,7 @@ func miniClient(t testing.TB) *redis.Client {
 }
 
 // newThrottle returns a throttle with a name of its own, so that tests can share
-// a server, with time for a busy machine and a calendar without end, in which
+// a server, with time for a busy machine and a lookahead without end, in which
 // nobody waits in line.
 func newThrottle(t interface {
 	Helper()
@@ -51,7 +52,7 @@ func newThrottle(t interface {
 		options.Timeout = patient
 	}
 	if options.Lookahead == 0 {
-		options.Lookahead = throttle.MaxWindow
+		options.Lookahead = maxWindow
 	}
 	th, err := throttle.New("t"+rand.Text(), client, scopes, &options)
 	if err != nil {
@@ -59,6 +60,9 @@ func newThrottle(t interface {
 	}
 	return th
 }
+
+// whole has go-cmp compare a reservation with its lane.
+var whole = cmp.AllowUnexported(throttle.Reservation{})
 
 // scripted is a throttle that is told the time: a throttletest.Subject.
 type scripted struct {
@@ -77,6 +81,11 @@ func (s *scripted) Reserve(now time.Time, job throttle.Job) (throttle.Reservatio
 	return s.throttle.Reserve(context.Background(), job)
 }
 
+func (s *scripted) ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer {
+	s.now = now
+	return s.throttle.ReserveAll(context.Background(), jobs)
+}
+
 func (s *scripted) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	s.now = now
 	return s.throttle.Peek(context.Background(), job)
@@ -87,9 +96,14 @@ func (s *scripted) Cancel(now time.Time, job throttle.Job) (bool, error) {
 	return s.throttle.Cancel(context.Background(), job)
 }
 
-func (s *scripted) Release(now time.Time, job throttle.Job) (bool, error) {
+func (s *scripted) Release(now time.Time, granted throttle.Reservation) (bool, error) {
 	s.now = now
-	return s.throttle.Release(context.Background(), job)
+	return s.throttle.Driver().Release(context.Background(), granted)
+}
+
+func (s *scripted) Leave(now time.Time, ids []string) ([]bool, error) {
+	s.now = now
+	return s.throttle.Driver().Leave(context.Background(), ids)
 }
 
 func (s *scripted) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
@@ -102,14 +116,9 @@ func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duratio
 	return s.throttle.Count(context.Background(), scope, key, from, to)
 }
 
-func (s *scripted) Pull(now time.Time, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error) {
+func (s *scripted) Pull(now time.Time) (throttle.Pulled, error) {
 	s.now = now
-	return s.throttle.Pull(context.Background(), lane)
-}
-
-func (s *scripted) Sweep(now time.Time) (throttle.Swept, error) {
-	s.now = now
-	return s.throttle.Sweep(context.Background())
+	return s.throttle.Driver().Pull(context.Background())
 }
 
 func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error) {
@@ -120,6 +129,16 @@ func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error)
 func (s *scripted) Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error) {
 	s.now = now
 	return s.throttle.Settle(context.Background(), granted, actual)
+}
+
+func (s *scripted) SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error) {
+	s.now = now
+	return s.throttle.SettleCosts(context.Background(), granted, actual)
+}
+
+func (s *scripted) Refund(now time.Time, granted throttle.Reservation) (bool, error) {
+	s.now = now
+	return s.throttle.Refund(context.Background(), granted)
 }
 
 func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
@@ -152,27 +171,20 @@ func (s *scripted) ResetMode(now time.Time, scope string) error {
 	return s.throttle.ResetMode(context.Background(), scope)
 }
 
-func (s *scripted) Limits(now time.Time, scope, key string) (throttle.InForce, error) {
-	s.now = now
-	return s.throttle.Limits(context.Background(), scope, key)
-}
-
-// drain sweeps and pulls as a worker does until there is nothing to pull.
+// drain pulls as a worker does until there is nothing to pull.
 func drain(t testing.TB, s *scripted, now time.Time) []throttle.Reservation {
 	t.Helper()
-	swept, err := s.Sweep(now)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []throttle.Reservation
-	for next := swept.Next; next != ""; {
-		var booked []throttle.Reservation
-		if booked, next, err = s.Pull(now, next); err != nil {
+	for range 1000 {
+		pulled, err := s.Pull(now)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if all = append(all, booked...); len(all) > 1000 {
-			t.Fatalf("%d jobs pulled: they do not end", len(all))
+		all = append(all, pulled.Booked...)
+		if pulled.Next.IsZero() || pulled.Next.After(now) {
+			return all
 		}
 	}
-	return all
+	t.Fatal("pulled 1000 times: it does not end")
+	return nil
 }

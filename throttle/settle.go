@@ -3,79 +3,92 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 // Settle corrects what a granted job was charged to what it really took, 0 or more
 // units: in place, at the time of its start, in every limit at once. Less frees
 // capacity for others at once. More may overfill a window after the fact; then
 // nobody starts until the window is under its limit again, and jobs that are booked
-// keep their slots as far as there is room then.
+// keep their slots as far as there is room then. Of a job with Costs it corrects the
+// Weight; scopes with a cost of their own stay as they were charged (SettleCosts).
 //
-// A grant is settled once: it returns false where that was done before, where the
-// job has been granted anew since, where it is longer ago than Options.SettleWithin,
-// where other scopes are counted than when it was granted (SetMode), and where Redis
-// did not decide. The charge is then what it was. It also returns false where the
-// answer of this very call was lost and the client made it again; the charge is then
-// corrected. Blocks and fails as Reserve does, without fallback; the error is also an
-// *InvalidJobError for a reservation that is no grant.
+// A grant is settled once: it returns false where that was done before, where it is
+// longer ago than Options.SettleWithin, and where Redis did not decide. The charge is
+// then what it was. It also returns false where the answer of this very call was lost
+// and the client made it again; the charge is then corrected. Any process of the same
+// configuration can settle a grant: only its Job and its Start are read.
+//
+// It blocks for one round trip and fails as Reserve does, without fallback; the error
+// is also an *InvalidJobError for a reservation that is no grant.
 func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64) (bool, error) {
-	if actual < 0 || actual > MaxUnits {
-		return false, &InvalidJobError{Job: granted.Job.ID, Field: "actual", Value: actual, Reason: fmt.Sprintf("is not between 0 and %d", MaxUnits)}
+	if actual < 0 || actual > maxUnits {
+		return false, &InvalidJobError{Job: granted.Job.ID, Field: "actual", Value: actual, Reason: fmt.Sprintf("is not between 0 and %d", maxUnits)}
 	}
-	if granted.Outcome != Granted || granted.Job.Nonce == "" {
+	return t.settle(ctx, granted, func(c *charge) int64 {
+		if _, own := granted.Job.Costs[c.scope.Name]; own {
+			return c.units
+		}
+		return actual
+	}, false)
+}
+
+// SettleCosts is Settle with an actual cost for each scope, by its name. A scope that is
+// not there, or that the job was not charged for, stays as it is.
+func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual map[string]int64) (bool, error) {
+	if err := t.checkCosts(granted.Job.ID, actual); err != nil {
+		return false, err
+	}
+	return t.settle(ctx, granted, func(c *charge) int64 {
+		if units, corrected := actual[c.scope.Name]; corrected {
+			return units
+		}
+		return c.units
+	}, false)
+}
+
+// Refund takes back all that a granted job was charged, since it took nothing. It
+// returns, blocks and fails as Settle does.
+func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error) {
+	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
+}
+
+// settle corrects each charge to what actual says. With rebook, what is given back is
+// booked again for the same start.
+func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(c *charge) int64, rebook bool) (bool, error) {
+	if t.looks {
+		return false, t.refused("Settle")
+	}
+	if granted.Outcome != Granted {
 		return false, &InvalidJobError{Job: granted.Job.ID, Field: "Outcome", Value: granted.Outcome, Reason: "is no grant"}
 	}
-	c, err := t.callFor(ctx, granted.Job)
-	if err != nil || granted.Source != FromRedis {
+	if at := granted.Start.UnixMicro(); at < 1 || at > maxUnits {
+		return false, &InvalidJobError{Job: granted.Job.ID, Field: "Start", Value: granted.Start, Reason: "is no start"}
+	}
+	o, err := t.order(ctx, granted.Job)
+	if err != nil || granted.Source != FallbackClosed || len(o.charges) == 0 {
 		return false, err
 	}
-	if err := granted.chargedAs(); err != nil {
-		return false, err
-	}
-	job := integers(granted.Start.UnixMicro(), granted.Job.Weight, actual, t.options.Grace.Microseconds(),
-		t.kept.Milliseconds(), t.options.SettleWithin.Microseconds(), t.shares.of(c.lane.fairKey()))
-	reply, err := t.ask(ctx, settleScript, c, func() ([]string, []any) {
-		return c.keys, c.args(t.nowArgument(), c.names, c.belief, granted.Job.Nonce, c.scopeKeys()+" "+granted.Ledgers, job,
-			string(c.lane), granted.Job.ID)
-	})
-	switch {
-	case err != nil:
+	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.costsBy(actual), rebook))
+	if err != nil {
 		return false, withJob(err, granted.Job)
-	case !reply.is("ii"):
-		return false, badReply("settle", reply)
 	}
-	done := reply.integer(0) == 1
-	if done && t.options.Observer != nil {
-		t.options.Observer.Settled(Settlement{Throttle: t.name, Job: granted.Job, Charged: granted.Job.Weight, Actual: actual})
+	done, err := t.done("settle", reply, 1)
+	if err != nil || !done[0] {
+		return false, err
 	}
-	return done, nil
+	if t.options.Observer != nil && !rebook {
+		t.options.Observer.Settled(t.settlement(o, actual))
+	}
+	return true, nil
 }
 
-// chargedAs refuses a reservation that does not tell where and when it was charged,
-// as one that was put together by hand.
-func (r Reservation) chargedAs() error {
-	scopes, windows, whole := strings.Cut(r.Ledgers, ".")
-	if !whole || scopes == "" || windows == "" || !alphanumeric(scopes+windows) {
-		return &InvalidJobError{Job: r.Job.ID, Field: "Ledgers", Value: r.Ledgers, Reason: "names no ledgers"}
-	}
-	if at := r.Start.UnixMicro(); at < 1 || at > MaxUnits {
-		return &InvalidJobError{Job: r.Job.ID, Field: "Start", Value: r.Start, Reason: "is no start"}
-	}
-	return nil
-}
-
-func alphanumeric(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
-			return false
+// settlement is the largest charge, before and after.
+func (t *Throttle) settlement(o *order, actual func(c *charge) int64) Settlement {
+	s := Settlement{Throttle: t.name, Job: o.job}
+	for i := range o.charges {
+		if c := &o.charges[i]; c.units > s.Charged {
+			s.Charged, s.Actual = c.units, actual(c)
 		}
 	}
-	return true
-}
-
-// Refund takes back all that a granted job was charged, since it took nothing: it
-// is Settle with 0 units.
-func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error) {
-	return t.Settle(ctx, granted, 0)
+	return s
 }

@@ -1,7 +1,7 @@
 package throttle
 
-// MaxShare is the largest share a fair key may have.
-const MaxShare = 1_000_000
+// maxShare is the largest share a fair key may have.
+const maxShare = 1_000_000
 
 // shares tells the share of each fair key, by its encoding.
 type shares struct {
@@ -22,7 +22,7 @@ func (s shares) of(encoded string) int64 {
 		return int64(share)
 	}
 	if key, readable := decode(encoded); s.ask != nil && readable {
-		return int64(min(max(1, s.ask(key)), MaxShare))
+		return int64(min(max(1, s.ask(key)), maxShare))
 	}
 	return 1
 }

@@ -64,10 +64,9 @@ func TestConfigurationsSideBySide(t *testing.T) {
 		s.expect(t, s.b, 3*time.Second, "b5", "granted at 3s")
 		s.expect(t, s.a, 3*time.Second, "a4", "booked by global 5/10s at 12s")
 		for name, scripts := range map[string][]string{"a": s.told[0].scripts(), "b": s.told[1].scripts()} {
-			// One more for what was set, of which a heard itself when it decided next.
-			want := []string{"reserve", "reserve", "reserve", "set", "recall", "reserve", "reserve"}
+			want := []string{"reserve", "reserve", "reserve", "set", "reserve"}
 			if name == "b" {
-				want = []string{"reserve", "reserve", "reserve", "reserve", "reserve", "reserve"}
+				want = []string{"reserve", "reserve", "reserve", "reserve", "reserve"}
 			}
 			if diff := cmp.Diff(want, scripts); diff != "" {
 				t.Errorf("scripts of %s (-want +got):\n%s", name, diff)
@@ -76,8 +75,8 @@ func TestConfigurationsSideBySide(t *testing.T) {
 	})
 }
 
-// TestPrecisionsSideBySide: the coarser precision is that of the ledger for both, from
-// the first decision of the process that has it on, and that costs two calls once.
+// TestPrecisionsSideBySide: a ledger has the precision of the process that was the first to
+// ask for it, for both, as long as anything is in it. It takes one call each.
 func TestPrecisionsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -86,27 +85,30 @@ func TestPrecisionsSideBySide(t *testing.T) {
 		s := newSideBySide(t, client, []throttle.Limit{exact}, []throttle.Limit{coarse})
 		s.expect(t, s.a, 300*time.Millisecond, "a1", "granted at 300ms")
 		s.expect(t, s.b, 1300*time.Millisecond, "b1", "granted at 1.3s")
-		s.expect(t, s.a, 2*time.Second, "a2", "booked by global 2/10s@1µs at 11s")
-		s.expect(t, s.b, 2*time.Second, "b2", "booked by global 2/10s@1s at 12s")
-		s.expect(t, s.a, 11*time.Second, "a2", "granted at 11s")
-		if diff := cmp.Diff([]string{"reserve", "reserve", "reserve"}, s.told[0].scripts()); diff != "" {
-			t.Errorf("scripts of the exact (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"reserve", "adopt", "reserve", "reserve"}, s.told[1].scripts()); diff != "" {
-			t.Errorf("scripts of the coarse (-want +got):\n%s", diff)
-		}
-		// Set at run time it is just this precision, for both.
-		if err := s.a.SetLimits(dawn.Add(11*time.Second), throttle.Global, "", []throttle.Limit{exact}); err != nil {
+		s.expect(t, s.a, 2*time.Second, "a2", "booked by global 2/10s@1µs at 10.3s")
+		s.expect(t, s.b, 2*time.Second, "b2", "booked by global 2/10s@1s at 11.3s")
+		s.expect(t, s.a, 10300*time.Millisecond, "a2", "granted at 10.3s")
+		s.expect(t, s.b, 11300*time.Millisecond, "b2", "granted at 11.3s")
+		// Nothing is left at 21.3 s: it begins anew.
+		s.expect(t, s.b, 22500*time.Millisecond, "b3", "granted at 22.5s")
+		s.expect(t, s.a, 22500*time.Millisecond, "a3", "granted at 22.5s")
+		s.expect(t, s.a, 22500*time.Millisecond, "a4", "booked by global 2/10s@1µs at 33s")
+		// Set at run time it is the same: units count at once, a precision when it is new.
+		if err := s.a.SetLimits(dawn.Add(23*time.Second), throttle.Global, "", []throttle.Limit{exact}); err != nil {
 			t.Fatal(err)
 		}
-		// b1 lies at the later end of its sub-window, 1.999999 s, and a2 at 11.999999 s.
-		s.expect(t, s.b, 12*time.Second, "b3", "booked by global 2/10s@1µs at 21.999999s")
-		s.expect(t, s.b, 12*time.Second, "b2", "granted at 12s")
+		s.expect(t, s.b, 23*time.Second, "b4", "booked by global 2/10s at 33s")
+		for name, scripts := range map[string][]string{"a": s.told[0].scripts(), "b": s.told[1].scripts()} {
+			want := map[string]int{"a": 6, "b": 5}[name] // one for each decision, and for what was set
+			if len(scripts) != want {
+				t.Errorf("%s called %v, want %d calls", name, scripts, want)
+			}
+		}
 	})
 }
 
-// TestWindowsSideBySide: where the windows differ, each process brings its own up to
-// date with the other's as far back as that reaches, at two calls for each turn.
+// TestWindowsSideBySide: where the windows differ, each charges also those of the other,
+// from when the other was the first to ask for them. It takes one call each.
 func TestWindowsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -117,16 +119,17 @@ func TestWindowsSideBySide(t *testing.T) {
 		s.expect(t, s.a, 3*time.Second, "a3", "booked by global 3/10s at 10s")
 		s.expect(t, s.b, 4*time.Second, "b2", "granted at 4s")
 		s.expect(t, s.a, 10*time.Second, "a3", "booked by global 3/10s at 11s")
-		// What a3 was promised for 10 s counts for b until its grace is over.
-		s.expect(t, s.b, 11*time.Second, "b3", "booked by global 5/1m at 1m1s")
-		if n := len(s.told[1].scripts()); n != 9 {
-			t.Errorf("b made %d calls for 3 decisions, each after one of a; want 9", n)
+		// In its minute b has counted b1, a2 and b2, and what a3 is promised.
+		s.expect(t, s.b, 11*time.Second, "b3", "granted at 11s")
+		s.expect(t, s.b, 11*time.Second, "b4", "booked by global 5/1m at 1m1s")
+		if n := len(s.told[1].scripts()); n != 4 {
+			t.Errorf("b made %d calls for 4 decisions, each after one of a", n)
 		}
 	})
 }
 
-// TestTurnsSideBySide: what each takes over from the other counts once, or twice while the
-// sub-window that it is in may still go on, however often they take turns.
+// TestTurnsSideBySide: what one has started counts for the other once, however often they
+// take turns; but for what started before the other's window was there.
 func TestTurnsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -136,17 +139,58 @@ func TestTurnsSideBySide(t *testing.T) {
 			s.expect(t, s.a, at, fmt.Sprint("a", i), fmt.Sprintf("granted at %s", at))
 			s.expect(t, s.b, at, fmt.Sprint("b", i), fmt.Sprintf("granted at %s", at))
 		}
-		for name, who := range map[string]*scripted{"a": s.a, "b": s.b} {
-			usage, err := who.Usage(dawn.Add(time.Second), throttle.Global, "")
-			if err != nil || usage.Limits[0].Used < 40 || usage.Limits[0].Used > 60 {
-				t.Errorf("%s: %d units used, %v; want 40 to 60", name, usage.Limits[0].Used, err)
+		for name, want := range map[string]struct {
+			who  *scripted
+			used int64
+		}{"a": {s.a, 40}, "b": {s.b, 39}} {
+			usage, err := want.who.Usage(dawn.Add(time.Second), throttle.Global, "")
+			if err != nil || usage.Limits[0].Used != want.used {
+				t.Errorf("%s: %d units used, %v; want %d", name, usage.Limits[0].Used, err, want.used)
 			}
 		}
 	})
 }
 
+// counting is what the windows of a scope key count: one that nothing is left in begins
+// anew when it is asked for.
+type counting struct {
+	starts []time.Time
+	since  map[time.Duration]int // the first of the starts that it counts
+	until  map[time.Duration]time.Time
+}
+
+// asked says that a process with these limits asked.
+func (c *counting) asked(limits []throttle.Limit, at time.Time) {
+	for _, limit := range limits {
+		if until, is := c.until[limit.Window]; !is || until.Before(at) {
+			c.since[limit.Window], c.until[limit.Window] = len(c.starts), at
+		}
+	}
+}
+
+// started says that a job did.
+func (c *counting) started(at time.Time) {
+	c.starts = append(c.starts, at)
+	for window, until := range c.until {
+		if end := at.Add(window - time.Microsecond); !until.Before(at) && end.After(until) {
+			c.until[window] = end
+		}
+	}
+}
+
+// most are the starts in that window of this length, of those that contain an instant,
+// which holds most.
+func (c *counting) most(at time.Time, window time.Duration) int64 {
+	known := startLog{of: make(map[string]counted)}
+	for i, start := range c.starts[c.since[window]:] {
+		known.of[fmt.Sprint(i)] = counted{at: start, weight: 1, keys: map[string]string{throttle.Global: ""}}
+	}
+	return known.most(throttle.Global, "", at, window)
+}
+
 // TestPropertySideBySide: of processes whose limits differ in units, windows and precision
-// each keeps its own for what it starts itself, whoever started the rest.
+// each keeps its own for what it starts itself, whoever started the rest since the window
+// began to count.
 func TestPropertySideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -162,21 +206,22 @@ func TestPropertySideBySide(t *testing.T) {
 			}
 			own := [][]throttle.Limit{limits("a"), limits("b")}
 			first := newThrottle(t, client, globalScope(own[0]...), nil)
-			second, err := throttle.New(first.Name(), client, globalScope(own[1]...), &throttle.Options{Timeout: patient, Lookahead: throttle.MaxWindow})
+			second, err := throttle.New(first.Name(), client, globalScope(own[1]...), &throttle.Options{Timeout: patient, Lookahead: maxWindow})
 			if err != nil {
 				t.Fatal(err)
 			}
 			both := []*scripted{newScripted(first), newScripted(second)}
-			starts := startLog{of: make(map[string]counted)}
 			now, slots, jobs := dawn, make(map[string]time.Time), 0
+			windows := &counting{since: make(map[time.Duration]int), until: make(map[time.Duration]time.Time)}
 			for i, who := range both { // from here on both are counted for
 				id := fmt.Sprint("first", i)
 				r, err := who.Reserve(now, throttle.Job{ID: id, Weight: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
+				windows.asked(own[i], now)
 				if r.Outcome == throttle.Granted {
-					starts.of[id] = counted{at: r.Start, weight: 1, keys: map[string]string{throttle.Global: ""}}
+					windows.started(r.Start)
 				}
 			}
 			t.Repeat(map[string]func(*rapid.T){
@@ -198,13 +243,14 @@ func TestPropertySideBySide(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					windows.asked(own[who], now)
 					if r.Outcome != throttle.Granted {
 						slots[id] = r.Start
 						return
 					}
-					starts.of[id+r.Job.Nonce] = counted{at: r.Start, weight: 1, keys: map[string]string{throttle.Global: ""}}
+					windows.started(r.Start)
 					for _, limit := range own[who] {
-						if most := starts.most(throttle.Global, "", r.Start, limit.Window); most > limit.Units {
+						if most := windows.most(r.Start, limit.Window); most > limit.Units {
 							t.Fatalf("%s of process %d at %s: %d units in a window of %s", id, who, r.Start.Sub(dawn), most, limit)
 						}
 					}

@@ -1,7 +1,6 @@
 package throttle_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,7 +8,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // driver brings the jobs of a line as a worker does, in the test's own time.
@@ -23,13 +24,15 @@ type driver struct {
 	started map[string]time.Time
 	absent  func(id string) bool       // who never comes to its slot; nil for nobody
 	granted func(throttle.Reservation) // is told of each grant; nil for nobody
+	due     time.Time                  // when to pull next, by the last answer
+	pulled  time.Time
 	pulls   int
 }
 
 func newDriver(t *testing.T, scopes []throttle.Scope, opts throttle.Options) *driver {
 	t.Helper()
 	if opts.Lookahead == 0 {
-		opts.Lookahead = throttle.DefaultLookahead
+		opts.Lookahead = time.Second
 	}
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -48,7 +51,7 @@ func (d *driver) ask(job throttle.Job) throttle.Reservation {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.jobs[job.ID] = job
+	d.jobs[job.ID], d.due = job, r.Next
 	switch r.Outcome {
 	case throttle.Granted:
 		d.started[job.ID] = r.Start
@@ -69,22 +72,14 @@ func (d *driver) enqueue(n int, name string, weight int64, keys map[string]strin
 	}
 }
 
-// run lets time pass, sweeping at each step and bringing each job at its slot.
+// run lets time pass. It pulls when an answer said so, and every half second anyway, and
+// brings each job at its slot.
 func (d *driver) run(span, step time.Duration) {
 	d.t.Helper()
 	for end := d.now.Add(span); d.now.Before(end); {
 		d.pass(step)
-		swept, err := d.script.Sweep(d.now)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		for lane, pulls := swept.Next, 0; lane != ""; pulls++ {
-			jobs, next, err := d.script.Pull(d.now, lane)
-			if err != nil || pulls > 10_000 {
-				d.t.Fatalf("after %d pulls: %v", pulls, err)
-			}
-			d.booked, lane = append(d.booked, jobs...), next
-			d.pulls++
+		if !d.due.IsZero() && !d.due.After(d.now) || d.now.Sub(d.pulled).Abs() >= anyway {
+			d.pull()
 		}
 		due := d.booked
 		d.booked = nil
@@ -99,6 +94,23 @@ func (d *driver) run(span, step time.Duration) {
 			job := d.jobs[r.Job.ID]
 			job.MaxWait = step // in time, as a worker's
 			d.ask(job)
+		}
+	}
+}
+
+// pull pulls until nobody is booked any more.
+func (d *driver) pull() {
+	d.t.Helper()
+	for {
+		found, err := d.script.Pull(d.now)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.booked = append(append(d.booked, found.Booked...), found.Overdue...)
+		d.due, d.pulled = found.Next, d.now
+		d.pulls++
+		if len(found.Booked) == 0 || found.Next.IsZero() || found.Next.After(d.now) {
+			return
 		}
 	}
 }
@@ -129,10 +141,10 @@ func tenantsOf(global, tenant throttle.Limit, more ...throttle.Scope) []throttle
 // goes on to its end.
 func TestLineOutlivesItsKeys(t *testing.T) {
 	t.Parallel()
-	d := newDriver(t, globalScope(throttle.PerHour(1)), throttle.Options{})
-	d.enqueue(900, "job", 1, nil)
-	d.run(900*time.Hour, 30*time.Minute)
-	d.all(900)
+	d := newDriver(t, globalScope(throttle.Per(1, 10*time.Hour)), throttle.Options{})
+	d.enqueue(90, "job", 1, nil)
+	d.run(900*time.Hour, longtest.Of(5*time.Hour, 30*time.Minute))
+	d.all(90)
 }
 
 // TestCancelLeavesNoLaneBehind: a fair key that is full waits by one of its lanes;
@@ -198,19 +210,19 @@ func TestClockStepsBackUnderALine(t *testing.T) {
 	}
 }
 
-// TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on soon after
-// the limit has been raised.
+// TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on within five minutes
+// after the limit has been raised in the configuration of who pulls.
 func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.PerDay(10)), throttle.Options{})
 	d.enqueue(30, "job", 1, nil)
 	d.run(time.Minute, time.Second)
-	raised, err := throttle.New(d.script.throttle.Name(), d.client(), globalScope(throttle.PerDay(90)), nil)
+	raised, err := throttle.New(d.script.throttle.Name(), d.client(), globalScope(throttle.PerDay(90)), &throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.script = newScripted(raised)
-	d.run(time.Minute, time.Second)
+	d.run(5*time.Minute+time.Second, time.Second)
 	d.all(30)
 }
 
@@ -220,28 +232,41 @@ func (d *driver) client() *redis.Client {
 	return client
 }
 
-// TestForeignLane: a process that has other scopes than the one that filled a lane
-// leaves it alone and goes on with the others.
+// TestForeignLane: a process that does not have all scopes of the one whose jobs wait pulls
+// for both; the limits of the scope that it does not have hold for those who have it.
 func TestForeignLane(t *testing.T) {
 	t.Parallel()
-	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(100)}, Optional: true}
+	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{{Units: 4, Window: 10 * time.Second, Precision: throttle.Exact}}, Optional: true}
 	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2), domain), throttle.Options{})
-	d.enqueue(20, "foreign", 1, map[string]string{"tenant": "a", "domain": "x"})
+	full := d.script
+	d.enqueue(12, "foreign", 1, map[string]string{"tenant": "a", "domain": "x"})
 	d.enqueue(20, "own", 1, of("b"))
 	other, err := throttle.New(d.script.throttle.Name(), d.client(), tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), &throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.script, d.booked = newScripted(other), nil
-	d.run(30*time.Second, 250*time.Millisecond)
-	for i := range 20 {
-		if id := fmt.Sprint("own", i); d.started[id].IsZero() {
-			t.Errorf("job %s did not start", id)
+	pulling := newScripted(other)
+	for range 240 {
+		d.script = pulling
+		d.pass(250 * time.Millisecond)
+		d.pull()
+		d.script = full
+		due := d.booked
+		d.booked = nil
+		for _, r := range due {
+			if job := d.jobs[r.Job.ID]; d.started[r.Job.ID].IsZero() {
+				job.MaxWait = time.Second
+				d.ask(job)
+			}
 		}
 	}
-	var wrong *throttle.InvalidJobError
-	if _, err := other.Cancel(t.Context(), throttle.Job{ID: "x", Weight: 1, Lane: "a|domain=x"}); !errors.As(err, &wrong) {
-		t.Errorf("cancel in a lane of other scopes: got %v, want an *InvalidJobError", err)
+	d.all(32)
+	var starts []throttletest.Start
+	for id, at := range d.started {
+		starts = append(starts, throttletest.Start{At: at, Weight: 1, Keys: d.jobs[id].Keys})
+	}
+	for _, over := range throttletest.Check(tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2), domain), starts) {
+		t.Errorf("window over its limit: %s", over)
 	}
 }
 
@@ -253,7 +278,7 @@ func TestForeignDataStopsOneTenant(t *testing.T) {
 	d.enqueue(20, "a", 1, of("a"))
 	d.enqueue(20, "b", 1, of("b"))
 	d.booked = nil
-	key := "thr:{" + d.script.throttle.Name() + "}:3:key:tenant:a"
+	key := "thr:{" + d.script.throttle.Name() + "}:4:key:tenant:a"
 	d.server.Del(key)
 	if _, err := d.server.Lpush(key, "foreign"); err != nil {
 		t.Fatal(err)
@@ -266,13 +291,16 @@ func TestForeignDataStopsOneTenant(t *testing.T) {
 	}
 }
 
+// mostUnits is the largest number of units of a limit.
+const mostUnits = 1 << 53
+
 // TestVeryManyUnitsInLine: sums beyond 2^53 are cut off, not broken, and tags
 // that large still move.
 func TestVeryManyUnitsInLine(t *testing.T) {
 	t.Parallel()
-	d := newDriver(t, tenantsOf(throttle.PerSecond(throttle.MaxUnits), throttle.PerSecond(throttle.MaxUnits)), throttle.Options{})
-	d.enqueue(1100, "a", throttle.MaxUnits, of("a"))
-	d.enqueue(100, "b", throttle.MaxUnits, of("b"))
+	d := newDriver(t, tenantsOf(throttle.PerSecond(mostUnits), throttle.PerSecond(mostUnits)), throttle.Options{})
+	d.enqueue(1100, "a", mostUnits, of("a"))
+	d.enqueue(100, "b", mostUnits, of("b"))
 	d.run(150*time.Second, 500*time.Millisecond)
 	of := func(name string) (n int) {
 		for id := range d.started {

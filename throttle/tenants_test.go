@@ -76,8 +76,8 @@ func occupied(t *testing.T, client *redis.Client) (keys, megabytes int64) {
 }
 
 // TestF51_T2_ManyTenantsComeAndGo: a hundred thousand tenants with a job each leave
-// nothing behind, neither keys nor memory, once a minute has passed: every key has an
-// expiry, and none a longer one. TENANTS=1000000 in the environment tries as many, in a
+// nothing behind, neither keys nor memory, once a minute and a quarter has passed, but for
+// the control key and the last answer: every key has an expiry, and no other a longer one. TENANTS=1000000 in the environment tries as many, in a
 // minute or two.
 func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -126,11 +126,15 @@ func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	if peakKeys < int64(tenants)/10 {
 		t.Errorf("%d keys at the peak of %d tenants: too few to have counted them", peakKeys, tenants)
 	}
-	forever := grow(t, client, 61*time.Second)
+	forever := grow(t, client, 77*time.Second)
 	afterKeys, afterMemory := occupied(t, client)
 	t.Logf("%d tenants in %s: keys %d, %d, %d; MB %d, %d, %d (before, at the peak, after)",
 		tenants, took.Round(time.Second), beforeKeys, peakKeys, afterKeys, beforeMemory, peakMemory, afterMemory)
-	if forever > 0 || afterKeys != beforeKeys || afterMemory > beforeMemory+10+peakMemory/20 {
+	if forever > 0 || afterKeys > beforeKeys+3 || afterMemory > beforeMemory+10+peakMemory/20 {
 		t.Errorf("%d keys without expiry; keys %d, were %d; MB %d, were %d", forever, afterKeys, beforeKeys, afterMemory, beforeMemory)
+	}
+	grow(t, client, 31*24*time.Hour)
+	if keys, _ := occupied(t, client); keys > beforeKeys {
+		t.Errorf("%d keys after a month, were %d", keys, beforeKeys)
 	}
 }

@@ -2,37 +2,58 @@ package throttle
 
 import (
 	"context"
-	"crypto/rand"
-	"strconv"
-	"sync/atomic"
+	"slices"
 	"time"
 )
 
 // Throttle decides for the jobs of one named set of scopes. Most callers want:
 //
-//   - Reserve, when they can put a job aside until its slot, as a queue can;
+//   - Reserve, when they can put a job off until its slot, as a queue can;
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
-//   - Peek, Usage and Lines, to look without taking;
-//   - Pull and Sweep, when they bring the jobs of a queue of their own.
+//   - Peek, Usage, Lines, Lanes and Explain, to look without taking;
+//   - Attach, to look from a program that is configured with no limits;
+//   - Driver, when they bring the jobs of a queue of their own.
 //
-// A Throttle is safe for use by many goroutines. It starts none that outlives
-// a call by more than the client's own timeouts, and needs no closing.
+// A Throttle is safe for use by many goroutines. It starts none that outlives a call by more
+// than two of Options.Timeout and the client's own timeouts, and needs no closing.
 type Throttle struct {
-	name     string
-	keys     keys
-	scopes   []Scope
-	fair     string // the fair scope's name, empty for one line for all
-	shares   shares
-	kept     time.Duration       // how long the line's keys live
-	keyed    map[string]struct{} // the names of scopes that jobs give a key for
-	options  Options
-	redis    *caller
-	controls *controls
-	local    *localShare // nil unless FallbackLocal
-	logged   *rateLimitedLog
-	swept    atomic.Int64     // when Wait last swept, in Unix nanoseconds
-	now      func() time.Time // nil in production: Redis' own clock
+	name    string
+	keys    keys
+	scopes  []Scope
+	fair    string // the fair scope's name, empty for one line for all
+	shares  shares
+	header  [2]string // what all scripts are asked with
+	options Options
+	redis   *caller
+	batch   *batcher
+	line    lineTimer
+	local   *localShare // nil unless FallbackLocal
+	logged  *rateLimitedLog
+	looks   bool             // made by Attach: it decides nothing
+	sign    signOfLife       // when the configuration is published next
+	now     func() time.Time // nil in production: Redis' own clock
+}
+
+// newThrottle builds a throttle of checked parts.
+func newThrottle(name, fair string, scopes []Scope, options Options, redis *caller) *Throttle {
+	t := &Throttle{
+		name:    name,
+		keys:    newKeys(name),
+		scopes:  copyScopes(scopes),
+		fair:    fair,
+		shares:  newShares(options),
+		header:  newHeader(scopes, options),
+		options: options,
+		redis:   redis,
+		logged:  newRateLimitedLog(options.Logger),
+	}
+	t.batch = newBatcher(t)
+	t.redis.answered = t.publishIfDue
+	if options.Fallback == FallbackLocal {
+		t.local = newLocalShare(options.LocalShare)
+	}
+	return t
 }
 
 // Name returns the throttle's name.
@@ -40,157 +61,152 @@ func (t *Throttle) Name() string { return t.name }
 
 // Reserve decides for a job: granted, if all its limits have room within
 // MaxWait; booked, with the slot at which to ask again; or waiting, in line behind
-// others, until Pull books it. A job that is asked for again is found by its ID:
+// others, until a pull books it. A job that is asked for again is found by its ID:
 // in line it keeps its place, before its slot the answer is the same slot, at its
 // slot it is granted if what really started leaves room, else placed anew.
 //
-// Reserve blocks for one round trip to Redis, at most Options.Timeout; for a few more
-// where limits have just been set at run time. Its errors: *InvalidJobError,
-// *NeverFitsError and *BlockedError before anything is written,
-// *DeadlineError, *UnavailableError (see Options.Fallback), the context's error,
-// ErrState.
+// Reserve blocks for one round trip to Redis, at most Options.Timeout. Calls that come
+// while one is under way are sent together when it returns. Its errors:
+// *InvalidJobError, *NeverFitsError, *BlockedError and *DeadlineError, with nothing
+// written; *UnavailableError (see Options.Fallback), also where the context ends while
+// the job is decided: ask again with its Nonce; the context's own error if it had ended
+// before; ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
+	var answer [1]Answer
+	t.reserve(ctx, []Job{job}, answer[:])
+	return answer[0].Reservation, answer[0].Err
+}
+
+// Answer is what ReserveAll says of one job.
+type Answer struct {
+	Reservation Reservation
+	Err         error // of Reserve
+}
+
+// ReserveAll is Reserve for many jobs, in their order, with few round trips: it
+// blocks for one per 64 jobs. Each job has an answer or an error of its own, at its
+// place. Where the context ends, the rest has its error; those that may have been
+// decided have an *UnavailableError with the nonce.
+func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
+	answers := make([]Answer, len(jobs))
+	first := 0
+	for some := range slices.Chunk(jobs, mostAtOnce) {
+		t.reserve(ctx, some, answers[first:first+len(some)])
+		first += len(some)
+	}
+	return answers
+}
+
+// reserve decides for jobs in one round trip.
+func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
+	if t.looks {
+		for i := range answers {
+			answers[i].Err = t.refused("Reserve")
+		}
+		return
+	}
+	began := time.Now()
+	orders, places := make([]*order, 0, len(jobs)), make([]int, 0, len(jobs))
+	for i, job := range jobs {
+		o, err := t.order(ctx, job)
+		if err == nil {
+			err = notEnded(ctx)
+		}
+		if err != nil {
+			answers[i].Err = err
+			continue
+		}
+		if job.Nonce == "" {
+			o.job.Nonce = t.batch.nonce()
+		}
+		orders, places = append(orders, o), append(places, i)
+	}
+	if len(orders) > 0 {
+		for i, answer := range t.batch.ask(ctx, orders...) {
+			if answer.Err != nil {
+				answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err)
+			}
+			answers[places[i]] = answer
+		}
+	}
 	if t.options.Observer != nil {
-		return t.reserveObserved(ctx, job)
+		for i := range answers {
+			t.observeDecision(jobs[i], answers[i], time.Since(began))
+		}
 	}
-	return t.reserve(ctx, job)
 }
 
-func (t *Throttle) reserve(ctx context.Context, job Job) (Reservation, error) {
-	a, err := t.asking(ctx, job)
-	if err != nil {
-		return Reservation{}, err
-	}
-	return t.decide(ctx, a)
-}
-
-// asking is a job that reserve.lua is to decide for.
-type asking struct {
-	job     Job
-	call    *call
-	weighed string // the job's numbers
-}
-
-// asking checks a job and makes it ready to be asked for.
-func (t *Throttle) asking(ctx context.Context, job Job) (*asking, error) {
-	call, err := t.newCall(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	if job.Nonce == "" {
-		job.Nonce = rand.Text()
-	}
-	latest := ""
-	if !job.Deadline.IsZero() {
-		latest = micros(max(0, t.until(job.Deadline)))
-	}
-	weighed := integers(job.Weight, job.MaxWait.Microseconds(), t.options.Grace.Microseconds()) + " " + latest + " " +
-		integers(t.options.Lookahead.Microseconds(), t.kept.Milliseconds(), flag(job.Plan), int64(len(call.held)))
-	return &asking{job: job, call: call, weighed: weighed}, nil
-}
-
-// shape are the keys and arguments of reserve.lua.
-func (a *asking) shape(t *Throttle) ([]string, []any) {
-	c := a.call
-	return c.keysFrom(0), c.args(t.nowArgument(), c.names, c.belief, a.job.Nonce, c.ledgers, a.weighed, string(c.lane), a.job.ID)
-}
-
-// decide asks Redis, or falls back.
-func (t *Throttle) decide(ctx context.Context, a *asking) (Reservation, error) {
-	reply, err := t.ask(ctx, reserveScript, a.call, func() ([]string, []any) { return a.shape(t) })
-	if err != nil {
-		return t.fallBack(ctx, a.job, a.call, err)
-	}
-	return t.reservation("reserve", a.call, a.job, reply)
-}
-
-// Peek says what Reserve would answer if the job came now for the first time,
-// and changes nothing. For a job that would wait in line Start is what Forecast says,
-// zero for never. It blocks and fails as Reserve does, then as Forecast does, without
-// fallback.
+// Peek says what Reserve would answer if the job came now for the first time, and
+// changes nothing. It blocks and fails as Reserve does, without fallback.
 func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
-	call, err := t.newCall(ctx, job)
+	o, err := t.order(ctx, job)
 	if err != nil {
 		return Reservation{}, err
 	}
-	reply, err := t.ask(ctx, peekScript, call, func() ([]string, []any) {
-		return call.keysFrom(1), call.args(t.nowArgument(), call.names, call.belief, strconv.FormatInt(job.Weight, 10),
-			micros(t.options.Grace), micros(job.MaxWait), micros(t.options.Lookahead), string(call.lane), int64(len(call.held)))
-	})
+	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(t.batch.asker, peeking, o))
 	if err != nil {
-		return Reservation{}, withJob(err, job)
+		return Reservation{}, withJob(err, o.job)
 	}
-	r, err := t.reservation("peek", call, job, reply)
-	if err != nil || r.Outcome != Waiting {
-		return r, err
-	}
-	forecast, err := t.Forecast(ctx, []Job{job})
+	answers, err := t.decisions(reply, []*order{o})
 	if err != nil {
-		return Reservation{}, withJob(err, job)
+		return Reservation{}, err
 	}
-	if r.Start = forecast.Starts[0]; r.Hold != nil {
-		r.Hold.Until = r.Start
-	}
-	return r, nil
+	return answers[0].Reservation, answers[0].Err
 }
 
-// Cancel gives back what the job holds: a place in line, a booking, or a grant
-// whose start is still ahead if job.Nonce is that grant's. It is free at once. It
-// returns false if there was nothing to give back. Blocks and fails as Reserve
-// does, without fallback.
+// Cancel gives back a place in line or a booking, which is free at once. It returns
+// false if the job has none. What was granted is given back by Refund; only a grant
+// whose answer was lost goes back here too, if job.Nonce is its nonce and this
+// Throttle has heard of it since. Of the job the ID is enough.
+//
+// It blocks for one round trip and fails as Reserve does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
-	return t.giveBack(ctx, job, 0)
-}
-
-// Release turns a grant whose start is still ahead back into a booking of the
-// same start, for a caller that has to stop before it: asked for again, the job
-// finds its place. The job is Reservation.Job, with its nonce. It returns false
-// if the start is past or the grant is not known; the charge then stays. Blocks
-// and fails as Reserve does, without fallback.
-func (t *Throttle) Release(ctx context.Context, job Job) (bool, error) {
-	return t.giveBack(ctx, job, 1)
-}
-
-func (t *Throttle) giveBack(ctx context.Context, job Job, keep int64) (bool, error) {
-	call, err := t.callFor(ctx, job)
-	if err != nil {
-		return false, err
+	if granted, is := t.batch.takeKept(job); is {
+		return t.Refund(ctx, granted)
 	}
-	reply, err := t.ask(ctx, cancelScript, call, func() ([]string, []any) {
-		return call.keys, call.args(t.nowArgument(), call.names, call.belief, job.Nonce, call.ledgers,
-			integers(job.Weight, keep, t.options.Grace.Microseconds(), t.kept.Milliseconds(), t.shares.of(call.lane.fairKey()),
-				t.options.SettleWithin.Microseconds()),
-			string(call.lane), job.ID)
-	})
+	l := leaver{id: job.ID}
+	if o, err := t.order(ctx, job); err == nil {
+		l.lane, l.costs = o.lane, o.costs()
+	}
+	left, err := t.leave(ctx, l)
 	if err != nil {
 		return false, withJob(err, job)
 	}
-	if !reply.is("ii") {
-		return false, badReply("cancel", reply)
-	}
-	return reply.integer(0) == 1, nil
+	return left[0], nil
 }
 
-func flag(is bool) int64 {
-	if is {
-		return 1
+// leave gives back what jobs have that will not come.
+func (t *Throttle) leave(ctx context.Context, leavers ...leaver) ([]bool, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	return 0
+	for _, l := range leavers {
+		if l.id == "" {
+			return nil, &InvalidJobError{Field: "ID", Value: "", Reason: "is empty"}
+		}
+	}
+	reply, err := t.redis.run(ctx, leaveScript, t.leaveArguments(leavers...))
+	if err != nil {
+		return nil, err
+	}
+	return t.done("leave", reply, len(leavers))
 }
 
-// nowArgument is empty in production: the script then reads Redis' clock.
-func (t *Throttle) nowArgument() string {
-	if t.now == nil {
-		return ""
+// scopeKey checks the name of a scope key.
+func (t *Throttle) scopeKey(ctx context.Context, scope, key string) error {
+	switch {
+	case ctx == nil:
+		return &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	case !t.hasScope(scope):
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+	case scope == Global && key != "":
+		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
+	case scope != Global && key == "":
+		return &InvalidJobError{Field: "key", Value: scope, Reason: "wants a key"}
 	}
-	return strconv.FormatInt(t.now().UnixMicro(), 10)
+	return nil
 }
 
-// until is how far off a deadline is by the local clock, the only one that the
-// caller can have meant it by.
-func (t *Throttle) until(deadline time.Time) time.Duration {
-	if t.now == nil {
-		return time.Until(deadline)
-	}
-	return deadline.Sub(t.now())
+func (t *Throttle) hasScope(name string) bool {
+	return slices.ContainsFunc(t.scopes, func(s Scope) bool { return s.Name == name })
 }

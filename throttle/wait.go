@@ -7,65 +7,92 @@ import (
 	"time"
 )
 
-// waitAhead is how long before its slot Wait asks for a job, so that the round
-// trip does not make it late.
-const waitAhead = 100 * time.Millisecond
-
-// sweepEvery is how often the waiting jobs of a process look after the line.
-const sweepEvery = 250 * time.Millisecond
-
-// mostBlocked is how seldom Wait asks for a job that is not booked: limits that were set
-// may change at any time.
-const mostBlocked = 10 * time.Second
+const (
+	// waitAhead is how long before its slot Wait asks for a job, so that the round
+	// trip does not make it late.
+	waitAhead = 100 * time.Millisecond
+	// askInLine is how often Wait asks for a job that is not booked, at most.
+	askInLine = 250 * time.Millisecond
+	// askBlocked is how seldom, at least: limits that were set may change at any time.
+	askBlocked = 10 * time.Second
+	// pullEvery is how often the waiting jobs of a process pull at most.
+	pullEvery = 50 * time.Millisecond
+)
 
 // Wait reserves and sleeps until the job may start: Reserve for callers without
-// a queue. While it stands in line it asks from time to time, and pulls lanes as a
-// worker does. It also asks from time to time where limits set at run time leave no
-// room for the job's weight, until they are changed. The returned reservation is
-// granted and its start has come. If ctx ends first, the reservation is given back and
-// ctx's error returned; otherwise the errors are those of Reserve. The sleeps are
-// measured by the local clock, the starts are Redis'.
+// a queue. While it stands in line it asks from time to time, and pulls as a
+// worker does, unless the throttle's Driver does that. It also asks from
+// time to time where limits set at run time leave no room for the job's weight, until
+// they are changed. The returned reservation is granted and its start has come. If ctx
+// ends first, the reservation is given back and ctx's error returned; otherwise the
+// errors are those of Reserve. The sleeps are measured by the local clock, the starts
+// are Redis'.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.MaxWait >= 0 { // what is negative, Reserve refuses
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}
-	held, blocked := false, sweepEvery
+	has, blocked := false, askInLine // has: there may be something to give back
 	for {
 		r, err := t.Reserve(ctx, job)
-		if isBlocked(err) {
+		switch {
+		case isBlocked(err):
 			if err := sleep(ctx, blocked); err != nil {
-				return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
+				return Reservation{}, gaveUp(err)
 			}
-			blocked = min(2*blocked, mostBlocked)
+			blocked = min(2*blocked, askBlocked)
 			continue
-		}
-		if err != nil {
-			var lost *UnavailableError
-			if errors.As(err, &lost) {
-				job.Nonce, held = lost.Nonce, true // it may have been decided
-			}
-			if held && ctx.Err() != nil {
-				t.abandon(ctx, job)
+		case err != nil:
+			if (has || errors.Is(err, ErrUnavailable)) && ctx.Err() != nil {
+				t.abandonUnknown(ctx, withNonce(job, err))
 			}
 			return r, err
 		}
-		held = true
-		answered, delay := time.Now(), r.Delay()
-		switch r.Outcome {
-		case Booked:
-			delay -= job.MaxWait
-		case Waiting:
-			// Once booked, it is asked for again before its slot.
-			delay = min(max(delay/2, sweepEvery), max(t.options.Lookahead/2, waitAhead), mostBlocked)
-			t.tendLine(ctx)
-		}
-		if err := sleep(ctx, delay); err != nil {
-			t.abandon(ctx, r.Job)
-			return Reservation{}, fmt.Errorf("throttle: gave the wait up: %w", err)
+		has = true
+		answered := time.Now()
+		if err := t.awaitTurn(ctx, r); err != nil {
+			t.abandon(ctx, r)
+			return Reservation{}, gaveUp(err)
 		}
 		if r.Outcome == Granted {
 			t.observeStart(r, answered)
 			return r, nil
+		}
+	}
+}
+
+// awaitTurn sleeps until a job's start, or until it is to be asked for again.
+func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
+	switch r.Outcome {
+	case Booked:
+		return sleep(ctx, r.Delay()-r.Job.MaxWait)
+	case Waiting:
+		// Once booked, it is asked for again before its slot.
+		return t.sleepInLine(ctx, min(max(r.Delay()/2, askInLine), max(t.options.Lookahead/2, waitAhead), askBlocked))
+	}
+	return sleep(ctx, r.Delay())
+}
+
+// sleepInLine sleeps, and of all who do so in this process one pulls when it is time.
+func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
+	if t.line.isDriven() || !t.line.puller.TryLock() {
+		return sleep(ctx, d)
+	}
+	defer t.line.puller.Unlock()
+	for until := time.Now().Add(d); ; {
+		pull := t.line.next()
+		if earliest := t.line.pulled.Add(pullEvery); !pull.IsZero() && pull.Before(earliest) {
+			pull = earliest
+		}
+		if pull.IsZero() || pull.After(until) {
+			return sleep(ctx, time.Until(until))
+		}
+		if err := sleep(ctx, time.Until(pull)); err != nil {
+			return err
+		}
+		t.line.pulled = time.Now()
+		if _, err := t.pull(ctx, false); err != nil {
+			t.options.Logger.Debug("throttle: the line could not be pulled, the next one who waits tries again")
+			return sleep(ctx, time.Until(until))
 		}
 	}
 }
@@ -76,27 +103,41 @@ func isBlocked(err error) bool {
 	return errors.As(err, &blocked)
 }
 
-// tendLine does for the line what a worker does, at most every sweepEvery for all
-// that wait in this process. What fails is done by the next.
-func (t *Throttle) tendLine(ctx context.Context) {
-	last, now := t.swept.Load(), time.Now().UnixNano()
-	if now-last < int64(sweepEvery) || !t.swept.CompareAndSwap(last, now) {
-		return
+// withNonce is the job as it was asked for, whose answer was lost.
+func withNonce(job Job, err error) Job {
+	var lost *UnavailableError
+	if errors.As(err, &lost) {
+		job.Nonce = lost.Nonce
 	}
-	swept, err := t.sweep(ctx, 0)
-	for next := swept.Next; err == nil && next != ""; {
-		_, next, err = t.Pull(ctx, next)
+	return job
+}
+
+func gaveUp(err error) error { return fmt.Errorf("throttle: gave the wait up: %w", err) }
+
+// abandon gives back what the caller will not use. If Redis cannot be asked, a booking
+// stops counting after its grace, and a grant stays charged.
+func (t *Throttle) abandon(ctx context.Context, r Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
+	defer cancel()
+	back := func() (bool, error) { return t.Cancel(ctx, r.Job) }
+	if r.Outcome == Granted {
+		back = func() (bool, error) { return t.Refund(ctx, r) }
+	}
+	if _, err := back(); err != nil {
+		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
 	}
 }
 
-// abandon gives back what the caller will not use. If Redis cannot be told, the
-// booking stops counting after its grace.
-func (t *Throttle) abandon(ctx context.Context, job Job) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
+// abandonUnknown gives back what a job has whose answer was lost: asked again under its
+// nonce it is told.
+func (t *Throttle) abandonUnknown(ctx context.Context, job Job) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
 	defer cancel()
-	if _, err := t.Cancel(ctx, job); err != nil {
-		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")
+	r, err := t.Reserve(asking, job)
+	if err != nil {
+		r = Reservation{Job: job}
 	}
+	t.abandon(ctx, r)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -86,7 +86,7 @@ func TestWaitForLimits(t *testing.T) {
 func TestWaitOfMany(t *testing.T) {
 	t.Parallel()
 	scopes := tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(25))
-	for _, lookahead := range []time.Duration{throttle.MaxWindow, 20 * time.Second} {
+	for _, lookahead := range []time.Duration{24 * time.Hour, 20 * time.Second} {
 		t.Run(lookahead.String(), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, scopes, &throttle.Options{Lookahead: lookahead}, func(t *testing.T, th *throttle.Throttle) {
@@ -144,8 +144,9 @@ func TestWaitGivesBack(t *testing.T) {
 				timer := time.AfterFunc(patience, func() { cancel(reason) })
 				defer timer.Stop()
 				_, err := th.Wait(ctx, throttle.Job{ID: "second", Weight: 1})
-				if !errors.Is(err, context.Canceled) || time.Since(began) != patience {
-					t.Errorf("got %v after %s, want %v after %s", err, time.Since(began), context.Canceled, patience)
+				// A call that gives back may wait a moment, to be made with the one under way.
+				if took := time.Since(began); !errors.Is(err, context.Canceled) || took < patience || took > patience+time.Millisecond {
+					t.Errorf("got %v after %s, want %v after %s", err, took, context.Canceled, patience)
 				}
 				usage, err := th.Usage(t.Context(), throttle.Global, "")
 				if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != 0 {

@@ -2,8 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -23,18 +22,12 @@ import (
 func throttleRules(t *testing.T) string {
 	t.Helper()
 	rules := "resetkeys ~thr:* resetchannels -@all +ping +hello +auth +evalsha +script|load"
-	paths, err := filepath.Glob("../lua/testdata/*.lua")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no composed scripts: %v", err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
-			if match[1] != "INFO" {
-				rules += " +" + strings.ToLower(match[1])
+	for _, text := range []string{lua.Reserve, lua.Pull, lua.Leave, lua.Settle, lua.Set, lua.Usage, lua.Lines} {
+		for _, match := range regexp.MustCompile(`\b(?:call|write)\((?:\w+ and )?'([A-Z]+)'(?: or '([A-Z]+)')?`).FindAllStringSubmatch(text, -1) {
+			for _, command := range match[1:] {
+				if command != "" {
+					rules += " +" + strings.ToLower(command)
+				}
 			}
 		}
 	}

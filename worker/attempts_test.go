@@ -96,7 +96,7 @@ func TestPanicOnTheLastAttempt(t *testing.T) {
 // TestSameIDInTwoQueues_F43 keeps the reservations of two tasks apart.
 func TestSameIDInTwoQueues_F43(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var jobs []string
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
 			grant, _ := worker.Grant(ctx)
@@ -130,7 +130,7 @@ func TestSameIDInTwoQueues_F43(t *testing.T) {
 // twice or given back by coming and going.
 func TestSuccessLeavesTheCharge(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}}, func(t *testing.T, w *world) {
+	inFarAhead(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}}, func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		for n := range 12 {
 			w.enqueue(n, "acme", 1)

@@ -50,11 +50,20 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *
 	inBubbleWith(t, scopes, nil, test)
 }
 
-// inCalendar is inBubble with a calendar without end: nobody waits in line.
-func inCalendar(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
+// inFarAhead is inBubble with a lookahead within which all have a place: nobody waits in line.
+func inFarAhead(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
 	t.Helper()
-	inBubbleWith(t, scopes, &throttle.Options{Lookahead: throttle.MaxWindow}, test)
+	inBubbleWith(t, scopes, &throttle.Options{Lookahead: farAhead}, test)
 }
+
+// farAhead is a lookahead within which all have a place.
+const farAhead = 400 * 24 * time.Hour
+
+// The defaults of throttle.Options.
+const (
+	timeout = 250 * time.Millisecond
+	grace   = 5 * time.Second
+)
 
 func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, w *world)) {
 	t.Helper()
@@ -292,10 +301,13 @@ func (w *world) process(ctx context.Context, task *asynq.Task) error {
 // until waits for something to come true.
 func (w *world) until(what string, within time.Duration, is func() bool) {
 	w.t.Helper()
-	for limit := time.Now().Add(within); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(limit) {
+	for began := time.Now(); !is(); {
+		waited := time.Since(began)
+		if waited > within {
 			w.t.Fatalf("not within %s: %s", within, what)
 		}
+		// The longer it takes, the seldomer: looking costs more than what is waited for.
+		time.Sleep(min(max(10*time.Millisecond, waited/50), 250*time.Millisecond))
 	}
 }
 

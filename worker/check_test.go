@@ -120,7 +120,7 @@ func (unloading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // TestShaperChecksSeldom: where Redis decides but cannot be checked, that is not tried
-// with each sweep: the line stands still meanwhile.
+// with each pull: the line stands still meanwhile.
 func TestShaperChecksSeldom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -140,7 +140,7 @@ func TestShaperChecksSeldom(t *testing.T) {
 	failed := func() []observer.LoggedEntry { return logs.FilterMessageSnippet("cannot be checked").All() }
 	until(t, "it has asked twice", func() bool { return len(failed()) == 2 })
 	if apart := failed()[1].Time.Sub(failed()[0].Time); apart < time.Second {
-		t.Errorf("asked again after %s, want some sweeps between", apart)
+		t.Errorf("asked again after %s, want some pulls between", apart)
 	}
 	if got := logs.FilterLevelExact(zapcore.WarnLevel).Len() + errorsIn(logs); got > 0 {
 		t.Errorf("it was told as a fault: %v", logs.All())

@@ -17,9 +17,13 @@ import (
 type planner interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(ctx context.Context, jobs []throttle.Job) []throttle.Answer
-	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
 	Explain(ctx context.Context, job throttle.Job) (throttle.Explanation, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+}
+
+// forecaster is what it asks of the throttle's line.
+type forecaster interface {
+	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
 }
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each for
@@ -29,6 +33,7 @@ type planner interface {
 // and JobFunc. It is safe for use by many goroutines and needs no closing.
 type Client struct {
 	throttle  planner
+	line      forecaster
 	client    *asynq.Client
 	inspector *asynq.Inspector
 	// deployment is asynq's; nil if that is not known.
@@ -57,6 +62,7 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 	return &Client{
 		deployment: newDeployment(th.Name(), th.Client(), client, log),
 		throttle:   th,
+		line:       th.Driver(),
 		client:     asynq.NewClientFromRedisClient(client),
 		inspector:  asynq.NewInspectorFromRedisClient(client),
 		job:        job,
@@ -103,26 +109,36 @@ type Plan struct {
 	Tasks []Planned
 	// Last is when the last of them is expected to start, on Redis' clock.
 	Last time.Time
+	// Guessed tells that there is no forecast: the starts of those in line are guesses, as
+	// Reserve makes them.
+	Guessed bool
 }
+
+// leastForecast is what a forecast may take, however few tasks were planned.
+const leastForecast = 100 * time.Millisecond
 
 // How many tasks EnqueueAll plans before it enqueues them, and how many it enqueues at
 // once. A task must be there soon after it was planned, for the workers to bring it: the
 // first ones, which may start at once, sooner than the others.
 const (
 	plannedFirst   = 4
-	plannedAtOnce  = 100
+	plannedAtOnce  = 64 // one call of the throttle
 	enqueuedAtOnce = 16
 )
 
 // EnqueueAll is Enqueue for many tasks, in their order, with few round trips for the
 // planning. In the end it asks for a forecast, so that each task in line has the start
-// that it is expected to have if nothing else comes (throttle.Throttle.Expect). The error
-// joins those of the tasks; those without one are enqueued all the same. Where the
-// context ends, the rest is not.
+// that it is expected to have if nothing else comes (throttle.Driver.Expect). A forecast
+// reads all that waits: where that takes longer than the planning and enqueueing of these
+// tasks did, and than a tenth of a second, it is given up, and the starts are Reserve's
+// guesses. So what EnqueueAll takes goes by the number of its tasks, not by the backlog.
+// The error joins those of the tasks; those without one are enqueued all the same. Where
+// the context ends, the rest is not.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
+	began := time.Now()
 	plans := c.planAndEnqueue(ctx, tasks, opts)
-	c.expect(ctx, plans)
 	all := Plan{Tasks: make([]Planned, len(plans))}
+	all.Guessed = !c.expect(ctx, plans, max(time.Since(began), leastForecast))
 	var failures []error
 	for i, p := range plans {
 		all.Tasks[i] = p.Planned
@@ -194,7 +210,10 @@ func (p *plan) take(answer throttle.Answer) {
 		p.Reservation, p.Start = answer.Reservation, answer.Reservation.Start
 	case err == nil, isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
 		// It is decided when it comes.
-		p.unsure = errors.Is(err, throttle.ErrUnavailable)
+		var unavailable *throttle.UnavailableError
+		if p.unsure = errors.As(err, &unavailable); p.unsure {
+			p.job.Nonce = unavailable.Nonce
+		}
 	default:
 		p.Err = err
 	}
@@ -263,15 +282,15 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 func (c *Client) delay(r throttle.Reservation) time.Duration {
 	switch {
 	case r.Outcome == throttle.Waiting:
-		return fallbackDelay(r.Late.Sub(r.Now))
+		return fallbackDelay(untilLate(r))
 	case r.Outcome == throttle.Booked && r.Delay() > c.options.MaxWait:
 		return fallbackDelay(r.Delay())
 	}
 	return 0
 }
 
-// giveBack cancels what was reserved for a task that is not enqueued, unless a task of
-// its ID is there, whose it is: another one, or this one and asynq's answer was lost.
+// giveBack cancels the reservation of a task that was not enqueued, unless a task with that
+// ID exists: then the reservation is that task's. asynq's answer may have been lost.
 func (c *Client) giveBack(ctx context.Context, p *plan) {
 	if p.Reservation.Outcome == 0 && !p.unsure {
 		return
@@ -288,8 +307,9 @@ func (c *Client) giveBack(ctx context.Context, p *plan) {
 	}
 }
 
-// expect says when the tasks in line will start.
-func (c *Client) expect(ctx context.Context, plans []*plan) {
+// expect says when the tasks in line will start. It returns false if it cannot, or not
+// within a time.
+func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration) bool {
 	var waiting []throttle.Reservation
 	var places []*plan
 	for _, p := range plans {
@@ -298,14 +318,17 @@ func (c *Client) expect(ctx context.Context, plans []*plan) {
 		}
 	}
 	if len(waiting) == 0 {
-		return
+		return true
 	}
-	forecast, err := c.throttle.Expect(ctx, waiting)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	forecast, err := c.line.Expect(ctx, waiting)
 	if err != nil {
 		c.log.Debug("worker: no forecast for planned tasks, their starts are guesses", zap.Error(err))
-		return
+		return false
 	}
 	for i, p := range places {
 		p.Start = forecast.Starts[i]
 	}
+	return true
 }

@@ -161,25 +161,12 @@ const asynqsRetries = 25
 func (w *world) holds(tenant string) (booked, waiting int64) {
 	w.t.Helper()
 	_, booked = w.used(tenant)
-	for from := ""; ; {
-		page, err := w.throttle.Lines(context.Background(), from)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, line := range page.Lines {
-			if line.Key == tenant {
-				waiting += line.Jobs
-			}
-		}
-		if from = page.Next; from == "" {
-			return booked, waiting
-		}
-	}
+	return booked, int64(len(w.inLine(tenant)))
 }
 
-// calendars are a short one, in which most wait in line, and one without end, in which
-// all are booked.
-var calendars = map[string]time.Duration{"in line": throttle.DefaultLookahead, "booked": throttle.MaxWindow}
+// lookaheads are the default, with which most wait in line, and one with which all are
+// booked.
+var lookaheads = map[string]time.Duration{"in line": time.Second, "booked": farAhead}
 
 // TestClientGivesBack: a task that asynq does not take holds nothing, and takes nothing
 // from a task of its ID that is there.
@@ -234,9 +221,9 @@ func TestClientGivesBack(t *testing.T) {
 		},
 	}
 	for _, row := range rows {
-		for calendar, lookahead := range calendars {
+		for kind, lookahead := range lookaheads {
 			for call, enqueue := range enqueues {
-				t.Run(row.name+", "+calendar+", by "+call, func(t *testing.T) {
+				t.Run(row.name+", "+kind+", by "+call, func(t *testing.T) {
 					inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
 						wire := newWire(w)
 						client, err := worker.NewClient(w.throttle, wire.client, jobOf, nil)
@@ -343,9 +330,9 @@ func (l *lostAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // what it may have reserved is given back.
 func TestClientGivesBackWhatItMayHave(t *testing.T) {
 	t.Parallel()
-	for calendar, lookahead := range calendars {
+	for kind, lookahead := range lookaheads {
 		for _, tasks := range []int{1, 2, 5} { // one is asked for alone, more are at once
-			t.Run(fmt.Sprint(calendar, " ", tasks), func(t *testing.T) {
+			t.Run(fmt.Sprint(kind, " ", tasks), func(t *testing.T) {
 				inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
 					lost, client := new(lostAnswers), bubbleClient(t, w.redis)
 					client.AddHook(lost)
@@ -518,8 +505,8 @@ func TestClientWithoutADecision(t *testing.T) {
 func TestClientBeforeWorkers(t *testing.T) {
 	t.Parallel()
 	const tasks = 240
-	for calendar, lookahead := range calendars {
-		t.Run(calendar, func(t *testing.T) {
+	for kind, lookahead := range lookaheads {
+		t.Run(kind, func(t *testing.T) {
 			inBubbleWith(t, quotas(2*time.Second, throttle.Exact), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
 				var left []*asynq.Task
 				for i := range tasks {

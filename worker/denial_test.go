@@ -18,7 +18,7 @@ import (
 // TestDenialIsReadableWhileWaiting reads what asynqmon shows of a waiting task. T12.
 func TestDenialIsReadableWhileWaiting(t *testing.T) {
 	const tenant = "acme-secret"
-	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		s := w.newShaper(opts)
 		w.serveWith(s, asynq.Config{Concurrency: 4})
@@ -66,7 +66,7 @@ func TestDenialIsReadableWhileWaiting(t *testing.T) {
 // TestDeniedErrorText compares the texts of all kinds of denials.
 func TestDeniedErrorText(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 5, 250_000_000, time.FixedZone("east", 3600))
-	away := &throttle.UnavailableError{Job: "default/id/0", Nonce: "n", Failure: throttle.FailureTimeout, Err: errors.New("dial tcp 10.0.0.7:6379: i/o timeout")}
+	away := &throttle.UnavailableError{Job: "default/id/0", Nonce: "n", Failure: "timeout", Err: errors.New("dial tcp 10.0.0.7:6379: i/o timeout")}
 	rows := []struct {
 		denied *worker.DeniedError
 		want   string
@@ -98,7 +98,7 @@ func TestDeniedErrorText(t *testing.T) {
 // TestDenialCarriesItsData reads what a user's middleware outside of the shaper,
 // for metrics, can know.
 func TestDenialCarriesItsData(t *testing.T) {
-	inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var got *worker.DeniedError
 		inner := w.shaper.Wrap(asynq.HandlerFunc(w.process))
 		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

@@ -122,7 +122,7 @@ func (d *deployment) claim(ctx context.Context) error {
 	return err
 }
 
-// waitNoMore lets those go on who wait for the first claim.
+// waitNoMore lets tasks go on that wait for the first claim.
 func (d *deployment) waitNoMore() {
 	if d != nil {
 		d.knowing.Do(func() { close(d.known) })
@@ -228,7 +228,7 @@ func (d *deployment) others(ctx context.Context) error {
 	return d.refusal()
 }
 
-// claimed is others for who has no goroutine that claims.
+// claimed is others, for a caller in whose process no goroutine claims.
 func (d *deployment) claimed(ctx context.Context) error {
 	if d == nil {
 		return nil

@@ -28,7 +28,7 @@
 //
 // # In a handler
 //
-// Settle corrects the charge to what the task really took, Refund takes it back. An
+// Settle and SettleCosts correct the charge to what the task really took, Refund takes it back. An
 // upstream that asks to wait is left alone by all workers when the handler returns
 // AskedToWait, or what HTTPWait and SMTPWait make of a reply: the task's key is
 // paused, its charge given back, and it takes its place after the pause, without a

@@ -37,14 +37,14 @@ func TestDrain(t *testing.T) {
 	rows := []struct {
 		name              string
 		window, precision time.Duration
-		heavy             int64   // weight of every tenth job
+		heavy             int64   // weight of every eleventh job, so that each tenant has as many
 		makespan          float64 // at most, in optima
 		putBacks          float64 // at most, per job
 	}{
 		{"exact 2s", 2 * time.Second, throttle.Exact, 1, 1.03, 1.05},
 		{"sub-windows of W/20", 2 * time.Second, 100 * time.Millisecond, 1, 1.10, 1.05},
 		{"exact 60s", time.Minute, throttle.Exact, 1, 1.03, 1.05},
-		{"a tenth weighs half of a limit", 2 * time.Second, throttle.Exact, int64(25 / share), 1.15, 1.10},
+		{"an eleventh weighs half of a limit", 2 * time.Second, throttle.Exact, int64(25 / share), 1.15, 1.10},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestDrain(t *testing.T) {
 				heavy := make(map[string]bool)
 				for n := range tasks {
 					weight := int64(1)
-					if n%10 == 7 {
+					if n%11 == 7 {
 						weight = row.heavy
 					}
 					id := w.enqueue(n, fmt.Sprintf("t%d", n%8), weight)
@@ -89,7 +89,7 @@ func TestDrain(t *testing.T) {
 				if row.heavy > 1 && !raced {
 					h, l := percentile(heavyWaits, 0.99), percentile(light, 0.99)
 					t.Logf("p99 wait: heavy %s, light %s", h, l)
-					if float64(h) > 1.1*float64(l) {
+					if float64(h) > 1.1*float64(l) && h > l+row.window+time.Millisecond { // starts come a window apart
 						t.Errorf("the p99 wait of heavy jobs is %s, that of light ones %s", h, l)
 					}
 				}

@@ -29,16 +29,16 @@ func TestClientExplains(t *testing.T) {
 		if want := "asynq:default/" + waiting + "/0"; e.Job != want || e.Waiting != 1 || e.Expected.IsZero() {
 			t.Errorf("got job %s, %d in line, expected at %s; want %s, the first in line", e.Job, e.Waiting, e.Expected, want)
 		}
-		if len(e.Limits) != 1 || e.Limits[0].Used != 5 {
-			t.Errorf("got limits %+v, want one with 5 used", e.Limits)
+		if len(e.Usage) != 1 || len(e.Usage[0].Limits) != 1 || e.Usage[0].Limits[0].Used != 5 {
+			t.Errorf("got %+v, want one limit with 5 used", e.Usage)
 		}
 
 		e, err = client.Explain(t.Context(), "default", failed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "asynq:default/" + failed + "/1"; e.Job != want || !e.Granted.IsZero() {
-			t.Errorf("got job %s, granted at %s; want %s, not granted", e.Job, e.Granted, want)
+		if want := "asynq:default/" + failed + "/1"; e.Job != want || !e.Slot.IsZero() || !e.Arrived.IsZero() {
+			t.Errorf("got job %s, booked for %s, in line since %s; want %s, of which nothing is known", e.Job, e.Slot, e.Arrived, want)
 		}
 
 		if _, err := client.Explain(t.Context(), "default", "nobody"); !errors.Is(err, asynq.ErrTaskNotFound) {

@@ -214,7 +214,7 @@ func TestDeadlineBeforeTheSlot_F38(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			inCalendar(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+			inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 				s := w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
 					job, err := jobOf(ctx, task)
 					if text := task.Headers()["deadline"]; text != "" {

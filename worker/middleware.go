@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -41,7 +43,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 // waits here for as long as its upstream asks.
 func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next asynq.Handler) error {
 	for {
-		r, err := s.admit(ctx, task, a)
+		r, err := s.untilStart(ctx, task, a)
 		if err != nil {
 			return err
 		}
@@ -56,10 +58,9 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 // usedUp begins the last error of a task that exhausted has ended.
 const usedUp = "worker: the last of "
 
-// exhausted ends a task whose own retries are over, with the error that its last
-// attempt ended by: a timeout, a panic. It returns nil if that attempt was lost, and the
-// task perhaps put back since: nobody knows whether it has run. And if it was ended
-// before, and is run by hand.
+// exhausted ends a task whose own retries are used up, with the error of its last attempt: a
+// timeout, a panic. It returns nil if that attempt was lost, since nobody knows whether the
+// task has run, and if the task was ended before and is run by hand.
 func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	if !a.mayReturn() {
 		return nil // asynq archives it by itself: run by hand, or all its spare retries are lost
@@ -81,9 +82,9 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	}
 }
 
-// admit returns once the task may start, or with the error that its handler is to
+// untilStart returns once the task may start, or with the error that its handler is to
 // return.
-func (s *Shaper) admit(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
+func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
 	job, err := jobOf(ctx, s.job, task)
 	if err != nil {
 		return throttle.Reservation{}, err
@@ -155,24 +156,22 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 	return job, nil
 }
 
-// reserve asks the throttle, under the same nonce as before if that answer was
-// lost.
+// reserve asks the throttle, of an attempt always under the same nonce, so that a grant
+// whose answer was lost is found.
 func (s *Shaper) reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error) {
-	job.Nonce = s.nonces.take(job.ID)
+	job.Nonce = nonceOf(job.ID)
 	r, err := s.throttle.Reserve(ctx, job)
-	var unavailable *throttle.UnavailableError
-	if errors.As(err, &unavailable) && unavailable.Failure != throttle.FailureBreaker {
-		s.nonces.keep(job.ID, unavailable.Nonce)
-	} else if err != nil && job.Nonce != "" {
-		s.nonces.keep(job.ID, job.Nonce)
-	}
-	if err == nil && r.Source != throttle.FromRedis {
+	if err == nil && r.Source != throttle.FallbackClosed {
 		s.stats.unchecked.Add(1)
 	}
-	if r.Next != "" {
-		s.puller.hint(r.Next)
-	}
+	s.puller.heard()
 	return r, err
+}
+
+// nonceOf makes a nonce of a job's ID, which has bytes that no nonce may have.
+func nonceOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // refusal ends a task that can never start, with a reason to be read in asynqmon.
@@ -205,10 +204,10 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		s.giveBack(ctx, r.Job)
+		s.refund(ctx, r)
 		return ctx.Err()
 	case <-stopped:
-		if kept, err := s.throttle.Release(context.WithoutCancel(ctx), r.Job); err != nil || !kept {
+		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {
 			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
 		}
 		return s.deny(a, r)
@@ -271,6 +270,7 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, ca
 	if stays {
 		return s.linger(ctx, a, job, delay)
 	}
+	s.refused.add(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job})
 	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
@@ -278,14 +278,22 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, ca
 // askInLine is how often a task asks that stands in line and cannot be put back.
 const askInLine = 500 * time.Millisecond
 
+// leastFallback is when asynq brings back a task in line at the earliest, if nobody else has:
+// the guess of its start may be far too early where others wait for other limits, and a
+// task that comes too early is put back once more.
+const leastFallback = time.Minute
+
+// untilLate is for how long a task in line is left to those who bring it.
+func untilLate(r throttle.Reservation) time.Duration { return max(leastFallback, r.Late.Sub(r.Now)) }
+
 // deny puts a task back. A booked one is woken for its slot; one in line by the
 // process that pulls it, or else by asynq, later than it should start.
 func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	delay := r.Delay()
 	if r.Outcome == throttle.Waiting {
-		delay = max(0, r.Late.Sub(r.Now))
+		delay = untilLate(r)
 	} else {
-		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, slot: time.Now().Add(delay)})
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r), slot: time.Now().Add(delay)})
 	}
 	s.countDenied(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
@@ -293,12 +301,13 @@ func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start, InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 
-// giveBack cancels a reservation that this attempt will not use. If Redis cannot
-// be told, the booking stops counting after its grace.
+// giveBack cancels a booking or a place in line that this attempt will not use. If Redis
+// cannot be told, the booking stops counting after its grace.
 func (s *Shaper) giveBack(ctx context.Context, job throttle.Job) {
 	if _, err := s.throttle.Cancel(context.WithoutCancel(ctx), job); err != nil {
 		s.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
 	}
+	s.puller.heard()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -24,7 +24,8 @@ type Options struct {
 	// 0 means DefaultMaxWait; 10 ms to 5 s.
 	MaxWait time.Duration
 	// Backoff is the shortest time after which a task is asked for again when
-	// Redis cannot decide (throttle.FallbackClosed); the longest is twice that.
+	// Redis cannot decide (throttle.FallbackClosed); the longest is twice that. The
+	// first thousand are asked for as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
 	// Logger takes denials at debug, what could not be done at warn, and wrong

@@ -59,12 +59,8 @@ func bringAfterAll(t *testing.T, within time.Duration, meanwhile func(t *testing
 
 		time.Sleep(window - 5*time.Second)
 		w.until("the second is pulled", 10*time.Second, func() bool {
-			swept, err := w.throttle.Sweep(t.Context())
-			if err != nil || swept.Next == "" {
-				return false
-			}
-			booked, _, err := w.throttle.Pull(t.Context(), swept.Next)
-			return err == nil && len(booked) == 1
+			pulled, err := w.throttle.Driver().Pull(t.Context())
+			return err == nil && len(pulled.Booked) == 1
 		})
 		time.Sleep(window + time.Minute)
 		if own := w.task(second).NextProcessAt; time.Until(own) < window {

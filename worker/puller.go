@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -13,32 +15,39 @@ import (
 )
 
 const (
-	// sweepEvery is how often a process looks after the line.
-	sweepEvery = 250 * time.Millisecond
-	// gather is how long a pull waits for what more starts make room for. It is
-	// short beside the lookahead, and the slots are the same.
-	gather = 10 * time.Millisecond
-	// suspected is how long a lane in which a task was gone has all that is
-	// pulled from it looked at.
+	// pullEvery is how often a process pulls at most, but after a full pull; it is short
+	// beside the lookahead, and the slots are the same. pullSpread keeps processes from
+	// pulling in step.
+	pullEvery  = 50 * time.Millisecond
+	pullSpread = 10 * time.Millisecond
+	// pullAnyway is how often it pulls also if no answer said that it is time: other
+	// processes may have been told so, and have died.
+	pullAnyway = 500 * time.Millisecond
+	// pullAgain is when it pulls again after a pull that failed: soon, since those in line
+	// wait for it. While Redis is away the throttle's breaker refuses without asking.
+	pullAgain = 100 * time.Millisecond
+	// suspected is how long all that is pulled from a lane is looked at in which a task
+	// was gone.
 	suspected = 10 * time.Second
 	// pausedKnown is how long it is believed whether a queue is paused.
 	pausedKnown = time.Second
 )
 
-// puller books the tasks in line, as starts make room and as time goes on, and
-// hands them to the waker. What fails is done by the next sweep, of this process
-// or another.
+// puller books the tasks in line, when an answer of the throttle says that it is time,
+// and hands them to the waker. What fails is done by the next pull, of this process or
+// another.
 type puller struct {
 	shaper  *Shaper
-	next    chan throttle.Lane
+	sooner  chan struct{} // says that the line is due before planned
+	planned atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
 	done    sync.WaitGroup
-	weeder  *weeder
+	clearer *clearer
 	warning seldom
 
 	mu      sync.Mutex
 	started bool
 	ended   bool
-	suspect map[throttle.Lane]suspicion
+	suspect map[string]suspicion   // by the lane
 	paused  map[string]pausedQueue // by its name
 }
 
@@ -55,8 +64,8 @@ type pausedQueue struct {
 
 func newPuller(s *Shaper) *puller {
 	return &puller{
-		shaper: s, next: make(chan throttle.Lane, 1), weeder: &weeder{shaper: s},
-		suspect: make(map[throttle.Lane]suspicion), paused: make(map[string]pausedQueue),
+		shaper: s, sooner: make(chan struct{}, 1), clearer: &clearer{shaper: s},
+		suspect: make(map[string]suspicion), paused: make(map[string]pausedQueue),
 	}
 }
 
@@ -77,14 +86,17 @@ func (p *puller) end() {
 	p.ended = true
 	p.mu.Unlock()
 	p.shaper.deployment.waitNoMore()
-	p.weeder.end()
+	p.clearer.end()
 }
 
-// hint says which lane may be pulled. One hint is enough: a pull names the next.
-func (p *puller) hint(lane throttle.Lane) {
-	select {
-	case p.next <- lane:
-	default:
+// heard is called after each answer of the throttle, which may have said when the line
+// is due.
+func (p *puller) heard() {
+	if due := p.shaper.driver.Due(); !due.IsZero() && due.UnixNano() < p.planned.Load() {
+		select {
+		case p.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -92,121 +104,145 @@ func (p *puller) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	checked, asked := p.check(ctx), time.Now()
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	last, apart, failed := time.Now().Add(-pullAnyway), time.Duration(0), false
 	for {
-		var err error
 		if p.shaper.deployment.others(ctx) != nil {
-			if p.shaper.pause(sweepEvery) != nil {
+			if p.shaper.pause(pullAnyway) != nil {
 				return
 			}
 			continue
 		}
+		timer.Reset(time.Until(p.plan(last, apart, failed)))
 		select {
 		case <-p.shaper.stopped:
 			return
-		case lane := <-p.next:
-			if err = p.shaper.pause(gather); err == nil {
-				err = p.pull(ctx, lane)
-			}
-		case <-tick.C:
-			if err = p.sweep(ctx); err == nil && !checked && time.Since(asked) >= checkAgain {
-				checked, asked = p.check(ctx), time.Now()
-			}
+		case <-p.sooner:
+			continue
+		case <-timer.C:
 		}
-		if err != nil && !p.shaper.isStopped() && p.warning.due(time.Second) {
-			p.shaper.log.Warn("worker: the line cannot be looked after, the next sweep tries again", zap.Error(err))
+		p.planned.Store(0)
+		last = time.Now()
+		full, err := p.pull(ctx)
+		if failed && err == nil {
+			p.shaper.refused.wake(p.shaper.waker)
+		}
+		failed = err != nil
+		if apart = pullEvery + rand.N(pullSpread); full {
+			apart = min(apart, 2*time.Since(last)) // Redis is left as long to others
+		}
+		switch {
+		case failed && !p.shaper.isStopped() && p.warning.due(time.Second):
+			p.shaper.log.Warn("worker: the line cannot be pulled, it is tried again", zap.Error(err))
+		case !failed && !checked && time.Since(asked) >= checkAgain:
+			checked, asked = p.check(ctx), time.Now()
 		}
 	}
 }
 
-// pull pulls a lane and those that are next, until there is none.
-func (p *puller) pull(ctx context.Context, lane throttle.Lane) error {
-	for lane != "" {
-		if p.shaper.isStopped() {
-			return nil
-		}
-		next, err := p.pullOne(ctx, lane)
-		if err != nil {
-			return err
-		}
-		lane = next
+// plan is when to pull after the last time, not sooner than apart from it.
+func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Time {
+	at := last.Add(pullAnyway)
+	if failed {
+		at = last.Add(pullAgain)
 	}
-	return nil
+	p.planned.Store(at.UnixNano()) // before Due is asked, so that what is heard after it is not missed
+	if due := p.shaper.driver.Due(); !failed && !due.IsZero() && due.Before(at) {
+		at = due
+		if earliest := last.Add(apart); at.Before(earliest) {
+			at = earliest
+		}
+		p.planned.Store(at.UnixNano())
+	}
+	return at
 }
 
-// pullOne pulls a lane and returns the next. One that is being weeded is left alone.
-func (p *puller) pullOne(ctx context.Context, lane throttle.Lane) (next throttle.Lane, err error) {
-	if p.weeder.has(lane) {
-		_, next, err = p.shaper.throttle.Weed(ctx, lane, nil, leftAlone)
-		return next, err
-	}
-	booked, next, err := p.shaper.throttle.Pull(ctx, lane)
+// pull pulls once, and brings what it finds. full tells that there may be more.
+func (p *puller) pull(ctx context.Context) (full bool, err error) {
+	pulled, err := p.shaper.driver.Pull(ctx)
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	for _, r := range booked {
-		p.shaper.stats.pulled.Add(1)
-		if !p.bring(ctx, r) && next == "" {
-			next = lane // it has room again
+	p.shaper.stats.pulled.Add(int64(len(pulled.Booked)))
+	var doubtful []wakeup
+	for _, r := range pulled.Booked {
+		if task, is := p.taskOf(r); !is {
+			continue // it waits without asynq and asks by itself
+		} else if p.suspects(task.lane) || p.isPaused(task.queue) {
+			doubtful = append(doubtful, task)
+		} else {
+			p.shaper.waker.wake(task)
 		}
 	}
-	if p.missedInRow(lane) >= manyMissed && p.weeder.take(lane) {
-		next = lane
+	for _, r := range pulled.Overdue {
+		if task, is := p.taskOf(r); is {
+			doubtful = append(doubtful, task)
+		}
 	}
-	return next, nil
+	return pulled.Full, p.bring(ctx, doubtful)
 }
 
-// sweep looks for what nobody's start pulls, and for tasks whose process has died.
-func (p *puller) sweep(ctx context.Context) error {
-	for more := true; more; {
-		swept, err := p.shaper.throttle.Sweep(ctx)
-		for _, r := range swept.Overdue {
-			if p.shaper.isStopped() {
-				return nil
-			}
-			p.bring(ctx, r)
+// taskOf is the task of a booked job, if it is one of asynq.
+func (p *puller) taskOf(r throttle.Reservation) (task wakeup, is bool) {
+	task = wakeup{job: r.Job, lane: p.shaper.driver.LaneOf(r), slot: time.Now().Add(r.Start.Sub(r.Now))}
+	task.queue, task.id, task.retried, is = parseJobID(r.Job.ID)
+	return task, is
+}
+
+// bring has booked tasks woken for their slots that asynq has, and gives the slots of
+// the others back, for others to use.
+func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
+	if len(tasks) == 0 || p.shaper.isStopped() {
+		return nil
+	}
+	seen := p.look(tasks)
+	for i, task := range tasks {
+		switch seen[i] {
+		case missing, waits:
+			p.missed(task.lane)
+		case comes:
+			p.came(task.lane)
+			p.shaper.waker.wake(task)
+		default:
+			p.shaper.waker.wake(task)
 		}
-		if err != nil {
-			return err
+	}
+	if _, err := p.leave(ctx, tasks, seen); err != nil {
+		return err
+	}
+	for _, task := range tasks {
+		if p.missedInRow(task.lane) >= manyMissed {
+			p.clearer.take(task.lane)
 		}
-		if err := p.pull(ctx, swept.Next); err != nil {
-			return err
-		}
-		more = swept.More
 	}
 	return nil
 }
 
-// bring has a booked task woken for its slot. Where there is reason to think that
-// it will not come, the slot is given back now, for others to use: it returns
-// false.
-func (p *puller) bring(ctx context.Context, r throttle.Reservation) bool {
-	s := p.shaper
-	queue, id, retried, isTask := parseJobID(r.Job.ID)
-	if !isTask {
-		return true // it waits without asynq and asks by itself
+// leave gives back what tasks have in the throttle that will not come, and says how many
+// there are. Those that a paused queue holds become pending ones: they ask when it
+// goes on.
+func (p *puller) leave(ctx context.Context, tasks []wakeup, seen []prospect) (gone int, err error) {
+	var ids []string
+	var pending []wakeup
+	for i, task := range tasks {
+		switch seen[i] {
+		case waits:
+			pending = append(pending, task)
+			ids = append(ids, task.job.ID)
+		case missing:
+			ids = append(ids, task.job.ID)
+		}
 	}
-	task := wakeup{queue: queue, id: id, retried: retried, job: r.Job, slot: time.Now().Add(r.Start.Sub(r.Now))}
-	if !p.suspects(r.Job.Lane) && !p.isPaused(queue) {
-		s.waker.wake(task)
-		return true
+	if len(ids) == 0 {
+		return 0, nil
 	}
-	switch p.prospectOf(task) {
-	case missing:
-		p.missed(r.Job.Lane)
-		s.giveBack(ctx, r.Job)
-		return false
-	case held:
-		p.missed(r.Job.Lane)
-		s.giveBack(ctx, r.Job)
-		s.leavePending(task)
-		return false
-	case comes:
-		p.came(r.Job.Lane)
+	_, err = p.shaper.driver.Leave(ctx, ids)
+	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // then it may have been done
+		inParallel(len(pending), func(i int) { p.shaper.leavePending(pending[i]) })
 	}
-	s.waker.wake(task)
-	return true
+	p.heard()
+	return len(ids), err
 }
 
 // prospect is whether a task in line will come.
@@ -216,8 +252,19 @@ const (
 	unknown prospect = iota // asynq does not say
 	comes
 	missing // it was deleted or archived by hand
-	held    // by a paused queue
+	waits   // in a paused queue
 )
+
+// look asks asynq about tasks, until the shaper stops.
+func (p *puller) look(tasks []wakeup) []prospect {
+	seen := make([]prospect, len(tasks))
+	inParallel(len(tasks), func(i int) {
+		if !p.shaper.isStopped() {
+			seen[i] = p.prospectOf(tasks[i])
+		}
+	})
+	return seen
+}
 
 func (p *puller) prospectOf(task wakeup) prospect {
 	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
@@ -228,14 +275,14 @@ func (p *puller) prospectOf(task wakeup) prospect {
 		return missing
 	case err != nil:
 		return unknown
-	case task.rests(info) && p.isPaused(task.queue):
-		return held
+	case (task.rests(info) || task.isPending(info)) && p.isPaused(task.queue):
+		return waits
 	}
 	return comes
 }
 
 // leavePending moves a task of a paused queue, which holds no place any more, to the
-// pending ones: it asks when the queue goes on.
+// pending ones.
 func (s *Shaper) leavePending(task wakeup) {
 	if err := s.inspector.RunTask(task.queue, task.id); err != nil {
 		s.log.Debug("worker: a task of a paused queue is not there", zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
@@ -243,7 +290,7 @@ func (s *Shaper) leavePending(task wakeup) {
 }
 
 // missed notes that a task of a lane was gone: perhaps many are.
-func (p *puller) missed(lane throttle.Lane) {
+func (p *puller) missed(lane string) {
 	if lane == "" {
 		return
 	}
@@ -259,7 +306,7 @@ func (p *puller) missed(lane throttle.Lane) {
 }
 
 // came notes that a task of a lane was there.
-func (p *puller) came(lane throttle.Lane) {
+func (p *puller) came(lane string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known, is := p.suspect[lane]; is {
@@ -267,14 +314,14 @@ func (p *puller) came(lane throttle.Lane) {
 	}
 }
 
-func (p *puller) suspects(lane throttle.Lane) bool {
+func (p *puller) suspects(lane string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.suspect[lane].until.After(time.Now())
 }
 
 // missedInRow is how many tasks of a lane were gone, one after the other.
-func (p *puller) missedInRow(lane throttle.Lane) int {
+func (p *puller) missedInRow(lane string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.suspect[lane].row

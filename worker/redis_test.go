@@ -133,7 +133,8 @@ func (a *apart) denials() int {
 }
 
 // ran waits until all tasks have run, and wants each to have done so once, without
-// a retry used and with a unit charged for each that did not run unchecked.
+// a retry used and with a unit charged for each that did not run unchecked; for one that
+// did, if its decision was asked for before Redis was away for good.
 func (a *apart) ran(tasks int) {
 	a.t.Helper()
 	a.until("all tasks have run", 20*time.Second, func() bool {
@@ -162,8 +163,9 @@ func (a *apart) ran(tasks int) {
 		usage, err = a.throttle.Usage(a.t.Context(), "tenant", "acme")
 		return err == nil
 	})
-	if got, want := usage.Limits[0].Used, int64(tasks)-a.shaper.Stats().Unchecked; got != want {
-		a.t.Errorf("%d units are charged, want %d", got, want)
+	unchecked := a.shaper.Stats().Unchecked
+	if got, want := usage.Limits[0].Used, int64(tasks)-unchecked; got < want || got > want+min(unchecked, 8) {
+		a.t.Errorf("%d units are charged, want %d, or up to 8 more of those that ran unchecked", got, want)
 	}
 	if got := usage.Limits[0].Booked; got != 0 {
 		a.t.Errorf("%d units are booked, want 0", got)
@@ -223,8 +225,8 @@ func TestRedisStalled_F2(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// The client alone would wait for 3s; the rest is for a busy machine.
-	if got := slices.Max(a.took); got > throttle.DefaultTimeout+time.Second {
-		t.Errorf("a worker was held for %s, want the throttle's timeout of %s", got, throttle.DefaultTimeout)
+	if got := slices.Max(a.took); got > timeout+time.Second {
+		t.Errorf("a worker was held for %s, want the throttle's timeout of %s", got, timeout)
 	}
 }
 
@@ -275,7 +277,7 @@ func TestLostReply_F1(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			a := newApart(t, throttle.Options{Timeout: 10 * time.Second}, row.options)
-			a.network.DropNextReply("3:job:asynq") // the decision for the task, no other call
+			a.network.DropNextReply("asynq:default/") // the decision for the task, no other call
 			a.enqueue(1)
 			a.ran(1)
 			if a.network.Dropped() != 1 || a.denials() != row.denied {

@@ -36,7 +36,7 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 			t.Fatal(err)
 		}
 		wire := newWire(w)
-		th, err := throttle.New("world", wire.client, scopes, &throttle.Options{Observer: collector, Logger: opts.Logger, Lookahead: throttle.MaxWindow})
+		th, err := throttle.New("world", wire.client, scopes, &throttle.Options{Observer: collector, Logger: opts.Logger, Lookahead: farAhead})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +78,11 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 		}
 		small := enqueue("small", "small-"+secretMark, 2)
 		w.until("a task is blocked", time.Minute, w.in(small, asynq.TaskStateRetry))
-		if _, err := w.redis.Lpush("thr:{world}:3:key:tenant:foreign-"+secretMark, "x"); err != nil {
+		if _, err := w.redis.Lpush("thr:{world}:4:key:tenant:foreign-"+secretMark, "x"); err != nil {
 			t.Fatal(err)
 		}
 		foreign := enqueue("foreign", "foreign-"+secretMark, 1)
-		if err := w.redis.Set("thr:{world}:3:key:tenant:garbage-"+secretMark, "garbage"); err != nil {
+		if err := w.redis.Set("thr:{world}:4:key:tenant:garbage-"+secretMark, "garbage"); err != nil {
 			t.Fatal(err)
 		}
 		garbage := enqueue("garbage", "garbage-"+secretMark, 1)

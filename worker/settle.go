@@ -21,17 +21,28 @@ var ErrNoGrant = errors.New("worker: the context has no grant to settle")
 // Its errors: ErrNoGrant and those of throttle.Throttle.Settle.
 func Settle(ctx context.Context, actual int64) error { return grantOf(ctx).settle(ctx, actual) }
 
-// Refund takes back what the task of a handler was charged, since it took nothing: it
-// is Settle with 0 units.
-func Refund(ctx context.Context) error { return Settle(ctx, 0) }
+// SettleCosts is Settle with an actual cost for each scope, by its name: see
+// throttle.Throttle.SettleCosts.
+func SettleCosts(ctx context.Context, actual map[string]int64) error {
+	return grantOf(ctx).settleCosts(ctx, actual)
+}
+
+// Refund takes back all that the task of a handler was charged, since it took nothing.
+// Its errors are those of Settle.
+func Refund(ctx context.Context) error { return grantOf(ctx).refund(ctx) }
 
 // Settle is the function Settle for what this shaper has granted.
 func (s *Shaper) Settle(ctx context.Context, actual int64) error {
 	return s.grantOf(ctx).settle(ctx, actual)
 }
 
+// SettleCosts is the function SettleCosts for what this shaper has granted.
+func (s *Shaper) SettleCosts(ctx context.Context, actual map[string]int64) error {
+	return s.grantOf(ctx).settleCosts(ctx, actual)
+}
+
 // Refund is the function Refund for what this shaper has granted.
-func (s *Shaper) Refund(ctx context.Context) error { return s.Settle(ctx, 0) }
+func (s *Shaper) Refund(ctx context.Context) error { return s.grantOf(ctx).refund(ctx) }
 
 // grantOf is what this shaper has granted.
 func (s *Shaper) grantOf(ctx context.Context) *grant {
@@ -47,12 +58,32 @@ func (g *grant) settle(ctx context.Context, actual int64) error {
 		return ErrNoGrant
 	}
 	_, err := g.shaper.throttle.Settle(context.WithoutCancel(ctx), g.Reservation, actual)
+	g.shaper.puller.heard()
+	return err
+}
+
+func (g *grant) settleCosts(ctx context.Context, actual map[string]int64) error {
+	if g == nil {
+		return ErrNoGrant
+	}
+	_, err := g.shaper.throttle.SettleCosts(context.WithoutCancel(ctx), g.Reservation, actual)
+	g.shaper.puller.heard()
+	return err
+}
+
+func (g *grant) refund(ctx context.Context) error {
+	if g == nil {
+		return ErrNoGrant
+	}
+	_, err := g.shaper.throttle.Refund(context.WithoutCancel(ctx), g.Reservation)
+	g.shaper.puller.heard()
 	return err
 }
 
 // refund gives back what a handler did not use.
 func (s *Shaper) refund(ctx context.Context, r throttle.Reservation) {
-	if _, err := s.throttle.Settle(context.WithoutCancel(ctx), r, 0); err != nil {
+	if _, err := s.throttle.Refund(context.WithoutCancel(ctx), r); err != nil {
 		s.log.Debug("worker: a grant that was not used stays charged", zap.Error(err))
 	}
+	s.puller.heard()
 }

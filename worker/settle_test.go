@@ -71,6 +71,57 @@ func TestSettle_CorrectsTheChargeOnce(t *testing.T) {
 	}
 }
 
+// TestCosts: a task costs another number of units in each scope, as the JobFunc says; it
+// settles what it took of each, or of those that have no cost of their own.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(1000)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(100)}},
+		{Name: "domain", Limits: []throttle.Limit{throttle.PerHour(10)}},
+	}
+	rows := map[string]struct {
+		settle func(ctx context.Context, s *worker.Shaper) error
+		want   [3]int64 // of global, tenant and domain
+	}{
+		"as estimated": {func(context.Context, *worker.Shaper) error { return nil }, [3]int64{500, 7, 1}},
+		"one scope": {func(ctx context.Context, _ *worker.Shaper) error {
+			return worker.SettleCosts(ctx, map[string]int64{throttle.Global: 321})
+		}, [3]int64{321, 7, 1}},
+		"all": {func(ctx context.Context, s *worker.Shaper) error {
+			return s.SettleCosts(ctx, map[string]int64{throttle.Global: 1, "tenant": 2, "domain": 3})
+		}, [3]int64{1, 2, 3}},
+		"the weight":               {func(ctx context.Context, _ *worker.Shaper) error { return worker.Settle(ctx, 3) }, [3]int64{500, 3, 1}},
+		"a refund":                 {func(ctx context.Context, _ *worker.Shaper) error { return worker.Refund(ctx) }, [3]int64{0, 0, 0}},
+		"a refund of the shaper's": {func(ctx context.Context, s *worker.Shaper) error { return s.Refund(ctx) }, [3]int64{0, 0, 0}},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, scopes, func(t *testing.T, w *world) {
+				s := w.newShaperOf(func(context.Context, *asynq.Task) (throttle.Job, error) {
+					return throttle.Job{
+						Weight: 7, Costs: map[string]int64{throttle.Global: 500, "domain": 1},
+						Keys: map[string]string{"tenant": "acme", "domain": "d"},
+					}, nil
+				}, nil)
+				w.result = func(ctx context.Context, _ *asynq.Task) error { return row.settle(ctx, s) }
+				w.serveWith(s, asynq.Config{Concurrency: 1})
+				w.enqueue(0, "acme", 1)
+				w.drained(1, time.Second)
+				for i, key := range [][2]string{{throttle.Global, ""}, {"tenant", "acme"}, {"domain", "d"}} {
+					if used, booked := w.usedOf(key[0], key[1]); used != row.want[i] || booked != 0 {
+						t.Errorf("%d units of %s are used and %d booked, want %d and 0", used, key[0], booked, row.want[i])
+					}
+				}
+				if err := s.SettleCosts(t.Context(), nil); !errors.Is(err, worker.ErrNoGrant) {
+					t.Errorf("outside of a handler: got %v, want ErrNoGrant", err)
+				}
+			})
+		})
+	}
+}
+
 // TestSettle_FreedRoomIsUsedAtOnce has a task wait for room that only the end of the
 // window would bring, and that the one before it then turns out not to need.
 func TestSettle_FreedRoomIsUsedAtOnce(t *testing.T) {
@@ -334,7 +385,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 				if used, booked := w.used("acme"); used != 0 || booked != 0 {
 					t.Errorf("%d units of the outer are used and %d booked, want 0", used, booked)
 				}
-				state, err := w.world.throttle.Limits(t.Context(), "host", "mx")
+				state, err := w.world.throttle.Usage(t.Context(), "host", "mx")
 				if err != nil || !state.Paused.IsZero() {
 					t.Errorf("the outer's scope is paused until %s (%v), want only the inner's", state.Paused, err)
 				}

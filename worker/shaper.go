@@ -15,8 +15,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// JobFunc tells what a task takes: its Weight and its Keys, and a Deadline if it
-// has one. ID, Nonce and MaxWait are filled in by the Shaper. It is called before
+// JobFunc tells what a task takes: its Weight and its Keys, its Costs where they differ
+// from scope to scope, and a Deadline if it has one. ID, Nonce and MaxWait are filled in
+// by the Shaper. It is called before
 // every attempt, so keep weight and keys where they are cheap to read, such as the
 // task's headers. An error fails the task as if its handler had returned it; a
 // panic too; a job that the throttle refuses as invalid ends it.
@@ -25,24 +26,33 @@ type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 // decider is what a Shaper asks of a throttle.
 type decider interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
-	Release(ctx context.Context, job throttle.Job) (bool, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
+	Refund(ctx context.Context, granted throttle.Reservation) (bool, error)
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
+	SettleCosts(ctx context.Context, granted throttle.Reservation, actual map[string]int64) (bool, error)
 	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
-	Limits(ctx context.Context, scope, key string) (throttle.InForce, error)
-	Pull(ctx context.Context, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
-	Sweep(ctx context.Context) (throttle.Swept, error)
-	Weed(ctx context.Context, lane throttle.Lane, gone []throttle.Job, aside time.Duration) ([]throttle.Job, throttle.Lane, error)
+	Usage(ctx context.Context, scope, key string) (throttle.Usage, error)
 	Check(ctx context.Context) ([]throttle.Finding, error)
+}
+
+// driver is what it asks of the throttle's line.
+type driver interface {
+	Pull(ctx context.Context) (throttle.Pulled, error)
+	Due() time.Time
+	Leave(ctx context.Context, ids []string) ([]bool, error)
+	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
+	LaneOf(r throttle.Reservation) string
+	LaneJobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
 // many goroutines. From the first Wrap on it has the throttle check its Redis, logs
-// what that found, and looks after the throttle's line four times a second. Stop ends
-// the goroutines it starts.
+// what that found, and pulls the throttle's line when that is due. Stop ends the
+// goroutines it starts.
 type Shaper struct {
 	throttle  decider
+	driver    driver
 	name      string            // of the throttle
 	observer  throttle.Observer // of the throttle; may be nil
 	inspector *asynq.Inspector
@@ -53,8 +63,8 @@ type Shaper struct {
 	log        *zap.Logger
 	waker      *waker
 	puller     *puller
-	nonces     *nonces
 	blocked    *patience
+	refused    refused
 	use        use
 	stats      counters
 	stopped    chan struct{}
@@ -79,13 +89,13 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	}
 	s := &Shaper{
 		throttle:  th,
+		driver:    th.Driver(),
 		name:      th.Name(),
 		observer:  th.Observer(),
 		inspector: asynq.NewInspectorFromRedisClient(client),
 		job:       job,
 		options:   options,
 		log:       options.Logger.With(zap.String("throttle", th.Name())),
-		nonces:    newNonces(),
 		blocked:   newPatience(),
 		stopped:   make(chan struct{}),
 		ended:     make(chan struct{}),
@@ -121,7 +131,7 @@ func (s *Shaper) Stop() {
 		go func() {
 			s.waker.done.Wait()
 			s.puller.done.Wait()
-			s.puller.weeder.done.Wait()
+			s.puller.clearer.done.Wait()
 			close(s.ended)
 		}()
 	})

@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// TestNonceIsTakenOnce: of many who ask for a job's nonce at once, one has it.
-func TestNonceIsTakenOnce(t *testing.T) {
-	t.Parallel()
-	n := newNonces()
-	for range 50 {
-		n.keep("job", "nonce")
-		var taken atomic.Int64
-		atOnce(100, func() {
-			if n.take("job") == "nonce" {
-				taken.Add(1)
-			}
-		})
-		if got := taken.Load(); got != 1 {
-			t.Fatalf("%d have it, want one", got)
-		}
-	}
-}
-
 // TestPatienceOfManyGoroutines: each of many who ask at once doubles the delay.
 func TestPatienceOfManyGoroutines(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -38,7 +39,7 @@ func TestWakerStallsBetweenLookAndWake(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
+			inBubbleWith(t, perTenant(1, 2*time.Second), &throttle.Options{Lookahead: 5 * time.Second}, func(t *testing.T, w *world) {
 				const stall = 5 * time.Second
 				w.handle = time.Millisecond
 				opts, logs := watched()

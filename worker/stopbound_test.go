@@ -22,8 +22,8 @@ func TestStopEndsThoughAsynqsRedisStalls(t *testing.T) {
 		opts  *throttle.Options
 		stall func(cmd redis.Cmder) bool
 	}{
-		{"the waker looks at a task", &throttle.Options{Lookahead: throttle.MaxWindow}, func(redis.Cmder) bool { return true }},
-		{"the waker runs a task", &throttle.Options{Lookahead: throttle.MaxWindow}, isRunTask},
+		{"the waker looks at a task", &throttle.Options{Lookahead: farAhead}, func(redis.Cmder) bool { return true }},
+		{"the waker runs a task", &throttle.Options{Lookahead: farAhead}, isRunTask},
 		{"the puller looks at the queue", nil, func(cmd redis.Cmder) bool { return !isRunTask(cmd) }},
 	}
 	for _, row := range rows {

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"net/url"
@@ -82,8 +81,29 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 const jobPrefix = "asynq:"
 
 // jobID names this attempt among all jobs of a throttle.
-func (a attempt) jobID() string {
-	return fmt.Sprintf(jobPrefix+"%s/%s/%d", url.PathEscape(a.queue), a.id, a.retried)
+func (a attempt) jobID() string { return JobID(a.queue, a.id, a.retried) }
+
+// JobID is what the throttle knows one attempt of a task by, that after so many retries:
+// for who looks at a throttle from outside, as Throttle.ExplainID does.
+func JobID(queue, task string, retried int) string {
+	return jobPrefix + url.PathEscape(queue) + "/" + task + "/" + strconv.Itoa(retried)
+}
+
+// TaskOf is the attempt that a JobID is of. It returns false for a job that is no task's.
+func TaskOf(jobID string) (queue, task string, retried int, ok bool) { return parseJobID(jobID) }
+
+// WillNotCome tells from asynq's answer about a job's task (asynq.Inspector.GetTaskInfo)
+// that nobody will come for the job's place: the task was deleted, archived by hand or
+// completed, or is at a later attempt.
+func WillNotCome(jobID string, info *asynq.TaskInfo, err error) bool {
+	_, _, retried, is := parseJobID(jobID)
+	switch {
+	case !is || err == nil && (wakeup{retried: retried}).unrun(info):
+		return false
+	case gone(info, err):
+		return true
+	}
+	return err == nil && (info.State == asynq.TaskStateCompleted || info.Retried > retried)
 }
 
 // parseJobID reads what jobID has written. A job of another kind, such as one that

@@ -84,9 +84,9 @@ func (w *waker) bringBack(task wakeup, info *asynq.TaskInfo, err error) {
 	w.put(task)
 }
 
-// unrun tells that asynq has archived a task in this attempt though its handler was not
-// called: it turned, or was lost while it waited. Of a lost one that is known by its place
-// alone, which nobody has used.
+// unrun tells that asynq archived a task in this attempt before its handler was called: too
+// many turns, or an attempt that was lost while it waited. Of a lost one only the place in
+// line shows it, which nobody has used.
 func (t wakeup) unrun(info *asynq.TaskInfo) bool {
 	return info.State == asynq.TaskStateArchived && info.Retried == t.retried && info.Retried >= info.MaxRetry &&
 		(info.LastErr == putBack+errTurns.Error() || info.LastErr == asynq.ErrLeaseExpired.Error())

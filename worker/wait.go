@@ -78,9 +78,10 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 // not be enforced, and Redis may not have heard.
 func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Duration) (inForce bool) {
 	ends, err := s.throttle.Pause(ctx, scope, key, time.Now().Add(delay))
-	var state throttle.InForce
+	s.puller.heard()
+	var state throttle.Usage
 	if err == nil {
-		state, err = s.throttle.Limits(ctx, scope, key)
+		state, err = s.throttle.Usage(ctx, scope, key)
 	}
 	if err != nil {
 		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", scope), zap.Error(err))

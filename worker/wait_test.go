@@ -67,9 +67,9 @@ func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string 
 }
 
 // state is what holds for a scope key.
-func (w *world) state(scope, key string) throttle.InForce {
+func (w *world) state(scope, key string) throttle.Usage {
 	w.t.Helper()
-	state, err := w.throttle.Limits(w.t.Context(), scope, key)
+	state, err := w.throttle.Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -679,11 +679,11 @@ func TestAskedToWait_RedisLostBetween(t *testing.T) {
 		// The decision after the pause is not answered in time.
 		var asked, paused, lost atomic.Bool
 		cable.before(func(cmd redis.Cmder) {
-			switch key := firstKey(cmd); {
-			case asked.Load() && strings.HasSuffix(key, ":control"):
+			switch script := scriptOf(cmd); {
+			case asked.Load() && script == "pause":
 				paused.Store(true)
-			case paused.Load() && strings.Contains(key, ":job:") && lost.CompareAndSwap(false, true):
-				time.Sleep(2 * throttle.DefaultTimeout)
+			case paused.Load() && script == "reserve" && lost.CompareAndSwap(false, true):
+				time.Sleep(2 * timeout)
 			}
 		})
 		w.once(func(context.Context) error {
@@ -706,11 +706,16 @@ func TestAskedToWait_RedisLostBetween(t *testing.T) {
 	})
 }
 
-// firstKey is the first key of a script's call; empty for other commands.
-func firstKey(cmd redis.Cmder) string {
+// scriptOf tells calls of the throttle's scripts that pause or decide; empty for other
+// commands.
+func scriptOf(cmd redis.Cmder) string {
 	args := cmd.Args()
-	if len(args) < 4 || !strings.HasPrefix(strings.ToLower(fmt.Sprint(args[0])), "eval") {
-		return ""
+	switch {
+	case len(args) < 8 || cmd.Name() != "evalsha":
+	case args[7] == "pause":
+		return "pause"
+	case len(args) > 9 && strings.HasPrefix(fmt.Sprint(args[9]), "asynq:"):
+		return "reserve"
 	}
-	return fmt.Sprint(args[3])
+	return ""
 }

@@ -31,7 +31,7 @@ func TestWaitInsideIsLongerThanTheTimeout(t *testing.T) {
 		{"Timeout 4s", 15 * time.Second, 4 * time.Second, 700 * time.Millisecond, asynq.Config{Concurrency: 4}},
 	}
 	for _, row := range rows {
-		for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: throttle.MaxWindow}, "in line": nil} {
+		for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: farAhead}, "in line": nil} {
 			t.Run(row.name+", "+kind, func(t *testing.T) {
 				inBubbleWith(t, perTenant(1, row.window), opts, func(t *testing.T, w *world) {
 					w.handle = 0
@@ -181,7 +181,7 @@ func TestStopAmidTurns(t *testing.T) {
 // tasks without a retry wait in its handlers: booked, in line, and behind others. asynq
 // archives them, which another process undoes: their places say that they have not run.
 func TestWaitInsideOutlivesTheProcess(t *testing.T) {
-	for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: throttle.MaxWindow}, "in line": nil} {
+	for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: farAhead}, "in line": nil} {
 		t.Run(kind, func(t *testing.T) {
 			inBubbleWith(t, perTenant(1, 20*time.Second), opts, func(t *testing.T, w *world) {
 				wire := newWire(w)
@@ -218,7 +218,7 @@ func TestWaitInsideOutlivesTheProcess(t *testing.T) {
 // TestArchivedByHandStaysArchived archives what has waited in its handler by hand, and
 // cancels it: neither is run again.
 func TestArchivedByHandStaysArchived(t *testing.T) {
-	inCalendar(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		w.enqueue(0, "acme", 1)
 		w.drained(1, time.Second)
@@ -245,7 +245,7 @@ func TestArchivedByHandStaysArchived(t *testing.T) {
 // further than its Timeout.
 func TestMaxWaitLeavesTheTimeout(t *testing.T) {
 	for _, maxRetry := range []int{0, 3} {
-		inCalendar(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
+		inFarAhead(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
 			w.shaper = w.newShaper(&worker.Options{MaxWait: 5 * time.Second})
 			w.serve(asynq.Config{Concurrency: 4})
 			w.enqueue(0, "acme", 1)

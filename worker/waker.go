@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	wakers      = 4                      // tasks that are woken at the same time
+	wakers      = 16                     // tasks that are woken at the same time
 	stillActive = 10 * time.Millisecond  // until asynq has written a put-back
 	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
 	asynqsOwn   = time.Second / 2        // before asynq's own time a task is left to asynq
@@ -25,6 +25,7 @@ type wakeup struct {
 	queue, id string
 	retried   int // with the queue and the ID, names the attempt
 	job       throttle.Job
+	lane      string    // as the throttle's driver names it
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
 	missed    bool      // it was not there once
@@ -164,7 +165,7 @@ func (w *waker) attend(task wakeup) {
 		w.put(task)
 		return
 	case gone(info, err):
-		s.puller.missed(task.job.Lane)
+		s.puller.missed(task.lane)
 		s.giveBack(context.Background(), task.job)
 		return
 	case err == nil && info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn:
@@ -194,6 +195,11 @@ func (w *waker) attend(task wakeup) {
 // rests tells whether asynq keeps the task for later, in this attempt.
 func (t wakeup) rests(info *asynq.TaskInfo) bool {
 	return (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled) && info.Retried == t.retried
+}
+
+// isPending tells whether it waits for a worker, in this attempt.
+func (t wakeup) isPending(info *asynq.TaskInfo) bool {
+	return info.State == asynq.TaskStatePending && info.Retried == t.retried
 }
 
 // wakeups is a heap by the time to wake.

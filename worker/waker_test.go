@@ -267,7 +267,7 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 // Another one goes on, and asynq's own time brings them back to it.
 func TestWakerLost(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
+	inFarAhead(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600
 		for n := range tasks {
 			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
@@ -321,7 +321,7 @@ func (w *world) slots(tasks int) map[string]time.Time {
 // tasks: asynq's own time brings them back, and the log is not flooded.
 func TestWakerWithoutRedis(t *testing.T) {
 	t.Parallel()
-	inCalendar(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
+	inFarAhead(t, perTenant(50, 5*time.Second), func(t *testing.T, w *world) {
 		opts, logs := watched()
 		wire := newWire(w)
 		s, err := worker.New(w.throttle, wire.client, jobOf, opts)

@@ -15,21 +15,23 @@ import (
 //
 // in any interval, however heavy the jobs of third flows are: W is the units booked or
 // granted, r the share, l the heaviest job, and a how many jobs of the flow can be booked
-// out of its turn: one for each claim that it has, and one that had its turn under this
-// scope key and waits under another one. With a = 0 this is the theorem on the fairness of
-// start-time fair queueing (P. Goyal, H. Vin, H. Cheng, 1996, theorem 1).
+// out of its turn: one for each claim that it has, one that had its turn under this scope
+// key and waits under another one, and one that it waited aside for before. With a = 0 this
+// is the theorem on the fairness of start-time fair queueing (P. Goyal, H. Vin, H. Cheng,
+// 1996, theorem 1).
 //
 // The proof: while a flow stands, its tag moves on by just what it is given. Nobody else is
-// booked in turn whose tag is higher, so its tag is not before the virtual time. It is
-// booked in turn only when its tag is the lowest, and so is not further than one job behind
-// the virtual time then, and one more for each that is booked out of turn.
+// booked in turn whose tag is higher, so its tag is not before the virtual time, but for one
+// job if it came back from aside. It is booked in turn only when its tag is the lowest, and
+// so is not further than one job behind the virtual time then, and one more for each that is
+// booked out of turn.
 func TestFairnessBound(t *testing.T) {
 	t.Parallel()
 	tightest := 0.0
 	for seed := range uint64(longtest.Of(10, 400)) {
 		h := drawHistory(t, seed)
 		h.actual = nil // what is given back moves a tag, but not before the virtual time
-		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64), pairs: make(map[[2]string]*pair)}
+		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64), pairs: make(map[[2]string]*pair), aside: make(map[string]bool)}
 		t.Run(id("seed %d", seed), func(t *testing.T) {
 			h.t = t
 			until := h.now + h.longs
@@ -49,20 +51,21 @@ func TestFairnessBound(t *testing.T) {
 	t.Logf("up to %.2f of the bound", tightest)
 }
 
-// given watches what flows are given under one scope key. It pulls one look at a time.
+// given watches what flows are given under one scope key. It pulls one job at a time.
 type given struct {
 	*history
 	key      string
 	gave     map[string]float64 // to each flow, by its share
 	heaviest map[string]float64
 	pairs    map[[2]string]*pair
+	aside    map[string]bool // flows that a heavy job of which has waited aside
 	tightest float64
 }
 
 // pair is two flows that stand under the scope key together.
 type pair struct {
 	low, high float64 // of the difference of what they were given, since then
-	aside     [2]int  // most claims of each at once
+	out       [2]int  // most jobs of each that could be booked out of turn
 }
 
 func (g *given) share(flow string) float64 { return float64(shareOf(flow)) }
@@ -89,7 +92,7 @@ func (g *given) note(j *worldJob) {
 	g.compare()
 }
 
-// run goes on until an instant, one look after the other. Looks that book nobody end.
+// run goes on until an instant, one booking after the other. Pulls that book nobody end.
 func (g *given) run(until int64) {
 	idle := 0
 	for g.now < until {
@@ -112,9 +115,9 @@ func (g *given) run(until int64) {
 			continue
 		}
 		if idle++; idle > 10_000 {
-			g.t.Fatalf("10,000 looks and nobody was booked\n%s", g.line.Dump(g.now))
+			g.t.Fatalf("10,000 pulls and nobody was booked\n%s", g.line.Dump(g.now))
 		}
-		for _, told := range g.line.Pull(g.now, g.settings, 1, 1).Booked {
+		for _, told := range g.line.Pull(g.now, g.settings, 1, 8).Booked {
 			idle = 0
 			j := g.jobs[told.ID]
 			g.gave[j.flow()] += g.cost(told.Lane, j.job.Costs) / g.share(j.flow())
@@ -128,7 +131,13 @@ func (g *given) run(until int64) {
 // compare holds the difference of each pair against the bound.
 func (g *given) compare() {
 	g.t.Helper()
-	standing, claims := make(map[string]bool), g.line.Claims()
+	standing, out := make(map[string]bool), g.line.OutOfTurn(g.key)
+	for _, flow := range g.line.Aside(g.key) {
+		g.aside[flow] = true
+	}
+	for flow := range g.aside {
+		out[flow]++
+	}
 	for _, flow := range g.line.Standing(g.key) {
 		standing[flow] = true
 	}
@@ -144,8 +153,8 @@ func (g *given) compare() {
 				g.pairs[name] = p
 			}
 			p.low, p.high = min(p.low, d), max(p.high, d)
-			p.aside[0], p.aside[1] = max(p.aside[0], claims[f]), max(p.aside[1], claims[m])
-			bound := float64(2+p.aside[0])*g.heaviest[f] + float64(2+p.aside[1])*g.heaviest[m] + 0.01
+			p.out[0], p.out[1] = max(p.out[0], out[f]), max(p.out[1], out[m])
+			bound := float64(1+p.out[0])*g.heaviest[f] + float64(1+p.out[1])*g.heaviest[m] + 0.01
 			g.tightest = max(g.tightest, (p.high-p.low)/bound)
 			if p.high-p.low > bound {
 				g.t.Fatalf("%s and %s differ by %.2f, more than %.2f, while both stand under %s\n%s", f, m, p.high-p.low, bound, g.key, g.line.Dump(g.now))

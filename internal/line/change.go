@@ -46,7 +46,7 @@ type Grant struct {
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
 	mark := g.ID + ":" + strconv.FormatInt(g.Start, 10)
-	if until, done := l.settled[mark]; done && until > now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+	if until, done := l.settled[mark]; done && until >= now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
 	lane := l.lane(g.Lane)
@@ -57,7 +57,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	for i, name := range lane.keys {
 		k := l.key(name)
 		delta := actual[i] - g.Costs[i]
-		k.correct(g.Start, delta)
+		k.correct(now, g.Start, delta)
 		if q := l.queues[name]; q != nil && !rebook {
 			q.charge(lane.flow, float64(delta)/l.share(lane.flow))
 		}
@@ -72,14 +72,22 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	return true
 }
 
-// correct changes what is spent at a start, where it still counts.
-func (k *key) correct(start, delta int64) {
+// correct changes what is spent at a start, where it still counts. After a step back of the
+// clock what is found there may be another's: then nothing is given back, and what was
+// taken beyond the charge counts from now on.
+func (k *key) correct(now, start, delta int64) {
+	if k.goesOn != 0 {
+		if delta > 0 {
+			k.spend(now, delta)
+		}
+		return
+	}
 	if delta == 0 {
 		return
 	}
 	k.touched = true
 	for _, d := range k.ledgers {
-		at := d.sub(start + k.shift)
+		at := d.sub(k.time(start))
 		if _, found := d.spent.find(at); found {
 			d.spent.add(at, delta)
 		}
@@ -187,11 +195,11 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	for _, limit := range k.limits {
 		u := Usage{Limit: limit, Free: now}
 		if d := k.ledger(limit.Window); d != nil && limit.Units >= 0 {
-			u.Used, u.Booked = d.used(), d.booked.total()
+			u.Used, u.Booked = d.uses(now + k.shift)
 			if u.Free = d.earliest(now+k.shift, now+k.shift, 1, limit.Units, true); u.Free == Never {
 				u.Free = 0
 			} else {
-				u.Free -= k.shift
+				u.Free = k.instant(u.Free, now)
 			}
 		}
 		state.Limits = append(state.Limits, u)

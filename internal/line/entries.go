@@ -27,13 +27,14 @@ func (e entries) find(at int64) (int, bool) {
 	return slices.BinarySearchFunc(e, at, func(x entry, at int64) int { return int(max(-1, min(1, x.at-at))) })
 }
 
-// drop forgets the sub-windows before at.
-func (e *entries) drop(at int64) {
+// drop forgets the sub-windows before at, and tells whether there were any.
+func (e *entries) drop(at int64) bool {
 	n := 0
 	for n < len(*e) && (*e)[n].at < at {
 		n++
 	}
 	*e = (*e)[n:]
+	return n > 0
 }
 
 func (e entries) total() int64 {

@@ -39,8 +39,11 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 		}
 		if lanes := q.lanes[lane.flow]; lanes != nil {
 			if _, stands := lanes.get(name); stands {
-				flow, _, _ := q.first()
-				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == ""
+				flow, tag, _ := q.first()
+				madeWay := q.madeWay
+				way := (&puller{Line: l}).makesWay(key, lane.flow, tag) > now
+				q.madeWay = madeWay
+				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == "" && !way
 			}
 		}
 	}
@@ -57,13 +60,27 @@ func (l *Line) Standing(name string) (flows []string) {
 	return flows
 }
 
-// Claims are how many claims each flow has.
-func (l *Line) Claims() map[string]int {
-	claims := make(map[string]int)
-	for name := range l.claims {
-		claims[l.lanes[name].flow]++
+// OutOfTurn is how many jobs of each flow can be booked out of its turn under a scope key:
+// those that have a claim, and one that had its turn there and stands elsewhere.
+func (l *Line) OutOfTurn(name string) map[string]int {
+	jobs := make(map[string]int)
+	for lane := range l.claims {
+		jobs[l.lanes[lane].flow]++
 	}
-	return claims
+	if q := l.queues[name]; q != nil {
+		for flow := range q.let {
+			jobs[flow]++
+		}
+	}
+	return jobs
+}
+
+// Aside are the flows of which a heavy job that stood under a scope key waits aside.
+func (l *Line) Aside(name string) (flows []string) {
+	if q := l.queues[name]; q != nil {
+		flows = slices.Collect(maps.Keys(q.aside))
+	}
+	return flows
 }
 
 // Dump tells how everything stands, for tests.

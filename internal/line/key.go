@@ -35,7 +35,7 @@ type key struct {
 	origin  byte    // c configuration, s set for the scope, k set for the key
 	shift   int64   // of its ledgers' time from the clock's
 	goesOn  int64   // the offset from now on
-	touched bool    // something was charged or booked
+	touched bool    // something was charged or booked, or has left
 }
 
 // look makes a scope key ready for one call: its limits in force, its time, and what has
@@ -47,7 +47,7 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 	}
 	k.goesOn = k.offset
 	if k.seen-now-k.offset > steppedBack {
-		k.goesOn = k.seen - now
+		k.goesOn, k.touched = k.seen-now, true // kept, so that it goes on also while nobody is charged
 	}
 	k.shift = max(now+k.goesOn, k.seen) - now
 	k.forget(now, grace)
@@ -68,7 +68,9 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 // forget drops what counts no more, and the ledgers in which nothing is left.
 func (k *key) forget(now, grace int64) {
 	for _, d := range k.ledgers {
-		d.trim(now+k.shift, grace)
+		if d.trim(now+k.shift, grace) {
+			k.touched = true // its time does not go back behind that
+		}
 	}
 	k.ledgers = slices.DeleteFunc(k.ledgers, (*ledger).empty)
 }
@@ -97,11 +99,13 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 				continue
 			}
 			d := k.ledger(limit.Window)
-			s := d.earliest(start+k.shift, now+k.shift, cost, limit.Units, promises)
+			at := k.time(start)
+			s := d.earliest(at, now+k.shift, cost, limit.Units, promises)
 			if s == Never {
 				return Never, limit, true
 			}
-			if s -= k.shift; s > start {
+			if s != at {
+				s -= k.goesOn
 				start, holder, moved, again = s, limit, true, true
 			}
 		}
@@ -109,18 +113,36 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 	return start, holder, moved
 }
 
-// spend charges a start, book promises one; what is negative takes it back.
+// time is that of the ledgers at an instant. While it stands still, it does so for all
+// instants until the clock has caught up: what is granted for one of them starts no sooner
+// than the ledger has it.
+func (k *key) time(at int64) int64 {
+	if k.shift != k.goesOn {
+		return max(at+k.goesOn, k.seen)
+	}
+	return at + k.goesOn
+}
+
+// instant is the clock's time when the ledgers' time is that; now while they stand still.
+func (k *key) instant(time, now int64) int64 {
+	if time == now+k.shift {
+		return now
+	}
+	return time - k.goesOn
+}
+
+// spend charges a start, book books one; negative units take it back.
 func (k *key) spend(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.spent.add(d.sub(at+k.shift), units)
+		d.spent.add(d.sub(k.time(at)), units)
 	}
 }
 
 func (k *key) book(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.booked.add(d.sub(at+k.shift), units)
+		d.booked.add(d.sub(k.time(at)), units)
 	}
 }
 

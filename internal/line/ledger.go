@@ -27,16 +27,27 @@ func (d *ledger) n() int64 {
 
 func (d *ledger) sub(at int64) int64 { return at / d.precision }
 
-// trim forgets what has left the window at now, and bookings whose grace is over.
-func (d *ledger) trim(now, grace int64) {
-	d.spent.drop(d.sub(now) - d.n() + 1)
-	d.booked.drop(d.sub(max(0, now-grace)))
+// trim forgets what has left the window at now, and bookings whose grace is over. It tells
+// whether there were any.
+func (d *ledger) trim(now, grace int64) bool {
+	left := d.spent.drop(d.sub(now) - d.n() + 1)
+	return d.booked.drop(d.sub(max(0, now-grace))) || left
 }
 
 func (d *ledger) empty() bool { return len(d.spent)+len(d.booked) == 0 }
 
-// used is how many units the window that ends at now holds, with those that start later.
-func (d *ledger) used() int64 { return d.spent.total() }
+// uses is how many units the window that ends at now holds, and how many are booked. What
+// was granted for later counts as booked until then.
+func (d *ledger) uses(now int64) (used, booked int64) {
+	for _, e := range d.spent {
+		if e.at <= d.sub(now) {
+			used += e.units
+		} else {
+			booked += e.units
+		}
+	}
+	return used, booked + d.booked.total()
+}
 
 // earliest is the first start at or after at with which no window holds more than units:
 // every window that contains it has room for cost. It counts promises or not.

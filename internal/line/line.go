@@ -279,12 +279,28 @@ func (l *Line) stand(name string, lane *lane, look int64) {
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane.flow, lane.name)
-	if strings.HasSuffix(name, parked) {
+	under, isParked := strings.CutSuffix(name, parked)
+	if isParked {
 		delete(q.finish, lane.flow)
+		if q.tags.len() == 0 {
+			delete(l.queues, name)
+		}
 	}
-	if q.tags.len() == 0 {
+	l.tidy(under)
+}
+
+// tidy deletes a scope key's queue, and its tags, when no flow stands there, and none has a
+// claim or a parked lane there.
+func (l *Line) tidy(name string) {
+	if !l.stands(name) && l.queues[name+parked] == nil && l.claimers[name] == "" {
 		delete(l.queues, name)
 	}
+}
+
+// stands tells whether flows stand in a queue.
+func (l *Line) stands(name string) bool {
+	q := l.queues[name]
+	return q != nil && q.tags.len() > 0
 }
 
 // blocked is the scope key under which a job has to wait that has its place at f: of those
@@ -306,5 +322,18 @@ func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int6
 	if name == "" {
 		name, look = f.key.name, f.at
 	}
-	return name, look - l.settings.Lookahead
+	return name, l.soon(look - l.settings.Lookahead)
+}
+
+// lookedAtAfter is after how long what has no room is looked at again at the latest: another
+// process may have other limits, or the clock may have been set.
+const lookedAtAfter = 300_000_000
+
+// soon is when something is looked at that has room then. What never has is left alone, and a
+// forecast knows that nothing changes.
+func (l *Line) soon(at int64) int64 {
+	if l.playing || at >= Never-l.settings.Lookahead {
+		return at
+	}
+	return min(at, l.now+lookedAtAfter)
 }

@@ -1,11 +1,9 @@
 package line_test
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
-	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // TestHeavyJobsOfOneTenantStopNobody: tenant m has 5 of 1000/24h left and two jobs of
@@ -66,75 +64,82 @@ func TestHeavyJobStartsBesideLightOnes(t *testing.T) {
 	}
 }
 
-// TestLightJobWithRoomNeverWaits: whatever limits, weights and backlogs are drawn, a job of
-// weight 1 that has room in all its limits, promises counted, does not wait 20 s.
-func TestLightJobWithRoomNeverWaits(t *testing.T) {
+// TestHeavyJobsFillTheirLimit: jobs that are all heavier than one unit, of many flows, use
+// the room that there is.
+func TestHeavyJobsFillTheirLimit(t *testing.T) {
 	t.Parallel()
-	worstWait := int64(0)
-	for seed := range uint64(longtest.Of(30, 300)) {
-		wait := lightJobs(t, seed)
-		worstWait = max(worstWait, wait)
-		if wait >= 20*second {
-			t.Errorf("seed %d: a job of weight 1 waited %.1f s with room in all its limits", seed, float64(wait)/1e6)
+	for _, c := range []struct {
+		flows, jobs int
+		cost        int64
+		units       int64
+		window      int64
+		every       int64 // one of so many is light
+	}{
+		{flows: 1000, jobs: 5000, cost: 2, units: 501, window: second},
+		{flows: 1000, jobs: 5000, cost: 3, units: 1000, window: second},
+		{flows: 6, jobs: 1000, cost: 20, units: 90, window: 10 * second},
+		{flows: 100, jobs: 1000, cost: 7, units: 100, window: 10 * second, every: 2},
+		{flows: 1000, jobs: 3000, cost: 7, units: 1000, window: 10 * second, every: 2},
+		{flows: 1000, jobs: 3000, cost: 600, units: 10000, window: 10 * second, every: 2},
+	} {
+		w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {per(c.units, c.window)}}))
+		began, sum := w.now, int64(0)
+		for i := range c.jobs {
+			flow, cost := id("t%d", i%c.flows), c.cost
+			if c.every > 0 && int64(i/c.flows+i)%c.every == 0 {
+				cost = 1
+			}
+			sum += cost
+			w.arrive(id("j%d", i), flow, []string{"global:"}, cost)
+		}
+		w.drain()
+		w.check()
+		last := int64(0)
+		for _, j := range w.served {
+			last = max(last, j.started)
+		}
+		whole := c.units / c.cost * c.cost
+		optimum := (sum - 1) / whole * c.window
+		t.Logf("%+v: makespan %.1f s, optimum %.1f s, %.2f looks per job, put back %.2f", c, float64(last-began)/1e6, float64(optimum)/1e6, float64(w.line.Looks)/float64(c.jobs), float64(w.putBacks)/float64(c.jobs))
+		if last > began+optimum*105/100+2*c.window {
+			t.Errorf("%+v: the last job started after %d us, the limit asks for %d us", c, last-began, optimum)
 		}
 	}
-	t.Logf("the longest wait with room: %.2f s", float64(worstWait)/1e6)
 }
 
-func lightJobs(t *testing.T, seed uint64) int64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	windows := []int64{second, 2 * second, 10 * second, minute, hour, day}
-	draw := func(most int) []line.Limit {
-		var limits []line.Limit
-		for i, n := r.IntN(len(windows)), r.IntN(most); i < len(windows) && n >= 0; n-- {
-			limits = append(limits, per(20+r.Int64N(400), windows[i]))
-			i += 1 + r.IntN(3)
-		}
-		return limits
-	}
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"global": draw(2), "tenant": draw(3), "domain": draw(2)}))
-	for name, scope := range w.settings.Scopes { // wider windows hold more
-		for i := 1; i < len(scope.Limits); i++ {
-			scope.Limits[i].Units += scope.Limits[i-1].Units
-		}
-		w.settings.Scopes[name] = scope
-	}
-	heavy := int64(2 + r.IntN(19))
-	n := 0
-	roomSince := map[string]int64{}
-	longest := int64(0)
-	until := w.now + 5*minute
-	for w.now < until {
-		w.run(w.now + r.Int64N(2*second))
-		for range r.IntN(12) {
-			flow := id("t%d", r.IntN(4))
-			keys := []string{"global:", "tenant:" + flow}
-			if r.IntN(2) == 0 {
-				keys = []string{id("domain:d%d", r.IntN(2)), "global:", "tenant:" + flow}
-			}
-			cost := int64(1)
-			if r.IntN(3) == 0 {
-				cost = 1 + r.Int64N(heavy)
-			}
-			n++
-			w.arrive(id("j%d", n), flow, keys, cost)
-		}
-		for _, first := range w.line.Heads() {
-			if first.Costs[0] != 1 {
-				continue
-			}
-			if w.line.HasRoom(w.now, w.settings, first.Lane, first.Costs) {
-				if roomSince[first.ID] == 0 {
-					roomSince[first.ID] = w.now
+// TestWholeWindowsOfTwoScopeKeys: heavy jobs that need the whole windows of two scope keys
+// at once start, beside others of their kind and a steady overload of light ones.
+func TestWholeWindowsOfTwoScopeKeys(t *testing.T) {
+	t.Parallel()
+	for _, windows := range [][2]int64{{10 * second, 10 * second}, {10 * second, 60 * second}, {60 * second, 7 * second}} {
+		w := newWorld(t, settingsOf(map[string][]line.Limit{"domain": {per(10, windows[0])}, "global": {per(20, windows[1])}}))
+		n := 0
+		var heavy []*worldJob
+		for range 3600 {
+			w.run(w.now + second)
+			if n < 2000 {
+				for i := range 4 {
+					n++
+					keys := []string{"global:"}
+					if i%2 == 0 {
+						keys = []string{"domain:d", "global:"}
+					}
+					w.arrive(id("j%d", n), id("t%d", n%7), keys, 1)
 				}
-				if longest = max(longest, w.now-roomSince[first.ID]); w.now-roomSince[first.ID] > 20*second {
-					t.Fatalf("%s %s\n%s", first.ID, first.Lane, w.line.Dump(w.now))
+			}
+			if n == 80 {
+				for f := range 3 {
+					heavy = append(heavy, w.bring(line.Job{ID: id("heavy%d", f), Lane: id("h%d|domain:d,global:", f), Costs: []int64{10, 20}, Share: 1}))
 				}
-			} else {
-				delete(roomSince, first.ID)
 			}
 		}
+		longest := windows[0] + windows[1]
+		for i, j := range heavy {
+			if most := int64(i+2) * longest; j.started == 0 || j.started > j.arrived+most {
+				t.Errorf("%v: %s started after %d us, want %d at most", windows, j.job.ID, j.started-j.arrived, most)
+			}
+			t.Logf("%v: %s after %.1f s", windows, j.job.ID, float64(j.started-j.arrived)/1e6)
+		}
+		w.check()
 	}
-	w.check()
-	return longest
 }

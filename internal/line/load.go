@@ -43,6 +43,7 @@ type QueueSnapshot struct {
 	Flows   []FlowSnapshot
 	Finish  map[string]float64 // finish tags of flows that stand elsewhere
 	HadTurn []string           // flows that have had their turn here and stand elsewhere
+	Aside   map[string]float64 // flows whose heavy job waits aside: its work
 }
 
 // FlowSnapshot is a flow that stands in a queue, with its lanes there.
@@ -102,6 +103,9 @@ func Load(s Snapshot, lookahead, grace int64) (*Line, Settings) {
 	for i := range s.Claims {
 		l.loadClaim(&s.Claims[i])
 	}
+	for i := range s.Queues {
+		l.tidy(s.Queues[i].Name)
+	}
 	for _, k := range l.keys {
 		for _, d := range k.ledgers {
 			d.startBooked(s.Now+k.offset, l.claimsOf(k.name))
@@ -154,6 +158,7 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	q := newQueue()
 	q.virtual = s.Virtual
 	maps.Copy(q.finish, s.Finish)
+	maps.Copy(q.aside, s.Aside)
 	for _, flow := range s.HadTurn {
 		q.let[flow] = true
 	}
@@ -170,8 +175,10 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 		}
 	}
 	if q.tags.len() > 0 {
-		l.queues[s.Name] = q
 		l.timers.set(s.Name, s.Timer)
+	}
+	if q.tags.len() > 0 || !strings.HasSuffix(s.Name, parked) {
+		l.queues[s.Name] = q
 	}
 }
 
@@ -218,7 +225,7 @@ func (d *ledger) startBooked(now int64, but claimed) {
 	}
 }
 
-// Snapshot tells how all stands.
+// Snapshot tells how all stands that waits.
 func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	s := Snapshot{Now: now, Shares: maps.Clone(l.shares)}
 	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
@@ -236,7 +243,13 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(l.claims)) {
 		s.Claims = append(s.Claims, l.claimSnapshot(name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.keys)) {
+	concerned := make(map[string]bool)
+	for _, lane := range l.lanes {
+		for _, name := range lane.keys {
+			concerned[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(concerned)) {
 		s.Keys = append(s.Keys, l.KeySnapshot(now, settings, name))
 	}
 	return s
@@ -244,7 +257,7 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	q := l.queues[name]
-	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let))}
+	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside)}
 	s.Timer, _ = l.timers.get(name)
 	for _, flow := range q.tags.sorted() {
 		f := FlowSnapshot{Flow: flow}
@@ -326,52 +339,4 @@ func (l *Line) Job(id, lane string) JobState {
 	s.Jobs = int64(len(l.lane(lane).jobs))
 	s.Before = int64(slices.IndexFunc(l.lane(lane).jobs, func(p place) bool { return p.id == id }))
 	return s
-}
-
-// Clone returns a line of its own that stands as this one.
-func (l *Line) Clone() *Line {
-	c := New()
-	for name, k := range l.keys {
-		c.keys[name] = k.clone()
-	}
-	for id, r := range l.jobs {
-		own := *r
-		c.jobs[id] = &own
-	}
-	for name, of := range l.lanes {
-		own := *of
-		own.jobs = slices.Clone(of.jobs)
-		c.lanes[name] = &own
-	}
-	for name, q := range l.queues {
-		c.queues[name] = q.clone()
-	}
-	for name, of := range l.claims {
-		own := *of
-		c.claims[name] = &own
-	}
-	c.timers, c.overdues, c.mode, c.Looks = l.timers.clone(), l.overdues.clone(), l.mode, l.Looks
-	maps.Copy(c.shares, l.shares)
-	maps.Copy(c.claimers, l.claimers)
-	maps.Copy(c.set, l.set)
-	maps.Copy(c.settled, l.settled)
-	return c
-}
-
-func (k *key) clone() *key {
-	own := *k
-	own.ledgers = make([]*ledger, len(k.ledgers))
-	for i, d := range k.ledgers {
-		own.ledgers[i] = &ledger{window: d.window, precision: d.precision, spent: slices.Clone(d.spent), booked: slices.Clone(d.booked)}
-	}
-	return &own
-}
-
-func (q *queue) clone() *queue {
-	own := &queue{tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let), virtual: q.virtual}
-	for flow, lanes := range q.lanes {
-		copied := lanes.clone()
-		own.lanes[flow] = &copied
-	}
-	return own
 }

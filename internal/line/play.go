@@ -5,8 +5,8 @@ import "math"
 const (
 	// pullEvery is how often a line is pulled at most as it is played.
 	pullEvery = 50_000
-	// mostIdle is how many pulls in a row may book nobody until the rest is taken never to
-	// start: those parked under a limit that is too low for them are looked at for ever.
+	// mostIdle is how many pulls in a row may book no job until the rest is taken never to
+	// start: a lane that is parked under a limit too low for its job becomes due for ever.
 	mostIdle = 20_000
 )
 

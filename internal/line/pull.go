@@ -8,17 +8,21 @@ import (
 
 // parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
 // first job has no room only for its weight, while another one has the claim. There flows
-// stand by when they are to be looked at again.
+// stand by the tags that they have under the scope key.
 const parked = "!"
 
-// parkedFor is how long a lane is parked at most until it is looked at again.
+// parkedFor is after how long parked lanes are looked at again at the latest.
 const parkedFor = 60_000_000
+
+// mostWithoutRoom is how many parked lanes without room are looked at until the others are
+// left where they are.
+const mostWithoutRoom = 4
 
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
 
-// How long after a job was told of that did not come it is told of again, at least, and
-// how many are at once. The longer ago it was first, the longer it takes.
+// toldAgain is how long it takes at least until a pull tells again of an overdue job, the
+// longer the longer it is overdue; mostOverdue is how many a pull tells of again.
 const (
 	toldAgain   = 1_000_000
 	mostOverdue = 50
@@ -29,6 +33,15 @@ const mostDropped = 2000
 
 // steppedUnseen is how far the clock may step back without all being looked at.
 const steppedUnseen = 1_000_000
+
+// A flow makes way for a claim that is as near as this, for so long at a stretch.
+const (
+	nearClaim   = 10_000_000
+	makesWayFor = 5_000_000
+)
+
+// looksOfAClaim is for how many looks one at a claim counts: it costs as much.
+const looksOfAClaim = 8
 
 // claimedFor is when a claim is looked at again that other scope keys put off.
 const claimedFor = 5_000_000
@@ -73,7 +86,7 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	again := l.overdues.until(now)
 	due := l.timers.until(now)
 	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
-		if p.bookings == 0 || p.looks == 0 {
+		if p.bookings == 0 || p.looks <= 0 {
 			break // the other timers are older now than those looked at: they are the first the next time
 		}
 		switch {
@@ -133,16 +146,16 @@ func (p *puller) toAsk(told Told) {
 	}
 }
 
-// narrowFirst has those looked at first, of what has become due at about the same time, under
-// which one flow stands at most, and parked lanes: those that have room have their turn with
-// the others under the scope keys that they share.
+// narrowFirst has claims and parked lanes looked at first, of what has become due at about
+// the same time, then scope keys under which one flow stands: the lanes that have room there
+// have their turn with the others under the scope keys that they share.
 func (p *puller) narrowFirst(due []string) []string {
 	order := make(map[string][2]int64, len(due))
 	for _, name := range due {
 		at, _ := p.timers.get(name)
 		wide := int64(0)
-		if q := p.queues[name]; q != nil && q.tags.len() > 1 && !strings.HasSuffix(name, parked) {
-			wide = 1
+		if q := p.queues[name]; q != nil && !strings.HasSuffix(name, parked) {
+			wide = int64(min(2, q.tags.len()))
 		}
 		order[name] = [2]int64{at / max(1, p.settings.Lookahead/4), wide}
 	}
@@ -169,17 +182,17 @@ func (p *puller) late(id string) {
 	}
 }
 
-// head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes
-// of which nothing is left.
-func (p *puller) head(queue string) (*lane, float64) {
+// head is the lane whose turn it is in a queue, or that of a flow so many ranks behind. Jobs
+// that have left are dropped, and lanes of which nothing is left.
+func (p *puller) head(queue string, rank int) (*lane, float64) {
 	for p.looks > 0 {
 		q := p.queues[queue]
-		if q == nil {
+		if q == nil || q.tags.len() <= rank {
 			return nil, 0
 		}
 		p.looks--
 		p.Looks++
-		flow, tag, _ := q.first()
+		flow, tag, _ := q.tags.at(rank)
 		lane := p.lanes[q.head(flow)]
 		if !p.drop(lane) {
 			return nil, 0
@@ -224,7 +237,7 @@ func (l *Line) waits(id string) bool {
 func (p *puller) look(name string) {
 	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
 	for p.bookings > 0 {
-		lane, tag := p.head(name)
+		lane, tag := p.head(name, 0)
 		if lane == nil {
 			p.done(name)
 			return
@@ -247,6 +260,10 @@ func (p *puller) look(name string) {
 		}
 		other := p.contended(lane, name)
 		if other == "" {
+			if until := p.makesWay(name, lane.flow, tag); until > p.now {
+				p.timers.set(name, until)
+				return
+			}
 			q := p.queues[name]
 			q.virtual = max(q.virtual, tag)
 			p.bookFirst(lane, f.at)
@@ -264,10 +281,33 @@ func (p *puller) look(name string) {
 	p.timers.set(name, p.now)
 }
 
+// makesWay is until when a flow is held back for the claim under a scope key: if the claim's
+// place is near, and the flow is ahead of the claimant by more than the claimed job. It ends
+// after a while, and then one of the flow's jobs has its turn.
+func (p *puller) makesWay(name, flow string, tag float64) int64 {
+	holder, is := p.claimers[name]
+	if !is {
+		return 0
+	}
+	other, c, q := p.lanes[holder], p.claims[holder], p.queues[name]
+	work := float64(costOf(other, c.costs, name)) / p.share(other.flow)
+	if other.flow == flow || c.at-p.now > nearClaim || tag <= q.startTag(other.flow)+work {
+		return 0
+	}
+	if q.madeWay == 0 {
+		q.madeWay = p.now
+	}
+	until := q.madeWay + makesWayFor
+	if until <= p.now {
+		q.madeWay = 0
+	}
+	return until
+}
+
 // done ends the look at a queue in which nobody stands any more, or for which there are no
 // looks left.
 func (p *puller) done(name string) {
-	if p.queues[name] == nil {
+	if !p.stands(name) {
 		p.timers.delete(name)
 	} else {
 		p.timers.set(name, p.now)
@@ -302,7 +342,7 @@ func (p *puller) again(k *key) int64 {
 	case one <= p.now+p.settings.Lookahead:
 		return p.now + p.settings.Lookahead/4
 	}
-	return max(one-p.settings.Lookahead, p.now+1)
+	return p.soon(max(one-p.settings.Lookahead, p.now+1))
 }
 
 // makeRoom deals with a lane whose first job has no place within the lookahead, though it
@@ -334,14 +374,19 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 // claimOrPark claims a job's place under a scope key that lacks room for it or, if that has
 // a claim already, parks its lane there. Either way the lane makes way for others.
 func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
-	p.leave(queue, lane)
+	p.looks -= looksOfAClaim
+	p.queues[queue].aside[lane.flow] = float64(costOf(lane, lane.jobs[0].costs, queue)) / p.share(lane.flow)
 	if _, is := p.claimers[name]; !is && at != Never {
 		p.claim(lane, []string{name}, at)
-		return
+	} else {
+		tag := 0.0
+		if q := p.queues[name]; q != nil {
+			tag = q.startTag(lane.flow)
+		}
+		p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, tag)
+		p.due(name+parked, p.parkedUntil(lane, name))
 	}
-	look := p.parkedUntil(lane, name)
-	p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, look)
-	p.due(name+parked, look)
+	p.leave(queue, lane)
 }
 
 // parkedUntil is when a lane is looked at again that is parked beside a scope key: when that
@@ -382,7 +427,7 @@ func (p *puller) claim(lane *lane, names []string, at int64) {
 	if last < at {
 		look = min(look, p.now+claimedFor)
 	}
-	p.timers.set("+"+lane.name, max(look, p.now+1))
+	p.timers.set("+"+lane.name, p.soon(max(look, p.now+1)))
 }
 
 // release gives back what a lane claims.
@@ -392,6 +437,7 @@ func (p *puller) release(lane *lane) *claim {
 		p.key(name).book(c.at, -costOf(lane, c.costs, name))
 		p.hurry(name)
 		delete(p.claimers, name)
+		p.tidy(name)
 	}
 	delete(p.claims, lane.name)
 	p.timers.delete("+" + lane.name)
@@ -401,7 +447,7 @@ func (p *puller) release(lane *lane) *claim {
 // claimed books the job that has a claim when its place has come into the lookahead. If
 // there is no room for it after all, it claims what it lacks as well.
 func (p *puller) claimed(lane *lane) {
-	p.looks--
+	p.looks -= looksOfAClaim
 	p.Looks++
 	c := p.release(lane)
 	if !p.drop(lane) {
@@ -420,6 +466,11 @@ func (p *puller) claimed(lane *lane) {
 	first := lane.jobs[0]
 	f := p.earliest(lane, first.costs, p.now, true, Enforce)
 	if f.at <= p.now+p.settings.Lookahead {
+		for _, name := range c.names {
+			if q := p.queues[name]; q != nil {
+				q.virtual = max(q.virtual, q.startTag(lane.flow))
+			}
+		}
 		p.bookFirst(lane, f.at)
 		if len(lane.jobs) > 0 {
 			p.stand(c.names[0], lane, p.now)
@@ -456,8 +507,8 @@ func (p *puller) needed(lane *lane, had []string, at int64) (names []string, pla
 			continue
 		}
 		if taken {
-			p.release(p.lanes[holder])
 			p.stand(name, p.lanes[holder], p.now)
+			p.release(p.lanes[holder])
 		}
 		names = append(names, name)
 	}
@@ -470,24 +521,17 @@ func (l *lane) before(other *lane) bool {
 	return a < b || a == b && l.name < other.name
 }
 
-// unpark has parked lanes have their turn again: those whose first job has room, and one
-// that may have the claim if nobody has it. The first is looked at in any case, since what
-// made room may be new.
+// unpark has parked lanes have their turn again: those whose first job has room, and the
+// first one, which may have the claim, if nobody has it.
 func (p *puller) unpark(name string) {
 	queue, k, horizon := name+parked, p.key(name), p.now+p.settings.Lookahead
-	moved := int64(0)
-	for again := true; ; {
-		q := p.queues[queue]
-		if q == nil {
-			break
-		}
-		_, look, _ := q.first()
-		if int64(look) > p.now && !again {
-			p.timers.set(queue, int64(look))
-			return
-		}
-		lane, _ := p.head(queue)
+	moved, without, look := int64(0), 0, p.now+parkedFor
+	for without < mostWithoutRoom {
+		lane, _ := p.head(queue, without)
 		if lane == nil {
+			if q := p.queues[queue]; q != nil && q.tags.len() > without {
+				look = p.now // there is more than could be looked at
+			}
 			break
 		}
 		costs, own := lane.jobs[0].costs, p.roomUnder(lane, name)
@@ -496,26 +540,28 @@ func (p *puller) unpark(name string) {
 			room = len(p.lacking(lane, costs)) > 0 // it has to wait under that one
 		}
 		_, taken := p.claimers[name]
-		switch {
-		case room && moved > 0 && p.full(k, moved+cost):
-			p.timers.set(queue, p.now+p.settings.Lookahead/4)
-			return
-		case room:
-			p.move(queue, name, lane, p.now)
-			moved, again = moved+cost, true
-		case !taken && own != Never:
-			p.move(queue, name, lane, p.now)
-			p.timers.set(queue, p.now+p.settings.Lookahead)
-			if p.queues[queue] == nil {
-				p.timers.delete(queue)
-			}
-			return
-		default:
-			p.queues[queue].tags.set(lane.flow, float64(p.parkedUntil(lane, name)))
-			again = false
+		if room && moved > 0 && p.full(k, moved+cost) {
+			look = p.now + p.settings.Lookahead/4
+			break
 		}
+		if room {
+			p.move(queue, name, lane, p.now)
+			moved += cost
+			continue
+		}
+		if !taken && own != Never {
+			p.move(queue, name, lane, p.now)
+			look = p.now + p.settings.Lookahead
+			break
+		}
+		look = min(look, p.parkedUntil(lane, name))
+		without++
 	}
-	p.done(queue)
+	if p.stands(queue) {
+		p.timers.set(queue, look)
+	} else {
+		p.timers.delete(queue)
+	}
 }
 
 // bookFirst books the first job of a lane and takes it out.
@@ -548,6 +594,6 @@ func (p *puller) drop(lane *lane) bool {
 
 // move has a lane wait in another queue.
 func (p *puller) move(from, to string, lane *lane, look int64) {
-	p.leave(from, lane)
 	p.stand(to, lane, look)
+	p.leave(from, lane)
 }

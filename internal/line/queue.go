@@ -11,11 +11,13 @@ type queue struct {
 	lanes   map[string]*ranked[int64] // of a flow: its lanes by the arrival of their first jobs
 	finish  map[string]float64        // finish tags of flows that do not stand here
 	let     map[string]bool           // flows that have had their turn here and stand elsewhere
+	aside   map[string]float64        // of flows whose first job is heavy and waits aside: its work
 	virtual float64
+	madeWay int64 // since when flows make way for a claim; 0: they do not
 }
 
 func newQueue() *queue {
-	return &queue{lanes: make(map[string]*ranked[int64]), finish: make(map[string]float64), let: make(map[string]bool)}
+	return &queue{lanes: make(map[string]*ranked[int64]), finish: make(map[string]float64), let: make(map[string]bool), aside: make(map[string]float64)}
 }
 
 // first is the flow whose turn it is.
@@ -40,12 +42,13 @@ func (q *queue) leads(flow, lane string, arrival int64) bool {
 	return stands
 }
 
-// startTag is where a flow stands, or would.
+// startTag is where a flow stands, or would. One whose heavy job has waited aside comes back
+// where it was, by no more than that job before the virtual time.
 func (q *queue) startTag(flow string) float64 {
 	if tag, stands := q.tags.get(flow); stands {
 		return tag
 	}
-	return max(q.virtual, q.finish[flow])
+	return max(q.virtual-q.aside[flow], q.finish[flow])
 }
 
 // stand puts a lane into the queue. A flow that comes anew moves the virtual time on by as
@@ -58,18 +61,20 @@ func (q *queue) stand(flow, lane string, arrival int64) {
 	if _, stands := q.tags.get(flow); !stands {
 		q.tags.set(flow, q.startTag(flow))
 		delete(q.finish, flow)
+		delete(q.aside, flow)
 		q.virtual += max(1e-6, math.Abs(q.virtual)*1e-15)
 	}
 }
 
-// park puts a lane into a queue of parked lanes, which is looked at by then.
-func (q *queue) park(flow, lane string, arrival, look int64) {
+// park puts a lane into a queue of parked lanes, by the tag that its flow has under the scope
+// key.
+func (q *queue) park(flow, lane string, arrival int64, tag float64) {
 	if q.lanes[flow] == nil {
 		q.lanes[flow] = new(ranked[int64])
 	}
 	q.lanes[flow].set(lane, arrival)
-	if known, stands := q.tags.get(flow); !stands || float64(look) < known {
-		q.tags.set(flow, float64(look))
+	if _, stands := q.tags.get(flow); !stands {
+		q.tags.set(flow, tag)
 	}
 }
 
@@ -89,13 +94,16 @@ func (q *queue) leave(flow, lane string) {
 	}
 }
 
-// charge moves a flow's tag on by what it was given. What is given back does not bring it
-// further before the virtual time than four times of it: a job that found room at once moved
+// charge moves a flow's tag on by the work that is charged. A refund moves it back to four
+// times the refund before the virtual time at most: a job that found room at once had moved
 // no tag, and others are booked before the first of them is settled.
 func (q *queue) charge(flow string, work float64) {
 	if tag, stands := q.tags.get(flow); stands {
 		q.tags.set(flow, back(tag, tag+work, q.virtual))
 		return
+	}
+	if known, is := q.aside[flow]; is && work < 0 {
+		q.aside[flow] = max(known, -4*work)
 	}
 	tag := q.startTag(flow)
 	q.finish[flow] = back(tag, tag+work, q.virtual)

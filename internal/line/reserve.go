@@ -180,7 +180,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	return answer
 }
 
-// lead has a lane looked at whose first job is another one now.
+// lead has a lane looked at whose first job has changed.
 func (l *Line) lead(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil && q.leads(lane.flow, lane.name, arrival) {
@@ -190,14 +190,14 @@ func (l *Line) lead(lane *lane, arrival int64) {
 	l.anew(lane, arrival)
 }
 
-// anew has a lane looked at that is parked or has a claim, since its first job is another
-// one now, which may be lighter.
+// anew has a lane looked at whose first job has changed, if it is parked or has a claim: the
+// new one may be lighter.
 func (l *Line) anew(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
 		if q := l.queues[name+parked]; q != nil && q.leads(lane.flow, lane.name, arrival) {
-			l.leave(name+parked, lane)
 			l.queue(name).stand(lane.flow, lane.name, arrival)
 			l.due(name, l.now)
+			l.leave(name+parked, lane)
 		}
 	}
 	if _, claims := l.claims[lane.name]; claims {
@@ -288,7 +288,7 @@ func (l *Line) held(f fit) *Held {
 	h := &Held{Key: f.key.name, Limit: f.holder, Origin: f.key.origin}
 	if h.Limit != nil {
 		d := f.key.ledger(h.Limit.Window)
-		h.Used, h.Booked = d.used(), d.booked.total()
+		h.Used, h.Booked = d.uses(l.now + f.key.shift)
 	}
 	return h
 }

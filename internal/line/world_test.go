@@ -45,6 +45,7 @@ type world struct {
 	strict   bool                    // every grant is checked by the limits of its moment
 	late     func(j *worldJob) int64 // how much later than asked a booked job comes; nil: not at all
 	gone     func(j *worldJob) bool  // a booked job does not come; nil: all come
+	leaving  bool                    // who does not come is known to be gone when it is booked
 	actual   func(j *worldJob) int64 // what it really takes of each of its scope keys; nil: what it is charged
 
 }
@@ -212,6 +213,10 @@ func (w *world) leave(ids ...string) {
 func (w *world) booked(j *worldJob, slot int64) {
 	j.slot, j.comes = slot, max(w.now, slot-w.maxWait/2)
 	if w.gone != nil && w.gone(j) {
+		if w.leaving {
+			w.leave(j.job.ID)
+			return
+		}
 		j.left = true
 		w.lost++
 		return
@@ -325,6 +330,17 @@ func jain[T int | int64 | float64](xs []T) float64 {
 		squares += float64(x) * float64(x)
 	}
 	return sum * sum / (float64(len(xs)) * squares)
+}
+
+// units is what each flow started between two instants.
+func (w *world) units(from, to int64) map[string]int64 {
+	units := make(map[string]int64)
+	for _, j := range w.served {
+		if j.started >= from && j.started < to {
+			units[j.flow()] += j.job.Costs[0]
+		}
+	}
+	return units
 }
 
 func id(format string, args ...any) string { return fmt.Sprintf(format, args...) }

@@ -13,7 +13,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // steppedClock tells the scripts another time than Redis': libfaketime does not work
@@ -42,8 +41,8 @@ func (c *steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // TestClockSteps_F23_F24 lets Redis' clock step. Starts are checked on a clock that
-// does not: a step back that is waited for costs time and no limit, one that has to be
-// believed is as a loss of data.
+// does not: a step back that is waited for costs time and no limit, one back that
+// has to be believed is one too, and one on is as a loss of data.
 func TestClockSteps_F23_F24(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
@@ -68,7 +67,7 @@ func TestClockSteps_F23_F24(t *testing.T) {
 				client.AddHook(clock)
 				return client
 			}
-			d := apartBy(t, server, hooked)
+			d := apartBy(t, server, quotas, hooked)
 			step := func() { clock.offset.Store(int64(row.step)) }
 			measured := reliability.Row{Cases: row.cases, Done: row.done, Servers: "the clock that the scripts are told"}
 			if row.believed {
@@ -78,12 +77,12 @@ func TestClockSteps_F23_F24(t *testing.T) {
 					}
 					return s
 				}
-				d.finish(d.lose(step), measured, allowance{loses: true})
+				d.finish(d.lose(step), measured, allowance{loses: row.step > 0, stepped: true})
 				return
 			}
 			// It is over when the clock is where it was. A job that is booked has been told
 			// again and again that its slot is up to a lookahead away.
-			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + throttle.DefaultLookahead})
+			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + lookahead, stepped: true})
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 const faultyNetwork = "the network before " + ownRedis
@@ -24,16 +23,16 @@ func TestFaultyNetwork(t *testing.T) {
 		cases, done string
 		length      time.Duration
 		begin, end  func(*redistest.Proxy)
-		failure     []throttle.Failure // none: all is decided
+		failure     []string // none: all is decided
 	}{
 		"F02 half-open": {
 			"F2", "half-open: connections stay, nothing passes, what was sent arrives at the end", 3 * time.Second,
-			(*redistest.Proxy).Stall, (*redistest.Proxy).Unstall, []throttle.Failure{throttle.FailureTimeout},
+			(*redistest.Proxy).Stall, (*redistest.Proxy).Unstall, []string{"timeout"},
 		},
 		"F03 refused": {
 			"F3", "connections cut and refused", 3 * time.Second,
 			// The client dials again and again, mostly until the time is up.
-			(*redistest.Proxy).Refuse, (*redistest.Proxy).Accept, []throttle.Failure{throttle.FailureOther, throttle.FailureTimeout},
+			(*redistest.Proxy).Refuse, (*redistest.Proxy).Accept, []string{"other", "timeout"},
 		},
 		"F02 slow": {
 			"F2", "each reply 100 ms late", 3 * time.Second,
@@ -41,7 +40,7 @@ func TestFaultyNetwork(t *testing.T) {
 		},
 		"F02 slower than the timeout": {
 			"F2", "each reply 400 ms late, the throttle waits 250 ms", 3 * time.Second,
-			func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) }, []throttle.Failure{throttle.FailureTimeout},
+			func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) }, []string{"timeout"},
 		},
 	}
 	for name, row := range rows {
@@ -52,7 +51,7 @@ func TestFaultyNetwork(t *testing.T) {
 			}
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr)
-			d := apartBy(t, server, func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })
+			d := apartBy(t, server, quotas, func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })
 			f := d.strike(func() { row.begin(proxy) }, row.length, func() { row.end(proxy) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: faultyNetwork}, allowance{})
 			if row.failure != nil && d.putBackFor(row.failure...) == 0 {
@@ -71,7 +70,7 @@ func TestRepliesLost_F01_F21(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	retries := []int{0, -1} // the default, and never
-	d := apartBy(t, server, func() redis.UniversalClient {
+	d := apartBy(t, server, quotas, func() redis.UniversalClient {
 		client := clientOf(t, &redis.Options{Addr: proxy.Addr, MaxRetries: retries[0]})
 		retries = append(retries[1:], retries[0])
 		return client

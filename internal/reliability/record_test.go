@@ -39,10 +39,10 @@ func startOf(ctx context.Context) (start, error) {
 type record struct {
 	mu      sync.Mutex
 	starts  []start
-	refused map[throttle.Failure]int // put back since Redis could not decide
+	refused map[string]int // put back since Redis could not decide
 }
 
-func newRecord() *record { return &record{refused: make(map[throttle.Failure]int)} }
+func newRecord() *record { return &record{refused: make(map[string]int)} }
 
 // add notes a start. It never fails.
 func (r *record) add(s start) error {
@@ -107,7 +107,7 @@ func (r *record) quiet() bool {
 }
 
 // putBackFor is how many tasks were put back for one of these failures.
-func (r *record) putBackFor(failures ...throttle.Failure) (n int) {
+func (r *record) putBackFor(failures ...string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, failure := range failures {

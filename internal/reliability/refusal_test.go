@@ -11,7 +11,6 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestRefusals lets Redis answer, but not decide. What has to be seen are tasks that
@@ -27,23 +26,23 @@ func TestRefusals(t *testing.T) {
 		cases, done string
 		length      time.Duration
 		begin, end  func(*testing.T, *redistest.Server)
-		failure     throttle.Failure
+		failure     string
 	}{
 		"F04 stopped": {
 			"F4", "SIGSTOP", longtest.Of(4*time.Second, 10*time.Second),
-			func(_ *testing.T, s *redistest.Server) { s.Pause() }, func(_ *testing.T, s *redistest.Server) { s.Resume() }, throttle.FailureTimeout,
+			func(_ *testing.T, s *redistest.Server) { s.Pause() }, func(_ *testing.T, s *redistest.Server) { s.Resume() }, "timeout",
 		},
 		"F10 a replica": {
 			"F10", "made a replica: READONLY", 3 * time.Second,
-			do("REPLICAOF", "127.0.0.1", "1"), do("REPLICAOF", "NO", "ONE"), throttle.FailureReadOnly,
+			do("REPLICAOF", "127.0.0.1", "1"), do("REPLICAOF", "NO", "ONE"), "readonly",
 		},
 		"F14 out of memory": {
 			"F14", "out of memory under noeviction: OOM", 3 * time.Second,
-			do("CONFIG", "SET", "maxmemory", "1"), do("CONFIG", "SET", "maxmemory", "0"), throttle.FailureMemory,
+			do("CONFIG", "SET", "maxmemory", "1"), do("CONFIG", "SET", "maxmemory", "0"), "oom",
 		},
 		"F19 no replicas": {
 			"F19", "too few replicas: NOREPLICAS", 3 * time.Second,
-			do("CONFIG", "SET", "min-replicas-to-write", "1"), do("CONFIG", "SET", "min-replicas-to-write", "0"), throttle.FailureReplicas,
+			do("CONFIG", "SET", "min-replicas-to-write", "1"), do("CONFIG", "SET", "min-replicas-to-write", "0"), "noreplica",
 		},
 	}
 	for name, row := range rows {
@@ -79,7 +78,7 @@ func TestBusy_F17(t *testing.T) {
 			blocked.Wait()
 		})
 	d.finish(f, reliability.Row{Cases: "F17", Done: "a script of somebody else: BUSY, SCRIPT KILL at the end", Servers: ownRedis}, allowance{})
-	if d.putBackFor(throttle.FailureBusy) == 0 {
+	if d.putBackFor("busy") == 0 {
 		t.Error("no task was put back for BUSY: this test has lost its object")
 	}
 }

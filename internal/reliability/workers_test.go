@@ -23,7 +23,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, forgottenReason)
 	server, queue := redistest.Start(t), redistest.Start(t)
-	d := newDrain(t, redistest.Name(t), reach{
+	d := newDrain(t, redistest.Name(t), quotas, reach{
 		func() redis.UniversalClient { return server.Client(t) }, func() redis.UniversalClient { return queue.Client(t) },
 	}, server.Client(t), queue.Client(t))
 	notes := queue.Client(t)

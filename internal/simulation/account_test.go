@@ -15,65 +15,73 @@ import (
 
 // account is what Redis was seen to do, in the order in which it did it: what was
 // granted, settled and given back, under which settings. It is kept by reading the
-// replies alone, so that a grant whose reply is lost is in it too. It is checked as it
-// grows: each start against the limits in force at that moment, each usage that Redis
+// replies alone, so that a grant whose reply is lost is in it too; only in worlds whose
+// clock steps back it asks Redis for how long time stands still (steps). It is checked as
+// it grows: each start against the limits in force at that moment, each usage that Redis
 // tells against what was granted.
 type account struct {
 	world *world
 
-	set      map[string]string // the control hash, but for pauses
-	touched  map[string]bool   // scopes whose limits were set at some time
-	charges  map[string]*charge
-	byKey    map[string][]*charge
-	records  map[string]*charge // the latest of each job
-	bookings map[string]booking
-	quiet    bool // nothing can be promised any more
+	set      map[string]string        // limits by scope key or scope, modes by ~ and the scope
+	since    map[string]map[int64]int // by scope key and window: how many grants were before it was in force
+	inexact  map[string]bool          // scope keys of which Redis may count more than the account
+	askings  map[string]int64         // the last of each asker
+	charges  map[string][]*charge     // by job and start
+	byKey    map[string][]entry       // by scope key
+	seen     map[string]int64         // by scope key: when its ledgers were last changed
+	standing map[string]bool          // flows, after the last script; in even worlds
+	aside    map[string]bool          // flows of which a heavy job has waited aside
+	quiet    bool                     // nothing can be promised any more
 	grants   int
 	usages   int
 	pulls    []pulled
-	lines    map[string]map[string]bool // the jobs in line, by fair key
+	lines    map[string]map[string]int64 // the weights of the jobs in line, by flow
 }
 
 // charge is a grant and what it counts for.
 type charge struct {
-	job, nonce, ledgers string
-	at                  int64 // its start in µs, on Redis' clock
-	weight, units       int64
-	settled, gone       bool
-	answered            time.Time     // by the local clock
-	delay               time.Duration // from the answer to the start
-	run                 bool          // a handler has run under it
+	job           string
+	n             int   // of the grants
+	at            int64 // its start in µs, on Redis' clock
+	weight, units int64
+	names         []string // its scope keys
+	settled       bool
+	gone          bool          // it was made a booking again
+	answered      time.Time     // by the local clock
+	delay         time.Duration // from the answer to the start
+	run           bool          // a handler has run under it
 }
 
-// booking is a slot that a job was promised.
-type booking struct {
-	slot, weight int64
-	keys         string
+// entry is a charge as a scope key's ledgers have it.
+type entry struct {
+	*charge
+	at int64 // its start in their time
 }
 
 // pulled is one job that was pulled from a line, for the shares.
 type pulled struct {
-	fair   string
+	flow   string
 	weight int64
-	ready  []string // the fair keys that had a line before
+	ready  []string // the flows that stood before and after, under the limit that all share
 }
 
 func newAccount(w *world) *account {
-	return &account{
-		world: w, set: map[string]string{}, touched: map[string]bool{}, charges: map[string]*charge{}, byKey: map[string][]*charge{},
-		records: map[string]*charge{}, bookings: map[string]booking{}, lines: map[string]map[string]bool{},
+	a := &account{
+		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{}, askings: map[string]int64{},
+		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{},
 	}
+	a.renew()
+	return a
 }
 
 // verbs are the scripts that the account is kept by, by their hash.
 var verbs = map[string]string{
 	redis.NewScript(lua.Reserve).Hash(): "reserve",
 	redis.NewScript(lua.Pull).Hash():    "pull",
-	redis.NewScript(lua.Cancel).Hash():  "cancel",
+	redis.NewScript(lua.Leave).Hash():   "leave",
 	redis.NewScript(lua.Settle).Hash():  "settle",
 	redis.NewScript(lua.Usage).Hash():   "usage",
 	redis.NewScript(lua.Set).Hash():     "set",
-	redis.NewScript(lua.Sweep).Hash():   "sweep",
 }
 
 // saw takes up one command and its reply. The caller holds the exchange's lock.
@@ -83,41 +91,71 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 	values := decode(reply)
 	if values == nil {
-		if text := string(reply); !strings.Contains(text, "NOSCRIPT") && !strings.Contains(text, "THROTTLE_CONTROLS") &&
-			!strings.Contains(text, "THROTTLE_LEDGERS") && !strings.Contains(text, "THROTTLE_WEIGHT") {
+		if text := string(reply); !strings.Contains(text, "NOSCRIPT") {
 			a.world.errorf("script %s refused: %.200s", verbs[args[1]], text)
 		}
 		return
 	}
 	n, _ := strconv.Atoi(args[2])
-	keys, argv := args[3:3+n], args[3+n:]
+	argv := args[3+n:]
+	if a.world.plan.kind == even {
+		defer a.stand(len(a.pulls))
+	}
 	switch verbs[args[1]] {
 	case "reserve":
-		a.reserved(argv, values)
+		a.reserved(argv, text(values[0]))
 	case "pull":
-		a.pulled(argv, values)
-	case "cancel":
-		a.cancelled(argv, values)
+		a.pulled(values)
+	case "leave":
+		for i, left := range values[2:] {
+			if number(text(left)) == 1 {
+				a.leaves(argv[3+3*i])
+			}
+		}
 	case "settle":
 		a.settled(argv, values)
 	case "usage":
-		a.usage(keys, argv, values)
+		a.usage(argv, values)
 	case "set":
-		if a.set[argv[0]] = argv[1]; argv[1] == "" {
-			delete(a.set, argv[0])
-		}
-		if scope, _, is := strings.Cut(strings.TrimPrefix(argv[0], "%"), ":"); is {
-			a.touched[scope] = true
-		}
+		a.changed(argv[3], argv[4], argv[5])
 	}
 }
 
-func integer(v any) int64 {
-	n, _ := v.(int64)
-	return n
+// stand notes, after a script, which flows stand under the limit that all share, and
+// stood before it: those of which the shares say something. A heavy job may wait aside,
+// with a claim or parked, which no reply tells, so Redis is asked.
+func (a *account) stand(from int) {
+	reply, err := a.world.redis.do(encode("ZRANGE", "thr:{"+a.world.name+"}:4:wait:"+throttle.Global+":", "0", "-1"))
+	now := map[string]bool{}
+	for _, flow := range decode(reply) {
+		now[text(flow)] = true
+	}
+	if err != nil {
+		a.world.errorf("who stands: %v", err)
+	}
+	for flow, jobs := range a.lines {
+		if len(jobs) > 0 && !now[flow] {
+			a.aside[flow] = true
+		}
+	}
+	var both []string
+	for flow := range now {
+		if a.standing[flow] {
+			both = append(both, flow)
+		}
+	}
+	a.standing = now
+	a.pulls = append(a.pulls, pulled{}) // those that do not stand now, though nobody was pulled
+	for i := from; i < len(a.pulls); i++ {
+		a.pulls[i].ready = both
+	}
 }
 
+// text is a value of a reply; an integer as text.
 func text(v any) string {
+	if n, is := v.(int64); is {
+		return strconv.FormatInt(n, 10)
+	}
 	s, _ := v.(string)
 	return s
 }
@@ -127,92 +165,146 @@ func number(s string) int64 {
 	return n
 }
 
-func (a *account) reserved(argv []string, reply []any) {
-	nonce, ledgers, lane, id := argv[3], argv[4], argv[6], argv[7]
-	numbers := strings.Split(argv[5], " ")
-	weight, plan := number(numbers[0]), numbers[len(numbers)-1] == "1"
-	outcome, now, start, replayed := integer(reply[0]), integer(reply[1]), integer(reply[2]), integer(reply[6]) == 1
-	fair, _, _ := strings.Cut(lane, "|")
-	if outcome == 3 {
-		a.join(fair, id)
-	} else {
-		delete(a.lines[fair], id)
-	}
-	delete(a.bookings, id)
-	record := a.records[id]
-	known := record != nil && !record.settled && !record.gone && record.nonce == nonce && record.ledgers == ledgers
-	switch {
-	case outcome == 2:
-		keys, _, _ := strings.Cut(ledgers, ".")
-		a.bookings[id] = booking{slot: start, weight: weight, keys: keys}
-	case outcome == 1 && replayed:
-		if !known || record.at != start {
-			a.world.errorf("%s was granted again for %d, but it was not granted before: %+v", id, start, record)
-			return
-		}
-		record.answered, record.delay = time.Now(), time.Duration(start-now)*time.Microsecond
-	case outcome == 1:
-		c := &charge{
-			job: id, nonce: nonce, ledgers: ledgers, at: start, weight: weight, units: weight,
-			answered: time.Now(), delay: time.Duration(start-now) * time.Microsecond,
-		}
-		if known { // the answer was lost for long: the charge moves
-			record.gone, record.units = true, 0
-		}
-		a.grant(c, lane)
-	}
-	if known && outcome != 1 { // its charge is taken away where the job is placed anew
-		record.gone, record.units = true, 0
-	} else if record != nil && outcome != 1 && !plan {
-		record.settled = true
+// flowAndKeys reads a lane.
+func flowAndKeys(lane string) (flow string, names []string) {
+	flow, all, _ := strings.Cut(lane, "|")
+	return flow, strings.Split(all, ",")
+}
+
+// leaves takes a job out of its line.
+func (a *account) leaves(id string) {
+	for _, line := range a.lines {
+		delete(line, id)
 	}
 }
 
-func (a *account) join(fair, id string) {
-	if a.lines[fair] == nil {
-		a.lines[fair] = map[string]bool{}
+// reserved takes up an answer for each job. One that is repeated says nothing new, and one
+// for no jobs neither.
+func (a *account) reserved(argv []string, reply string) {
+	asker, asking := argv[3], number(argv[4])
+	if asking == 0 || asking == a.askings[asker] {
+		return
 	}
-	a.lines[fair][id] = true
+	a.askings[asker] = asking
+	if len(argv) == 5 {
+		return
+	}
+	lines := strings.Split(reply, "\n")
+	head, _, _ := strings.Cut(lines[0], " ")
+	for i, line := range lines[1:] {
+		job := argv[5+3*i:]
+		costs, _, _ := strings.Cut(job[2], " ")
+		id, weight := job[0], number(costs)
+		flow, names := flowAndKeys(job[1])
+		words := strings.Split(line, " ")
+		a.leaves(id)
+		switch words[0] {
+		case "0":
+			a.world.errorf("%s is not decided: %s", id, line)
+		case "1":
+			now, at := number(head), number(words[1])
+			a.grant(&charge{
+				job: id, at: at, weight: weight, units: weight, names: names,
+				answered: time.Now(), delay: time.Duration(at-now) * time.Microsecond,
+			}, now)
+		case "3":
+			if a.lines[flow] == nil {
+				a.lines[flow] = map[string]int64{}
+			}
+			a.lines[flow][id] = weight
+		}
+	}
+}
+
+// chargeName is by what a charge is found: no job starts twice at one instant, but for
+// one of which the first grant was lost.
+func chargeName(id string, at int64) string { return id + " " + strconv.FormatInt(at, 10) }
+
+// unused is the charge under which a job starts, one that no handler has run under if
+// there is one; nil if there is none.
+func (a *account) unused(id string, at int64) (found *charge) {
+	for _, c := range a.charges[chargeName(id, at)] {
+		if found == nil || found.run {
+			found = c
+		}
+	}
+	return found
 }
 
 // grant enters a charge, and checks that every window which contains its start has room
 // for it, under what is in force now.
-func (a *account) grant(c *charge, lane string) {
+func (a *account) grant(c *charge, now int64) {
 	a.grants++
-	a.records[c.job] = c
-	a.charges[c.job+" "+c.nonce] = c
-	for _, scope := range a.world.plan.scopes {
-		key, met := keyIn(lane, scope.Name, a.world.fair)
-		if !met || a.modeOf(scope) == throttle.Off {
+	c.n = a.grants
+	name := chargeName(c.job, c.at)
+	a.charges[name] = append(a.charges[name], c)
+	for _, name := range c.names {
+		scope, _ := a.scopeOf(name)
+		mode := a.modeOf(scope.Name)
+		if mode == throttle.Off {
 			continue
 		}
-		name := scope.Name + ":" + key
-		inForce := a.limitsOf(scope, key)
-		if len(inForce) == 0 && len(scope.Limits) == 0 {
+		ledgers := a.timeOf(name)
+		seen := ledgers.of(now, now)
+		if seen < a.seen[name] {
+			a.byKey[name] = nil // nothing of it counted any more, and time began anew
+		}
+		a.seen[name] = seen
+		e := entry{charge: c, at: ledgers.of(c.at, now)}
+		a.byKey[name] = append(a.byKey[name], e)
+		if mode == throttle.Shadow {
 			continue
 		}
-		a.byKey[name] = append(a.byKey[name], c)
-		if a.modeOf(scope) == throttle.Shadow {
-			continue
-		}
-		for _, limit := range inForce {
-			if held := fullest(a.byKey[name], c, limit.Window.Microseconds()); held > limit.Units {
-				a.world.errorf("window over its limit: %s holds %d units of %s with %s, granted for %d", name, held, limit, c.job, c.at)
+		for _, l := range a.limitsOf(name) {
+			if held := a.fullest(name, e, l.window); held > l.units {
+				a.world.errorf("window over its limit: %s holds %d units of %+v with %s, granted for %d", name, held, l, c.job, c.at)
 			}
 		}
 	}
 }
 
-// fullest is what the fullest window holds that contains a charge.
-func fullest(charges []*charge, c *charge, window int64) int64 {
+// ledgerTime is the time of a scope key's ledgers.
+type ledgerTime struct{ offset, seen int64 }
+
+// of is that of an instant. After a step back of Redis' clock time stands still until the
+// clock has caught up, and what starts later than that starts at its own time.
+func (l ledgerTime) of(instant, now int64) int64 {
+	if now+l.offset < l.seen {
+		return max(instant+l.offset, l.seen)
+	}
+	return instant + l.offset
+}
+
+// timeOf reads what the time of a scope key's ledgers goes by.
+func (a *account) timeOf(name string) ledgerTime {
+	if !a.world.plan.stepsBack() {
+		return ledgerTime{}
+	}
+	reply, err := a.world.redis.do(encode("GETRANGE", "thr:{"+a.world.name+"}:4:key:"+name, "0", "100"))
+	values := decode(reply)
+	if err != nil || values == nil {
+		a.world.errorf("reading scope key %s: %q %v", name, reply, err)
+		return ledgerTime{}
+	}
+	words := strings.SplitN(text(values[0]), " ", 4)
+	if len(words) < 4 {
+		return ledgerTime{} // it is not there
+	}
+	return ledgerTime{offset: number(words[2]), seen: number(words[1])}
+}
+
+// fullest is what the fullest window holds that contains a charge, of what was charged
+// since the window is in force.
+func (a *account) fullest(name string, e entry, window int64) int64 {
 	var most int64
-	for _, end := range charges {
-		if end.at < c.at || end.at >= c.at+window {
+	since := a.since[name][window]
+	for _, end := range a.byKey[name] {
+		if end.at < e.at || end.at >= e.at+window {
 			continue
 		}
 		var units int64
-		for _, other := range charges {
-			if other.at > end.at-window && other.at <= end.at {
+		for _, other := range a.byKey[name] {
+			if other.at > end.at-window && other.at <= end.at && other.n > since {
 				units += other.units
 			}
 		}
@@ -221,25 +313,20 @@ func fullest(charges []*charge, c *charge, window int64) int64 {
 	return most
 }
 
-// keyIn finds a scope's key in the name of a lane.
-func keyIn(lane, scope, fairScope string) (string, bool) {
-	fair, others, _ := strings.Cut(lane, "|")
-	switch scope {
-	case throttle.Global:
-		return "", true
-	case fairScope:
-		return fair, true
-	}
-	for pair := range strings.SplitSeq(others, ",") {
-		if name, key, _ := strings.Cut(pair, "="); name == scope {
-			return key, true
+// scopeOf is the scope of a scope key's name, and the key.
+func (a *account) scopeOf(name string) (throttle.Scope, string) {
+	of, key, _ := strings.Cut(name, ":")
+	for _, scope := range a.world.plan.scopes {
+		if scope.Name == of {
+			return scope, key
 		}
 	}
-	return "", false
+	a.world.errorf("there is no scope of %s", name)
+	return throttle.Scope{}, key
 }
 
-func (a *account) modeOf(scope throttle.Scope) throttle.Mode {
-	letter, is := a.set["~"+scope.Name]
+func (a *account) modeOf(scope string) throttle.Mode {
+	letter, is := a.set["~"+scope]
 	if !is {
 		letter = a.set["~"]
 	}
@@ -249,112 +336,173 @@ func (a *account) modeOf(scope throttle.Scope) throttle.Mode {
 	return throttle.Mode(strings.Index("eso", letter))
 }
 
-func (a *account) limitsOf(scope throttle.Scope, key string) []throttle.Limit {
-	text, is := a.set["%"+scope.Name+":"+key]
+// limit is a limit in microseconds.
+type limit struct{ units, window, precision int64 }
+
+// limitsOf are the limits of a scope key that are in force.
+func (a *account) limitsOf(name string) (inForce []limit) {
+	scope, _ := a.scopeOf(name)
+	text, is := a.set[name]
 	if !is {
-		text, is = a.set["%"+scope.Name+":"]
+		text, is = a.set[scope.Name]
 	}
-	if !is {
-		return scope.Limits
+	if is {
+		for one := range strings.SplitSeq(text, ",") {
+			inForce = append(inForce, limitIn(one))
+		}
+		return inForce
 	}
-	limits, err := throttle.ParseLimits(text)
-	if err != nil {
-		a.world.errorf("what is set for %s cannot be read: %v", scope.Name, err)
+	for _, l := range scope.Limits {
+		inForce = append(inForce, limit{units: l.Units, window: l.Window.Microseconds()})
 	}
-	return limits
+	return inForce
 }
 
-func (a *account) pulled(argv []string, reply []any) {
-	lane, keys := argv[3], argv[4]
-	fair, _, _ := strings.Cut(lane, "|")
-	for rest := reply[2:]; len(rest) > 0; rest = rest[3:] {
-		id, weight := text(rest[0]), integer(rest[1])
-		var ready []string
-		for key, jobs := range a.lines {
-			if len(jobs) > 0 {
-				ready = append(ready, key)
+// limitIn reads units/window/precision.
+func limitIn(text string) limit {
+	parts := strings.Split(text, "/")
+	return limit{units: number(parts[0]), window: number(parts[1]), precision: number(parts[2])}
+}
+
+// changed takes up what was set at run time.
+func (a *account) changed(what, name, value string) {
+	switch what {
+	case "mode":
+		name = "~" + name
+	case "limits":
+		for _, scope := range a.world.plan.scopes {
+			for _, key := range a.world.plan.keys(scope.Name) {
+				if own := scope.Name + ":" + key; own == name || scope.Name == name {
+					a.inexact[own] = true
+				}
 			}
 		}
-		slices.Sort(ready)
-		a.pulls = append(a.pulls, pulled{fair: fair, weight: weight, ready: ready})
-		if !a.lines[fair][id] {
-			a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, fair)
-		}
-		delete(a.lines[fair], id)
-		a.bookings[id] = booking{slot: integer(rest[2]), weight: weight, keys: keys}
-	}
-}
-
-func (a *account) cancelled(argv []string, reply []any) {
-	nonce, ledgers, lane, id := argv[3], argv[4], argv[6], argv[7]
-	numbers := strings.Split(argv[5], " ")
-	keep, grace := numbers[1] == "1", number(numbers[2])
-	now := integer(reply[1])
-	if integer(reply[0]) == 0 {
-		return
-	}
-	b, booked := a.bookings[id]
-	keys, _, _ := strings.Cut(ledgers, ".")
-	holds := booked && b.keys == keys && b.slot+grace >= now
-	if record := a.records[id]; !holds && record != nil && record.nonce == nonce && record.ledgers == ledgers && record.at > now && !record.settled {
-		record.gone, record.settled, record.units = true, true, 0
-		if keep {
-			a.bookings[id] = booking{slot: record.at, weight: record.weight, keys: keys}
-		}
-	}
-	if fair, _, _ := strings.Cut(lane, "|"); !keep {
-		delete(a.bookings, id)
-		delete(a.lines[fair], id)
-	}
-}
-
-func (a *account) settled(argv []string, reply []any) {
-	if integer(reply[0]) == 0 {
-		return
-	}
-	numbers := strings.Split(argv[5], " ")
-	c := a.charges[argv[7]+" "+argv[3]]
-	switch {
-	case c == nil:
-		a.world.errorf("%s was settled, but not granted", argv[7])
-	case c.settled || c.gone:
-		a.world.errorf("%s was settled twice, or after it was given back: %+v", argv[7], c)
 	default:
-		c.units, c.settled = number(numbers[2]), true
+		return
+	}
+	if a.set[name] = value; value == "" {
+		delete(a.set, name)
+	}
+	a.renew()
+}
+
+// renew notes which windows are in force from now on. One that was not before counts
+// from when it is first asked for.
+func (a *account) renew() {
+	for _, scope := range a.world.plan.scopes {
+		for _, key := range a.world.plan.keys(scope.Name) {
+			name := scope.Name + ":" + key
+			were, are := a.since[name], map[int64]int{}
+			for _, l := range a.limitsOf(name) {
+				since, was := were[l.window]
+				if !was {
+					since = a.grants
+				}
+				are[l.window] = since
+			}
+			a.since[name] = are
+		}
 	}
 }
 
-// usage compares what Redis says to be used with what was granted. Where limits were
-// set, a start may count for longer, by what it was adopted with: then at least.
-func (a *account) usage(keys, argv []string, reply []any) {
-	if len(keys) < 2 {
-		return // nothing is counted
+// pulled takes up what was booked from the lines; what is overdue, or was thrown out for
+// its weight, stands in none.
+func (a *account) pulled(reply []any) {
+	if trouble := text(reply[3]); trouble != "" {
+		a.world.errorf("a pull went wrong: %s", trouble)
 	}
-	_, name, _ := strings.Cut(keys[1], ":key:")
-	scope, _, _ := strings.Cut(name, ":")
-	now := integer(reply[0])
-	a.usages++
-	for i, limit := range argv[5:] {
-		numbers := strings.Split(limit, " ")
-		window, precision := number(numbers[1]), number(numbers[2])
-		edge := now - window
-		if precision > 1 && !a.touched[scope] {
-			span := (window+precision-1)/precision*precision + precision
-			edge = now - now%precision - span
-		}
-		var units int64
-		for _, c := range a.byKey[name] {
-			if at := c.at - c.at%precision; at > edge && !a.touched[scope] || c.at > edge && a.touched[scope] {
-				units += c.units
+	booked := int(number(text(reply[2])))
+	for rest := reply[4:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
+		id := text(rest[0])
+		flow, _ := flowAndKeys(text(rest[2]))
+		if booked > 0 {
+			weight, stood := a.lines[flow][id]
+			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight})
+			if !stood {
+				a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, flow)
 			}
 		}
-		used, booked := integer(reply[1+3*i]), integer(reply[2+3*i])
-		if a.quiet && booked > 0 {
-			a.world.errorf("usage of %s, %s: %d booked, and nobody waits", name, limit, booked)
+		a.leaves(id)
+	}
+}
+
+// settled takes up a correction. One that comes while time stands still finds a ledger's
+// entry only as long as it stood where it stood at the grant.
+func (a *account) settled(argv []string, reply []any) {
+	if number(text(reply[2])) == 0 {
+		return
+	}
+	numbers := strings.Split(argv[7], " ")
+	id, units, at, rebook := argv[3], number(argv[6]), number(numbers[0]), numbers[3] == "1"
+	charges := a.charges[chargeName(id, at)]
+	i := slices.IndexFunc(charges, func(c *charge) bool { return !c.settled })
+	if i < 0 {
+		a.world.errorf("%s of %d was settled, but not granted, or twice: %v", id, at, charges)
+		return
+	}
+	c := charges[i]
+	c.settled, c.gone = true, rebook
+	if units != c.units {
+		for _, name := range c.names {
+			a.correct(name, c, number(text(reply[0])))
 		}
-		if used < units || used > units && !a.touched[scope] {
-			a.world.errorf("usage of %s, %s: %d used, the account says %d", name, limit, used, units)
+	}
+	c.units = units
+}
+
+// correct looks whether a scope key's ledgers found what is corrected. If not, or if it
+// was another entry, what they have of before is not known any more.
+func (a *account) correct(name string, c *charge, now int64) {
+	if !a.world.plan.stepsBack() {
+		return
+	}
+	for _, e := range a.byKey[name] {
+		if e.charge == c && e.at == a.timeOf(name).of(c.at, now) {
+			return
 		}
+	}
+	a.byKey[name], a.inexact[name] = nil, true
+}
+
+// usage compares what Redis says to be used with what was granted. Where it is not known
+// exactly, a window may have more: one that was set at run time has its own precision,
+// and one that was there before has what was charged before.
+func (a *account) usage(argv []string, reply []any) {
+	now := number(text(reply[0]))
+	for i, name := range argv[4:] {
+		a.usages++
+		t := a.timeOf(name).of(now, now)
+		for _, line := range strings.Split(text(reply[1+i]), "\n")[1:] {
+			words := strings.Split(line, " ")
+			if !strings.Contains(words[0], "/") {
+				break // the entries, or what was counted
+			}
+			a.compare(name, limitIn(words[0]), t, number(words[1]), number(words[2]))
+		}
+	}
+}
+
+func (a *account) compare(name string, l limit, now, used, booked int64) {
+	edge, precision := now-l.window, int64(1)
+	if l.precision > 1 && !a.inexact[name] {
+		precision = l.precision
+		edge = now - now%precision - (l.window+precision-1)/precision*precision - precision
+	}
+	var units, later int64 // granted for later: they count as booked until then
+	for _, e := range a.byKey[name] {
+		switch at := e.at - e.at%precision; {
+		case at <= edge || e.n <= a.since[name][l.window]:
+		case at > now:
+			later += e.units
+		default:
+			units += e.units
+		}
+	}
+	if a.quiet && booked > later {
+		a.world.errorf("usage of %s, %+v: %d booked, and nobody waits", name, l, booked)
+	}
+	if used < units || used > units && !a.inexact[name] {
+		a.world.errorf("usage of %s, %+v: %d used, the account says %d", name, l, used, units)
 	}
 }
 

@@ -260,13 +260,16 @@ func encode(args ...string) []byte {
 	return request
 }
 
-// decode reads the flat array of integers and texts that a script answers with; nil for
-// an error.
+// decode reads the text, or the flat array of integers and texts, that a script answers
+// with; nil for an error.
 func decode(reply []byte) []any {
-	if len(reply) == 0 || reply[0] != '*' {
+	rest := reply
+	switch {
+	case len(reply) == 0 || reply[0] != '*' && reply[0] != '$':
 		return nil
+	case reply[0] == '*':
+		_, rest, _ = bytes.Cut(reply, []byte("\r\n"))
 	}
-	_, rest, _ := bytes.Cut(reply, []byte("\r\n"))
 	values := []any{}
 	for len(rest) > 0 {
 		line, after, _ := bytes.Cut(rest, []byte("\r\n"))

@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,10 +62,7 @@ func (p *plan) bound() time.Duration {
 		}
 		add(longest)
 	}
-	grace := p.options.Grace
-	if grace == 0 {
-		grace = throttle.DefaultGrace
-	}
+	grace := p.grace()
 	for _, j := range p.jobs {
 		add(time.Duration(j.calls()) * j.handle)
 		for _, o := range j.outcomes {
@@ -88,6 +86,13 @@ func (p *plan) bound() time.Duration {
 	}
 	return total + time.Minute
 }
+
+// settleWithin is how long after its start a grant may be settled, if nothing is said.
+const settleWithin = time.Hour
+
+func (p *plan) grace() time.Duration { return cmp.Or(p.options.Grace, 5*time.Second) }
+
+func (p *plan) lookahead() time.Duration { return cmp.Or(p.options.Lookahead, time.Second) }
 
 // lostLease is how long asynq takes at most to bring back what a dead server held: a
 // lease of 30 s that has been over for 30 s, looked for each minute.
@@ -198,7 +203,7 @@ func (w *world) settleDown() {
 		}
 	}
 	// A slot may lie a window behind the lookahead, and counts for a sub-window longer.
-	time.Sleep(max(w.plan.options.Lookahead, throttle.DefaultLookahead) + 3*longest + max(w.plan.options.Grace, throttle.DefaultGrace))
+	time.Sleep(w.plan.lookahead() + 3*longest + w.plan.grace())
 	w.redis.mu.Lock()
 	w.account.quiet = true
 	w.redis.mu.Unlock()
@@ -257,7 +262,7 @@ func (w *world) checkJobs() {
 
 // checkCharges: nothing is charged that did not run. It is accepted where processes were
 // struck, or where the reply to a grant was lost for good and another process, which
-// does not know its nonce, may have asked again.
+// does not know of it, may have asked again.
 func (w *world) checkCharges() {
 	lost := 0
 	for _, f := range w.plan.faults {
@@ -271,9 +276,11 @@ func (w *world) checkCharges() {
 	if lost > resends && len(w.processes) > 1 {
 		return
 	}
-	for _, c := range w.account.charges {
-		if !c.run && !c.gone && c.units > 0 {
-			w.errorf("charged, and never run: %s", c)
+	for _, charges := range w.account.charges {
+		for _, c := range charges {
+			if !c.run && !c.gone && c.units > 0 {
+				w.errorf("charged, and never run: %s", c)
+			}
 		}
 	}
 }
@@ -317,23 +324,31 @@ func (w *world) follow(j *job) (state progress, hit bool) {
 }
 
 // checkShares: what two tenants that both stand in line are pulled differs by no more
-// than a job of each, in units per share: the inequality of start-time fair queueing.
+// than a job of each, in units per share: the inequality of start-time fair queueing. A
+// tenant of which a heavy job has waited aside has one more: it comes back that much
+// before the others (TestFairnessBound in internal/line has the proof).
 func (w *world) checkShares() {
 	share := func(tenant string) float64 { return float64(max(1, w.plan.options.Shares[tenant])) }
+	jobs := func(tenant string) float64 {
+		if w.account.aside[tenant] {
+			return 2
+		}
+		return 1
+	}
 	heaviest := map[string]float64{}
 	for _, j := range w.plan.jobs {
 		heaviest[j.tenant] = max(heaviest[j.tenant], float64(j.weight))
 	}
 	for i, f := range w.plan.tenants {
 		for _, m := range w.plan.tenants[:i] {
-			bound := heaviest[f]/share(f) + heaviest[m]/share(m)
+			bound := jobs(f)*heaviest[f]/share(f) + jobs(m)*heaviest[m]/share(m)
 			var at, low, high float64
 			for _, p := range w.account.pulls {
 				if !slices.Contains(p.ready, f) || !slices.Contains(p.ready, m) {
 					at, low, high = 0, 0, 0
 					continue
 				}
-				switch p.fair {
+				switch p.flow {
 				case f:
 					at += float64(p.weight) / share(f)
 				case m:
@@ -377,17 +392,27 @@ func (w *world) kept(key string) time.Duration {
 	if strings.HasSuffix(key, "}:asynq") {
 		return time.Minute // whose the throttle is
 	}
-	ahead := max(w.plan.options.Lookahead, throttle.DefaultLookahead) + longest
+	if strings.HasSuffix(key, "}:processes") {
+		return 24 * time.Hour
+	}
+	var back time.Duration // what is to come by a clock that was set back comes later
+	for _, f := range w.plan.faults {
+		if f.does == clock {
+			back = max(back, -f.step)
+		}
+	}
 	parts := strings.SplitN(key, ":", 4)
 	switch kind := parts[3]; {
-	case strings.HasPrefix(kind, "job:"):
-		return throttle.DefaultSettleWithin + ahead
+	case strings.HasPrefix(kind, "settled:"):
+		return settleWithin + w.plan.lookahead() + longest + back
+	case strings.HasPrefix(kind, "asked:"):
+		return 10 * time.Minute
 	case strings.HasPrefix(kind, "key:"), strings.HasPrefix(kind, "ledger:"):
-		return ahead + 3*longest + max(w.plan.options.Grace, throttle.DefaultGrace) + time.Minute
-	case kind == "control":
-		return 24*time.Hour + time.Minute
+		// A slot or a claim may lie some windows behind the lookahead, and the expiry is up to
+		// a quarter later, so that it is renewed seldom.
+		return (2*w.plan.lookahead()+5*longest+back+w.plan.grace()+time.Minute)*5/4 + time.Second
 	}
-	return ahead + 2*longest + 30*24*time.Hour
+	return w.plan.lookahead() + 2*longest + 30*24*time.Hour
 }
 
 // String tells what was drawn, for the one who looks at a failure.

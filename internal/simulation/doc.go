@@ -30,7 +30,10 @@
 // so that no goroutine waits for a network and virtual time goes on. It is also Redis'
 // clock: it puts the time into each call of a script that would read Redis' own. And it
 // is where the account is kept (account_test.go) of what Redis did, in the order in which
-// it did it, by the replies alone.
+// it did it, by the replies alone. An answer of reserve that is repeated, for the same
+// asker and asking, is no new one. Redis itself is asked for two things that no reply has:
+// how long a scope key's time stands still after a step of the clock, and who stands in
+// line while shares are measured.
 //
 // Keys expire in virtual time on miniredis only. The real server's do in real time, of
 // which a world takes less than any of them lives.
@@ -42,21 +45,26 @@
 // contains the start holds more than its units, of all that is charged at that moment.
 // This is exact also where charges were settled for more (they count from then on), where
 // limits or modes are set (those in force at the decision; what started in shadow counts,
-// what started in mode Off does not) and where the clock steps (instants are Redis' own).
-// Limits that are set have windows no longer than the configured ones, beyond which
-// nothing is known of what had started.
+// what started in mode Off does not) and where the clock steps (instants are
+// those of the scope key's ledgers, whose time stands still after a step back). A window
+// that is set at run time, or comes back, counts what was granted since it is in force:
+// Redis need not know more of it.
+//
+// One thing is not exact: a settlement while time stands still may not find the entry of
+// its grant, or find another one. What was charged before to that scope key is then not
+// checked any more.
 //
 // A handler runs under a grant of its own: one that the account has, with its weight, not
 // before its start, and once for each.
 //
 // Used is what was granted. Each Usage that is asked for, in the middle of everything,
 // is compared with the account: equal, to the unit, sub-windows counted until all of them
-// has left; at least as much on scopes whose limits were set at some time, since what one
-// ledger adopts from another counts for longer.
+// has left; at least as much on scopes whose limits were set at some time, since a window
+// that was there before keeps its precision and what it has.
 //
 // Nothing is charged that does not run, but for grants of processes that were struck, and
 // grants whose reply was lost four times running where there are several processes, since
-// another one does not know the nonce.
+// another one does not know of them.
 //
 // Every job exactly once. Its handler is called once for each outcome drawn for it, until
 // one ends it, and asynq has it no more, or archived if it ended so. Another call is
@@ -76,7 +84,9 @@
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
 // by at most the heaviest job of each per share: the inequality of start-time fair
-// queueing, without slack.
+// queueing. A tenant of which a heavy job has waited aside, with a claim or parked, has
+// one job more, and while it waits there it does not stand (TestFairnessBound in
+// internal/line).
 //
 // Nothing stays. When all is over and every slot's grace has passed, nothing is booked. In
 // the end every key of the throttle expires, within the time that

@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -60,6 +61,11 @@ func (f fault) strikes() bool {
 	return f.does == crash || f.does == restart || f.does == outage || f.does == loss && f.verb == dequeue
 }
 
+// stepsBack tells that Redis' clock is once set back.
+func (p *plan) stepsBack() bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.does == clock && f.step < 0 })
+}
+
 // drawFaults draws some faults of some sorts, since all of them at once hide each other.
 func (p *plan) drawFaults(d dice) {
 	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3, mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
@@ -82,7 +88,7 @@ func (p *plan) drawFaults(d dice) {
 				back = back || f.step < 0
 			case loss:
 				// go-redis sends again three times: who asked hears of a loss if there are four.
-				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "cancel", "pull", "sweep", dequeue), one(d, 1, 1, 2, 4, 5)
+				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "leave", "pull", "pull", dequeue), one(d, 1, 1, 2, 4, 5)
 			case pause, limits, mode:
 				p.drawControl(d, &f)
 			}

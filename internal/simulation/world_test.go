@@ -22,7 +22,6 @@ type world struct {
 	t       *testing.T
 	plan    *plan
 	name    string
-	fair    string
 	backend backend
 	redis   *exchange
 	account *account
@@ -77,10 +76,6 @@ func live(t *testing.T, p *plan, b backend) {
 		w := &world{
 			t: t, plan: p, name: "sim", backend: b, over: make(chan struct{}), began: time.Now(), latest: time.Now(),
 			runs: make(map[string][]*call), byHand: make(map[string]mischief), jobs: make(map[string]*job),
-		}
-		w.fair = "tenant"
-		if p.options.FairScope == throttle.Global {
-			w.fair = ""
 		}
 		w.redis = b.open(w)
 		w.account = newAccount(w)
@@ -365,13 +360,13 @@ func (w *world) called(ctx context.Context, r *running, j *job) *call {
 	c := &call{job: j, on: r, begins: time.Now(), interrupted: true}
 	grant, has := worker.Grant(ctx)
 	w.redis.mu.Lock()
-	c.charge = w.account.charges[grant.Job.ID+" "+grant.Job.Nonce]
+	c.charge = w.account.unused(grant.Job.ID, grant.Start.UnixMicro())
 	switch charge := c.charge; {
 	case !has || charge == nil:
 		w.errorf("%s runs without a grant", j.id)
 	case charge.run:
 		w.errorf("%s runs twice under one grant: %s", j.id, charge)
-	case charge.gone || charge.at != grant.Start.UnixMicro() || charge.weight != j.weight:
+	case charge.gone || charge.weight != j.weight:
 		w.errorf("%s runs under another grant than what is charged: %s", j.id, charge)
 	case time.Since(charge.answered) < charge.delay-time.Microsecond:
 		w.errorf("%s runs %s after its grant, %s before its start", j.id, time.Since(charge.answered), charge.delay-time.Since(charge.answered))

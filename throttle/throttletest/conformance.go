@@ -1,9 +1,11 @@
 package throttletest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +18,12 @@ import (
 // scopes and options. The timelines run side by side.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
-	for _, line := range slices.Concat(timelines, settleTimelines, pauseTimelines, limitTimelines, adoptTimelines, modeTimelines) {
+	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, pauseTimelines, limitTimelines, windowTimelines, modeTimelines, clockTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares, SettleWithin: line.within, Mode: line.mode}
 			if options.Lookahead == 0 {
-				options.Lookahead = throttle.MaxWindow // a calendar without end
+				options.Lookahead = farthest
 			}
 			told := &telling{Subject: newSubject(t, line.scopes, options), grants: make(map[string]throttle.Reservation)}
 			for i, r := range line.rows {
@@ -32,6 +34,9 @@ func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, op
 		})
 	}
 }
+
+// farthest is a lookahead without end, in which nobody waits in line.
+const farthest = 400 * 24 * time.Hour
 
 // timeline is a story told in rows.
 type timeline struct {
@@ -73,16 +78,13 @@ func (s *telling) grant(r row) throttle.Reservation {
 //
 //	granted 2s                     starts 2 s after the beginning; nothing held it back
 //	booked 10s, tenant a 3/10s     a slot, and the limit that held the job back
-//	granted 2s again               decided before: not charged twice
 //	waiting, 3 ahead               in line; what is guessed of its start is not told
-//	…; next a|                     and the lane to pull now, if there is one
 //	too late, 10s, global 3/10s    a *throttle.DeadlineError, with the start it would have had
 //	3 used, 1 booked, free 10s     usage, of each limit of the scope key
 //	5                              a count
-//	true, false                    cancel, release
-//	booked b 10s, c 11s; next a|   pull: the jobs with their slots, or nothing
-//	overdue b 10s; next a|         sweep: the same
-//	a 2 jobs of 5, 1 booked, share 3    lines: units that wait and that are promised
+//	true, false                    cancel, release, settle, refund; leave: for each job
+//	booked b 10s, c 11s; overdue a 9s    pull: the jobs with their slots, or nothing
+//	tenant a 2                     lines: the scope keys under which flows wait, and how many
 //	granted 0s; shadow tenant a 3/10s until 10s    what would have held it back
 //	booked 10s, tenant a paused    a pause that held the job back
 //	until 10s                      pause: when it ends
@@ -90,13 +92,14 @@ func (s *telling) grant(r row) throttle.Reservation {
 //	3/10s of the key, shadow, paused until 10s     inforce: limits, whose they are, the mode
 type row struct {
 	at       time.Duration // since the beginning
-	call     string        // empty: reserve; peek, cancel, release, pull, sweep, lines, usage, count, settle, refund, pause, resume, limits, reset, mode, inforce
-	job      string        // its ID; for what is about a scope key the scope, space, key; for pull the lane
+	call     string        // empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, pause, resume, limits, reset, mode, inforce
+	job      string        // its ID; for what is about a scope key the scope, space, key; for leave the IDs
 	weight   int64         // 0: 1
+	costs    string        // "tenant=2 global=0"; of settle what it is by scope
 	keys     string        // "tenant=a domain=x"
 	wait     time.Duration // Job.MaxWait
 	deadline time.Duration // since the beginning; 0: none
-	nonce    string        // empty: a new one for each row
+	nonce    string        // empty: a new one for each row; of settle and release whose grant
 	from, to time.Duration // of count
 	plan     bool          // Job.Plan
 	actual   int64         // of settle
@@ -127,13 +130,12 @@ func (r row) ask(subject *telling, step int) string {
 	case "cancel":
 		return doneText(subject.Cancel(now, r.asked(step)))
 	case "release":
-		return doneText(subject.Release(now, r.asked(step)))
+		return doneText(subject.Release(now, subject.grant(r)))
+	case "leave":
+		left, err := subject.Leave(now, strings.Fields(r.job))
+		return strings.Trim(doneText(left, err), "[]")
 	case "pull":
-		booked, next, err := subject.Pull(now, throttle.Lane(r.job))
-		return jobsText("booked", booked, next, err)
-	case "sweep":
-		swept, err := subject.Sweep(now)
-		return jobsText("overdue", swept.Overdue, swept.Next, err)
+		return pulledText(subject.Pull(now))
 	case "lines":
 		return linesText(subject.Lines(now, ""))
 	case "usage":
@@ -145,9 +147,12 @@ func (r row) ask(subject *telling, step int) string {
 		}
 		return fmt.Sprint(units)
 	case "settle":
+		if r.costs != "" {
+			return doneText(subject.SettleCosts(now, subject.grant(r), unitsOf(r.costs)))
+		}
 		return doneText(subject.Settle(now, subject.grant(r), r.actual))
 	case "refund":
-		return doneText(subject.Settle(now, subject.grant(r), 0))
+		return doneText(subject.Refund(now, subject.grant(r)))
 	case "":
 		return reservationText(subject.reserve(now, r.asked(step)))
 	}
@@ -179,7 +184,7 @@ func (r row) control(subject Subject, now time.Time, scope, key string) string {
 		}
 		return setText(subject.SetMode(now, scope, modes[r.text]))
 	case "inforce":
-		return inForceText(subject.Limits(now, scope, key))
+		return inForceText(subject.Usage(now, scope, key))
 	}
 	return "no call " + r.call
 }
@@ -193,6 +198,9 @@ func (r row) asked(step int) throttle.Job {
 		name, value, _ := strings.Cut(pair, "=")
 		job.Keys[name] = value
 	}
+	if r.costs != "" {
+		job.Costs = unitsOf(r.costs)
+	}
 	if r.deadline != 0 {
 		job.Deadline = beginning.Add(r.deadline)
 	}
@@ -202,6 +210,20 @@ func (r row) asked(step int) throttle.Job {
 	return job
 }
 
+// unitsOf reads "tenant=2 global=0".
+func unitsOf(text string) map[string]int64 {
+	units := make(map[string]int64)
+	for pair := range strings.FieldsSeq(text) {
+		name, value, _ := strings.Cut(pair, "=")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		units[name] = n
+	}
+	return units
+}
+
 func reservationText(r throttle.Reservation, err error) string {
 	var late *throttle.DeadlineError
 	switch {
@@ -209,41 +231,45 @@ func reservationText(r throttle.Reservation, err error) string {
 		return fmt.Sprintf("too late, %s%s", late.Start.Sub(beginning), holdText(late.Hold))
 	case err != nil:
 		return err.Error()
-	case r.Replayed:
-		return fmt.Sprintf("%s %s again", r.Outcome, r.Start.Sub(beginning))
 	case r.Outcome == throttle.Waiting:
-		return fmt.Sprintf("%s, %d ahead%s", r.Outcome, r.Ahead, nextText(r.Next))
+		return fmt.Sprintf("%s, %d ahead", r.Outcome, r.Ahead)
 	}
-	return fmt.Sprintf("%s %s%s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), shadowText(r.Shadow), nextText(r.Next))
+	return fmt.Sprintf("%s %s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), shadowText(r.Shadow))
 }
 
 func shadowText(shadow *throttle.Hold) string {
 	if shadow == nil {
 		return ""
 	}
-	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + shadow.Until.Sub(beginning).String()
-}
-
-func nextText(next throttle.Lane) string {
-	if next == "" {
-		return ""
+	until := "never"
+	if !shadow.Until.IsZero() {
+		until = shadow.Until.Sub(beginning).String()
 	}
-	return "; next " + string(next)
+	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + until
 }
 
-// jobsText says what became of which jobs.
-func jobsText(what string, jobs []throttle.Reservation, next throttle.Lane, err error) string {
+// pulledText says what became of which jobs.
+func pulledText(pulled throttle.Pulled, err error) string {
 	if err != nil {
 		return err.Error()
 	}
-	texts := make([]string, len(jobs))
-	for i, r := range jobs {
-		texts[i] = fmt.Sprintf("%s %s", r.Job.ID, r.Start.Sub(beginning))
+	var parts []string
+	for _, part := range []struct {
+		what string
+		jobs []throttle.Reservation
+	}{{"booked", pulled.Booked}, {"overdue", pulled.Overdue}} {
+		texts := make([]string, len(part.jobs))
+		for i, r := range part.jobs {
+			texts[i] = fmt.Sprintf("%s %s", r.Job.ID, r.Start.Sub(beginning))
+		}
+		if len(texts) > 0 {
+			parts = append(parts, part.what+" "+strings.Join(texts, ", "))
+		}
 	}
-	if len(texts) == 0 {
-		return "nothing" + nextText(next)
+	if len(parts) == 0 {
+		return "nothing"
 	}
-	return what + " " + strings.Join(texts, ", ") + nextText(next)
+	return strings.Join(parts, "; ")
 }
 
 func linesText(page throttle.LinesPage, err error) string {
@@ -252,7 +278,7 @@ func linesText(page throttle.LinesPage, err error) string {
 	}
 	texts := make([]string, len(page.Lines))
 	for i, line := range page.Lines {
-		texts[i] = fmt.Sprintf("%s %d jobs of %d, %d booked, share %d", line.Key, line.Jobs, line.Units, line.Booked, line.Share)
+		texts[i] = strings.Join(strings.Fields(fmt.Sprintf("%s %s %d", line.Scope, line.Key, line.Flows)), " ")
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, "; ")
@@ -276,22 +302,22 @@ func setText(err error) string {
 	return "done"
 }
 
-func inForceText(state throttle.InForce, err error) string {
+func inForceText(usage throttle.Usage, err error) string {
 	if err != nil {
 		return err.Error()
 	}
-	limits := make([]string, len(state.Limits))
-	for i, limit := range state.Limits {
-		limits[i] = limit.String()
+	limits := make([]string, len(usage.Limits))
+	for i, limit := range usage.Limits {
+		limits[i] = limit.Limit.String()
 	}
-	text := fmt.Sprintf("%s of the %s, %s", strings.Join(limits, ","), state.Origin, state.Mode)
-	if !state.Paused.IsZero() {
-		text += ", paused until " + state.Paused.Sub(beginning).String()
+	text := fmt.Sprintf("%s of the %s, %s", strings.Join(limits, ","), cmp.Or(usage.SetFor, "configuration"), usage.Mode)
+	if !usage.Paused.IsZero() {
+		text += ", paused until " + usage.Paused.Sub(beginning).String()
 	}
 	return text
 }
 
-func doneText(done bool, err error) string {
+func doneText[T any](done T, err error) string {
 	if err != nil {
 		return err.Error()
 	}

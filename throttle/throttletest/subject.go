@@ -7,23 +7,25 @@ import (
 )
 
 // Subject is a throttle that is told the time, so that a test can go through
-// hours of it. The answers are those of throttle.Throttle.
+// hours of it. The answers are those of throttle.Throttle and its Driver.
 type Subject interface {
 	Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error)
+	ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer
 	Peek(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	Cancel(now time.Time, job throttle.Job) (bool, error)
-	Release(now time.Time, job throttle.Job) (bool, error)
-	Pull(now time.Time, lane throttle.Lane) ([]throttle.Reservation, throttle.Lane, error)
-	Sweep(now time.Time) (throttle.Swept, error)
+	Release(now time.Time, granted throttle.Reservation) (bool, error)
+	Pull(now time.Time) (throttle.Pulled, error)
+	Leave(now time.Time, ids []string) ([]bool, error)
 	Lines(now time.Time, from string) (throttle.LinesPage, error)
 	Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error)
+	SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error)
+	Refund(now time.Time, granted throttle.Reservation) (bool, error)
 	Pause(now time.Time, scope, key string, until time.Time) (time.Time, error)
 	Resume(now time.Time, scope, key string) (bool, error)
 	SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error
 	ResetLimits(now time.Time, scope, key string) error
 	SetMode(now time.Time, scope string, mode throttle.Mode) error
 	ResetMode(now time.Time, scope string) error
-	Limits(now time.Time, scope, key string) (throttle.InForce, error)
 	Usage(now time.Time, scope, key string) (throttle.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
 }

@@ -19,10 +19,10 @@ var modeTimelines = []timeline{
 		{at: 1 * second, job: "a2", keys: "tenant=a", want: "granted 1s; shadow tenant a 1/10s until 10s"},
 		{at: 1 * second, call: "usage", job: "tenant a", want: "2 used, 0 booked, free 11s"},
 		{at: 1 * second, call: "inforce", job: "tenant a", want: "1/10s of the configuration, shadow"},
-		{at: 2 * second, job: "a3", keys: "tenant=a", weight: 5, want: "granted 2s; shadow tenant a 1/10s until 12s"}, // it would never
+		{at: 2 * second, job: "a3", keys: "tenant=a", weight: 5, want: "granted 2s; shadow tenant a 1/10s until never"}, // it would never
 		{at: 2 * second, job: "b1", keys: "tenant=b", want: "granted 2s"},
 		{at: 3 * second, job: "b2", keys: "tenant=b", weight: 3, want: "booked 10s, global 10/10s"}, // that one is in force
-		{at: 10 * second, job: "b2", keys: "tenant=b", weight: 3, want: "granted 10s; shadow tenant b 1/10s until 20s"},
+		{at: 10 * second, job: "b2", keys: "tenant=b", weight: 3, want: "granted 10s; shadow tenant b 1/10s until never"},
 	}},
 	{name: "the whole throttle in shadow", scopes: global(per10s(1)), mode: throttle.Shadow, rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
@@ -33,7 +33,7 @@ var modeTimelines = []timeline{
 		{at: 2 * second, call: "settle", job: "c", actual: 0, want: "true"},
 		{at: 2 * second, call: "usage", job: "global", want: "2 used, 0 booked, free 11s"},
 		{at: 2 * second, call: "limits", job: "global", text: "0/10s", want: "done"},
-		{at: 3 * second, job: "d", want: "granted 3s; shadow global 0/10s until 13s"},
+		{at: 3 * second, job: "d", want: "granted 3s; shadow global 0/10s until never"},
 	}},
 	{name: "off counts nothing and holds nobody", scopes: global(per10s(1)), mode: throttle.Off, rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
@@ -56,7 +56,7 @@ var modeTimelines = []timeline{
 		{at: 0, call: "inforce", job: "tenant a", want: "1/10s of the configuration, off"},
 		{at: 0, call: "inforce", job: "domain x", want: "100/10s of the configuration, shadow"},
 		{at: 0, call: "inforce", job: "global", want: "1/10s of the configuration, shadow"},
-		{at: 0, job: "a1", keys: "tenant=a domain=x", weight: 2, want: "granted 0s; shadow global 1/10s until 10s"},
+		{at: 0, job: "a1", keys: "tenant=a domain=x", weight: 2, want: "granted 0s; shadow global 1/10s until never"},
 	}},
 	{name: "F60 what is set at run time wins over the configuration", scopes: inMode(throttle.Shadow, throttle.Enforce, 1, 10), rows: []row{
 		{at: 0, call: "mode", job: "tenant", text: "enforce", want: "done"},
@@ -80,25 +80,23 @@ var modeTimelines = []timeline{
 		{at: 2 * second, job: "a3", keys: "tenant=a", want: "booked 10s, tenant a 2/10s"},
 		{at: 2 * second, job: "a4", keys: "tenant=a", weight: 3, want: "throttle: weight 3 can never start under the tenant limit 2/10s"},
 		{at: 3 * second, call: "mode", text: "shadow", want: "done"},
-		{at: 3 * second, job: "a3", keys: "tenant=a", want: "booked 10s, tenant a 2/10s"}, // it keeps its slot
-		{at: 3 * second, job: "a5", keys: "tenant=a", weight: 3, want: "granted 3s; shadow tenant a 2/10s until 13s"},
+		{at: 3 * second, job: "a3", keys: "tenant=a", want: "booked 10s"}, // it keeps its slot
+		{at: 3 * second, job: "a5", keys: "tenant=a", weight: 3, want: "granted 3s; shadow tenant a 2/10s until never"},
 		{at: 10 * second, job: "a3", keys: "tenant=a", want: "granted 10s; shadow tenant a 2/10s until 13s"},
 	}},
 	{name: "the line empties when its limit goes into shadow", scopes: tenantAndDomain(100, 100, 1), lookahead: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
-		{at: 1 * second, job: "a2", keys: "tenant=a", want: "waiting, 0 ahead; next a|"},
-		{at: 1 * second, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead; next a|"},
-		{at: 1 * second, call: "pull", job: "a|", want: "nothing"},
+		{at: 1 * second, job: "a2", keys: "tenant=a", want: "waiting, 0 ahead"},
+		{at: 1 * second, job: "b1", keys: "tenant=b", want: "waiting, 0 ahead"},
+		{at: 1 * second, call: "pull", want: "nothing"},
 		{at: 2 * second, call: "mode", job: "global", text: "shadow", want: "done"},
-		{at: 2 * second, call: "sweep", want: "nothing; next a|"},
-		{at: 2 * second, call: "pull", job: "a|", want: "booked a2 2s; next b|"},
-		{at: 2 * second, call: "pull", job: "b|", want: "booked b1 2s"},
+		{at: 2 * second, call: "pull", want: "booked a2 2s, b1 2s"},
 		{at: 2 * second, job: "a2", keys: "tenant=a", want: "granted 2s; shadow global 1/10s until 12s"},
 	}},
 	{name: "a pause in shadow holds nobody, enforced it does", scopes: tenantAndDomain(5, 5, 5), rows: []row{
 		{at: 0, call: "pause", job: "tenant a", until: 10 * second, want: "until 10s"},
 		{at: 0, call: "mode", job: "tenant", text: "shadow", want: "done"},
-		{at: 1 * second, job: "a1", keys: "tenant=a", want: "granted 1s"},
+		{at: 1 * second, job: "a1", keys: "tenant=a", want: "granted 1s; shadow tenant a paused until 10s"},
 		{at: 1 * second, call: "inforce", job: "tenant a", want: "5/10s of the configuration, shadow, paused until 10s"},
 		{at: 2 * second, call: "mode", job: "tenant", text: "off", want: "done"},
 		{at: 2 * second, job: "a2", keys: "tenant=a", want: "granted 2s"},
@@ -127,7 +125,7 @@ var modeTimelines = []timeline{
 	}},
 	{name: "a plan that nobody comes for stops counting after its grace", scopes: global(per10s(1)), rows: []row{
 		{at: 0, job: "a", plan: true, want: "booked 0s"},
-		{at: 5 * second, call: "usage", job: "global", want: "0 used, 1 booked, free 10s"},
+		{at: 5 * second, call: "usage", job: "global", want: "0 used, 1 booked, free 15s"},
 		{at: 5*second + micro, call: "usage", job: "global", want: "0 used, 0 booked, free 5.000001s"},
 		{at: 5*second + micro, job: "b", plan: true, want: "booked 5.000001s"},
 		{at: 6 * second, call: "cancel", job: "b", want: "true"},
@@ -135,12 +133,11 @@ var modeTimelines = []timeline{
 	}},
 	{name: "a plan stands in line, and has a deadline", scopes: tenantAndDomain(100, 100, 1), lookahead: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", plan: true, want: "booked 0s"},
-		{at: 0, job: "a2", keys: "tenant=a", plan: true, want: "waiting, 0 ahead; next a|"},
+		{at: 0, job: "a2", keys: "tenant=a", plan: true, want: "waiting, 0 ahead"},
 		{at: 0, job: "a3", keys: "tenant=a", plan: true, deadline: 5 * second, want: "too late, 10s, global 1/10s"},
-		{at: 0, call: "pull", job: "a|", want: "nothing"},
+		{at: 0, call: "pull", want: "nothing"},
 		{at: 0, job: "a1", keys: "tenant=a", want: "granted 0s"},
-		{at: 9 * second, call: "sweep", want: "nothing; next a|"},
-		{at: 9 * second, call: "pull", job: "a|", want: "booked a2 10s"},
+		{at: 9 * second, call: "pull", want: "booked a2 10s"},
 		{at: 10 * second, job: "a2", keys: "tenant=a", want: "granted 10s"},
 	}},
 }

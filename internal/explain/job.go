@@ -1,0 +1,156 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// Explanation is what is known of a job and, if it is asynq's, of its task.
+type Explanation struct {
+	Throttle string    `json:"throttle"`
+	Job      string    `json:"job"`
+	Now      time.Time `json:"now"`
+	// State is booked, waiting, overdue (it did not come to its slot) or unknown.
+	State    string       `json:"state"`
+	Slot     time.Time    `json:"slot,omitzero"`
+	Arrived  time.Time    `json:"arrived,omitzero"`
+	Before   int64        `json:"before,omitempty"`
+	Waiting  int64        `json:"waiting,omitempty"`
+	Scope    string       `json:"scope,omitempty"` // under which it waits
+	Key      string       `json:"key,omitempty"`
+	Expected time.Time    `json:"expected,omitzero"`
+	Guessed  bool         `json:"guessed,omitempty"`
+	Limits   []LimitState `json:"limits,omitempty"`
+	Task     *Task        `json:"task,omitempty"`
+}
+
+// LimitState is how a limit stands that concerns the job, or a pause.
+type LimitState struct {
+	Scope  string    `json:"scope"`
+	Key    string    `json:"key,omitempty"`
+	Limit  string    `json:"limit"`
+	Used   int64     `json:"used"`
+	Booked int64     `json:"booked"`
+	Free   time.Time `json:"free,omitzero"`
+	Paused time.Time `json:"paused,omitzero"`
+}
+
+// Task is what asynq knows of it.
+type Task struct {
+	Queue     string    `json:"queue"`
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	State     string    `json:"state"`
+	Paused    bool      `json:"queue_paused,omitempty"`
+	Retried   int       `json:"retried"`
+	MaxRetry  int       `json:"max_retry"`
+	LastError string    `json:"last_error,omitempty"`
+	Next      time.Time `json:"next,omitzero"`
+}
+
+// States of a job.
+const (
+	Booked  = "booked"  // it has a slot
+	Waiting = "waiting" // it is in line
+	Overdue = "overdue" // it did not come to its slot
+	Unknown = "unknown" // it never asked, was given back, or has started
+)
+
+// Job looks for a job of this ID, then for a task of asynq: by its ID, in whichever queue,
+// or by queue/ID. client is that of asynq's Redis; nil looks for no task.
+func Job(ctx context.Context, th *throttle.Throttle, client redis.UniversalClient, id string) (Explanation, error) {
+	e, err := th.ExplainID(ctx, id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	result := explanationOf(th.Name(), e)
+	if _, _, _, isTask := worker.TaskOf(id); client == nil || result.State != Unknown && !isTask {
+		return result, nil
+	}
+	found, err := taskOf(ctx, client, id)
+	if err != nil || found == nil {
+		return result, err
+	}
+	if result.State == Unknown {
+		if e, err = th.ExplainID(ctx, worker.JobID(found.Queue, found.ID, found.Retried)); err != nil {
+			return Explanation{}, err
+		}
+		result = explanationOf(th.Name(), e)
+	}
+	result.Task = found
+	return result, nil
+}
+
+// taskOf looks for a task, by its ID, by queue/ID, or by its job's ID.
+func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task, error) {
+	inspector := asynq.NewInspectorFromRedisClient(client)
+	queues, err := inspector.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("asynq's queues cannot be read: %w", err)
+	}
+	queue, rest, _ := strings.Cut(id, "/")
+	if q, name, _, is := worker.TaskOf(id); is {
+		queue, rest = q, name
+	}
+	for _, q := range queues {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		wanted := id
+		if q == queue && rest != "" {
+			wanted = rest
+		}
+		info, err := inspector.GetTaskInfo(q, wanted)
+		if err != nil {
+			continue // it is in another
+		}
+		found := &Task{
+			Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), Retried: info.Retried, MaxRetry: info.MaxRetry,
+			LastError: info.LastErr, Next: info.NextProcessAt,
+		}
+		if of, err := inspector.GetQueueInfo(q); err == nil {
+			found.Paused = of.Paused
+		}
+		return found, nil
+	}
+	return nil, nil //nolint:nilnil // there is none
+}
+
+func explanationOf(name string, e throttle.Explanation) Explanation {
+	result := Explanation{
+		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
+		Slot: e.Slot, Arrived: e.Arrived, Before: e.Before, Waiting: e.Waiting, Expected: e.Expected, Guessed: e.Guessed,
+	}
+	switch {
+	case !e.Slot.IsZero():
+		result.State = Booked
+	case e.Waiting > 0:
+		result.State = Waiting
+	case !e.Arrived.IsZero():
+		result.State = Overdue
+	}
+	if e.Blocked != nil {
+		result.Scope, result.Key = e.Blocked.Scope, e.Blocked.Key
+	}
+	for _, u := range e.Usage {
+		paused := time.Time{}
+		if u.Paused.After(u.Now) {
+			paused = u.Paused
+		}
+		if len(u.Limits) == 0 && !paused.IsZero() {
+			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
+		}
+		for _, l := range u.Limits {
+			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Limit: l.Limit.String(), Used: l.Used, Booked: l.Booked, Free: l.Free, Paused: paused})
+		}
+	}
+	return result
+}

@@ -1,0 +1,137 @@
+package line
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Clone returns a line of its own that stands as this one. Clones of lines that stand alike
+// are the same to the last byte, however the lines came there.
+func (l *Line) Clone() *Line {
+	c := New()
+	for name, k := range l.keys {
+		c.keys[name] = k.clone()
+	}
+	for id, r := range l.jobs {
+		own := *r
+		c.jobs[id] = &own
+	}
+	for name, of := range l.lanes {
+		own := *of
+		own.jobs = append([]place(nil), of.jobs...)
+		c.lanes[name] = &own
+	}
+	for name, q := range l.queues {
+		c.queues[name] = q.clone()
+	}
+	for name, of := range l.claims {
+		own := *of
+		c.claims[name] = &own
+	}
+	c.timers, c.overdues, c.mode, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.mode, l.pulled, l.playing
+	maps.Copy(c.shares, l.shares)
+	maps.Copy(c.claimers, l.claimers)
+	maps.Copy(c.set, l.set)
+	maps.Copy(c.settled, l.settled)
+	return c
+}
+
+// Equal tells whether two lines stand alike: asked the same from now on, they answer the
+// same. It may take lines for different that do so too: one remembers what counts no more.
+func (l *Line) Equal(other *Line) bool {
+	return l.mode == other.mode && l.pulled == other.pulled && l.playing == other.playing &&
+		maps.EqualFunc(l.jobs, other.jobs, (*record).equal) &&
+		l.timers.equal(&other.timers) && l.overdues.equal(&other.overdues) &&
+		maps.EqualFunc(l.keys, other.keys, (*key).equal) &&
+		maps.EqualFunc(l.lanes, other.lanes, (*lane).equal) &&
+		maps.EqualFunc(l.queues, other.queues, (*queue).equal) &&
+		maps.EqualFunc(l.claims, other.claims, (*claim).equal) &&
+		maps.EqualFunc(l.set, other.set, Scope.equal) &&
+		maps.Equal(l.shares, other.shares) && maps.Equal(l.claimers, other.claimers) && maps.Equal(l.settled, other.settled)
+}
+
+func (s Scope) equal(other Scope) bool {
+	return s.Mode == other.Mode && sameLimits(s.Limits, other.Limits)
+}
+
+// sameLimits tells apart none that are set and an empty list.
+func sameLimits(a, b []Limit) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+func (r *record) equal(other *record) bool {
+	return r.state == other.state && r.slot == other.slot && r.arrival == other.arrival && r.lane == other.lane && slices.Equal(r.costs, other.costs)
+}
+
+func (l *lane) equal(other *lane) bool {
+	return l.name == other.name && slices.EqualFunc(l.jobs, other.jobs, place.equal)
+}
+
+func (p place) equal(other place) bool {
+	return p.id == other.id && p.arrival == other.arrival && slices.Equal(p.costs, other.costs)
+}
+
+func (c *claim) equal(other *claim) bool {
+	return c.at == other.at && slices.Equal(c.costs, other.costs) && slices.Equal(c.names, other.names)
+}
+
+// clone leaves out what is of one call.
+func (k *key) clone() *key {
+	own := &key{name: k.name, paused: k.paused, own: k.own, seen: k.seen, offset: k.offset}
+	for _, d := range k.ledgers {
+		own.ledgers = append(own.ledgers, &ledger{
+			window: d.window, precision: d.precision, spent: append(entries(nil), d.spent...), booked: append(entries(nil), d.booked...),
+		})
+	}
+	return own
+}
+
+func (k *key) equal(other *key) bool {
+	return k.name == other.name && k.paused == other.paused && k.seen == other.seen && k.offset == other.offset &&
+		sameLimits(k.own, other.own) && slices.EqualFunc(k.ledgers, other.ledgers, (*ledger).equal)
+}
+
+func (d *ledger) equal(other *ledger) bool {
+	return d.window == other.window && d.precision == other.precision && slices.Equal(d.spent, other.spent) && slices.Equal(d.booked, other.booked)
+}
+
+func (q *queue) clone() *queue {
+	own := &queue{
+		tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let),
+		aside: maps.Clone(q.aside), virtual: q.virtual, madeWay: q.madeWay,
+	}
+	for flow, lanes := range q.lanes {
+		copied := lanes.clone()
+		own.lanes[flow] = &copied
+	}
+	return own
+}
+
+func (q *queue) equal(other *queue) bool {
+	return q.virtual == other.virtual && q.madeWay == other.madeWay && q.tags.equal(&other.tags) &&
+		maps.EqualFunc(q.lanes, other.lanes, (*ranked[int64]).equal) &&
+		maps.Equal(q.finish, other.finish) && maps.Equal(q.let, other.let) && maps.Equal(q.aside, other.aside)
+}
+
+// clone is in order, which a heap may be.
+func (r *ranked[S]) clone() (own ranked[S]) {
+	ordered := slices.Clone(r.heap)
+	slices.SortFunc(ordered, func(a, b scored[S]) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) })
+	for _, x := range ordered {
+		own.set(x.name, x.score)
+	}
+	return own
+}
+
+// equal tells whether two have the same names with the same scores, whatever their heaps'
+// order.
+func (r *ranked[S]) equal(other *ranked[S]) bool {
+	if r.len() != other.len() {
+		return false
+	}
+	for name, score := range r.all() {
+		if has, is := other.get(name); !is || has != score {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+// Package loopback serves pages to this machine alone: for programs that have no
+// authentication of their own.
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Listen listens at host:port. It refuses hosts other than localhost and loopback
+// addresses; port 0 is any that is free.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not host:port, such as 127.0.0.1:8081", addr)
+	}
+	if !local(host) {
+		return nil, fmt.Errorf("%s is not on loopback, such as 127.0.0.1:8081: to be reached from elsewhere mount the pages in a program of your own, behind its authentication", addr)
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+}
+
+// Serve serves a handler until ctx ends, also those requests that go on by themselves. It
+// answers only what was asked of a loopback name: a page of another site cannot reach it by
+// a name that leads here.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler:           only(handler),
+		ReadHeaderTimeout: 5 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(patient) != nil {
+			_ = server.Close() // somebody is still asking
+		}
+	})
+	err := server.Serve(listener)
+	if !stop() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// only refuses requests for names that are not this machine's.
+func only(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !local(strings.Trim(host, "[]")) {
+			http.Error(w, "ask for 127.0.0.1 or localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func local(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,109 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Use is how one limit of a scope key stands.
+type Use struct {
+	Scope string `json:"scope"`
+	Key   string `json:"key,omitempty"`
+	Limit string `json:"limit,omitempty"` // empty where the scope key has none
+	// Used is how many units started in the window that ends now, Booked how many are
+	// promised. Ratio is the used part of the limit; -1 of an unlimited one.
+	Used   int64   `json:"used"`
+	Booked int64   `json:"booked"`
+	Ratio  float64 `json:"ratio"`
+	// Free is the earliest start for one unit; zero if there is none.
+	Free time.Time `json:"free,omitzero"`
+	// SetFor is scope or key where the limit was set at run time. Mode is the one in force.
+	SetFor string        `json:"set_for,omitempty"`
+	Mode   throttle.Mode `json:"mode"`
+	// Paused is until when the scope key is paused; zero if it is not.
+	Paused time.Time `json:"paused,omitzero"`
+	// Waiting is how many flows stand under it.
+	Waiting int64 `json:"waiting_flows"`
+}
+
+// Uses is how limits stand, the fullest first.
+type Uses struct {
+	Throttle string    `json:"throttle"`
+	Now      time.Time `json:"now"`
+	Rows     []Use     `json:"rows"`
+	InAll    int       `json:"rows_in_all"`
+}
+
+// UsageOf reads one scope key.
+func UsageOf(ctx context.Context, th *throttle.Throttle, scope, key string) (Uses, error) {
+	u, err := th.Usage(ctx, scope, key)
+	if err != nil {
+		return Uses{}, err
+	}
+	rows := UsesOf(u)
+	return Uses{Throttle: th.Name(), Now: u.Now, Rows: rows, InAll: len(rows)}, nil
+}
+
+// UsageOfAll reads all scope keys of these scopes that Redis has.
+func UsageOfAll(ctx context.Context, th *throttle.Throttle, scopes []string, most int) (Uses, error) {
+	all := Uses{Throttle: th.Name()}
+	for _, scope := range scopes {
+		usages, err := th.UsageAll(ctx, scope)
+		if err != nil {
+			return all, err
+		}
+		for _, u := range usages {
+			all.Now = u.Now
+			all.Rows = append(all.Rows, UsesOf(u)...)
+		}
+	}
+	slices.SortStableFunc(all.Rows, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(b.full(), a.full()), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+	})
+	all.InAll = len(all.Rows)
+	all.Rows = all.Rows[:min(most, len(all.Rows))]
+	return all, nil
+}
+
+// full is by how much a limit is used or promised, for the order.
+func (u Use) full() float64 {
+	if !u.Paused.IsZero() {
+		return 2
+	}
+	if u.Ratio < 0 || u.Used == 0 {
+		return u.Ratio
+	}
+	return u.Ratio + u.Ratio*float64(u.Booked)/float64(u.Used)
+}
+
+// UsesOf has a row for each limit of a scope key; one if it has none.
+func UsesOf(u throttle.Usage) []Use {
+	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Mode: u.Mode, Waiting: u.Waiting}
+	if u.Paused.After(u.Now) {
+		row.Paused = u.Paused
+	}
+	if len(u.Limits) == 0 {
+		return []Use{row}
+	}
+	rows := make([]Use, len(u.Limits))
+	for i, l := range u.Limits {
+		rows[i] = row
+		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = l.Limit.String(), l.Used, l.Booked, l.Free
+		rows[i].Ratio = ratio(l)
+	}
+	return rows
+}
+
+func ratio(l throttle.LimitUsage) float64 {
+	switch l.Limit.Units {
+	case throttle.Unlimited:
+		return -1
+	case 0:
+		return 1
+	}
+	return float64(l.Used) / float64(l.Limit.Units)
+}

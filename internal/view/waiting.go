@@ -1,0 +1,182 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// By is what Lines puts together.
+type By string
+
+// What rows may be of.
+const (
+	ByKey  By = "key"  // the scope key that has no room
+	ByFlow By = "flow" // the key of the fair scope that waits
+	ByLane By = "lane" // jobs with the same scope keys
+)
+
+// Row is jobs that wait.
+type Row struct {
+	// Flow and Keys are whose jobs they are; empty where the row is of several.
+	Flow string            `json:"flow,omitempty"`
+	Keys map[string]string `json:"keys,omitempty"`
+	Lane string            `json:"lane,omitempty"`
+	// Scope and Key name the scope key that has no room for the oldest of them.
+	Scope string `json:"scope"`
+	Key   string `json:"key,omitempty"`
+	Flows int    `json:"flows"`
+	Lanes int    `json:"lanes"`
+	Jobs  int64  `json:"jobs"`
+	// Since is when the oldest of the lanes' first jobs came; zero if that is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Why is the pause or the limit, Until when it ends or has room for one unit; zero if
+	// that does not come by itself.
+	Why   string    `json:"why,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+
+	flows map[string]bool
+}
+
+// Waiting is all that waits, in rows, the oldest first.
+type Waiting struct {
+	Throttle string    `json:"throttle"`
+	Now      time.Time `json:"now"` // on Redis' clock
+	By       By        `json:"by"`
+	Lanes    int       `json:"lanes"`
+	Flows    int       `json:"flows"`
+	Jobs     int64     `json:"jobs"`
+	Rows     []Row     `json:"rows"` // the first of InAll
+	InAll    int       `json:"rows_in_all"`
+}
+
+// Filter says which lanes are looked at: those of a flow, and those that wait for a scope
+// or one of its keys. Empty is any.
+type Filter struct{ Flow, Scope, Key string }
+
+func (f Filter) has(l throttle.Lane) bool {
+	return (f.Flow == "" || f.Flow == l.Flow) && (f.Scope == "" || f.Scope == l.Scope) && (f.Key == "" || f.Key == l.Key)
+}
+
+// Lines reads who waits, for what and until when: so many rows at most.
+func Lines(ctx context.Context, th *throttle.Throttle, by By, filter Filter, most int) (Waiting, error) {
+	lanes, err := th.Lanes(ctx)
+	if err != nil {
+		return Waiting{}, err
+	}
+	return linesOf(ctx, th, lanes, by, filter, most)
+}
+
+func linesOf(ctx context.Context, th *throttle.Throttle, lanes []throttle.Lane, by By, filter Filter, most int) (Waiting, error) {
+	w := Rows(lanes, by, filter, most)
+	w.Throttle = th.Name()
+	err := w.explain(ctx, th)
+	return w, err
+}
+
+// Rows puts lanes together, without why they wait and when it was.
+func Rows(lanes []throttle.Lane, by By, filter Filter, most int) Waiting {
+	w := Waiting{By: by, Rows: []Row{}}
+	rows, flows := make(map[string]*Row), make(map[string]bool)
+	for _, l := range lanes {
+		if !filter.has(l) {
+			continue
+		}
+		flows[l.Flow] = true
+		w.Lanes++
+		w.Jobs += l.Jobs
+		add(rows, by, l)
+	}
+	w.Flows, w.InAll = len(flows), len(rows)
+	for _, r := range rows {
+		r.Flows = len(r.flows)
+		w.Rows = append(w.Rows, *r)
+	}
+	slices.SortFunc(w.Rows, older)
+	w.Rows = w.Rows[:min(most, len(w.Rows))]
+	return w
+}
+
+// add adds a lane to its row. Lanes come by their age.
+func add(rows map[string]*Row, by By, l throttle.Lane) {
+	name := l.Name
+	switch by {
+	case ByKey:
+		name = l.Scope + ":" + l.Key
+	case ByFlow:
+		name = l.Flow
+	}
+	r := rows[name]
+	if r == nil {
+		r = &Row{Scope: l.Scope, Key: l.Key, flows: make(map[string]bool)}
+		rows[name] = r
+		switch by {
+		case ByFlow:
+			r.Flow = l.Flow
+		case ByLane:
+			r.Flow, r.Keys, r.Lane = l.Flow, l.Keys, l.Name
+		}
+	}
+	if r.Since.IsZero() {
+		r.Since = l.Since
+	}
+	r.flows[l.Flow] = true
+	r.Lanes++
+	r.Jobs += l.Jobs
+}
+
+// older puts what waits longest first, what has a claim last.
+func older(a, b Row) int {
+	if a.Since.IsZero() != b.Since.IsZero() {
+		return b.Since.Compare(a.Since)
+	}
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Flow, b.Flow), cmp.Compare(a.Lane, b.Lane))
+}
+
+// explain says of each row why its scope key has no room, and until when.
+func (w *Waiting) explain(ctx context.Context, th *throttle.Throttle) error {
+	known := make(map[[2]string]throttle.Usage)
+	for i := range w.Rows {
+		r := &w.Rows[i]
+		name := [2]string{r.Scope, r.Key}
+		u, is := known[name]
+		if !is {
+			var err error
+			if u, err = th.Usage(ctx, r.Scope, r.Key); err != nil {
+				return err
+			}
+			known[name], w.Now = u, u.Now
+		}
+		r.Why, r.Until = Why(u)
+	}
+	if w.Now.IsZero() {
+		page, err := th.Lines(ctx, "")
+		w.Now = page.Now
+		return err
+	}
+	return nil
+}
+
+// Why says what keeps jobs back under a scope key, and until when; zero if that does not
+// come by itself.
+func Why(u throttle.Usage) (text string, until time.Time) {
+	if u.Paused.After(u.Now) {
+		return "paused", u.Paused
+	}
+	for _, l := range u.Limits {
+		switch {
+		case l.Limit.Units == 0:
+			return "closed by " + l.Limit.String(), time.Time{}
+		case l.Free.After(until):
+			text, until = fmt.Sprintf("%s, %d used, %d booked", l.Limit, l.Used, l.Booked), l.Free
+		}
+	}
+	if u.SetFor != "" && text != "" {
+		text += ", set for the " + u.SetFor
+	}
+	return text, until
+}

@@ -1,0 +1,99 @@
+-- The line. A lane, "<flow>|<scope key>,<scope key>", is a list of "arrival:costs:id" and stands in one queue: that of a
+-- scope key that has no room for its first job, or that of the lanes parked beside it.
+-- jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
+-- overdue zset: jobs that did not come, by when they are told of again.
+-- include: queue
+local jobs, overdues = prefix .. 'jobs', prefix .. 'overdue'
+
+local known_lanes = {}
+local function lane_of(text)
+  local lane = known_lanes[text]
+  if not lane then
+    lane = { text = text, flow = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
+    for name in gmatch(sub(text, #lane.flow + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
+    known_lanes[text] = lane
+  end
+  return lane
+end
+
+-- "5", the same under every scope key, or "5,1" in their order
+local function costs_of(lane, text)
+  local costs, one = {}, tonumber(text)
+  if one then
+    for i = 1, #lane do costs[i] = one end
+  else
+    for cost in gmatch(text, '%d+') do costs[#costs + 1] = tonumber(cost) end
+  end
+  return costs
+end
+
+local function cost_under(lane, costs, name)
+  for i = 1, #lane do
+    if lane[i].name == name then return costs[i] end
+  end
+end
+
+-- Has a lane looked at that is parked or has a claim, since its first job is another one than it was: it may be lighter.
+local function look_anew(lane, arrival, was)
+  for i = 1, #lane do
+    local name = lane[i].name
+    if call('ZSCORE', prefix .. 'lanes:' .. name .. '!:' .. lane.flow, lane.text) then unpark_lane(lane, name, arrival) end
+  end
+  write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
+  if was then write('HDEL', claims, '=' .. was) end
+end
+
+-- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
+local function too_heavy(lane, costs)
+  for i = 1, #lane do
+    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
+      local limit = lane[i].limits[j]
+      if limit.units > 0 and costs[i] > limit.units then return limit, lane[i] end
+    end
+  end
+end
+
+-- The scope key under which a job has to wait whose place at was moved last by key: of those that have no room for it by
+-- themselves within the lookahead the one whose room comes last; and when to look, and whether it has none by itself.
+local function blocked(lane, costs, at, key)
+  local last, name, look = -1, nil, nil
+  for i = 1, #lane do
+    if lane[i].mode == 'e' then
+      local own = earliest_of(lane[i], now, costs[i], true)
+      if own > horizon and own > last then
+        last, name, look = own, lane[i].name, (earliest_of(lane[i], now, 1, true))
+      end
+    end
+  end
+  if name then return name, soon(look - lookahead), true end
+  return key.name, soon(at - lookahead), false
+end
+
+-- Books a job, and remembers until when it counts if it does not come.
+local function promise(id, lane, costs_text, costs, at, arrival)
+  for i = 1, #lane do
+    if lane[i].mode ~= 'o' then book(lane[i], at, costs[i]) end
+  end
+  write('HSET', jobs, id, format('%d %s %d %s', at, costs_text, arrival, lane.text))
+  write('ZADD', timers, format('%d', at + grace), '=' .. id)
+end
+
+-- Takes a booking back; record is that of the job.
+local function unbook(id, record)
+  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  if slot and slot ~= '0' then
+    local lane = lane_of(text)
+    costs = costs_of(lane, costs)
+    for i = 1, #lane do
+      if lane[i].mode ~= 'o' then book(lane[i], tonumber(slot), -costs[i]) end
+    end
+  end
+  if slot == '0' then write('ZREM', overdues, id) end
+  write('ZREM', timers, '=' .. id)
+end
+
+-- Finds foreign data where every change may look, before anything is written.
+local function check_line()
+  next_look()
+  call('HGET', claims, '*')
+end

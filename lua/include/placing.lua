@@ -1,0 +1,160 @@
+-- Where a job has its place: the earliest start that all limits allow.
+
+-- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log at a time.
+local function spent_at(key, ledger, i)
+  local old = ledger.old
+  if not old then
+    old = { at = {}, units = {}, read = ledger.passed }
+    ledger.old = old
+  end
+  while i > #old.at and not old.whole do
+    if old.read < ledger.length then
+      local to = min(old.read + 511, ledger.length - 1)
+      list_of(call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to)), old.at, old.units)
+      old.read = to + 1
+    else
+      list_of(ledger.tail, old.at, old.units)
+      old.whole = true
+    end
+  end
+  return old.at[i], old.units[i]
+end
+
+-- What is spent behind a sub-window, and how many units that is.
+local function behind(text, x, ats, units)
+  local digits, sum = format('%016d', x), 0
+  local i = #text - 31
+  while i > 0 and sub(text, i, i + 15) > digits do i = i - 32 end
+  list_of(sub(text, i + 32), ats, units)
+  for j = 1, #units do sum = sum + units[j] end
+  return sum
+end
+
+-- What is used of a window now, and what is booked. What was granted for later counts as booked until then.
+local function uses(key, ledger)
+  trim(key, ledger)
+  local later = behind(ledger.tail, floor((now + key.shift) / ledger.precision), {}, {})
+  return ledger.spent - later, ledger.booked + later
+end
+
+-- What is booked, as lists.
+local NONE = { at = {}, units = {} }
+local function promised_in(ledger)
+  if not ledger.promised then
+    ledger.promised = { at = {}, units = {} }
+    list_of(ledger.ahead, ledger.promised.at, ledger.promised.units)
+  end
+  return ledger.promised
+end
+
+-- The first sub-window from x on where the cost fits into every window that contains it. Two pointers go along what
+-- enters the window that ends at y and what leaves it; sum is what it holds. It begins with all that there is, so that
+-- only what leaves until there is room is read.
+local function slide(key, ledger, x, room, promises)
+  local n, y = ledger.n, x
+  local s_at, s_units = {}, {}
+  local sum = ledger.spent - behind(ledger.tail, x, s_at, s_units)
+  local booked = promises and promised_in(ledger) or NONE
+  local b_at, b_units, b_in = booked.at, booked.units, #booked.at + 1
+  if promises then sum = sum + ledger.booked end
+  while b_in > 1 and b_at[b_in - 1] > x do
+    b_in = b_in - 1
+    sum = sum - b_units[b_in]
+  end
+  local s_in, s_out, b_out = 1, 1, 1
+  while true do
+    while s_at[s_in] and s_at[s_in] <= y do
+      sum, s_in = sum + s_units[s_in], s_in + 1
+    end
+    while b_at[b_in] and b_at[b_in] <= y do
+      sum, b_in = sum + b_units[b_in], b_in + 1
+    end
+    local oldest, units = spent_at(key, ledger, s_out)
+    while oldest and oldest + n <= y do
+      sum, s_out = sum - units, s_out + 1
+      oldest, units = spent_at(key, ledger, s_out)
+    end
+    local promised = b_at[b_out]
+    while promised and max(promised, ledger.current) + n <= y do
+      sum, b_out = sum - b_units[b_out], b_out + 1
+      promised = b_at[b_out]
+    end
+    if sum > room then
+      -- Until enough has left.
+      y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
+      x = y
+    else
+      -- The next window that ends later and still contains x.
+      local entering = min(s_at[s_in] or NEVER, b_at[b_in] or NEVER)
+      if entering >= x + n then return x end
+      y = entering
+    end
+  end
+end
+
+-- The same; from where it was looked for before on, as long as nothing has been taken back.
+local function slide_on(key, ledger, x, room, promises)
+  local full = promises and ledger.full[room]
+  if full and full.from <= x and x < full.to then
+    full.to = slide(key, ledger, full.to, room, promises)
+    return full.to
+  end
+  local y = slide(key, ledger, x, room, promises)
+  if promises and y > x then ledger.full[room] = { from = x, to = y } end
+  return y
+end
+
+-- The first start at or after at that one ledger allows.
+local function earliest_in(key, ledger, at, cost, units, promises)
+  local room = units - cost
+  if room < 0 then return NEVER end
+  local booked = promises and ledger.booked or 0
+  if ledger.spent + booked <= room then return at end
+  trim(key, ledger)
+  booked = promises and ledger.booked or 0
+  if ledger.spent + booked <= room then return at end
+  local x = floor(time_of(key, at) / ledger.precision)
+  ledger.current = floor((now + key.shift) / ledger.precision)
+  local y = slide_on(key, ledger, x, room, promises)
+  if x == y then return at end
+  return y * ledger.precision - key.offset
+end
+
+-- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
+local function earliest_of(key, at, cost, promises)
+  local holder
+  if key.paused > at then at, holder = key.paused, 'p' end
+  local again = true
+  while again do
+    again = false
+    for i = 1, #key.limits do
+      local limit = key.limits[i]
+      if limit.units >= 0 then
+        local start = earliest_in(key, ledger_of(key, limit.window), at, cost, limit.units, promises)
+        if start == NEVER then return NEVER, limit end
+        if start > at then at, holder, again = start, limit, true end
+      end
+    end
+  end
+  return at, holder
+end
+
+-- The same for all scope keys of a lane whose mode is this one; also the scope key that moved it last.
+local function earliest(lane, costs, at, promises, mode)
+  local key, holder
+  local again = true
+  while again do
+    again = false
+    for i = 1, #lane do
+      if lane[i].mode == mode then
+        local start, by = earliest_of(lane[i], at, costs[i], promises)
+        if start > at then
+          at, key, holder, again = start, lane[i], by, true
+          if at == NEVER then return at, key, holder end
+        end
+      end
+    end
+  end
+  return at, key, holder
+end
+

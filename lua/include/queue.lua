@@ -1,0 +1,154 @@
+-- Queues: that of a scope key, and that of the lanes parked beside it, which has a '!' behind the name. Of a queue
+--   wait:<queue>         zset: flows by start tag
+--   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
+--   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
+--                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
+--                        '^' since when flows make way for a claim;
+--                        as long as a flow stands there, is parked or has the claim
+-- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
+-- its claim is looked at.
+-- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
+-- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by their tags too.
+-- shares hash: of flows.
+local timers, claims, shares = prefix .. 'timers', prefix .. 'claims', prefix .. 'shares'
+local firsts = {}
+
+local function tag_text(tag) return format('%.17g', tag) end
+
+-- The flow whose turn it is in a queue, and its tag; nil if none stands there.
+local function first(queue)
+  local known = firsts[queue]
+  if not known then
+    known = call('ZRANGE', prefix .. 'wait:' .. queue, 0, 0, 'WITHSCORES')
+    firsts[queue] = known
+  end
+  return known[1], tonumber(known[2])
+end
+
+local function virtual_time(queue) return tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0) end
+
+-- The start tag of a flow in a queue, and whether the flow stands there. A flow whose heavy job waited aside, parked or
+-- with a claim, gets its old tag back, at most that job's work before the virtual time.
+local function start_tag(queue, flow)
+  local tag = call('ZSCORE', prefix .. 'wait:' .. queue, flow)
+  if tag then return tonumber(tag), true end
+  local known = call('HMGET', prefix .. 'tags:' .. queue, '*', flow, '<' .. flow)
+  return max((known[1] or 0) - (known[3] or 0), tonumber(known[2] or 0)), false, known[3]
+end
+
+local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name) end
+
+-- Has a scope key looked at now, if lanes wait for it.
+local function hurry(name)
+  local at = format('%d', now)
+  write('ZADD', timers, 'XX', 'LT', at, name, at, name .. '!')
+  local lane = call('HGET', claims, name)
+  if lane then write('ZADD', timers, 'XX', 'LT', at, '+' .. lane) end
+end
+
+-- Has the line's keys live on, from the end of this call.
+local renewed = {}
+local function expire(...)
+  for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
+end
+
+-- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
+-- as can be, so that flows with equal tags keep the order in which they came.
+local function stand(queue, lane, arrival, look)
+  local tag, stands = start_tag(queue, lane.flow)
+  local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
+  write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
+  if not stands then
+    write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
+    write('HDEL', tags, lane.flow, '<' .. lane.flow)
+    write('HSET', tags, '*', tag_text(virtual + max(1e-6, math.abs(virtual) * 1e-15)))
+    firsts[queue] = nil
+  end
+  due(queue, look)
+  expire('lanes:' .. queue .. ':' .. lane.flow, 'wait:' .. queue, 'tags:' .. queue)
+end
+
+-- Deletes a scope key's tags when no flow stands under it, and none has a claim or a parked lane there.
+local function tidy(name)
+  if call('EXISTS', prefix .. 'wait:' .. name, prefix .. 'wait:' .. name .. '!') == 0 and call('HEXISTS', claims, name) == 0 then
+    write('DEL', prefix .. 'tags:' .. name)
+  end
+end
+
+-- Removes a lane from a queue. The finish tag of its flow is kept as long as other flows wait there.
+local function leave(queue, lane)
+  local flows = prefix .. 'lanes:' .. queue .. ':' .. lane.flow
+  write('ZREM', flows, lane.text)
+  if call('EXISTS', flows) == 1 then return end
+  local wait, aside = prefix .. 'wait:' .. queue, sub(queue, -1) == '!'
+  local tag = not aside and call('ZSCORE', wait, lane.flow)
+  if tag then write('HSET', prefix .. 'tags:' .. queue, lane.flow, tag) end
+  write('ZREM', wait, lane.flow)
+  firsts[queue] = nil
+  tidy(aside and sub(queue, 1, -2) or queue)
+end
+
+-- Has a parked lane have its turn under the scope key again.
+local function unpark_lane(lane, name, arrival)
+  stand(name, lane, arrival, now)
+  leave(name .. '!', lane)
+end
+
+-- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
+local function contended(lane, but)
+  for i = 1, #lane do
+    local name = lane[i].name
+    if name ~= but and lane[i].mode == 'e' then
+      local flow, tag = first(name)
+      if flow and tag <= start_tag(name, lane.flow) and not call('HGET', prefix .. 'tags:' .. name, '>' .. lane.flow) then
+        return name
+      end
+    end
+  end
+end
+
+local unequal = call('EXISTS', shares) == 1
+local function share_of(flow) return unequal and max(1, tonumber(call('HGET', shares, flow) or 1)) or 1 end
+
+-- Moves a flow's tags on by the units that are charged, under each scope key where flows stand. A refund moves a tag back
+-- to four times the refund before the virtual time at most, since a job that found room at once had moved no tag.
+local function charge(lane, costs, sign, settled)
+  for i = 1, #lane do
+    local queue = lane[i].name
+    local tags = prefix .. 'tags:' .. queue
+    local known = call('HMGET', tags, '*', '>' .. lane.flow)
+    if known[1] then
+      if known[2] and sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
+      local work = sign * costs[i] / (lane.share or share_of(lane.flow))
+      local tag, stands, aside = start_tag(queue, lane.flow)
+      if aside and work < 0 and -4 * work > tonumber(aside) then
+        write('HSET', tags, '<' .. lane.flow, tag_text(-4 * work))
+        tag = start_tag(queue, lane.flow)
+      end
+      local moved = tag + work
+      if moved < tag then moved = min(tag, max(moved, virtual_time(queue) - 4 * (tag - moved))) end
+      if stands then
+        write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
+        firsts[queue] = nil
+      else
+        write('HSET', tags, lane.flow, tag_text(moved))
+      end
+    end
+  end
+end
+
+-- When something is looked at that has room then: 300 s ahead at most, since another process may have other limits, or the
+-- clock may have been set. What never has room is left alone.
+local function soon(at)
+  if at >= NEVER - lookahead then return at end
+  return min(at, now + 300000000)
+end
+
+-- When the line is to be pulled, 0 if nothing waits.
+local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
+
+-- Ends a call. Returns when the line is to be pulled.
+local function save_line()
+  for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
+  return next_look()
+end

@@ -1,0 +1,69 @@
+-- What every script is told: when it is, how far ahead jobs are booked, and what the asking process has configured.
+-- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
+-- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live
+-- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us
+local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
+local floor, max, min = math.floor, math.max, math.min
+local NEVER = 9007199254740992
+local SPILL = 512 -- bytes of entries that a scope key's string has at most before a start, the others are in its log
+local write = call -- of what is not a scope key; a look only does not write
+local prefix = sub(KEYS[1], 1, -8)
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local lookahead, grace, kept = match(ARGV[2], '^(%d+) (%d+) (%d+)$')
+lookahead, grace = tonumber(lookahead), tonumber(grace)
+local horizon = now + lookahead
+
+-- For how many sub-windows an entry counts: a start counts for the window after it, rounded up to whole sub-windows, so
+-- that no window is judged too empty. An exact one is to the microsecond.
+local function reach(window, precision)
+  return precision == 1 and window or math.ceil(window / precision) + 1
+end
+
+-- Parses "units/window/precision,...". The owner, whose, is for the error only.
+local function limits_of(text, whose)
+  local list, at = {}, 1
+  for from, units, window_text, precision_text, to in gmatch(text, '()(-?%d+)/(%d+)/(%d+),?()') do
+    local limit = { units = tonumber(units), window = tonumber(window_text), precision = tonumber(precision_text) }
+    limit.reach, limit.head = reach(limit.window, limit.precision), window_text .. ' ' .. precision_text .. ' '
+    if from ~= at or limit.units < -1 or limit.window == 0 or limit.precision == 0 then break end
+    at, list[#list + 1] = to, limit
+  end
+  if at <= #text then error('FOREIGN ' .. whose, 0) end
+  return list
+end
+
+-- The scopes of the process, as they are set at run time: mode, limits and whose they are. 'control' is "-", or
+-- "mode;" and then as ARGV[3]; there a mode '-' and limits '-' are not set.
+local scopes = {}
+local function read_scopes(control)
+  for name, mode, limits in gmatch(ARGV[3], '([^=;]+)=(%a):([^;]*);') do
+    scopes[name] = { mode = mode, text = limits, origin = 'c' }
+  end
+  if not control and call('EXISTS', KEYS[1]) == 1 then error('FOREIGN control', 0) end -- of another type
+  if not control or control == '-' then return end
+  local all = match(control, '^([-eso]);')
+  if not all then error('FOREIGN control', 0) end
+  if all ~= '-' then
+    for _, scope in pairs(scopes) do scope.mode = all end
+  end
+  local at = 1
+  for from, name, mode, limits, to in gmatch(sub(control, 3), '()([^=;]+)=([-eso]):([^;]+);()') do
+    if from ~= at then break end
+    at, scopes[name] = to, scopes[name] or { mode = 'o', text = '', origin = 'c' }
+    if mode ~= '-' then scopes[name].mode = mode end
+    if limits ~= '-' then scopes[name].text, scopes[name].origin = limits, 's' end
+  end
+  if at ~= #control - 1 then error('FOREIGN control', 0) end
+end
+
+local function scope_of(name)
+  local scope = scopes[match(name, '^[^:]*')]
+  if not scope then return { mode = 'o', limits = {}, origin = 'c' } end
+  scope.limits = scope.limits or limits_of(scope.text, scope.origin == 's' and 'control' or 'ARGV[3]')
+  return scope
+end

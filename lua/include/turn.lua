@@ -1,0 +1,97 @@
+-- Whose turn it is: the first job of the first lane of the first flow of a queue.
+local booked, drops = {}, 2000 -- drops: how many jobs that have left one pull takes out of their lanes
+
+-- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
+-- to drop than one pull may.
+local function first_job(lane)
+  if lane.first then return lane.first, false end
+  while true do
+    local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
+    if #elements == 0 then return nil, false end
+    local ids = {}
+    for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
+    local records = call('HMGET', jobs, unpack(ids))
+    local gone = 0
+    while gone < #elements and gone < drops and records[gone + 1] ~= '-' do gone = gone + 1 end
+    if gone > 0 then write('LTRIM', lane.list, gone, -1) end
+    drops = drops - gone
+    if gone < #elements then
+      if records[gone + 1] ~= '-' then
+        looks = 0
+        return nil, true
+      end
+      local arrival, costs = match(elements[gone + 1], '^(%d+):([%d,]+):')
+      lane.first = { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }
+      return lane.first, false
+    end
+    lane.gone = true
+  end
+end
+
+-- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
+-- again, to hear that. Returns whether it did so, and the first job then.
+local function throw_out(lane, job)
+  if not too_heavy(lane, job.costs) then return false, job end
+  write('LPOP', lane.list)
+  lane.first = nil
+  write('HDEL', claims, '=' .. job.id)
+  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  return true, first_job(lane)
+end
+
+-- Passes over a flow, once in a pull, since one of its scope keys cannot be read.
+local passed_over, trouble = {}, nil
+local function pass_over(queue, flow, problem)
+  local wait = prefix .. 'wait:' .. queue
+  local last = call('ZRANGE', wait, -1, -1, 'WITHSCORES')
+  if passed_over[flow] or last[1] == flow then error(problem) end
+  passed_over[flow], trouble = true, problem.err or tostring(problem)
+  write('ZADD', wait, tag_text(last[2] + 1e-6), flow)
+  firsts[queue] = nil
+end
+
+-- The lane whose turn it is in a queue, or that of a flow so many ranks behind; its first job and its flow's tag.
+local function head(queue, rank)
+  while looks > 0 do
+    local flow, tag = first(queue)
+    if rank > 0 then flow = call('ZRANGE', prefix .. 'wait:' .. queue, rank, rank)[1] end
+    if not flow then return nil end
+    looks = looks - 1
+    local text = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, 0)[1]
+    if not text then -- its lanes have expired
+      write('ZREM', prefix .. 'wait:' .. queue, flow)
+      firsts[queue] = nil
+    else
+      local fine, lane = pcall(lane_of, text)
+      local job, more, thrown
+      if fine then job, more = first_job(lane) else pass_over(queue, flow, lane) end
+      if job then thrown, job, more = throw_out(lane, job) end
+      if more then return nil end
+      if fine and not job then
+        leave(queue, lane)
+      elseif fine and not thrown then
+        return lane, job, tag
+      elseif fine and sub(queue, -1) == '!' then
+        look_anew(lane, job.arrival)
+      elseif fine then
+        write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. flow, job.arrival, text)
+      end
+    end
+  end
+end
+
+-- Books the first job of a lane and takes it out. Returns the next.
+local function book_first(lane, job, at)
+  write('LPOP', lane.list)
+  lane.first = nil
+  promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
+  for _, value in ipairs({ job.id, format('%d', at), lane.text }) do booked[#booked + 1] = value end
+  bookings = bookings - 1
+  charge(lane, job.costs, 1)
+  return first_job(lane)
+end
+
+local function move(from, to, lane, job, look)
+  stand(to, lane, job.arrival, look)
+  leave(from, lane)
+end

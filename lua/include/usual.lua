@@ -1,0 +1,63 @@
+-- The usual case, decided and written straight on: nothing waits, no scope key is paused or has limits of its own, nothing
+-- is booked, and all limits have room for all that is counted. It needs none of what is defined below, which is most of
+-- what a call costs. What it finds to be another case it leaves alone, with nothing written. What has left a window counts
+-- here until another case subtracts it: when there is no room for all, or when the entries go into the log.
+
+local seen_text = format(' %d 0 0 -\n', now)
+
+-- A scope key with its windows, in the order of its limits; nil if it is another case.
+local function usual_key(name, text)
+  local scope = scope_of(name)
+  if scope.mode ~= 'e' or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
+  local expire, seen, at = '0', now, 1
+  if text then
+    expire, seen, at = match(text, '^(%d+) (%d+) 0 0 %-\n()')
+    if not at or seen + 0 > now then return nil end
+  end
+  local key = { name = name, limits = scope.limits, expire_text = expire }
+  for i = 1, #key.limits do
+    local limit = key.limits[i]
+    if limit.units < 0 then return nil end
+    local w = { left = limit.units, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
+    key[i] = w
+    if text then
+      local from = at + #limit.head
+      local spent, length, log, entries = match(text, '^(%d+) 0 (%d+) 0 (%d+ %d+)\n()', from)
+      if not entries or sub(text, at, from - 1) ~= limit.head then return nil end
+      at = entries + length
+      local last, current = tonumber(sub(text, at - 32, at - 17)), floor(now / limit.precision)
+      if not last or last > current or length + 0 > SPILL then return nil end
+      if last + limit.reach > current then
+        w.spent, w.last, w.tail, w.log = spent + 0, last, sub(text, entries, at - 1), log
+        w.left = limit.units - w.spent
+      elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
+        return nil
+      end
+    end
+  end
+  if text and at <= #text then return nil end -- a window that others count
+  return key
+end
+
+local function save_usual(key)
+  local text, needed = '', now
+  for i = 1, #key do
+    local w, limit = key[i], key.limits[i]
+    local current, tail = floor(now / limit.precision), w.tail
+    if w.last == current then
+      tail = sub(tail, 1, -17) .. format('%016d', tonumber(sub(tail, -16)) + w.added)
+    else
+      tail = tail .. format('%016d%016d', current, w.added)
+    end
+    text = text .. limit.head .. format('%d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
+    needed = max(needed, now + limit.window + 2 * limit.precision)
+  end
+  needed = needed + lookahead + grace + 60000000
+  if key.expire_text + 0 >= needed then return call('SET', prefix .. 'key:' .. key.name, key.expire_text .. seen_text .. text, 'KEEPTTL') end
+  local expire = needed + floor((needed - now) / 4)
+  local left = format('%d', (expire - now) / 1000)
+  call('SET', prefix .. 'key:' .. key.name, format('%d', expire) .. seen_text .. text, 'PX', left)
+  for i = 1, #key do
+    if key[i].log ~= '0 0' then call('PEXPIRE', prefix .. 'ledger:' .. key.name .. ':' .. format('%d', key.limits[i].window), left) end
+  end
+end

@@ -1,0 +1,44 @@
+-- Purpose: take jobs out of line that will not come, and give their bookings back.
+-- ARGV[4..] of each: id, lane, costs; a booking has its own, and a job in line needs none
+-- Reply: now, next, then 1 for each job that had a place or a booking, else 0
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
+
+-- Read.
+local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
+read_scopes(found[2])
+local ids, left = {}, {}
+for i = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+local records, fields = call('HMGET', jobs, unpack(ids)), {}
+for i = 1, #ids do fields[i] = '=' .. ids[i] end
+local leads = call('HMGET', claims, unpack(fields)) -- lanes whose first jobs they are
+check_line()
+
+-- Decide.
+local function leave_line(id, record, leads)
+  if record == '-' then
+    local lane = leads and lane_of(leads)
+    local arrival, first_id = match(lane and call('LINDEX', lane.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+    if first_id == id then look_anew(lane, arrival, id) end
+    return 1
+  end
+  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  local lane = lane_of(text)
+  unbook(id, record)
+  if slot == '0' then return 0 end
+  charge(lane, costs_of(lane, costs), -1)
+  for i = 1, #lane do hurry(lane[i].name) end
+  return 1
+end
+
+for i = 1, #ids do left[i] = records[i] and leave_line(ids[i], records[i], leads[i]) or 0 end
+
+-- Write.
+save_keys()
+for i = 1, #ids do
+  if records[i] then call('HDEL', jobs, ids[i]) end
+end
+return { format('%d', now), format('%d', save_line()), unpack(left) }

@@ -1,0 +1,204 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/lua"
+)
+
+// scripted asks the scripts what line.Line is asked, and writes their answers as texts.
+type scripted struct {
+	client   *redis.Client
+	prefix   string
+	settings line.Settings
+	asking   int
+}
+
+func limitsText(limits []line.Limit) string {
+	parts := make([]string, len(limits))
+	for i, l := range limits {
+		parts[i] = fmt.Sprintf("%d/%d/%d", l.Units, l.Window, l.Precision)
+	}
+	return strings.Join(parts, ",")
+}
+
+// costsText is one number if all are the same, as package throttle writes them.
+func costsText(costs []int64) string {
+	if slices.Max(costs) == slices.Min(costs) {
+		return strconv.FormatInt(costs[0], 10)
+	}
+	parts := make([]string, len(costs))
+	for i, c := range costs {
+		parts[i] = strconv.FormatInt(c, 10)
+	}
+	return strings.Join(parts, ",")
+}
+
+func (s *scripted) run(script string, now int64, args ...any) (any, error) {
+	names := make([]string, 0, len(s.settings.Scopes))
+	for name := range s.settings.Scopes {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	scopes := ""
+	for _, name := range names {
+		scope := s.settings.Scopes[name]
+		scopes += name + "=" + string(scope.Mode) + ":" + limitsText(scope.Limits) + ";"
+	}
+	header := []any{now, fmt.Sprintf("%d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000), scopes}
+	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"}, append(header, args...)...).Result()
+}
+
+// reserve returns a line for each job.
+func (s *scripted) reserve(now int64, jobs []line.Job) (int64, []string, error) {
+	s.asking++
+	args := []any{"me", s.asking}
+	for _, j := range jobs {
+		plan := 0
+		if j.Plan {
+			plan = 1
+		}
+		args = append(args, j.ID, j.Lane, fmt.Sprintf("%s %d %d %d %d", costsText(j.Costs), plan, j.MaxWait, j.Latest, j.Share))
+	}
+	reply, err := s.run(lua.Reserve, now, args...)
+	if err != nil {
+		return 0, nil, err
+	}
+	lines := strings.Split(reply.(string), "\n")
+	_, next, _ := strings.Cut(lines[0], " ")
+	n, err := strconv.ParseInt(next, 10, 64)
+	return n, lines[1:], err
+}
+
+func answerText(a line.Answer) string {
+	switch a.Outcome {
+	case line.Granted:
+		text := fmt.Sprintf("1 %d", a.Start)
+		if a.Shadow != nil {
+			text += fmt.Sprintf(" %s %d", heldText(a.Shadow), a.Until)
+		}
+		return text
+	case line.Waiting:
+		held := " - 0 0"
+		if a.Held != nil {
+			held = unitsText(a.Held)
+		}
+		return fmt.Sprintf("3 %d%s %d %d", a.Start, held, a.Ahead, a.Flows)
+	case line.TooHeavy:
+		return fmt.Sprintf("5 %s %c", heldText(a.Held), a.Held.Origin)
+	}
+	text := fmt.Sprintf("%d %d", a.Outcome, a.Start)
+	if a.Held != nil {
+		text += unitsText(a.Held)
+	}
+	return text
+}
+
+func heldText(h *line.Held) string {
+	if h.Limit == nil {
+		return h.Key + "/p"
+	}
+	return fmt.Sprintf("%s/%d/%d/%d", h.Key, h.Limit.Units, h.Limit.Window, h.Limit.Precision)
+}
+
+func unitsText(h *line.Held) string { return fmt.Sprintf(" %s %d %d", heldText(h), h.Used, h.Booked) }
+
+func texts(reply any) []string {
+	var all []string
+	for _, v := range reply.([]any) {
+		all = append(all, fmt.Sprint(v))
+	}
+	return all
+}
+
+func (s *scripted) pull(now int64, bookings, looks, brings int) ([]string, error) {
+	reply, err := s.run(lua.Pull, now, fmt.Sprintf("%d %d %d", bookings, looks, brings))
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func pulledText(p line.Pulled) []string {
+	all := []string{strconv.FormatInt(p.Next, 10), strconv.Itoa(len(p.Booked)), ""}
+	for _, list := range [][]line.Told{p.Booked, p.Overdue} {
+		for _, told := range list {
+			all = append(all, told.ID, strconv.FormatInt(told.Slot, 10), told.Lane)
+		}
+	}
+	return all
+}
+
+func (s *scripted) leave(now int64, ids []string) ([]string, error) {
+	var args []any
+	for _, id := range ids {
+		args = append(args, id, "", "")
+	}
+	reply, err := s.run(lua.Leave, now, args...)
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64, share int64, rebook bool) ([]string, error) {
+	flag := 0
+	if rebook {
+		flag = 1
+	}
+	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual), fmt.Sprintf("%d %d %d %d", g.Start, within, share, flag))
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) set(now int64, what, name, value string) ([]string, error) {
+	reply, err := s.run(lua.Set, now, what, name, value, "")
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) usage(now int64, name string) (string, error) {
+	reply, err := s.run(lua.Usage, now, "", name)
+	if err != nil {
+		return "", err
+	}
+	return texts(reply)[1], nil
+}
+
+func stateText(k line.KeyState) string {
+	text := fmt.Sprintf("%d %c %c %d %d", k.Paused, k.Mode, k.Origin, k.Flows, k.Timer)
+	for _, u := range k.Limits {
+		text += fmt.Sprintf("\n%d/%d/%d %d %d %d", u.Limit.Units, u.Limit.Window, u.Limit.Precision, u.Used, u.Booked, u.Free)
+	}
+	return text
+}
+
+// onServers runs a test on miniredis and, where there is one, on a real Redis.
+func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		server := miniredis.RunT(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
+		t.Cleanup(func() { client.Close() })
+		test(t, client)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Shared(t).Client(t))
+	})
+}

@@ -1,0 +1,376 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// TestBatchGathers: jobs that come while a call is under way go with the next, 64 at most.
+func TestBatchGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.hang = make(chan struct{})
+		th := fakeThrottle(t, client, Options{})
+		var wg sync.WaitGroup
+		reserve := func(id string) {
+			r, err := th.Reserve(t.Context(), fakeJob(id))
+			if err != nil || r.Outcome != Granted || r.Job.ID != id {
+				t.Errorf("job %s: %+v, %v", id, r, err)
+			}
+		}
+		wg.Go(func() { reserve("first") })
+		synctest.Wait()
+		for i := range 70 {
+			wg.Go(func() { reserve(strconv.Itoa(i)) })
+		}
+		synctest.Wait()
+		close(client.hang)
+		wg.Wait()
+		want := []int{1, 64, 6}
+		if len(client.calls) != len(want) {
+			t.Fatalf("%d calls, want %d", len(client.calls), len(want))
+		}
+		for i, c := range client.calls {
+			if got := (len(c.args) - 5) / 3; got != want[i] {
+				t.Errorf("call %d has %d jobs, want %d", i, got, want[i])
+			}
+		}
+	})
+}
+
+// TestBatchWaitsForOthers: of several who ask one shortly after the other, each again a
+// while after its answer, most are asked for together. Who asks alone never waits.
+func TestBatchWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name             string
+		callers, atLeast int           // jobs in a call
+		longest          time.Duration // beside the call, and the one under way
+	}{
+		{"one", 1, 1, 0},
+		{"a few", 4, 4, gatherFor},
+		{"many", 20, enoughAtOnce, gatherFor},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := newFake()
+				client.takes = 200 * time.Microsecond
+				th := fakeThrottle(t, client, Options{})
+				var wg sync.WaitGroup
+				for caller := range row.callers {
+					wg.Go(func() {
+						for i := range 50 {
+							time.Sleep(time.Duration(caller) * 50 * time.Microsecond)
+							began := time.Now()
+							if _, err := th.Reserve(t.Context(), fakeJob(fmt.Sprintf("%d-%d", caller, i))); err != nil {
+								t.Error(err)
+							}
+							if took := time.Since(began); took > row.longest+2*client.takes {
+								t.Errorf("caller %d waited %s, want %s at most", caller, took, row.longest+2*client.takes)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				jobs, half := 0, client.calls[len(client.calls)/2:]
+				for _, c := range half {
+					jobs += (len(c.args) - 5) / 3
+				}
+				if got := float64(jobs) / float64(len(half)); got < float64(row.atLeast)*0.8 {
+					t.Errorf("%.1f jobs in a call, want %d", got, row.atLeast)
+				}
+			})
+		})
+	}
+}
+
+// TestBatchOfMany: ReserveAll sends 64 at once, and every job has its own answer.
+func TestBatchOfMany(t *testing.T) {
+	t.Parallel()
+	client := newFake()
+	th := fakeThrottle(t, client, Options{})
+	jobs := make([]Job, 130)
+	for i := range jobs {
+		jobs[i] = fakeJob(strconv.Itoa(i))
+	}
+	jobs[5].Weight = 0
+	for i, answer := range th.ReserveAll(t.Context(), jobs) {
+		if wrong := answer.Err != nil; wrong != (i == 5) || !wrong && answer.Reservation.Job.ID != strconv.Itoa(i) {
+			t.Errorf("job %d: %+v", i, answer)
+		}
+	}
+	if got := len(client.askings()); got != 3 {
+		t.Errorf("%d calls, want 3", got)
+	}
+}
+
+// TestCallersDeadline: a caller's own time says nothing about Redis. No breaker hears of
+// it, no fallback answers, and the call goes on for the others.
+func TestCallersDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.hang = make(chan struct{})
+		th := fakeThrottle(t, client, Options{Fallback: FallbackOpen, BreakAfter: 1})
+		var patient Reservation
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		wg.Go(func() {
+			_, err := th.Reserve(ctx, fakeJob("hasty"))
+			var unavailable *UnavailableError
+			if !errors.As(err, &unavailable) || unavailable.Failure != failureTimeout || unavailable.Nonce == "" || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want a timeout with a nonce", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { patient, _ = th.Reserve(t.Context(), fakeJob("patient")) })
+		time.Sleep(30 * time.Millisecond)
+		client.set(func() { close(client.hang); client.hang = nil })
+		wg.Wait()
+		if patient.Outcome != Granted || patient.Source != FallbackClosed {
+			t.Errorf("the patient caller got %+v", patient)
+		}
+		if s := th.redis.breaker.State(); s != gobreaker.StateClosed {
+			t.Errorf("the breaker is %s", s)
+		}
+		if _, err := th.Peek(t.Context(), fakeJob("x")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCallersDeadlineAlone: of calls that are one caller's the same holds.
+func TestCallersDeadlineAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.hang = make(chan struct{})
+		th := fakeThrottle(t, client, Options{BreakAfter: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := th.Peek(ctx, fakeJob("a")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if s := th.redis.breaker.State(); s != gobreaker.StateClosed {
+			t.Errorf("the breaker is %s", s)
+		}
+		if _, err := th.Peek(t.Context(), fakeJob("a")); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		if s := th.redis.breaker.State(); s != gobreaker.StateOpen {
+			t.Errorf("the breaker is %s after Redis did not answer", s)
+		}
+	})
+}
+
+// lostGrant is a job a that was granted and not answered, with the nonce to ask again with.
+func lostGrant(t *testing.T) (*fakeRedis, *Throttle, Job) {
+	t.Helper()
+	client := newFake()
+	client.lose = true
+	th, job := fakeThrottle(t, client, Options{}), fakeJob("a")
+	_, err := th.Reserve(t.Context(), job)
+	var lost *UnavailableError
+	if !errors.As(err, &lost) || lost.Nonce == "" || lost.Job != "a" {
+		t.Fatalf("got %v", err)
+	}
+	client.set(func() { client.lose = false })
+	job.Nonce = lost.Nonce
+	return client, th, job
+}
+
+// TestLostAnswer: what was not answered is asked again before anything else, and who asks
+// again with the nonce has the grant that was charged.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, th, job := lostGrant(t)
+		time.Sleep(300 * time.Millisecond)
+		r, err := th.Reserve(t.Context(), job)
+		if err != nil || r.Outcome != Granted || !r.Replayed {
+			t.Fatalf("got %+v, %v; want the grant", r, err)
+		}
+		if client.charged["a"] != 1 {
+			t.Errorf("charged %d times", client.charged["a"])
+		}
+		if got := client.askings(); len(got) != 2 || got[0] != got[1] {
+			t.Errorf("askings %v, want the same twice", got)
+		}
+	})
+}
+
+// TestLostAnswerTooLate: a grant that nobody could use within a second of its start is
+// given back, and the job decided anew.
+func TestLostAnswerTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, th, job := lostGrant(t)
+		time.Sleep(2 * time.Second)
+		r, err := th.Reserve(t.Context(), job)
+		if err != nil || r.Outcome != Granted || r.Replayed || r.Start.Before(time.Now()) {
+			t.Fatalf("got %+v, %v; want a new grant", r, err)
+		}
+		if client.charged["a"] != 2 || len(client.settled) != 1 || client.settled[0] != "a" {
+			t.Errorf("charged %d times, settled %v", client.charged["a"], client.settled)
+		}
+	})
+}
+
+// TestForgottenGrantsAreGivenBack: grants that nobody has asked for until their grace is over
+// are given back, few before each call; a refund whose answer was lost is asked again.
+func TestForgottenGrantsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lost = 2*mostGivenBack + 5
+		client := newFake()
+		client.lose = true
+		th := fakeThrottle(t, client, Options{BreakAfter: -1})
+		jobs := make([]Job, lost)
+		for i := range jobs {
+			jobs[i] = fakeJob(strconv.Itoa(i))
+		}
+		for _, answer := range th.ReserveAll(t.Context(), jobs) {
+			if !errors.Is(answer.Err, ErrUnavailable) {
+				t.Fatalf("got %+v, want no answer", answer)
+			}
+		}
+		asks := 0
+		reserve := func() {
+			t.Helper()
+			asks++
+			if r, err := th.Reserve(t.Context(), fakeJob("other"+strconv.Itoa(asks))); err != nil || r.Outcome != Granted {
+				t.Fatalf("got %+v, %v", r, err)
+			}
+		}
+		client.set(func() { client.lose = false })
+		reserve() // after it is known what was granted
+		time.Sleep(th.options.Grace + time.Second)
+		reserve() // which finds the grants forgotten
+		if len(client.settled) != 0 {
+			t.Fatalf("%v were given back too soon", client.settled)
+		}
+		for _, want := range []int{mostGivenBack, 2 * mostGivenBack} {
+			reserve()
+			if got := len(client.settled); got != want {
+				t.Errorf("%d grants are given back, want %d", got, want)
+			}
+		}
+		client.set(func() { client.lose = true })
+		if _, err := th.Reserve(t.Context(), fakeJob("unlucky")); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+		client.set(func() { client.lose = false })
+		reserve()
+		reserve()
+		refunded := make(map[string]int)
+		for _, job := range client.settled {
+			refunded[job]++
+		}
+		for _, job := range jobs {
+			if n := refunded[job.ID]; n == 0 {
+				t.Errorf("job %s was not given back", job.ID)
+			}
+		}
+		if len(refunded) != lost || len(client.settled) != lost+1 { // one was asked again
+			t.Errorf("%d refunds of %d jobs, want %d and %d", len(client.settled), len(refunded), lost+1, lost)
+		}
+	})
+}
+
+// TestUnresolvedKeepsOthersFromAsking: as long as a call is not answered, nothing new is
+// asked, and what was not done then is not charged.
+func TestUnresolvedKeepsOthersFromAsking(t *testing.T) {
+	t.Parallel()
+	client := newFake()
+	th := fakeThrottle(t, client, Options{BreakAfter: -1})
+	client.set(func() { client.fail = io.EOF })
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := th.Reserve(t.Context(), fakeJob(id)); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("job %s: %v", id, err)
+		}
+	}
+	client.set(func() { client.fail = nil })
+	if _, err := th.Reserve(t.Context(), fakeJob("d")); err != nil {
+		t.Fatal(err)
+	}
+	if got := client.askings(); len(got) != 2 || got[0] != "1" || got[1] != "2" {
+		t.Errorf("askings %v, want 1 and 2", got)
+	}
+	if client.charged["a"]+client.charged["b"]+client.charged["c"] != 0 || client.charged["d"] != 1 {
+		t.Errorf("charged %v", client.charged)
+	}
+}
+
+// TestRefusalIsAnAnswer: an error that Redis itself gives resolves the call.
+func TestRefusalIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	client := newFake()
+	th := fakeThrottle(t, client, Options{BreakAfter: -1})
+	client.set(func() { client.fail = redisError("OOM command not allowed") })
+	_, err := th.Reserve(t.Context(), fakeJob("a"))
+	var unavailable *UnavailableError
+	if !errors.As(err, &unavailable) || unavailable.Failure != failureMemory {
+		t.Fatalf("got %v", err)
+	}
+	client.set(func() { client.fail = nil })
+	if _, err := th.Reserve(t.Context(), fakeJob("b")); err != nil {
+		t.Fatal(err)
+	}
+	if client.charged["a"] != 0 {
+		t.Error("a job was charged whose call was refused")
+	}
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// TestKeptGrantKeepsItsDelay: of a grant that is handed out later only the rest of its
+// delay is left.
+func TestKeptGrantKeepsItsDelay(t *testing.T) {
+	t.Parallel()
+	kept, sent := make(keptGrants), time.Unix(1_800_000_000, 0)
+	now := time.Unix(1_900_000_000, 0) // on Redis' clock
+	came := sent.Add(time.Second)
+	grant := Reservation{Job: Job{Nonce: "n"}, Outcome: Granted, Now: now, Start: now.Add(3 * time.Second)}
+	kept.put(grant, sent, came, time.Minute)
+	r, age := kept.take("n", came.Add(time.Second))
+	if age != keptFresh || r.Delay() != 2*time.Second || !r.Replayed {
+		t.Errorf("age %d, delay %s, replayed %t", age, r.Delay(), r.Replayed)
+	}
+	kept.put(grant, sent, came, time.Minute)
+	if _, age := kept.take("n", sent.Add(4*time.Second+1)); age != keptLate {
+		t.Errorf("age %d a second after the start, want late", age)
+	}
+	kept.put(grant, sent, came, time.Minute)
+	kept.forget(came.Add(2 * time.Minute))
+	if _, age := kept.take("n", sent); age != keptNone {
+		t.Errorf("age %d after it was forgotten", age)
+	}
+}
+
+// TestCancelGivesALostGrantBack: Cancel with the nonce refunds what was granted to a
+// caller who had gone.
+func TestCancelGivesALostGrantBack(t *testing.T) {
+	t.Parallel()
+	client, th, job := lostGrant(t)
+	if _, err := th.Reserve(t.Context(), fakeJob("b")); err != nil { // the first is resolved before it
+		t.Fatal(err)
+	}
+	if back, err := th.Cancel(t.Context(), job); err != nil || !back || len(client.settled) != 1 {
+		t.Errorf("got %t, %v, settled %v", back, err, client.settled)
+	}
+}

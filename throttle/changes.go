@@ -1,0 +1,123 @@
+package throttle
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	mostChanges    = 200
+	changesKeptFor = 30 * 24 * time.Hour
+)
+
+// Change is one change of what is set at run time: a pause, limits or a mode. The last
+// 200 are kept for 30 days.
+type Change struct {
+	At time.Time `json:"at"` // on Redis' clock
+	// By is who did it: the user and the host, the program and its process.
+	By string `json:"by"`
+	// What was changed: pause, limits or mode.
+	What string `json:"what"`
+	// Scope and Key name what it was changed for. An empty Key of a keyed scope is all its
+	// keys, an empty Scope all scopes. Of a very long key only the hash is known.
+	Scope string `json:"scope,omitempty"`
+	Key   string `json:"key,omitempty"`
+	// Before and After are as text: limits as ParseLimits reads them, a mode's name, until
+	// when it is paused (RFC 3339); empty for nothing.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// Changes returns what was changed at run time, the last first. It blocks for one round
+// trip and fails as Usage does.
+func (t *Throttle) Changes(ctx context.Context) ([]Change, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	lists, err := t.redis.lists(ctx, []string{t.keys.prefix + "changes"}, 0, mostChanges-1)
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	for _, text := range lists[0] {
+		var c Change
+		if err := json.Unmarshal([]byte(text), &c); err == nil {
+			changes = append(changes, c)
+		}
+	}
+	return changes, nil
+}
+
+// noteChange keeps who changed what. That it could not be kept is no error: the change is
+// in force.
+func (t *Throttle) noteChange(ctx context.Context, what, name string, s setting) {
+	if t.now != nil || s.before == s.inForce {
+		return
+	}
+	c := Change{At: s.now, By: actor(), What: what, Scope: name}
+	if scope, key, is := splitName(name); is {
+		c.Scope, c.Key = scope, key
+	}
+	if what == "resume" {
+		c.What = "pause"
+	}
+	c.Before, c.After = t.settingText(c, s.before, s.now), t.settingText(c, s.inForce, s.now)
+	text, err := json.Marshal(c)
+	if err == nil {
+		err = t.redis.pushed(ctx, t.keys.prefix+"changes", string(text), mostChanges, changesKeptFor)
+	}
+	if err != nil {
+		t.options.Logger.Debug("throttle: who changed what could not be kept", zap.Error(err))
+	}
+}
+
+// settingText is for people what the scripts keep.
+func (t *Throttle) settingText(c Change, text string, now time.Time) string {
+	switch {
+	case text == "" || text == "-":
+		return ""
+	case c.What == "limits":
+		return limitsString(t.limitsOf(c.Scope, text))
+	case c.What == "mode":
+		return modeOf(text).String()
+	}
+	if end, err := pauseEnd(text); err == nil && end.After(now) {
+		return end.UTC().Format(time.RFC3339)
+	}
+	return ""
+}
+
+// limitsOf reads limits as the scripts keep them.
+func (t *Throttle) limitsOf(scope, text string) []Limit {
+	var limits []Limit
+	for part := range strings.SplitSeq(text, ",") {
+		v := &values{rest: []string{part}}
+		if l := v.limit(t, scope); !v.wrong {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+// modeOf is the mode of a letter.
+func modeOf(letter string) Mode {
+	return Mode(max(0, strings.Index(modeLetters, letter)))
+}
+
+// actor is who uses this process.
+var actor = sync.OnceValue(func() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = cmp.Or(u.Username, u.Uid)
+	}
+	p := thisProcess()
+	return fmt.Sprintf("%s@%s (%s, process %d)", name, p.Host, p.Program, p.PID)
+})

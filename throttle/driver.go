@@ -1,0 +1,223 @@
+package throttle
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What one pull does at most: a few milliseconds of Redis' time.
+const (
+	mostBookings = 50
+	mostLooks    = 200
+)
+
+// mostLeaving is how many jobs one call takes out of line.
+const mostLeaving = 64
+
+// Driver is what a program needs that brings the jobs of a queue of its own; for asynq
+// the package worker does it. Without anybody who pulls, no job in line is ever booked.
+// It is safe for use by many goroutines, and has no state of its own.
+type Driver struct{ throttle *Throttle }
+
+// Driver returns the throttle's driver. As long as it pulls, once in two seconds at
+// least, the throttle's Wait leaves the pulling to it.
+func (t *Throttle) Driver() Driver { return Driver{t} }
+
+// Pulled is what a pull has found.
+type Pulled struct {
+	// Now is the instant of the answer, on Redis' clock.
+	Now time.Time
+	// Booked are jobs that have just got their slot, which is their Start: each is to be
+	// asked for by Reserve then. Of the jobs only the ID and the Keys are known; of a
+	// very long key only the hash, which begins with ~.
+	Booked []Reservation
+	// Overdue are booked jobs that did not come to their slot within Options.Grace:
+	// whoever was to bring them may have died. Their units count no more. And jobs in
+	// line that weigh more than a limit allows that was set since: they are to ask, to
+	// hear that. Both are told of again, ever less often, for ten minutes, until they come
+	// or leave.
+	Overdue []Reservation
+	// Next is when to pull again, on Redis' clock; zero if nothing waits.
+	Next time.Time
+	// Full tells that as many jobs were booked as one pull books: more may be due.
+	Full bool
+}
+
+// Pull books the jobs in line whose turn has come and which have a place within
+// Options.Lookahead, 50 at most. Call it when Due says so, at most every 50 to 100 ms, or
+// sooner after a full one.
+//
+// It blocks for one round trip and fails as Reserve does, without fallback. Where its
+// answer is lost, its jobs are found as overdue by a later one.
+func (d Driver) Pull(ctx context.Context) (Pulled, error) {
+	if ctx == nil {
+		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	d.throttle.line.driven.Store(time.Now().UnixNano())
+	return d.throttle.pull(ctx, true)
+}
+
+func (t *Throttle) pull(ctx context.Context, brings bool) (Pulled, error) {
+	if t.looks {
+		return Pulled{}, t.refused("Pull")
+	}
+	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, brings))
+	if err != nil {
+		return Pulled{}, err
+	}
+	pulled, err := t.pulled(reply)
+	pulled.Full = len(pulled.Booked) >= mostBookings
+	return pulled, err
+}
+
+// Due says when to pull next, by the local clock: what the last answer of this throttle
+// said, whatever it was for. It is zero if nothing waited then. Others may have changed
+// that since, so pull about once a second anyway.
+func (d Driver) Due() time.Time { return d.throttle.line.next() }
+
+// Leave gives back the places in line and the bookings of jobs that will not come, by
+// their IDs, and says of each whether it had one. They are free at once. It blocks for
+// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an
+// error it says what was done before.
+func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
+	var left []bool
+	for some := range slices.Chunk(ids, mostLeaving) {
+		leavers := make([]leaver, len(some))
+		for i, id := range some {
+			leavers[i].id = id
+		}
+		done, err := d.throttle.leave(ctx, leavers...)
+		if err != nil {
+			return left, err
+		}
+		left = append(left, done...)
+	}
+	return left, nil
+}
+
+// Release turns a grant whose start is still ahead back into a booking of the
+// same start, for a caller that has to stop before it: asked for again, the job
+// finds its place. It returns false if the start is past or the grant was settled; the
+// charge then stays. It blocks for one round trip and fails as Reserve does, without
+// fallback.
+func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
+	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
+}
+
+// LaneOf names the lane that a job stands in or was booked from, for maps: jobs with the
+// same scope keys have the same. It is empty if the throttle has not said which.
+func (d Driver) LaneOf(r Reservation) string { return r.lane }
+
+// LaneJobs returns a page of the jobs that stand in a lane, in their order, as Waiting:
+// from the place named by from, empty for the front. The lane is one that LaneOf names.
+// next is where the next page begins, empty if this was the last. What comes or goes
+// while pages are read may be missed or come twice.
+//
+// It changes nothing, blocks for one round trip and fails as Usage does.
+func (d Driver) LaneJobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
+	t := d.throttle
+	page, err := t.page(ctx, "jobs", from, lane)
+	if err != nil {
+		return nil, "", err
+	}
+	for page.more() {
+		w := page.waiter()
+		r := Reservation{Job: Job{ID: w.ID}, Outcome: Waiting, Now: page.now, lane: lane}
+		r.Job.Keys = t.keysOf(lane, page.values)
+		jobs = append(jobs, r)
+	}
+	return jobs, page.next, page.end()
+}
+
+// lineTimer is what this process knows of when the line is to be pulled.
+type lineTimer struct {
+	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
+	puller sync.Mutex   // of the one who pulls for all that wait in this process
+	pulled time.Time    // the last time; for who has the puller
+
+	mu   sync.Mutex
+	asOf time.Time // on Redis' clock
+	due  time.Time // by the local clock; zero: nothing waits
+}
+
+// drivenFor is how long after a Driver's pull the next is waited for.
+const drivenFor = 2 * time.Second
+
+func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
+
+// backwards is from what step back on an answer is no late one: Redis' clock was set.
+const backwards = time.Second
+
+// heard notes what an answer says; an older one than the last says nothing.
+func (l *lineTimer) heard(at stamp) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if back := l.asOf.Sub(at.now); back > 0 && back < backwards {
+		return
+	}
+	l.asOf, l.due = at.now, time.Time{}
+	if !at.next.IsZero() {
+		l.due = time.Now().Add(at.next.Sub(at.now))
+	}
+}
+
+func (l *lineTimer) next() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.due
+}
+
+// pulled reads the answer of pull.
+func (t *Throttle) pulled(reply any) (Pulled, error) {
+	v := arrayOf("pull", reply)
+	at := v.stamp()
+	p := Pulled{Now: at.now, Next: at.next}
+	booked, trouble := v.natural(), v.text()
+	for n := int64(0); n < booked && v.more(); n++ {
+		p.Booked = append(p.Booked, t.booking(at.now, v))
+	}
+	v.wrong = v.wrong || int64(len(p.Booked)) < booked
+	for v.more() {
+		p.Overdue = append(p.Overdue, t.booking(at.now, v))
+	}
+	if err := t.endAt(at, v); err != nil {
+		return Pulled{}, err
+	}
+	if trouble != "" {
+		t.logged.trouble(t.name, trouble)
+	}
+	return p, nil
+}
+
+// booking reads the id, the slot and the lane of a job.
+func (t *Throttle) booking(now time.Time, v *values) Reservation {
+	r := Reservation{Outcome: Booked, Now: now}
+	r.Job.ID = v.text()
+	r.Start = v.instant()
+	r.lane = v.text()
+	r.Job.Keys = t.keysOf(r.lane, v)
+	return r
+}
+
+// keysOf are the keys of the jobs in a lane. A key that only its hash is left of stays
+// encoded.
+func (t *Throttle) keysOf(lane string, v *values) map[string]string {
+	flow, names, is := strings.Cut(lane, "|")
+	v.wrong = v.wrong || !is
+	keys := make(map[string]string)
+	if flow != "" && t.fair != "" {
+		keys[t.fair] = decoded(flow)
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		scope, key, is := splitName(name)
+		v.wrong = v.wrong || !is && names != ""
+		if is && scope != Global {
+			keys[scope] = key
+		}
+	}
+	return keys
+}

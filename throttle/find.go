@@ -1,0 +1,160 @@
+package throttle
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mostSearched is how many places of a lane are read in one call.
+const mostSearched = 10_000
+
+// mostPlayed is with how many jobs in line the start of one is played through; with more
+// it is guessed.
+const mostPlayed = 5_000
+
+// ExplainID is Explain for a job of which only the ID is known. Where it waits in line, all
+// lanes are looked through, ten thousand places a call; with more than 5,000 jobs in line
+// its start is guessed. What has started is not known any more: of that, and of a job that
+// never came, it says that nothing is known. It fails as Lanes does.
+func (t *Throttle) ExplainID(ctx context.Context, id string) (Explanation, error) {
+	if ctx == nil || id == "" {
+		return Explanation{}, &InvalidJobError{Job: id, Field: "ID", Value: id, Reason: "is empty, or ctx is nil"}
+	}
+	record, err := t.redis.field(ctx, t.keys.prefix+"jobs", id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	at := found{order: &order{job: Job{ID: id}}}
+	switch parts := strings.SplitN(record, " ", 4); {
+	case len(parts) == 4: // slot, costs, arrival, lane
+		at.order = t.orderOf(id, parts[3], parts[1])
+	case record == "-":
+		if at, err = t.search(ctx, id); err != nil {
+			return Explanation{}, err
+		}
+	}
+	e, err := t.explain(ctx, at.order)
+	if err != nil || e.Waiting == 0 {
+		return e, err
+	}
+	e.Before, e.Arrived = at.before, at.arrived
+	if at.inLine <= mostPlayed {
+		err = t.inLine(ctx, at.order, &e)
+		return e, err
+	}
+	t.guess(at.order, &e)
+	return e, nil
+}
+
+// found is a job in line, with how many are before it in its lane and how many there are
+// in all.
+type found struct {
+	order          *order
+	before, inLine int64
+	arrived        time.Time
+}
+
+// search looks for a job through all lanes.
+func (t *Throttle) search(ctx context.Context, id string) (found, error) {
+	lanes, err := t.Lanes(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	at := found{order: &order{job: Job{ID: id}}} // of one that has left meanwhile
+	for _, lane := range lanes {
+		at.inLine += lane.Jobs
+	}
+	for len(lanes) > 0 {
+		n := together(lanes, mostSearched, func(l Lane) int64 { return l.Jobs })
+		for from := int64(0); from == 0 || from < lanes[0].Jobs; from += mostSearched {
+			lists, err := t.redis.lists(ctx, t.listsOf(lanes[:n]), from, from+mostSearched-1)
+			if err != nil {
+				return found{}, err
+			}
+			for i, list := range lists {
+				if place, element := placeOf(id, list); place >= 0 {
+					at.order, at.before = t.orderOf(id, lanes[i].Name, element[1]), from+int64(place)
+					micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
+					at.arrived = instant(micros)
+					return at, nil
+				}
+			}
+		}
+		lanes = lanes[n:]
+	}
+	return at, nil
+}
+
+func (t *Throttle) listsOf(lanes []Lane) []string {
+	keys := make([]string, len(lanes))
+	for i, lane := range lanes {
+		keys[i] = t.keys.prefix + "lane:" + lane.Name
+	}
+	return keys
+}
+
+// placeOf finds a job among elements "arrival:costs:id"; -1 if it is not there.
+func placeOf(id string, list []string) (place int, element []string) {
+	for i, text := range list {
+		if element = strings.SplitN(text, ":", 3); len(element) == 3 && element[2] == id {
+			return i, element
+		}
+	}
+	return -1, nil
+}
+
+// guess says when a job in line starts by how many are before it, how many flows stand
+// under its scope keys and what their limits let through. It is zero under a limit of 0.
+func (t *Throttle) guess(o *order, e *Explanation) {
+	e.Expected, e.Guessed = e.Now, true
+	later := func(at time.Time) {
+		if at.After(e.Expected) {
+			e.Expected = at
+		}
+	}
+	for i, u := range e.Usage {
+		flows := max(1, u.Waiting)
+		if u.Scope == t.fair {
+			flows = 1
+		}
+		later(u.Paused)
+		for _, l := range u.Limits {
+			if l.Limit.Units == 0 && u.Mode == Enforce {
+				e.Expected = time.Time{}
+				return
+			}
+			if l.Limit.Units > 0 && u.Mode == Enforce {
+				later(l.Free)
+				windows := float64((e.Before+1)*flows*o.charges[i].units) / float64(l.Limit.Units)
+				later(e.Now.Add(time.Duration(min(windows*float64(l.Limit.Window), float64(maxWindow)))))
+			}
+		}
+	}
+}
+
+// orderOf is what a job takes, by its lane and its costs as Redis has them.
+func (t *Throttle) orderOf(id, lane, costs string) *order {
+	flow, names, _ := strings.Cut(lane, "|")
+	o := &order{job: Job{ID: id}, flow: flow, lane: lane}
+	units := strings.Split(costs, ",")
+	for i, name := range strings.Split(names, ",") {
+		scope, key, is := splitName(name)
+		if !is {
+			continue
+		}
+		n, err := strconv.ParseInt(units[min(i, len(units)-1)], 10, 64)
+		if err != nil {
+			n = 1
+		}
+		of := &Scope{Name: scope}
+		if at := slices.IndexFunc(t.scopes, func(s Scope) bool { return s.Name == scope }); at >= 0 {
+			of = &t.scopes[at]
+		}
+		o.charges = append(o.charges, charge{scope: of, key: key, name: name, units: n})
+		o.job.Weight = max(o.job.Weight, n)
+	}
+	return o
+}

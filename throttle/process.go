@@ -1,0 +1,195 @@
+package throttle
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Process is what one Throttle value has published of itself and of its configuration:
+// once it had its first answer, and every ten minutes as long as it has answers. A day
+// after the last it is gone. All instants are on Redis' clock.
+type Process struct {
+	ID      string `json:"id"` // of the Throttle value, drawn anew by each
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+	// Library is the version of this module in the program, empty if it is not known;
+	// State that of what it keeps in Redis. Processes of different states share no limit.
+	Library string `json:"library,omitempty"`
+	State   string `json:"state"`
+	// Since is when it was published first, Seen when it was last.
+	Since time.Time `json:"since"`
+	Seen  time.Time `json:"seen"`
+	// Alive is true if that was less than 25 minutes ago. One that is not has ended, or
+	// had nothing to do.
+	Alive bool `json:"alive,omitempty"`
+	// Scopes are those of New; the Mode of each is the weaker of its own and Options.Mode.
+	Scopes    []Scope       `json:"scopes"`
+	Lookahead time.Duration `json:"lookahead_ns"`
+	Grace     time.Duration `json:"grace_ns"`
+	FairScope string        `json:"fair_scope,omitempty"` // empty: one line for all
+	// Shares are those of Options, if they are not more than 1,000; SharesInAll is how many
+	// they are. ShareFunc is true if there is an Options.Share.
+	Shares      map[string]int `json:"shares,omitempty"`
+	SharesInAll int            `json:"shares_in_all,omitempty"`
+	ShareFunc   bool           `json:"share_func,omitempty"`
+}
+
+// String names the process for people.
+func (p Process) String() string {
+	return fmt.Sprintf("%s on %s, process %d", p.Program, p.Host, p.PID)
+}
+
+// Differences says in what two processes are configured differently, each in a short
+// text with p's first; none if they are alike. It names scopes and limits, and no key.
+func (p Process) Differences(other Process) []string {
+	var found []string
+	differ := func(what, mine, others string) {
+		if mine != others {
+			found = append(found, what+" "+mine+", not "+others)
+		}
+	}
+	differ("state version", p.State, other.State)
+	mine, others := scopeTexts(p.Scopes), scopeTexts(other.Scopes)
+	for _, name := range slices.Sorted(maps.Keys(mine)) {
+		differ("scope "+name, mine[name], cmp.Or(others[name], "missing"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if _, known := mine[name]; !known {
+			differ("scope "+name, "missing", others[name])
+		}
+	}
+	differ("Lookahead", formatDuration(p.Lookahead), formatDuration(other.Lookahead))
+	differ("Grace", formatDuration(p.Grace), formatDuration(other.Grace))
+	differ("FairScope", cmp.Or(p.FairScope, "none"), cmp.Or(other.FairScope, "none"))
+	if !maps.Equal(p.Shares, other.Shares) || p.SharesInAll != other.SharesInAll {
+		found = append(found, fmt.Sprintf("Shares of %d keys, not the same as of %d", p.SharesInAll, other.SharesInAll))
+	}
+	differ("Share", isSet(p.ShareFunc), isSet(other.ShareFunc))
+	return found
+}
+
+func isSet(is bool) string {
+	if is {
+		return "set"
+	}
+	return "not set"
+}
+
+// scopeTexts are what a scope is to those who decide: its mode and limits with their
+// precision in force, and whether jobs may do without.
+func scopeTexts(scopes []Scope) map[string]string {
+	texts := make(map[string]string)
+	for _, s := range scopes {
+		limits := slices.Clone(s.Limits)
+		slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.Window, b.Window) })
+		for i, l := range limits {
+			if l.Precision == Per(l.Units, l.Window).precision() {
+				limits[i].Precision = 0
+			}
+		}
+		texts[s.Name] = s.Mode.String() + " " + cmp.Or(limitsString(limits), "without limits")
+		if s.Optional && s.Name != Global {
+			texts[s.Name] += " optional"
+		}
+	}
+	return texts
+}
+
+// limitsString is what ParseLimits reads.
+func limitsString(limits []Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Processes returns what the processes of this throttle have published, those that are
+// alive first, and of these the newest first; those of other state versions too. It
+// blocks for one round trip and fails as Usage does.
+func (t *Throttle) Processes(ctx context.Context) ([]Process, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	return t.redis.processes(ctx)
+}
+
+func (c *caller) processes(ctx context.Context) ([]Process, error) {
+	found, err := c.fields(ctx, processesKey(c.throttle))
+	if err != nil {
+		return nil, err
+	}
+	return processesOf(found), nil
+}
+
+// processesOf reads what is published. What this version cannot read, and what is too
+// old, is left out.
+func processesOf(found fields) []Process {
+	var all []Process
+	for _, text := range found.of {
+		var p Process
+		if err := json.Unmarshal([]byte(text), &p); err != nil || found.now.Sub(p.Seen) > publishedFor {
+			continue
+		}
+		p.Alive = found.now.Sub(p.Seen) < aliveFor
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Process) int {
+		if a.Alive != b.Alive {
+			return cmp.Compare(isSet(b.Alive), isSet(a.Alive)) // "set" is after "not set"
+		}
+		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// self is this process, as it is to be published.
+func (t *Throttle) self() Process {
+	p := thisProcess()
+	p.ID, p.State = t.batch.asker, stateVersion
+	p.Lookahead, p.Grace, p.FairScope = t.options.Lookahead, t.options.Grace, t.fair
+	p.Scopes = copyScopes(t.scopes)
+	for i := range p.Scopes {
+		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)
+	}
+	p.SharesInAll, p.ShareFunc = len(t.options.Shares), t.options.Share != nil
+	if p.SharesInAll <= mostShares {
+		p.Shares = t.options.Shares
+	}
+	return p
+}
+
+// thisProcess is what does not go by the throttle.
+var thisProcess = sync.OnceValue(func() Process {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Process{Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Library: libraryVersion()}
+})
+
+const module = "github.com/asynq-throttle/asynq-throttle"
+
+func libraryVersion() string {
+	info, is := debug.ReadBuildInfo()
+	if !is {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == module {
+			return m.Version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package throttle
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	publishEvery = 10 * time.Minute
+	publishAgain = time.Minute // after one that failed
+	publishedFor = 24 * time.Hour
+	aliveFor     = 25 * time.Minute // two signs of life and some time
+	mostShares   = 1000
+)
+
+// processesKey is the key under which processes publish, whichever state version they
+// have: a hash, by Process.ID.
+func processesKey(throttle string) string { return "thr:{" + throttle + "}:processes" }
+
+// signOfLife is when a process publishes its configuration next.
+type signOfLife struct {
+	due   atomic.Int64 // Unix nanoseconds by the local clock
+	since time.Time    // on Redis' clock; of the goroutine that publishes, one at a time
+
+	publishing sync.WaitGroup // the goroutine
+}
+
+// publishIfDue is called with each answer of Redis. It publishes seldom, in a goroutine
+// that ends after two times Options.Timeout, and nobody hears of an error.
+func (t *Throttle) publishIfDue(at time.Time) {
+	due := t.sign.due.Load()
+	if at.UnixNano() < due || t.looks || t.now != nil { // who says the time to the scripts is a test
+		return
+	}
+	if !t.sign.due.CompareAndSwap(due, at.Add(publishAgain).UnixNano()) {
+		return
+	}
+	t.sign.publishing.Go(func() {
+		if err := t.publish(context.Background()); err != nil {
+			t.options.Logger.Debug("throttle: the configuration could not be published", zap.Error(err))
+			return
+		}
+		t.sign.due.Store(at.Add(publishEvery).UnixNano())
+	})
+}
+
+// publish says how this process is configured, takes out what is too old, and logs which
+// other process that is alive is configured differently.
+func (t *Throttle) publish(ctx context.Context) error {
+	key := processesKey(t.name)
+	found, err := t.redis.fields(ctx, key)
+	if err != nil {
+		return err
+	}
+	self := t.self()
+	if t.sign.since.IsZero() {
+		t.sign.since = found.now
+	}
+	self.Since, self.Seen = t.sign.since, found.now
+	text, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	if err := t.redis.setField(ctx, key, self.ID, string(text), publishedFor, outdated(found)); err != nil {
+		return err
+	}
+	t.logDifference(self, processesOf(found))
+	return nil
+}
+
+// outdated are the processes whose last sign of life is too old, and what is none.
+func outdated(found fields) []string {
+	var ids []string
+	for id, text := range found.of {
+		var seen struct{ Seen time.Time }
+		if err := json.Unmarshal([]byte(text), &seen); err != nil || found.now.Sub(seen.Seen) > publishedFor {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (t *Throttle) logDifference(self Process, others []Process) {
+	for _, other := range others {
+		if what := self.Differences(other); other.Alive && len(what) > 0 {
+			t.options.Logger.Warn("throttle: another process is configured differently",
+				zap.String("throttle", t.name), zap.Stringer("process", other), zap.String("here", strings.Join(what, "; ")))
+			return
+		}
+	}
+}

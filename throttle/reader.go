@@ -1,0 +1,297 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// What is read of the line at most.
+const (
+	mostLanes   = 20_000
+	mostWaiting = 1_000_000 // jobs
+	mostNames   = 100       // scope keys in one call
+)
+
+// errTooMany says that more waits than is read.
+var errTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long", mostLanes, mostWaiting)
+
+// reader reads what waits, and how the scope keys stand that concern it.
+type reader struct {
+	*Throttle
+	now      time.Time
+	snapshot line.Snapshot
+	queues   []queued
+	lanes    []counted
+	seen     map[string]bool // lanes
+	jobs     int64
+	accounts map[string]account // by the name of the scope key
+}
+
+// readLine reads what waits, and how the scope keys stand that concern it and some jobs.
+func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, error) {
+	r := t.newReader()
+	err := r.readStanding(ctx)
+	if err == nil {
+		err = r.readLanes(ctx)
+	}
+	if err == nil {
+		err = r.readAccounts(ctx, orders)
+	}
+	return r, err
+}
+
+func (t *Throttle) newReader() *reader {
+	return &reader{Throttle: t, seen: make(map[string]bool), accounts: make(map[string]account)}
+}
+
+// readStanding reads which lanes there are, and under what they stand.
+func (r *reader) readStanding(ctx context.Context) error {
+	err := r.pages(ctx, "keys", func(p *page) { r.queues = append(r.queues, p.queue()) })
+	if err == nil {
+		err = r.pages(ctx, "claims", func(p *page) {
+			c := p.claim(r.options.Lookahead)
+			r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
+			r.lane(counted{line.Standing{Lane: c.Lane}, c.jobs})
+		})
+	}
+	if err == nil {
+		r.alsoAside()
+		err = r.readQueues(ctx)
+	}
+	return err
+}
+
+// alsoAside adds the scope keys under which lanes wait aside only, with a claim or parked:
+// what their flows have had there is kept.
+func (r *reader) alsoAside() {
+	known := make(map[string]bool)
+	for _, q := range r.queues {
+		known[q.Name] = true
+	}
+	add := func(name string) {
+		if !known[name] {
+			known[name] = true
+			r.queues = append(r.queues, queued{QueueSnapshot: line.QueueSnapshot{Name: name}})
+		}
+	}
+	for _, q := range r.queues {
+		add(strings.TrimSuffix(q.Name, "!"))
+	}
+	for _, c := range r.snapshot.Claims {
+		for _, name := range c.Names {
+			add(name)
+		}
+	}
+}
+
+// lane notes a lane. One that moved meanwhile is told twice.
+func (r *reader) lane(of counted) (isNew bool) {
+	if r.seen[of.Lane] {
+		return false
+	}
+	r.seen[of.Lane] = true
+	r.lanes = append(r.lanes, of)
+	r.jobs += of.jobs
+	return true
+}
+
+// readQueues reads what stands in the queues, several small ones in one call.
+func (r *reader) readQueues(ctx context.Context) error {
+	for len(r.queues) > 0 {
+		n := together(r.queues, mostOnPage, func(q queued) int64 { return q.flows })
+		some := r.queues[:n]
+		r.queues = r.queues[n:]
+		names := make([]string, n)
+		for i, q := range some {
+			names[i] = q.Name
+		}
+		for from := int64(0); from == 0 || from < some[0].flows; from += mostOnPage {
+			p, err := r.page(ctx, "queues", strconv.FormatInt(from, 10), names...)
+			if err != nil {
+				return err
+			}
+			for i := range some {
+				if err := r.readQueue(ctx, p, &some[i].QueueSnapshot); err != nil {
+					return err
+				}
+			}
+			if err := p.end(); err != nil {
+				return err
+			}
+		}
+		for i := range some {
+			r.snapshot.Queues = append(r.snapshot.Queues, some[i].QueueSnapshot)
+		}
+		if len(r.lanes) > mostLanes || r.jobs > mostWaiting {
+			return errTooMany
+		}
+	}
+	return nil
+}
+
+// together is how many from the front go into one call: one, or as many as are small.
+func together[T any](all []T, most int64, size func(T) int64) int {
+	sum, n := int64(0), 0
+	for n < len(all) {
+		if sum += max(1, size(all[n])); sum > most {
+			break
+		}
+		n++
+	}
+	return max(1, n)
+}
+
+// readQueue reads the flows of one queue, and its finish tags where they are told.
+func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) error {
+	for n := p.natural(); n > 0 && !p.wrong; n-- {
+		f := line.FlowSnapshot{Flow: p.text(), Tag: p.float()}
+		lanes := p.natural()
+		add := func(of counted) {
+			if r.lane(of) {
+				f.Lanes = append(f.Lanes, of.Standing)
+			}
+		}
+		for i := int64(0); i < lanes && !p.wrong; i++ {
+			add(p.standing())
+		}
+		if lanes == mostOnPage {
+			if err := r.restOfLanes(ctx, q.Name, f.Flow, add); err != nil {
+				return err
+			}
+		}
+		q.Flows = append(q.Flows, f)
+	}
+	if q.Finish == nil {
+		q.Finish, q.Aside = make(map[string]float64), make(map[string]float64)
+	}
+	for n := p.natural(); n > 0 && !p.wrong; n-- {
+		switch flow, tag := p.text(), p.float(); {
+		case flow == "*":
+			q.Virtual = tag
+		case flow == "^": // since when flows make way for a claim
+		case strings.HasPrefix(flow, ">"):
+			q.HadTurn = append(q.HadTurn, flow[1:])
+		case strings.HasPrefix(flow, "<"):
+			q.Aside[flow[1:]] = tag
+		default:
+			q.Finish[flow] = tag
+		}
+	}
+	return nil
+}
+
+// restOfLanes reads a flow's lanes behind the first page.
+func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(counted)) error {
+	for from := strconv.Itoa(mostOnPage); from != ""; {
+		p, err := r.page(ctx, "lanes", from, queue, flow)
+		if err != nil {
+			return err
+		}
+		for p.more() {
+			add(p.standing())
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		if from = p.next; len(r.lanes) > mostLanes {
+			return errTooMany
+		}
+	}
+	return nil
+}
+
+// readLanes reads the jobs in line, several small lanes in one call.
+func (r *reader) readLanes(ctx context.Context) error {
+	for rest := r.lanes; len(rest) > 0; {
+		n := together(rest, mostOnPage, func(l counted) int64 { return l.jobs })
+		some := rest[:n]
+		rest = rest[n:]
+		var err error
+		if some[0].jobs > mostOnPage {
+			lane := line.LaneSnapshot{Name: some[0].Lane}
+			err = r.pages(ctx, "jobs", func(p *page) { lane.Jobs = append(lane.Jobs, p.waiter()) }, lane.Name)
+			r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
+		} else {
+			err = r.readLists(ctx, some)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) readLists(ctx context.Context, lanes []counted) error {
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = l.Lane
+	}
+	p, err := r.page(ctx, "lists", "", names...)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		lane := line.LaneSnapshot{Name: name}
+		for n := p.natural(); n > 0 && !p.wrong; n-- {
+			lane.Jobs = append(lane.Jobs, p.waiter())
+		}
+		r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
+	}
+	return p.end()
+}
+
+// readAccounts reads how the scope keys stand that concern the line or some jobs. What
+// Now is, they say last.
+func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
+	var names []string
+	for _, l := range r.lanes {
+		if _, of, _ := strings.Cut(l.Lane, "|"); of != "" {
+			names = append(names, strings.Split(of, ",")...)
+		}
+	}
+	for _, o := range orders {
+		for i := range o.charges {
+			names = append(names, o.charges[i].name)
+		}
+	}
+	slices.Sort(names)
+	for some := range slices.Chunk(slices.Compact(names), mostNames) {
+		accounts, err := r.usage(ctx, usageEntries, some...)
+		if err != nil {
+			return err
+		}
+		for i, name := range some {
+			r.accounts[name] = accounts[i]
+			r.now = accounts[i].Now
+			r.snapshot.Keys = append(r.snapshot.Keys, accounts[i].snapshot(name))
+		}
+	}
+	if r.now.IsZero() {
+		p, err := r.page(ctx, "claims", "") // for its instant
+		if err != nil {
+			return err
+		}
+		r.now = p.now
+	}
+	return nil
+}
+
+// snapshot is how a scope key stands, for package line.
+func (a *account) snapshot(name string) line.KeySnapshot {
+	k := line.KeySnapshot{Name: name, Mode: line.Mode(a.Mode.letter()[0]), Windows: a.windows}
+	if !a.Paused.IsZero() {
+		k.Paused = a.Paused.UnixMicro()
+	}
+	for _, u := range a.Limits {
+		k.Limits = append(k.Limits, line.Limit{
+			Units: u.Limit.Units, Window: u.Limit.Window.Microseconds(), Precision: u.Limit.precision().Microseconds(),
+		})
+	}
+	return k
+}

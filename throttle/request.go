@@ -1,0 +1,230 @@
+package throttle
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file has what the scripts are asked; answer.go has what they say.
+
+// order is a job as the scripts are asked about it.
+type order struct {
+	job     Job
+	flow    string   // the encoded key of the fair scope, empty for none
+	charges []charge // by the names of the scope keys
+	lane    string
+}
+
+// laneOf names a lane: its flow, a bar and the names of its scope keys.
+func laneOf(flow string, charges []charge) string {
+	var b strings.Builder
+	b.WriteString(flow)
+	b.WriteByte('|')
+	for i := range charges {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(charges[i].name)
+	}
+	return b.String()
+}
+
+// costs are what the job takes of its scope keys, in the order of the lane.
+func (o *order) costs() string {
+	if len(o.charges) == 0 {
+		return strconv.FormatInt(o.job.Weight, 10)
+	}
+	return o.costsBy(func(c *charge) int64 { return c.units })
+}
+
+// costsBy are costs of which by says what each scope key's is.
+func (o *order) costsBy(by func(c *charge) int64) string {
+	units := make([]int64, len(o.charges))
+	for i := range o.charges {
+		units[i] = by(&o.charges[i])
+	}
+	return costsText(units)
+}
+
+// costsText has one number for several that are the same.
+func costsText(units []int64) string {
+	if same := slices.Compact(slices.Clone(units)); len(same) == 1 {
+		return integers(',', same...)
+	}
+	return integers(',', units...)
+}
+
+// charged finds a scope key of the job by its name.
+func (o *order) charged(name string) *charge {
+	for i := range o.charges {
+		if o.charges[i].name == name {
+			return &o.charges[i]
+		}
+	}
+	return nil
+}
+
+// units is what the job takes of a scope.
+func (o *order) units(scope string) int64 {
+	for i := range o.charges {
+		if o.charges[i].scope.Name == scope {
+			return o.charges[i].units
+		}
+	}
+	return 0
+}
+
+// newHeader are the arguments that never change: how far ahead jobs are booked, how
+// long bookings count and the line's keys live, and the scopes.
+func newHeader(scopes []Scope, options Options) [2]string {
+	times := integers(' ', options.Lookahead.Microseconds(), options.Grace.Microseconds(), lineKept(scopes, options.Lookahead).Milliseconds())
+	var b strings.Builder
+	for _, scope := range scopes {
+		b.WriteString(scope.Name + "=" + max(scope.Mode, options.Mode).letter() + ":" + limitsText(scope.Limits) + ";")
+	}
+	return [2]string{times, b.String()}
+}
+
+// limitsText lists limits by their windows: units/window/precision, in microseconds.
+func limitsText(limits []Limit) string {
+	limits = slices.Clone(limits)
+	slices.SortFunc(limits, func(a, b Limit) int { return int(a.Window.Microseconds() - b.Window.Microseconds()) })
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = integers('/', l.Units, l.Window.Microseconds(), l.precision().Microseconds())
+	}
+	return strings.Join(texts, ",")
+}
+
+// lineKept is how long the line's keys live after the last write: longer than any
+// window that a job may have to wait for, than any slot is ahead, and than a lane
+// is likely to wait for its turn.
+func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
+	longest := time.Duration(0)
+	for _, scope := range scopes {
+		for _, limit := range scope.Limits {
+			longest = max(longest, limit.Window)
+		}
+	}
+	return lookahead + 2*longest + 30*24*time.Hour
+}
+
+// arguments puts a script's own arguments after those that all scripts begin with.
+func (t *Throttle) arguments(own ...string) []any {
+	args := make([]any, 0, 3+len(own))
+	args = append(args, t.nowArgument(), t.header[0], t.header[1])
+	for _, text := range own {
+		args = append(args, text)
+	}
+	return args
+}
+
+// nowArgument is empty in production: the script then reads Redis' clock.
+func (t *Throttle) nowArgument() string {
+	if t.now == nil {
+		return ""
+	}
+	return strconv.FormatInt(t.now().UnixMicro(), 10)
+}
+
+// peeking is the asking of a call that decides nothing.
+const peeking = 0
+
+// reserveArguments ask for decisions. asking is a number that rises with each call of
+// the same asker.
+func (t *Throttle) reserveArguments(asker string, asking int64, orders ...*order) []any {
+	own := make([]string, 0, 2+3*len(orders))
+	own = append(own, asker, strconv.FormatInt(asking, 10))
+	for _, o := range orders {
+		own = append(own, o.job.ID, o.lane,
+			o.costs()+" "+integers(' ', flag(o.job.Plan), o.job.MaxWait.Microseconds(), t.latest(o.job), t.shares.of(o.flow)))
+	}
+	return t.arguments(own...)
+}
+
+// latest is how far off a job's deadline is, -1 if it has none.
+func (t *Throttle) latest(job Job) int64 {
+	if job.Deadline.IsZero() {
+		return -1
+	}
+	return max(0, t.until(job.Deadline)).Microseconds()
+}
+
+// until is how far off an instant is by the local clock, the only one that the
+// caller can have meant it by.
+func (t *Throttle) until(instant time.Time) time.Duration {
+	if t.now == nil {
+		return time.Until(instant)
+	}
+	return instant.Sub(t.now())
+}
+
+// pullArguments ask for a pull. Who does not bring jobs that did not come leaves them to
+// others.
+func (t *Throttle) pullArguments(bookings, looks int64, brings bool) []any {
+	return t.arguments(integers(' ', bookings, looks, flag(brings)))
+}
+
+// leaver is a job that will not come. Its lane and costs are empty if not known.
+type leaver struct{ id, lane, costs string }
+
+func (t *Throttle) leaveArguments(leavers ...leaver) []any {
+	own := make([]string, 0, 3*len(leavers))
+	for _, l := range leavers {
+		own = append(own, l.id, l.lane, l.costs)
+	}
+	return t.arguments(own...)
+}
+
+// settleArguments correct what a job was charged at its start. With rebook, what is
+// given back is booked again for the same start.
+func (t *Throttle) settleArguments(o *order, start time.Time, actual string, rebook bool) []any {
+	return t.arguments(o.job.ID, o.lane, o.costs(), actual,
+		integers(' ', start.UnixMicro(), t.options.SettleWithin.Microseconds(), t.shares.of(o.flow), flag(rebook)))
+}
+
+func (t *Throttle) setArguments(what, name, value string) []any {
+	return t.arguments(what, name, value, "")
+}
+
+// The flags of usage.
+const (
+	usageTotals  = ""
+	usageEntries = "e"
+)
+
+// usageCount asks for the units between two instants in the past, the first of which is
+// not later than from.
+func usageCount(from, to time.Duration) string {
+	return "c " + integers(' ', (from+time.Microsecond-1).Microseconds(), to.Microseconds())
+}
+
+func (t *Throttle) usageArguments(flags string, names ...string) []any {
+	return t.arguments(append([]string{flags}, names...)...)
+}
+
+// linesArguments ask for a page of what waits.
+func (t *Throttle) linesArguments(kind string, own ...string) []any {
+	return t.arguments(append([]string{kind}, own...)...)
+}
+
+// integers writes numbers as the scripts read them.
+func integers(between byte, numbers ...int64) string {
+	text := make([]byte, 0, 48)
+	for i, n := range numbers {
+		if i > 0 {
+			text = append(text, between)
+		}
+		text = strconv.AppendInt(text, n, 10)
+	}
+	return string(text)
+}
+
+func flag(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

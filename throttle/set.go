@@ -1,0 +1,206 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Pause closes one scope key until a time, for all processes, from their next
+// decision on: nobody starts under it who has not been granted before. The key of
+// Global is "". A booked job that comes meanwhile goes to the front of its lane. Jobs
+// that the scope key does not concern are not delayed. A pause is never shortened by
+// another: Resume ends it. A time that is past pauses nothing.
+//
+// The time is meant by the local clock; its distance, up to 400 days, is what counts.
+// Pause returns when the pause ends by Redis' clock. It blocks for one round trip and
+// fails as Reserve does, without fallback.
+func (t *Throttle) Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error) {
+	if err := t.scopeKey(ctx, scope, key); err != nil {
+		return time.Time{}, err
+	}
+	length := max(0, t.until(until))
+	if length > maxWindow {
+		return time.Time{}, &InvalidJobError{Field: "until", Value: until, Reason: "is more than " + formatDuration(maxWindow) + " away"}
+	}
+	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), integers(' ', length.Microseconds()))
+	if err != nil {
+		return time.Time{}, err
+	}
+	ends, err := pauseEnd(s.inForce)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if ends.Before(s.now) { // nothing is paused
+		ends = s.now
+	}
+	if t.options.Observer != nil {
+		t.options.Observer.Paused(Pause{Throttle: t.name, Scope: scope, Key: key, Until: ends})
+	}
+	return ends, nil
+}
+
+// Resume ends a pause now. It returns false if the scope key was not paused. Jobs
+// that waited for it are pulled at once. It blocks and fails as Pause does.
+func (t *Throttle) Resume(ctx context.Context, scope, key string) (bool, error) {
+	if err := t.scopeKey(ctx, scope, key); err != nil {
+		return false, err
+	}
+	s, err := t.set(ctx, "resume", scopeKeyName(scope, key), "")
+	if err != nil {
+		return false, err
+	}
+	ended, err := pauseEnd(s.before)
+	return ended.After(s.now), err
+}
+
+// SetLimits sets the limits of one scope key at run time, for all processes, from
+// their next decision on; with an empty key of a keyed scope those of all its keys
+// that have none of their own. They are kept in Redis until ResetLimits, and win over
+// every configuration.
+//
+// Other units count at once, with all that was spent before: lowered, nothing starts
+// until the window is under its limit, and a booked job may have to wait longer; raised,
+// what is decided from then on uses it. A window or a precision that is new to the scope
+// key counts from when it is first asked for. So a limit without a Precision gets that of
+// the configured limit of its window, except where this is finer than the default and
+// there are more than 1,000 units, whose ledger would get long.
+//
+// A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
+// in line, under a limit below its weight with a *BlockedError until the limits change.
+//
+// It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
+func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Limit) error {
+	if len(limits) == 0 {
+		return &OptionError{Field: "limits", Value: 0, Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
+	}
+	if err := (Scope{Name: scope, Limits: limits}).validateLimits(); err != nil {
+		return err
+	}
+	if windows := t.windows(scope, limits); windows > maxLimits {
+		return &OptionError{Field: "limits", Value: len(limits), Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", windows, maxLimits)}
+	}
+	precise := make([]Limit, len(limits))
+	for i, limit := range limits {
+		precise[i] = t.asConfigured(scope, limit)
+	}
+	return t.setLimits(ctx, scope, key, limitsText(precise))
+}
+
+// ResetLimits takes back what SetLimits set for a scope key, or with an empty key of
+// a keyed scope for all its keys: what is set more generally, or else each process'
+// configuration, is in force again. It blocks and fails as Pause does.
+func (t *Throttle) ResetLimits(ctx context.Context, scope, key string) error {
+	return t.setLimits(ctx, scope, key, "")
+}
+
+func (t *Throttle) setLimits(ctx context.Context, scope, key, text string) error {
+	name := scope
+	if key != "" || scope == Global {
+		name = scopeKeyName(scope, key)
+		if err := t.scopeKey(ctx, scope, key); err != nil {
+			return err
+		}
+	} else if !t.hasScope(scope) {
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+	}
+	_, err := t.set(ctx, "limits", name, text)
+	return err
+}
+
+// mostFiner is up to how many units a limit keeps a precision that is finer than its default.
+const mostFiner = 1000
+
+// asConfigured gives a limit without a precision the configured one's. With another it
+// would begin to count anew.
+func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
+	if limit.Precision != 0 || limit.Units == Unlimited {
+		return limit
+	}
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name != scope || own.Window != limit.Window || own.Units == Unlimited {
+				continue
+			}
+			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= mostFiner {
+				limit.Precision = was
+			}
+		}
+	}
+	return limit
+}
+
+// windows is how many a scope key may count where these limits are set: those of the
+// configuration go on counting.
+func (t *Throttle) windows(scope string, limits []Limit) int {
+	n := len(limits)
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.Window == own.Window }) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// SetMode sets the mode of a scope at run time, for all processes, from their next
+// decision on; with an empty scope that of all scopes which have none set. It is kept
+// in Redis until ResetMode, and wins over every configuration. It blocks and fails as
+// SetLimits does.
+func (t *Throttle) SetMode(ctx context.Context, scope string, mode Mode) error {
+	if !mode.valid() {
+		return &OptionError{Field: "mode", Value: int(mode), Reason: "is none of Enforce, Shadow, Off"}
+	}
+	return t.setMode(ctx, scope, mode.letter())
+}
+
+// ResetMode takes back what SetMode set. It blocks and fails as SetLimits does.
+func (t *Throttle) ResetMode(ctx context.Context, scope string) error {
+	return t.setMode(ctx, scope, "")
+}
+
+func (t *Throttle) setMode(ctx context.Context, scope, letter string) error {
+	if scope != "" && !t.hasScope(scope) {
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+	}
+	_, err := t.set(ctx, "mode", scope, letter)
+	return err
+}
+
+// set changes what is set at run time.
+func (t *Throttle) set(ctx context.Context, what, name, value string) (setting, error) {
+	if ctx == nil {
+		return setting{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	reply, err := t.redis.run(ctx, setScript, t.setArguments(what, name, value))
+	if err != nil {
+		return setting{}, err
+	}
+	s, err := t.setting(reply)
+	if err == nil {
+		t.noteChange(ctx, what, name, s)
+	}
+	return s, err
+}
+
+// setting is the answer of set.
+type setting struct {
+	now             time.Time
+	before, inForce string
+}
+
+func (t *Throttle) setting(reply any) (setting, error) {
+	v := arrayOf("set", reply)
+	at := v.stamp()
+	s := setting{now: at.now, before: v.text(), inForce: v.text()}
+	return s, t.endAt(at, v)
+}
+
+// pauseEnd reads the value of a pause; 0 is none.
+func pauseEnd(text string) (time.Time, error) {
+	v := lineOf("set", text)
+	end := v.instant()
+	return end, v.end()
+}

@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// lineDouble is a throttle's line of one lane, with these jobs, that tells which of them
+// were given back.
+type lineDouble struct {
+	driver
+	waiting []string // empty: has left
+	fails   bool     // when it is read
+	lost    bool     // the first answer of those that give back
+	calls   []string
+}
+
+var errDouble = errors.New("the double fails")
+
+// LaneJobs implements driver, in pages of two.
+func (l *lineDouble) LaneJobs(_ context.Context, _, from string) (jobs []throttle.Reservation, next string, err error) {
+	if l.fails {
+		return nil, "", errDouble
+	}
+	first, _ := strconv.Atoi(from)
+	end := min(first+2, len(l.waiting))
+	for _, id := range l.waiting[first:end] {
+		if id != "" {
+			jobs = append(jobs, throttle.Reservation{Job: throttle.Job{ID: id}, Outcome: throttle.Waiting})
+		}
+	}
+	if end < len(l.waiting) {
+		next = strconv.Itoa(end)
+	}
+	return jobs, next, nil
+}
+
+// Leave implements driver.
+func (l *lineDouble) Leave(_ context.Context, ids []string) ([]bool, error) {
+	for i := range l.waiting {
+		if slices.Contains(ids, l.waiting[i]) {
+			l.waiting[i] = ""
+		}
+	}
+	l.calls = append(l.calls, strings.Join(ids, " "))
+	if l.lost {
+		l.lost = false
+		return nil, &throttle.UnavailableError{Failure: "timeout", Err: context.DeadlineExceeded}
+	}
+	return make([]bool, len(ids)), nil
+}
+
+// LaneOf implements driver.
+func (l *lineDouble) LaneOf(throttle.Reservation) string { return "a|" }
+
+// Due implements driver.
+func (l *lineDouble) Due() time.Time { return time.Time{} }
+
+// TestClearerTakesWhatIsGone: only what asynq says is gone is taken out.
+func TestClearerTakesWhatIsGone(t *testing.T) {
+	t.Parallel()
+	const there = "asynq:default/there/0"
+	missing := func(n int) string { return fmt.Sprintf("asynq:default/%d/0", n) }
+	rows := map[string]struct {
+		lane    []string
+		away    bool // asynq's Redis is
+		fails   bool // the throttle does
+		lost    bool // an answer of the throttle is
+		stopped bool
+		want    []string
+		err     error
+	}{
+		"all are gone":        {lane: []string{missing(0), missing(1), missing(2)}, want: []string{"0 1 2"}},
+		"one comes":           {lane: []string{missing(0), missing(1), missing(2), there, missing(3)}, want: []string{"0 1 2 3"}},
+		"the first comes":     {lane: []string{there, missing(0)}, want: []string{"0"}},
+		"one is none of them": {lane: []string{missing(0), "other"}, want: []string{"0"}},
+		"some have left":      {lane: []string{"", "", "", missing(0)}, want: []string{"0"}},
+		"asynq does not say":  {lane: []string{missing(0), missing(1)}, away: true},
+		"the shaper stops":    {lane: []string{missing(0), missing(1)}, stopped: true},
+		"nobody is old":       {},
+		"an answer is lost":   {lane: []string{missing(0), missing(1), missing(2)}, lost: true, want: []string{"0 1 2"}, err: throttle.ErrUnavailable},
+		"Redis is away":       {lane: []string{missing(0)}, fails: true, err: errDouble},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+			t.Cleanup(func() { _ = client.Close() })
+			if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("mail", nil), asynq.TaskID("there")); err != nil {
+				t.Fatal(err)
+			}
+			if row.away {
+				_ = client.Close()
+			}
+			line := &lineDouble{waiting: row.lane, fails: row.fails, lost: row.lost}
+			s := &Shaper{driver: line, inspector: asynq.NewInspectorFromRedisClient(client), log: zap.NewNop(), stopped: make(chan struct{})}
+			s.puller = newPuller(s)
+			if row.stopped {
+				close(s.stopped)
+			}
+			if err := s.puller.clearer.clearLane(t.Context(), "a|"); !errors.Is(err, row.err) {
+				t.Fatalf("got %v, want %v", err, row.err)
+			}
+			short := strings.NewReplacer("asynq:default/", "", "/0", "")
+			for i := range line.calls {
+				line.calls[i] = short.Replace(line.calls[i])
+			}
+			if diff := cmp.Diff(row.want, line.calls); diff != "" {
+				t.Errorf("gave back (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestClearerTakesLanesOn: each once, up to a number, and none after stop, which waits for
+// the lane that is cleared.
+func TestClearerTakesLanesOn(t *testing.T) {
+	t.Parallel()
+	s := &Shaper{driver: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
+	s.puller = newPuller(s)
+	w := s.puller.clearer
+	w.running = true // nobody clears it
+	for n := range mostLanes + 1 {
+		if got := w.take(fmt.Sprint(n, "|")); got != (n < mostLanes) {
+			t.Fatalf("lane %d is taken on: %t", n, got)
+		}
+	}
+	w.drop("0|")
+	w.running = false
+	if w.take("1|") {
+		t.Error("a lane is taken on twice")
+	}
+	if !w.take("100|") {
+		t.Error("there is no room where a lane was dropped")
+	}
+	close(s.stopped)
+	w.end()
+	w.done.Wait()
+	if w.drop("1|"); w.take("1|") {
+		t.Error("a lane is taken on after stop")
+	}
+}
