@@ -1,0 +1,53 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) changes() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "changes THROTTLE",
+		Short:             "who paused what, set which limits and modes; the last first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeThrottle,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			th, err := p.attach(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			all, err := th.Changes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			result := struct {
+				Throttle string            `json:"throttle"`
+				Changes  []throttle.Change `json:"changes"`
+				InAll    int               `json:"changes_in_all"`
+			}{args[0], append([]throttle.Change{}, all[:min(p.limit, len(all))]...), len(all)}
+			return p.print(result, func(g *page) {
+				writeChanges(g, result.Changes)
+				g.more(len(result.Changes), result.InAll)
+			})
+		}),
+	}
+	p.rows(cmd)
+	return cmd
+}
+
+func writeChanges(g *page, all []throttle.Change) {
+	if len(all) == 0 {
+		g.line("nothing was changed at run time within a month")
+		return
+	}
+	var rows [][]string
+	now := time.Now()
+	for _, c := range all {
+		of := target{scope: c.Scope, key: c.Key}
+		rows = append(rows, []string{at(c.At, now), c.What, of.String(), orElse(c.Before, "–"), orElse(c.After, "–"), c.By})
+	}
+	g.table([]string{"WHEN", "WHAT", "OF", "BEFORE", "AFTER", "BY"}, rows)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// checked is what check tells.
+type checked struct {
+	Throttle  string             `json:"throttle"`
+	Findings  []finding          `json:"findings"`
+	Processes []throttle.Process `json:"processes"`
+	// Differences has what is configured differently from the first process, by ID.
+	Differences map[string][]string `json:"differences"`
+}
+
+type finding struct {
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Text     string `json:"text"`
+	Remedy   string `json:"remedy"`
+}
+
+func (p *program) check() *cobra.Command {
+	return &cobra.Command{
+		Use:               "check THROTTLE",
+		Short:             "is Redis fit, and are all processes configured alike? exit status 3 if not",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeThrottle,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			th, err := p.attach(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			c, err := checkedOf(ctx, th)
+			if err != nil {
+				return err
+			}
+			if err := p.print(c, func(g *page) { writeCheck(g, c) }); err != nil {
+				return err
+			}
+			for _, f := range c.Findings {
+				if f.Severity != "note" {
+					return errUnwell
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func checkedOf(ctx context.Context, th *throttle.Throttle) (checked, error) {
+	c := checked{Throttle: th.Name(), Findings: []finding{}, Differences: map[string][]string{}}
+	found, err := th.Check(ctx)
+	var faulty *throttle.CheckError
+	if errors.As(err, &faulty) {
+		found, err = append(faulty.Faults, found...), nil
+	}
+	if err != nil {
+		return c, err
+	}
+	for _, f := range found {
+		c.Findings = append(c.Findings, finding{f.Severity, f.What, f.Text, f.Remedy})
+	}
+	c.Processes, err = th.Processes(ctx)
+	for _, process := range c.Processes {
+		if what := c.Processes[0].Differences(process); len(what) > 0 {
+			c.Differences[process.ID] = what
+		}
+	}
+	return c, err
+}
+
+func writeCheck(g *page, c checked) {
+	for _, f := range c.Findings {
+		severity := f.Severity
+		if severity != "note" {
+			severity = g.bad(severity)
+		}
+		g.line("%s: %s; %s", severity, f.Text, f.Remedy)
+	}
+	var rows [][]string
+	now := time.Now()
+	for _, process := range c.Processes {
+		alike := "as the newest"
+		if what := c.Differences[process.ID]; len(what) > 0 {
+			alike = "the newest has " + strings.Join(what, "; ")
+		}
+		rows = append(rows, []string{
+			plain(process.Program), plain(process.Host), strconv.Itoa(process.PID), at(process.Since, now), at(process.Seen, now),
+			yes(process.Alive), orElse(process.Library, "–"), process.State, alike,
+		})
+	}
+	g.table([]string{"PROGRAM", "HOST", "PROCESS", "SINCE", "LAST SEEN", "ALIVE", "VERSION", "STATE", "CONFIGURED"}, rows)
+}

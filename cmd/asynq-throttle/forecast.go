@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// mostPlayed is with how many jobs, in line and new, a forecast is played through unless
+// that is asked for.
+const mostPlayed = 5_000
+
+// foreseen is when new jobs would start.
+type foreseen struct {
+	Throttle string    `json:"throttle"`
+	Now      time.Time `json:"now"`
+	Jobs     int       `json:"jobs"`
+	InLine   int64     `json:"in_line"` // before them
+	First    time.Time `json:"first,omitzero"`
+	Last     time.Time `json:"last,omitzero"` // zero: never, unless limits change
+	Guessed  bool      `json:"guessed"`
+	Never    int       `json:"never"` // how many would never start
+}
+
+func (p *program) forecast() *cobra.Command {
+	var jobs int
+	var weight int64
+	var keys, costs []string
+	var exact bool
+	cmd := &cobra.Command{
+		Use:               "forecast THROTTLE",
+		Short:             "when n new jobs of a kind would start, if they came now",
+		Example:           `  asynq-throttle forecast smtp --jobs 1000 --key tenant=acme --key domain=gmail.example`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeThrottle,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			if jobs < 1 || jobs > 100_000 {
+				return usagef("--jobs %d is not between 1 and 100000", jobs)
+			}
+			job, err := jobOf(weight, keys, costs)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			th, err := p.attach(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			f, err := foresee(ctx, th, job, jobs, exact)
+			if err != nil {
+				return err
+			}
+			return p.print(f, func(g *page) { writeForecast(g, f) })
+		}),
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&jobs, "jobs", 1, "how many")
+	flags.Int64Var(&weight, "weight", 1, "units of each")
+	flags.StringArrayVar(&keys, "key", nil, "SCOPE=KEY, for each scope that concerns them")
+	flags.StringArrayVar(&costs, "cost", nil, "SCOPE=UNITS, where it differs from the weight")
+	flags.BoolVar(&exact, "exact", false, "play the line through also where it is long, which takes seconds")
+	return cmd
+}
+
+// jobOf is a job of the kind that the flags say.
+func jobOf(weight int64, keys, costs []string) (throttle.Job, error) {
+	job := throttle.Job{ID: "forecast", Weight: weight, Keys: map[string]string{}, Costs: map[string]int64{}}
+	for _, text := range keys {
+		scope, key, is := strings.Cut(text, "=")
+		if !is {
+			return job, usagef("--key %q is not SCOPE=KEY", text)
+		}
+		job.Keys[scope] = key
+	}
+	for _, text := range costs {
+		scope, units, _ := strings.Cut(text, "=")
+		n, err := strconv.ParseInt(units, 10, 64)
+		if err != nil {
+			return job, usagef("--cost %q is not SCOPE=UNITS", text)
+		}
+		job.Costs[scope] = n
+	}
+	return job, nil
+}
+
+func foresee(ctx context.Context, th *throttle.Throttle, job throttle.Job, jobs int, exact bool) (foreseen, error) {
+	f := foreseen{Throttle: th.Name(), Jobs: jobs}
+	lanes, err := th.Lanes(ctx)
+	if err != nil {
+		return f, err
+	}
+	for _, l := range lanes {
+		f.InLine += l.Jobs
+	}
+	if !exact && f.InLine+int64(jobs) > mostPlayed {
+		return guess(ctx, th, job, f)
+	}
+	many := make([]throttle.Job, jobs)
+	for i := range many {
+		many[i] = job
+		many[i].ID = ""
+	}
+	played, err := th.Forecast(ctx, many)
+	if err != nil {
+		return f, err
+	}
+	f.Now, f.Last = played.Now, played.Last
+	for _, start := range played.Starts {
+		switch {
+		case start.IsZero():
+			f.Never++
+		case f.First.IsZero() || start.Before(f.First):
+			f.First = start
+		}
+	}
+	if f.Never > 0 {
+		f.Last = time.Time{}
+	}
+	return f, nil
+}
+
+// guess goes by what Peek says of the first, and by how long the limits take to let the
+// others through.
+func guess(ctx context.Context, th *throttle.Throttle, job throttle.Job, f foreseen) (foreseen, error) {
+	first, err := th.Peek(ctx, job)
+	if err != nil {
+		return f, err
+	}
+	f.Guessed, f.Now, f.First, f.Last = true, first.Now, first.Start, first.Start
+	each := time.Duration(0)
+	if first.Outcome == throttle.Waiting { // those before it took that long
+		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
+	}
+	for scope, key := range scopeKeysOf(ctx, th, job) {
+		u, err := th.Usage(ctx, scope, key)
+		if err != nil {
+			return f, err
+		}
+		units := job.Weight
+		if cost, own := job.Costs[scope]; own {
+			units = cost
+		}
+		for _, l := range u.Limits {
+			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
+				each = max(each, time.Duration(float64(l.Limit.Window)*float64(units)/float64(l.Limit.Units)))
+			}
+		}
+	}
+	f.Last = first.Start.Add(time.Duration(f.Jobs-1) * each)
+	return f, nil
+}
+
+// scopeKeysOf are those that concern a job.
+func scopeKeysOf(ctx context.Context, th *throttle.Throttle, job throttle.Job) map[string]string {
+	keys := make(map[string]string)
+	for scope, key := range job.Keys {
+		keys[scope] = key
+	}
+	if names, err := scopesOf(ctx, th); err == nil {
+		for _, name := range names {
+			if name == throttle.Global {
+				keys[name] = ""
+			}
+		}
+	}
+	return keys
+}
+
+func writeForecast(g *page, f foreseen) {
+	about := ""
+	if f.Guessed {
+		about = "about "
+	}
+	if f.Never > 0 || f.Last.IsZero() {
+		g.line("%d of %d would never start, unless limits change", max(1, f.Never), f.Jobs)
+		return
+	}
+	g.line("of %s the first starts %s%s, the last %s%s; %d in line now", many(f.Jobs, "job"), about, at(f.First, f.Now), about, at(f.Last, f.Now), f.InLine)
+	if f.Guessed {
+		g.line("guessed by the limits, since so many wait; --exact plays the line through")
+	}
+}

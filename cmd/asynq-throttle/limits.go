@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) limits() *cobra.Command {
+	cmd := &cobra.Command{Use: "limits", Short: "the limits in force, and those that are set at run time", Args: cobra.NoArgs, RunE: group}
+	cmd.AddCommand(p.limitsGet(), p.limitsSet(), p.limitsReset())
+	return cmd
+}
+
+// group is a command that has others.
+func group(cmd *cobra.Command, _ []string) error {
+	return usagef("%s wants a command; see %s -h", cmd.CommandPath(), cmd.CommandPath())
+}
+
+// configuration is what limits get tells.
+type configuration struct {
+	Throttle string         `json:"throttle"`
+	Scopes   []view.ScopeOf `json:"scopes"`
+	Set      []view.Setting `json:"set"`
+}
+
+func (p *program) limitsGet() *cobra.Command {
+	return &cobra.Command{
+		Use:               "get THROTTLE [SCOPE [KEY]]",
+		Short:             "the configured limits, and what is set at run time by whom; of one scope key what is in force",
+		Args:              cobra.RangeArgs(1, 3),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			ctx, scope, key := cmd.Context(), nth(args, 1), nth(args, 2)
+			th, err := p.attach(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := p.differing(ctx, th); err != nil {
+				return err
+			}
+			if scope != "" {
+				if err := p.scopeKey(ctx, th, scope, key); err != nil {
+					return err
+				}
+			}
+			if key != "" || scope == throttle.Global {
+				uses, err := view.UsageOf(ctx, th, scope, key)
+				if err != nil {
+					return err
+				}
+				return p.print(uses, func(g *page) { writeUses(g, uses) })
+			}
+			c, err := configurationOf(ctx, th, scope)
+			if err != nil {
+				return err
+			}
+			return p.print(c, func(g *page) { writeConfiguration(g, c) })
+		}),
+	}
+}
+
+func configurationOf(ctx context.Context, th *throttle.Throttle, scope string) (configuration, error) {
+	c := configuration{Throttle: th.Name(), Set: []view.Setting{}}
+	processes, err := th.Processes(ctx)
+	if err != nil || len(processes) == 0 {
+		return c, err
+	}
+	for _, s := range processes[0].Scopes {
+		if scope == "" || s.Name == scope {
+			c.Scopes = append(c.Scopes, view.ScopeOf{Name: s.Name, Limits: s.Limits, Mode: s.Mode})
+		}
+	}
+	set, err := view.Settings(ctx, th)
+	for _, s := range set {
+		if scope == "" || s.Scope == scope || s.Scope == "" {
+			c.Set = append(c.Set, s)
+		}
+	}
+	return c, err
+}
+
+func writeConfiguration(g *page, c configuration) {
+	for _, s := range c.Scopes {
+		g.line("%s: %s%s", s.Name, limitsText(s.Limits), modeText(s.Mode))
+	}
+	if len(c.Set) == 0 {
+		g.line("nothing is set at run time")
+		return
+	}
+	g.line("set at run time:")
+	for _, s := range c.Set {
+		g.line("  %s", settingText(s, time.Now()))
+	}
+}
+
+func (p *program) limitsSet() *cobra.Command {
+	var try bool
+	cmd := &cobra.Command{
+		Use:   "set THROTTLE SCOPE [KEY] LIMITS",
+		Short: "set limits at run time, for one key or for all keys of a scope",
+		Example: `  asynq-throttle limits set smtp tenant acme "5000/1h, 10/1s"
+  asynq-throttle limits set smtp tenant 2000/24h --dry-run   # what it would keep back`,
+		Args:              cobra.RangeArgs(3, 4),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			ctx, last := cmd.Context(), len(args)-1
+			limits, err := throttle.ParseLimits(args[last])
+			if err != nil {
+				return statusError{misused, err}
+			}
+			of, err := p.target(ctx, args[0], args[1:last])
+			if err != nil {
+				return err
+			}
+			if try {
+				return p.try(ctx, of, limits)
+			}
+			return p.change(ctx, of, "limits", limitsText(limits), func(ctx context.Context) error {
+				return of.th.SetLimits(ctx, of.scope, of.key, limits)
+			})
+		}),
+	}
+	p.sure(cmd)
+	cmd.Flags().BoolVar(&try, "dry-run", false, "change nothing, say what it would have kept back of what started lately")
+	return cmd
+}
+
+func (p *program) limitsReset() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "reset THROTTLE SCOPE [KEY]",
+		Short:             "take back limits that were set at run time",
+		Args:              cobra.RangeArgs(2, 3),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			of, err := p.target(cmd.Context(), args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			return p.change(cmd.Context(), of, "limits", "", func(ctx context.Context) error {
+				return of.th.ResetLimits(ctx, of.scope, of.key)
+			})
+		}),
+	}
+	p.sure(cmd)
+	return cmd
+}
+
+// mostTried is how many keys of a scope are asked for, those with the most use.
+const mostTried = 100
+
+// try says what limits would have kept back.
+func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) error {
+	keys := []string{of.key}
+	if of.key == "" && of.scope != throttle.Global {
+		uses, err := view.UsageOfAll(ctx, of.th, []string{of.scope}, mostTried)
+		if err != nil {
+			return err
+		}
+		keys = nil
+		for _, u := range uses.Rows {
+			if len(keys) == 0 || keys[len(keys)-1] != u.Key {
+				keys = append(keys, u.Key)
+			}
+		}
+	}
+	rows, err := view.Try(ctx, of.th, of.scope, keys, limits)
+	if err != nil {
+		return err
+	}
+	result := struct {
+		Throttle string       `json:"throttle"`
+		Rows     []view.Tried `json:"rows"`
+	}{of.th.Name(), rows}
+	return p.print(result, func(g *page) { writeTried(g, rows) })
+}
+
+func writeTried(g *page, rows []view.Tried) {
+	held := 0
+	for _, r := range rows {
+		switch {
+		case !r.Known:
+			g.line("%s: what started in the last window of %s is not known: no limit counts so far back", scopeKey(r.Scope, r.Key), r.Limit)
+		case r.Over > 0:
+			g.line("%s: %d units started in the last window; %s would have kept %s back", scopeKey(r.Scope, r.Key), r.Started, r.Limit, g.bad(strconv.FormatInt(r.Over, 10)))
+		}
+		if r.Over > 0 || !r.Known {
+			held++
+		}
+	}
+	if held == 0 {
+		g.line("nothing would have been kept back of what started in the last window")
+	}
+	g.line("nothing was changed; to try it with what comes: asynq-throttle mode THROTTLE SCOPE shadow, then set it")
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(text string) string {
+	plain := strings.IndexFunc(text, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-", r)
+	}) < 0
+	if plain && text != "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

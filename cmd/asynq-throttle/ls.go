@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// listed is a throttle in ls.
+type listed struct {
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Processes int       `json:"processes"` // that are alive
+	Seen      time.Time `json:"seen"`      // the last sign of life
+	Alike     bool      `json:"alike"`
+}
+
+func (p *program) ls() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "list the throttles whose processes have published in this Redis within a day",
+		Args:  cobra.NoArgs,
+		RunE: limited(func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if err := p.open(ctx); err != nil {
+				return err
+			}
+			names, err := throttle.List(ctx, p.client)
+			if err != nil {
+				return err
+			}
+			result := struct {
+				Throttles []listed `json:"throttles"`
+			}{Throttles: []listed{}}
+			for _, name := range names {
+				of, err := p.listed(ctx, name)
+				if err != nil {
+					return err
+				}
+				result.Throttles = append(result.Throttles, of)
+			}
+			return p.print(result, func(g *page) { writeList(g, result.Throttles) })
+		}),
+	}
+}
+
+// listed reads of one throttle what ls shows.
+func (p *program) listed(ctx context.Context, name string) (listed, error) {
+	of := listed{Name: name, Alike: true}
+	th, err := throttle.Attach(ctx, name, p.client)
+	var attach *throttle.AttachError
+	if errors.As(err, &attach) {
+		of.State = "other" // of another state version, or of nobody
+		return of, nil
+	}
+	if err != nil {
+		return of, err
+	}
+	processes, err := th.Processes(ctx)
+	for _, process := range processes {
+		of.State = processes[0].State
+		if process.Seen.After(of.Seen) {
+			of.Seen = process.Seen
+		}
+		if process.Alive {
+			of.Processes++
+			of.Alike = of.Alike && len(processes[0].Differences(process)) == 0
+		}
+	}
+	return of, err
+}
+
+func writeList(g *page, throttles []listed) {
+	if len(throttles) == 0 {
+		g.line("no throttle: no process has published one in this Redis within a day")
+		return
+	}
+	var rows [][]string
+	for _, of := range throttles {
+		rows = append(rows, []string{of.Name, strconv.Itoa(of.Processes), at(of.Seen, time.Now()), of.State, yes(of.Alike)})
+	}
+	g.table([]string{"THROTTLE", "PROCESSES", "LAST SEEN", "STATE", "ALIKE"}, rows)
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}

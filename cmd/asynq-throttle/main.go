@@ -1,0 +1,29 @@
+// Asynq-throttle looks at throttles and controls them, for whoever is on call: who waits
+// for what and until when, why a task does not run, how limits are used, what is set at
+// run time, whether all processes are configured alike. It knows what the processes have
+// published in Redis, and decides nothing. docs/command.md describes it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/term"
+)
+
+func main() {
+	logging.Disable() // a line of this program says it
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	terminal := term.IsTerminal(int(os.Stdout.Fd()))
+	p := &program{
+		out: os.Stdout, errs: os.Stderr, in: os.Stdin,
+		terminal: terminal,
+		asks:     terminal && term.IsTerminal(int(os.Stdin.Fd())),
+		colours:  terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+	}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}

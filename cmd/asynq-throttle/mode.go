@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) mode() *cobra.Command {
+	var everything bool
+	cmd := &cobra.Command{
+		Use:   "mode THROTTLE [SCOPE] [enforce|shadow|off|reset]",
+		Short: "show or set how far limits are in force, of a scope or with --all of all",
+		Example: `  asynq-throttle mode smtp                  # what is configured and set
+  asynq-throttle mode smtp tenant shadow    # count and tell, delay nothing
+  asynq-throttle mode smtp --all off        # switch the throttle off
+  asynq-throttle mode smtp tenant reset     # as configured`,
+		Args:              cobra.RangeArgs(1, 3),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !everything {
+				return p.showModes(cmd.Context(), args[0])
+			}
+			scope, mode := nth(args, 1), nth(args, 2)
+			if everything {
+				scope, mode = "", nth(args, 1)
+			}
+			if mode == "" || everything && len(args) != 2 {
+				return usagef("want mode THROTTLE SCOPE MODE, or mode THROTTLE --all MODE; MODE is enforce, shadow, off or reset")
+			}
+			return p.setMode(cmd.Context(), args[0], scope, mode)
+		}),
+	}
+	p.sure(cmd)
+	cmd.Flags().BoolVar(&everything, "all", false, "of all scopes that have none set")
+	return cmd
+}
+
+func (p *program) setMode(ctx context.Context, name, scope, text string) error {
+	var mode throttle.Mode
+	if text != "reset" {
+		if err := mode.UnmarshalText([]byte(text)); err != nil {
+			return usagef("mode %q is none of enforce, shadow, off, reset", text)
+		}
+	}
+	th, err := p.attach(ctx, name)
+	if err == nil && scope != "" {
+		err = p.scopeKey(ctx, th, scope, "")
+	}
+	if err != nil {
+		return err
+	}
+	if text == "reset" {
+		return p.change(ctx, target{th, scope, ""}, "mode", "", func(ctx context.Context) error { return th.ResetMode(ctx, scope) })
+	}
+	return p.change(ctx, target{th, scope, ""}, "mode", text, func(ctx context.Context) error { return th.SetMode(ctx, scope, mode) })
+}
+
+func (p *program) showModes(ctx context.Context, name string) error {
+	th, err := p.attach(ctx, name)
+	if err != nil {
+		return err
+	}
+	c, err := configurationOf(ctx, th, "")
+	if err != nil {
+		return err
+	}
+	return p.print(c, func(g *page) {
+		for _, s := range c.Scopes {
+			g.line("%s: %s", s.Name, s.Mode)
+		}
+		for _, s := range c.Set {
+			if s.Mode != "" {
+				g.line("set: %s", settingText(s, time.Now()))
+			}
+		}
+	})
+}

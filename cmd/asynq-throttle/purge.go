@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// purged is what purge tells.
+type purged struct {
+	Throttle string `json:"throttle"`
+	Lanes    int    `json:"lanes"`
+	Jobs     int    `json:"jobs"`  // that were looked at
+	Gone     int    `json:"gone"`  // whose task is gone
+	Taken    int    `json:"taken"` // out of line
+	DryRun   bool   `json:"dry_run,omitempty"`
+}
+
+func (p *program) purge() *cobra.Command {
+	var flow, asynqURL string
+	var try bool
+	cmd := &cobra.Command{
+		Use:   "purge THROTTLE",
+		Short: "take jobs out of line whose tasks are gone: deleted, archived, completed or retried",
+		Long: "Take jobs out of line whose tasks are gone: deleted, archived, completed or retried.\n" +
+			"The workers do that by themselves, as the jobs' turns come; this is for who does not want to wait.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeThrottle,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			th, err := p.attach(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			client, closing, err := p.asynqClient(asynqURL)
+			if err != nil {
+				return err
+			}
+			defer closing()
+			if err := p.sameDeployment(ctx, th, client); err != nil {
+				return err
+			}
+			u := purging{throttle: th, inspector: asynq.NewInspectorFromRedisClient(client), result: purged{Throttle: th.Name(), DryRun: try}}
+			if err := u.look(ctx, flow); err != nil {
+				return err
+			}
+			if !try && len(u.gone) > 0 {
+				if err := p.confirmed(fmt.Sprintf("take %s out of line whose tasks are gone?", many(len(u.gone), "job"))); err != nil {
+					return err
+				}
+				left, err := th.Driver().Leave(ctx, u.gone)
+				if err != nil {
+					return err
+				}
+				u.count(left)
+			}
+			return p.print(u.result, func(g *page) { writePurged(g, u.result) })
+		},
+	}
+	p.sure(cmd)
+	cmd.Flags().StringVar(&flow, "flow", "", "only the lanes of this flow, a key of the fair scope")
+	cmd.Flags().StringVar(&asynqURL, "asynq", "", "asynq's Redis, if it is another one")
+	cmd.Flags().BoolVar(&try, "dry-run", false, "change nothing, count them")
+	return cmd
+}
+
+// sameDeployment makes sure that the tasks are looked for where they are: all would seem to
+// be gone in another Redis.
+func (p *program) sameDeployment(ctx context.Context, th *throttle.Throttle, asynqs redis.UniversalClient) error {
+	holder, err := p.client.Get(ctx, "thr:{"+th.Name()+"}:asynq").Result()
+	if errors.Is(err, redis.Nil) {
+		return fmt.Errorf("no worker of throttle %s runs, so it is not known which asynq its tasks are in: start one", th.Name())
+	}
+	if err != nil {
+		return err
+	}
+	deployment, err := asynqs.Get(ctx, "asynq:throttle:deployment").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if deployment != holder {
+		return fmt.Errorf("this is not the asynq that the tasks of throttle %s are in: give its Redis with --asynq", th.Name())
+	}
+	return nil
+}
+
+// purging looks for tasks that are gone.
+type purging struct {
+	throttle  *throttle.Throttle
+	inspector *asynq.Inspector
+	gone      []string // jobs
+	result    purged
+}
+
+func (u *purging) look(ctx context.Context, flow string) error {
+	lanes, err := u.throttle.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, lane := range lanes {
+		if flow != "" && lane.Flow != flow {
+			continue
+		}
+		u.result.Lanes++
+		for from, more := "", true; more; more = from != "" {
+			jobs, next, err := u.throttle.Driver().LaneJobs(ctx, lane.Name, from)
+			if err == nil {
+				err = u.ask(ctx, jobs)
+			}
+			if err != nil {
+				return err
+			}
+			from = next
+		}
+	}
+	u.result.Gone = len(u.gone)
+	return nil
+}
+
+// askers are how many tasks asynq is asked about at the same time.
+const askers = 16
+
+func (u *purging) ask(ctx context.Context, jobs []throttle.Reservation) error {
+	gone, errs := make([]bool, len(jobs)), make([]error, len(jobs))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(askers, len(jobs)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(jobs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				gone[i], errs[i] = u.isGone(jobs[i].Job.ID)
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return fmt.Errorf("asynq cannot be asked about the tasks: %w", err)
+	}
+	u.result.Jobs += len(jobs)
+	for i, is := range gone {
+		if is {
+			u.gone = append(u.gone, jobs[i].Job.ID)
+		}
+	}
+	return nil
+}
+
+// isGone tells whether a job's task will not come any more. Of a job that is no task's
+// nothing is known.
+func (u *purging) isGone(job string) (bool, error) {
+	queue, id, _, is := worker.TaskOf(job)
+	if !is {
+		return false, nil
+	}
+	info, err := u.inspector.GetTaskInfo(queue, id)
+	if worker.WillNotCome(job, info, err) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (u *purging) count(left []bool) {
+	for _, did := range left {
+		if did {
+			u.result.Taken++
+		}
+	}
+}
+
+func writePurged(g *page, r purged) {
+	g.line("%s in %s: the tasks of %d are gone", many(r.Jobs, "job"), many(r.Lanes, "lane"), r.Gone)
+	switch {
+	case r.DryRun:
+		g.line("nothing was changed")
+	case r.Gone > 0:
+		g.line("%d were taken out of line; a task that is run again asks anew", r.Taken)
+	}
+}

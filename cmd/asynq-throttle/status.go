@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) status() *cobra.Command {
+	return &cobra.Command{
+		Use:               "status THROTTLE",
+		Short:             "how a throttle is: its processes, what waits, what is set, how busy its Redis is",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeThrottle,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			s, err := p.readStatus(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return p.print(s, func(g *page) { writeStatus(g, s) })
+		}),
+	}
+}
+
+func (p *program) readStatus(ctx context.Context, name string) (view.Status, error) {
+	th, err := p.attach(ctx, name)
+	if err != nil {
+		return view.Status{}, err
+	}
+	return view.StatusOf(ctx, th)
+}
+
+func writeStatus(g *page, s view.Status) {
+	alike := g.good("configured alike")
+	if !s.Alike {
+		alike = g.bad("NOT configured alike: asynq-throttle check " + s.Throttle)
+	}
+	g.line("%s at %s: %s, %s", s.Throttle, s.Now.Local().Format("2006-01-02 15:04:05 MST"), many(s.Processes, "process"), alike)
+	writeWaiting(g, s)
+	for _, u := range s.Global {
+		g.line("global      %s", useText(u, s.Now))
+	}
+	var scopes []string
+	for _, of := range s.Scopes {
+		scopes = append(scopes, of.Name+" "+limitsText(of.Limits)+modeText(of.Mode))
+	}
+	g.line("configured  %s", strings.Join(scopes, "; "))
+	if len(s.Set) == 0 {
+		g.line("set         nothing at run time")
+	}
+	for i, of := range s.Set {
+		if i == mostSet {
+			g.line("set         … and %d more: asynq-throttle limits get %s", len(s.Set)-i, s.Throttle)
+			break
+		}
+		g.line("set         %s", settingText(of, s.Now))
+	}
+	writeLoad(g, s.Redis)
+}
+
+// mostSet is how much status tells of what is set.
+const mostSet = 10
+
+func writeWaiting(g *page, s view.Status) {
+	if s.Jobs == 0 {
+		g.line("in line     nothing waits")
+		return
+	}
+	g.line("in line     %s of %s in %s", many(s.Jobs, "job"), many(s.Flows, "flow"), many(s.Lanes, "lane"))
+	if r := s.Oldest; r != nil {
+		g.line("oldest      %s, for %s, under %s: %s, until %s", plain(r.Flow), since(r.Since, s.Now), scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), at(r.Until, s.Now))
+	}
+}
+
+func writeLoad(g *page, l view.Load) {
+	verdict := l.Verdict
+	if verdict == "bottleneck" {
+		verdict = g.bad(verdict)
+	}
+	g.line("Redis       %s: %s of a core, round trip %s, a script call %s, %d commands a second, %s",
+		verdict, percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Script.Round(time.Microsecond), l.Commands, orElse(l.Memory, "memory not known"))
+}
+
+// useText is how one limit stands, in one line.
+func useText(u view.Use, now time.Time) string {
+	text := "without limits"
+	if u.Limit != "" {
+		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + percent(u.Ratio) + "), " + strconv.FormatInt(u.Booked, 10) + " booked"
+		if u.Free.After(now) {
+			text += ", room " + at(u.Free, now)
+		}
+	}
+	if u.SetFor != "" {
+		text += ", set for the " + u.SetFor
+	}
+	if !u.Paused.IsZero() {
+		text += ", paused until " + at(u.Paused, now)
+	}
+	return text + modeText(u.Mode)
+}
+
+// settingText is what is set, in one line.
+func settingText(s view.Setting, now time.Time) string {
+	name := scopeKey(s.Scope, s.Key)
+	switch {
+	case s.Scope == "":
+		name = "all scopes"
+	case s.Key == "" && s.Scope != throttle.Global:
+		name = "all of " + s.Scope
+	}
+	var what []string
+	if !s.Paused.IsZero() {
+		what = append(what, "paused until "+at(s.Paused, now))
+	}
+	if s.Limits != nil {
+		what = append(what, limitsText(s.Limits))
+	}
+	if s.Mode != "" {
+		what = append(what, "mode "+s.Mode)
+	}
+	text := name + ": " + strings.Join(what, ", ")
+	if s.By != "" {
+		text += ", by " + s.By + " at " + at(s.At, now)
+	}
+	return text
+}
+
+func limitsText(limits []throttle.Limit) string {
+	if len(limits) == 0 {
+		return "without limits"
+	}
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// modeText is a mode that is not the usual one.
+func modeText(m throttle.Mode) string {
+	if m == throttle.Enforce {
+		return ""
+	}
+	return " (" + m.String() + ")"
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}

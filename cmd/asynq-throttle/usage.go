@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) usage() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "usage THROTTLE [SCOPE [KEY]]",
+		Short: "how limits are used: of one scope key, of all keys of a scope, or of all; the fullest first",
+		Example: `  asynq-throttle usage smtp tenant acme
+  asynq-throttle usage smtp tenant -n 50`,
+		Args:              cobra.RangeArgs(1, 3),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			th, err := p.attach(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := p.differing(ctx, th); err != nil {
+				return err
+			}
+			uses, err := p.readUses(ctx, th, args[1:])
+			if err != nil {
+				return err
+			}
+			return p.print(uses, func(g *page) { writeUses(g, uses) })
+		}),
+	}
+	p.rows(cmd)
+	return cmd
+}
+
+func (p *program) readUses(ctx context.Context, th *throttle.Throttle, args []string) (view.Uses, error) {
+	scope, key := nth(args, 0), nth(args, 1)
+	if scope == "" {
+		scopes, err := scopesOf(ctx, th)
+		if err != nil {
+			return view.Uses{}, err
+		}
+		return view.UsageOfAll(ctx, th, scopes, p.limit)
+	}
+	if err := p.scopeKey(ctx, th, scope, key); err != nil {
+		return view.Uses{}, err
+	}
+	if key == "" && scope != throttle.Global {
+		return view.UsageOfAll(ctx, th, []string{scope}, p.limit)
+	}
+	return view.UsageOf(ctx, th, scope, key)
+}
+
+// scopesOf are the names of the scopes.
+func scopesOf(ctx context.Context, th *throttle.Throttle) ([]string, error) {
+	processes, err := th.Processes(ctx)
+	if err != nil || len(processes) == 0 {
+		return nil, err
+	}
+	var names []string
+	for _, s := range processes[0].Scopes {
+		names = append(names, s.Name)
+	}
+	return names, nil
+}
+
+func writeUses(g *page, uses view.Uses) {
+	if len(uses.Rows) == 0 {
+		g.line("no scope key is in use")
+		return
+	}
+	var rows [][]string
+	for _, u := range uses.Rows {
+		set := orElse(u.SetFor, "configuration")
+		if u.SetFor != "" {
+			set = "set for the " + u.SetFor
+		}
+		room := at(u.Free, uses.Now)
+		switch {
+		case !u.Paused.IsZero():
+			room = "paused until " + at(u.Paused, uses.Now)
+		case u.Limit == "":
+			room = "no limit"
+		case u.Free.IsZero():
+			room = "closed"
+		case !u.Free.After(uses.Now):
+			room = "now"
+		}
+		rows = append(rows, []string{
+			scopeKey(u.Scope, u.Key), orElse(u.Limit, "–"), strconv.FormatInt(u.Used, 10), percent(u.Ratio),
+			strconv.FormatInt(u.Booked, 10), room, strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
+		})
+	}
+	g.table([]string{"SCOPE KEY", "LIMIT", "USED", "", "BOOKED", "ROOM", "FLOWS WAIT", "LIMIT IS"}, rows)
+	g.more(len(rows), uses.InAll)
+}
+
+func nth(args []string, i int) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return ""
+}
+
+func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

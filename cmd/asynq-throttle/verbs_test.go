@@ -1,0 +1,284 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// session is a file of commands, run one after the other in a world.
+var session = []string{
+	"ls", "status smtp", "lines smtp", "lines smtp --by flow", "lines smtp --by lane --flow acme", "lines smtp --by lane -n 1",
+	"job smtp acm-4", "job smtp mails/lone", "job smtp asynq:mails/paused/0",
+	"usage smtp", "usage smtp tenant", "usage smtp tenant acme", "usage smtp domain gmail.example", "usage smtp global",
+	"limits get smtp", "limits set smtp tenant acme 1/1h --dry-run", "limits set smtp tenant 1/1h --dry-run",
+	`limits set smtp tenant acme 5/1h,50/24h`, "limits set smtp tenant acme 6/1h", "limits get smtp tenant acme", "limits reset smtp tenant acme",
+	"limits reset smtp tenant acme", "limits set smtp tenant 4/1h", "limits get smtp tenant", "limits reset smtp tenant",
+	"pause smtp domain web.example --for 2h", "pause smtp domain web.example --for 1h", "resume smtp domain web.example", "resume smtp domain web.example",
+	"mode smtp", "mode smtp tenant shadow", "mode smtp --all off", "mode smtp", "mode smtp --all reset", "mode smtp tenant reset",
+	"forecast smtp --jobs 3 --key tenant=new", "forecast smtp --jobs 300 --key tenant=new",
+	"check smtp", "changes smtp -n 3", "purge smtp --dry-run", "purge smtp --flow acme", "purge smtp", "watch smtp --times 1",
+}
+
+// TestSession: all verbs, with what they say as text.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		var b strings.Builder
+		for _, line := range session {
+			r := asked(t, client.Options().Addr, strings.Fields(line)...)
+			fmt.Fprintf(&b, "$ asynq-throttle %s\n%s%s", line, r.out, r.errs)
+			if r.status != 0 {
+				fmt.Fprintf(&b, "exit status %d\n", r.status)
+			}
+			b.WriteByte('\n')
+		}
+		golden(t, "session", masked(b.String()))
+	})
+}
+
+// TestJSON: each verb prints one document; its fields are those of the golden file.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		var b strings.Builder
+		seen := make(map[string]bool)
+		for _, line := range session {
+			verb := strings.Join(strings.Fields(line)[:min(2, len(strings.Fields(line)))], " ")
+			r := asked(t, client.Options().Addr, append(strings.Fields(line), "--json")...)
+			var document any
+			if err := json.Unmarshal([]byte(r.out), &document); err != nil {
+				t.Errorf("%s: %v: %s %s", line, err, r.out, r.errs)
+			}
+			if seen[verb] {
+				continue
+			}
+			seen[verb] = true
+			fmt.Fprintf(&b, "$ asynq-throttle %s --json\n", line)
+			fieldsOf(&b, "", document)
+			b.WriteByte('\n')
+		}
+		if client.Info(t.Context(), "everything").Err() == nil { // miniredis does not describe itself
+			golden(t, "json", b.String())
+		}
+	})
+}
+
+// fieldsOf lists the fields of a document with their kinds, of lists those of the first.
+func fieldsOf(b *strings.Builder, path string, of any) {
+	switch v := of.(type) {
+	case map[string]any:
+		for _, name := range sorted(v) {
+			fieldsOf(b, path+"."+name, v[name])
+		}
+	case []any:
+		if len(v) == 0 {
+			fmt.Fprintf(b, "%s[]\n", path)
+			return
+		}
+		fieldsOf(b, path+"[]", v[0])
+	default:
+		fmt.Fprintf(b, "%s %T\n", path, of)
+	}
+}
+
+// TestOnCall: each of the ten questions in docs/operations.md is answered by the command
+// that stands there.
+func TestOnCall(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "## Ten questions")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `asynq-throttle (.*?)`").FindAllStringSubmatch(table, -1)
+	if len(rows) != 10 {
+		t.Fatalf("%d questions, want 10", len(rows))
+	}
+	answers := []string{
+		`(?m)^.big corp.|^acme`, `domain gmail.example`, `expected to start`, `tenant acme\s+2/1h\s+2\s+100 %`, `gmail.example: paused until .* by `,
+		`before: not set`, `pause of domain mx.example: until`, `would have kept .* back`, `CONFIGURED\n.*as the newest`, `(?m)^Redis +(idle|busy|bottleneck|unknown)`,
+	}
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for i, row := range rows {
+			r := asked(t, client.Options().Addr, words(row[2])...)
+			if r.status != 0 || !regexp.MustCompile(answers[i]).MatchString(r.out) {
+				t.Errorf("%s\n$ asynq-throttle %s\n%s%s(exit status %d)\nwant %s", row[1], row[2], r.out, r.errs, r.status, answers[i])
+			}
+		}
+	})
+}
+
+// words are the arguments of a command line with simple quotes.
+func words(line string) []string {
+	var list []string
+	for _, match := range regexp.MustCompile(`"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
+		list = append(list, match[1]+match[2])
+	}
+	return list
+}
+
+// TestMistakes: what is wrong is said in one line with what to do, and the exit status is
+// not 0.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		addr := client.Options().Addr
+		for line, want := range map[string]struct {
+			status int
+			text   string
+		}{
+			"status":                             {2, "see asynq-throttle status -h"},
+			"statsu smtp":                        {2, "unknown command"},
+			"status smtp --nonsense":             {2, "unknown flag: --nonsense; see asynq-throttle status -h"},
+			"limits":                             {2, "see asynq-throttle limits -h"},
+			"status smpt":                        {1, "there are: smtp"},
+			"usage smtp tennant acme":            {2, "there are: global, tenant, domain"},
+			"usage smtp global x":                {2, "has no keys"},
+			"lines smtp --by age":                {2, "none of key, flow, lane"},
+			"job smtp nothing":                   {1, "nothing is known of nothing"},
+			"limits set smtp tenant acme 5":      {2, "want units/window, such as 100/1m"},
+			"pause smtp domain --for 1h":         {2, "name it"},
+			"pause smtp domain x":                {2, "--for 2h"},
+			"pause smtp domain x --until later":  {2, "is none of 18:00"},
+			"mode smtp tenant loud":              {2, "none of enforce, shadow, off, reset"},
+			"forecast smtp --key tenant":         {2, "is not SCOPE=KEY"},
+			"forecast smtp":                      {1, "has no key for this scope"},
+			"-u redis://127.0.0.1:1 ls":          {1, "is it up"},
+			"-u redis://u:SECRET@127.0.0.1:1 ls": {1, "redis://127.0.0.1:1 does not answer"},
+			"-u nonsense://x ls":                 {2, "give a URL with -u or REDIS_URL"},
+			"purge smtp --asynq nonsense://x":    {2, "give a URL"},
+			"serve smpt":                         {1, "there are: smtp"},
+			"serve smtp --listen 0.0.0.0:0":      {2, "is not on loopback"},
+			"serve smtp --asynqmon localhost":    {2, "is no URL such as http://127.0.0.1:8080"},
+		} {
+			r := asked(t, addr, strings.Fields(line)...)
+			if r.status != want.status || !strings.Contains(r.errs, want.text) || strings.Count(r.errs, "\n") != 1 || r.out != "" || strings.Contains(r.errs, "SECRET") {
+				t.Errorf("%s: exit status %d, %q, %q", line, r.status, r.errs, r.out)
+			}
+		}
+	})
+}
+
+// TestDiffering: processes that are not configured alike are seen by check, which then has
+// an exit status of its own, and warned of where their limits are shown.
+func TestDiffering(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		other := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(200)}}, scopes[1], scopes[2]}
+		opened(t, client, other, 2)
+		r := asked(t, client.Options().Addr, "check", "smtp")
+		if r.status != unwell {
+			t.Errorf("exit status %d: %s", r.status, r.errs)
+		}
+		golden(t, "differing", masked(r.out+asked(t, client.Options().Addr, "limits", "get", "smtp").errs))
+	})
+}
+
+// TestConfirmed: with somebody at a terminal a change is asked for.
+func TestConfirmed(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := world(t, client)
+		for typed, want := range map[string]bool{"n\n": false, "": false, "y\n": true} {
+			r := answered(t, client.Options().Addr, typed, true, "mode", "smtp", "tenant", "shadow")
+			set, err := th.SettingOf(t.Context(), "tenant", "")
+			if err != nil || (set.Mode == "shadow") != want || (r.status == 0) != want || !strings.Contains(r.errs, "make it shadow? [y/N]") {
+				t.Errorf("%q: %+v, %d, %s%s", typed, set, r.status, r.errs, r.out)
+			}
+			if err := th.ResetMode(t.Context(), "tenant"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := answered(t, client.Options().Addr, "", true, "mode", "smtp", "tenant", "shadow", "-y"); r.status != 0 || r.errs != "" {
+			t.Errorf("-y: %+v", r)
+		}
+	})
+}
+
+// TestCompletion: throttles and scopes complete.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for line, want := range map[string]string{"status ": "smtp\n", "usage smtp ": "global\ntenant\ndomain\n"} {
+			r := asked(t, client.Options().Addr, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+			if !strings.HasPrefix(r.out, want) {
+				t.Errorf("%q completes to %q, want %q", line, r.out, want)
+			}
+		}
+		if r := asked(t, client.Options().Addr, "completion", "bash"); r.status != 0 || !strings.Contains(r.out, "bash completion") {
+			t.Errorf("completion bash: %d", r.status)
+		}
+	})
+}
+
+// TestPauseEnds: until when a pause is, by the reader's clock.
+func TestPauseEnds(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 17, 30, 0, 0, time.UTC)
+	for _, test := range []struct{ length, until, want string }{
+		{"90m", "", "2026-11-22T19:00:00Z"}, {"2d", "", "2026-11-24T17:30:00Z"}, {"", "18:00", "2026-11-22T18:00:00Z"}, {"", "17:00", "2026-11-23T17:00:00Z"},
+		{"", "2026-12-01 08:00", "2026-12-01T08:00:00Z"}, {"", "2026-12-01T08:00:00+02:00", "2026-12-01T08:00:00+02:00"},
+		{"", "", ""}, {"1h", "18:00", ""}, {"-1h", "", ""}, {"", "2026-01-01 08:00", ""},
+	} {
+		end, err := pauseEnd(test.length, test.until, now)
+		if got := end.Format(time.RFC3339); (err == nil) != (test.want != "") || err == nil && got != test.want {
+			t.Errorf("%+v: %s, %v", test, got, err)
+		}
+	}
+}
+
+// TestTimesForPeople: spans and instants as people read them.
+func TestTimesForPeople(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 17, 30, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		0: "17:30:00 (now)", 1500 * time.Millisecond: "17:30:01 (in 1.5s)", 90 * time.Second: "17:31:30 (in 1m30s)", 10 * time.Minute: "17:40:00 (in 10m)",
+		-30 * time.Second: "17:29:30 (30s ago)", 3 * time.Hour: "20:30:00 (in 3h00m)", 50 * time.Hour: "2026-11-24 19:30:00 (in 2d02h)",
+	} {
+		if got := at(now.Add(d), now); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+	if got := plain("a\x1b[31m"); got != `"a\x1b[31m"` {
+		t.Errorf("a hostile name shows as %q", got)
+	}
+}
+
+// TestFieldsAreDocumented: docs/command.md names each field of the JSON and each verb.
+func TestFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := os.ReadFile("testdata/json.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`[.\]](\w+)`).FindAllStringSubmatch(regexp.MustCompile(`(?m)^\$.*$`).ReplaceAllString(string(fields), ""), -1) {
+		if !strings.Contains(string(doc), "`"+match[1]+"`") {
+			t.Errorf("docs/command.md does not name the field %s", match[1])
+		}
+	}
+	for _, cmd := range new(program).command().Commands() {
+		if !strings.Contains(string(doc), "`"+cmd.Name()) && cmd.Name() != "help" {
+			t.Errorf("docs/command.md does not name the verb %s", cmd.Name())
+		}
+	}
+}
