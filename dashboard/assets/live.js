@@ -1,0 +1,70 @@
+// Keeps a page up to date, and shows times in the reader's zone. Pages work without it.
+'use strict';
+
+const live = document.getElementById('live');
+const lost = document.getElementById('lost');
+
+// local writes instants in the reader's zone.
+function local(root) {
+  const today = new Date().toDateString();
+  for (const element of root.querySelectorAll('time[datetime]')) {
+    const at = new Date(element.dateTime);
+    if (isNaN(at)) continue;
+    element.textContent = at.toDateString() === today ? at.toLocaleTimeString() : at.toLocaleString();
+    element.title = element.dateTime;
+  }
+}
+
+// selecting tells that somebody marks text that is about to be replaced.
+function selecting() {
+  const selection = document.getSelection();
+  return selection && !selection.isCollapsed && live.contains(selection.anchorNode);
+}
+
+let shown = '';
+
+// show replaces what is live, and leaves the focus where it was.
+function show(html) {
+  if (html === shown || selecting()) return;
+  shown = html;
+  const links = () => Array.from(live.querySelectorAll('a'));
+  const focused = document.activeElement;
+  const place = live.contains(focused) ? links().filter((a) => a.href === focused.href).indexOf(focused) : -1;
+  live.innerHTML = html;
+  local(live);
+  if (place >= 0) {
+    const same = links().filter((a) => a.href === focused.href);
+    if (same.length > 0) same[Math.min(place, same.length - 1)].focus({ preventScroll: true });
+  }
+}
+
+let source = null;
+
+function open() {
+  if (source || document.hidden) return;
+  source = new EventSource(live.dataset.events);
+  source.addEventListener('live', (event) => {
+    lost.hidden = true;
+    show(event.data);
+    if (live.dataset.blank && !live.querySelector('[role=alert]')) location.reload(); // nothing was known at first
+  });
+  source.addEventListener('error', () => {
+    lost.hidden = false;
+    if (source && source.readyState === EventSource.CLOSED) { // refused, not lost: try again by ourselves
+      source = null;
+      setTimeout(open, 2000);
+    }
+  });
+}
+
+// close ends it while nobody sees the page, so that nothing is read for it.
+function close() {
+  if (source) source.close();
+  source = null;
+}
+
+local(document);
+if (live.dataset.events) {
+  open();
+  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+}

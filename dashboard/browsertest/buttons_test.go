@@ -1,0 +1,68 @@
+package browsertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestButtons: each button does in Redis what it says, and the page shows it.
+func TestButtons(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("key?scope=tenant&key=acme")
+	b.shows("open")
+
+	b.run(chromedp.SetValue(chromedp.CSS(`input[name="for"]`), "2h"))
+	b.click(`button[value="pause"]`)
+	b.shows("paused until")
+	if left := time.Until(w.usage("tenant", "acme").Paused); left < time.Hour || left > 2*time.Hour {
+		t.Errorf("it is paused for %s", left)
+	}
+
+	b.click(`button[value="resume"]`)
+	b.shows("open")
+	if u := w.usage("tenant", "acme"); !u.Paused.IsZero() {
+		t.Errorf("it is paused until %s", u.Paused)
+	}
+
+	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="limits"]`), "1/1h"))
+	b.click(`form[aria-label="Limits"] button:not([value])`) // Try
+	b.shows("1 would have been kept back")
+	if u := w.usage("tenant", "acme"); u.SetFor != "" {
+		t.Errorf("to try has set %+v", u)
+	}
+
+	b.run(chromedp.SetValue(chromedp.CSS(`input[name="limits"]`), "5/1h, 1000/24h"))
+	b.click(`button[value="limits"]`)
+	b.shows("set at run time for the key")
+	b.shows("1000/24h")
+	if u := w.usage("tenant", "acme"); u.SetFor != "key" || len(u.Limits) != 2 || u.Limits[0].Limit.Units != 5 {
+		t.Errorf("it has %+v", u)
+	}
+
+	b.click(`button[value="reset"]`)
+	b.shows("as configured")
+	if u := w.usage("tenant", "acme"); u.SetFor != "" || len(u.Limits) != 1 {
+		t.Errorf("it has %+v", u)
+	}
+	b.open("changes")
+	b.shows("5/1h, 1000/24h")
+}
+
+// TestWrongLimits: what is wrong is said, and what was typed stays.
+func TestWrongLimits(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("key?scope=tenant&key=acme")
+	b.expectErrors() // status 400
+	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="limits"]`), "lots"+kb.Tab))
+	b.click(`button[value="limits"]`)
+	b.shows("lots")
+	b.await(`document.querySelector('[role=alert]') && document.querySelector('input[name="limits"]').value === 'lots'`)
+	if u := w.usage("tenant", "acme"); u.SetFor != "" {
+		t.Errorf("it has %+v", u)
+	}
+}

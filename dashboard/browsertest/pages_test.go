@@ -1,0 +1,143 @@
+package browsertest
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// hostileKey is the page of a tenant that would like to be more than a name.
+var hostileKey = "key?" + url.Values{"scope": {"tenant"}, "key": {hostile}}.Encode()
+
+// everyPage is each page with something that stands on it.
+var everyPage = map[string]string{
+	"":                          "Who waits",
+	"key?scope=tenant&key=acme": "Who is blocked under it",
+	hostileKey:                  hostile,
+	"key?scope=global&key=":     "100/1h",
+	"job?id=mail-4-4":           "2 of 3 jobs",
+	"changes":                   "gmail.example",
+	"changes?all=1":             "gmail.example",
+	"processes":                 "configured alike",
+}
+
+// TestPagesByClicks: from the overview each page is reached by its link.
+func TestPagesByClicks(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("")
+	b.shows("6 jobs of 2 flows")
+	b.click(`a[href="key?scope=tenant&key=acme"]`)
+	b.shows("tenant acme")
+	b.shows("Started in the last")
+	b.click(`nav a[href="changes"]`)
+	b.shows("gmail.example")
+	b.click(`a[href="changes?all=1"]`)
+	b.shows("domain gmail.example")
+	b.click(`a[href^="key?scope=domain"]`)
+	b.shows("paused until")
+	b.click(`nav a[href="processes"]`)
+	b.shows("All 1 that are alive are configured alike.")
+	b.click(`header .name a`)
+	b.shows("Overview")
+	b.run(chromedp.SendKeys(chromedp.CSS("#job-id"), "mail-4-4"))
+	b.click("header form button")
+	b.shows("2 of 3 jobs")
+	b.shows("mail:send")
+	b.shows("Expected to start")
+	b.await(`document.querySelector('a[href="http://127.0.0.1:8080/queues/mails/tasks/mail-4-4"]')`)
+	b.open("")
+	b.run(chromedp.SetValue(chromedp.CSS(`select[name="scope"]`), "tenant"), chromedp.SendKeys(chromedp.CSS(`main input[name="key"]`), "nobody"))
+	b.click("main form button")
+	b.shows("Nobody.")
+}
+
+// TestLive: an open page shows what happens without being asked for again.
+func TestLive(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("")
+	b.shows("6 jobs of 2 flows")
+	b.mark("same")
+	w.reserve("one-more", "hooli")
+	w.reserve("another", "hooli")
+	w.reserve("a-third", "hooli")
+	b.shows("7 jobs of 3 flows")
+	b.await("window.same")
+}
+
+// TestHostileName: a name is shown as it is on each page, and is nothing else there.
+func TestHostileName(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	if err := w.throttle.ResetLimits(t.Context(), "tenant", hostile); err != nil {
+		t.Fatal(err)
+	}
+	b.open("")
+	b.shows(hostile)
+	page := value[string](b, `Array.from(document.querySelectorAll('main a')).find((a) => a.innerText.includes(`+quoted(hostile)+`)).href`)
+	b.run(chromedp.Navigate(page))
+	b.shows(hostile)
+	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="for"]`), kb.End+"0m")) // 1h0m
+	b.click(`button[value="pause"]`)
+	b.shows("paused until")
+	for _, path := range []string{"changes", "changes?all=1", hostileKey} {
+		b.open(path)
+		b.shows(hostile)
+		b.await(`document.querySelectorAll('img, main script').length === 0`)
+	}
+	b.expectErrors() // nothing is known of such a job
+	b.open("job?id=" + url.QueryEscape(hostile))
+	b.shows(hostile)
+}
+
+// TestNarrow: no page is wider than a small screen.
+func TestNarrow(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.run(chromedp.EmulateViewport(400, 800, chromedp.EmulateMobile))
+	for path, text := range everyPage {
+		b.open(path)
+		b.shows(text)
+		if width := value[int](b, "document.documentElement.scrollWidth"); width > 400 {
+			t.Errorf("%s is %d wide on a screen of 400", path, width)
+		}
+	}
+}
+
+// TestDarkAndLight: the page follows what the reader prefers.
+func TestDarkAndLight(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("")
+	for scheme, want := range map[string]string{"dark": "rgb(21, 24, 28)", "light": "rgb(251, 251, 250)"} {
+		send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		b.await("getComputedStyle(document.body).backgroundColor === " + quoted(want))
+	}
+}
+
+// TestKeyboard: links are reached by Tab and followed by Enter, and what is new leaves the
+// focus where it was.
+func TestKeyboard(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("")
+	b.shows("Who waits")
+	focused := `document.activeElement && document.activeElement.getAttribute('href') === 'key?scope=tenant&key=acme'`
+	for range 30 {
+		b.run(chromedp.KeyEvent(kb.Tab))
+		if value[bool](b, "Boolean("+focused+")") {
+			break
+		}
+	}
+	b.run(chromedp.Evaluate[chromedp.Void](`void (document.querySelector('#live dl').id = 'old')`))
+	b.await(`document.querySelector('#live dl') && !document.getElementById('old')`)
+	b.await(focused)
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.shows("Who is blocked under it")
+	b.run(chromedp.KeyEvent(kb.Tab))
+	b.await(`document.activeElement.className === 'skip'`)
+}

@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// mostForm is how long a form may be, in bytes.
+const mostForm = 16 << 10
+
+// change changes what is set for a scope key, if the request may do so, and leads back to
+// the page of the scope key.
+func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
+	if why := h.mayChange(r); why != nil {
+		h.options.Logger.Warn("dashboard: a change is refused", zap.String("who", h.options.Who(r)), zap.String("throttle", h.hub.name), zap.Error(why))
+		http.Error(w, "this change is refused", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "this is no form", http.StatusBadRequest)
+		return
+	}
+	key := scopeKey{r.PostForm.Get("scope"), r.PostForm.Get("key")}
+	query := url.Values{"scope": {key.Scope}, "key": {key.Key}}
+	f, status := h.frame(r.Context(), "key", query)
+	if status != http.StatusOK {
+		h.write(w, "key", f, status)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	what, status, err := h.do(ctx, key, r.PostForm)
+	if err != nil {
+		f.Refused, f.For, f.Limits = problem(err), r.PostForm.Get("for"), r.PostForm.Get("limits")
+		h.write(w, "key", f, status)
+		return
+	}
+	h.hub.changed()
+	h.options.Logger.Info("dashboard: changed", zap.String("who", h.options.Who(r)), zap.String("throttle", h.hub.name),
+		zap.String("scope", key.Scope), zap.String("key", key.Key), zap.String("what", what))
+	w.Header().Set("Location", "key?"+query.Encode()) // relative, since the prefix may have been stripped
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// mayChange says why a request may not change anything; nil if it may.
+func (h *Handler) mayChange(r *http.Request) error {
+	if !h.options.AllowChanges {
+		return errReadOnly
+	}
+	if err := h.origin.Check(r); err != nil {
+		return err
+	}
+	if h.options.Authorize == nil {
+		return nil
+	}
+	return h.options.Authorize(r)
+}
+
+var errReadOnly = fmt.Errorf("dashboard: Options.AllowChanges is not set")
+
+// do does what a form asks for. It returns that in words, or an HTTP status and why not.
+func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values) (what string, status int, err error) {
+	th := h.hub.board(ctx, nil).throttle
+	switch do := form.Get("do"); do {
+	case "pause":
+		as, err := throttle.ParseLimit("1/" + form.Get("for")) // it knows days
+		if err != nil {
+			return "", http.StatusBadRequest, fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
+		}
+		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(as.Window))
+		return "paused until " + end.UTC().Format(time.RFC3339), http.StatusServiceUnavailable, err
+	case "resume":
+		_, err = th.Resume(ctx, key.Scope, key.Key)
+		return "resumed", http.StatusServiceUnavailable, err
+	case "limits":
+		limits, err := throttle.ParseLimits(form.Get("limits"))
+		if err != nil {
+			return "", http.StatusBadRequest, err
+		}
+		return "limits " + limitsText(limits), http.StatusServiceUnavailable, th.SetLimits(ctx, key.Scope, key.Key, limits)
+	case "reset":
+		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key)
+	default:
+		return "", http.StatusBadRequest, fmt.Errorf("nothing is called %q: it is pause, resume, limits or reset", do)
+	}
+}

@@ -1,0 +1,27 @@
+// Package dashboard serves pages about a throttle, for whoever is on call: how its limits
+// are used, who waits for what and until when, why a job does not run, what was changed by
+// whom, whether its processes are configured alike. It shows what the command
+// asynq-throttle prints.
+//
+//	pages, err := dashboard.New("smtp", client, nil)
+//	mux.Handle("/throttle/", pages)
+//
+// It needs no configuration: it attaches to a throttle by what the throttle's processes
+// have published, and decides nothing. It serves all that it shows by itself, at any prefix
+// of a mux that ends in a slash; no other host is asked.
+//
+// # Cost
+//
+// Pages that are open are kept up to date by server-sent events. Redis is read once a
+// second at most, however many look, and not at all while nobody does. Such a look asks for
+// a bounded number of scope keys: those under which most waits, those that are open in a
+// browser, and those shown before. All that waits in line is read so seldom that it takes
+// less than a third of a percent of the time.
+//
+// # Who may do what
+//
+// The pages show names of tenants to whoever reaches them, so mount them behind the
+// authentication of your own program. They change nothing unless Options.AllowChanges is
+// set. A change must come from the pages' own origin, Options.Authorize may refuse it, and
+// each is logged with who asked for it.
+package dashboard

@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// bar shows how much of a limit is used and booked, in hundredths.
+type bar struct {
+	Used, Booked string
+	Full         bool
+	Label        string
+}
+
+func barOf(used, booked, units int64) bar {
+	if units == 0 {
+		return bar{Used: "100", Booked: "0", Full: true, Label: "closed"}
+	}
+	u := min(100, float64(used)/float64(units)*100)
+	b := min(100-u, float64(booked)/float64(units)*100)
+	return bar{
+		Used: number(u), Booked: number(b), Full: u+b >= 100,
+		Label: fmt.Sprintf("%d of %d used, %d booked", used, units, booked),
+	}
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
+
+// spark is the path of points in a field of 60 by 20, with the last on the right. The top is
+// the largest of them and of top.
+func spark(points []float64, top float64) string {
+	if len(points) == 0 {
+		return ""
+	}
+	for _, p := range points {
+		top = max(top, p)
+	}
+	if top == 0 {
+		top = 1
+	}
+	var b strings.Builder
+	left := mostPoints - len(points)
+	fmt.Fprintf(&b, "M%d 20", left)
+	for i, p := range points {
+		fmt.Fprintf(&b, "V%.1fH%d", 20-19*p/top, left+i+1)
+	}
+	b.WriteString("V20Z")
+	return b.String()
+}
+
+// useRow is one limit of a scope key.
+type useRow struct {
+	view.Use
+	instantNow
+	Units  int64
+	Bar    bar
+	Counts bool // there is a limit that counts
+	Weak   bool // it is not enforced
+}
+
+func useRows(u throttle.Usage) []useRow {
+	all := view.UsesOf(u)
+	rows := make([]useRow, len(all))
+	for i, use := range all {
+		rows[i] = useRow{Use: use, instantNow: instantNow{u.Now}, Weak: u.Mode != throttle.Enforce}
+		if i < len(u.Limits) {
+			rows[i].Units = u.Limits[i].Limit.Units
+			rows[i].Counts = rows[i].Units != throttle.Unlimited
+			rows[i].Bar = barOf(use.Used, use.Booked, rows[i].Units)
+		}
+	}
+	return rows
+}
+
+// chart is a history, drawn in fields of 10 by 50.
+type chart struct {
+	Bars         []chartBar
+	Width        int
+	Window, Step time.Duration
+	Most         int64
+}
+
+type chartBar struct {
+	X         int
+	Y, Height string
+	Units     int64
+}
+
+func chartOf(h history) chart {
+	c := chart{Width: 10 * len(h.bars), Window: h.limit.Window, Step: h.limit.Window / mostBars}
+	for _, units := range h.bars {
+		c.Most = max(c.Most, units)
+	}
+	for i, units := range h.bars {
+		height := 0.0
+		if c.Most > 0 {
+			height = 50 * float64(units) / float64(c.Most)
+		}
+		c.Bars = append(c.Bars, chartBar{10 * i, number(50 - height), number(height), units})
+	}
+	return c
+}

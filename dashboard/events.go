@@ -1,0 +1,76 @@
+package dashboard
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+)
+
+const (
+	// mostLookers is how many browsers are kept up to date; others are told to come again.
+	mostLookers = 200
+	// stuck is how long a browser may take to take what it is told.
+	stuck = 10 * time.Second
+)
+
+// events tells a browser once a second what its page shows now, until it goes.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	page := query.Get("page")
+	query.Del("page")
+	if pages[page] == nil || page == "job" {
+		http.NotFound(w, r)
+		return
+	}
+	if h.lookers.Add(1) > mostLookers {
+		h.lookers.Add(-1)
+		http.Error(w, "too many look", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.lookers.Add(-1)
+	key := keyOf(page, query)
+	if key != nil && h.hub.board(r.Context(), nil).refuses(*key) != "" {
+		http.NotFound(w, r)
+		return
+	}
+	defer h.hub.watch(key)()
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		part, done, err := h.live(r.Context(), page, query)
+		if err != nil {
+			h.options.Logger.Error("dashboard: a page cannot be written: " + err.Error())
+			return
+		}
+		if !tell(w, part) {
+			return
+		}
+		next := time.NewTimer(time.Until(done.Add(every)))
+		select {
+		case <-next.C:
+		case <-r.Context().Done():
+			next.Stop()
+			return
+		case <-h.closed:
+			next.Stop()
+			return
+		}
+	}
+}
+
+// tell sends one event; false if it cannot be sent.
+func tell(w http.ResponseWriter, part []byte) bool {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(stuck)) // where the writer has deadlines
+	var b bytes.Buffer
+	b.WriteString("event: live\n")
+	for line := range bytes.Lines(part) {
+		b.WriteString("data: ")
+		b.Write(bytes.TrimRight(line, "\r\n"))
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return false
+	}
+	return control.Flush() == nil
+}

@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// How the history of a scope key is read.
+const (
+	mostBars     = 24              // parts of its longest window, each a call
+	historyEvery = 5 * time.Second // as often at most
+)
+
+// due tells whether it is to be read again: when a bar has moved on by half.
+func (h history) due(u throttle.Usage, now time.Time) bool {
+	longest, is := longest(u)
+	return is && (h.limit != longest || now.Sub(h.read) >= max(historyEvery, longest.Window/mostBars/2))
+}
+
+// longest is the limit with the longest window, of those that count.
+func longest(u throttle.Usage) (throttle.Limit, bool) {
+	for i := len(u.Limits) - 1; i >= 0; i-- {
+		if u.Limits[i].Limit.Units != throttle.Unlimited {
+			return u.Limits[i].Limit, true
+		}
+	}
+	return throttle.Limit{}, false
+}
+
+// readHistory asks what started under a scope key in each part of its longest window.
+func (b *board) readHistory(ctx context.Context, u throttle.Usage) (history, error) {
+	limit, _ := longest(u)
+	h := history{read: b.taken, limit: limit}
+	step := limit.Window / mostBars
+	for i := mostBars; i > 0; i-- {
+		n, err := b.throttle.Count(ctx, u.Scope, u.Key, time.Duration(i)*step, time.Duration(i-1)*step)
+		if err != nil {
+			return h, err
+		}
+		h.bars = append(h.bars, n)
+	}
+	return h, nil
+}

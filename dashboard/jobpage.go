@@ -1,0 +1,87 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/explain"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// jobPage says why a job does not run.
+type jobPage struct {
+	explain.Explanation
+	Asked    string // the ID that was asked for
+	Says     string // its state in words
+	Rows     []limitRow
+	Asynqmon string // the task's page there
+}
+
+type limitRow struct {
+	explain.LimitState
+	instantNow
+}
+
+// says are the states in words.
+var says = map[string]string{
+	explain.Booked:  "booked",
+	explain.Waiting: "in line",
+	explain.Overdue: "it did not come to its slot; asked for again, it comes to the front of its lane",
+	explain.Unknown: "the throttle knows nothing of it: it has not asked yet, was given back, or has started",
+}
+
+// job explains a job. It asks Redis each time, one job after the other, and the page stays
+// as it is.
+func (h *Handler) job(ctx context.Context, id string) (frame, int) {
+	f := frame{Throttle: h.hub.name, Page: "job", Title: "Job " + name(id), ID: id}
+	if id == "" {
+		f.Problem = "Name the ID of a job, or of a task in asynq."
+		return f, http.StatusBadRequest
+	}
+	b := h.hub.board(ctx, nil)
+	if b.throttle == nil {
+		f.Problem = problem(b.err)
+		return f, http.StatusServiceUnavailable
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	h.searching.Lock()
+	defer h.searching.Unlock()
+	th, err := throttle.Attach(ctx, h.hub.name, h.client) // the shares of who waits now
+	var e explain.Explanation
+	if err == nil {
+		e, err = explain.Job(ctx, th, h.options.Asynq, id)
+	}
+	if err != nil {
+		f.Problem = problem(err)
+		return f, http.StatusServiceUnavailable
+	}
+	f.Now, f.Body = e.Now, h.jobPage(id, e)
+	if e.State == explain.Unknown && e.Task == nil {
+		return f, http.StatusNotFound
+	}
+	return f, http.StatusOK
+}
+
+func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
+	p := jobPage{Explanation: e, Asked: id, Says: says[e.State]}
+	for _, l := range e.Limits {
+		if !l.Free.After(e.Now.Add(time.Second)) && !l.Free.IsZero() { // it was asked a moment later
+			l.Free = e.Now
+		}
+		p.Rows = append(p.Rows, limitRow{l, instantNow{e.Now}})
+	}
+	if e.Task == nil {
+		if queue, task, retried, is := worker.TaskOf(e.Job); is {
+			p.Task = &explain.Task{Queue: queue, ID: task, State: "not known to asynq", Retried: retried}
+		}
+	}
+	if p.Task != nil && h.options.Asynqmon != "" {
+		p.Asynqmon = strings.TrimSuffix(h.options.Asynqmon, "/") + "/queues/" + url.PathEscape(p.Task.Queue) + "/tasks/" + url.PathEscape(p.Task.ID)
+	}
+	return p
+}

@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const (
+	// idle is how many times as long as it took to read the line it is left alone then: so
+	// it takes less than a third of a percent of the time, however much waits.
+	idle = 300
+	// mostFlows is how many flows a page shows.
+	mostFlows = 20
+)
+
+// due tells whether the line is to be read again.
+func (w waiting) due(now time.Time) bool {
+	return w.read.IsZero() || now.Sub(w.read) >= idle*w.took
+}
+
+// readLine reads who waits. Where that is more than is read, it is under which scope keys,
+// and no more.
+func (b *board) readLine(ctx context.Context) error {
+	began := time.Now()
+	page, err := b.throttle.Lines(ctx, "")
+	if err != nil {
+		return err
+	}
+	w := waiting{read: b.taken, at: page.Now, under: make(map[scopeKey]view.Row)}
+	b.now = page.Now
+	lanes, err := b.throttle.Lanes(ctx)
+	switch {
+	case err == nil:
+		w.put(lanes)
+	case errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil:
+		return err
+	default: // it says that more waits than it reads
+		w.many = true
+		for _, l := range page.Lines {
+			key := scopeKey{l.Scope, l.Key}
+			w.under[key] = view.Row{Scope: l.Scope, Key: l.Key, Flows: int(l.Flows)}
+			w.most = append(w.most, key)
+		}
+		slices.SortStableFunc(w.most, func(x, y scopeKey) int { return cmp.Compare(w.under[y].Flows, w.under[x].Flows) })
+	}
+	w.most = w.most[:min(len(w.most), mostRows)]
+	w.took = time.Since(began)
+	b.line = w
+	return nil
+}
+
+// put puts lanes together.
+func (w *waiting) put(lanes []throttle.Lane) {
+	w.lanes, w.byKey, w.byFlow = lanes, make(map[scopeKey][]int), make(map[string][]int)
+	for i, l := range lanes {
+		key := scopeKey{l.Scope, l.Key}
+		w.byKey[key] = append(w.byKey[key], i)
+		w.byFlow[l.Flow] = append(w.byFlow[l.Flow], i)
+	}
+	w.flows = view.Rows(lanes, view.ByFlow, view.Filter{}, mostFlows)
+	under := view.Rows(lanes, view.ByKey, view.Filter{}, len(lanes)).Rows
+	for _, row := range under {
+		w.under[scopeKey{row.Scope, row.Key}] = row
+	}
+	slices.SortStableFunc(under, func(x, y view.Row) int { return cmp.Compare(y.Jobs, x.Jobs) })
+	for _, row := range under {
+		w.most = append(w.most, scopeKey{row.Scope, row.Key})
+	}
+}
+
+// blocked are the flows that wait under a scope key.
+func (w waiting) blocked(key scopeKey) view.Waiting {
+	return view.Rows(w.some(w.byKey[key]), view.ByFlow, view.Filter{}, mostFlows)
+}
+
+// keysOf are the scope keys that the jobs of a flow wait for.
+func (w waiting) keysOf(flow string) view.Waiting {
+	return view.Rows(w.some(w.byFlow[flow]), view.ByKey, view.Filter{}, mostFlows)
+}
+
+// some are lanes by their places.
+func (w waiting) some(places []int) []throttle.Lane {
+	lanes := make([]throttle.Lane, len(places))
+	for i, place := range places {
+		lanes[i] = w.lanes[place]
+	}
+	return lanes
+}

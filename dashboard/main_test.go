@@ -1,0 +1,13 @@
+package dashboard_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // that a server is away is what some tests are about
+	goleak.VerifyTestMain(m)
+}

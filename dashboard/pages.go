@@ -1,0 +1,167 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// pages are the templates of each page, by the last element of its path.
+var pages = map[string]*template.Template{
+	"":          parsed("overview"),
+	"key":       parsed("key"),
+	"job":       parsed("job"),
+	"changes":   parsed("changes"),
+	"processes": parsed("processes"),
+}
+
+func parsed(page string) *template.Template {
+	return template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/parts.html", "templates/"+page+".html"))
+}
+
+// frame is what all pages have.
+type frame struct {
+	Throttle, Title, Page string
+	// Events is where the page hears what is new; empty for one that stays.
+	Events string
+	// Problem is why the rest is as it was Now; empty if all is well.
+	Problem string
+	Now     time.Time // on Redis' clock
+	Body    any       // of what is live; nil if nothing is known
+
+	// What stays as it is while somebody looks.
+	Scopes   []throttle.Scope
+	Allowed  bool
+	Of       scopeKey
+	For      string // how long a pause is to be, as it was asked for
+	Limits   string // as text
+	Tried    any
+	Refused  string
+	ID       string
+	Searched bool
+	Set      []changeRow
+}
+
+// instantNow is embedded where a template tells how far instants are.
+type instantNow struct{ Now time.Time }
+
+// page serves a whole page.
+func (h *Handler) page(w http.ResponseWriter, r *http.Request, page string) {
+	f, status := h.frame(r.Context(), page, r.URL.Query())
+	if page == "key" && status == http.StatusOK {
+		f.Limits = r.URL.Query().Get("limits")
+		if f.Limits != "" {
+			status = h.try(r.Context(), &f)
+		}
+	}
+	h.write(w, page, f, status)
+}
+
+// write writes a whole page.
+func (h *Handler) write(w http.ResponseWriter, page string, f frame, status int) {
+	var b bytes.Buffer
+	if err := pages[page].Execute(&b, f); err != nil {
+		http.Error(w, "the page cannot be written", http.StatusInternalServerError)
+		h.options.Logger.Error("dashboard: a page cannot be written: " + err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // whoever asked has gone
+}
+
+// live is what changes on a page, drawn once for all who look at it, and when that was read.
+func (h *Handler) live(ctx context.Context, page string, query url.Values) ([]byte, time.Time, error) {
+	b := h.hub.board(ctx, keyOf(page, query))
+	part, err := b.drawn.part(page+"?"+query.Encode(), func() ([]byte, error) {
+		var w bytes.Buffer
+		f := h.frameOf(b, page, query)
+		err := pages[page].ExecuteTemplate(&w, "live", f)
+		return w.Bytes(), err
+	})
+	return part, b.done, err
+}
+
+// keyOf is the scope key that a page is of; nil for other pages.
+func keyOf(page string, query url.Values) *scopeKey {
+	if page != "key" {
+		return nil
+	}
+	return &scopeKey{query.Get("scope"), query.Get("key")}
+}
+
+// frame reads what a page shows.
+func (h *Handler) frame(ctx context.Context, page string, query url.Values) (frame, int) {
+	if page == "job" {
+		return h.job(ctx, query.Get("id"))
+	}
+	b := h.hub.board(ctx, nil)
+	key := keyOf(page, query)
+	if key != nil {
+		if refused := b.refuses(*key); refused != "" {
+			return frame{Throttle: h.hub.name, Title: "No such scope key", Page: page, Problem: refused, Of: *key}, http.StatusNotFound
+		}
+		b = h.hub.board(ctx, key)
+	}
+	f := h.frameOf(b, page, query)
+	if page == "changes" && query.Get("all") != "" && b.throttle != nil {
+		f.Searched = true
+		h.search(ctx, b, &f)
+	}
+	status := http.StatusOK
+	if b.err != nil {
+		status = http.StatusServiceUnavailable
+	}
+	return f, status
+}
+
+// refuses says why there is no such scope key; empty if there may be.
+func (b *board) refuses(key scopeKey) string {
+	switch {
+	case b.throttle == nil: // not known yet
+		return ""
+	case !b.process.hasScope(key.Scope):
+		return "The throttle has no such scope."
+	case key.Scope == throttle.Global && key.Key != "":
+		return "The scope global has no keys: leave the key empty."
+	case key.Scope != throttle.Global && key.Key == "":
+		return "Name a key of the scope " + key.Scope + "."
+	}
+	return ""
+}
+
+// frameOf fills in a page from what was read.
+func (h *Handler) frameOf(b *board, page string, query url.Values) frame {
+	f := frame{
+		Throttle: h.hub.name, Page: page, Problem: problem(b.err), Now: b.now,
+		Scopes: b.process.scopes(), Allowed: h.options.AllowChanges,
+	}
+	values := url.Values{"page": {page}}
+	switch page {
+	case "":
+		f.Title, f.Body = "Overview", overviewOf(b, h.options.Stats != nil)
+	case "key":
+		f.Of = *keyOf(page, query)
+		f.Title, f.Body = f.Of.Scope+" "+name(f.Of.Key), keyPageOf(b, f.Of)
+		values.Set("scope", f.Of.Scope)
+		values.Set("key", f.Of.Key)
+	case "changes":
+		f.Title, f.Body = "Changes", changesOf(b)
+	case "processes":
+		f.Title, f.Body = "Processes", processesOf(b)
+	}
+	if b.throttle == nil { // nothing was ever read
+		f.Body = nil
+	}
+	f.Events = "events?" + values.Encode()
+	return f
+}

@@ -1,0 +1,227 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// escaped is a hostile name in a page's text.
+const escaped = `&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;`
+
+// TestPages: each page has what it is for, under any prefix.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := w.throttle.SetLimits(t.Context(), "tenant", hostile, []throttle.Limit{throttle.PerHour(2), throttle.PerDay(1000)}); err != nil {
+		t.Fatal(err)
+	}
+	h := w.pages(&dashboard.Options{Asynqmon: "http://127.0.0.1:8080/", Stats: func() worker.Stats { return worker.Stats{Denied: 7, Granted: 11} }})
+	for _, c := range []struct {
+		page   string
+		status int
+		has    []string
+	}{
+		{"", 200, []string{"<b>6</b> jobs of 2 flows", "configured alike", "7 in all, 11 granted", escaped, "gmail.example", "<strong>paused</strong> until", "2/1h", "2 of 2 used"}},
+		{"key?scope=tenant&key=acme", 200, []string{"tenant <bdi>acme</bdi>", "as configured", "<b>3</b> jobs of 1 flow", "Started in the last 1h00m", "Try"}},
+		{"key?scope=tenant&key=" + url.QueryEscape(hostile), 200, []string{escaped, "set at run time for the key", "1000/24h", "limits"}},
+		{"key?scope=global&key=", 200, []string{"100/1h", "4<span"}},
+		{"key?scope=domain&key=gmail.example", 200, []string{"<strong>paused</strong> until", "Changed here"}},
+		{"key?scope=tenant&key=nobody", 200, []string{"Nobody.", "0 of 2 used", "<dd>open</dd>"}},
+		{"key?scope=tenant&key=acme&limits=1/1h", 200, []string{"2 started in its last window", "1 would have been kept back"}},
+		{"key?scope=tenant&key=acme&limits=nonsense", 400, []string{"nonsense"}},
+		{"key?scope=host&key=x", 404, []string{"no such scope"}},
+		{"key?scope=tenant&key=", 404, []string{"Name a key"}},
+		{"key?scope=global&key=x", 404, []string{"has no keys"}},
+		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
+		{"job?id=" + url.QueryEscape(hostile), 404, []string{escaped, "knows nothing of it"}},
+		{"job?id=", 400, []string{"Name the ID"}},
+		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped, "Look through all scope keys"}},
+		{"changes?all=1", 200, []string{"2/1h, 1000/24h", "gmail.example"}},
+		{"processes", 200, []string{"All 1 that are alive are configured alike", "100/1h"}},
+		{"style.css", 200, []string{"prefers-color-scheme: dark"}},
+		{"live.js", 200, []string{"EventSource"}},
+		{"icon.svg", 200, []string{"<svg"}},
+		{"nonsense", 404, nil},
+		{"events?page=nonsense", 404, nil},
+		{"events?page=key&scope=host&key=x", 404, nil},
+	} {
+		for _, prefix := range []string{"/", "/admin/throttle/"} {
+			got := get(t.Context(), h, prefix+c.page)
+			if got.status != c.status {
+				t.Errorf("%s%s: status %d, want %d\n%s", prefix, c.page, got.status, c.status, got.text)
+			}
+			for _, text := range c.has {
+				if !strings.Contains(got.text, text) {
+					t.Errorf("%s%s lacks %q\n%s", prefix, c.page, text, got.text)
+				}
+			}
+			for _, text := range []string{"<script>alert", "/admin", `style="`, "ZgotmplZ", "%!"} {
+				if strings.Contains(got.text, text) {
+					t.Errorf("%s%s has %q\n%s", prefix, c.page, text, got.text)
+				}
+			}
+			policy := got.header.Get("Content-Security-Policy")
+			if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+				t.Errorf("%s%s: policy %q", prefix, c.page, policy)
+			}
+		}
+	}
+}
+
+// TestReadOnlyByDefault: there are no buttons, and a change is refused.
+func TestReadOnlyByDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(nil)
+	if got := get(t.Context(), h, "/key?scope=tenant&key=acme"); strings.Contains(got.text, `method="post"`) || strings.Contains(got.text, "formmethod") {
+		t.Error("a page has buttons that change something")
+	}
+	if got := post(t.Context(), h, "do", "pause", "scope", "tenant", "key", "acme", "for", "1h"); got.status != http.StatusForbidden {
+		t.Errorf("status %d", got.status)
+	}
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		if got := ask(h, httptest.NewRequestWithContext(t.Context(), method, "/key", http.NoBody)); got.status != http.StatusMethodNotAllowed {
+			t.Errorf("%s: status %d", method, got.status)
+		}
+	}
+	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/changes", http.NoBody)); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("status %d", got.status)
+	}
+}
+
+// TestRedisAway: one line says so, with what was known before, and all is well again after.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(nil)
+	if got := get(t.Context(), h, "/"); got.status != http.StatusOK {
+		t.Fatalf("status %d", got.status)
+	}
+	w.server.SetError("LOADING Redis is loading the dataset in memory")
+	got := until(t, h, http.StatusServiceUnavailable)
+	if !strings.Contains(got.text, `role="alert"`) || !strings.Contains(got.text, "What follows is how it was at") || !strings.Contains(got.text, "<b>6</b> jobs") {
+		t.Errorf("got\n%s", got.text)
+	}
+	w.server.SetError("")
+	if got := until(t, h, http.StatusOK); strings.Contains(got.text, `role="alert"`) {
+		t.Errorf("got\n%s", got.text)
+	}
+}
+
+// until asks for the overview until it has a status: it is read once a second.
+func until(t *testing.T, h http.Handler, status int) answer {
+	t.Helper()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for ; ; <-poll.C {
+		got := get(t.Context(), h, "/")
+		if got.status == status {
+			return got
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("status %d, want %d", got.status, status)
+		}
+	}
+}
+
+// TestNothingKnownYet: a throttle that nobody has published, and a Redis that was never
+// there, are one line each.
+func TestNothingKnownYet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nobody, err := dashboard.New("nobody", w.client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = away.Close() })
+	gone, err := dashboard.New("smtp", away, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []http.Handler{nobody, gone} {
+		for _, page := range []string{"/", "/key?scope=tenant&key=acme", "/job?id=x", "/changes?all=1", "/processes"} {
+			got := get(t.Context(), h, page)
+			if got.status != http.StatusServiceUnavailable || strings.Count(got.text, `role="alert"`) != 1 {
+				t.Errorf("%s: status %d\n%s", page, got.status, got.text)
+			}
+		}
+	}
+}
+
+// TestNoReadWhileNobodyLooks: a handler that nobody asks does not ask Redis.
+func TestNoReadWhileNobodyLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.server.CommandCount()
+	commands := func() int { return w.server.CommandCount() - before }
+	h := w.pages(nil)
+	get(t.Context(), h, "/style.css")
+	if n := commands(); n != 0 {
+		t.Errorf("New and a style sheet ask Redis %d times", n)
+	}
+	get(t.Context(), h, "/")
+	first := commands()
+	for range 50 {
+		get(t.Context(), h, "/processes")
+	}
+	if n := commands(); first == 0 || n > 2*first { // a second may have passed
+		t.Errorf("one page: %d commands, with fifty more: %d", first, n)
+	}
+}
+
+// TestEvents: a browser that looks at a scope key is told what is new.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	server := httptest.NewServer(w.pages(nil))
+	t.Cleanup(server.Close)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?page=key&scope=tenant&key=acme", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("type %q", kind)
+	}
+	if _, err := w.throttle.Pause(t.Context(), "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var heard strings.Builder
+	some := make([]byte, 4096)
+	for !strings.Contains(heard.String(), "data: <div><dt>State</dt><dd><strong>paused</strong>") {
+		n, err := response.Body.Read(some)
+		heard.Write(some[:n])
+		if err != nil {
+			t.Fatalf("%v: %s", err, heard.String())
+		}
+	}
+}
+
+// TestOptions: what is wrong is said by New.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, url := range []string{"127.0.0.1:8080", "javascript:alert(1)", "http://", "ftp://host"} {
+		if _, err := dashboard.New("smtp", w.client, &dashboard.Options{Asynqmon: url}); err == nil {
+			t.Errorf("%q is taken for asynqmon's URL", url)
+		}
+	}
+	if _, err := dashboard.New("smtp", nil, nil); err == nil {
+		t.Error("no client is taken")
+	}
+}

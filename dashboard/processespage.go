@@ -1,0 +1,47 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// processesPage tells whether all processes are configured alike.
+type processesPage struct {
+	Alive, Differing int
+	All              []processRow
+	Scopes           []throttle.Scope
+}
+
+type processRow struct {
+	instantNow
+	Name        string
+	Alive       bool
+	Since, Seen time.Time
+	Differences []string
+}
+
+func processesOf(b *board) processesPage {
+	p := processesPage{Scopes: b.process.scopes()}
+	p.Alive, p.Differing = b.process.differing()
+	for _, one := range b.process.all {
+		row := processRow{instantNow: instantNow{b.now}, Name: one.String(), Alive: one.Alive, Since: one.Since, Seen: one.Seen}
+		row.Differences = b.process.all[0].Differences(one)
+		p.All = append(p.All, row)
+	}
+	return p
+}
+
+// differing counts the processes that are alive, and those of them that are configured
+// differently from the newest.
+func (p processes) differing() (alive, differing int) {
+	for _, one := range p.all {
+		if one.Alive {
+			alive++
+			if len(p.all[0].Differences(one)) > 0 {
+				differing++
+			}
+		}
+	}
+	return alive, differing
+}

@@ -1,0 +1,83 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// tooOld is how long ago a look may be for growth since then to be shown.
+const tooOld = 5 * time.Second
+
+// count works out what came about since the look before.
+func (b *board) count(ctx context.Context, r *reader, before *board) {
+	if r.stats != nil {
+		b.stats = r.stats()
+	}
+	all, is := b.keys[scopeKey{Scope: throttle.Global}]
+	if before == nil || before.err != nil || b.taken.Sub(before.taken) > tooOld {
+		b.started, b.putBack = rate{}, rate{}
+		return
+	}
+	if r.stats != nil {
+		elapsed := b.taken.Sub(before.taken).Seconds()
+		b.putBack = b.putBack.and(float64(b.stats.Denied-before.stats.Denied) / elapsed)
+	}
+	if was := before.keys[scopeKey{Scope: throttle.Global}]; is && was != nil {
+		if perSecond, known := b.startedSince(ctx, was.usage, all.usage); known {
+			b.started = b.started.and(perSecond)
+		}
+	}
+}
+
+func (r rate) and(perSecond float64) rate { return rate{true, with(r.last, max(0, perSecond))} }
+
+// now is the last of it, per second.
+func (r rate) now() float64 {
+	if len(r.last) == 0 {
+		return 0
+	}
+	return r.last[len(r.last)-1]
+}
+
+// startedSince is how many units started per second between two looks at a scope key: as
+// counted where a limit knows that finely, else the growth of what is spent, which is less
+// where something left a window meanwhile.
+func (b *board) startedSince(ctx context.Context, was, is throttle.Usage) (perSecond float64, known bool) {
+	elapsed := is.Now.Sub(was.Now)
+	if elapsed <= 0 {
+		return 0, false
+	}
+	for _, l := range is.Limits {
+		switch {
+		case l.Limit.Units == throttle.Unlimited:
+		case l.Limit.Window < elapsed:
+			return float64(l.Used) / l.Limit.Window.Seconds(), true
+		case precision(l.Limit) <= elapsed/4:
+			if n, err := b.throttle.Count(ctx, is.Scope, is.Key, elapsed, 0); err == nil {
+				return float64(n) / elapsed.Seconds(), true
+			}
+		}
+	}
+	for _, l := range is.Limits {
+		for _, before := range was.Limits {
+			if before.Limit.Window == l.Limit.Window && l.Limit.Units != throttle.Unlimited {
+				perSecond, known = max(perSecond, float64(l.Used-before.Used)/elapsed.Seconds()), true
+			}
+		}
+	}
+	return perSecond, known
+}
+
+// precision is how finely a limit counts.
+func precision(l throttle.Limit) time.Duration {
+	const exactUnits, parts = 100, 100 // as package throttle has them by default
+	switch {
+	case l.Precision > 0:
+		return l.Precision
+	case l.Units <= exactUnits:
+		return throttle.Exact
+	}
+	return l.Window / parts
+}

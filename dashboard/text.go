@@ -1,0 +1,89 @@
+package dashboard
+
+import (
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// functions are what templates write with.
+var functions = template.FuncMap{
+	"name":    name,
+	"linked":  func(key string) bool { return !strings.HasPrefix(key, "~") },
+	"far":     far,
+	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"when":    func(at, now time.Time) instant { return instant{at, now} },
+	"span":    view.Span,
+	"short":   func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
+	"percent": func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
+	"plural":  plural,
+	"limits":  limitsText,
+}
+
+// instant is a time, and the one from which it is told how far it is; both on Redis' clock.
+type instant struct{ At, Now time.Time }
+
+// name shows a name that users made as it is, but what cannot be seen: that is escaped, and
+// what would turn the direction of the text with it.
+func name(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+// far says how far an instant is from now.
+func far(at, now time.Time) string {
+	switch d := at.Sub(now); {
+	case d.Abs() < 100*time.Millisecond:
+		return "now"
+	case d < 0:
+		return view.Span(-d) + " ago"
+	default:
+		return "in " + view.Span(d)
+	}
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
+}
+
+func limitsText(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// perSecond is a rate for people.
+func perSecond(rate float64) string {
+	if rate >= 10 || rate == 0 {
+		return strconv.FormatFloat(rate, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(rate, 'f', 1, 64)
+}
+
+// problem is one line about an error.
+func problem(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(err.Error(), "throttle: ")
+	return strings.Join(strings.Fields(text), " ") + "."
+}

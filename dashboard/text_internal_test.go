@@ -1,0 +1,66 @@
+package dashboard
+
+import (
+	"testing"
+	"time"
+)
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"acme": "acme", "big corp": "big corp", "Zoë 会社": "Zoë 会社", `<script>alert("1")</script>`: `<script>alert("1")</script>`,
+		"a\nb": `a\nb`, "a\x00b": `a\x00b`, "gpj\u202eexe": `gpj\u202eexe`, "a\xffb": "a\ufffdb",
+	} {
+		if got := name(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestFar(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for d, want := range map[time.Duration]string{
+		0: "now", 50 * time.Millisecond: "now", 1500 * time.Millisecond: "in 1.5s", -90 * time.Second: "1m30s ago", 50 * time.Hour: "in 2d02h",
+	} {
+		if got := far(now.Add(d), now); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestSpark: points stand on the right, the largest reaches the top.
+func TestSpark(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		points []float64
+		top    float64
+		want   string
+	}{
+		{nil, 1, ""},
+		{[]float64{0, 0}, 0, "M58 20V20.0H59V20.0H60V20Z"},
+		{[]float64{0.5, 1}, 1, "M58 20V10.5H59V1.0H60V20Z"},
+		{[]float64{2}, 1, "M59 20V1.0H60V20Z"},
+	} {
+		if got := spark(c.points, c.top); got != c.want {
+			t.Errorf("%v: %q, want %q", c.points, got, c.want)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		used, booked, units int64
+		want                bar
+	}{
+		{0, 0, 0, bar{"100", "0", true, "closed"}},
+		{50, 25, 100, bar{"50.0", "25.0", false, "50 of 100 used, 25 booked"}},
+		{100, 40, 100, bar{"100.0", "0.0", true, "100 of 100 used, 40 booked"}},
+		{300, 0, 100, bar{"100.0", "0.0", true, "300 of 100 used, 0 booked"}},
+	} {
+		if got := barOf(c.used, c.booked, c.units); got != c.want {
+			t.Errorf("%d and %d of %d: %+v, want %+v", c.used, c.booked, c.units, got, c.want)
+		}
+	}
+}
