@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -12,29 +13,34 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/link"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/site"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 // crawled is what a crawl of some sites did.
 type crawled struct {
-	summary
-	result
+	crawl.Summary
+	of    crawl.Result
 	ended map[string]string // how each page ended, by its URL
 }
 
 // crawlSites crawls a web of its own, from one page of each site or from the given
 // ones.
-func crawlSites(t *testing.T, sites []site, args []string, seeds ...string) crawled {
+func crawlSites(t *testing.T, sites []site.Site, args []string, seeds ...string) crawled {
 	t.Helper()
 	return crawlWeb(t, sites, true, args, seeds...)
 }
 
 // crawlWeb does so; by the client's own log, as of real hosts, if the servers keep
 // none.
-func crawlWeb(t *testing.T, sites []site, serversLog bool, args []string, seeds ...string) crawled {
+func crawlWeb(t *testing.T, sites []site.Site, serversLog bool, args []string, seeds ...string) crawled {
 	t.Helper()
 	return crawlOn(t, newRedis(t), sites, serversLog, args, seeds...)
 }
@@ -60,9 +66,9 @@ func ownRedis(t *testing.T) string {
 }
 
 // crawlOn does so on a Redis that may know the crawl.
-func crawlOn(t *testing.T, client *redis.Client, sites []site, serversLog bool, args []string, seeds ...string) crawled {
+func crawlOn(t *testing.T, client *redis.Client, sites []site.Site, serversLog bool, args []string, seeds ...string) crawled {
 	t.Helper()
-	web, err := startWeb(sites, new(accessLog))
+	web, err := site.Start(sites, new(site.AccessLog))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,40 +85,39 @@ func crawlOn(t *testing.T, client *redis.Client, sites []site, serversLog bool, 
 	return c
 }
 
-func startPages(sites []site) (urls []string) {
+func startPages(sites []site.Site) (urls []string) {
 	for _, one := range sites {
-		urls = append(urls, "http://"+one.host+"/")
+		urls = append(urls, "http://"+one.Host+"/")
 	}
 	return urls
 }
 
 // readyCrawl is a crawl of a web, which is yet to run.
-func readyCrawl(t *testing.T, client *redis.Client, web *web, serversLog bool, args []string, seeds ...string) (run func(context.Context) (crawled, error)) {
+func readyCrawl(t *testing.T, client *redis.Client, web *site.Web, serversLog bool, args []string, seeds ...string) (run func(context.Context) (crawled, error)) {
 	t.Helper()
-	o, err := parseOptions(append([]string{"-requests", "host=50/100ms", "-queue", "test"}, args...), new(strings.Builder))
+	p := rig.New("crawler", io.Discard, io.Discard)
+	t.Cleanup(p.Close)
+	o, err := parseOptions(p, append([]string{"-requests", "host=50/100ms", "-queue", "test"}, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	accesses := web.log
-	if !serversLog {
-		accesses = new(accessLog)
-	}
-	resolver := web.resolver()
-	fetcher := newFetcher(resolver, o.agent, o.timeout)
-	t.Cleanup(fetcher.Close)
-	around := &surroundings{redis: client, redisInside: true, resolver: resolver, fetcher: fetcher, web: web, accesses: accesses, serversLog: serversLog}
-	list := &seedList{name: "test"}
+	p.Client = client
+	list := &crawl.SeedList{Name: "test"}
 	for _, text := range seeds {
-		list.seeds = append(list.seeds, seed{customer: "acme", url: mustURL(t, text)})
+		u, err := link.Resolve(nil, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list.Seeds = append(list.Seeds, crawl.Seed{Customer: "acme", URL: u})
 	}
-	c, err := newCrawl(o, around, zap.NewNop())
+	c, err := newCrawler(p, o, list, web.World(serversLog))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(ctx context.Context) (crawled, error) {
-		r, err := c.run(ctx, list, around, newProgress(new(strings.Builder), false))
-		all := crawled{summary: summarize(r), result: r, ended: make(map[string]string)}
-		for _, p := range r.pages {
+		report, err := c.run(ctx)
+		all := crawled{Summary: report.Summary, of: report.Raw(), ended: make(map[string]string)}
+		for _, p := range all.of.Pages {
 			all.ended[p.URL] = p.Ended
 		}
 		return all, err
@@ -122,8 +127,8 @@ func readyCrawl(t *testing.T, client *redis.Client, web *web, serversLog bool, a
 // asked tells how often a URL was requested.
 func (c crawled) asked(url string) int {
 	n := 0
-	for _, a := range c.accesses {
-		if a.url == url {
+	for _, a := range c.of.Accesses {
+		if a.URL == url {
 			n++
 		}
 	}
@@ -131,24 +136,24 @@ func (c crawled) asked(url string) int {
 }
 
 // links is a site whose start page links to others.
-func links(host string, last byte, robots string, to ...string) site {
-	return site{host: host, addr: loopback(last), handler: ruled(robots, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func links(host string, last byte, robots string, to ...string) site.Site {
+	return site.Site{Host: host, Addr: site.Loopback(last), Handler: site.Ruled(robots, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
-			writePage(w, r, 1, to)
+			site.WritePage(w, r, 1, to)
 			return
 		}
-		writePage(w, r, 1, nil)
+		site.WritePage(w, r, 1, nil)
 	}))}
 }
 
 // redirects is a site that redirects some paths.
-func redirects(host string, last byte, to map[string]string) site {
-	return site{host: host, addr: loopback(last), handler: without(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func redirects(host string, last byte, to map[string]string) site.Site {
+	return site.Site{Host: host, Addr: site.Loopback(last), Handler: site.Without(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if target, moved := to[r.URL.Path]; moved {
 			http.Redirect(w, r, target, http.StatusFound)
 			return
 		}
-		writePage(w, r, 1, nil)
+		site.WritePage(w, r, 1, nil)
 	}))}
 }
 
@@ -166,13 +171,13 @@ func TestRedirects(t *testing.T) {
 	for _, path := range []string{"/there", "/forbidden", "/inside", "/meta", "/self", "/loop/1", "/nowhere", "/unknown", "/chain/0"} {
 		seeds = append(seeds, "http://a.example"+path)
 	}
-	c := crawlSites(t, []site{redirects("a.example", 2, moves), links("b.example", 3, "User-agent: *\nDisallow: /private/")}, nil, seeds...)
+	c := crawlSites(t, []site.Site{redirects("a.example", 2, moves), links("b.example", 3, "User-agent: *\nDisallow: /private/")}, nil, seeds...)
 	for url, want := range map[string]string{
-		"http://a.example/there": endRedirected, "http://b.example/page": endFetched,
-		"http://a.example/forbidden": endRedirected, "http://b.example/private/x": endForbidden,
-		"http://intranet.example/": endBlocked, "http://169.254.169.254/": endBlocked, "http://unknown.example/": endFailed,
-		"http://a.example/self": endRedirected, "http://a.example/loop/1": endRedirected, "http://a.example/loop/3": endRedirected,
-		"http://a.example/nowhere": endAbsent, "http://a.example/chain/4": endRedirected, "http://a.example/chain/5": endAbsent,
+		"http://a.example/there": frontier.EndRedirected, "http://b.example/page": frontier.EndFetched,
+		"http://a.example/forbidden": frontier.EndRedirected, "http://b.example/private/x": frontier.EndForbidden,
+		"http://intranet.example/": frontier.EndBlocked, "http://169.254.169.254/": frontier.EndBlocked, "http://unknown.example/": frontier.EndFailed,
+		"http://a.example/self": frontier.EndRedirected, "http://a.example/loop/1": frontier.EndRedirected, "http://a.example/loop/3": frontier.EndRedirected,
+		"http://a.example/nowhere": frontier.EndAbsent, "http://a.example/chain/4": frontier.EndRedirected, "http://a.example/chain/5": frontier.EndAbsent,
 	} {
 		if c.ended[url] != want {
 			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
@@ -182,7 +187,7 @@ func TestRedirects(t *testing.T) {
 		t.Error("a redirect was followed for ever")
 	}
 	if c.asked("http://b.example/private/x") != 0 || c.asked("http://b.example/robots.txt") != 1 || !c.OK {
-		t.Errorf("the target's rules were not kept: %+v", c.summary)
+		t.Errorf("the target's rules were not kept: %+v", c.Summary)
 	}
 }
 
@@ -199,39 +204,39 @@ func TestRobotsOfAHost(t *testing.T) {
 		}
 	}
 	say := func(body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { send(w, r, []byte(body)) }
+		return func(w http.ResponseWriter, r *http.Request) { site.Send(w, r, []byte(body)) }
 	}
 	for i, row := range []struct {
 		name   string
 		robots http.HandlerFunc
 		a, b   string // how /a and /b end
 	}{
-		{"rules", say(text), endForbidden, endFetched},
-		{"404", status(404), endFetched, endFetched},
-		{"403", status(403), endFetched, endFetched},
-		{"429 for ever", status(429, "Retry-After", "1"), endForbidden, endForbidden},
-		{"500", status(500), endForbidden, endForbidden},
-		{"no answer", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, endForbidden, endForbidden},
-		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, endForbidden, endForbidden},
-		{"5 MB", say(text + strings.Repeat("# filler\n", 5<<20/9)), endForbidden, endFetched},
+		{"rules", say(text), frontier.EndForbidden, frontier.EndFetched},
+		{"404", status(404), frontier.EndFetched, frontier.EndFetched},
+		{"403", status(403), frontier.EndFetched, frontier.EndFetched},
+		{"429 for ever", status(429, "Retry-After", "1"), frontier.EndForbidden, frontier.EndForbidden},
+		{"500", status(500), frontier.EndForbidden, frontier.EndForbidden},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, frontier.EndForbidden, frontier.EndForbidden},
+		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, frontier.EndForbidden, frontier.EndForbidden},
+		{"5 MB", say(text + strings.Repeat("# filler\n", 5<<20/9)), frontier.EndForbidden, frontier.EndFetched},
 		{"5 MB of known size", func(w http.ResponseWriter, r *http.Request) {
 			body := text + strings.Repeat("# filler\n", 5<<20/9)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-			send(w, r, []byte(body))
-		}, endForbidden, endFetched},
-		{"binary", say("\x00\x01\xff\xfe" + text), endFetched, endFetched},
-		{"BOM and CRLF", say("\uFEFF" + strings.ReplaceAll(text, "\n", "\r\n")), endForbidden, endFetched},
+			site.Send(w, r, []byte(body))
+		}, frontier.EndForbidden, frontier.EndFetched},
+		{"binary", say("\x00\x01\xff\xfe" + text), frontier.EndFetched, frontier.EndFetched},
+		{"BOM and CRLF", say("\uFEFF" + strings.ReplaceAll(text, "\n", "\r\n")), frontier.EndForbidden, frontier.EndFetched},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			one := links("a.example", byte(2+i), "")
-			one.handler = rules(one.handler, row.robots)
-			c := crawlSites(t, []site{one}, []string{"-timeout", "500ms"}, "http://a.example/a", "http://a.example/b")
+			one.Handler = site.Rules(one.Handler, row.robots)
+			c := crawlSites(t, []site.Site{one}, []string{"-timeout", "500ms"}, "http://a.example/a", "http://a.example/b")
 			if a, b := c.ended["http://a.example/a"], c.ended["http://a.example/b"]; a != row.a || b != row.b {
 				t.Errorf("/a %s, /b %s; want %s, %s", a, b, row.a, row.b)
 			}
 			if c.PauseViolations > 0 || c.WindowsOver > 0 || c.Left > 0 {
-				t.Errorf("got %+v", c.summary)
+				t.Errorf("got %+v", c.Summary)
 			}
 		})
 	}
@@ -241,13 +246,13 @@ func TestRobotsOfAHost(t *testing.T) {
 // holds for the host that was asked for it.
 func TestRobotsBehindRedirects(t *testing.T) {
 	t.Parallel()
-	chain := func(host string, last byte, hops int) site {
+	chain := func(host string, last byte, hops int) site.Site {
 		one := links(host, last, "")
-		pages := one.handler
-		one.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages := one.Handler
+		one.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var n int
 			switch _, err := fmt.Sscanf(r.URL.Path, "/r/%d", &n); {
-			case r.URL.Path == robotsPath:
+			case r.URL.Path == robots.Path:
 				http.Redirect(w, r, "/r/1", http.StatusFound)
 			case err == nil && n < hops:
 				http.Redirect(w, r, fmt.Sprintf("/r/%d", n+1), http.StatusFound)
@@ -260,13 +265,13 @@ func TestRobotsBehindRedirects(t *testing.T) {
 		return one
 	}
 	other := links("other.example", 4, "")
-	other.handler = rules(other.handler, func(w http.ResponseWriter, r *http.Request) {
+	other.Handler = site.Rules(other.Handler, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://five.example/r/5", http.StatusMovedPermanently)
 	})
-	c := crawlSites(t, []site{chain("five.example", 2, 5), chain("six.example", 3, 6), other}, nil,
+	c := crawlSites(t, []site.Site{chain("five.example", 2, 5), chain("six.example", 3, 6), other}, nil,
 		"http://five.example/a", "http://six.example/a", "http://other.example/a", "http://other.example/b")
 	for url, want := range map[string]string{
-		"http://five.example/a": endForbidden, "http://six.example/a": endFetched, "http://other.example/a": endForbidden, "http://other.example/b": endFetched,
+		"http://five.example/a": frontier.EndForbidden, "http://six.example/a": frontier.EndFetched, "http://other.example/a": frontier.EndForbidden, "http://other.example/b": frontier.EndFetched,
 	} {
 		if c.ended[url] != want {
 			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
@@ -278,12 +283,12 @@ func TestRobotsBehindRedirects(t *testing.T) {
 // without end is cut at the cap; and what was sent holds up the next page.
 func TestLargePages(t *testing.T) {
 	t.Parallel()
-	one := site{host: "a.example", addr: loopback(2), handler: without(oversized(links("a.example", 2, "").handler))}
-	c := crawlSites(t, []site{one}, []string{"-kilobytes", "host=600/1s"},
+	one := site.Site{Host: "a.example", Addr: site.Loopback(2), Handler: site.Without(site.Oversized(links("a.example", 2, "").Handler))}
+	c := crawlSites(t, []site.Site{one}, []string{"-kilobytes", "host=600/1s"},
 		"http://a.example/wide", "http://a.example/endless", "http://a.example/bomb", "http://a.example/declared", "http://a.example/")
 	for url, want := range map[string]string{
-		"http://a.example/wide": endFetched, "http://a.example/endless": endTooLarge, "http://a.example/bomb": endTooLarge,
-		"http://a.example/declared": endTooLarge, "http://a.example/": endFetched,
+		"http://a.example/wide": frontier.EndFetched, "http://a.example/endless": frontier.EndTooLarge, "http://a.example/bomb": frontier.EndTooLarge,
+		"http://a.example/declared": frontier.EndTooLarge, "http://a.example/": frontier.EndFetched,
 	} {
 		if c.ended[url] != want {
 			t.Errorf("%s: %q, want %q", url, c.ended[url], want)
@@ -295,7 +300,7 @@ func TestLargePages(t *testing.T) {
 			c.asked("http://a.example/wide"), c.asked("http://a.example/endless"), c.asked("http://a.example/declared"))
 	}
 	if !c.OK || c.SettledUnits >= c.ChargedUnits {
-		t.Errorf("got %+v", c.summary)
+		t.Errorf("got %+v", c.Summary)
 	}
 }
 
@@ -305,10 +310,10 @@ func TestDepth(t *testing.T) {
 	for depth, pages := range map[string]int{"0": 1, "1": 4, "2": 13} {
 		t.Run(depth, func(t *testing.T) {
 			t.Parallel()
-			one := site{host: "a.example", addr: loopback(2), handler: without(tree(40, small))}
-			c := crawlSites(t, []site{one}, []string{"-depth", depth, "-host-pages", "50"})
+			one := site.Site{Host: "a.example", Addr: site.Loopback(2), Handler: site.Without(site.Tree(40, site.Small))}
+			c := crawlSites(t, []site.Site{one}, []string{"-depth", depth, "-host-pages", "50"})
 			if !c.OK || c.Pages != pages || c.OverBudget != 0 {
-				t.Errorf("got %+v, want %d pages", c.summary, pages)
+				t.Errorf("got %+v, want %d pages", c.Summary, pages)
 			}
 		})
 	}
@@ -317,13 +322,13 @@ func TestDepth(t *testing.T) {
 // F68: two hosts on one address share its limit.
 func TestHostsOnOneAddress(t *testing.T) {
 	t.Parallel()
-	sites := []site{
-		{host: "a.example", addr: loopback(2), handler: without(tree(6, large))},
-		{host: "b.example", addr: loopback(2), handler: without(tree(6, large))},
+	sites := []site.Site{
+		{Host: "a.example", Addr: site.Loopback(2), Handler: site.Without(site.Tree(6, site.Large))},
+		{Host: "b.example", Addr: site.Loopback(2), Handler: site.Without(site.Tree(6, site.Large))},
 	}
 	c := crawlSites(t, sites, []string{"-kilobytes", "ip=600/1s"})
 	if !c.OK || c.Pages != 12 {
-		t.Errorf("got %+v", c.summary)
+		t.Errorf("got %+v", c.Summary)
 	}
 	for _, limit := range c.Limits {
 		if limit.Scope == scopeIP && (limit.Record.Key != "127.0.0.2" || limit.Record.Units < 300) {
@@ -338,13 +343,13 @@ func TestHostsOnOneAddress(t *testing.T) {
 // Of real hosts the client's own log is what is checked.
 func TestClientsLog(t *testing.T) {
 	t.Parallel()
-	sites := []site{
+	sites := []site.Site{
 		links("a.example", 2, "User-agent: *\nDisallow: /no\nCrawl-delay: 0.2\n", "/yes", "/no", "http://b.example/"),
-		{host: "b.example", addr: loopback(3), handler: busy(without(tree(6, small)), 3, 5)},
+		{Host: "b.example", Addr: site.Loopback(3), Handler: site.Busy(site.Without(site.Tree(6, site.Small)), 3, 5)},
 	}
 	c := crawlWeb(t, sites, false, nil, "http://a.example/")
 	if !c.OK || c.Record != "client's log" || c.Pages != 8 || c.Disallowed != 1 || c.Pauses != 2 || c.PauseViolations != 0 || c.RobotsViolations != 0 {
-		t.Errorf("got %+v", c.summary)
+		t.Errorf("got %+v", c.Summary)
 	}
 }
 
@@ -353,27 +358,27 @@ func TestClientsLog(t *testing.T) {
 func TestGoesOnWithWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
-	sites := []site{links("a.example", 2, "User-agent: *\nDisallow: /no\n")}
+	sites := []site.Site{links("a.example", 2, "User-agent: *\nDisallow: /no\n")}
 	first := crawlOn(t, client, sites, true, nil, "http://a.example/")
 	if !first.OK || first.Pages != 1 {
-		t.Fatalf("got %+v", first.summary)
+		t.Fatalf("got %+v", first.Summary)
 	}
-	f := newFrontier(client, "test")
-	if err := client.Del(t.Context(), f.key("robots:http://a.example")).Err(); err != nil {
+	f := frontier.New(client, "test")
+	if err := client.Del(t.Context(), f.Key("robots:http://a.example")).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/yes", "/no"} { // found by a process that died then
-		p := &page{URL: "http://a.example" + path, Customer: "acme", Depth: 1}
-		if _, err := f.add(t.Context(), "a.example", p, &page{URL: "http://a.example/robots.txt", Robots: true}, 30); err != nil {
+		p := &frontier.Page{URL: "http://a.example" + path, Customer: "acme", Depth: 1}
+		if _, err := f.Add(t.Context(), "a.example", p, &frontier.Page{URL: "http://a.example/robots.txt", Robots: true}, 30); err != nil {
 			t.Fatal(err)
 		}
 	}
 	second := crawlOn(t, client, sites, true, nil, "http://a.example/")
 	if !second.OK || second.Pages != 2 || second.Elsewhere != 1 || second.Disallowed != 1 || second.Requests != 2 {
-		t.Errorf("got %+v", second.summary)
+		t.Errorf("got %+v", second.Summary)
 	}
 	if second.asked("http://a.example/robots.txt") != 1 || second.asked("http://a.example/yes") != 1 {
-		t.Errorf("got %+v", second.accesses)
+		t.Errorf("got %+v", second.of.Accesses)
 	}
 }
 
@@ -382,15 +387,15 @@ func TestGoesOnWithWhatIsLeft(t *testing.T) {
 func TestGoesOnBehindAMovedRobots(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
-	moved := &page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true, MovedTo: "http://a.example/rules.txt", Hops: 1}
-	p := &page{URL: "http://a.example/yes", Customer: "acme", Depth: 1}
-	if _, err := newFrontier(client, "test").add(t.Context(), "a.example", p, moved, 30); err != nil {
+	moved := &frontier.Page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true, MovedTo: "http://a.example/rules.txt", Hops: 1}
+	p := &frontier.Page{URL: "http://a.example/yes", Customer: "acme", Depth: 1}
+	if _, err := frontier.New(client, "test").Add(t.Context(), "a.example", p, moved, 30); err != nil {
 		t.Fatal(err)
 	}
-	one := site{host: "a.example", addr: loopback(2), handler: movedRules("User-agent: *\nDisallow: /no\n", links("a.example", 2, "", "/no").handler)}
-	c := crawlOn(t, client, []site{one}, true, nil)
+	one := site.Site{Host: "a.example", Addr: site.Loopback(2), Handler: site.MovedRules("User-agent: *\nDisallow: /no\n", links("a.example", 2, "", "/no").Handler)}
+	c := crawlOn(t, client, []site.Site{one}, true, nil)
 	if !c.OK || c.Pages != 2 || c.Disallowed != 1 || c.RobotsViolations != 0 || c.asked("http://a.example/robots.txt") != 0 || c.asked("http://a.example/rules.txt") != 1 {
-		t.Errorf("got %+v", c.summary)
+		t.Errorf("got %+v", c.Summary)
 	}
 }
 
@@ -399,23 +404,23 @@ func TestGoesOnBehindAMovedRobots(t *testing.T) {
 func TestAnOldTurnRequestsNothing(t *testing.T) {
 	t.Parallel()
 	client := newRedis(t)
-	sites := []site{links("a.example", 2, "")}
-	f := newFrontier(client, "test")
-	one, err := f.add(t.Context(), "a.example", &page{URL: "http://a.example/x", Customer: "acme", Depth: 1},
-		&page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true}, 30)
+	sites := []site.Site{links("a.example", 2, "")}
+	f := frontier.New(client, "test")
+	one, err := f.Add(t.Context(), "a.example", &frontier.Page{URL: "http://a.example/x", Customer: "acme", Depth: 1},
+		&frontier.Page{URL: "http://a.example/robots.txt", Customer: "acme", Robots: true}, 30)
 	if err != nil {
 		t.Fatal(err)
 	}
-	payload := fmt.Sprintf(`{"host":"a.example","turn":%d}`, one.number+7)
+	payload := fmt.Sprintf(`{"host":"a.example","turn":%d}`, one.Number+7)
 	task := worker.NewTask(taskType, []byte(payload), map[string]string{
-		headerCharge: "64", headerHost: "a.example", headerSite: "a.example", headerIP: "127.0.0.2", headerCustomer: "acme",
+		headerCharge: "64", scopeHost: "a.example", scopeSite: "a.example", scopeIP: "127.0.0.2", scopeCustomer: "acme",
 	}, asynq.Queue("test"))
 	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(task); err != nil {
 		t.Fatal(err)
 	}
 	c := crawlOn(t, client, sites, true, nil, "http://a.example/")
-	if !c.OK || c.Requests != 4 || len(c.visits) != 4 { // robots.txt, x, and the start page twice
-		t.Errorf("got %+v", c.summary)
+	if !c.OK || c.Requests != 4 || len(c.of.Visits) != 4 { // robots.txt, x, and the start page twice
+		t.Errorf("got %+v", c.Summary)
 	}
 }
 
@@ -424,9 +429,9 @@ func TestAnOldTurnRequestsNothing(t *testing.T) {
 func TestWebOnOneAddress(t *testing.T) {
 	t.Parallel()
 	a, b := links("a.example", 2, ""), links("b.example", 3, "")
-	a.addr, b.addr = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
-	c := crawlSites(t, []site{a, b}, nil)
-	if !c.OK || c.Pages != 2 || len(c.visits) == 0 || !strings.HasPrefix(c.visits[0].keys.ip, "192.0.2.") {
-		t.Errorf("got %+v, %+v", c.summary, c.visits)
+	a.Addr, b.Addr = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	c := crawlSites(t, []site.Site{a, b}, nil)
+	if !c.OK || c.Pages != 2 || len(c.of.Visits) == 0 || !strings.HasPrefix(c.of.Visits[0].Keys.IP, "192.0.2.") {
+		t.Errorf("got %+v, %+v", c.Summary, c.of.Visits)
 	}
 }

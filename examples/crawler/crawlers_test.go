@@ -11,12 +11,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/site"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // What a host asks of one crawler holds for all. Two that work on one crawl never
 // request a host at the same time; two with a crawl each have nothing but the
-// throttles in common.
+// throttle in common.
 func TestAllCrawlersHeedAHost(t *testing.T) {
 	t.Parallel()
 	t.Run("one crawl", func(t *testing.T) {
@@ -24,8 +27,8 @@ func TestAllCrawlersHeedAHost(t *testing.T) {
 		accesses, did := crawlTwice(t, "test", "test")
 		expectHeeded(t, accesses, did)
 		for i, c := range did {
-			if len(c.visits) == 0 || c.Pages != 15 || c.Duplicates != 0 || c.Lost != 0 || c.Left != 0 {
-				t.Errorf("crawler %d: %d requests, %+v", i, len(c.visits), c.summary)
+			if len(c.of.Visits) == 0 || c.Pages != 15 || c.Duplicates != 0 || c.Lost != 0 || c.Left != 0 {
+				t.Errorf("crawler %d: %d requests, %+v", i, len(c.of.Visits), c.Summary)
 			}
 		}
 	})
@@ -35,12 +38,12 @@ func TestAllCrawlersHeedAHost(t *testing.T) {
 		expectHeeded(t, accesses, did)
 		for i, c := range did {
 			if c.Pages != 15 || c.Elsewhere != 0 || c.Lost != 0 || c.Left != 0 {
-				t.Errorf("crawler %d: %+v", i, c.summary)
+				t.Errorf("crawler %d: %+v", i, c.Summary)
 			}
 			for _, asked := range accesses {
-				later := func(v visit) bool { return v.keys.host == asked.host && v.request.After(asked.until) }
-				if !asked.until.IsZero() && !slices.ContainsFunc(c.visits, later) {
-					t.Errorf("crawler %d: no request to %s after its pause", i, asked.host)
+				later := func(v crawl.Visit) bool { return v.Keys.Host == asked.Host && v.Start.After(asked.Until) }
+				if !asked.Until.IsZero() && !slices.ContainsFunc(c.of.Visits, later) {
+					t.Errorf("crawler %d: no request to %s after its pause", i, asked.Host)
 				}
 			}
 		}
@@ -54,19 +57,19 @@ const apart = 500 * time.Millisecond
 // crawlTwice lets two crawlers, each with a client of its own, request the same three
 // hosts, the second one as soon as the first has read of a Crawl-delay. It returns the
 // servers' log.
-func crawlTwice(t *testing.T, queues ...string) ([]access, []crawled) {
+func crawlTwice(t *testing.T, queues ...string) ([]site.Access, []crawled) {
 	t.Helper()
-	addr, pages, heeded := ownRedis(t), tree(5, small), make(chan struct{})
+	addr, pages, heeded := ownRedis(t), site.Tree(5, site.Small), make(chan struct{})
 	closeOnce := sync.OnceFunc(func() { close(heeded) })
-	sites := []site{
-		{host: "slow.example", addr: loopback(2), handler: ruled("User-agent: *\nCrawl-delay: 1\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	sites := []site.Site{
+		{Host: "slow.example", Addr: site.Loopback(2), Handler: site.Ruled("User-agent: *\nCrawl-delay: 1\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			closeOnce()
 			pages.ServeHTTP(w, r)
 		}))},
-		{host: "busy.example", addr: loopback(3), handler: busy(without(pages), 4, 8)},
-		{host: "down.example", addr: loopback(4), handler: down(without(pages))},
+		{Host: "busy.example", Addr: site.Loopback(3), Handler: site.Busy(site.Without(pages), 4, 8)},
+		{Host: "down.example", Addr: site.Loopback(4), Handler: site.Down(site.Without(pages))},
 	}
-	web, err := startWeb(sites, new(accessLog))
+	web, err := site.Start(sites, new(site.AccessLog))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,50 +96,50 @@ func crawlTwice(t *testing.T, queues ...string) ([]access, []crawled) {
 	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
 		t.Fatal(err)
 	}
-	return web.log.all(), did
+	return web.Log.All(), did
 }
 
 // heardLater is a log whose answers came so much later: "later" is not in Redis before
 // its answer has been read, which takes a busy machine its time.
-func heardLater(accesses []access, by time.Duration) []access {
+func heardLater(accesses []site.Access, by time.Duration) []site.Access {
 	accesses = slices.Clone(accesses)
 	for i := range accesses {
-		accesses[i].end = accesses[i].end.Add(by)
+		accesses[i].End = accesses[i].End.Add(by)
 	}
 	return accesses
 }
 
 // expectHeeded holds the servers' log, and what several crawlers were granted, against
 // what the hosts of crawlTwice ask for.
-func expectHeeded(t *testing.T, accesses []access, did []crawled) {
+func expectHeeded(t *testing.T, accesses []site.Access, did []crawled) {
 	t.Helper()
-	both := result{options: did[0].options, accesses: accesses}
+	both := crawl.Result{Requests: did[0].of.Requests, Accesses: accesses}
 	for _, c := range did {
-		both.visits = append(both.visits, c.visits...)
+		both.Visits = append(both.Visits, c.of.Visits...)
 	}
-	ofRequest := func(v visit) time.Time { return v.request }
-	slices.SortFunc(both.visits, func(a, b visit) int { return ofRequest(a).Compare(ofRequest(b)) })
-	late := both.spread(ofRequest)
+	slices.SortFunc(both.Visits, func(a, b crawl.Visit) int { return a.Start.Compare(b.Start) })
+	late := both.Spread()
 	t.Logf("requests came up to %s after their grants", late)
-	if violations, pauses := pauseViolations(heardLater(accesses, apart+late)); violations != 0 || pauses != 4 {
+	if violations, pauses := site.PauseViolations(heardLater(accesses, apart+late)); violations != 0 || pauses != 4 {
 		t.Errorf("%d requests in %d pauses; want 0 in 4", violations, pauses)
 	}
 	for _, seen := range []struct {
 		by      string
-		events  []event
+		events  []crawl.Event
 		shorter time.Duration
 	}{
-		{"servers' log", both.recorded(func(access) int64 { return 1 }), late},
-		{"grants", both.granted(ofRequest, func(visit) int64 { return 1 }), 0},
+		{"servers' log", both.Recorded(func(site.Access) int64 { return 1 }), late},
+		{"grants", both.Granted(func(crawl.Visit) int64 { return 1 }), 0},
 	} {
-		if over := windowsOver(checkLimits(seen.events, both.options.requests, seen.shorter)); over != 0 {
+		if over := check.WindowsOver(crawl.CheckLimits(seen.events, both.Requests, seen.shorter)); over != 0 {
 			t.Errorf("%s: %d windows over the limit of a host", seen.by, over)
 		}
-		slow := slices.DeleteFunc(inOrder(seen.events), func(e event) bool { return e.keys.host != "slow.example" })
+		slow := slices.DeleteFunc(crawl.InOrder(seen.events), func(e crawl.Event) bool { return e.Of.Key(scopeHost) != "slow.example" })
 		// The delay holds from the first robots.txt on, also for another crawler's.
-		delayed := checkLimit(map[string][]event{"slow.example": slow[1:]}, scopeHost, throttle.Per(1, time.Second), max(0, time.Second-seen.shorter))
-		if delayed.over != 0 {
-			t.Errorf("%s: %d of %d requests came too soon after another", seen.by, delayed.over, len(slow))
+		limit := []throttle.Scope{{Name: scopeHost, Limits: []throttle.Limit{throttle.PerSecond(1)}}}
+		delayed := crawl.CheckLimits(slow[1:], limit, seen.shorter)[0]
+		if delayed.Over != 0 {
+			t.Errorf("%s: %d of %d requests came too soon after another", seen.by, delayed.Over, len(slow))
 		}
 	}
 }

@@ -1,21 +1,23 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func TestDefaultLimitsHold(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"-seeds", "file.csv"}} {
-		o, err := parseOptions(args, new(strings.Builder))
+		o, err := parseOptions(rig.New("crawler", io.Discard, io.Discard), args)
 		if err != nil {
 			t.Fatalf("%q: %v", args, err)
 		}
-		if len(limitsOf(o.requests, throttle.Global)) == 0 || len(limitsOf(o.requests, scopeHost)) == 0 {
+		if len(rig.LimitsOf(o.requests, throttle.Global)) == 0 || len(rig.LimitsOf(o.requests, scopeHost)) == 0 {
 			t.Errorf("%q: requests %v", args, o.requests)
 		}
 		for _, scope := range o.kilobytes {
@@ -26,23 +28,9 @@ func TestDefaultLimitsHold(t *testing.T) {
 	}
 }
 
-func TestParseLimitsRefuses(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct{ text, want string }{
-		{"host", "is not scope=units/window"},
-		{"tenant=1/1s", `no scope "tenant"; there are global, host`},
-		{"host=1/1s;host=2/2s", "scope host is there twice"},
-		{"host=fast", "scope host: throttle: limit"},
-	} {
-		if _, err := parseLimits(row.text, requestScopes()); err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%q: got %v, want %q", row.text, err, row.want)
-		}
-	}
-}
-
 func TestHoldsRefusesWhatNoPageFits(t *testing.T) {
 	t.Parallel()
-	scopes, err := parseLimits("global=unlimited/1s;host=100/1s", kilobyteScopes())
+	scopes, err := rig.ParseLimits("global=unlimited/1s;host=100/1s", kilobyteScopes...)
 	if err != nil {
 		t.Fatal(err)
 	}

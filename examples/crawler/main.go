@@ -4,22 +4,149 @@
 //	go run ./examples/crawler
 //
 // needs no other program and no network: Redis and a small web are inside the
-// process. See the README.md beside this file for what to watch, and -h for the
-// flags.
+// process. See the README.md beside this file for what to copy and what to watch, and
+// -h for the flags. What begins with ledger or rig is for the report and the checks: a
+// program of your own needs none of it.
 package main
 
 import (
 	"context"
-	"os"
-	"os/signal"
-	"syscall"
+	"fmt"
+	"io"
+	"time"
 
-	"github.com/redis/go-redis/v9/logging"
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/site"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-func main() {
-	logging.Disable() // go-redis would tell of each connection that fails, among the progress
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+// How a page is tried.
+const (
+	retries     = 2 // after 5xx, or no answer
+	taskTimeout = 2 * time.Minute
+	firstRetry  = time.Second
+	// maxWait is how long a page may wait for its start in a worker, so that most of
+	// those that wait for a second are not put back at all.
+	maxWait = time.Second
+)
+
+// retryDelay is doubled with each retry. n counts the retries so far.
+func retryDelay(n int, _ error, _ *asynq.Task) time.Duration { return firstRetry << min(n, 10) }
+
+func main() { rig.Main(run) }
+
+// run is the program: it crawls what args ask for and reports. It ends early when
+// ctx is cancelled.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := rig.New("crawler", stdout, stderr)
+	defer p.Close()
+	o, err := parseOptions(p, args)
+	if err != nil {
+		return p.Refuse(err)
+	}
+	c, err := open(ctx, p, o)
+	if err != nil {
+		return p.Refuse(err)
+	}
+	return p.Finish(c.run(ctx))
+}
+
+// open opens what a crawl needs, and wires it.
+func open(ctx context.Context, p *rig.Program, o options) (*crawler, error) {
+	seeds, err := crawl.OpenSeeds(o.seeds)
+	if err != nil {
+		return nil, err
+	}
+	if p.Queue == "" {
+		p.Queue = "crawler-" + seeds.ID
+	}
+	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
+		return nil, err
+	}
+	around, err := site.Open(p, o.bundled())
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCrawler(p, o, seeds, around)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ServeDashboard(ctx, c.throttle.Name(), c.shaper.Stats); err != nil {
+		return nil, err
+	}
+	return c, p.CheckRedis(ctx, c.throttle)
+}
+
+// crawler fetches pages: each is a task that a throttle lets start, which counts requests
+// and kilobytes.
+type crawler struct {
+	options
+	*rig.Program
+	throttle *throttle.Throttle
+	shaper   *worker.Shaper
+	server   *asynq.Server
+	fetcher  *fetch.Fetcher
+	resolver *fetch.Resolver
+	walk     *frontier.Walk // which page is next, and what an answer leads to
+	ledger   *crawl.Ledger  // what was requested
+	start    []crawl.Seed
+}
+
+// newCrawler wires the throttle into asynq. Nothing is requested until run.
+func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.World) (*crawler, error) {
+	c := &crawler{options: o, Program: p, resolver: around.Resolver, start: seeds.Seeds}
+	c.fetcher = fetch.New(c.resolver, o.agent, o.timeout)
+	p.AtClose(c.fetcher.Close)
+	var err error
+	if c.throttle, err = throttle.New("crawler", p.Client, throttleScopes(o.requests, o.kilobytes),
+		&throttle.Options{Logger: p.Log, FairScope: scopeCustomer}); err != nil {
+		return nil, err
+	}
+	if c.shaper, err = worker.New(c.throttle, p.Client, jobOf, &worker.Options{MaxWait: maxWait, Logger: p.Log}); err != nil {
+		return nil, err
+	}
+	c.walk = frontier.NewWalk(p, c, frontier.Bounds{Depth: o.depth, HostPages: o.hostPages, MaxKB: o.maxKB, Agent: robots.Product(o.agent)})
+	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes)
+	c.server = asynq.NewServerFromRedisClient(p.Client, c.shaper.Configure(asynq.Config{
+		Concurrency:    p.Workers,
+		Queues:         map[string]int{p.Queue: 1},
+		RetryDelayFunc: retryDelay,
+		ErrorHandler:   c.walk,
+		Logger:         p.Log.Named("asynq").Sugar(),
+		LogLevel:       p.LogLevel(),
+	}))
+	return c, nil
+}
+
+// run crawls and waits for the end of it, or for that of ctx.
+func (c *crawler) run(ctx context.Context) (*crawl.Report, error) {
+	c.ledger.Begin(c.shaper)
+	err := c.work(ctx)
+	c.shaper.Stop()     // those waiting for their start go back to asynq at once
+	c.server.Shutdown() // those in hand are finished
+	return c.ledger.Report(ctx, err)
+}
+
+// work lets the workers take pages, and gives those to asynq that the seeds and an
+// earlier run leave to do.
+func (c *crawler) work(ctx context.Context) error {
+	if err := c.server.Start(c.shaper.Wrap(asynq.HandlerFunc(c.visit))); err != nil {
+		return fmt.Errorf("asynq: %w", err)
+	}
+	for _, s := range c.start {
+		if err := c.walk.Found(ctx, s.URL, frontier.Page{Customer: s.Customer}); err != nil {
+			return err
+		}
+	}
+	if err := c.walk.Mend(ctx); err != nil {
+		return err
+	}
+	return c.ledger.Wait(ctx)
 }

@@ -12,6 +12,9 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
 )
 
 // programVariable is the environment variable that makes this test binary the program.
@@ -33,7 +36,7 @@ func TestMain(m *testing.M) {
 func runProgram(ctx context.Context, t *testing.T, log interface {
 	io.Writer
 	fmt.Stringer
-}, args ...string) (status int, s summary) {
+}, args ...string) (status int, s crawl.Summary) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -63,8 +66,8 @@ func TestProgramGoesOnAfterCtrlC(t *testing.T) {
 	defer cancel()
 	log := &cancelWriter{cancel: cancel}
 	status, first := runProgram(ctx, t, log, args...)
-	if status != exitNotAll {
-		t.Errorf("first run: status %d, want %d", status, exitNotAll)
+	if status != rig.ExitNotAll {
+		t.Errorf("first run: status %d, want %d", status, rig.ExitNotAll)
 	}
 	expectLeft(t, first, log.String())
 	var again bytes.Buffer

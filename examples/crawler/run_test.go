@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
 // runJSON runs the program with -json and reads what it printed.
-func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s summary, stderr string) {
+func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s crawl.Summary, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
 	status = run(ctx, append(args, "-json"), &out, &log)
@@ -31,7 +33,7 @@ func TestRunCrawlsTheBundledWeb(t *testing.T) {
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "run.svg")
 	status, s, log := runJSON(t.Context(), t, "-plot", picture)
-	if status != exitOK || !s.OK {
+	if status != rig.ExitOK || !s.OK {
 		t.Fatalf("status %d\n%s", status, log)
 	}
 	if s.PauseViolations != 0 || s.RobotsViolations != 0 || s.WindowsOver != 0 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 {
@@ -80,16 +82,16 @@ func (w *cancelWriter) String() string {
 }
 
 // interrupted runs the program until it has reported progress twice.
-func interrupted(t *testing.T, args ...string) (summary, string) {
+func interrupted(t *testing.T, args ...string) (crawl.Summary, string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := &cancelWriter{cancel: cancel}
 	var out bytes.Buffer
-	if status := run(ctx, append(args, "-json"), &out, log); status != exitNotAll {
-		t.Fatalf("status %d, want %d\n%s", status, exitNotAll, log)
+	if status := run(ctx, append(args, "-json"), &out, log); status != rig.ExitNotAll {
+		t.Fatalf("status %d, want %d\n%s", status, rig.ExitNotAll, log)
 	}
-	var s summary
+	var s crawl.Summary
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestSecondRunGoesOn(t *testing.T) {
 			status, second, log := runJSON(t.Context(), t, args...)
 			expectWentOn(t, first, status, second, log)
 			status, third, _ := runJSON(t.Context(), t, args...)
-			if status != exitOK || third.Elsewhere != second.Pages || third.Requests != 0 || third.PutBacksPerJob != 0 {
+			if status != rig.ExitOK || third.Elsewhere != second.Pages || third.Requests != 0 || third.PutBacksPerJob != 0 {
 				t.Errorf("third run: status %d, %+v", status, third)
 			}
 		})
@@ -135,7 +137,7 @@ func TestSecondRunGoesOn(t *testing.T) {
 }
 
 // expectLeft holds a run that was interrupted against what it says.
-func expectLeft(t *testing.T, first summary, log string) {
+func expectLeft(t *testing.T, first crawl.Summary, log string) {
 	t.Helper()
 	if !first.Interrupted || first.Left == 0 || first.Pages == 0 || first.Lost != 0 || !strings.Contains(log, "run it again with the same -redis") {
 		t.Fatalf("first run: %+v\n%s", first, log)
@@ -144,9 +146,9 @@ func expectLeft(t *testing.T, first summary, log string) {
 
 // expectWentOn holds the run after it against it. Both have a web of their own: what
 // was sent once more is in the sum of their records.
-func expectWentOn(t *testing.T, first summary, status int, second summary, log string) {
+func expectWentOn(t *testing.T, first crawl.Summary, status int, second crawl.Summary, log string) {
 	t.Helper()
-	if status != exitOK || second.Elsewhere != first.Pages || second.Pages <= first.Pages || second.Duplicates != 0 || second.Lost != 0 || second.RobotsViolations != 0 {
+	if status != rig.ExitOK || second.Elsewhere != first.Pages || second.Pages <= first.Pages || second.Duplicates != 0 || second.Lost != 0 || second.RobotsViolations != 0 {
 		t.Errorf("second run: status %d\nfirst %+v\nsecond %+v\n%s", status, first, second, log)
 	}
 	sent := -1 // cedar.example's rules.txt
@@ -190,8 +192,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-queue", " "}, "-queue"},
 	} {
 		var out, log bytes.Buffer
-		if status := run(t.Context(), row.args, &out, &log); status != exitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
-			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, exitUsage, row.want, log.String())
+		if status := run(t.Context(), row.args, &out, &log); status != rig.ExitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
+			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, rig.ExitUsage, row.want, log.String())
 		}
 	}
 }
@@ -199,7 +201,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
-	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
+	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
 	for _, flag := range []string{"-seeds", "-requests", "-kilobytes", "-redis", "-agent", "-depth", "-host-pages", "-max-kb", "-timeout", "-plot", "-json", "-workers", "-queue", "-v"} {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
@@ -25,7 +26,7 @@ func TestRunOnClusterAndSentinel(t *testing.T) {
 	t.Parallel()
 	onShapes(t, func(t *testing.T, url string) {
 		status, s, log := runJSON(t.Context(), t, "-redis", url, "-host-pages", "4", "-queue", redistest.Name(t))
-		if status != exitOK || !s.OK {
+		if status != rig.ExitOK || !s.OK {
 			t.Fatalf("status %d\n%s", status, log)
 		}
 		if s.Pages == 0 || s.PauseViolations != 0 || s.RobotsViolations != 0 || s.WindowsOver != 0 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 {

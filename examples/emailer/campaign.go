@@ -1,254 +1,128 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/csv"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	netmail "net/mail"
-	"os"
-	"slices"
-	"strings"
+	"strconv"
+	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-//go:generate go run gen.go
+// taskType is the type of the asynq tasks that stand for a mail each. Its
+// payload is the mail's id; what the throttle needs is in the headers.
+const taskType = "mail:send"
 
-//go:embed campaign.csv
-var bundled []byte
+// headerWeight is the header with a task's weight. Those with its keys are named like
+// the scopes.
+const headerWeight = "weight"
 
-// Bounds of one mail. maxRecipients is the number that every SMTP server must
-// take (RFC 5321, 4.5.3.1.8).
-const (
-	maxRecipients = 100
-	maxID         = 64
-	maxArrival    = 24 * time.Hour
-)
+// retention is how long asynq remembers a delivered mail: so long a second run
+// does not send it again.
+const retention = 24 * time.Hour
 
-// mail is one message of a campaign. It is not changed once loaded.
-type mail struct {
-	id      string        // unique in the campaign: letters, digits, _ . -
-	at      time.Duration // when it arrives, after the start of the campaign
-	tenant  string
-	from    string   // an address, perhaps with a name
-	to      []string // bare addresses, all of one domain
-	domain  string   // the recipients' domain, in lower case
-	subject string
-	body    string
+// task is the asynq task that stands for a mail. Its id is the same in each run of a
+// campaign: asynq takes an id only once.
+func (e *emailer) task(m *campaign.Mail, arrived time.Time) *asynq.Task {
+	return worker.NewTask(taskType, []byte(m.ID), map[string]string{
+		headerWeight:           strconv.FormatInt(m.Units(), 10),
+		scopeTenant:            m.Tenant,
+		scopeDomain:            m.Domain,
+		delivery.HeaderArrived: strconv.FormatInt(arrived.UnixMicro(), 10), // for the report
+	}, asynq.TaskID(e.campaign.TaskID(m)), asynq.Queue(e.Queue),
+		asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
 }
 
-// units is what the mail weighs: one unit for each recipient.
-func (m *mail) units() int64 { return int64(len(m.to)) }
-
-// key is the mail's key in a scope; empty for the scope without keys.
-func (m *mail) key(scope string) string {
-	switch scope {
-	case scopeTenant:
-		return m.tenant
-	case scopeDomain:
-		return m.domain
-	}
-	return ""
-}
-
-// campaign is the mails of one CSV file, in the order of their arrival.
-type campaign struct {
-	name  string // where it came from
-	id    string // 12 hex digits of the content's hash
-	mails []*mail
-	byID  map[string]*mail
-}
-
-// units is what all mails weigh together.
-func (c *campaign) units() int64 {
-	var units int64
-	for _, m := range c.mails {
-		units += m.units()
-	}
-	return units
-}
-
-// openCampaign loads the CSV file at path, or the bundled campaign when path is
-// empty.
-func openCampaign(path string) (*campaign, error) {
-	if path == "" {
-		return loadCampaign("bundled", bytes.NewReader(bundled))
-	}
-	file, err := os.Open(path)
+// jobOf tells the throttle what a task takes, from its headers.
+func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
+	headers := task.Headers()
+	weight, err := strconv.ParseInt(headers[headerWeight], 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("campaign: %w", err)
+		return throttle.Job{}, fmt.Errorf("emailer: header %s %q is not an integer", headerWeight, headers[headerWeight])
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	return loadCampaign(path, file)
+	return throttle.Job{Weight: weight, Keys: keys(headers[scopeTenant], headers[scopeDomain])}, nil
 }
 
-// loadCampaign reads a campaign from CSV. The first line names the columns:
-// id, tenant, from, to, subject, and perhaps at and body, in any order. An
-// error says the line it found.
-func loadCampaign(name string, r io.Reader) (*campaign, error) {
-	hash := sha256.New()
-	rows := csv.NewReader(io.TeeReader(r, hash))
-	header, err := rows.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("campaign %s: the file is empty", name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("campaign %s: %w", name, err)
-	}
-	columns, err := readHeader(header)
-	if err != nil {
-		return nil, fmt.Errorf("campaign %s, line 1: %w", name, err)
-	}
-	c := &campaign{name: name, byID: make(map[string]*mail)}
-	for {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("campaign %s: %w", name, err) // the csv package names the line
-		}
-		line, _ := rows.FieldPos(0)
-		if err := c.add(columns, row); err != nil {
-			return nil, fmt.Errorf("campaign %s, line %d: %w", name, line, err)
-		}
-	}
-	if len(c.mails) == 0 {
-		return nil, fmt.Errorf("campaign %s: no mails after the line of column names", name)
-	}
-	slices.SortStableFunc(c.mails, func(a, b *mail) int { return cmp.Compare(a.at, b.at) })
-	c.id = hex.EncodeToString(hash.Sum(nil)[:6])
-	return c, nil
+// keys are what a mail is counted under.
+func keys(tenant, domain string) map[string]string {
+	return map[string]string{scopeTenant: tenant, scopeDomain: domain}
 }
 
-// readHeader maps each column's name to its place.
-func readHeader(header []string) (map[string]int, error) {
-	columns := make(map[string]int)
-	for i, name := range header {
-		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))
-		if !slices.Contains([]string{"id", "at", "tenant", "from", "to", "subject", "body"}, name) {
-			return nil, fmt.Errorf("unknown column %q; want id, tenant, from, to, subject, and perhaps at and body", name)
-		}
-		if _, twice := columns[name]; twice {
-			return nil, fmt.Errorf("column %q is there twice", name)
-		}
-		columns[name] = i
-	}
-	for _, name := range []string{"id", "tenant", "from", "to", "subject"} {
-		if _, there := columns[name]; !there {
-			return nil, fmt.Errorf("column %q is missing", name)
-		}
-	}
-	return columns, nil
-}
-
-func (c *campaign) add(columns map[string]int, row []string) error {
-	field := func(name string) string {
-		i, there := columns[name]
-		if !there {
-			return ""
-		}
-		return row[i]
-	}
-	m := &mail{
-		id:      strings.TrimSpace(field("id")),
-		tenant:  strings.TrimSpace(field("tenant")),
-		from:    strings.TrimSpace(field("from")),
-		subject: field("subject"),
-		body:    field("body"),
-	}
-	if err := m.read(field("at"), field("to")); err != nil {
-		return err
-	}
-	if c.byID[m.id] != nil {
-		return fmt.Errorf("id %q is there twice", m.id)
-	}
-	c.byID[m.id] = m
-	c.mails = append(c.mails, m)
-	return nil
-}
-
-// read checks the mail's fields and reads the two that are not plain text.
-func (m *mail) read(at, to string) error {
-	if !validID(m.id) {
-		return fmt.Errorf("id %q is not 1 to %d letters, digits, _ . or -", m.id, maxID)
-	}
-	if m.tenant == "" {
-		return errors.New("tenant is empty")
-	}
-	if _, err := netmail.ParseAddress(m.from); err != nil {
-		return fmt.Errorf("from %q is not an address", m.from)
-	}
-	if strings.ContainsAny(m.subject, "\r\n") {
-		return errors.New("subject has more than one line")
-	}
-	for _, text := range []string{m.tenant, m.from, to, m.subject, m.body} {
-		if !utf8.ValidString(text) {
-			return fmt.Errorf("%q is not UTF-8", text)
-		}
-	}
-	if err := m.readArrival(strings.TrimSpace(at)); err != nil {
-		return err
-	}
-	return m.readRecipients(to)
-}
-
-func (m *mail) readArrival(text string) error {
-	if text == "" {
+// foresee says when the last of some mails would start, before they are enqueued.
+func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
+	mails = e.ledger.Fresh(mails)
+	if !e.plan || len(mails) == 0 {
 		return nil
 	}
-	at, err := time.ParseDuration(text)
-	if err != nil || at < 0 || at > maxArrival {
-		return fmt.Errorf("at %q is not a duration from 0s to %s, such as 1.5s", text, maxArrival)
+	jobs := make([]throttle.Job, len(mails))
+	for i, m := range mails {
+		jobs[i] = throttle.Job{Weight: m.Units(), Keys: keys(m.Tenant, m.Domain)}
 	}
-	m.at = at
+	told, err := e.throttle.Forecast(ctx, jobs)
+	if err != nil {
+		return fmt.Errorf("forecast: %w", err)
+	}
+	e.ledger.Foretold(len(mails), told)
 	return nil
 }
 
-// readRecipients takes addresses separated by spaces or semicolons. They must
-// share a domain, since a mail is counted under one key of each scope.
-func (m *mail) readRecipients(text string) error {
-	for _, recipient := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ' ' }) {
-		address, err := netmail.ParseAddress(recipient)
-		if err != nil || address.Name != "" || address.Address != recipient {
-			return fmt.Errorf("recipient %q is not a bare address", recipient)
+// enqueueAll hands the mails to asynq when they arrive, those that arrive together
+// at once. Nobody waits for the planning of those before.
+func (e *emailer) enqueueAll(ctx context.Context, began time.Time, batches [][]*campaign.Mail) error {
+	var all sync.WaitGroup
+	failed := make(chan error, len(batches))
+	for i, mails := range batches {
+		if i > 0 && !rig.SleepUntil(ctx, began.Add(mails[0].At)) {
+			failed <- ctx.Err()
+			break
 		}
-		domain := strings.ToLower(recipient[strings.LastIndexByte(recipient, '@')+1:])
-		if m.domain == "" {
-			m.domain = domain
-		}
-		if domain != m.domain {
-			return fmt.Errorf("recipients of two domains, %s and %s; write one mail for each domain", m.domain, domain)
-		}
-		if slices.Contains(m.to, recipient) {
-			return fmt.Errorf("recipient %s is there twice", recipient)
-		}
-		m.to = append(m.to, recipient)
+		all.Go(func() {
+			if err := e.enqueue(ctx, mails, i > 0); err != nil {
+				failed <- fmt.Errorf("enqueue: %w", err)
+			}
+		})
 	}
-	switch {
-	case len(m.to) == 0:
-		return errors.New("no recipients")
-	case len(m.to) > maxRecipients:
-		return fmt.Errorf("%d recipients are more than %d", len(m.to), maxRecipients)
-	}
-	return nil
+	all.Wait()
+	close(failed)
+	return <-failed
 }
 
-func validID(id string) bool {
-	if id == "" || len(id) > maxID {
-		return false
+// enqueue hands mails to asynq, planned for their starts. A task that asynq has from
+// an earlier run it takes no second time: that one keeps its place.
+func (e *emailer) enqueue(ctx context.Context, mails []*campaign.Mail, later bool) error {
+	arrived := e.Now()
+	tasks := make([]*asynq.Task, len(mails))
+	for i, m := range mails {
+		tasks[i] = e.task(m, arrived)
 	}
-	for _, r := range id {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		if !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("_.-", r) {
-			return false
+	e.ledger.Arrived(mails, arrived)
+	if !e.plan {
+		for _, task := range tasks {
+			if _, err := e.client.EnqueueContext(ctx, task); err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+				return err
+			}
+		}
+		return nil
+	}
+	all, _ := e.planner.EnqueueAll(ctx, tasks) // each task has its own error
+	for i, one := range all.Tasks {
+		var never *throttle.NeverFitsError
+		switch m := mails[i]; {
+		case errors.As(one.Err, &never): // heavier than a limit: no task for it
+			e.ledger.GaveUp(m, one.Err)
+		case one.Err == nil, errors.Is(one.Err, asynq.ErrTaskIDConflict):
+			e.ledger.Planned(m, one, later)
+		default:
+			return fmt.Errorf("mail %s: %w", m.ID, one.Err)
 		}
 	}
-	return true
+	return nil
 }

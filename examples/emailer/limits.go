@@ -1,54 +1,90 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"strings"
+	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // The scopes that mails are counted over, besides throttle.Global.
 const (
-	scopeTenant = "tenant"
-	scopeDomain = "domain"
+	scopeTenant = campaign.ScopeTenant // "tenant"
+	scopeDomain = campaign.ScopeDomain // "domain", of the recipients
 )
 
 // defaultLimits shape the bundled campaign over about half a minute. The global
 // limit is full from the first second to the last; the others hold up a tenant
-// or a domain now and then.
+// or a domain now and then. In Go they would be
+//
+//	[]throttle.Scope{
+//		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(40), throttle.Per(900, 20*time.Second)}},
+//		{Name: "tenant", Limits: []throttle.Limit{throttle.PerSecond(30), throttle.Per(250, 10*time.Second)}},
+//		{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(25), throttle.Per(120, 10*time.Second)}},
+//	}
 const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,120/10s"
 
-// parseLimits reads the limits of each scope: "global=40/1s,500/20s;tenant=…".
-// A scope that is not named has no limits.
-func parseLimits(text string) ([]throttle.Scope, error) {
-	scopes := []throttle.Scope{{Name: throttle.Global}, {Name: scopeTenant}, {Name: scopeDomain}}
-	for part := range strings.SplitSeq(text, ";") {
-		if strings.TrimSpace(part) == "" {
-			continue
-		}
-		name, limits, ok := strings.Cut(part, "=")
-		if !ok {
-			return nil, fmt.Errorf("limits: %q is not scope=units/window,…", strings.TrimSpace(part))
-		}
-		scope, err := findScope(scopes, strings.TrimSpace(name))
-		if err != nil {
-			return nil, err
-		}
-		if scope.Limits != nil {
-			return nil, fmt.Errorf("limits: scope %s is there twice", scope.Name)
-		}
-		if scope.Limits, err = throttle.ParseLimits(limits); err != nil {
-			return nil, fmt.Errorf("limits: scope %s: %w", scope.Name, err)
-		}
+// defaultWarmup lets the new sender of the bundled campaign begin slowly.
+const defaultWarmup = "vandelay=0s 2/1s; 10s 4/1s; 15s 8/1s; 20s -"
+
+// beginWarmUp takes the step of the warm-up that is due before the first mail.
+func (e *emailer) beginWarmUp(ctx context.Context) error {
+	if !e.warmup.Among(e.campaign) {
+		e.warmup = campaign.Warmup{}
 	}
-	return scopes, nil
+	if len(e.warmup.Steps) == 0 || e.warmup.Steps[0].After > 0 {
+		return nil
+	}
+	return e.grow(ctx, e.warmup.Steps[0])
 }
 
-func findScope(scopes []throttle.Scope, name string) (*throttle.Scope, error) {
-	for i := range scopes {
-		if scopes[i].Name == name {
-			return &scopes[i], nil
+// warmUp takes the other steps, each at its time.
+func (e *emailer) warmUp(ctx context.Context, began time.Time) {
+	for _, s := range e.warmup.Steps {
+		if s.After == 0 {
+			continue
+		}
+		if !rig.SleepUntil(ctx, began.Add(s.After)) {
+			return
+		}
+		if err := e.grow(ctx, s); err != nil {
+			if ctx.Err() == nil {
+				e.Progress.Say("%v: its limit stays as it is", err)
+			}
+			return
 		}
 	}
-	return nil, fmt.Errorf("limits: no scope %q; there are global, tenant and domain", name)
+}
+
+// grow gives the new sender the limits of a step, in all processes at once.
+func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
+	at, tenant := e.Now(), e.warmup.Tenant
+	var limits []throttle.Limit
+	var err error
+	if s.Last() {
+		err = e.throttle.ResetLimits(ctx, scopeTenant, tenant)
+	} else {
+		limits = []throttle.Limit{s.Limit}
+		err = e.throttle.SetLimits(ctx, scopeTenant, tenant, limits)
+	}
+	if err != nil {
+		return fmt.Errorf("warm-up of %s: %w", tenant, err)
+	}
+	e.ledger.LimitChanged(at, scopeTenant, tenant, limits)
+	e.Progress.Say("%s may start %s", tenant, s)
+	return nil
+}
+
+// coolDown takes back the limits of the warm-up, which would outlive this run in
+// Redis.
+func (e *emailer) coolDown(ctx context.Context) {
+	if len(e.warmup.Steps) == 0 {
+		return
+	}
+	if err := e.throttle.ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
+		e.Progress.Say("warm-up of %s: %v", e.warmup.Tenant, err)
+	}
 }

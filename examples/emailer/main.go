@@ -4,21 +4,169 @@
 //	go run ./examples/emailer
 //
 // needs no other program: Redis and the SMTP server are inside the process. See
-// the README.md beside this file for what to watch, and -h for the flags.
+// the README.md beside this file for what to copy and what to watch, and -h for the
+// flags. What begins with ledger or rig is for the report and the checks: a program of
+// your own needs none of it.
 package main
 
 import (
 	"context"
-	"os"
-	"os/signal"
-	"syscall"
+	"fmt"
+	"io"
+	"sync"
+	"time"
 
-	"github.com/redis/go-redis/v9/logging"
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-func main() {
-	logging.Disable() // go-redis would tell of each connection that fails, among the progress
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+// How a mail is tried.
+const (
+	sendRetries = 5 // after a 4xx or a broken connection
+	sendTimeout = time.Minute
+	// maxWait lets mails be woken well before their slot, so that a busy
+	// machine does not make them late. It takes more workers, which are cheap:
+	// where fewer mails are in hand than start in this time, the others wait in
+	// asynq's queue, before the line, and no tenant has its turn.
+	maxWait = time.Second
+)
+
+func main() { rig.Main(run) }
+
+// run is the program: it sends the campaign that args ask for and reports. It
+// ends early when ctx is cancelled.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := rig.New("emailer", stdout, stderr)
+	defer p.Close()
+	o, err := parseOptions(p, args)
+	if err != nil {
+		return p.Refuse(err)
+	}
+	e, err := newEmailer(ctx, p, o)
+	if err != nil {
+		return p.Refuse(err)
+	}
+	err = e.run(ctx)
+	return p.Finish(e.ledger.Report(err), err)
+}
+
+// emailer sends one campaign: it enqueues the mails, and its workers send
+// them when the throttle grants a start.
+type emailer struct {
+	options
+	*rig.Program
+	campaign *campaign.Campaign
+	throttle *throttle.Throttle
+	planner  *worker.Client // enqueues mails with a plan
+	client   *asynq.Client  // enqueues mails without one
+	shaper   *worker.Shaper
+	server   *asynq.Server
+	mailer   *smtp.Mailer
+	ledger   *delivery.Ledger // what became of the mails
+}
+
+// newEmailer wires the throttle into asynq. Nothing is sent until run.
+func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error) {
+	e := &emailer{options: o, Program: p}
+	var err error
+	if e.campaign, err = campaign.Open(o.campaignFile); err != nil {
+		return nil, err
+	}
+	if p.Queue == "" {
+		p.Queue = "emailer-" + e.campaign.ID
+	}
+	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
+		return nil, err
+	}
+	if e.mailer, err = smtp.Open(ctx, p, o.smtp); err != nil { // in place of your own
+		return nil, err
+	}
+	monitor, err := p.ServeMetrics(ctx, o.metrics)
+	if err != nil {
+		return nil, err
+	}
+	e.ledger = delivery.New(p, e.campaign, e.mailer, o.scopes)
+	observer := e.ledger.Observe(monitor.Collector) // the collector of the package metrics
+	if e.throttle, err = throttle.New("emailer", p.Client, o.scopes, &throttle.Options{Observer: observer, Logger: p.Log}); err != nil {
+		return nil, err
+	}
+	monitor.Watch(e.throttle)
+	settings := &worker.Options{MaxWait: maxWait, Logger: p.Log}
+	if e.shaper, err = worker.New(e.throttle, p.Client, jobOf, settings); err != nil {
+		return nil, err
+	}
+	if e.planner, err = worker.NewClient(e.throttle, p.Client, jobOf, settings); err != nil {
+		return nil, err
+	}
+	e.client = asynq.NewClientFromRedisClient(p.Client)
+	e.server = asynq.NewServerFromRedisClient(p.Client, e.shaper.Configure(asynq.Config{
+		Concurrency:    p.Workers,
+		Queues:         map[string]int{p.Queue: 1},
+		RetryDelayFunc: retryDelay,
+		ErrorHandler:   e.ledger,
+		Logger:         p.Log.Named("asynq").Sugar(),
+		LogLevel:       p.LogLevel(),
+	}))
+	if err := p.ServeDashboard(ctx, e.throttle.Name(), e.shaper.Stats); err != nil {
+		return nil, err
+	}
+	return e, p.CheckRedis(ctx, e.throttle)
+}
+
+// retryDelay is short, since the campaign is: greylisting servers out there
+// want minutes. n counts the retries so far.
+func retryDelay(n int, _ error, _ *asynq.Task) time.Duration {
+	return min(2*time.Second<<min(n, 10), time.Minute)
+}
+
+// run sends the campaign and waits for its end, or for that of ctx.
+func (e *emailer) run(ctx context.Context) error {
+	e.ledger.Watch(e.throttle, e.shaper)
+	batches, err := e.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	began := e.ledger.Begin()
+	mux := asynq.NewServeMux()
+	mux.Use(e.shaper.Wrap) // first, so that it is the outermost
+	mux.Use(e.ledger.Wrap) // notes each attempt
+	mux.HandleFunc(taskType, e.send)
+	if err := e.server.Start(mux); err != nil {
+		return fmt.Errorf("asynq: %w", err)
+	}
+	working, cancel := context.WithCancel(ctx)
+	enqueued := make(chan error, 1)
+	var aside sync.WaitGroup
+	aside.Go(func() { enqueued <- e.enqueueAll(working, began, batches) })
+	aside.Go(func() { e.warmUp(working, began) })
+	err = e.ledger.Wait(ctx, enqueued)
+	cancel()
+	e.shaper.Stop()     // those waiting for their start go back to asynq at once
+	e.server.Shutdown() // those in hand are finished
+	aside.Wait()
+	e.coolDown(context.WithoutCancel(ctx))
+	return err
+}
+
+// prepare does what comes before the first mail: it looks for what an earlier run has
+// left, takes the first step of the warm-up, and says when the mails are expected to
+// start. It returns the mails that are to be sent, by their arrival.
+func (e *emailer) prepare(ctx context.Context) ([][]*campaign.Mail, error) {
+	batches, err := e.ledger.Resume()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.beginWarmUp(ctx); err != nil {
+		return nil, err
+	}
+	if len(batches) == 0 {
+		return nil, nil
+	}
+	return batches, e.foresee(ctx, batches[0])
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"sync"
 	"testing"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 )
 
 // The metrics can be scraped while a run lasts, and not after it.
@@ -23,7 +25,7 @@ func TestRunServesMetrics(t *testing.T) {
 	}
 	var out bytes.Buffer
 	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 60), "-limits", "global=8/250ms;tenant=5/250ms", "-plan=false", "-metrics", "127.0.0.1:0"}, &out, log)
-	if status != exitOK {
+	if status != rig.ExitOK {
 		t.Fatalf("status %d\n%s", status, log.text.String())
 	}
 	for _, want := range []string{

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
@@ -16,8 +17,8 @@ func TestRunChecksRedis(t *testing.T) {
 	var out, log bytes.Buffer
 	status := run(t.Context(), []string{"-redis", server.Addr}, &out, &log)
 	for _, want := range []string{"emailer: redis: note: maxmemory-policy is allkeys-lru", "this server is a replica"} {
-		if status != exitUsage || !strings.Contains(log.String(), want) {
-			t.Errorf("status %d, want %d and to read %q:\n%s", status, exitUsage, want, log.String())
+		if status != rig.ExitUsage || !strings.Contains(log.String(), want) {
+			t.Errorf("status %d, want %d and to read %q:\n%s", status, rig.ExitUsage, want, log.String())
 		}
 	}
 }

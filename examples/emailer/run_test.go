@@ -17,15 +17,20 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
+
+const csvHeader = "id,at,tenant,from,to,subject,body\n"
 
 // writeCampaign writes n mails of two tenants, besides one to nobody and one
 // to a full mailbox, and returns the file.
 func writeCampaign(t *testing.T, n int) string {
 	t.Helper()
 	var text strings.Builder
-	text.WriteString(header)
+	text.WriteString(csvHeader)
 	for i := range n {
 		to := fmt.Sprintf("a%d@hill.example", i)
 		if i%3 == 0 {
@@ -43,7 +48,7 @@ func writeCampaign(t *testing.T, n int) string {
 }
 
 // runJSON runs the program with -json and reads what it printed.
-func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s summary, stderr string) {
+func runJSON(ctx context.Context, t *testing.T, args ...string) (status int, s delivery.Summary, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
 	status = run(ctx, append(args, "-json"), &out, &log)
@@ -58,7 +63,7 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "run.svg")
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40),
 		"-limits", "global=10/500ms,200/3s;tenant=8/500ms;domain=9/500ms", "-plot", picture)
-	if status != exitOK || !s.OK {
+	if status != rig.ExitOK || !s.OK {
 		t.Fatalf("status %d\n%s", status, log)
 	}
 	if s.Mails != 42 || s.Delivered != 41 || s.FailedForGood != 1 || s.Deferred != 1 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 || s.GivenUp != 0 {
@@ -89,11 +94,11 @@ func TestRunWithoutPlan(t *testing.T) {
 	t.Parallel()
 	args := []string{"-campaign", writeCampaign(t, 60), "-limits", "global=10/500ms"}
 	status, without, log := runJSON(t.Context(), t, append(args, "-plan=false")...)
-	if status != exitOK || without.PutBacksPerJob < 0.5 || without.Forecast != nil || strings.Contains(log, "forecast") {
+	if status != rig.ExitOK || without.PutBacksPerJob < 0.5 || without.Forecast != nil || strings.Contains(log, "forecast") {
 		t.Errorf("without: status %d, put back %v times per mail\n%s", status, without.PutBacksPerJob, log)
 	}
 	status, with, log := runJSON(t.Context(), t, args...)
-	if status != exitOK || with.PutBacksPerJob > without.PutBacksPerJob/2 {
+	if status != rig.ExitOK || with.PutBacksPerJob > without.PutBacksPerJob/2 {
 		t.Errorf("with: status %d, put back %v times per mail, without %v\n%s", status, with.PutBacksPerJob, without.PutBacksPerJob, log)
 	}
 }
@@ -103,7 +108,7 @@ func TestRunWithoutPlan(t *testing.T) {
 func TestRunLeavesABusyDomainAlone(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	text.WriteString(header)
+	text.WriteString(csvHeader)
 	for i := range 120 {
 		domain := []string{"hill", "lake", "coast"}[i%3]
 		name := fmt.Sprintf("a%d", i)
@@ -117,17 +122,18 @@ func TestRunLeavesABusyDomainAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/250ms")
-	if status != exitOK || s.Delivered != 120 || s.Duplicates != 0 || s.Retries != 0 || s.Deferred != 0 || s.HeldUp == 0 {
+	if status != rig.ExitOK || s.Delivered != 120 || s.Duplicates != 0 || s.Retries != 0 || s.Deferred != 0 || s.HeldUp == 0 {
 		t.Fatalf("status %d, %+v\n%s", status, s, log)
 	}
-	refused := 0
+	refused, disregarded := 0, 0
 	for _, p := range s.Pauses {
 		refused += p.Refused
+		disregarded += p.Disregarded
 		if p.Domain != "hill.example" || p.ForS < 2 {
 			t.Errorf("pause %+v, want hill.example for more than 2 s", p)
 		}
 	}
-	if len(s.Pauses) == 0 || disregarded(s.Pauses) != 0 || refused != s.HeldUp {
+	if len(s.Pauses) == 0 || disregarded != 0 || refused != s.HeldUp {
 		t.Errorf("pauses %+v, %d mails held up", s.Pauses, s.HeldUp)
 	}
 	if !strings.Contains(log, "hill.example asks to wait") || s.WindowsOver != 0 {
@@ -142,7 +148,7 @@ func TestRunWarmsUp(t *testing.T) {
 	redis.ClockTTL(true)
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-limits", "tenant=100/500ms",
 		"-redis", redis.Addr(), "-warmup", "tenant1=0s 4/500ms; 2s 8/500ms")
-	if status != exitOK || s.WindowsOver != 0 {
+	if status != rig.ExitOK || s.WindowsOver != 0 {
 		t.Fatalf("status %d, %d windows over\n%s", status, s.WindowsOver, log)
 	}
 	var limits []string
@@ -157,7 +163,7 @@ func TestRunWarmsUp(t *testing.T) {
 	}
 	client := goredis.NewClient(&goredis.Options{Addr: redis.Addr()})
 	t.Cleanup(func() { client.Close() })
-	scopes, err := parseLimits("tenant=100/500ms")
+	scopes, err := rig.ParseLimits("tenant=100/500ms", throttle.Global, scopeTenant, scopeDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +171,7 @@ func TestRunWarmsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := quotas.Limits(t.Context(), scopeTenant, "tenant1"); err != nil || left.Origin != throttle.FromConfiguration {
+	if left, err := quotas.Usage(t.Context(), scopeTenant, "tenant1"); err != nil || left.SetFor != "" {
 		t.Errorf("after it: %+v, %v; want no limit that is left", left, err)
 	}
 }
@@ -174,7 +180,7 @@ func TestRunPrintsTheReportWithoutJSON(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
 	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 3), "-limits", ""}, &out, &log)
-	if status != exitOK || !strings.Contains(out.String(), "All mails arrived exactly once") {
+	if status != rig.ExitOK || !strings.Contains(out.String(), "All mails arrived exactly once") {
 		t.Errorf("status %d\n%s%s", status, out.String(), log.String())
 	}
 }
@@ -184,12 +190,12 @@ func TestRunPrintsTheReportWithoutJSON(t *testing.T) {
 func TestRunIsFairToTheLate(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	text.WriteString(header)
+	text.WriteString(csvHeader)
 	for i := range 70 {
-		text.WriteString(mailText(fmt.Sprintf("m%03d", i), "0s", "early", 1))
+		fmt.Fprintf(&text, "m%03d,0s,early,me@acme.example,a0@hill.example,Hi,\n", i)
 	}
 	for i := range 4 {
-		text.WriteString(mailText(fmt.Sprintf("late%d", i), "1s", "late", 1))
+		fmt.Fprintf(&text, "late%d,1s,late,me@acme.example,a0@hill.example,Hi,\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "campaign.csv")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
@@ -197,7 +203,7 @@ func TestRunIsFairToTheLate(t *testing.T) {
 	}
 	// With fewer workers than start within maxWait, mails would wait before the line.
 	status, s, log := runJSON(t.Context(), t, "-campaign", path, "-limits", "global=10/1s", "-workers", "100")
-	if status != exitOK || s.Late == nil {
+	if status != rig.ExitOK || s.Late == nil {
 		t.Fatalf("status %d, late tenant %v\n%s", status, s.Late, log)
 	}
 	if s.Late.Tenant != "late" || s.Late.Mails != 4 || s.Late.WaitS >= s.Late.FirstComeWaitS {
@@ -210,8 +216,8 @@ func TestRunIsFairToTheLate(t *testing.T) {
 func TestRunGivesUpWhatNeverFits(t *testing.T) {
 	t.Parallel()
 	status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 6), "-limits", "domain=2/200ms")
-	if status != exitNotAll || s.OK {
-		t.Errorf("status %d, want %d", status, exitNotAll)
+	if status != rig.ExitNotAll || s.OK {
+		t.Errorf("status %d, want %d", status, rig.ExitNotAll)
 	}
 	if s.GivenUp != 2 || s.Delivered != 5 || s.FailedForGood != 1 {
 		t.Errorf("got %+v\n%s", s, log)
@@ -247,11 +253,11 @@ func TestInterruptInsideSaysThatTheRestIsGone(t *testing.T) {
 	if took := time.Since(began); took > 6*time.Second {
 		t.Errorf("took %s: the sleepers held the end up", took)
 	}
-	var s summary
+	var s delivery.Summary
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
-	if status != exitNotAll || !s.Interrupted || s.OK || s.Left == 0 || s.Delivered == 0 || s.Lost != 0 || s.Left+s.Delivered+s.FailedForGood != s.Mails {
+	if status != rig.ExitNotAll || !s.Interrupted || s.OK || s.Left == 0 || s.Delivered == 0 || s.Lost != 0 || s.Left+s.Delivered+s.FailedForGood != s.Mails {
 		t.Errorf("status %d, %+v", status, s)
 	}
 	if !strings.Contains(log.text.String(), "gone with the Redis inside this process") {
@@ -269,22 +275,22 @@ func TestSecondRunGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Close)
-	kept := new(record)
-	server, err := startSMTPServer(kept, zap.NewNop())
+	kept := new(smtp.Record)
+	server, err := smtp.StartServer(kept, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	args := []string{"-campaign", writeCampaign(t, 40), "-limits", "global=15/500ms", "-redis", redis.Addr(), "-smtp", server.addr, "-json"}
+	args := []string{"-campaign", writeCampaign(t, 40), "-limits", "global=15/500ms", "-redis", redis.Addr(), "-smtp", server.Addr, "-json"}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := &cancelWriter{after: "  2 s  ", cancel: cancel}
 	var out bytes.Buffer
-	if status := run(ctx, args, &out, log); status != exitNotAll {
-		t.Fatalf("first run: status %d, want %d\n%s", status, exitNotAll, log.text.String())
+	if status := run(ctx, args, &out, log); status != rig.ExitNotAll {
+		t.Fatalf("first run: status %d, want %d\n%s", status, rig.ExitNotAll, log.text.String())
 	}
-	var first summary
+	var first delivery.Summary
 	if err := json.Unmarshal(out.Bytes(), &first); err != nil {
 		t.Fatal(err)
 	}
@@ -293,21 +299,21 @@ func TestSecondRunGoesOn(t *testing.T) {
 	}
 
 	status, second, text := runJSON(t.Context(), t, args[:len(args)-1]...)
-	if status != exitOK || second.DeliveredEarlier != first.Delivered || second.Delivered != first.Left-(second.FailedForGood-first.FailedForGood) {
+	if status != rig.ExitOK || second.DeliveredEarlier != first.Delivered || second.Delivered != first.Left-(second.FailedForGood-first.FailedForGood) {
 		t.Errorf("second run: status %d\nfirst %+v\nsecond %+v\n%s", status, first, second, text)
 	}
 	if second.Record != "client's acknowledgements" {
 		t.Errorf("the record is of the %s", second.Record)
 	}
 	status, third, _ := runJSON(t.Context(), t, args[:len(args)-1]...)
-	if status != exitOK || third.DeliveredEarlier != 41 || third.FailedForGood != 1 || third.Delivered != 0 || third.PutBacksPerJob != 0 {
+	if status != rig.ExitOK || third.DeliveredEarlier != 41 || third.FailedForGood != 1 || third.Delivered != 0 || third.PutBacksPerJob != 0 {
 		t.Errorf("third run: status %d, %+v", status, third)
 	}
 
 	copies := make(map[string]int)
-	for _, r := range kept.all() {
-		if r.accepted() {
-			copies[r.mail]++
+	for _, r := range kept.All() {
+		if r.Accepted() {
+			copies[r.Mail]++
 		}
 	}
 	for id, n := range copies {
@@ -323,7 +329,7 @@ func TestSecondRunGoesOn(t *testing.T) {
 func TestRunRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "broken.csv")
-	if err := os.WriteFile(broken, []byte(header+"m1,0s,,,,,\n"), 0o600); err != nil {
+	if err := os.WriteFile(broken, []byte(csvHeader+"m1,0s,,,,,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -350,8 +356,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-metrics", "nowhere"}, "metrics: listen tcp: address nowhere: missing port"},
 	} {
 		var out, log bytes.Buffer
-		if status := run(t.Context(), row.args, &out, &log); status != exitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
-			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, exitUsage, row.want, log.String())
+		if status := run(t.Context(), row.args, &out, &log); status != rig.ExitUsage || !strings.Contains(log.String(), row.want) || out.Len() > 0 {
+			t.Errorf("%q: status %d, want %d with %q\n%s", row.args, status, rig.ExitUsage, row.want, log.String())
 		}
 	}
 }
@@ -359,7 +365,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
-	if status := run(t.Context(), []string{"-h"}, &out, &log); status != exitOK {
+	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
 	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plan", "-warmup", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
@@ -26,7 +27,7 @@ func TestRunOnClusterAndSentinel(t *testing.T) {
 	onShapes(t, func(t *testing.T, url string) {
 		status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-redis", url, "-queue", redistest.Name(t),
 			"-limits", "global=10/500ms,200/3s;tenant=8/500ms;domain=9/500ms")
-		if status != exitOK || !s.OK {
+		if status != rig.ExitOK || !s.OK {
 			t.Fatalf("status %d\n%s", status, log)
 		}
 		if s.Mails != 42 || s.Delivered != 41 || s.FailedForGood != 1 || s.Duplicates != 0 || s.Lost != 0 || s.WindowsOver != 0 {

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// may tells whether a page may be requested by its host's robots.txt. If that
+// forbids it, the page is ended; if it is not known, or too old, it is not.
+func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, error) {
+	if p.Robots {
+		return true, nil
+	}
+	rules, known, err := c.walk.Rules(ctx, u)
+	if err != nil || !known {
+		return false, err
+	}
+	if rules.Allows(u.RequestURI()) {
+		return true, nil
+	}
+	p.End(frontier.EndForbidden, "by robots.txt")
+	return false, nil
+}
+
+// Heed makes a host's Crawl-delay a limit of the host, for all workers at once. Without
+// one it takes back what another crawl has set, since the limits are of all.
+func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) error {
+	if delay == 0 {
+		return c.throttle.ResetLimits(ctx, scopeHost, host)
+	}
+	return c.throttle.SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
+}
+
+// withDelay is the limits of a host that asks for a delay from one request to the
+// next: one request in any such time, besides what holds for every host.
+func withDelay(limits []throttle.Limit, delay time.Duration) []throttle.Limit {
+	all := []throttle.Limit{throttle.Per(1, delay)}
+	for _, limit := range limits {
+		if limit.Window != delay {
+			all = append(all, limit)
+		}
+	}
+	return all
+}

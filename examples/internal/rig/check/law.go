@@ -1,0 +1,55 @@
+package check
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Law is which limits are in force when: those of the scopes, but for scope keys
+// whose limits were changed during the run.
+type Law struct {
+	Scopes  []throttle.Scope
+	Changes []Change // the earliest first
+}
+
+// Change is that a scope key has other limits from an instant on. Limits only grow,
+// so nothing that was allowed before is forbidden after it.
+type Change struct {
+	At         time.Time // on Redis' clock, before the change was asked for
+	Scope, Key string
+	Limits     []throttle.Limit // nil: those of the scope again
+}
+
+// at is which limits are in force for a scope key at an instant.
+func (l Law) at(scope throttle.Scope, key string, instant int64) []throttle.Limit {
+	limits := scope.Limits
+	for _, c := range l.Changes {
+		if c.Scope != scope.Name || c.Key != key || c.At.UnixMicro() > instant {
+			continue
+		}
+		if limits = c.Limits; limits == nil {
+			limits = scope.Limits
+		}
+	}
+	return limits
+}
+
+// changed tells whether a scope key has had limits of its own.
+func (l Law) changed(scope, key string) bool {
+	return slices.ContainsFunc(l.Changes, func(c Change) bool { return c.Scope == scope && c.Key == key })
+}
+
+// limits are all that are in force in a scope at any time: its own first.
+func (l Law) limits(scope throttle.Scope) []throttle.Limit {
+	limits := slices.Clone(scope.Limits)
+	for _, c := range l.Changes {
+		for _, limit := range c.Limits {
+			if c.Scope == scope.Name && !slices.Contains(limits, limit) {
+				limits = append(limits, limit)
+			}
+		}
+	}
+	return limits
+}

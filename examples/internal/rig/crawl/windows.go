@@ -1,0 +1,141 @@
+package crawl
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/site"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// What is counted, as it is printed.
+const (
+	unitRequests  = "requests"
+	unitKilobytes = "KB"
+)
+
+// Event is a request, as it is counted.
+type Event struct {
+	check.Event
+	rules bool // of a robots.txt
+}
+
+// plain is the events as they are checked.
+func plain(events []Event) []check.Event {
+	all := make([]check.Event, len(events))
+	for i, e := range events {
+		all[i] = e.Event
+	}
+	return all
+}
+
+// CheckLimits adds up the windows of limits.
+func CheckLimits(events []Event, scopes []throttle.Scope, shorter time.Duration) []check.Use {
+	return check.Limits(plain(events), check.Law{Scopes: scopes}, shorter)
+}
+
+// checkDelays does the same for the hosts' Crawl-delays. Each holds from its host's
+// robots.txt on.
+func checkDelays(events []Event, delays map[string]time.Duration, shorter time.Duration) []check.Use {
+	var uses []check.Use
+	for host, delay := range delays {
+		var after []Event
+		for _, e := range InOrder(events) {
+			switch {
+			case e.Of.Key(ScopeHost) == host && e.rules:
+				after = nil
+			case e.Of.Key(ScopeHost) == host:
+				after = append(after, e)
+			}
+		}
+		use := CheckLimits(after, []throttle.Scope{{Name: ScopeHost, Limits: []throttle.Limit{throttle.Per(1, delay)}}}, shorter)[0]
+		use.Key = host // also if there was no request
+		uses = append(uses, use)
+	}
+	slices.SortFunc(uses, func(a, b check.Use) int { return cmp.Compare(a.Key, b.Key) })
+	return uses
+}
+
+// InOrder is the events by their instants.
+func InOrder(events []Event) []Event {
+	return slices.SortedStableFunc(slices.Values(events), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// inBytes is the same limits, which are in kilobytes, for events in bytes.
+func inBytes(scopes []throttle.Scope) []throttle.Scope {
+	scaled := make([]throttle.Scope, len(scopes))
+	for i, scope := range scopes {
+		scaled[i].Name = scope.Name
+		for _, limit := range scope.Limits {
+			if limit.Units != throttle.Unlimited {
+				limit.Units *= fetch.Kilobyte
+			}
+			scaled[i].Limits = append(scaled[i].Limits, limit)
+		}
+	}
+	return scaled
+}
+
+// checkWindows compares the limits with the record and with the grants.
+func (s *Summary) checkWindows(r Result) {
+	late := r.Spread()
+	s.GrantToRequestS = late.Seconds()
+	record, granted := r.Recorded(func(site.Access) int64 { return 1 }), r.Granted(func(Visit) int64 { return 1 })
+	s.add(unitRequests, 1,
+		append(CheckLimits(record, r.Requests, late), checkDelays(record, r.delays, late)...),
+		append(CheckLimits(granted, r.Requests, 0), checkDelays(granted, r.delays, 0)...))
+
+	bytes := r.Recorded(func(a site.Access) int64 { return a.Bytes })
+	s.add(unitKilobytes, fetch.Kilobyte,
+		CheckLimits(bytes, inBytes(r.kilobytes), late),
+		CheckLimits(r.Granted(func(v Visit) int64 { return v.settled }), r.kilobytes, 0))
+}
+
+// Spread is how much closer together two requests may come to a host than they
+// were granted: the difference of the longest and the shortest time in between.
+func (r Result) Spread() time.Duration {
+	longest, shortest := delays(r.Visits, r.Accesses)
+	return longest - min(0, shortest) // a shortest one below zero means that the clocks differ a little
+}
+
+// Recorded is the record as events.
+func (r Result) Recorded(units func(site.Access) int64) []Event {
+	known := make(map[string]Keys)
+	for _, v := range r.Visits {
+		known[v.url] = v.Keys
+	}
+	events := make([]Event, 0, len(r.Accesses))
+	for _, a := range r.Accesses {
+		of, ours := known[a.URL]
+		if !ours {
+			of = Keys{Host: a.Host}
+		}
+		events = append(events, Event{check.Event{At: a.At.UnixMicro(), Units: units(a), Of: of}, a.Rules})
+	}
+	return events
+}
+
+// Granted is the grants as events.
+func (r Result) Granted(units func(Visit) int64) []Event {
+	events := make([]Event, 0, len(r.Visits))
+	for _, v := range r.Visits {
+		events = append(events, Event{check.Event{At: v.Start.UnixMicro(), Units: units(v), Of: v.Keys}, v.rules})
+	}
+	return events
+}
+
+// add takes the uses of some limits into the summary. The record counts in a unit
+// of which so many make one of the limits'.
+func (s *Summary) add(unit string, per int64, record, granted []check.Use) {
+	for i := range record {
+		s.Limits = append(s.Limits, report.LimitUse{
+			Unit: unit, Scope: granted[i].Scope, Limit: granted[i].Limit.String(),
+			Record: report.UseOf(record[i], per), Grants: report.UseOf(granted[i], 1),
+		})
+	}
+	s.WindowsOver += check.WindowsOver(record) + check.WindowsOver(granted)
+}

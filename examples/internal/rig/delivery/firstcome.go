@@ -1,0 +1,125 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// maxModelled is the largest campaign that is asked about: for each mail all those of
+// its tenant, its domain and the run before it are gone through.
+const maxModelled = 1000
+
+// firstCome is when each mail would have started had all been served in the order
+// of their arrival, whoever sends them: each gets the earliest start that the configured
+// limits leave it as it arrives, also that of a tenant whose limit grows, and without
+// pauses. It leaves out mails that never fit, and second attempts.
+// The earliest is first. There are none where it cannot be known what happened
+// before, and of a campaign too large for it.
+func firstCome(r result) []grant {
+	if len(r.campaign.Mails) > maxModelled || r.resumed() {
+		return nil
+	}
+	b := bookings{scopes: r.law.Scopes, events: make(map[scopeKey][]check.Event)}
+	var starts []grant
+	for _, m := range r.campaign.Mails {
+		arrived := r.outcomes[m.ID].arrived
+		if arrived.IsZero() || !fits(m, r.law.Scopes) {
+			continue
+		}
+		starts = append(starts, grant{start: time.UnixMicro(b.book(m, arrived.UnixMicro())), mail: m})
+	}
+	slices.SortStableFunc(starts, func(a, b grant) int { return a.start.Compare(b.start) })
+	return starts
+}
+
+// bookings are the starts that mails have been given.
+type bookings struct {
+	scopes []throttle.Scope
+	events map[scopeKey][]check.Event // in order
+}
+
+type scopeKey struct{ scope, key string }
+
+// book gives a mail the earliest start from an instant on that all limits leave it.
+func (b *bookings) book(m *campaign.Mail, at int64) int64 {
+	for again := true; again; {
+		again = false
+		for _, scope := range b.scopes {
+			events := b.events[scopeKey{scope.Name, m.Key(scope.Name)}]
+			for _, limit := range scope.Limits {
+				if from := earliest(events, limit, m.Units(), at); from > at {
+					at, again = from, true
+				}
+			}
+		}
+	}
+	for _, scope := range b.scopes {
+		k := scopeKey{scope.Name, m.Key(scope.Name)}
+		i, _ := slices.BinarySearchFunc(b.events[k], at+1, func(e check.Event, at int64) int { return cmp.Compare(e.At, at) })
+		b.events[k] = slices.Insert(b.events[k], i, check.Event{At: at, Units: m.Units(), Of: m})
+	}
+	return at
+}
+
+// earliest is the first start from an instant on at which so many more units leave
+// every window under its limit. Two starts exactly one window apart are not in the same.
+func earliest(events []check.Event, limit throttle.Limit, units, at int64) int64 {
+	window := limit.Window.Microseconds()
+	for limit.Units != throttle.Unlimited {
+		first, ok := overfull(events, at, window, limit.Units-units)
+		if !ok {
+			break
+		}
+		at = first + window
+	}
+	return at
+}
+
+// overfull looks for a window that an instant is in and that holds more than so many
+// units, and says where the events of the last such window begin: until they leave it
+// there is no room.
+func overfull(events []check.Event, at, window, most int64) (begins int64, ok bool) {
+	var sum int64
+	first, _ := slices.BinarySearchFunc(events, at-window+1, func(e check.Event, at int64) int { return cmp.Compare(e.At, at) })
+	for _, e := range events[first:] {
+		if e.At >= at+window {
+			break
+		}
+		sum += e.Units
+		for events[first].At <= e.At-window {
+			sum -= events[first].Units
+			first++
+		}
+		if sum > most {
+			begins, ok = events[first].At, true
+		}
+	}
+	return begins, ok
+}
+
+// resumed tells whether an earlier run began with this campaign.
+func (r result) resumed() bool {
+	for _, one := range r.outcomes {
+		if one.earlier || !one.arrived.IsZero() && one.arrived.Before(r.began) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits tells whether a mail may ever start.
+func fits(m *campaign.Mail, scopes []throttle.Scope) bool {
+	for _, scope := range scopes {
+		for _, limit := range scope.Limits {
+			if limit.Units != throttle.Unlimited && limit.Units < m.Units() {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,386 @@
+// Package delivery says what became of the mails of a campaign. A Ledger notes it while the
+// emailer runs; its Report holds that against the record of the SMTP server: what was
+// delivered, how long it took, and whether every limit and pause was kept.
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// How often a run looks at itself.
+const (
+	progressEvery = 250 * time.Millisecond
+	vanishedEvery = 5 * time.Second
+)
+
+// HeaderArrived is the header with a mail's arrival, in microseconds since 1970 on
+// Redis' clock.
+const HeaderArrived = "arrived"
+
+// Ledger is what becomes of the mails of a campaign, as asynq, the throttle and the
+// handler have it. It is safe for concurrent use, but for Resume.
+type Ledger struct {
+	program  *rig.Program
+	campaign *campaign.Campaign
+	mailer   *smtp.Mailer
+	scopes   []throttle.Scope
+	throttle *throttle.Throttle
+	shaper   *worker.Shaper
+	inspect  *asynq.Inspector
+	known    map[*campaign.Mail]bool // asynq has them from an earlier run
+	outcomes *outcomes
+	grants   *grants
+	plan     *plan
+	pauses   *pauses
+	began    time.Time
+
+	interrupted, vanished bool
+
+	mu      sync.Mutex
+	changes []check.Change
+}
+
+// New returns a ledger with nothing in it. The scopes are those of the throttle.
+func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle.Scope) *Ledger {
+	p.ShowProgress()
+	return &Ledger{
+		program: p, campaign: c, mailer: m, scopes: scopes, inspect: asynq.NewInspectorFromRedisClient(p.Client),
+		known: make(map[*campaign.Mail]bool), outcomes: newOutcomes(c), grants: new(grants), plan: newPlan(), pauses: &pauses{now: p.Now},
+		began: time.Now(),
+	}
+}
+
+// Observe returns an observer of the throttle that notes its pauses, beside another
+// one.
+func (l *Ledger) Observe(other throttle.Observer) throttle.Observer {
+	l.pauses.Observer = other
+	return l.pauses
+}
+
+// Watch has the ledger ask a throttle and a shaper how it goes.
+func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper) {
+	l.throttle, l.shaper = th, shaper
+}
+
+// Resume finds out what an earlier run did with the campaign, and returns the mails
+// that it did not end, by their arrival. The arrival of mails of an earlier run is over.
+func (l *Ledger) Resume() ([][]*campaign.Mail, error) {
+	queues, err := l.inspect.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("asynq: %w", err)
+	}
+	if !slices.Contains(queues, l.program.Queue) {
+		return together(l.campaign.Mails, false), nil
+	}
+	var left []*campaign.Mail
+	for _, m := range l.campaign.Mails {
+		info, err := l.inspect.GetTaskInfo(l.program.Queue, l.campaign.TaskID(m))
+		switch {
+		case errors.Is(err, asynq.ErrTaskNotFound):
+			left = append(left, m)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("asynq: %w", err)
+		}
+		if !l.recall(m, info) {
+			left = append(left, m)
+		}
+	}
+	return together(left, len(l.known) > 0), nil
+}
+
+// recall notes what an earlier run did with a mail, and returns false if it left it
+// to this one.
+func (l *Ledger) recall(m *campaign.Mail, info *asynq.TaskInfo) (ended bool) {
+	if arrived, err := strconv.ParseInt(info.Headers[HeaderArrived], 10, 64); err == nil {
+		l.outcomes.arrived(m.ID, time.UnixMicro(arrived))
+	}
+	l.known[m] = true
+	switch {
+	case info.State == asynq.TaskStateCompleted:
+		l.outcomes.endedEarlier(m.ID, delivered, "")
+	case info.State == asynq.TaskStateArchived && strings.HasPrefix(info.LastErr, smtp.RefusedPrefix):
+		l.outcomes.endedEarlier(m.ID, refused, plainReason(info.LastErr))
+	case info.State == asynq.TaskStateArchived:
+		l.outcomes.endedEarlier(m.ID, gaveUp, plainReason(info.LastErr))
+	default:
+		return false
+	}
+	return true
+}
+
+// together cuts the mails into those that arrive at the same time; all do if an
+// earlier run has begun with them.
+func together(mails []*campaign.Mail, resumed bool) [][]*campaign.Mail {
+	var batches [][]*campaign.Mail
+	for i, m := range mails {
+		if i == 0 || !resumed && m.At != mails[i-1].At {
+			batches = append(batches, nil)
+		}
+		last := len(batches) - 1
+		batches[last] = append(batches[last], m)
+	}
+	return batches
+}
+
+// Begin notes that the run begins now, and returns when that is.
+func (l *Ledger) Begin() time.Time {
+	l.began = time.Now()
+	return l.began
+}
+
+// Fresh is those of some mails that no earlier run has enqueued, but for those that
+// never fit their limits.
+func (l *Ledger) Fresh(mails []*campaign.Mail) []*campaign.Mail {
+	return slices.DeleteFunc(slices.Clone(mails), func(m *campaign.Mail) bool { return l.known[m] || !fits(m, l.scopes) })
+}
+
+// Foretold says when the last of so many mails that are about to be enqueued is expected
+// to start.
+func (l *Ledger) Foretold(mails int, told throttle.Forecast) {
+	l.plan.foretold(told)
+	what := "mails"
+	if len(l.known) > 0 {
+		what = "mails behind those of an earlier run"
+	}
+	l.program.Progress.Say("forecast: %d %s, the last is expected at +%.1f s", mails, what, told.Last.Sub(told.Now).Seconds())
+}
+
+// Arrived notes when mails are enqueued.
+func (l *Ledger) Arrived(mails []*campaign.Mail, at time.Time) {
+	for _, m := range mails {
+		if !l.known[m] {
+			l.outcomes.arrived(m.ID, at)
+		}
+	}
+}
+
+// Planned notes what a mail was told when it was enqueued, at the beginning or later.
+func (l *Ledger) Planned(m *campaign.Mail, told worker.Planned, later bool) {
+	l.plan.planned(m, told, later)
+}
+
+// GaveUp notes that a mail will never be sent.
+func (l *Ledger) GaveUp(m *campaign.Mail, why error) { l.outcomes.end(m.ID, gaveUp, why.Error()) }
+
+// LimitChanged notes that a scope key has other limits, from an instant on Redis' clock
+// before that was asked for. Nil stands for those of its scope.
+func (l *Ledger) LimitChanged(at time.Time, scope, key string, limits []throttle.Limit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, check.Change{At: at, Scope: scope, Key: key, Limits: limits})
+}
+
+// Wrap notes each attempt of a handler: the start that was granted, and what the server
+// said. It belongs within the shaper's middleware. Where the server inside asks to wait,
+// it has it sooner over than those out there.
+func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		m := l.campaign.ByID[string(task.Payload())]
+		if m == nil {
+			return next.ProcessTask(ctx, task)
+		}
+		granted, ok := worker.Grant(ctx)
+		if !ok {
+			return fmt.Errorf("delivery: mail %s came without a grant: %w", m.ID, asynq.SkipRetry)
+		}
+		retried, _ := asynq.GetRetryCount(ctx)
+		l.outcomes.tried(m.ID, retried)
+		number := l.grants.add(grant{start: granted.Start, decided: granted.Now, mail: m})
+		err := next.ProcessTask(ctx, task)
+		var wait *worker.WaitError
+		asked := errors.As(err, &wait)
+		l.note(m, err, asked)
+		if !asked {
+			return err
+		}
+		l.grants.giveBack(number) // as the shaper does with the charge
+		if l.mailer.Inside {
+			return worker.AskedToWait(wait.Scope, smtp.ClosedFor, wait.Err)
+		}
+		return err
+	})
+}
+
+// note keeps what the server said to an attempt; closed tells that it asked to wait.
+func (l *Ledger) note(m *campaign.Mail, err error, closed bool) {
+	var refusal *smtp.RefusedError
+	var later *smtp.DeferredError
+	reply := smtp.ReplyNone
+	switch {
+	case err == nil:
+		reply = smtp.ReplyAccepted
+	case errors.As(err, &refusal):
+		reply = refusal.Code
+	case errors.As(err, &later):
+		reply = later.Code
+	}
+	if !l.mailer.Inside && reply != smtp.ReplyNone {
+		l.mailer.Record.Add(smtp.Receipt{At: time.Now(), Mail: m.ID, Recipients: len(m.To), Reply: reply, Closed: closed})
+	}
+	switch {
+	case err == nil:
+		l.outcomes.end(m.ID, delivered, "")
+	case refusal != nil:
+		l.outcomes.end(m.ID, refused, refusal.Reason)
+	case closed:
+		l.outcomes.held(m.ID)
+	case later != nil:
+		l.outcomes.deferred(m.ID, later.Reason)
+	}
+}
+
+// HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
+// throttle's denials are kept from it), and ends the mails that get no other.
+func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
+	retried, _ := asynq.GetRetryCount(ctx)
+	most, _ := asynq.GetMaxRetry(ctx)
+	id := string(task.Payload())
+	if l.campaign.ByID[id] != nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
+		l.outcomes.end(id, gaveUp, plainReason(err.Error()))
+	}
+}
+
+// plainReason is an error's text without what was added for asynq.
+func plainReason(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(text, smtp.RefusedPrefix), ": "+asynq.SkipRetry.Error())
+}
+
+// Wait shows the progress until all mails have ended, ctx has, the enqueuing failed, or
+// asynq has nothing more to do. Enqueued gets what became of the enqueuing.
+func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) (err error) {
+	expecting, cancel := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	aside.Go(func() { l.expectEnds(expecting) })
+	err = l.look(ctx, enqueued)
+	cancel()
+	aside.Wait()
+	l.program.Progress.Finish()
+	l.interrupted = ctx.Err() != nil
+	return err
+}
+
+func (l *Ledger) look(ctx context.Context, enqueued <-chan error) error {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	look := time.NewTicker(vanishedEvery)
+	defer look.Stop()
+	complete, told := false, 0
+	for {
+		select {
+		case <-l.outcomes.done:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case err := <-enqueued:
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			complete, enqueued = true, nil
+		case <-look.C:
+			if l.vanished = complete && l.isEmpty(); l.vanished {
+				return nil
+			}
+		case <-tick.C:
+			pauses := l.pauses.all()
+			for _, p := range pauses[told:] {
+				l.program.Progress.Say("%s asks to wait: nothing starts to it for %.1f s", p.domain, p.until.Sub(p.known).Seconds())
+			}
+			told = len(pauses)
+			l.program.Progress.Show(l.snapshot())
+		}
+	}
+}
+
+// expectEnds asks now and then when the last mail will start.
+func (l *Ledger) expectEnds(ctx context.Context) {
+	tick := time.NewTicker(expectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := l.plan.expect(ctx, l.throttle, l.grants.started()); err != nil && ctx.Err() == nil {
+				l.program.Progress.Say("%v", err)
+			}
+		}
+	}
+}
+
+// isEmpty tells whether mails are left for which asynq has no task any more,
+// such as after a person deleted them.
+func (l *Ledger) isEmpty() bool {
+	info, err := l.inspect.GetQueueInfo(l.program.Queue)
+	return err == nil && info.Size == 0 && l.outcomes.left() > 0
+}
+
+func (l *Ledger) snapshot() rig.Snapshot {
+	all := len(l.campaign.Mails)
+	pace := fmt.Sprintf("put back %d times, %d units in the last second", l.shaper.Stats().Denied, l.grants.unitsSince(l.program.Now().Add(-time.Second)))
+	if last := l.plan.last(); !last.IsZero() {
+		if at := last.Sub(l.began.Add(l.program.Offset)); at > 0 {
+			pace += fmt.Sprintf(", the last start expected at +%.1f s", at.Seconds())
+		}
+	}
+	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()), What: "mails", Pace: pace}
+}
+
+// result gathers what the run has to say, with the receipts put on Redis' clock.
+func (l *Ledger) result() result {
+	receipts := l.mailer.Record.All()
+	for i := range receipts {
+		receipts[i].At = receipts[i].At.Add(l.program.Offset)
+	}
+	used, returned := l.grants.all()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return result{
+		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes}, began: l.began.Add(l.program.Offset),
+		outcomes: l.outcomes.all(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
+		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(),
+		interrupted: l.interrupted, vanished: l.vanished,
+	}
+}
+
+// Report is what a run has to say.
+type Report struct {
+	Summary
+	of result
+}
+
+// Report says what became of the mails. A run that failed is not well.
+func (l *Ledger) Report(failed error) *Report {
+	r := l.result()
+	r.firstCome = firstCome(r)
+	s := summarize(r)
+	s.OK = s.OK && failed == nil
+	return &Report{s, r}
+}
+
+// Well tells whether every mail arrived exactly once or was refused for good, and no
+// limit or pause was broken.
+func (r *Report) Well() bool { return r.OK }
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) { writeReport(w, r.Summary) }
+
+// Plot draws the run into a file, as PNG or SVG by its name.
+func (r *Report) Plot(path string) error { return writePlot(path, r.of) }

@@ -1,0 +1,232 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// expectEvery is how often it is asked anew when the last mail will start.
+const expectEvery = 5 * time.Second
+
+// plan is what was expected of the mails, and when. It is safe for concurrent use.
+type plan struct {
+	mu     sync.Mutex
+	places map[*campaign.Mail]throttle.Reservation
+	expectations
+}
+
+// expectations are when mails were expected to start, on Redis' clock.
+type expectations struct {
+	first map[*campaign.Mail]time.Time // those enqueued at the beginning
+	later map[*campaign.Mail]time.Time // those that came later, as told when they did
+	ends  []expectedEnd
+}
+
+// expectedEnd is when the last mail was expected to start.
+type expectedEnd struct{ at, last time.Time }
+
+func newPlan() *plan {
+	return &plan{
+		places:       make(map[*campaign.Mail]throttle.Reservation),
+		expectations: expectations{first: make(map[*campaign.Mail]time.Time), later: make(map[*campaign.Mail]time.Time)},
+	}
+}
+
+// foretold takes up a forecast.
+func (p *plan) foretold(told throttle.Forecast) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends = append(p.ends, expectedEnd{told.Now, told.Last})
+}
+
+// planned takes up what a mail was told when it was enqueued, at the beginning or
+// later.
+func (p *plan) planned(m *campaign.Mail, told worker.Planned, later bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if told.Reservation.Outcome != 0 {
+		p.places[m] = told.Reservation
+	}
+	switch {
+	case told.Start.IsZero():
+	case later:
+		p.later[m] = told.Start
+	default:
+		p.first[m] = told.Start
+	}
+}
+
+// expect asks anew when the last of the mails that wait will start.
+func (p *plan) expect(ctx context.Context, quotas *throttle.Throttle, started map[*campaign.Mail]bool) error {
+	p.mu.Lock()
+	var waiting []throttle.Reservation
+	for m, place := range p.places {
+		if !started[m] {
+			place.Outcome = throttle.Waiting // wherever it is by now
+			waiting = append(waiting, place)
+		}
+	}
+	p.mu.Unlock()
+	if len(waiting) == 0 {
+		return nil
+	}
+	told, err := quotas.Driver().Expect(ctx, waiting)
+	if err != nil {
+		return fmt.Errorf("forecast: %w", err)
+	}
+	p.foretold(told)
+	return nil
+}
+
+// last is when the last mail is expected to start; zero if that is not known.
+func (p *plan) last() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ends) == 0 {
+		return time.Time{}
+	}
+	return p.ends[len(p.ends)-1].last
+}
+
+// all returns a copy of the expectations so far.
+func (p *plan) all() expectations {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return expectations{maps.Clone(p.first), maps.Clone(p.later), slices.Clone(p.ends)}
+}
+
+// forecast holds what was expected against what was.
+type forecast struct {
+	// First is about the mails that were enqueued at the beginning, by what each was
+	// told then. That cannot know of what comes after it: Undisturbed are those of
+	// them that started before any of that, before DisturbedS.
+	First       deviation `json:"planned_at_the_beginning"`
+	Undisturbed deviation `json:"undisturbed"`
+	DisturbedS  float64   `json:"disturbed_s"`
+	// Later is about the mails that came later, by what each was told then.
+	Later deviation `json:"planned_later"`
+	// Ends is what was expected of the last of the mails known by then: the first
+	// before any mail was sent. EndS is when the last of all started, EndOffS by how
+	// much later that is than the first of Ends had it.
+	Ends    []endExpected `json:"ends"`
+	EndS    float64       `json:"end_s"`
+	EndOffS float64       `json:"end_off_s"`
+}
+
+// deviation is by how much mails started earlier or later than expected.
+type deviation struct {
+	Mails int     `json:"mails"`
+	MeanS float64 `json:"mean_s"`
+	MaxS  float64 `json:"max_s"`
+}
+
+type endExpected struct {
+	AtS   float64 `json:"at_s"`
+	LastS float64 `json:"last_s"`
+}
+
+// forecast is nil if nothing was planned, or the run did not come to its end.
+func (r result) forecast() *forecast {
+	if len(r.expected.ends) == 0 || r.interrupted || len(r.granted) == 0 {
+		return nil
+	}
+	starts, disturbed := firstStarts(r.granted), r.disturbed()
+	undisturbed := maps.Clone(r.expected.first)
+	maps.DeleteFunc(undisturbed, func(m *campaign.Mail, _ time.Time) bool { return !starts[m].Before(disturbed) })
+	f := &forecast{
+		First: deviate(r.expected.first, starts), Undisturbed: deviate(undisturbed, starts), DisturbedS: r.since(disturbed),
+		Later: deviate(r.expected.later, starts), EndS: r.since(r.end()), EndOffS: r.end().Sub(r.expected.ends[0].last).Seconds(),
+	}
+	for _, end := range r.expected.ends {
+		f.Ends = append(f.Ends, endExpected{AtS: max(0, r.since(end.at)), LastS: r.since(end.last)})
+	}
+	return f
+}
+
+// disturbed is when the first thing happened that the plan could not know: a mail that came later, a pause, a step of a warm-up, a second
+// attempt. It is the end of the run if nothing did.
+func (r result) disturbed() time.Time {
+	first := r.end().Add(time.Microsecond)
+	at := func(instant time.Time) {
+		if instant.Before(first) {
+			first = instant
+		}
+	}
+	for m := range r.expected.later {
+		at(r.outcomes[m.ID].arrived)
+	}
+	for _, p := range r.pauses {
+		at(p.known)
+	}
+	for _, c := range r.law.Changes {
+		if c.At.After(r.began) {
+			at(c.At)
+		}
+	}
+	seen := make(map[*campaign.Mail]bool)
+	for _, g := range r.granted {
+		if seen[g.mail] {
+			at(g.start)
+		}
+		seen[g.mail] = true
+	}
+	return first
+}
+
+// deviate compares what was expected with what was, for the mails that started.
+func deviate(expected, starts map[*campaign.Mail]time.Time) deviation {
+	var d deviation
+	for m, instant := range expected {
+		start, started := starts[m]
+		if !started {
+			continue
+		}
+		off := math.Abs(start.Sub(instant).Seconds())
+		d.Mails++
+		d.MeanS += off
+		d.MaxS = max(d.MaxS, off)
+	}
+	if d.Mails > 0 {
+		d.MeanS /= float64(d.Mails)
+	}
+	return d
+}
+
+func writeForecast(w io.Writer, f *forecast) {
+	if f == nil {
+		return
+	}
+	table := report.NewTable(w)
+	fmt.Fprintln(table, "expected against real\tmails\tmean deviation\tat most")
+	for _, row := range []struct {
+		name string
+		deviation
+	}{
+		{"planned at the beginning", f.First},
+		{fmt.Sprintf("  undisturbed until %.2f s", f.DisturbedS), f.Undisturbed},
+		{"planned later", f.Later},
+	} {
+		if row.Mails > 0 {
+			fmt.Fprintf(table, "%s\t%5d\t%12.3f s\t%5.2f s\n", row.name, row.Mails, row.MeanS, row.MaxS)
+		}
+	}
+	table.Flush()
+	var asked, told []string
+	for _, end := range f.Ends {
+		asked = append(asked, fmt.Sprintf("%7.1f", end.AtS))
+		told = append(told, fmt.Sprintf("%7.1f", end.LastS))
+	}
+	fmt.Fprintf(w, "\nforecast at     %s s\nof the last at  %s s, it was at %.1f s: %+.1f s off the first\n\n", strings.Join(asked, ""), strings.Join(told, ""), f.EndS, f.EndOffS)
+}

@@ -1,0 +1,68 @@
+package delivery
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// warmupStep is what one step of a warm-up let out.
+type warmupStep struct {
+	Tenant  string  `json:"tenant"`
+	Limit   string  `json:"limit"`
+	FromS   float64 `json:"from_s"`
+	UntilS  float64 `json:"until_s"`
+	Mails   int     `json:"mails"`
+	Units   int64   `json:"units"`
+	Fullest int64   `json:"fullest_window_units"` // of the limit's window; 0 for the last step
+}
+
+// warmed says what each step let out, up to the tenant's last start.
+func (r result) warmed() []warmupStep {
+	var steps []warmupStep
+	events := check.ByKey(grantEvents(r.granted), campaign.ScopeTenant)
+	for i, c := range r.law.Changes {
+		until := r.end().Add(time.Microsecond)
+		if i+1 < len(r.law.Changes) {
+			until = r.law.Changes[i+1].At
+		}
+		s := warmupStep{Tenant: c.Key, Limit: "as all", FromS: max(0, r.since(c.At)), UntilS: r.since(until)}
+		inForce := func(at int64) bool { return at >= c.At.UnixMicro() && at < until.UnixMicro() }
+		if len(c.Limits) == 1 {
+			s.Limit = c.Limits[0].String()
+			s.Fullest, _ = check.FullestWindow(events[c.Key], throttle.Unlimited, c.Limits[0].Window.Microseconds(), inForce)
+		}
+		for _, e := range events[c.Key] {
+			if inForce(e.At) {
+				s.Mails++
+				s.Units += e.Units
+			}
+		}
+		if s.UntilS > s.FromS {
+			steps = append(steps, s)
+		}
+	}
+	return steps
+}
+
+func writeWarmup(w io.Writer, steps []warmupStep) {
+	if len(steps) == 0 {
+		return
+	}
+	table := report.NewTable(w)
+	fmt.Fprintf(table, "warm-up of %s\tfrom\tuntil\tmails\tunits\tfullest window\n", steps[0].Tenant)
+	for _, s := range steps {
+		fullest := ""
+		if s.Fullest > 0 {
+			fullest = fmt.Sprintf("%14d", s.Fullest)
+		}
+		fmt.Fprintf(table, "%s\t%5.2f s\t%5.2f s\t%5d\t%5d\t%s\n", s.Limit, s.FromS, s.UntilS, s.Mails, s.Units, fullest)
+	}
+	table.Flush()
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,88 @@
+package rig
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/hibiken/asynq"
+)
+
+// maxWorkers bounds -workers: each worker may hold a connection.
+const maxWorkers = 1000
+
+// maxName is the longest queue or id.
+const maxName = 64
+
+// Options are the flags that every example has.
+type Options struct {
+	Redis   string // URL or host:port; empty for the one inside
+	Plot    string // file to write; empty for none
+	JSON    bool
+	Workers int
+	Queue   string // asynq queue; empty for one named after what is to be done
+	// Dashboard is host:port on loopback; empty for none.
+	Dashboard string
+	Verbose   bool
+}
+
+// errUsage says that the flag package has already told what is wrong.
+var errUsage = errors.New("usage")
+
+// Flags is a set of flags with those that every example has. What is one thing that is
+// in hand, such as "mails"; again says what another queue does.
+func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
+	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
+	flags.SetOutput(p.Stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(p.Stderr, "%s %s\n\nUsage: go run ./examples/%[1]s [flags]\n", p.name, purpose)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&p.Redis, "redis", "", "`URL` or host:port of Redis: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (default: one inside the process)")
+	flags.StringVar(&p.Plot, "plot", "", "write a picture to `file` (.svg or .png)")
+	flags.BoolVar(&p.JSON, "json", false, "print one JSON object on standard output, all else on standard error")
+	flags.IntVar(&p.Workers, "workers", 32, what+" in hand at once")
+	flags.StringVar(&p.Queue, "queue", "", "asynq queue `name`; another name "+again)
+	flags.StringVar(&p.Dashboard, "dashboard", "", "serve the dashboard at `host:port` on loopback, such as 127.0.0.1:8081, while it runs")
+	flags.BoolVar(&p.Verbose, "v", false, "log what asynq and the throttle do")
+	return flags
+}
+
+// Parse reads the command line. Refuse knows its errors.
+func (p *Program) Parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	p.Log = newLogger(p.Stderr, p.Verbose)
+	switch extension := strings.ToLower(filepath.Ext(p.Plot)); {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; all arguments are flags", flags.Arg(0))
+	case p.Workers < 1 || p.Workers > maxWorkers:
+		return fmt.Errorf("-workers %d is not between 1 and %d", p.Workers, maxWorkers)
+	case p.Queue != "" && !ValidName(p.Queue):
+		return fmt.Errorf("-queue %q is not 1 to %d letters, digits, _ . or -", p.Queue, maxName)
+	case p.Plot != "" && extension != ".svg" && extension != ".png":
+		return fmt.Errorf("-plot %s ends neither in .svg nor in .png", p.Plot)
+	}
+	return nil
+}
+
+// LogLevel is how much asynq logs: tasks that fail are in the report.
+func (p *Program) LogLevel() asynq.LogLevel {
+	if p.Verbose {
+		return asynq.InfoLevel
+	}
+	return asynq.ErrorLevel
+}
+
+// ValidName tells whether a name is of 1 to 64 letters, digits, _ . or -, and so can
+// stand in Redis' keys as it is.
+func ValidName(name string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+	return name != "" && len(name) <= maxName && strings.Trim(name, letters) == ""
+}

@@ -1,0 +1,55 @@
+package rig
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ParseLimits reads the limits of scopes: "global=40/1s,500/20s;host=…". A scope that
+// is not named has no limits.
+func ParseLimits(text string, names ...string) ([]throttle.Scope, error) {
+	scopes := make([]throttle.Scope, len(names))
+	for i, name := range names {
+		scopes[i].Name = name
+	}
+	for part := range strings.SplitSeq(text, ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, limits, ok := strings.Cut(part, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not scope=units/window,…", strings.TrimSpace(part))
+		}
+		scope := find(scopes, strings.TrimSpace(name))
+		if scope == nil {
+			return nil, fmt.Errorf("no scope %q; there are %s", strings.TrimSpace(name), strings.Join(names, ", "))
+		}
+		if scope.Limits != nil {
+			return nil, fmt.Errorf("scope %s is there twice", scope.Name)
+		}
+		var err error
+		if scope.Limits, err = throttle.ParseLimits(limits); err != nil {
+			return nil, fmt.Errorf("scope %s: %w", scope.Name, err)
+		}
+	}
+	return scopes, nil
+}
+
+// LimitsOf is the limits of a scope; none if it is not there.
+func LimitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
+	if scope := find(scopes, name); scope != nil {
+		return scope.Limits
+	}
+	return nil
+}
+
+func find(scopes []throttle.Scope, name string) *throttle.Scope {
+	for i := range scopes {
+		if scopes[i].Name == name {
+			return &scopes[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+// Package report has what the reports of the examples have in common: how a limit was
+// used, tables, and notes of what went wrong.
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+)
+
+// LimitUse is the worst use of one limit by two accounts of the same run.
+type LimitUse struct {
+	Unit   string    `json:"unit,omitempty"` // of the limit, where there are several
+	Scope  string    `json:"scope"`
+	Limit  string    `json:"limit"`
+	Units  *int64    `json:"units,omitempty"` // of the limit
+	Record WindowUse `json:"record"`
+	Grants WindowUse `json:"grants"`
+}
+
+// WindowUse is the fullest window of one limit.
+type WindowUse struct {
+	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be
+	Key     string  `json:"key"`
+	Units   int64   `json:"units"`
+	Over    int     `json:"over"`
+}
+
+// UseOf is a use as it is reported, if so many of its units make one of the report's.
+func UseOf(u check.Use, per int64) WindowUse {
+	return WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
+}
+
+// WriteLimits prints how limits were used, by a record that somebody has kept and by
+// the grants.
+func WriteLimits(w io.Writer, limits []LimitUse, keptBy string, windowsOver int) {
+	if len(limits) == 0 {
+		return
+	}
+	table := NewTable(w)
+	fmt.Fprintf(table, "limit\tworst use, %s\twindow\tworst use, grants\twindow\n", keptBy)
+	for _, l := range limits {
+		name := l.Scope + " " + l.Limit
+		if l.Unit != "" {
+			name += " " + l.Unit
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, useText(l.Record), windowText(l.Record), useText(l.Grants), windowText(l.Grants))
+	}
+	table.Flush()
+	fmt.Fprintf(w, "windows over their limit: %d\n\n", windowsOver)
+}
+
+func useText(u WindowUse) string {
+	if u.WindowS == 0 {
+		return "not checked"
+	}
+	text := fmt.Sprintf("%d %s", u.Units, u.Key)
+	if u.Over > 0 {
+		text += fmt.Sprintf(", %d windows over", u.Over)
+	}
+	return text
+}
+
+func windowText(u WindowUse) string {
+	if u.WindowS == 0 {
+		return "shorter than the delay"
+	}
+	return fmt.Sprintf("%.3f s", u.WindowS)
+}
+
+// Line is one line of a table of counts.
+type Line struct {
+	Name   string
+	Count  int
+	Text   string
+	Always bool // also if there are none
+}
+
+// WriteCounts prints counts.
+func WriteCounts(w io.Writer, lines []Line) {
+	table := NewTable(w)
+	for _, line := range lines {
+		if line.Always || line.Count > 0 {
+			fmt.Fprintf(table, "%s\t%5d\t%s\n", line.Name, line.Count, line.Text)
+		}
+	}
+	table.Flush()
+	fmt.Fprintln(w)
+}
+
+// maxNotes is how many notes are told one by one.
+const maxNotes = 20
+
+// WriteNotes tells what did not end well, each by the words of a line.
+func WriteNotes[N any](w io.Writer, notes []N, words func(N) (what, ended, reason string)) {
+	if len(notes) == 0 {
+		return
+	}
+	table := NewTable(w)
+	for _, note := range notes[:min(len(notes), maxNotes)] {
+		what, ended, reason := words(note)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", what, ended, reason)
+	}
+	table.Flush()
+	if more := len(notes) - maxNotes; more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+	fmt.Fprintln(w)
+}
+
+// LeftText says what becomes of what is left, if Redis was inside the process or not.
+func LeftText(inside bool) string {
+	if inside {
+		return "gone with the Redis inside this process"
+	}
+	return "run it again with the same -redis to go on with them"
+}
+
+// NewTable aligns columns that tabs divide. Flush it in the end.
+func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }

@@ -1,0 +1,79 @@
+package site
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// Access is one request as a server saw it, or, of servers that keep no log for us,
+// as the client did.
+type Access struct {
+	At, End time.Time // when it came, and when it was answered
+	Host    string
+	URL     string
+	Status  int
+	Bytes   int64     // of the body that were sent; of the client, received
+	Until   time.Time // the end of the pause that the answer asked for; zero if it asked for none
+	Whole   bool      // the body was sent to its end
+	Rules   bool      // it is a robots.txt
+}
+
+// AccessLog is all requests of a run, in the order they were answered. It is safe
+// for concurrent use.
+type AccessLog struct {
+	mu   sync.Mutex
+	list []Access
+}
+
+// Add notes an access.
+func (l *AccessLog) Add(one Access) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, one)
+}
+
+// All returns a copy of the accesses so far, the earliest first.
+func (l *AccessLog) All() []Access {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.SortedFunc(slices.Values(l.list), func(a, b Access) int { return a.At.Compare(b.At) })
+}
+
+// SeenByClient is an access for the log that the client keeps itself. Without an
+// answer its status is 0.
+func SeenByClient(u *url.URL, a *fetch.Answer, rules bool, sent time.Time) Access {
+	one := Access{Rules: rules, At: sent, End: time.Now(), Host: u.Host, URL: u.String()}
+	if a == nil {
+		return one
+	}
+	one.Status, one.Bytes, one.Whole = a.Status, a.Bytes, !a.Cut
+	if a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable {
+		if wait, told := worker.RetryAfter(a.Header.Get("Retry-After"), one.End); told {
+			one.Until = one.End.Add(wait)
+		}
+	}
+	return one
+}
+
+// PauseViolations counts the requests that came to a host after it had asked for a
+// pause and before the end of that, and the pauses.
+func PauseViolations(accesses []Access) (violations, pauses int) {
+	for _, asked := range accesses {
+		if asked.Until.IsZero() {
+			continue
+		}
+		pauses++
+		for _, a := range accesses {
+			if a.Host == asked.Host && a.At.After(asked.End) && a.At.Before(asked.Until) {
+				violations++
+			}
+		}
+	}
+	return violations, pauses
+}

@@ -1,0 +1,177 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
+)
+
+// Site is one host of the bundled web.
+type Site struct {
+	Host    string
+	Addr    netip.Addr
+	Handler http.Handler
+	// forbidden tells which paths the host's robots.txt forbids. It is said once more
+	// here, so that what is checked is not what the crawler has read.
+	forbidden func(path string) bool
+}
+
+// Web is some hosts on loopback, each with an access log.
+type Web struct {
+	sites     []Site
+	listeners map[netip.Addr]net.Listener
+	servers   []*http.Server
+	Log       *AccessLog
+}
+
+// Start lets each address listen. Where the machine has 127.0.0.1 alone, all do
+// there, at different ports. Close it in the end.
+func Start(sites []Site, accesses *AccessLog) (*Web, error) {
+	w := &Web{sites: sites, listeners: make(map[netip.Addr]net.Listener), Log: accesses}
+	for _, one := range sites {
+		if w.listeners[one.Addr] != nil {
+			continue
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort(one.Addr.String(), "0"))
+		if err != nil {
+			listener, err = net.Listen("tcp", "127.0.0.1:0")
+		}
+		if err != nil {
+			w.Close()
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		w.listeners[one.Addr] = listener
+		server := &http.Server{Handler: w.at(one.Addr), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0), ConnState: keepLittle}
+		w.servers = append(w.servers, server)
+		go func() { _ = server.Serve(listener) }() // returns on Close
+	}
+	return w, nil
+}
+
+// keepLittle has a new connection keep as little as can be of what its other end does
+// not take: it is in the log, although nobody may ever read it.
+func keepLittle(conn net.Conn, state http.ConnState) {
+	if tcp, ok := conn.(*net.TCPConn); ok && state == http.StateNew {
+		_ = tcp.SetWriteBuffer(1) // the least there is; without it a busy machine has more in the log
+	}
+}
+
+// Close stops listening and cuts the open connections.
+func (w *Web) Close() {
+	for _, server := range w.servers {
+		_ = server.Close() // the process ends, or the test
+	}
+}
+
+// resolver knows the hosts of this web and no others.
+func (w *Web) resolver() *fetch.Resolver {
+	names := map[string]netip.Addr{
+		"intranet.example": netip.MustParseAddr("10.0.0.5"), // no host of ours: a trap
+	}
+	r := &fetch.Resolver{Own: make(map[netip.Addr]string)}
+	for _, one := range w.sites {
+		names[one.Host] = one.Addr
+		r.Own[one.Addr] = w.listeners[one.Addr].Addr().String()
+	}
+	r.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		if addr, known := names[host]; known {
+			return []netip.Addr{addr}, nil
+		}
+		return nil, errors.New("no such host")
+	}
+	return r
+}
+
+// at serves the hosts of one address.
+func (w *Web) at(addr netip.Addr) http.Handler {
+	return http.HandlerFunc(func(reply http.ResponseWriter, request *http.Request) {
+		for _, one := range w.sites {
+			if one.Addr == addr && one.Host == request.Host {
+				w.serve(one, reply, request)
+				return
+			}
+		}
+		http.Error(reply, "no such host", http.StatusMisdirectedRequest)
+	})
+}
+
+// serve answers a request and writes it into the log.
+func (w *Web) serve(one Site, reply http.ResponseWriter, request *http.Request) {
+	noted := &notedReply{ResponseWriter: reply, status: http.StatusOK}
+	a := Access{Rules: request.URL.Path == robots.Path, At: time.Now(), Host: one.Host, URL: "http://" + one.Host + request.URL.RequestURI()}
+	defer func() {
+		a.End, a.Status, a.Bytes = time.Now(), noted.status, noted.bytes
+		a.Until = pausedUntil(noted.Header().Get("Retry-After"), a.End)
+		a.Whole = !noted.failed && request.Context().Err() == nil
+		w.Log.Add(a)
+	}()
+	one.Handler.ServeHTTP(noted, request)
+}
+
+// pausedUntil is the end of the pause that the bundled hosts ask for, as they mean
+// it: the crawler reads the header by another function.
+func pausedUntil(header string, from time.Time) time.Time {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return from.Add(time.Duration(seconds) * time.Second)
+	}
+	date, err := time.Parse(http.TimeFormat, header)
+	if err != nil {
+		return time.Time{}
+	}
+	return date
+}
+
+// notedReply counts what is sent.
+type notedReply struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	failed bool // the client has hung up
+}
+
+// WriteHeader notes the status.
+func (r *notedReply) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes how much was sent.
+func (r *notedReply) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	r.failed = r.failed || err != nil
+	return n, err
+}
+
+// RobotsViolations counts the requests to this web for what its hosts forbid, and
+// those to a host that came before its robots.txt was asked for, by this process or
+// by another.
+func (w *Web) RobotsViolations(accesses []Access, elsewhere map[string]bool) int {
+	forbidden := make(map[string]func(string) bool)
+	for _, one := range w.sites {
+		forbidden[one.Host] = one.forbidden
+	}
+	violations := 0
+	asked := maps.Clone(elsewhere)
+	for _, a := range accesses {
+		path := strings.TrimPrefix(a.URL, "http://"+a.Host)
+		if a.Rules {
+			asked[a.Host] = true
+		} else if !asked[a.Host] || forbidden[a.Host] != nil && forbidden[a.Host](path) {
+			violations++
+		}
+	}
+	return violations
+}

@@ -1,0 +1,46 @@
+package smtp
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Replies of an SMTP server that a receipt keeps, besides its 4xx and 5xx.
+const (
+	ReplyAccepted = 250
+	ReplyNone     = 0 // the connection ended before the server had the last word
+)
+
+// Receipt is one attempt at a mail as the server saw it.
+type Receipt struct {
+	At         time.Time // when the server accepted the message, or refused its recipients
+	Mail       string    // the mail's id
+	Recipients int       // how many were asked for: the units it used
+	Reply      int       // 250, or the reply code that refused it
+	Closed     bool      // it was refused since the whole domain takes nothing now
+}
+
+// Accepted tells whether the server took responsibility for the mail.
+func (r Receipt) Accepted() bool { return r.Reply == ReplyAccepted }
+
+// Record is everything that a server received, in the order it came. It is
+// safe for concurrent use.
+type Record struct {
+	mu       sync.Mutex
+	receipts []Receipt
+}
+
+// Add notes a receipt.
+func (r *Record) Add(one Receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.receipts = append(r.receipts, one)
+}
+
+// All returns a copy of the receipts so far.
+func (r *Record) All() []Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.receipts)
+}
