@@ -1,135 +1,176 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// benchWaiting is how many jobs are many here.
-const benchWaiting = 1000
+func TestMain(m *testing.M) {
+	spinIfChild()
+	os.Exit(m.Run())
+}
 
-// BenchmarkDecision is the table's rows one by one: for profiles, and for
-// benchstat. The time per op is the round trip; what it took on the server
-// stands beside it.
-func BenchmarkDecision(b *testing.B) {
-	for _, row := range rows(benchWaiting) {
-		b.Run(row.name, func(b *testing.B) {
-			b.ReportAllocs()
-			costs := make(map[string]*cost)
-			if err := measureRow(b.Context(), redistest.Shared(b).Addr, row, b.N, costs); err != nil {
-				b.Fatal(err)
+// small is as little as shows that a section does what it says.
+var small = options{calls: 40, rounds: 1, tasks: 40, jobs: 60, plans: 300, waiting: 1000}
+
+// Every section prints its rows and a verdict on each goal. The longest, which are those
+// in real time, run with LONG=1.
+func TestSections(t *testing.T) {
+	redistest.Shared(t) // skips or fails where there is no Redis
+	for _, row := range []struct {
+		section string
+		long    bool
+		want    []string
+	}{
+		{"decisions", false, []string{yardstick, "sorted-set log", rowReserve, rowTwoLimits, "16 goroutines, awake", "1 goroutine, idle"}},
+		{"ledgers", true, []string{"refused, the exact ledger is full", "granted, entries leave"}},
+		{"waiting", false, steps},
+		{"memory", false, []string{"a waiting job takes", "bytes of a quiet tenant"}},
+		{"tasks", false, []string{"tasks/s of bare asynq"}},
+		{"plan", false, []string{"planned by one EnqueueAll"}},
+		{"drain", false, []string{"sub-windows of a hundredth", "exact", "asynq's recipe", "the fullest window to its limit"}},
+		{"longest", true, []string{"a limit raised", "200 tenants with a claim each", "longest call"}},
+		{"shaped", true, []string{"jobs/s"}},
+	} {
+		t.Run(row.section, func(t *testing.T) {
+			if row.long && os.Getenv("LONG") == "" {
+				t.Skip("it takes a while; LONG=1 runs it")
 			}
-			c := costs[row.name]
-			b.ReportMetric(1000*c.p50(), "ns/op")
-			b.ReportMetric(c.script(), "script-µs/op")
-			b.ReportMetric(c.cpu(), "server-µs/op")
+			o := small
+			o.only = row.section
+			var out strings.Builder
+			if err := run(t.Context(), &out, o); err != nil {
+				t.Fatalf("%v, after:\n%s", err, out.String())
+			}
+			for _, want := range row.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in:\n%s", want, out.String())
+				}
+			}
+			if !strings.Contains(out.String(), "reached ") && !strings.Contains(out.String(), "MISSED ") {
+				t.Errorf("no verdict in:\n%s", out.String())
+			}
 		})
 	}
 }
 
-// BenchmarkAsynq is tasks per second with the middleware and without it.
-func BenchmarkAsynq(b *testing.B) {
-	for name, shaped := range map[string]bool{"without": false, "with": true} {
-		b.Run(name, func(b *testing.B) {
-			perSecond, err := tasksPerSecond(b.Context(), redistest.Shared(b).Addr, b.N, shaped)
+// Each setting does what it says also where few wait.
+func TestSettings(t *testing.T) {
+	server := redistest.Shared(t)
+	for _, setting := range settings {
+		if setting.name != "200 tenants with a claim each" && os.Getenv("LONG") == "" {
+			continue
+		}
+		if err := setting.run(t.Context(), &bench{options: small}, server.Client(t)); err != nil {
+			t.Errorf("%s: %v", setting.name, err)
+		}
+	}
+}
+
+// BenchmarkDecision is one decision of each limiter: for profiles, and for benchstat. The
+// time per op is the round trip.
+func BenchmarkDecision(b *testing.B) {
+	bench := &bench{options: small}
+	s, err := startServer(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	rows, end, err := bench.limiters(s)
+	b.Cleanup(end)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, row := range rows {
+		b.Run(row.name, func(b *testing.B) {
+			b.ReportAllocs()
+			is, err := s.during(b.Context(), func() error {
+				_, err := together(b.N, 1, func(i int) error { return row.decide(b.Context(), i) })
+				return err
+			})
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.ReportMetric(1e9/perSecond, "ns/op")
-			b.ReportMetric(perSecond, "tasks/s")
+			b.ReportMetric(micros(is.scripts)/float64(b.N), "script-µs/op")
+			b.ReportMetric(micros(is.cpu)/float64(b.N), "server-µs/op")
 		})
 	}
 }
 
-// Every row decides what it says it does, and all of it ends up in the table.
-func TestTable(t *testing.T) {
-	redistest.Shared(t) // skips or fails where there is no Redis
-	var out strings.Builder
-	if err := run(t.Context(), &out, options{calls: 20, rounds: 1, tasks: 20, waiting: benchWaiting, plans: 250}); err != nil {
-		t.Fatalf("%v, after:\n%s", err, out.String())
-	}
-	for _, row := range rows(benchWaiting) {
-		if !strings.Contains(out.String(), row.name) {
-			t.Errorf("no row %q in:\n%s", row.name, out.String())
-		}
-	}
-	if want := "entries in the largest ledger: "; !strings.Contains(out.String(), want) {
-		t.Errorf("no line with %q in:\n%s", want, out.String())
-	}
-	for _, goal := range goals {
-		if !strings.Contains(out.String(), goal.row+": "+goal.what) {
-			t.Errorf("no goal %q, %s in:\n%s", goal.row, goal.what, out.String())
-		}
-	}
-}
-
-// The comparison of enqueueing stands alone where it is asked for.
-func TestOnlyPlan(t *testing.T) {
-	redistest.Shared(t) // skips or fails where there is no Redis
-	var out strings.Builder
-	if err := run(t.Context(), &out, options{calls: 1, rounds: 1, waiting: 1, plans: 250, only: onlyPlan}); err != nil {
-		t.Fatal(err)
-	}
-	if got := out.String(); !strings.Contains(got, "enqueueing 250 tasks: ") || strings.Contains(got, yardstick) {
-		t.Errorf("got:\n%s", got)
-	}
-}
-
-// A goal that is missed is an error where that is asked for.
+// A goal that is missed is an error where that is asked for; a section that is not there
+// always is.
 func TestStrict(t *testing.T) {
-	redistest.Shared(t) // skips or fails where there is no Redis
-	before := goals
-	t.Cleanup(func() { goals = before })
-	goals = []goal{{rowReserve, "server CPU", 0, cpuRatio}} // which nothing reaches
+	before := sections
+	t.Cleanup(func() { sections = before })
+	sections = []section{{"one", "that misses its goal", func(_ context.Context, b *bench) error {
+		b.most("what", 2, 1)
+		return nil
+	}}}
 	for _, strict := range []bool{false, true} {
+		o := small
+		o.strict = strict
 		var out strings.Builder
-		err := run(t.Context(), &out, options{calls: 20, rounds: 1, waiting: 1, plans: 1, only: rowReserve, strict: strict})
-		if errors.Is(err, errMissed) != strict || err != nil && !strict || !strings.Contains(out.String(), "MISSED") {
+		if err := run(t.Context(), &out, o); errors.Is(err, errMissed) != strict || err != nil && !strict || !strings.Contains(out.String(), "MISSED  what: 2, at most 1") {
 			t.Errorf("strict %t: got %v, after:\n%s", strict, err, out.String())
 		}
 	}
+	var missing bench
+	missing.out = new(strings.Builder)
+	missing.most("a", 2, 1)
+	missing.least("b", 1, 2)
+	missing.most("c", 1, 1)
+	missing.least("d", 1, 1)
+	if missing.missed != 2 {
+		t.Errorf("%d goals are missed, want 2", missing.missed)
+	}
+	o := small
+	o.only = "nothing of the kind"
+	if err := run(t.Context(), new(strings.Builder), o); err == nil || errors.Is(err, errMissed) {
+		t.Errorf("got %v", err)
+	}
+	o = small
+	o.calls = 0
+	if err := run(t.Context(), new(strings.Builder), o); err == nil {
+		t.Error("no calls were taken")
+	}
 }
 
-func TestChoose(t *testing.T) {
+func TestCount(t *testing.T) {
 	t.Parallel()
-	all := []row{{name: "a"}, {name: yardstick}, {name: "ab"}}
-	var got []string
-	for _, row := range choose(all, "b") {
-		got = append(got, row.name)
-	}
-	if want := yardstick + " ab"; strings.Join(got, " ") != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestScriptMicros(t *testing.T) {
-	t.Parallel()
-	const stats = "# Commandstats\r\ncmdstat_hset:calls=9,usec=9\r\n" +
+	const stats = "# Commandstats\r\ncmdstat_hset:calls=9,usec=9\r\ncmdstat_config|resetstat:calls=1,usec=9\r\ncmdstat_info:calls=2,usec=5\r\n" +
 		"cmdstat_evalsha:calls=3,usec=41,usec_per_call=13.67,rejected_calls=0,failed_calls=0\r\n"
-	if got, err := scriptMicros(stats); err != nil || got != 41 {
-		t.Errorf("got %v, %v; want 41", got, err)
-	}
-	if got, err := scriptMicros("# Commandstats\r\n"); err == nil {
-		t.Errorf("no EVALSHA: got %v, want an error", got)
+	var got spent
+	if err := got.count(stats); err != nil || got.evalshas != 3 || got.commands != 12 || got.scripts != 41*time.Microsecond {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestCostIsThatOfTheBestRound(t *testing.T) {
+func TestWorst(t *testing.T) {
 	t.Parallel()
-	var c cost
-	for _, round := range []int{3, 1, 2} {
-		m := &meter{scriptMicros: 200 * float64(round), cpuMicros: 400 * float64(round)}
-		for i := range 200 {
-			m.roundTrips = append(m.roundTrips, time.Duration(round*(200-i))*time.Millisecond)
-		}
-		c.add(m)
+	at := time.Unix(1_700_000_000, 0)
+	starts := []started{{at, "a"}, {at.Add(time.Second), "a"}, {at.Add(1500 * time.Millisecond), "b"}, {at.Add(2 * time.Second), "a"}}
+	one := limits{throttle.Per(1, 2*time.Second)}
+	four := limits{throttle.Per(4, 2*time.Second)}
+	if got := worst(starts, one, four); got != 2 { // the third of a is a whole window after the first
+		t.Errorf("of a tenant: got %v, want 2", got)
 	}
-	got := [4]float64{c.script(), c.cpu(), c.p50(), c.p99()}
-	if want := [4]float64{1, 2, 101_000, 199_000}; got != want {
-		t.Errorf("script, CPU, p50, p99: got %v, want %v", got, want)
+	if got := worst(starts, four, one); got != 3 {
+		t.Errorf("of all: got %v, want 3", got)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for want, of := range map[float64][]float64{0: nil, 2: {3, 2, 1}, 2.5: {4, 1, 3, 2}} {
+		if got := median(of); got != want {
+			t.Errorf("median of %v: got %v, want %v", of, got, want)
+		}
 	}
 }

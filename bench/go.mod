@@ -1,6 +1,6 @@
 module github.com/asynq-throttle/asynq-throttle/bench
 
-go 1.26.0
+go 1.25.0
 
 replace github.com/asynq-throttle/asynq-throttle => ../
 
@@ -8,7 +8,7 @@ require (
 	github.com/asynq-throttle/asynq-throttle v0.0.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/hibiken/asynq v0.26.0
-	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/go-redis/v9 v9.22.0
 )
 
 require (
@@ -20,7 +20,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
 	go.uber.org/zap v1.28.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/time v0.16.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -1,17 +1,22 @@
-// Command bench measures what one decision costs, on a real Redis that it
+// Command bench measures what the throttle costs, on real Redis servers that it
 // starts, beside other limiters in the same run:
 //
 //	cd bench && go run .
 //
-// It prints one table and, below it, how far the figures that this project has
-// set itself are reached. Everything a row needs is done in its own interval,
-// between which the server is emptied and its statistics are reset. Rows take
-// turns for several rounds, and each figure is the lowest of them. Run it on a
-// machine that does nothing else: what shares the processors makes the short
-// decisions dearer than the long ones, so that not even the ratios keep.
+// It prints as it goes, in sections that -only picks from; -list names them. Below
+// each stand the figures that this project has set itself, and whether they are
+// reached. Rows take turns for several rounds, and a figure is the median of its rounds;
+// a ratio is the median of the ratios of rows that ran next to each other. The CPU time
+// of a server is what the system says of its process.
+//
+// A core that sleeps between two calls makes each of them dearer, so most rows run
+// "awake": with a process of the lowest priority spinning on each core. Rows that run
+// without say "idle". Use a machine that does nothing else; on another one read the
+// ratios.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -19,164 +24,158 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
-	"text/tabwriter"
-
-	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"time"
 )
 
-// yardstick is the row that the others are compared with.
-const yardstick = "redis_rate asked twice (tenant, then global)"
-
 type options struct {
-	calls, rounds, tasks, waiting, plans int
-	only                                 string
-	strict                               bool
+	calls, rounds, tasks, jobs, plans, waiting int
+
+	only         string
+	picture      string
+	write        string
+	full, strict bool
 }
 
+// defaults are for about three minutes; -full takes what the documents' figures do.
+var (
+	defaults = options{calls: 4000, rounds: 5, tasks: 4000, jobs: 1200, plans: 50_000, waiting: 100_000}
+	fully    = options{calls: 10_000, rounds: 7, tasks: 10_000, jobs: 4000, plans: 50_000, waiting: 100_000}
+)
+
 func main() {
-	var o options
-	flag.IntVar(&o.calls, "calls", 10_000, "decisions per row and round")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
-	flag.IntVar(&o.tasks, "tasks", 10_000, "asynq tasks per run with and without the middleware; 0 leaves the comparison out")
-	flag.IntVar(&o.waiting, "waiting", 100_000, "jobs in line, for the rows about it")
-	flag.IntVar(&o.plans, "plans", 50_000, "asynq tasks that are planned in one EnqueueAll, for -only "+onlyPlan)
-	flag.StringVar(&o.only, "only", "", "only the rows whose name contains this, and the one compared with; "+onlyPlan+" is the planning of asynq tasks alone")
+	spinIfChild()
+	o := defaults
+	list := flag.Bool("list", false, "name the sections and end")
+	flag.IntVar(&o.calls, "calls", o.calls, "decisions per row and round")
+	flag.IntVar(&o.rounds, "rounds", o.rounds, "rounds")
+	flag.IntVar(&o.tasks, "tasks", o.tasks, "asynq tasks per run with and without limits")
+	flag.IntVar(&o.jobs, "jobs", o.jobs, "jobs of a drain")
+	flag.IntVar(&o.plans, "plans", o.plans, "asynq tasks that are enqueued at once")
+	flag.IntVar(&o.waiting, "waiting", o.waiting, "jobs in line where there are many")
+	flag.StringVar(&o.only, "only", "", "only the sections whose name contains this")
+	flag.StringVar(&o.picture, "picture", "", "draw a drain beside asynq's recipe to this SVG file, and nothing else")
+	flag.StringVar(&o.write, "write", "", "write what is printed into this Markdown file, too")
+	flag.BoolVar(&o.full, "full", false, "as long as the documents' figures take, some ten minutes; the flags above win")
 	flag.BoolVar(&o.strict, "strict", false, "end with an error if a goal is missed")
 	flag.Parse()
+	if *list {
+		for _, s := range sections {
+			fmt.Printf("%-10s %s\n", s.name, s.about)
+		}
+		return
+	}
+	if o.full {
+		o.takeFull()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
+	var printed bytes.Buffer
+	err := run(ctx, io.MultiWriter(os.Stdout, &printed), o)
+	if err == nil && o.write != "" {
+		err = writePage(ctx, o.write, o.full, printed.String())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1) //nolint:gocritic // exitAfterDefer: stop only frees the signal, and so does the exit
 	}
 }
 
-func run(ctx context.Context, out io.Writer, o options) (err error) {
-	if o.calls < 1 || o.rounds < 1 || o.tasks < 0 || o.plans < 1 || o.waiting < 1 {
-		return errors.New("calls, rounds, waiting and plans must be 1 or more, tasks 0 or more")
-	}
-	server, err := redistest.Launch()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	version, err := serverVersion(ctx, server.Addr)
-	if err != nil {
-		return err
-	}
-	if o.only == onlyPlan {
-		fmt.Fprintf(out, "Redis %s, %d rounds\n", version, o.rounds)
-		missed, err := comparePlanning(ctx, out, server.Addr, o.plans, o.rounds)
-		return errors.Join(err, o.held(missed))
-	}
-	fmt.Fprintf(out, "Redis %s, %d calls per row and round over %d tenants, %d rounds, one goroutine\n\n", version, o.calls, tenants, o.rounds)
-	costs := make(map[string]*cost)
-	chosen := choose(rows(o.waiting), o.only)
-	for range o.rounds {
-		for _, row := range chosen {
-			if err := measureRow(ctx, server.Addr, row, o.calls, costs); err != nil {
-				return err
-			}
+// takeFull takes the larger numbers where no flag says otherwise.
+func (o *options) takeFull() {
+	said := make(map[string]bool)
+	flag.Visit(func(f *flag.Flag) { said[f.Name] = true })
+	for name, number := range map[string]struct {
+		of   *int
+		full int
+	}{
+		"calls": {&o.calls, fully.calls}, "rounds": {&o.rounds, fully.rounds}, "tasks": {&o.tasks, fully.tasks},
+		"jobs": {&o.jobs, fully.jobs}, "plans": {&o.plans, fully.plans}, "waiting": {&o.waiting, fully.waiting},
+	} {
+		if !said[name] {
+			*number.of = number.full
 		}
 	}
-	printTable(out, chosen, costs)
-	if err := printMemory(ctx, out, server.Addr); err != nil {
-		return err
-	}
-	missed, err := printLine(ctx, out, server.Addr, o.waiting, costs)
-	if err != nil {
-		return err
-	}
-	var throughput *throughput
-	if o.tasks > 0 {
-		if throughput, err = compareThroughput(ctx, server.Addr, o.tasks, o.rounds); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "\nasynq, %d tasks, %d workers: %.0f tasks/s without, %.0f tasks/s with the middleware, ratio %.2f\n",
-			o.tasks, asynqWorkers, throughput.without, throughput.with, throughput.ratio)
-	}
-	missed += printGoals(out, costs, throughput)
-	return o.held(missed)
 }
 
-var errMissed = errors.New("goals missed")
+// section is one comparison.
+type section struct {
+	name, about string
+	run         func(ctx context.Context, b *bench) error
+}
 
-// held is an error for goals that were missed, where that is asked for.
-func (o options) held(missed int) error {
-	if o.strict && missed > 0 {
-		return fmt.Errorf("%w: %d", errMissed, missed)
+var sections = []section{
+	{"decisions", "one decision with room, beside other limiters", decisions},
+	{"ledgers", "a decision under a long exact ledger, beside a short one", ledgers},
+	{"waiting", "joining the line, pulling and redeeming, with many in line and with few", waiting},
+	{"longest", "the longest call of a script in bad settings", longest},
+	{"memory", "bytes and keys in Redis", memory},
+	{"tasks", "asynq's tasks per second under limits that never bind", tasks},
+	{"plan", "enqueueing many tasks that are planned", plan},
+	{"drain", "a backlog of several tenants on asynq, beside asynq's own recipe", drain},
+	{"shaped", "large backlogs under one limit of all, beside bare asynq", shaped},
+}
+
+// bench is one run.
+type bench struct {
+	options
+	out    io.Writer
+	missed int
+}
+
+func run(ctx context.Context, out io.Writer, o options) error {
+	for name, n := range map[string]int{"calls": o.calls, "rounds": o.rounds, "tasks": o.tasks, "jobs": o.jobs, "plans": o.plans, "waiting": o.waiting} {
+		if n < 1 {
+			return fmt.Errorf("%s must be 1 or more", name)
+		}
+	}
+	b := &bench{options: o, out: out}
+	if o.picture != "" {
+		return b.draw(ctx)
+	}
+	fmt.Fprintf(out, "%s, %d cores; figures are medians of %d rounds\n", runtime.Version(), runtime.NumCPU(), o.rounds)
+	ran := false
+	for _, s := range sections {
+		if !strings.Contains(s.name, o.only) {
+			continue
+		}
+		ran = true
+		fmt.Fprintf(out, "\n%s: %s\n", s.name, s.about)
+		began := time.Now()
+		if err := s.run(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(out, "  (%.0f s)\n", time.Since(began).Seconds())
+	}
+	if !ran {
+		return fmt.Errorf("no section has %q in its name; -list names them", o.only)
+	}
+	if o.strict && b.missed > 0 {
+		return fmt.Errorf("%w: %d", errMissed, b.missed)
 	}
 	return nil
 }
 
-// choose keeps the rows whose name contains only, and the yardstick.
-func choose(all []row, only string) []row {
-	var chosen []row
-	for _, row := range all {
-		if strings.Contains(row.name, only) || row.name == yardstick {
-			chosen = append(chosen, row)
-		}
-	}
-	return chosen
+var errMissed = errors.New("goals missed")
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, "  "+format+"\n", args...) }
+
+// most says whether a figure is at most its goal.
+func (b *bench) most(what string, got, goal float64) {
+	b.verdict(what, "at most", got, goal, got <= goal)
 }
 
-func printTable(out io.Writer, rows []row, costs map[string]*cost) {
-	base := costs[yardstick]
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "one decision\tscript µs\tserver CPU µs\tto redis_rate twice\tround trip p50 µs\tp99 µs\tto redis_rate twice\t")
-	for _, row := range rows {
-		c := costs[row.name]
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.2f\t%.0f\t%.0f\t%.2f\t\n", row.name,
-			c.script(), c.cpu(), c.cpu()/base.cpu(), c.p50(), c.p99(), c.p50()/base.p50())
-	}
-	table.Flush()
+// least says whether a figure is at least its goal.
+func (b *bench) least(what string, got, goal float64) {
+	b.verdict(what, "at least", got, goal, got >= goal)
 }
 
-// goal is a figure that is to be reached.
-type goal struct {
-	row, what string
-	most      float64
-	got       func(c, base *cost) float64
-}
-
-func cpuRatio(c, base *cost) float64       { return c.cpu() / base.cpu() }
-func roundTripRatio(c, base *cost) float64 { return c.p50() / base.p50() }
-
-var goals = []goal{
-	{rowReserve, "server CPU", 1.2, cpuRatio},
-	{rowReserve, "round trip p50", 0.7, roundTripRatio},
-	{rowReserve10, "server CPU", 1.2, cpuRatio},
-	{rowReserve10, "round trip p50", 0.7, roundTripRatio},
-	{rowTwoLimits, "server CPU", 1.9, cpuRatio},
-	{rowBooking, "server CPU", 2.5, cpuRatio},
-}
-
-// leastThroughput is what must be left of asynq's tasks per second.
-const leastThroughput = 0.75
-
-// printGoals returns how many goals it missed.
-func printGoals(out io.Writer, costs map[string]*cost, throughput *throughput) (missed int) {
-	fmt.Fprintln(out, "\ngoals, as ratios to redis_rate asked twice:")
-	base := costs[yardstick]
-	for _, g := range goals {
-		if c := costs[g.row]; c != nil {
-			got := g.got(c, base)
-			fmt.Fprintf(out, "  %-7s %s: %s %.2f, at most %.2f\n", verdict(got <= g.most, &missed), g.row, g.what, got, g.most)
-		}
+func (b *bench) verdict(what, side string, got, goal float64, reached bool) {
+	verdict := "reached"
+	if !reached {
+		verdict = "MISSED"
+		b.missed++
 	}
-	if throughput != nil {
-		fmt.Fprintf(out, "  %-7s asynq tasks/s with the middleware to without: %.2f, at least %.2f\n",
-			verdict(throughput.ratio >= leastThroughput, &missed), throughput.ratio, leastThroughput)
-	}
-	return missed
-}
-
-// verdict counts what was missed.
-func verdict(reached bool, missed *int) string {
-	if reached {
-		return "reached"
-	}
-	*missed++
-	return "MISSED"
+	b.say("%-7s %s: %.4g, %s %.4g", verdict, what, got, side, goal)
 }

@@ -4,160 +4,206 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// row is one line of the table: a way to decide.
-type row struct {
-	name string
-	// run makes the given number of decisions within m.measure, and whatever
-	// they need before, outside it.
-	run func(ctx context.Context, m *meter, calls int) error
+// server is a Redis of a section's own, and what is asked of it and of the system about
+// it.
+type server struct {
+	*redistest.Server
+	control *redis.Client
+	pid     string
 }
 
-// cost is what a row's decisions took, an entry per round, in µs per decision.
-// Whatever else the machine does only ever adds to it, so each figure is the
-// lowest of its rounds.
-type cost struct {
-	scripts, cpus, p50s, p99s []float64
-	entries                   int64 // in the largest ledger, of all rounds; 0 where nobody has looked
+func startServer(ctx context.Context) (*server, error) {
+	process, err := redistest.Launch("--save", "")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{Server: process, control: redis.NewClient(&redis.Options{Addr: process.Addr, PoolSize: 2})}
+	info, err := s.control.Info(ctx, "server").Result()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.pid, err = field(info, "process_id:"); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
-func (c *cost) script() float64 { return slices.Min(c.scripts) }
-func (c *cost) cpu() float64    { return slices.Min(c.cpus) }
-func (c *cost) p50() float64    { return slices.Min(c.p50s) }
-func (c *cost) p99() float64    { return slices.Min(c.p99s) }
+// Close ends the server.
+func (s *server) Close() error { return errors.Join(s.control.Close(), s.Server.Close()) }
 
-func (c *cost) add(m *meter) {
-	n := float64(len(m.roundTrips))
-	c.scripts = append(c.scripts, m.scriptMicros/n)
-	c.cpus = append(c.cpus, m.cpuMicros/n)
-	slices.Sort(m.roundTrips)
-	c.p50s = append(c.p50s, percentile(m.roundTrips, 50))
-	c.p99s = append(c.p99s, percentile(m.roundTrips, 99))
-	c.entries = max(c.entries, m.entries)
-}
-
-// percentile is the p-th percentile of the sorted durations, in µs.
-func percentile(sorted []time.Duration, p int) float64 {
-	i := min(len(sorted)*p/100, len(sorted)-1)
-	return float64(sorted[i].Nanoseconds()) / 1000
-}
-
-// measureRow runs one round of one row on the emptied server.
-func measureRow(ctx context.Context, addr string, row row, calls int, costs map[string]*cost) error {
-	m := newMeter(addr)
-	defer m.client.Close() //nolint:errcheck // nothing is lost with it
-	if err := m.control.FlushAll(ctx).Err(); err != nil {
+// withServer runs f with a server of its own.
+func withServer(ctx context.Context, f func(s *server) error) error {
+	s, err := startServer(ctx)
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(row.run(ctx, m, calls), m.control.Close()); err != nil {
-		return fmt.Errorf("%s: %w", row.name, err)
+	return errors.Join(f(s), s.Close())
+}
+
+// client is a new client, which the caller closes. Calls end with their contexts, as the
+// documents advise.
+func (s *server) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 64, ContextTimeoutEnabled: true})
+}
+
+// cpu is the server's CPU time so far: of all its threads, as the system has it, or where
+// there is no /proc, as the server has asked the system.
+func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+	threads, err := filepath.Glob("/proc/" + s.pid + "/task/*/schedstat")
+	if err != nil || len(threads) == 0 {
+		info, err := s.control.Info(ctx, "cpu").Result()
+		if err != nil {
+			return 0, err
+		}
+		user, err := number(info, "used_cpu_user:")
+		system, failed := number(info, "used_cpu_sys:")
+		return time.Duration((user + system) * float64(time.Second)), errors.Join(err, failed)
 	}
-	c := costs[row.name]
-	if c == nil {
-		c = new(cost)
-		costs[row.name] = c
+	var all time.Duration
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread) // nanoseconds on a core, waiting for one, slices
+		if err != nil {
+			continue // it has ended
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		spent, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", thread, err)
+		}
+		all += time.Duration(spent)
 	}
-	c.add(m)
+	return all, nil
+}
+
+// spent is what something took.
+type spent struct {
+	took, cpu, scripts time.Duration // cpu: of the server; scripts: of that in scripts
+	evalshas, commands float64       // commands: those in scripts too
+}
+
+// during measures what f takes.
+func (s *server) during(ctx context.Context, f func() error) (spent, error) {
+	if err := s.control.ConfigResetStat(ctx).Err(); err != nil {
+		return spent{}, err
+	}
+	before, err := s.cpu(ctx)
+	if err != nil {
+		return spent{}, err
+	}
+	began := time.Now()
+	if err := f(); err != nil {
+		return spent{}, err
+	}
+	is := spent{took: time.Since(began)}
+	after, err := s.cpu(ctx)
+	if err != nil {
+		return spent{}, err
+	}
+	is.cpu = after - before
+	stats, err := s.control.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return spent{}, err
+	}
+	err = is.count(stats)
+	return is, err
+}
+
+// count reads what the server says of its commands.
+func (is *spent) count(stats string) error {
+	for line := range strings.Lines(stats) {
+		rest, command := strings.CutPrefix(line, "cmdstat_")
+		name, rest, _ := strings.Cut(rest, ":")
+		if !command || name == "config|resetstat" || name == "info" {
+			continue
+		}
+		rest = strings.ReplaceAll(rest, ",", "\n")
+		calls, err := number(rest, "calls=")
+		if err != nil {
+			return err
+		}
+		is.commands += calls
+		if name == "evalsha" {
+			micros, err := number(rest, "usec=")
+			if err != nil {
+				return err
+			}
+			is.evalshas, is.scripts = calls, time.Duration(micros*1000)
+		}
+	}
 	return nil
 }
 
-// meter measures the decisions of one row in one round.
-type meter struct {
-	client  *redis.Client // what decisions are made through
-	control *redis.Client // what the server is asked through for its figures
-
-	scriptMicros, cpuMicros float64
-	roundTrips              []time.Duration
-	entries                 int64 // in the largest ledger that was seen
-}
-
-func newMeter(addr string) *meter {
-	return &meter{
-		client:  redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), // as the docs advise
-		control: redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1}),
-	}
-}
-
-// measure makes decisions 0 to n-1, one after the other, and adds up what they
-// cost. Called again it goes on adding.
-func (m *meter) measure(ctx context.Context, n int, decide func(i int) error) error {
-	if err := m.control.ConfigResetStat(ctx).Err(); err != nil {
-		return err
-	}
-	before, err := m.cpu(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range n {
-		began := time.Now()
-		if err := decide(i); err != nil {
-			return err
-		}
-		m.roundTrips = append(m.roundTrips, time.Since(began))
-	}
-	after, err := m.cpu(ctx)
-	if err != nil {
-		return err
-	}
-	m.cpuMicros += after - before
-	stats, err := m.control.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return err
-	}
-	scripts, err := scriptMicros(stats)
-	m.scriptMicros += scripts
-	return err
-}
-
-// cpu is the server's CPU time so far, in µs.
-func (m *meter) cpu(ctx context.Context) (float64, error) {
-	info, err := m.control.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, err
-	}
-	user, err := number(info, "used_cpu_user:")
-	if err != nil {
-		return 0, err
-	}
-	system, err := number(info, "used_cpu_sys:")
-	return (user + system) * 1e6, err
-}
-
-// scriptMicros is the time spent in scripts since the statistics were reset.
-func scriptMicros(stats string) (float64, error) {
-	_, line, found := strings.Cut(stats, "cmdstat_evalsha:")
-	if !found {
-		return 0, fmt.Errorf("no EVALSHA in %q", stats)
-	}
-	line, _, _ = strings.Cut(line, "\r\n")
-	return number(strings.ReplaceAll(line, ",", "\r\n"), "usec=")
-}
-
-// number reads the number that follows name, up to the line's end.
-func number(text, name string) (float64, error) {
+// field is the text that follows name, up to the line's end.
+func field(text, name string) (string, error) {
 	_, rest, found := strings.Cut(text, name)
 	if !found {
-		return 0, fmt.Errorf("no %s in %q", name, text)
+		return "", fmt.Errorf("no %s in %q", name, text)
 	}
-	rest, _, _ = strings.Cut(rest, "\r\n")
-	return strconv.ParseFloat(rest, 64)
+	rest, _, _ = strings.Cut(rest, "\n")
+	return strings.TrimSpace(rest), nil
 }
 
-func serverVersion(ctx context.Context, addr string) (string, error) {
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close() //nolint:errcheck // nothing is lost with it
-	info, err := client.Info(ctx, "server").Result()
+func number(text, name string) (float64, error) {
+	value, err := field(text, name)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	_, rest, _ := strings.Cut(info, "redis_version:")
-	version, _, _ := strings.Cut(rest, "\r\n")
-	return version, nil
+	return strconv.ParseFloat(value, 64)
+}
+
+// together calls f for 0 to n-1, so many at a time, and returns how long each took.
+func together(n, callers int, f func(i int) error) ([]time.Duration, error) {
+	took := make([]time.Duration, n)
+	failed := make([]error, callers)
+	var all sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			for i := c; i < n && failed[c] == nil; i += callers {
+				began := time.Now()
+				failed[c] = f(i)
+				took[i] = time.Since(began)
+			}
+		})
+	}
+	all.Wait()
+	return took, errors.Join(failed...)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[len(sorted)/2] + sorted[(len(sorted)-1)/2]) / 2
+}
+
+// p50 is the median of durations, in µs.
+func p50(took []time.Duration) float64 {
+	return micros(slices.Sorted(slices.Values(took))[len(took)/2])
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,92 +11,108 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// printMemory prints what the throttle keeps in Redis, by MEMORY USAGE.
-func printMemory(ctx context.Context, out io.Writer, addr string) (err error) {
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer func() { err = errors.Join(err, client.Close()) }()
-	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "memory\tbytes\t")
-	for _, row := range []struct {
-		name  string
-		limit throttle.Limit
-		spend func(ctx context.Context, t *throttle.Throttle, limit throttle.Limit) (keys string, per int, err error)
-	}{
-		{"a tenant that has used one unit of 100/1m", throttle.PerMinute(100), spendOne},
-		{"a tenant that has used all of 100/1m (exact)", throttle.PerMinute(100), spendAll},
-		{"a tenant that has used all of 1000/1s (sub-windows)", throttle.PerSecond(1000), spendAll},
-		{"a booked job, of 1,000 under 100/1m", throttle.PerMinute(100), bookMany},
-	} {
-		if err := client.FlushAll(ctx).Err(); err != nil {
+// memory says how many bytes and keys things take, by the server's memory before and
+// after.
+func memory(ctx context.Context, b *bench) error {
+	return withServer(ctx, func(s *server) error {
+		client := s.client()
+		defer client.Close() //nolint:errcheck // nothing is lost with it
+		if err := b.waitingMemory(ctx, s, client); err != nil {
 			return err
 		}
-		t, err := throttle.New("m", client, []throttle.Scope{{Name: "tenant", Limits: limits{row.limit}}}, &throttle.Options{Lookahead: throttle.MaxWindow})
+		minute := limits{throttle.PerMinute(1000)}
+		two := limits{throttle.PerMinute(1000), throttle.PerDay(50_000)}
+		for _, row := range []struct {
+			name       string
+			tenant     limits
+			units      int
+			bytes, own float64 // goals: bytes, keys; 0 is none
+		}{
+			{"a tenant that has used one unit of 1000/1m", minute, 1, 250, 1},
+			{"a tenant that has used one unit of 1000/1m and 50000/24h", two, 1, 350, 1},
+			{"a tenant that has used all of 100/1m (exact)", limits{throttle.PerMinute(100)}, 100, 0, 0},
+		} {
+			bytes, keys, err := tenantMemory(ctx, s, client, row.tenant, row.units)
+			if err != nil {
+				return err
+			}
+			b.say("%s takes %.0f bytes in %.3g keys", row.name, bytes, keys)
+			if row.bytes > 0 {
+				b.most("bytes of a quiet tenant", bytes, row.bytes)
+				b.most("keys of a quiet tenant", keys, row.own)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) waitingMemory(ctx context.Context, s *server, client *redis.Client) error {
+	for _, tenants := range []int{50, 10_000} {
+		th, err := open(client, fmt.Sprintf("memory-%d", tenants), nil, limits{{Units: 1, Window: time.Hour}}, nil)
 		if err != nil {
 			return err
 		}
-		keys, per, err := row.spend(ctx, t, row.limit)
+		l := &line{throttle: th, tenants: tenants}
+		bytes, _, err := used(ctx, s, func() error { return l.fill(ctx, b.waiting) })
 		if err != nil {
 			return err
 		}
-		used, err := memoryOf(ctx, client, keys)
+		each := bytes / float64(b.waiting)
+		b.say("a waiting job takes %.0f bytes, of %d that wait, of %d tenants, IDs of %d bytes", each, b.waiting, tenants, len(l.id(0)))
+		if tenants < b.waiting/100 {
+			b.most("bytes of a waiting job", each, 200)
+		}
+	}
+	return nil
+}
+
+// tenantMemory lets many tenants use so many units each.
+func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant limits, units int) (bytes, keys float64, err error) {
+	const many = 1000
+	th, err := open(client, fmt.Sprintf("tenants-%d-%d", len(tenant), units), tenant, nil, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := ask(ctx, th, job("first", "another")); err != nil { // the throttle has keys of its own
+		return 0, 0, err
+	}
+	bytes, keys, err = used(ctx, s, func() error {
+		for unit := range units {
+			jobs := make([]throttle.Job, many)
+			for i := range jobs {
+				jobs[i] = job(fmt.Sprintf("%d-%d", i, unit), "tenant-"+strconv.Itoa(i))
+			}
+			for _, answer := range th.ReserveAll(ctx, jobs) {
+				if answer.Err != nil {
+					return answer.Err
+				}
+			}
+		}
+		return nil
+	})
+	return bytes / many, keys / many, err
+}
+
+// used is how many bytes and keys more there are after f.
+func used(ctx context.Context, s *server, f func() error) (bytes, keys float64, err error) {
+	ask := func() (bytes, keys float64, err error) {
+		info, err := s.control.Info(ctx, "memory").Result()
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		fmt.Fprintf(table, "%s\t%d\t\n", row.name, used/int64(per))
-	}
-	return table.Flush()
-}
-
-// ofTenants are the keys that stay for a tenant, whatever jobs it has.
-const ofTenants = "thr:{m}:3:[kl]e*"
-
-func spendOne(ctx context.Context, t *throttle.Throttle, _ throttle.Limit) (string, int, error) {
-	return ofTenants, 1, ask(ctx, t, job("job", "acme", 1), throttle.Granted)
-}
-
-// spendAll starts jobs of one unit evenly over a window, or, where that would
-// take long, at once: an exact ledger has an entry for each either way.
-func spendAll(ctx context.Context, t *throttle.Throttle, limit throttle.Limit) (string, int, error) {
-	pause := time.Duration(0)
-	if limit.Window <= time.Second {
-		pause = limit.Window / time.Duration(limit.Units)
-	}
-	began := time.Now()
-	for n := range limit.Units {
-		time.Sleep(time.Until(began.Add(time.Duration(n) * pause)))
-		if _, err := t.Reserve(ctx, job("job-"+strconv.FormatInt(n, 10), "acme", 1)); err != nil {
-			return "", 0, err
+		if bytes, err = number(info, "used_memory:"); err != nil {
+			return 0, 0, err
 		}
+		size, err := s.control.DBSize(ctx).Result()
+		return bytes, float64(size), err
 	}
-	return ofTenants, 1, nil
-}
-
-func bookMany(ctx context.Context, t *throttle.Throttle, limit throttle.Limit) (string, int, error) {
-	const jobs = 1000
-	for n := range limit.Units + jobs {
-		// As the worker names them: queue, task ID, retry count.
-		id := fmt.Sprintf("default/00000000-0000-7000-8000-%012d/0", n)
-		if _, err := t.Reserve(ctx, job(id, "acme", 1)); err != nil {
-			return "", 0, err
-		}
+	before, had, err := ask()
+	if err != nil {
+		return 0, 0, err
 	}
-	return "thr:*", jobs, nil
-}
-
-// memoryOf adds up the keys that match, but for the grants', which go by themselves.
-func memoryOf(ctx context.Context, client *redis.Client, pattern string) (int64, error) {
-	var total int64
-	keys := client.Scan(ctx, 0, pattern, 1000).Iterator()
-	for keys.Next(ctx) {
-		if strings.Contains(keys.Val(), ":job:") {
-			continue
-		}
-		used, err := client.MemoryUsage(ctx, keys.Val()).Result()
-		if err != nil {
-			return 0, err
-		}
-		total += used
+	if err := f(); err != nil {
+		return 0, 0, err
 	}
-	return total, keys.Err()
+	after, has, err := ask()
+	return after - before, has - had, err
 }

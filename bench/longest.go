@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // G505: Redis names scripts by it
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/lua"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// longestCall is what no call of a script is to take, whatever the setting.
+const longestCall = 10 * time.Millisecond
+
+// scripts names those of the throttle by their SHA-1.
+var scripts = func() map[string]string {
+	names := make(map[string]string)
+	for name, text := range map[string]string{
+		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle,
+		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
+	} {
+		sum := sha1.Sum([]byte(text)) //nolint:gosec // G401: Redis names scripts by it
+		names[hex.EncodeToString(sum[:])] = name
+	}
+	return names
+}()
+
+// setting is a bad one: what is there before, and what is done then.
+type setting struct {
+	name string
+	run  func(ctx context.Context, b *bench, client *redis.Client) error
+}
+
+var settings = []setting{
+	{"a limit raised from 100 to 10,000", raised},
+	{"four exact limits of 1,000, heavy and light jobs", exactLimits},
+	{"two full exact ledgers of 10,000 entries", fullLedgers},
+	{"many in line, of 10,000 tenants", manyWaiting},
+	{"200 tenants with a claim each", manyClaims},
+}
+
+// longest looks for the longest call of each script in bad settings, by the CPU time that
+// the server takes for it: on a machine that does something else it would not be the time
+// that passes.
+func longest(ctx context.Context, b *bench) error {
+	for _, setting := range settings {
+		if err := withServer(ctx, func(s *server) error { return b.longestIn(ctx, s, setting) }); err != nil {
+			return fmt.Errorf("%s: %w", setting.name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) longestIn(ctx context.Context, s *server, setting setting) error {
+	client := s.client()
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	calls := &timed{server: s, cpu: make(map[string][]time.Duration)}
+	client.AddHook(calls)
+	if err := setting.run(ctx, b, client); err != nil {
+		return err
+	}
+	text, n, over, most := "", 0, 0, time.Duration(0)
+	for _, name := range slices.Sorted(maps.Keys(calls.cpu)) {
+		of := calls.cpu[name]
+		slices.Sort(of)
+		slices.Reverse(of)
+		text += "; " + name
+		for _, d := range of[:min(len(of), 3)] {
+			text += fmt.Sprintf(" %.1f", micros(d)/1000)
+		}
+		for _, d := range of {
+			if n++; d > longestCall {
+				over++
+			}
+		}
+		most = max(most, of[0])
+	}
+	b.say("%s: %d calls, %d above %s; the longest, ms of CPU%s", setting.name, n, over, longestCall, text)
+	b.most("longest call, ms of CPU", micros(most)/1000, micros(longestCall)/1000)
+	return nil
+}
+
+// timed notes what each call of a script takes. Calls come one after the other.
+type timed struct {
+	server *server
+	cpu    map[string][]time.Duration // by the script's name
+}
+
+// DialHook changes nothing.
+func (*timed) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook changes nothing: no script is called in a pipeline.
+func (*timed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook notes a call of a script.
+func (t *timed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() != "evalsha" {
+			return next(ctx, command)
+		}
+		before, err := t.server.cpu(ctx)
+		if err != nil {
+			return err
+		}
+		failed := next(ctx, command)
+		after, err := t.server.cpu(ctx)
+		sum, _ := command.Args()[1].(string)
+		if name := scripts[sum]; name != "" {
+			t.cpu[name] = append(t.cpu[name], after-before)
+		}
+		if failed != nil {
+			return failed
+		}
+		return err
+	}
+}
+
+// drive pulls, and redeems what is booked for now, for a while.
+func drive(ctx context.Context, th *throttle.Throttle, length time.Duration) error {
+	driver := th.Driver()
+	var booked []throttle.Job
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		pulled, err := driver.Pull(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range pulled.Booked {
+			r.Job.Weight = 1
+			booked = append(booked, r.Job)
+		}
+		some := booked[:min(len(booked), 64)]
+		booked = booked[len(some):]
+		for _, answer := range th.ReserveAll(ctx, some) {
+			if answer.Err != nil {
+				return answer.Err
+			}
+		}
+		if len(pulled.Booked) == 0 {
+			if err := sleep(ctx, 2*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// look asks what can be asked without changing anything.
+func look(ctx context.Context, th *throttle.Throttle, scope, key string, back time.Duration) error {
+	_, err := th.Usage(ctx, scope, key)
+	_, counted := th.Count(ctx, scope, key, back, 0)
+	_, lines := th.Lines(ctx, "")
+	return errors.Join(err, counted, lines)
+}
+
+func raised(ctx context.Context, b *bench, client *redis.Client) error {
+	th, err := open(client, "raised", nil, limits{throttle.PerMinute(100)}, &throttle.Options{Lookahead: time.Minute})
+	if err != nil {
+		return err
+	}
+	l := &line{throttle: th, driver: th.Driver(), tenants: 1000}
+	if err := l.fill(ctx, b.waiting/10); err != nil {
+		return err
+	}
+	if err := drive(ctx, th, 500*time.Millisecond); err != nil {
+		return err
+	}
+	if err := th.SetLimits(ctx, throttle.Global, "", limits{throttle.PerMinute(10_000)}); err != nil {
+		return err
+	}
+	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, throttle.Global, "", time.Minute))
+}
+
+func exactLimits(ctx context.Context, _ *bench, client *redis.Client) error {
+	var all limits
+	for i, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
+		all = append(all, throttle.Limit{Units: 1000 * int64(i+1), Window: window, Precision: throttle.Exact})
+	}
+	th, err := open(client, "exact", all, all, &throttle.Options{Lookahead: time.Minute})
+	if err != nil {
+		return err
+	}
+	for i := range 6000 {
+		j := job("exact-"+strconv.Itoa(i), "tenant-"+strconv.Itoa(i%3))
+		j.Weight = []int64{1, 1, 2, 1, 30, 1, 500}[i%7]
+		r, err := th.Reserve(ctx, j)
+		if err != nil {
+			return err
+		}
+		if r.Outcome == throttle.Granted && i%5 == 0 {
+			if _, err := th.Settle(ctx, r, j.Weight/2); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Hour))
+}
+
+func fullLedgers(ctx context.Context, _ *bench, client *redis.Client) error {
+	full := limits{{Units: longLedger, Window: 4 * time.Second, Precision: throttle.Exact}}
+	th, err := open(client, "full", full, full, &throttle.Options{Lookahead: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	var first throttle.Reservation
+	for i := range longLedger + 3000 {
+		r, err := th.Reserve(ctx, job("full-"+strconv.Itoa(i), "acme"))
+		if err != nil {
+			return err
+		}
+		if r.Outcome == throttle.Granted && i%100 == 0 {
+			first = r
+		}
+	}
+	if _, err := th.Refund(ctx, first); err != nil {
+		return err
+	}
+	return errors.Join(look(ctx, th, "tenant", "acme", 4*time.Second), drive(ctx, th, 5*time.Second), look(ctx, th, throttle.Global, "", 4*time.Second))
+}
+
+func manyWaiting(ctx context.Context, b *bench, client *redis.Client) error {
+	th, err := open(client, "many", limits{throttle.PerSecond(100)}, limits{throttle.PerSecond(2000)}, nil)
+	if err != nil {
+		return err
+	}
+	l := &line{throttle: th, driver: th.Driver(), tenants: 10_000}
+	if err := l.fill(ctx, b.waiting); err != nil {
+		return err
+	}
+	if err := drive(ctx, th, 2*time.Second); err != nil {
+		return err
+	}
+	var gone []string
+	for n := range b.waiting / 10 {
+		gone = append(gone, l.id(l.joined-1-n))
+	}
+	if _, err := l.driver.Leave(ctx, gone); err != nil {
+		return err
+	}
+	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Second))
+}
+
+// manyClaims has each of many tenants wait with a heavy job, before light ones.
+func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
+	const claims = 200
+	th, err := open(client, "claims", limits{throttle.PerMinute(100)}, limits{throttle.PerSecond(5000)}, nil)
+	if err != nil {
+		return err
+	}
+	var jobs []throttle.Job
+	for _, weight := range []int64{60, 90, 1, 1, 1} { // the first starts, the second has no room for its weight
+		for i := range claims {
+			j := job(fmt.Sprintf("claim-%d-%d", weight, len(jobs)), "tenant-"+strconv.Itoa(i))
+			j.Weight = weight
+			jobs = append(jobs, j)
+		}
+	}
+	for _, answer := range th.ReserveAll(ctx, jobs) {
+		if answer.Err != nil {
+			return answer.Err
+		}
+	}
+	if err := drive(ctx, th, 2*time.Second); err != nil {
+		return err
+	}
+	// Whatever makes room has them all looked at again.
+	if err := th.SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
+		return err
+	}
+	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, "tenant", "tenant-0", time.Minute))
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// writePage writes a page of what was printed, with the machine, the versions and the date,
+// and how it is made again.
+func writePage(ctx context.Context, file string, full bool, printed string) error {
+	command := "`make benchmarks`"
+	if !full {
+		command = "`cd bench && go run . -write ../docs/benchmarks.md`, the short form of `make benchmarks`,"
+	}
+	text := fmt.Sprintf(pageText, command, time.Now().UTC().Format(time.DateOnly), processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		runtime.Version(), redisVersion(ctx), strings.TrimSpace(printed))
+	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // G306: it is for everybody to read
+}
+
+const pageText = "# Benchmarks\n\n" +
+	"Made by %s on %s: %s, %d cores, %s/%s, %s, %s. Ratios are of rows that ran\n" +
+	"next to each other in the same run; on another machine read those.\n\n" +
+	"A line MISSED is a goal of this project that is not reached: there we lose.\n\n" +
+	"```\n%s\n```\n"
+
+var modelName = regexp.MustCompile(`(?m)^model name\s*: (.+)$`)
+
+// processor is what Linux says of it.
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if name := modelName.FindSubmatch(text); err == nil && name != nil {
+		return string(name[1])
+	}
+	return "a processor of unknown make"
+}
+
+// redisVersion is that of the server in PATH.
+func redisVersion(ctx context.Context) string {
+	text, err := exec.CommandContext(ctx, "redis-server", "--version").Output()
+	for word := range strings.FieldsSeq(string(text)) {
+		if version, is := strings.CutPrefix(word, "v="); is && err == nil {
+			return "Redis " + version
+		}
+	}
+	return "Redis of unknown version"
+}
