@@ -1,12 +1,16 @@
 # `make help` lists the targets. .ci/run calls them, so that what passes here
 # passes there. Needs Go alone; tests on a real Redis need redis-server too and
 # say loudly when there is none.
+#
+# "work" is what Go calls all packages of all modules in go.work; ./... is those of
+# this folder's module alone.
 
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
-# Tools, pinned by version.
+# Tools, pinned by version. They may be built with a newer Go than the library's
+# (GOTOOLCHAIN=auto).
 GOLANGCI_VERSION := 2.15.0
 VULNCHECK_VERSION := 1.8.0
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asynq-throttle
@@ -26,20 +30,20 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## what the README says: go test ./...
+test: ## what the README says, go test ./..., and the tests of the other modules
 	@type -P redis-server >/dev/null || echo 'NOT TESTED on a real Redis: no redis-server in PATH (go test -v names each test that is left out)'
-	go test -timeout $(TEST_TIMEOUT) ./...
+	go test -timeout $(TEST_TIMEOUT) work
 
 .PHONY: long
 long: ## every test in full, many properties and worlds, a million tenants: an hour (docs/development.md says when)
-	LONG=1 REQUIRE_REDIS=1 TENANTS=1000000 go test -count=1 -timeout 2h ./...
+	LONG=1 REQUIRE_REDIS=1 TENANTS=1000000 go test -count=1 -timeout 2h work
 	$(MAKE) properties RAPID_CHECKS=1000
 	$(MAKE) simulate SEEDS=1000
 
 .PHONY: race
 race: ## all tests with the race detector, in random order; package by package, since some measure real time
-	go test -race -run '^$$' ./... >/dev/null
-	$(TEST_ENV) go test -race -shuffle=on -p 1 -timeout $(TEST_TIMEOUT) ./...
+	go test -race -run '^$$' work >/dev/null
+	$(TEST_ENV) go test -race -shuffle=on -p 1 -timeout $(TEST_TIMEOUT) work
 
 .PHONY: reliability
 reliability: ## faults while jobs run, on real servers; what is measured goes into docs/reliability.md
@@ -74,7 +78,7 @@ ON_REDIS := Redis|Cluster|Sentinel|Failover|Conformance|Sweep|Scrape
 .PHONY: no-redis
 no-redis: ## some tests as on a machine without redis-server: they pass and say what they left out
 	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
-	REDIS_SERVER=none REQUIRE_REDIS= go test -v -run '$(ON_REDIS)' -timeout $(TEST_TIMEOUT) ./... >"$$out" 2>&1 || { cat "$$out"; exit 1; }; \
+	REDIS_SERVER=none REQUIRE_REDIS= go test -v -run '$(ON_REDIS)' -timeout $(TEST_TIMEOUT) work >"$$out" 2>&1 || { cat "$$out"; exit 1; }; \
 	grep -E '^(ok|\?)\s' "$$out"; \
 	grep -o 'redistest: NOT TESTED.*' "$$out" | sort || { echo "no test said that it was left out"; exit 1; }
 
@@ -87,9 +91,7 @@ format: ## fail on files that gofmt would change
 
 .PHONY: vet
 vet: ## go vet in every module
-	go vet ./...
-	cd bench && go vet ./...
-	cd .ci/compose && go vet ./...
+	go vet work
 
 .PHONY: golangci
 golangci: ## golangci-lint, installed when its version is not there
@@ -97,16 +99,23 @@ golangci: ## golangci-lint, installed when its version is not there
 	if ! "$${tool:-false}" version 2>/dev/null | grep -q 'version v\?$(GOLANGCI_VERSION) '; then \
 	  tool='$(TOOLS)/golangci-lint'; \
 	  [[ -x $$tool ]] || { echo "installing golangci-lint v$(GOLANGCI_VERSION)"; \
-	    GOBIN='$(TOOLS)' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION); }; \
+	    GOTOOLCHAIN=auto GOBIN='$(TOOLS)' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION); }; \
 	fi; \
 	"$$tool" config verify; \
-	"$$tool" run ./...; \
-	(cd bench && "$$tool" run --config ../.golangci.yml ./...); \
-	(cd .ci/compose && "$$tool" run --config ../../.golangci.yml ./...)
+	modules=$$(go list -m -f '{{.Dir}}/...'); \
+	"$$tool" run $$modules
 
 .PHONY: deps
 deps: ## who may import whom, by go list
 	@.ci/deps
+
+.PHONY: modules
+modules: ## each module alone, with the versions of its own go.mod: in the workspace, tidy, builds
+	@.ci/modules
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@.ci/modules -w
 
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities in what is called; says loudly when it cannot know
@@ -114,15 +123,32 @@ vulncheck: ## known vulnerabilities in what is called; says loudly when it canno
 
 .PHONY: bench
 bench: ## every Go benchmark (BENCH_TIME=1x runs each once)
-	go test -run '^$$' -bench . -benchtime $(or $(BENCH_TIME),1s) -timeout 20m ./...
+	go test -run '^$$' -bench . -benchtime $(or $(BENCH_TIME),1s) -timeout 20m work
 
 .PHONY: bench-peers
 bench-peers: ## cost of one decision beside redis_rate and others, on a real Redis
-	cd bench && go test ./... && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS) -rounds $(PEER_ROUNDS)
+	cd bench && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS) -rounds $(PEER_ROUNDS)
+
+.PHONY: picture
+picture: ## the README's picture: a backlog by asynq's recipe and by this library, on real servers
+	cd bench && go run . -picture ../docs/beside.svg
+
+.PHONY: browser
+browser: ## the dashboard in a headless chromium; says loudly where there is none
+	@type -P chromium || type -P chromium-browser || type -P google-chrome || echo 'NOT TESTED in a browser: no chromium in PATH'
+	cd dashboard/browsertest && go test -count=1 -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: screenshots
+screenshots: ## the pictures of the dashboard, from the emailer; wants chromium and redis-server
+	cd dashboard/browsertest && go run ./screenshots ../../docs
+
+.PHONY: benchmarks
+benchmarks: ## docs/benchmarks.md: every figure beside the peers, on a machine that does nothing else; a quarter of an hour
+	cd bench && go run . -full -write ../docs/benchmarks.md
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME
-	@for package in $$(go list ./...); do \
+	@for package in $$(go list work); do \
 	  listed=$$(go test -list '^Fuzz' "$$package"); \
 	  for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
 	    echo "$$package $$target"; \
@@ -140,6 +166,6 @@ smoke: ## run the examples with nothing but Go: exit status 0 and no window over
 
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml one?
-	cd .ci/compose && go run . ../../docker-compose.yml
+	go run ./.ci/compose docker-compose.yml
 	@if docker compose version >/dev/null 2>&1; then docker compose -f docker-compose.yml config -q; \
 	else echo 'no docker compose here: checked as YAML only'; fi

@@ -2,60 +2,104 @@ package throttle_test
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// snippets are the Examples that the README's code in Go is of, in order.
-var snippets = []string{
-	"worker/example_new_test.go",
-	"worker/example_client_test.go", "throttle/example_forecast_test.go", "throttle/example_forecast_test.go",
-	"worker/example_smtp_wait_test.go",
-	"throttle/example_settle_test.go", "throttle/example_pause_test.go", "throttle/example_limits_test.go", "throttle/example_mode_test.go",
-	"connect/example_open_test.go", "metrics/example_new_test.go",
-}
-
-// TestReadmeSnippets: the code in the README is that of Examples, which the
-// compiler and their Output keep true. "// …" stands for what is left out.
-func TestReadmeSnippets(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest := string(readme)
-	for _, file := range snippets {
-		var snippet string
-		var found bool
-		_, rest, _ = strings.Cut(rest, "```go\n")
-		snippet, rest, found = strings.Cut(rest, "```\n")
-		if !found {
-			t.Fatalf("README.md has no code of %s", file)
-		}
-		isOf(t, snippet, file)
-	}
-	if strings.Contains(rest, "```go\n") {
-		t.Error("README.md has code of no Example")
-	}
-}
-
-// isOf fails the test unless the Example in file has the snippet's lines, in order.
-func isOf(t *testing.T, snippet, file string) {
+// forUsers are the pages that a user reads first: their code is tested, their lines are
+// short.
+func forUsers(t *testing.T) []string {
 	t.Helper()
-	example, err := os.ReadFile(file)
+	guide, err := filepath.Glob("docs/guide/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := string(example)
-	for line := range strings.Lines(snippet) {
+	return append([]string{"README.md"}, guide...)
+}
+
+// exampleOf is the line before a block of code: the file of the Example that it is of.
+var exampleOf = regexp.MustCompile(`^<!-- ((?:\w+/)+example\w*_test\.go) -->$`)
+
+// TestPagesShowExamples: code in Go in the README and the guide is that of Examples,
+// which the compiler and their Output keep true. "// …" stands for what is left out.
+func TestPagesShowExamples(t *testing.T) {
+	t.Parallel()
+	for _, page := range forUsers(t) {
+		lines := strings.Split(read(t, page), "\n")
+		for i := 0; i < len(lines); i++ {
+			if lines[i] != "```go" {
+				continue
+			}
+			named := exampleOf.FindStringSubmatch(lines[max(0, i-1)])
+			if named == nil {
+				t.Errorf("%s:%d: the line before this code does not name its Example: <!-- worker/example_new_test.go -->", page, i+1)
+				continue
+			}
+			code := lines[i+1:]
+			code = code[:max(0, slices.Index(code, "```"))]
+			isOf(t, page, code, named[1])
+			i += len(code)
+		}
+	}
+}
+
+// isOf fails the test unless an Example in file whose Output is checked has the lines, in
+// order.
+func isOf(t *testing.T, page string, lines []string, file string) {
+	t.Helper()
+	example := read(t, file)
+	_, code, is := strings.Cut(example, "\nfunc Example")
+	if !is || !strings.Contains(code, "// Output:") {
+		t.Errorf("%s: %s has no Example with an Output", page, file)
+	}
+	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if line == "// …" {
+		if line == "// …" || line == "" {
 			continue
 		}
 		at := strings.Index(code, line)
 		if at < 0 {
-			t.Fatalf("this line of the README is not in %s, or not in this order:\n%s", file, line)
+			t.Errorf("%s: this line is not in the Example of %s, or not in this order:\n%s", page, file, line)
+			return
 		}
 		code = code[at+len(line):]
 	}
+}
+
+// longestLine is what fits beside a diff.
+const longestLine = 120
+
+// TestPagesHaveShortLines holds for what users read first.
+func TestPagesHaveShortLines(t *testing.T) {
+	t.Parallel()
+	pages := append(forUsers(t), "docs/glossary.md", "docs/release.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+	for _, page := range pages {
+		for i, line := range strings.Split(read(t, page), "\n") {
+			if length := utf8.RuneCountInString(line); length > longestLine {
+				t.Errorf("%s:%d has %d characters, more than %d", page, i+1, length, longestLine)
+			}
+		}
+	}
+}
+
+// TestGlossaryIsShort: a page of words helps as long as one can read it.
+func TestGlossaryIsShort(t *testing.T) {
+	t.Parallel()
+	const most = 25
+	if words := strings.Count(read(t, "docs/glossary.md"), "**") / 2; words > most || words == 0 {
+		t.Errorf("docs/glossary.md has %d words, want up to %d", words, most)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
