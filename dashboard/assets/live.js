@@ -22,9 +22,15 @@ function selecting() {
 }
 
 let shown = '';
+let pressed = false; // a link that is replaced between press and release is not followed
+let waiting = '';    // came while pressed
 
 // show replaces what is live, and leaves the focus where it was.
 function show(html) {
+  if (pressed) {
+    waiting = html;
+    return;
+  }
   if (html === shown || selecting()) return;
   shown = html;
   const links = () => Array.from(live.querySelectorAll('a'));
@@ -36,6 +42,13 @@ function show(html) {
     const same = links().filter((a) => a.href === focused.href);
     if (same.length > 0) same[Math.min(place, same.length - 1)].focus({ preventScroll: true });
   }
+}
+
+// release comes after the click that belongs to it.
+function release() {
+  pressed = false;
+  if (waiting) show(waiting);
+  waiting = '';
 }
 
 let source = null;
@@ -66,5 +79,7 @@ function close() {
 local(document);
 if (live.dataset.events) {
   open();
+  live.addEventListener('pointerdown', () => { pressed = true; });
+  for (const end of ['pointerup', 'pointercancel']) document.addEventListener(end, () => setTimeout(release));
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
 }

@@ -2,12 +2,14 @@ package browsertest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -130,12 +132,28 @@ func (b *tab) open(path string) {
 	b.run(chromedp.Navigate(b.base + path))
 }
 
-// click clicks what a CSS selector names, and waits until another page is there.
+// click clicks what a CSS selector names, and waits until another page is there. What is
+// live may be drawn anew while the element is looked for: then it is looked for again.
 func (b *tab) click(selector string) {
 	b.Helper()
 	b.mark("before")
-	b.run(chromedp.Click(chromedp.CSS(selector)))
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+	for isGone(err) {
+		err = chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.await("window.before === undefined && document.readyState === 'complete'")
+}
+
+// isGone tells the browser's error for an element that was drawn anew since it was found.
+func isGone(err error) bool {
+	const serverError = -32000 // of JSON-RPC: what the browser answers for an unknown node
+	var refused *cdproto.Error
+	return errors.As(err, &refused) && refused.Code == serverError
 }
 
 // mark sets a variable of the page, which is gone when another page comes.

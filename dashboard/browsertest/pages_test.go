@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -67,6 +68,29 @@ func TestLive(t *testing.T) {
 	w.reserve("a-third", "hooli")
 	b.shows("7 jobs of 3 flows")
 	b.await("window.same")
+}
+
+// TestPressedLinkStays: a link that is pressed while something new comes is not replaced
+// under the finger, or the click would be lost.
+func TestPressedLinkStays(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.open("")
+	b.shows("6 jobs of 2 flows")
+	b.await("shown !== ''") // the first event has drawn the page once more
+	place := value[struct{ X, Y float64 }](b, `(() => {
+		const link = document.querySelector('#live a[href="key?scope=tenant&key=acme"]').getBoundingClientRect()
+		return {X: link.x + link.width / 2, Y: link.y + link.height / 2}
+	})()`)
+	left := []chromedp.MouseOption{chromedp.ButtonType(input.MouseButtonLeft), chromedp.ClickCount(1)}
+	b.run(chromedp.MouseEvent(chromedp.MousePressed, place.X, place.Y, left...))
+	for _, job := range []string{"one-more", "another", "a-third"} {
+		w.reserve(job, "hooli")
+	}
+	b.await("waiting !== ''")
+	b.run(chromedp.MouseEvent(chromedp.MouseReleased, place.X, place.Y, left...))
+	b.shows("tenant acme")
+	b.shows("Started in the last")
 }
 
 // TestHostileName: a name is shown as it is on each page, and is nothing else there.
