@@ -425,13 +425,14 @@ func TestCheckOnCluster(t *testing.T) {
 		if !slices.ContainsFunc(findings, func(f throttle.Finding) bool { return strings.Contains(f.Remedy, test.text) }) {
 			t.Errorf("%s: found %v, want a remedy that names %s", name, findings, test.text)
 		}
-	}
-	for _, addr := range addrs {
-		node := defaultClient(t, addr)
-		for name, text := range composedScripts(t) {
+		node, err := client.MasterForKey(t.Context(), "{"+th.Name()+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for script, text := range composedScripts(t) {
 			sum := sha1.Sum([]byte(text))
 			if there, err := node.ScriptExists(t.Context(), hex.EncodeToString(sum[:])).Result(); err != nil || !there[0] {
-				t.Errorf("script %s is not loaded at %s (%v)", name, addr, err)
+				t.Errorf("%s: script %s is not loaded where the throttle's keys are (%v)", name, script, err)
 			}
 		}
 	}
