@@ -54,6 +54,13 @@ type machine struct {
 func drawLimits(t *rapid.T, name string) []line.Limit {
 	windows := []int64{second, 7 * second, 60 * second, 3600 * second}
 	var limits []line.Limit
+	if rapid.SampledFrom([]bool{true, false, false}).Draw(t, "running") {
+		lease := rapid.SampledFrom([]int64{second, 7 * second, 30 * second}).Draw(t, "lease")
+		limits = append(limits, line.Limit{
+			Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, -1}).Draw(t, "at once"), Window: -lease,
+			Precision: rapid.SampledFrom([]int64{1, lease / 1000, lease / 3}).Draw(t, "precision of the lease"),
+		})
+	}
 	for _, w := range windows {
 		if !rapid.SampledFrom([]bool{true, false, false}).Draw(t, name) {
 			continue
@@ -87,6 +94,9 @@ func history(t *rapid.T, s *scripted) {
 		"pulls":     m.pulls,
 		"leave":     m.leave,
 		"settle":    m.settle,
+		"done":      m.done,
+		"done ":     m.done,
+		"renew":     m.renew,
 		"pause":     m.pause,
 		"limits":    m.limits,
 		"mode":      m.mode,
@@ -100,9 +110,12 @@ func usualHistory(t *rapid.T, s *scripted) {
 		var limits []line.Limit
 		for _, w := range []int64{7 * second, 60 * second} {
 			precision := rapid.SampledFrom([]int64{1, w / 100, w / 3}).Draw(t, "precision")
+			if w == 7*second && rapid.Bool().Draw(t, "running") {
+				limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{50, 1000}).Draw(t, "at once"), Window: -5 * second, Precision: second / 200})
+			}
 			limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Window: w, Precision: precision})
 		}
-		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce, Limits: limits[:rapid.IntRange(0, 2).Draw(t, name)]}
+		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce, Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
 	}
 	m := newMachine(s)
 	t.Repeat(map[string]func(*rapid.T){
@@ -111,6 +124,9 @@ func usualHistory(t *rapid.T, s *scripted) {
 		"arrive":   m.arriveUsual,
 		"arrive ":  m.arriveUsual,
 		"settle":   m.settle,
+		"done":     m.done,
+		"done ":    m.done,
+		"renew":    m.renew,
 		"on time":  m.onTime,
 		"pull":     m.pull,
 		"usage":    m.usage,
@@ -327,6 +343,56 @@ func (m *machine) settle(t *rapid.T) {
 		m.jobs[g.ID] = line.Job{ID: g.ID, Lane: g.Lane, Costs: g.Costs, Latest: -1, Share: share}
 		m.slots[g.ID] = g.Start
 	}
+}
+
+// done ends granted jobs, some of them again.
+func (m *machine) done(t *rapid.T) {
+	cooldowns := map[string]int64{}
+	text := ""
+	for _, scope := range []string{"tenant", "domain"} {
+		if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "cools down") {
+			cooldowns[scope] = rapid.SampledFrom([]int64{1, second / 3, 3 * second, 100 * second}).Draw(t, "for")
+			text += fmt.Sprintf(",%s=%d", scope, cooldowns[scope])
+		}
+	}
+	grants := m.some(t)
+	want := m.l.Done(m.now, m.s.settings, grants, cooldowns)
+	got, err := m.s.running(m.now, "done", grants, strings.TrimPrefix(text, ","))
+	m.compareRunning(t, "done", want, got, err)
+}
+
+func (m *machine) renew(t *rapid.T) {
+	grants := m.some(t)
+	want := m.l.Renew(m.now, m.s.settings, grants)
+	got, err := m.s.running(m.now, "renew", grants, "")
+	m.compareRunning(t, "renew", want, got, err)
+}
+
+func (m *machine) compareRunning(t *rapid.T, what string, want []bool, got []string, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{fmt.Sprint(m.l.Next())}
+	for _, held := range want {
+		texts = append(texts, map[bool]string{true: "1", false: "0"}[held])
+	}
+	if diff := cmp.Diff(texts, got); diff != "" {
+		t.Fatalf("%s (-line +script):\n%s", what, diff)
+	}
+}
+
+// some of the last grants.
+func (m *machine) some(t *rapid.T) []line.Grant {
+	if len(m.grants) == 0 {
+		t.Skip("nothing granted")
+	}
+	last := m.grants[max(0, len(m.grants)-12):]
+	of := rapid.SliceOfN(rapid.IntRange(0, len(last)-1), 1, 5).Draw(t, "which")
+	grants := make([]line.Grant, len(of))
+	for i, n := range of {
+		grants[i] = last[n]
+	}
+	return grants
 }
 
 func (m *machine) drawName(t *rapid.T) string {

@@ -22,6 +22,7 @@ var (
 	Pull    = mustCompose("pull")
 	Leave   = mustCompose("leave")
 	Settle  = mustCompose("settle")
+	Running = mustCompose("running")
 	Set     = mustCompose("set")
 	Usage   = mustCompose("usage")
 	Lines   = mustCompose("lines")

@@ -2,7 +2,7 @@
 -- ARGV[4] asker: who asks; ARGV[5] asking: rises with each call of the asker, used up also without jobs; 0: look only
 -- ARGV[6..] of each job: id, lane, "costs plan max_wait latest share": 0 or 1, us, us from now or -1, 1 and up
 -- Reply: text, repeated for the same asking: "now next", then a line for each job:
---   "1 start" or "1 start holder until"; "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead
+--   "1 start lease" or "1 start lease holder until", lease: us, the shortest of what it holds, 0 for nothing; "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead
 --   flows", holder '-' for none; "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"
 --   holder: "name/units/window/precision" or "name/p"
 -- Errors: STALE an asking older than the last
@@ -64,8 +64,10 @@ local function grant_usual()
       end
     end
   end
-  local granted = format('1 %d', now)
-  for i = 1, (#ARGV - 5) / 3 do answers[i] = granted end
+  for i = 6, #ARGV, 3 do
+    local lane, cost = lanes[ARGV[i + 1]], match(ARGV[i + 2], '^%d+')
+    answers[#answers + 1] = format('1 %d %d', now, hold_usual(usual, lane, ARGV[i], tonumber(cost)))
+  end
   for i = 1, #usual do save_usual(usual[i]) end
   return true
 end
@@ -98,13 +100,26 @@ local function forget(id, record)
   end
 end
 
-local function grant(lane, costs, at)
+-- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
+local function hold_places(id, lane, costs, at)
+  local places = {}
+  for i = 1, #lane do
+    local key = lane[i]
+    for j = 1, key.mode ~= 'o' and costs[i] > 0 and #key or 0 do
+      local ledger = key[j]
+      if ledger.window < 0 then places[#places + 1] = { key.name, ledger.window, floor(time_of(key, at) / ledger.precision), costs[i] } end
+    end
+  end
+  return hold(id, at, places, at)
+end
+
+local function grant(id, lane, costs, at)
   local start, key, holder = earliest(lane, costs, at, true, 's')
   local shadow = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or ''
   for i = 1, #lane do
     if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) end
   end
-  return format('1 %d', at) .. shadow
+  return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. shadow
 end
 
 local function waiting(lane, at, key, holder)
@@ -167,7 +182,7 @@ local function place(job, lane, record, back)
       if line and not back then charge(lane, job.costs, 1) end
       if at <= now + job.max_wait and not job.plan then
         forget(job.id, record)
-        return grant(lane, job.costs, at)
+        return grant(job.id, lane, job.costs, at)
       end
       local held = told(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
@@ -189,7 +204,7 @@ local function redeem(job, lane, slot)
   if promised then return format('2 %d', job.slot) .. told(key, holder) end
   if at <= now + job.max_wait then
     forget(job.id, job.record)
-    return grant(lane, job.costs, at)
+    return grant(job.id, lane, job.costs, at)
   end
 end
 

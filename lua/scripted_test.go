@@ -84,7 +84,7 @@ func (s *scripted) reserve(now int64, jobs []line.Job) (int64, []string, error) 
 func answerText(a line.Answer) string {
 	switch a.Outcome {
 	case line.Granted:
-		text := fmt.Sprintf("1 %d", a.Start)
+		text := fmt.Sprintf("1 %d %d", a.Start, a.Lease)
 		if a.Shadow != nil {
 			text += fmt.Sprintf(" %s %d", heldText(a.Shadow), a.Until)
 		}
@@ -158,6 +158,18 @@ func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64,
 		flag = 1
 	}
 	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual), fmt.Sprintf("%d %d %d %d", g.Start, within, share, flag))
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
+func (s *scripted) running(now int64, what string, grants []line.Grant, cooldowns string) ([]string, error) {
+	args := []any{what}
+	for _, g := range grants {
+		args = append(args, g.ID, g.Start, cooldowns)
+	}
+	reply, err := s.run(lua.Running, now, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -7,13 +7,13 @@
 -- include: ledger
 -- include: placing
 -- include: line
+-- include: running
 
 -- Read.
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
 local start, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) ([01])$')
 start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
-local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
-local mark = prefix .. 'settled:' .. format('%d:', start) .. short
+local mark = of_grant('settled', id, start)
 local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 local refused = found[3] or now > start + within
@@ -21,6 +21,7 @@ if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, i
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
 check_line()
 local lane = lane_of(ARGV[5])
+places_of(id, start)
 charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 
 -- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
@@ -38,25 +39,28 @@ local function correct_log(key, ledger, at, delta)
 end
 
 -- After a step back of the clock what is found at a start may be another's: then nothing is given back, and what was taken
--- beyond the charge counts from now on.
+-- beyond the charge counts from now on. What runs at once is left alone.
 local changes = {}
+local function correct_in(key, ledger, delta)
+  trim(key, ledger)
+  local at = floor(time_of(key, start) / ledger.precision)
+  local _, there = find(ledger.tail, at)
+  local changed = 0
+  if there then
+    ledger.tail, changed = add(ledger.tail, at, delta)
+  elseif ledger.length > ledger.passed then
+    changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
+  end
+  ledger.spent = ledger.spent + changed
+end
+
 local function correct(key, delta)
   if key.offset ~= 0 then
     if delta > 0 then spend(key, now, delta) end
     return
   end
   for i = 1, #key do
-    local ledger = key[i]
-    trim(key, ledger)
-    local at = floor(time_of(key, start) / ledger.precision)
-    local _, there = find(ledger.tail, at)
-    local changed = 0
-    if there then
-      ledger.tail, changed = add(ledger.tail, at, delta)
-    elseif ledger.length > ledger.passed then
-      changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
-    end
-    ledger.spent = ledger.spent + changed
+    if key[i].window > 0 then correct_in(key, key[i], delta) end
   end
   key.dirty, key.touched = true, true
 end
@@ -69,6 +73,7 @@ for i = 1, #lane do
   if delta < 0 then hurry(lane[i].name) end
 end
 if rebook then
+  give_back(id, start, '')
   promise(id, lane, ARGV[6], charged, start, start)
   expire('jobs', 'timers')
 else

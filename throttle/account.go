@@ -36,7 +36,7 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 		switch kind, _, _ := strings.Cut(text, " "); {
 		case kind == "=":
 			l.text()
-			a.windows = append(a.windows, line.Window{Window: l.natural(), Precision: l.natural(), N: l.natural(), Shift: l.integer()})
+			a.windows = append(a.windows, line.Window{Window: l.integer(), Precision: l.natural(), N: l.natural(), Shift: l.integer()})
 		case kind == "#":
 			l.text()
 			a.counts = append(a.counts, l.integer())

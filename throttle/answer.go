@@ -67,6 +67,7 @@ func (t *Throttle) reservation(outcome Outcome, o *order, at stamp, v *values) (
 	r := Reservation{Job: o.job, Outcome: outcome, Now: at.now, Next: at.next, lane: o.lane, Start: v.instant()}
 	switch outcome {
 	case Granted:
+		r.Lease = v.duration()
 		if v.more() {
 			r.Shadow = t.hold(o, v)
 			r.Shadow = r.Shadow.until(v.instant())

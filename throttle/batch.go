@@ -256,7 +256,7 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	return t.decisions(reply, orders)
 }
 
-// giveBack refunds grants that came too late, mostGivenBack of them. What is not answered is
+// giveBack takes grants back that came too late, mostGivenBack of them. What is not answered is
 // asked again before the next call: a grant is refunded once only.
 func (b *batcher) giveBack(ctx context.Context) {
 	b.mu.Lock()
@@ -265,7 +265,7 @@ func (b *batcher) giveBack(ctx context.Context) {
 	b.late = slices.Clone(b.late[n:])
 	b.mu.Unlock()
 	for i, r := range late {
-		if _, err := b.throttle.Refund(ctx, r); err != nil && isLost(err) {
+		if _, err := b.throttle.takeBack(ctx, r); err != nil && isLost(err) {
 			b.mu.Lock()
 			b.late = append(b.late, late[i:]...)
 			b.mu.Unlock()

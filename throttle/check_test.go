@@ -25,7 +25,7 @@ import (
 // composedScripts are the texts of all scripts, by their verbs.
 func composedScripts(testing.TB) map[string]string {
 	return map[string]string{
-		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle,
+		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running,
 		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 	}
 }

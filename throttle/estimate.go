@@ -41,5 +41,5 @@ func (t *Throttle) through(r *Reservation, o *order, flows int64) time.Duration 
 		units *= float64(max(1, flows))
 	}
 	windows := units / float64(r.Hold.Limit.Units)
-	return time.Duration(min(windows*float64(r.Hold.Limit.Window), float64(maxWindow))).Truncate(time.Microsecond)
+	return time.Duration(min(windows*float64(r.Hold.Limit.length()), float64(maxWindow))).Truncate(time.Microsecond)
 }

@@ -19,22 +19,27 @@ func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservati
 	}
 	t.logged.fallback(t.name, unavailable)
 	now := time.Now()
-	answered := t.answering(o, now)
+	answered, lease := t.answering(o, now)
 	if t.options.Observer != nil {
 		t.options.Observer.FellBack(Outage{Throttle: t.name, Failure: unavailable.Failure, Answered: answered})
 	}
 	if answered == FallbackClosed {
 		return Reservation{}, err
 	}
-	return Reservation{Job: o.job, Outcome: Granted, Start: now, Now: now, Source: answered}, nil
+	return Reservation{Job: o.job, Outcome: Granted, Start: now, Now: now, Lease: lease, Source: answered}, nil
 }
 
-// answering is the fallback that grants a job, FallbackClosed if none does.
-func (t *Throttle) answering(o *order, now time.Time) Fallback {
-	if t.options.Fallback == FallbackLocal && !t.local.take(t.localCharges(o), now) {
-		return FallbackClosed
+// answering is the fallback that grants a job, FallbackClosed if none does, and for how
+// long the job holds what it takes of running limits.
+func (t *Throttle) answering(o *order, now time.Time) (Fallback, time.Duration) {
+	if t.options.Fallback != FallbackLocal {
+		return t.options.Fallback, 0
 	}
-	return t.options.Fallback
+	lease, taken := t.local.take(localGrant{o.job.ID, now.UnixNano()}, t.localCharges(o), now)
+	if !taken {
+		return FallbackClosed, 0
+	}
+	return FallbackLocal, lease
 }
 
 func withJob(err error, job Job) error {

@@ -129,7 +129,7 @@ func (t *Throttle) guess(o *order, e *Explanation) {
 			if l.Limit.Units > 0 && u.Mode == Enforce {
 				later(l.Free)
 				windows := float64((e.Before+1)*flows*o.charges[i].units) / float64(l.Limit.Units)
-				later(e.Now.Add(time.Duration(min(windows*float64(l.Limit.Window), float64(maxWindow)))))
+				later(e.Now.Add(time.Duration(min(windows*float64(l.Limit.length()), float64(maxWindow)))))
 			}
 		}
 	}

@@ -32,8 +32,22 @@ const exactUnits = 100
 // divided into by default.
 const defaultSubWindows = 100
 
+// DefaultLease is the Lease of a running limit that names none.
+const DefaultLease = 30 * time.Second
+
+// The range a Lease may have.
+const (
+	minLease = 100 * time.Millisecond
+	maxLease = 24 * time.Hour
+)
+
+// leaseSubWindows is the number of sub-windows a lease is divided into: as many entries, at
+// most, are in a running limit's ledger.
+const leaseSubWindows = 1000
+
 // Limit is a number of units per sliding window: in every interval of length
-// Window the weights of the jobs started in it sum to at most Units.
+// Window the weights of the jobs started in it sum to at most Units. Or it is a running
+// limit: at no instant do the weights of the jobs that run sum to more than Units.
 //
 // The zero Limit is not valid. A Limit is a value, safe to share.
 type Limit struct {
@@ -51,6 +65,13 @@ type Limit struct {
 	// may start without moving in its ledger.
 	// 0 means Exact for up to 100 units, else a hundredth of the window.
 	Precision time.Duration
+	// Running makes it a limit on the units that run at once: from a job's start until
+	// Throttle.Done, or until its Lease is over. It has no Window and no Precision.
+	Running bool
+	// Lease is how long a job counts as running without a sign of life, Throttle.Renew:
+	// a process that dies leaves its places that long. Up to a thousandth of it longer, never
+	// shorter. In whole microseconds, from 100 ms to 24 h. 0 means DefaultLease.
+	Lease time.Duration
 }
 
 // Per returns the limit of units per window at the default precision.
@@ -68,10 +89,14 @@ func PerHour(units int64) Limit { return Per(units, time.Hour) }
 // PerDay returns the limit of units per 24 hours at the default precision.
 func PerDay(units int64) Limit { return Per(units, 24*time.Hour) }
 
+// Running returns the limit of units that run at once, with the DefaultLease.
+func Running(units int64) Limit { return Limit{Units: units, Running: true} }
+
 // ParseLimit reads one limit from text: units, a slash and the window, then
-// optionally an at sign and the precision:
+// optionally an at sign and the precision; or, for a running limit, units, "/running",
+// then optionally an at sign and the lease:
 //
-//	100/1m    2000/24h    50000/7d@1h    unlimited/1m
+//	100/1m    2000/24h    50000/7d@1h    unlimited/1m    3/running    3/running@1m
 //
 // Window and precision are written as for time.ParseDuration, also with d for
 // 24 hours. The error is a *LimitError.
@@ -111,6 +136,13 @@ func parseLimit(text string) (Limit, error) {
 	if limit.Units, err = parseUnits(strings.TrimSpace(units)); err != nil {
 		return Limit{}, err
 	}
+	if strings.TrimSpace(window) == runningText {
+		limit.Running = true
+		if hasPrecision {
+			limit.Lease, err = parseLease(strings.TrimSpace(precision))
+		}
+		return limit, err
+	}
 	if limit.Window, err = parseDuration(strings.TrimSpace(window)); err != nil {
 		return Limit{}, err
 	}
@@ -123,6 +155,17 @@ func parseLimit(text string) (Limit, error) {
 		}
 	}
 	return limit, nil
+}
+
+// runningText stands for a window in the text of a running limit.
+const runningText = "running"
+
+func parseLease(text string) (time.Duration, error) {
+	lease, err := parseDuration(text)
+	if err == nil && lease == 0 {
+		err = fmt.Errorf("lease 0s is not between %s and %s", minLease, formatDuration(maxLease))
+	}
+	return lease, err
 }
 
 func parseUnits(text string) (int64, error) {
@@ -158,6 +201,13 @@ func (l Limit) String() string {
 	units := "unlimited"
 	if l.Units != Unlimited {
 		units = strconv.FormatInt(l.Units, 10)
+	}
+	if l.Running {
+		text := units + "/" + runningText
+		if l.Lease != 0 {
+			text += "@" + formatDuration(l.Lease)
+		}
+		return text
 	}
 	text := units + "/" + formatDuration(l.Window)
 	if l.Precision != 0 {
@@ -198,6 +248,16 @@ func (l Limit) validate() error {
 	switch {
 	case l.Units < Unlimited || l.Units > maxUnits:
 		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, maxUnits)
+	case l.Running && (l.Window != 0 || l.Precision != 0):
+		return bad("a running limit has no window and no precision")
+	case l.Running && (l.lease() < minLease || l.lease() > maxLease):
+		return bad("lease %s is not between %s and %s", l.Lease, minLease, formatDuration(maxLease))
+	case l.Running && l.Lease%time.Microsecond != 0:
+		return bad("lease %s is not in whole microseconds", l.Lease)
+	case l.Running:
+		return nil
+	case l.Lease != 0:
+		return bad("only a running limit has a lease")
 	case l.Window < minWindow || l.Window > maxWindow:
 		return bad("window %s is not between %s and %s", l.Window, minWindow, formatDuration(maxWindow))
 	case l.Window%time.Microsecond != 0:
@@ -212,6 +272,9 @@ func (l Limit) validate() error {
 
 // precision is the Precision in force: the default filled in.
 func (l Limit) precision() time.Duration {
+	if l.Running {
+		return (l.lease() / leaseSubWindows).Truncate(time.Microsecond)
+	}
 	if l.Precision != 0 {
 		return l.Precision
 	}
@@ -219,4 +282,37 @@ func (l Limit) precision() time.Duration {
 		return Exact
 	}
 	return (l.Window / defaultSubWindows).Truncate(time.Microsecond)
+}
+
+// lease is the Lease in force.
+func (l Limit) lease() time.Duration {
+	if l.Lease != 0 {
+		return l.Lease
+	}
+	return DefaultLease
+}
+
+// span is the window as the scripts name it, by which limits of a scope are told apart: a
+// negative one is the lease of a running limit.
+func (l Limit) span() time.Duration {
+	if l.Running {
+		return -l.lease()
+	}
+	return l.Window
+}
+
+// length is for how long a start counts at most.
+func (l Limit) length() time.Duration { return l.span().Abs() }
+
+// plain is the limit as it is written shortest: a precision or a lease that is the default
+// is left out.
+func (l Limit) plain() Limit {
+	short := l
+	if l.Running && l.Lease == DefaultLease {
+		short.Lease = 0
+	}
+	if short.Precision = 0; !l.Running && short.precision() != l.precision() {
+		short.Precision = l.Precision
+	}
+	return short
 }

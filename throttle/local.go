@@ -14,12 +14,28 @@ const maxLocalKeys = 10_000
 // localShare grants jobs out of this process' share of each limit while Redis is
 // away. A token bucket of burst b and rate r lets at most b + r x Window pass in
 // any window; with half the share for each, that is the share: it errs on the
-// low side, and a weight above half the share is not granted.
+// low side, and a weight above half the share is not granted. Of a running limit the
+// share is what may run here.
 type localShare struct {
 	share   float64
 	mu      sync.Mutex
 	buckets map[localLimit]*rate.Limiter
+	running map[localLimit]int64 // units that run here
+	runs    map[localGrant]*localRun
 	latest  time.Time // that anybody came at
+}
+
+// localGrant names a grant of this process.
+type localGrant struct {
+	job   string
+	start int64 // ns
+}
+
+// localRun is what a job that runs has taken of running limits.
+type localRun struct {
+	charges []localCharge
+	lease   time.Duration
+	over    time.Time // when it is taken to be dead
 }
 
 // localLimit is a limit of one scope key.
@@ -35,7 +51,9 @@ type localCharge struct {
 }
 
 func newLocalShare(share float64) *localShare {
-	return &localShare{share: share, buckets: make(map[localLimit]*rate.Limiter)}
+	return &localShare{
+		share: share, buckets: make(map[localLimit]*rate.Limiter), running: make(map[localLimit]int64), runs: make(map[localGrant]*localRun),
+	}
 }
 
 // localCharges are those of a job under the limits of the configuration: what is set at
@@ -56,32 +74,105 @@ func (t *Throttle) localCharges(o *order) []localCharge {
 	return charges
 }
 
-// take charges a job to all its limits or to none. Goroutines may come in another order
+// take charges a job to all its limits or to none, and says for how long it holds what it
+// takes of running ones. Goroutines may come in another order
 // than the one in which they looked at the clock: a bucket for which time went back would
 // be filled by the same time again.
-func (l *localShare) take(charges []localCharge, now time.Time) bool {
+func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time) (lease time.Duration, taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Before(l.latest) {
 		now = l.latest
 	}
 	l.latest = now
+	run, fits := l.room(charges, now)
+	if !fits || !l.start(charges, now) {
+		return 0, false
+	}
+	if len(run.charges) == 0 {
+		return 0, true
+	}
+	for _, c := range run.charges {
+		l.running[c.localLimit] += c.units
+	}
+	l.runs[grant] = run
+	return run.lease, true
+}
+
+// room is what a job would hold of running limits, and whether there is room for it.
+func (l *localShare) room(charges []localCharge, now time.Time) (*localRun, bool) {
+	for grant, run := range l.runs {
+		if !run.over.After(now) {
+			l.end(grant)
+		}
+	}
+	run := &localRun{}
+	for _, c := range charges {
+		switch {
+		case !c.limit.Running || c.units == 0:
+			continue
+		case float64(l.running[c.localLimit]+c.units) > float64(c.limit.Units)*l.share:
+			return nil, false
+		case run.lease == 0 || c.limit.lease() < run.lease:
+			run.lease = c.limit.lease()
+		}
+		run.charges = append(run.charges, c)
+	}
+	run.over = now.Add(run.lease)
+	return run, true
+}
+
+// keep ends what a grant holds, or has it hold for another lease. It tells whether it did
+// until now.
+func (l *localShare) keep(granted Reservation, renew bool) bool {
+	if l == nil {
+		return false // another process
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	grant := localGrant{granted.Job.ID, granted.Start.UnixNano()}
+	run, now := l.runs[grant], time.Now()
+	switch {
+	case run == nil:
+		return false
+	case !renew || !run.over.After(now):
+		l.end(grant)
+	default:
+		run.over = now.Add(run.lease)
+	}
+	return run.over.After(now)
+}
+
+func (l *localShare) end(grant localGrant) {
+	for _, c := range l.runs[grant].charges {
+		if l.running[c.localLimit] -= c.units; l.running[c.localLimit] <= 0 {
+			delete(l.running, c.localLimit)
+		}
+	}
+	delete(l.runs, grant)
+}
+
+// start charges a job to all its windows or to none.
+func (l *localShare) start(charges []localCharge, now time.Time) bool {
 	taken := make([]*rate.Reservation, 0, len(charges))
 	for _, c := range charges {
+		if c.limit.Running {
+			continue
+		}
 		bucket := l.bucket(c.localLimit, now)
 		if bucket == nil {
-			break
+			return giveUp(taken, now)
 		}
 		reservation := bucket.ReserveN(now, int(c.units))
 		if reservation.DelayFrom(now) > 0 { // for ever, if it can never be
-			reservation.CancelAt(now)
-			break
+			return giveUp(append(taken, reservation), now)
 		}
 		taken = append(taken, reservation)
 	}
-	if len(taken) == len(charges) {
-		return true
-	}
+	return true
+}
+
+func giveUp(taken []*rate.Reservation, now time.Time) bool {
 	for _, reservation := range taken {
 		reservation.CancelAt(now)
 	}

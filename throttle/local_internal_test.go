@@ -13,7 +13,8 @@ func TestLocalShareForgets(t *testing.T) {
 	l := newLocalShare(1)
 	now := time.Unix(1_800_000_000, 0)
 	take := func(key string, now time.Time) bool {
-		return l.take([]localCharge{{localLimit{scopeKeyName("tenant", key), PerMinute(4)}, 2}}, now)
+		_, taken := l.take(localGrant{}, []localCharge{{localLimit{scopeKeyName("tenant", key), PerMinute(4)}, 2}}, now)
+		return taken
 	}
 	for n := range maxLocalKeys {
 		if !take(strconv.Itoa(n), now) {
@@ -45,7 +46,7 @@ func TestLocalShareOfManyGoroutines(t *testing.T) {
 	taken := 0
 	for range 10_000 {
 		for _, now := range []time.Time{second, first} {
-			if l.take(charges, now) {
+			if _, is := l.take(localGrant{}, charges, now); is {
 				taken++
 			}
 		}

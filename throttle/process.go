@@ -92,11 +92,9 @@ func scopeTexts(scopes []Scope) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range scopes {
 		limits := slices.Clone(s.Limits)
-		slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.Window, b.Window) })
+		slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.span(), b.span()) })
 		for i, l := range limits {
-			if l.Precision == Per(l.Units, l.Window).precision() {
-				limits[i].Precision = 0
-			}
+			limits[i] = l.plain()
 		}
 		texts[s.Name] = s.Mode.String() + " " + cmp.Or(limitsString(limits), "without limits")
 		if s.Optional && s.Name != Global {

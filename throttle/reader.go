@@ -290,7 +290,7 @@ func (a *account) snapshot(name string) line.KeySnapshot {
 	}
 	for _, u := range a.Limits {
 		k.Limits = append(k.Limits, line.Limit{
-			Units: u.Limit.Units, Window: u.Limit.Window.Microseconds(), Precision: u.Limit.precision().Microseconds(),
+			Units: u.Limit.Units, Window: u.Limit.span().Microseconds(), Precision: u.Limit.precision().Microseconds(),
 		})
 	}
 	return k

@@ -57,6 +57,7 @@ var (
 	pullScript    = newScript("pull", lua.Pull)
 	leaveScript   = newScript("leave", lua.Leave)
 	settleScript  = newScript("settle", lua.Settle)
+	runningScript = newScript("running", lua.Running)
 	setScript     = newScript("set", lua.Set)
 	usageScript   = newScript("usage", lua.Usage)
 	linesScript   = newScript("lines", lua.Lines)
@@ -65,7 +66,7 @@ var (
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, pullScript, leaveScript, settleScript, setScript, usageScript, linesScript, checkScript,
+	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, usageScript, linesScript, checkScript,
 }
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a

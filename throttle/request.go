@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,13 +88,14 @@ func newHeader(scopes []Scope, options Options) [2]string {
 	return [2]string{times, b.String()}
 }
 
-// limitsText lists limits by their windows: units/window/precision, in microseconds.
+// limitsText lists limits by their windows: units/window/precision, in microseconds, with
+// the lease of a running limit as a negative window.
 func limitsText(limits []Limit) string {
 	limits = slices.Clone(limits)
-	slices.SortFunc(limits, func(a, b Limit) int { return int(a.Window.Microseconds() - b.Window.Microseconds()) })
+	slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.span(), b.span()) })
 	texts := make([]string, len(limits))
 	for i, l := range limits {
-		texts[i] = integers('/', l.Units, l.Window.Microseconds(), l.precision().Microseconds())
+		texts[i] = integers('/', l.Units, l.span().Microseconds(), l.precision().Microseconds())
 	}
 	return strings.Join(texts, ",")
 }
@@ -105,7 +107,7 @@ func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window)
+			longest = max(longest, limit.length())
 		}
 	}
 	return lookahead + 2*longest + 30*24*time.Hour
@@ -183,6 +185,38 @@ func (t *Throttle) leaveArguments(leavers ...leaver) []any {
 func (t *Throttle) settleArguments(o *order, start time.Time, actual string, rebook bool) []any {
 	return t.arguments(o.job.ID, o.lane, o.costs(), actual,
 		integers(' ', start.UnixMicro(), t.options.SettleWithin.Microseconds(), t.shares.of(o.flow), flag(rebook)))
+}
+
+// The verbs of running.
+const (
+	runningDone  = "done"
+	runningRenew = "renew"
+)
+
+// runningArguments end what grants hold, or renew it.
+func (t *Throttle) runningArguments(verb string, grants []Reservation) []any {
+	own := make([]string, 0, 1+3*len(grants))
+	own = append(own, verb)
+	for i := range grants {
+		g := &grants[i]
+		own = append(own, g.Job.ID, strconv.FormatInt(g.Start.UnixMicro(), 10), t.cooldowns(g))
+	}
+	return t.arguments(own...)
+}
+
+// cooldowns are how long what a job held counts on, by its scopes.
+func (t *Throttle) cooldowns(granted *Reservation) string {
+	text := ""
+	for i := range t.scopes {
+		cooldown := t.scopes[i].Cooldown
+		if own, has := granted.Cooldowns[t.scopes[i].Name]; has {
+			cooldown = own
+		}
+		if cooldown > 0 {
+			text += t.scopes[i].Name + "=" + strconv.FormatInt(cooldown.Microseconds(), 10) + ","
+		}
+	}
+	return text
 }
 
 func (t *Throttle) setArguments(what, name, value string) []any {

@@ -44,6 +44,13 @@ type Reservation struct {
 	// Ahead is, for a job that waits in line, how many jobs are before it in its lane; of
 	// one that waited there before, how many they are at most.
 	Ahead int64
+	// Lease is, for a granted job, how long it counts as running without a sign of life: 0
+	// if no running limit concerns it. Tell with Throttle.Done that it has ended, and Renew
+	// it about three times in a Lease until then.
+	Lease time.Duration
+	// Cooldowns are, by scope, for how long after Done the job still counts as running, as
+	// a caller may set it in place of Scope.Cooldown: a Lease at most.
+	Cooldowns map[string]time.Duration
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
 	// Hold tells what kept the job from starting at once; nil if nothing did, or if

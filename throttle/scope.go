@@ -1,6 +1,9 @@
 package throttle
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Global is the name of the scope that every job of a throttle belongs to. It
 // has one key, which jobs do not name.
@@ -19,6 +22,10 @@ type Scope struct {
 	// not apply to them. Otherwise a job that names no key is refused, so that
 	// a forgotten key cannot lift a limit. Global needs no key either way.
 	Optional bool `json:"optional,omitempty"`
+	// Cooldown is for how long a job that has ended counts as running still, under a running
+	// limit: the pause between two connections to a host. From 0, which is none, to the
+	// limit's Lease; it errs by up to a thousandth of that, on the long side.
+	Cooldown time.Duration `json:"cooldown,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
@@ -44,6 +51,9 @@ func validateScopes(scopes []Scope) error {
 		if !scope.Mode.valid() {
 			return &OptionError{Field: "Scope.Mode", Value: int(scope.Mode), Reason: "is none of Enforce, Shadow, Off"}
 		}
+		if scope.Cooldown < 0 || scope.Cooldown > maxLease || scope.Cooldown%time.Microsecond != 0 {
+			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown, Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
+		}
 		if err := scope.validateLimits(); err != nil {
 			return err
 		}
@@ -56,15 +66,21 @@ func validateScopes(scopes []Scope) error {
 }
 
 func (s Scope) validateLimits() error {
-	windows := make(map[any]bool)
+	windows, running := make(map[time.Duration]bool), 0
 	for _, limit := range s.Limits {
 		if err := limit.validate(); err != nil {
 			return fmt.Errorf("throttle: scope %s: %w", s.Name, err)
 		}
-		if windows[limit.Window] {
-			return &OptionError{Field: "Scope.Limits", Value: limit.String(), Reason: "scope " + s.Name + " has two limits of this window; keep the lower one"}
+		if limit.Running {
+			running++
 		}
-		windows[limit.Window] = true
+		if windows[limit.span()] || running > 1 {
+			return &OptionError{Field: "Scope.Limits", Value: limit.String(), Reason: "scope " + s.Name + " has two limits of this kind; keep the lower one"}
+		}
+		windows[limit.span()] = true
+		if limit.Running && s.Cooldown > limit.lease() {
+			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown, Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}
+		}
 	}
 	return nil
 }

@@ -141,6 +141,16 @@ func (s *scripted) Refund(now time.Time, granted throttle.Reservation) (bool, er
 	return s.throttle.Refund(context.Background(), granted)
 }
 
+func (s *scripted) Done(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
+	s.now = now
+	return s.throttle.Done(context.Background(), granted...)
+}
+
+func (s *scripted) Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
+	s.now = now
+	return s.throttle.Renew(context.Background(), granted...)
+}
+
 func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	s.now = now
 	return s.throttle.Pause(context.Background(), scope, key, until)

@@ -120,7 +120,7 @@ func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
 	}
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
-			if s.Name != scope || own.Window != limit.Window || own.Units == Unlimited {
+			if s.Name != scope || own.span() != limit.span() || limit.Running || own.Units == Unlimited {
 				continue
 			}
 			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= mostFiner {
@@ -137,7 +137,7 @@ func (t *Throttle) windows(scope string, limits []Limit) int {
 	n := len(limits)
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
-			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.Window == own.Window }) {
+			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.span() == own.span() }) {
 				n++
 			}
 		}

@@ -18,6 +18,8 @@ import (
 // and the client made it again; the charge is then corrected. Any process of the same
 // configuration can settle a grant: only its Job and its Start are read.
 //
+// What a job holds of running limits stays as it was charged: Done gives it back.
+//
 // It blocks for one round trip and fails as Reserve does, without fallback; the error
 // is also an *InvalidJobError for a reservation that is no grant.
 func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64) (bool, error) {
@@ -46,7 +48,8 @@ func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual 
 	}, false)
 }
 
-// Refund takes back all that a granted job was charged, since it took nothing. It
+// Refund takes back all that a granted job was charged, since it took nothing; what it
+// holds of running limits Done gives back. It
 // returns, blocks and fails as Settle does.
 func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error) {
 	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
@@ -58,11 +61,8 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	if t.looks {
 		return false, t.refused("Settle")
 	}
-	if granted.Outcome != Granted {
-		return false, &InvalidJobError{Job: granted.Job.ID, Field: "Outcome", Value: granted.Outcome, Reason: "is no grant"}
-	}
-	if at := granted.Start.UnixMicro(); at < 1 || at > maxUnits {
-		return false, &InvalidJobError{Job: granted.Job.ID, Field: "Start", Value: granted.Start, Reason: "is no start"}
+	if err := t.checkGrant(ctx, granted); err != nil {
+		return false, err
 	}
 	o, err := t.order(ctx, granted.Job)
 	if err != nil || granted.Source != FallbackClosed || len(o.charges) == 0 {

@@ -162,7 +162,7 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 // It blocks for one round trip and fails as Reserve does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 	if granted, is := t.batch.takeKept(job); is {
-		return t.Refund(ctx, granted)
+		return t.takeBack(ctx, granted)
 	}
 	l := leaver{id: job.ID}
 	if o, err := t.order(ctx, job); err == nil {

@@ -111,13 +111,17 @@ func (v *values) yes() bool {
 // limit is units/window/precision.
 func (v *values) limit(t *Throttle, scope string) Limit {
 	parts := &values{rest: strings.Split(v.text(), "/")}
-	units := parts.integer()
-	window, precision := parts.duration(), parts.duration()
-	if parts.end() != nil || units < Unlimited || window == 0 || precision == 0 {
+	units, window, precision := parts.integer(), parts.integer(), parts.duration()
+	span := time.Duration(window) * time.Microsecond
+	if parts.end() != nil || units < Unlimited || window == 0 || max(window, -window) > int64(maxWindow/time.Microsecond) || precision == 0 {
 		v.wrong = true
 		return Limit{}
 	}
-	return t.limitAs(scope, Limit{Units: units, Window: window, Precision: precision})
+	limit := Limit{Units: units, Window: span, Precision: precision}
+	if span < 0 {
+		limit = Limit{Units: units, Running: true, Lease: -span}
+	}
+	return t.limitAs(scope, limit)
 }
 
 // end is the error of an answer in which anything is wrong, missing or left over.
@@ -149,13 +153,15 @@ func instant(micros int64) time.Time {
 func (t *Throttle) limitAs(scope string, limit Limit) Limit {
 	for i := range t.scopes {
 		for _, own := range t.scopes[i].Limits {
-			if t.scopes[i].Name == scope && own.Units == limit.Units && own.Window == limit.Window && own.precision() == limit.Precision {
+			if t.scopes[i].Name == scope && own.Units == limit.Units && own.span() == limit.span() && own.precision() == limit.precision() {
 				return own
 			}
 		}
 	}
-	if plain := Per(limit.Units, limit.Window); plain.precision() == limit.Precision {
-		return plain
+	for _, plain := range []Limit{Per(limit.Units, limit.Window), Running(limit.Units)} {
+		if plain.span() == limit.span() && plain.precision() == limit.precision() {
+			return plain
+		}
 	}
 	return limit
 }

@@ -121,7 +121,7 @@ func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 	defer cancel()
 	back := func() (bool, error) { return t.Cancel(ctx, r.Job) }
 	if r.Outcome == Granted {
-		back = func() (bool, error) { return t.Refund(ctx, r) }
+		back = func() (bool, error) { return t.takeBack(ctx, r) }
 	}
 	if _, err := back(); err != nil {
 		t.options.Logger.Debug("throttle: an abandoned reservation stays until its grace is over")

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -13,6 +15,9 @@ type grant struct {
 	throttle.Reservation
 	shaper *Shaper
 	outer  *grant // of another shaper around this one
+
+	mu        sync.Mutex
+	cooldowns map[string]time.Duration // by scope, as the handler has set them
 }
 
 // Grant returns the reservation under which a handler runs: its Start is the
@@ -32,6 +37,7 @@ func grantOf(ctx context.Context) *grant {
 	return g
 }
 
-func (s *Shaper) withGrant(ctx context.Context, r throttle.Reservation) context.Context {
-	return context.WithValue(ctx, grantKey{}, &grant{Reservation: r, shaper: s, outer: grantOf(ctx)})
+func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
+	g.shaper, g.outer = s, grantOf(ctx)
+	return context.WithValue(ctx, grantKey{}, g)
 }

@@ -28,6 +28,9 @@ type Options struct {
 	// first thousand are asked for as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
+	// KeepRunning lets a handler run on whose place under a running limit was lost. Else its
+	// context ends, with ErrPlaceLost as the cause.
+	KeepRunning bool
 	// Logger takes denials at debug, what could not be done at warn, and wrong
 	// use of this package at error. nil is silent.
 	Logger *zap.Logger

@@ -39,6 +39,7 @@ const (
 type puller struct {
 	shaper  *Shaper
 	sooner  chan struct{} // says that the line is due before planned
+	hurried atomic.Bool   // a place was given back: who waits for it is not kept waiting
 	planned atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
 	done    sync.WaitGroup
 	clearer *clearer
@@ -100,6 +101,12 @@ func (p *puller) heard() {
 	}
 }
 
+// hurry is heard after a place was given back.
+func (p *puller) hurry() {
+	p.hurried.Store(true)
+	p.heard()
+}
+
 func (p *puller) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -123,6 +130,7 @@ func (p *puller) run() {
 		case <-timer.C:
 		}
 		p.planned.Store(0)
+		p.hurried.Store(false)
 		last = time.Now()
 		full, err := p.pull(ctx)
 		if failed && err == nil {
@@ -150,7 +158,7 @@ func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Tim
 	p.planned.Store(at.UnixNano()) // before Due is asked, so that what is heard after it is not missed
 	if due := p.shaper.driver.Due(); !failed && !due.IsZero() && due.Before(at) {
 		at = due
-		if earliest := last.Add(apart); at.Before(earliest) {
+		if earliest := last.Add(apart); at.Before(earliest) && !p.hurried.Load() {
 			at = earliest
 		}
 		p.planned.Store(at.UnixNano())

@@ -85,5 +85,8 @@ func (s *Shaper) refund(ctx context.Context, r throttle.Reservation) {
 	if _, err := s.throttle.Refund(context.WithoutCancel(ctx), r); err != nil {
 		s.log.Debug("worker: a grant that was not used stays charged", zap.Error(err))
 	}
+	if _, err := s.throttle.Done(context.WithoutCancel(ctx), r); err != nil {
+		s.log.Debug("worker: a place that was not used is free after its lease", zap.Error(err))
+	}
 	s.puller.heard()
 }

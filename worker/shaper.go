@@ -28,6 +28,8 @@ type decider interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 	Refund(ctx context.Context, granted throttle.Reservation) (bool, error)
+	Done(ctx context.Context, granted ...throttle.Reservation) ([]bool, error)
+	Renew(ctx context.Context, granted ...throttle.Reservation) ([]bool, error)
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(ctx context.Context, granted throttle.Reservation, actual map[string]int64) (bool, error)
 	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
@@ -63,6 +65,7 @@ type Shaper struct {
 	log        *zap.Logger
 	waker      *waker
 	puller     *puller
+	runner     *runner
 	blocked    *patience
 	refused    refused
 	use        use
@@ -103,6 +106,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	s.deployment = newDeployment(s.name, th.Client(), client, s.log)
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
+	s.runner = newRunner(s)
 	return s, nil
 }
 
@@ -128,6 +132,7 @@ func (s *Shaper) Stop() {
 		close(s.stopped)
 		s.waker.end()
 		s.puller.end()
+		s.runner.stop()
 		go func() {
 			s.waker.done.Wait()
 			s.puller.done.Wait()
@@ -155,9 +160,10 @@ type Stats struct {
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that can never start, ended
+	Lost      int64 // tasks that ran while the lease of their place was over
 }
 
-type counters struct{ granted, unchecked, denied, pulled, woken, ended atomic.Int64 }
+type counters struct{ granted, unchecked, denied, pulled, woken, ended, lost atomic.Int64 }
 
 // Stats returns the counts so far.
 func (s *Shaper) Stats() Stats {
@@ -168,6 +174,7 @@ func (s *Shaper) Stats() Stats {
 		Pulled:    s.stats.pulled.Load(),
 		Woken:     s.stats.woken.Load(),
 		Ended:     s.stats.ended.Load(),
+		Lost:      s.stats.lost.Load(),
 	}
 }
 

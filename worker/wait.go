@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -15,7 +16,7 @@ import (
 // where the upstream asked to wait, the scope key is paused and the task takes its
 // place after that. again says that it could not go back to asynq and has waited here.
 func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r throttle.Reservation, next asynq.Handler) (again bool, err error) {
-	err = next.ProcessTask(s.withGrant(ctx, r), task)
+	err = s.run(ctx, task, r, next)
 	var wait *WaitError
 	var untouched *UntouchedError
 	switch {
@@ -27,6 +28,19 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 		s.refund(ctx, r)
 	}
 	return false, err
+}
+
+// run runs the handler, and gives its place under running limits back when it returns, also
+// by a panic.
+func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservation, next asynq.Handler) error {
+	g := &grant{Reservation: r}
+	running, place := s.runner.begin(ctx, r)
+	defer func() { s.runner.end(place, g.ended()) }()
+	err := next.ProcessTask(s.withGrant(running, g), task)
+	if err != nil && errors.Is(context.Cause(running), ErrPlaceLost) {
+		return fmt.Errorf("%w: %w", ErrPlaceLost, err)
+	}
+	return err
 }
 
 // paces tells whether a job has a key of a scope.

@@ -41,11 +41,14 @@ type Grant struct {
 	Start int64
 }
 
+// mark tells the grant from others of its job.
+func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 10) }
+
 // Settle corrects what a grant was charged, once, within a time of its start. Rebook
-// makes a booking of a grant whose start is still ahead.
+// makes a booking of a grant whose start is still ahead; its places are given back then.
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
-	mark := g.ID + ":" + strconv.FormatInt(g.Start, 10)
+	mark := g.mark()
 	if until, done := l.settled[mark]; done && until >= now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
@@ -66,6 +69,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		}
 	}
 	if rebook {
+		l.giveBack(g.mark(), nil)
 		l.promise(g.ID, lane, g.Costs, g.Start, g.Start)
 	}
 	l.end()
@@ -74,7 +78,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 
 // correct changes what is spent at a start, where it still counts. After a step back of the
 // clock what is found there may be another's: then nothing is given back, and what was
-// taken beyond the charge counts from now on.
+// taken beyond the charge counts from now on. What runs at once is left alone.
 func (k *key) correct(now, start, delta int64) {
 	if k.goesOn != 0 {
 		if delta > 0 {
@@ -88,7 +92,7 @@ func (k *key) correct(now, start, delta int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
 		at := d.sub(k.time(start))
-		if _, found := d.spent.find(at); found {
+		if _, found := d.spent.find(at); found && !d.running() {
 			d.spent.add(at, delta)
 		}
 	}

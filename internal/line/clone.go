@@ -34,6 +34,9 @@ func (l *Line) Clone() *Line {
 	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
+	for mark, r := range l.runs {
+		c.runs[mark] = &run{places: slices.Clone(r.places)}
+	}
 	return c
 }
 
@@ -48,6 +51,7 @@ func (l *Line) Equal(other *Line) bool {
 		maps.EqualFunc(l.queues, other.queues, (*queue).equal) &&
 		maps.EqualFunc(l.claims, other.claims, (*claim).equal) &&
 		maps.EqualFunc(l.set, other.set, Scope.equal) &&
+		maps.EqualFunc(l.runs, other.runs, (*run).equal) &&
 		maps.Equal(l.shares, other.shares) && maps.Equal(l.claimers, other.claimers) && maps.Equal(l.settled, other.settled)
 }
 

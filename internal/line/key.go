@@ -162,7 +162,7 @@ func (k *key) longest() int64 {
 	window := int64(0)
 	for _, limit := range k.limits {
 		if limit.Units >= 0 {
-			window = max(window, limit.Window)
+			window = max(window, limit.Window, -limit.Window)
 		}
 	}
 	return window

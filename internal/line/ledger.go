@@ -3,10 +3,12 @@ package line
 // Never is the instant of what does not come.
 const Never = int64(1) << 53
 
-// Limit is a number of units per window.
+// Limit is a number of units per window, or with a negative Window one of units that run at
+// once: each counts for a lease, as in a window of that length, and leaves when its job
+// has ended.
 type Limit struct {
 	Units     int64 // -1: unlimited
-	Window    int64 // us
+	Window    int64 // us; negative: the lease
 	Precision int64 // us
 }
 
@@ -19,11 +21,17 @@ type ledger struct {
 
 // n is how many sub-windows count together.
 func (d *ledger) n() int64 {
+	length := d.length()
 	if d.precision == 1 {
-		return d.window
+		return length
 	}
-	return (d.window+d.precision-1)/d.precision + 1
+	return (length+d.precision-1)/d.precision + 1
 }
+
+// running tells that it is of units that run at once.
+func (d *ledger) running() bool { return d.window < 0 }
+
+func (d *ledger) length() int64 { return max(d.window, -d.window) }
 
 func (d *ledger) sub(at int64) int64 { return at / d.precision }
 

@@ -34,6 +34,7 @@ type Line struct {
 
 	pulled  int64            // when it was pulled last
 	settled map[string]int64 // marks of settled grants, and until when they are kept
+	runs    map[string]*run  // of grants that hold places
 
 	playing bool // a forecast: who is booked is taken to start at its slot
 
@@ -52,6 +53,7 @@ func New() *Line {
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
 		queues: make(map[string]*queue), shares: make(map[string]int64),
 		claims: make(map[string]*claim), claimers: make(map[string]string), set: make(map[string]Scope), settled: make(map[string]int64),
+		runs: make(map[string]*run),
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 type Answer struct {
 	Outcome Outcome
 	Start   int64
+	Lease   int64 // of the places that a granted job holds: the shortest; 0 if it holds none
 	Held    *Held // what held it back
 	Shadow  *Held // for a granted job, what would have if it were not in shadow
 	Until   int64 // of Shadow
@@ -227,6 +228,7 @@ func (l *Line) grant(job Job, lane *lane, at int64) Answer {
 		answer.Shadow, answer.Until = l.held(f), f.at
 	}
 	l.spend(lane, job.Costs, at, 1)
+	answer.Lease = l.hold(job, lane, at)
 	return answer
 }
 

@@ -80,6 +80,7 @@ var verbs = map[string]string{
 	redis.NewScript(lua.Pull).Hash():    "pull",
 	redis.NewScript(lua.Leave).Hash():   "leave",
 	redis.NewScript(lua.Settle).Hash():  "settle",
+	redis.NewScript(lua.Running).Hash(): "running",
 	redis.NewScript(lua.Usage).Hash():   "usage",
 	redis.NewScript(lua.Set).Hash():     "set",
 }

@@ -90,7 +90,7 @@ end
 local function longest(key)
   local window = 0
   for i = 1, #key.limits do
-    if key.limits[i].units >= 0 then window = max(window, key.limits[i].window) end
+    if key.limits[i].units >= 0 then window = max(window, math.abs(key.limits[i].window)) end
   end
   return window
 end

@@ -1,6 +1,6 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
 --   expire seen offset paused own \n       us, us, us, us, own limits as text or '-'; expire 0: never
---   and for each window, ascending: window precision spent booked tail ahead passed length \n, then two texts of entries:
+--   and for each window, ascending, leases negative and without a log: window precision spent booked tail ahead passed length \n, then two texts of entries:
 --   tail bytes of the newest that is spent, ahead bytes of what is booked
 -- What is older than the tail lies in "ledger:<name>:<window>", length bytes of entries, of which the first passed have
 -- left the window.
@@ -16,7 +16,7 @@ local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':'
 local function parse_windows(key, text, at)
   local count = 0
   while at <= #text do
-    local window, precision, spent, booked, tail, rest, from = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
+    local window, precision, spent, booked, tail, rest, from = match(text, '^(-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
     if not from then error('FOREIGN key:' .. key.name, 0) end
     local ledger = new_ledger(tonumber(window), tonumber(precision))
     ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
@@ -222,7 +222,7 @@ local function save_key(key)
   local needed, text = max(now, key.paused), ''
   for i = 1, #key do
     local ledger = key[i]
-    if #ledger.tail > SPILL then spill(key, ledger) end
+    if #ledger.tail > SPILL and ledger.window > 0 then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
     local span = ledger.n * ledger.precision
     needed = max(needed, now + span)

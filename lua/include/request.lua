@@ -1,7 +1,8 @@
 -- What every script is told: when it is, how far ahead jobs are booked, and what the asking process has configured.
 -- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
 -- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live
--- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us
+-- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us; a negative one is the lease of what
+--   runs at once
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
 local floor, max, min = math.floor, math.max, math.min
 local NEVER = 9007199254740992
@@ -21,13 +22,34 @@ local horizon = now + lookahead
 -- For how many sub-windows an entry counts: a start counts for the window after it, rounded up to whole sub-windows, so
 -- that no window is judged too empty. An exact one is to the microsecond.
 local function reach(window, precision)
+  window = math.abs(window)
   return precision == 1 and window or math.ceil(window / precision) + 1
+end
+
+-- The key of what is kept of a grant.
+local function of_grant(kind, id, start)
+  local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
+  return prefix .. kind .. format(':%d:', start) .. short
+end
+
+-- What a granted job holds of limits on what runs at once, until it is given back or its lease is over:
+-- run:<start>:<id>: string, "name=window:sub-window:units,..."
+-- Each place is name, window, sub-window, units. Returns the shortest lease, 0 if there is none.
+local function hold(id, start, places, from)
+  local shortest, longest, texts = NEVER, 0, {}
+  for i = 1, #places do
+    texts[i] = format('%s=%d:%d:%d', unpack(places[i]))
+    shortest, longest = min(shortest, -places[i][2]), max(longest, -places[i][2])
+  end
+  if #places == 0 then return 0 end
+  write('SET', of_grant('run', id, start), table.concat(texts, ','), 'PX', format('%d', floor((from + longest - now) / 1000) + 60000))
+  return shortest
 end
 
 -- Parses "units/window/precision,...". The owner, whose, is for the error only.
 local function limits_of(text, whose)
   local list, at = {}, 1
-  for from, units, window_text, precision_text, to in gmatch(text, '()(-?%d+)/(%d+)/(%d+),?()') do
+  for from, units, window_text, precision_text, to in gmatch(text, '()(-?%d+)/(-?%d+)/(%d+),?()') do
     local limit = { units = tonumber(units), window = tonumber(window_text), precision = tonumber(precision_text) }
     limit.reach, limit.head = reach(limit.window, limit.precision), window_text .. ' ' .. precision_text .. ' '
     if from ~= at or limit.units < -1 or limit.window == 0 or limit.precision == 0 then break end

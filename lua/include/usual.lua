@@ -14,10 +14,11 @@ local function usual_key(name, text)
     expire, seen, at = match(text, '^(%d+) (%d+) 0 0 %-\n()')
     if not at or seen + 0 > now then return nil end
   end
-  local key = { name = name, limits = scope.limits, expire_text = expire }
+  local key = { name = name, limits = scope.limits, expire_text = expire, running = false }
   for i = 1, #key.limits do
     local limit = key.limits[i]
     if limit.units < 0 then return nil end
+    if limit.window < 0 then key.running = limit end
     local w = { left = limit.units, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
     if text then
@@ -26,7 +27,7 @@ local function usual_key(name, text)
       if not entries or sub(text, at, from - 1) ~= limit.head then return nil end
       at = entries + length
       local last, current = tonumber(sub(text, at - 32, at - 17)), floor(now / limit.precision)
-      if not last or last > current or length + 0 > SPILL then return nil end
+      if not last or last > current or length + 0 > SPILL and limit.window > 0 then return nil end
       if last + limit.reach > current then
         w.spent, w.last, w.tail, w.log = spent + 0, last, sub(text, entries, at - 1), log
         w.left = limit.units - w.spent
@@ -50,7 +51,7 @@ local function save_usual(key)
       tail = tail .. format('%016d%016d', current, w.added)
     end
     text = text .. limit.head .. format('%d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
-    needed = max(needed, now + limit.window + 2 * limit.precision)
+    needed = max(needed, now + math.abs(limit.window) + 2 * limit.precision)
   end
   needed = needed + lookahead + grace + 60000000
   if key.expire_text + 0 >= needed then return call('SET', prefix .. 'key:' .. key.name, key.expire_text .. seen_text .. text, 'KEEPTTL') end
@@ -60,4 +61,14 @@ local function save_usual(key)
   for i = 1, #key do
     if key[i].log ~= '0 0' then call('PEXPIRE', prefix .. 'ledger:' .. key.name .. ':' .. format('%d', key.limits[i].window), left) end
   end
+end
+
+-- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
+local function hold_usual(usual, lane, id, cost)
+  local places = {}
+  for j = 1, cost > 0 and #lane or 0 do
+    local limit = usual[lane[j]].running
+    if limit then places[#places + 1] = { usual[lane[j]].name, limit.window, floor(now / limit.precision), cost } end
+  end
+  return hold(id, now, places, now)
 end

@@ -1,6 +1,7 @@
 package throttletest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,33 +15,66 @@ type Start struct {
 	At     time.Time
 	Weight int64
 	Keys   map[string]string // as in throttle.Job; Global needs none
+	End    time.Time         // when it ended, for running limits; zero: it runs still
 }
 
-// Over is a window that held more than its limit.
+// Over is a window that held more than its limit, or an instant at which more ran.
 type Over struct {
 	Scope, Key string
 	Limit      throttle.Limit
-	End        time.Time // the start that the window ends at
+	End        time.Time // the start that the window ends at, or the instant
 	Units      int64     // what it held
 }
 
 // String says which window held how much.
 func (o Over) String() string {
+	if o.Limit.Running {
+		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units, o.End.UTC().Format(time.StampMicro), o.Limit)
+	}
 	return fmt.Sprintf("%s %q: %d units in the window of %s that ends at %s", o.Scope, o.Key, o.Units, o.Limit, o.End.UTC().Format(time.StampMicro))
 }
 
 // Check returns the windows over their limit: for every limit and scope key, for
 // every start as a window's end, the weights of the starts in (End-Window, End]
-// are summed as integers, in microseconds.
+// are summed as integers, in microseconds. Under a running limit those are summed at each
+// start that have started and not ended; a job has ended at its End.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {
 		for key, own := range byKey(scope.Name, starts) {
 			for _, limit := range scope.Limits {
-				if limit.Units != throttle.Unlimited {
+				switch {
+				case limit.Units == throttle.Unlimited:
+				case limit.Running:
+					over = append(over, checkRunning(scope.Name, key, limit, own)...)
+				default:
 					over = append(over, check(scope.Name, key, limit, own)...)
 				}
 			}
+		}
+	}
+	return over
+}
+
+func checkRunning(scope, key string, limit throttle.Limit, starts []Start) []Over {
+	type change struct {
+		at    time.Time
+		units int64
+	}
+	var changes []change
+	for _, start := range starts {
+		changes = append(changes, change{start.At, start.Weight})
+		if !start.End.IsZero() {
+			changes = append(changes, change{start.End, -start.Weight})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
+	var over []Over
+	var units int64
+	for _, c := range changes {
+		units += c.units
+		if c.units > 0 && units > limit.Units {
+			over = append(over, Over{Scope: scope, Key: key, Limit: limit, End: c.at, Units: units})
 		}
 	}
 	return over

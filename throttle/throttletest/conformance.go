@@ -18,7 +18,7 @@ import (
 // scopes and options. The timelines run side by side.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
-	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, pauseTimelines, limitTimelines, windowTimelines, modeTimelines, clockTimelines) {
+	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines, limitTimelines, windowTimelines, modeTimelines, clockTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares, SettleWithin: line.within, Mode: line.mode}
@@ -92,7 +92,7 @@ func (s *telling) grant(r row) throttle.Reservation {
 //	3/10s of the key, shadow, paused until 10s     inforce: limits, whose they are, the mode
 type row struct {
 	at       time.Duration // since the beginning
-	call     string        // empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, pause, resume, limits, reset, mode, inforce
+	call     string        // empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, done, renew, pause, resume, limits, reset, mode, inforce
 	job      string        // its ID; for what is about a scope key the scope, space, key; for leave the IDs
 	weight   int64         // 0: 1
 	costs    string        // "tenant=2 global=0"; of settle what it is by scope
@@ -153,6 +153,12 @@ func (r row) ask(subject *telling, step int) string {
 		return doneText(subject.Settle(now, subject.grant(r), r.actual))
 	case "refund":
 		return doneText(subject.Refund(now, subject.grant(r)))
+	case "done":
+		done, err := subject.Done(now, subject.grant(r))
+		return strings.Trim(doneText(done, err), "[]")
+	case "renew":
+		renewed, err := subject.Renew(now, subject.grant(r))
+		return strings.Trim(doneText(renewed, err), "[]")
 	case "":
 		return reservationText(subject.reserve(now, r.asked(step)))
 	}
@@ -234,7 +240,11 @@ func reservationText(r throttle.Reservation, err error) string {
 	case r.Outcome == throttle.Waiting:
 		return fmt.Sprintf("%s, %d ahead", r.Outcome, r.Ahead)
 	}
-	return fmt.Sprintf("%s %s%s%s", r.Outcome, r.Start.Sub(beginning), holdText(r.Hold), shadowText(r.Shadow))
+	lease := ""
+	if r.Lease > 0 {
+		lease = " for " + r.Lease.String()
+	}
+	return fmt.Sprintf("%s %s%s%s%s", r.Outcome, r.Start.Sub(beginning), lease, holdText(r.Hold), shadowText(r.Shadow))
 }
 
 func shadowText(shadow *throttle.Hold) string {

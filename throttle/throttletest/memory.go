@@ -55,6 +55,7 @@ var verbs = map[string]func(m *memory, r request) (any, error){
 	hashOf(lua.Pull):    (*memory).pull,
 	hashOf(lua.Leave):   (*memory).leave,
 	hashOf(lua.Settle):  (*memory).settle,
+	hashOf(lua.Running): (*memory).running,
 	hashOf(lua.Set):     (*memory).set,
 	hashOf(lua.Usage):   (*memory).usage,
 	hashOf(lua.Lines):   (*memory).lines,
@@ -168,7 +169,7 @@ func answerText(a line.Answer) string {
 	text := fmt.Sprintf("%d %d%s", a.Outcome, a.Start, toldText(a.Held))
 	switch a.Outcome {
 	case line.Granted:
-		text = fmt.Sprintf("%d %d", a.Outcome, a.Start)
+		text = fmt.Sprintf("%d %d %d", a.Outcome, a.Start, a.Lease)
 		if a.Shadow != nil {
 			text += fmt.Sprintf(" %s %d", holderText(a.Shadow), a.Until)
 		}
@@ -240,6 +241,32 @@ func (m *memory) settle(r request) (any, error) {
 	grant := line.Grant{ID: r.args[0], Lane: lane, Costs: costsOf(lane, r.args[2]), Start: n[0]}
 	done := m.line.Settle(m.now, r.settings, grant, costsOf(lane, r.args[3]), n[1], n[3] == 1)
 	return m.stamped(flag(done)), nil
+}
+
+func (m *memory) running(r request) (any, error) {
+	var held []any
+	for i := 1; i < len(r.args); i += 3 {
+		one, verb := []line.Grant{{ID: r.args[i], Start: integer(r.args[i+1])}}, m.line.Renew
+		if r.args[0] == "done" {
+			cooldowns := cooldownsOf(r.args[i+2])
+			verb = func(now int64, settings line.Settings, grants []line.Grant) []bool {
+				return m.line.Done(now, settings, grants, cooldowns)
+			}
+		}
+		held = append(held, flag(verb(m.now, r.settings, one)[0]))
+	}
+	return m.stamped(held...), nil
+}
+
+// cooldownsOf reads "scope=us,...".
+func cooldownsOf(text string) map[string]int64 {
+	cooldowns := make(map[string]int64)
+	for part := range strings.SplitSeq(text, ",") {
+		if scope, us, is := strings.Cut(part, "="); is {
+			cooldowns[scope] = integer(us)
+		}
+	}
+	return cooldowns
 }
 
 func (m *memory) set(r request) (any, error) {

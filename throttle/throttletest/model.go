@@ -136,6 +136,16 @@ func (m *Model) Refund(now time.Time, granted throttle.Reservation) (bool, error
 	return m.throttle.Refund(m.at(now), granted)
 }
 
+// Done ends granted jobs.
+func (m *Model) Done(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
+	return m.throttle.Done(m.at(now), granted...)
+}
+
+// Renew has granted jobs run on for a lease.
+func (m *Model) Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
+	return m.throttle.Renew(m.at(now), granted...)
+}
+
 // Pause closes a scope key.
 func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	ctx, left := m.at(now), max(0, until.Sub(now))

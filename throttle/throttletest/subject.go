@@ -20,6 +20,8 @@ type Subject interface {
 	Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error)
 	Refund(now time.Time, granted throttle.Reservation) (bool, error)
+	Done(now time.Time, granted ...throttle.Reservation) ([]bool, error)
+	Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error)
 	Pause(now time.Time, scope, key string, until time.Time) (time.Time, error)
 	Resume(now time.Time, scope, key string) (bool, error)
 	SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error

@@ -1,0 +1,131 @@
+package line
+
+import (
+	"slices"
+	"strings"
+)
+
+// run is what a granted job holds of limits on what runs at once.
+type run struct{ places []held }
+
+// held are the units that a job holds of one ledger.
+type held struct {
+	key    string
+	window int64
+	at     int64 // the sub-window in which they count
+	units  int64
+}
+
+// hold notes what a job holds that is granted. It returns the shortest lease, 0 if the job
+// holds nothing.
+func (l *Line) hold(job Job, lane *lane, at int64) int64 {
+	var r run
+	lease := int64(0)
+	for i, name := range lane.keys {
+		k := l.key(name)
+		for _, d := range k.ledgers {
+			if k.mode == Off || !d.running() || job.Costs[i] == 0 {
+				continue
+			}
+			r.places = append(r.places, held{name, d.window, d.sub(k.time(at)), job.Costs[i]})
+			if lease == 0 || d.length() < lease {
+				lease = d.length()
+			}
+		}
+	}
+	if lease > 0 {
+		g := Grant{ID: job.ID, Start: at}
+		l.runs[g.mark()] = &r
+	}
+	return lease
+}
+
+// Done gives back what grants hold, since their jobs have ended. It counts on for a
+// cool-down, by scopes. It tells for each grant whether it held its places until now.
+func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[string]int64) []bool {
+	l.begin(now, settings)
+	l.lookAt(grants)
+	done := make([]bool, len(grants))
+	for i := range grants {
+		done[i] = l.giveBack(grants[i].mark(), cooldowns)
+	}
+	l.end()
+	return done
+}
+
+// Renew has what grants hold count from now on for a lease. It tells for each whether it
+// held its places until now; if not, what it still holds is given back.
+func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
+	l.begin(now, settings)
+	l.lookAt(grants)
+	renewed := make([]bool, len(grants))
+	for i := range grants {
+		mark := grants[i].mark()
+		r := l.runs[mark]
+		if r == nil {
+			continue
+		}
+		if renewed[i] = l.holds(r); !renewed[i] {
+			l.giveBack(mark, nil)
+			continue
+		}
+		for j := range r.places {
+			p := &r.places[j]
+			k := l.key(p.key)
+			d := k.ledger(p.window)
+			k.touched = true
+			d.spent.add(p.at, -p.units)
+			p.at = max(p.at, d.sub(l.now+k.shift))
+			d.spent.add(p.at, p.units)
+		}
+	}
+	l.end()
+	return renewed
+}
+
+// lookAt reads all scope keys before the first change.
+func (l *Line) lookAt(grants []Grant) {
+	for i := range grants {
+		if r := l.runs[grants[i].mark()]; r != nil {
+			for _, p := range r.places {
+				l.key(p.key)
+			}
+		}
+	}
+}
+
+// holds tells whether all places of a run count still.
+func (l *Line) holds(r *run) bool {
+	return !slices.ContainsFunc(r.places, func(p held) bool {
+		k := l.key(p.key)
+		d := k.ledger(p.window)
+		return d == nil || p.at+d.n() <= d.sub(l.now+k.shift)
+	})
+}
+
+// giveBack ends a run, and tells whether it held its places until now.
+func (l *Line) giveBack(mark string, cooldowns map[string]int64) bool {
+	r := l.runs[mark]
+	if r == nil {
+		return false
+	}
+	held := l.holds(r)
+	for _, p := range r.places {
+		k := l.key(p.key)
+		d := k.ledger(p.window)
+		if d == nil {
+			continue
+		}
+		k.touched = true
+		d.spent.add(p.at, -p.units)
+		scope, _, _ := strings.Cut(p.key, ":")
+		if cooldown := min(cooldowns[scope], d.length()); cooldown > 0 {
+			d.spent.add(d.sub(l.now+k.shift+cooldown-d.length()), p.units)
+		}
+		l.hurry(p.key)
+	}
+	delete(l.runs, mark)
+	return held
+}
+
+func (r *run) equal(other *run) bool { return slices.Equal(r.places, other.places) }

@@ -1,0 +1,43 @@
+-- Purpose: end what granted jobs hold of limits on what runs at once, or have it count from now on for a lease.
+-- ARGV[4] done or renew; ARGV[5..] of each grant: id, start, its cool-downs, "scope=us,..."
+-- Reply: now, next, then 1 for each grant that held its places until now, else 0: then what it still held is given back
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
+-- include: running
+
+-- Read.
+local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
+read_scopes(found[2])
+for i = 5, #ARGV, 3 do places_of(ARGV[i], ARGV[i + 1]) end
+check_line()
+
+-- Decide, and write the line and what is held on the way.
+local function renew(id, start)
+  local places, counts = places_of(id, start)
+  if not counts then return give_back(id, start, '') end
+  local renewed = {}
+  for i = 1, #places do
+    local place = places[i]
+    local key, ledger = place.key, place.ledger
+    local at = max(place.at, floor((now + key.shift) / ledger.precision))
+    count_at(place, place.at, -place.units)
+    count_at(place, at, place.units)
+    renewed[i] = { key.name, ledger.window, at, place.units }
+  end
+  hold(id, start, renewed, now)
+  return true
+end
+
+local held = {}
+for i = 5, #ARGV, 3 do
+  local id, start, counts = ARGV[i], tonumber(ARGV[i + 1]), nil
+  if ARGV[4] == 'renew' then counts = renew(id, start) else counts = give_back(id, start, ARGV[i + 2]) end
+  held[#held + 1] = counts and 1 or 0
+end
+
+-- Write.
+save_keys()
+return { format('%d', now), format('%d', save_line()), unpack(held) }

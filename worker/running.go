@@ -1,0 +1,261 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ErrPlaceLost is the cause with which a handler's context ends whose place under a running
+// limit is no longer its own: its process stood still for longer than the lease, or could not
+// reach Redis in time, and another task may have the place. See Options.KeepRunning.
+var ErrPlaceLost = errors.New("worker: the task's lease was over before it was renewed")
+
+// Cooldown has the task of a handler count as running, after it has ended, for so long under
+// the running limit of a scope, in place of throttle.Scope.Cooldown: a crawler waits as
+// many times longer as a page took. It is a lease at most. Where several shapers are wrapped
+// around a handler, it is about the innermost. The error is ErrNoGrant.
+func Cooldown(ctx context.Context, scope string, after time.Duration) error {
+	g := grantOf(ctx)
+	if g == nil {
+		return ErrNoGrant
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cooldowns == nil {
+		g.cooldowns = make(map[string]time.Duration)
+	}
+	g.cooldowns[scope] = max(0, after)
+	return nil
+}
+
+// ended is the grant with what its handler has said of its cool-downs.
+func (g *grant) ended() throttle.Reservation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.Reservation
+	r.Cooldowns = g.cooldowns
+	return r
+}
+
+const (
+	// renewals is how many times in a lease what runs is renewed.
+	renewals = 3
+	// renewAgain is how often what failed is tried again, at most.
+	renewAgain = time.Second
+)
+
+// runner keeps the places of the tasks that run here under running limits: it renews their
+// leases, all in one call, and gives back what could not be given back at once.
+type runner struct {
+	shaper  *Shaper
+	changed chan struct{} // says that something is due sooner
+	warning seldom
+
+	mu      sync.Mutex
+	runs    map[*run]struct{}
+	started bool
+	ended   bool
+}
+
+// run is one task that runs, or that has ended and is not given back yet.
+type run struct {
+	granted throttle.Reservation
+	lose    context.CancelCauseFunc
+	until   time.Time // its lease, by the local clock
+	next    time.Time // when it is renewed, or given back
+	over    bool      // its handler has returned
+}
+
+func newRunner(s *Shaper) *runner {
+	return &runner{shaper: s, changed: make(chan struct{}, 1), runs: make(map[*run]struct{})}
+}
+
+// begin notes a task whose handler begins. The context ends when its place is lost. A task
+// that is no running limit's concern is none of the runner's: it returns nil.
+func (n *runner) begin(ctx context.Context, granted throttle.Reservation) (context.Context, *run) {
+	if granted.Lease <= 0 {
+		return ctx, nil
+	}
+	r := &run{granted: granted}
+	r.renewed(time.Now())
+	ctx, r.lose = context.WithCancelCause(ctx)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runs[r] = struct{}{}
+	if !n.started && !n.ended {
+		n.started = true
+		go n.run()
+	}
+	n.signal()
+	return ctx, r
+}
+
+// renewed sets when a lease is renewed next that was at a time.
+func (r *run) renewed(at time.Time) {
+	r.until, r.next = at.Add(r.granted.Lease), at.Add(r.granted.Lease/renewals)
+}
+
+// end gives back the place of a task whose handler has returned, and has the line looked at.
+func (n *runner) end(r *run, granted throttle.Reservation) {
+	if r == nil {
+		return
+	}
+	n.mu.Lock()
+	delete(n.runs, r)
+	n.mu.Unlock()
+	r.lose(nil)
+	if _, err := n.shaper.throttle.Done(context.Background(), granted); err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		r.granted, r.over, r.next = granted, true, time.Now().Add(renewAgain)
+		n.runs[r] = struct{}{}
+		n.signal()
+		return
+	}
+	n.shaper.puller.hurry()
+}
+
+func (n *runner) signal() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends the goroutine when the last task has ended: what a handler holds after Stop is
+// renewed still.
+func (n *runner) stop() {
+	n.mu.Lock()
+	n.ended = true
+	n.mu.Unlock()
+	n.signal()
+}
+
+func (n *runner) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait, more := n.look(time.Now())
+		if !more {
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-n.changed:
+		}
+	}
+}
+
+// look renews and gives back what is due, and says how long to sleep. more is false when there
+// is nothing to do any more.
+func (n *runner) look(now time.Time) (wait time.Duration, more bool) {
+	running, over := n.due(now)
+	if len(running) > 0 {
+		n.renew(running)
+	}
+	if len(over) > 0 {
+		n.giveBack(over)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wait = time.Hour
+	for r := range n.runs {
+		wait = min(wait, time.Until(r.next))
+	}
+	return max(wait, 0), !n.ended || len(n.runs) > 0
+}
+
+// due are the runs to renew, with those that will be due soon, and those to give back.
+func (n *runner) due(now time.Time) (running, over []*run) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for r := range n.runs {
+		soon := r.granted.Lease / (4 * renewals)
+		switch {
+		case r.over && !r.until.After(now):
+			delete(n.runs, r) // its lease is over
+		case r.next.After(now.Add(soon)):
+		case r.over:
+			over = append(over, r)
+		default:
+			running = append(running, r)
+		}
+	}
+	if !anyDue(running, now) {
+		running = nil
+	}
+	return running, over
+}
+
+// anyDue tells whether one is due by now: others that are due soon are renewed with it.
+func anyDue(runs []*run, now time.Time) bool {
+	for _, r := range runs {
+		if !r.next.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+func granted(runs []*run) []throttle.Reservation {
+	all := make([]throttle.Reservation, len(runs))
+	for i, r := range runs {
+		all[i] = r.granted
+	}
+	return all
+}
+
+// renew renews leases. What is lost is told to the handlers.
+func (n *runner) renew(runs []*run) {
+	asked := time.Now()
+	held, err := n.shaper.throttle.Renew(context.Background(), granted(runs)...)
+	if err != nil && n.warning.due(time.Second) {
+		n.shaper.log.Warn("worker: the leases of running tasks cannot be renewed, it is tried again", zap.Int("tasks", len(runs)), zap.Error(err))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, r := range runs {
+		_, still := n.runs[r]
+		switch {
+		case !still:
+		case err != nil:
+			r.next = time.Now().Add(min(renewAgain, r.granted.Lease/(2*renewals)))
+		case held[i]:
+			r.renewed(asked)
+		default:
+			delete(n.runs, r)
+			n.lost(r)
+		}
+	}
+}
+
+// lost tells a handler that its place is another's.
+func (n *runner) lost(r *run) {
+	n.shaper.stats.lost.Add(1)
+	n.shaper.log.Warn("worker: a running task's lease was over before it was renewed", zap.String("job", r.granted.Job.ID), zap.Duration("lease", r.granted.Lease))
+	if !n.shaper.options.KeepRunning {
+		r.lose(ErrPlaceLost)
+	}
+}
+
+// giveBack gives back what could not be given back when its handler returned.
+func (n *runner) giveBack(runs []*run) {
+	_, err := n.shaper.throttle.Done(context.Background(), granted(runs)...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range runs {
+		if err != nil {
+			r.next = time.Now().Add(renewAgain)
+		} else {
+			delete(n.runs, r)
+		}
+	}
+	n.shaper.puller.heard()
+}

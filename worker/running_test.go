@@ -1,0 +1,251 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// record is what handlers say of their starts and ends, whatever the throttle counts.
+type record struct {
+	mu   sync.Mutex
+	runs []throttletest.Start
+}
+
+// handler runs for as long as a task takes, and writes down when it began and ended.
+func (r *record) handler(w *world, takes func(id string) time.Duration) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		job, err := jobOf(ctx, task)
+		if err != nil {
+			return err
+		}
+		id, _ := asynq.GetTaskID(ctx)
+		r.mu.Lock()
+		n := len(r.runs)
+		r.runs = append(r.runs, throttletest.Start{At: time.Now(), Weight: job.Weight, Keys: job.Keys})
+		r.mu.Unlock()
+		time.Sleep(takes(id))
+		r.mu.Lock()
+		r.runs[n].End = time.Now()
+		r.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended[id] = time.Now()
+		return nil
+	})
+}
+
+func (r *record) checked(t *testing.T, scopes []throttle.Scope, want int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.runs) != want {
+		t.Errorf("%d runs, want %d", len(r.runs), want)
+	}
+	for _, over := range throttletest.Check(scopes, r.runs) {
+		t.Error(over)
+	}
+}
+
+// used is which part of the places was taken, from the first start to the last.
+func (r *record) used(units int64) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, last := r.runs[0].At, r.runs[0].At
+	busy := 0.0
+	for _, run := range r.runs {
+		busy += float64(run.Weight) * run.End.Sub(run.At).Seconds()
+		if run.At.Before(first) {
+			first = run.At
+		}
+		if run.At.After(last) {
+			last = run.At
+		}
+	}
+	return busy / (float64(units) * last.Sub(first).Seconds())
+}
+
+// TestRunningDrain: tasks of several weights, more than there are places, on two servers.
+func TestRunningDrain(t *testing.T) {
+	t.Parallel()
+	const tasks = 300
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(10)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.Running(6), throttle.PerMinute(400)}},
+	}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var r record
+		random := rand.New(rand.NewPCG(1, 2))
+		took := make(map[string]time.Duration)
+		for n := range tasks {
+			id := w.enqueue(n, fmt.Sprintf("t%d", n%4), 1+random.Int64N(5))
+			took[id] = time.Duration(200+random.IntN(800)) * time.Millisecond
+		}
+		handler := r.handler(w, func(id string) time.Duration { return took[id] })
+		second := w.newShaper(nil)
+		for _, s := range []*worker.Shaper{w.shaper, second} {
+			w.start(w.client, s.Configure(asynq.Config{Concurrency: 16}), s.Wrap(handler))
+		}
+		w.drained(tasks, time.Hour)
+		r.checked(t, scopes, tasks)
+		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / tasks
+		t.Logf("put back %.3f per task, %.3f of the places used", putBacks, r.used(10))
+	})
+}
+
+// TestRunningEndsHowever: a place is given back when its handler returns an error, panics, or
+// returns behind its Timeout.
+func TestRunningEndsHowever(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
+	ends := map[string]func(ctx context.Context) error{
+		"error":     func(context.Context) error { return errors.New("no") },
+		"panic":     func(context.Context) error { panic("no") },
+		"timeout":   func(context.Context) error { time.Sleep(3 * time.Second); return nil },
+		"untouched": func(context.Context) error { return worker.Untouched(errors.New("no")) },
+		"refund":    func(ctx context.Context) error { return worker.Refund(ctx) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, scopes, func(t *testing.T, w *world) {
+				var calls atomic.Int64
+				handler := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+					if calls.Add(1) == 1 {
+						return end(ctx)
+					}
+					return nil
+				})
+				w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(handler))
+				w.enqueue(0, "acme", 1, asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
+				time.Sleep(100 * time.Millisecond)
+				w.enqueue(1, "acme", 1)
+				w.until("the second has run", 4*time.Second, func() bool { return calls.Load() == 2 })
+				w.until("the place is free", time.Second, func() bool { used, booked := w.used("acme"); return used+booked == 0 })
+			})
+		})
+	}
+}
+
+// TestRunningIsRenewed: a handler that runs for many leases keeps its place.
+func TestRunningIsRenewed(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 2, Running: true, Lease: time.Second}}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var r record
+		handler := r.handler(w, func(string) time.Duration { return 7 * time.Second })
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8}), w.shaper.Wrap(handler))
+		for n := range 6 {
+			w.enqueue(n, "acme", 1)
+		}
+		w.drained(6, time.Minute)
+		r.checked(t, scopes, 6)
+		if lost := w.shaper.Stats().Lost; lost != 0 {
+			t.Errorf("%d places were lost, want none", lost)
+		}
+	})
+}
+
+// TestRunningIsLost: where leases cannot be renewed in time, handlers are told, once they are
+// another's, and only then.
+func TestRunningIsLost(t *testing.T) {
+	t.Parallel()
+	for name, keep := range map[string]bool{"told": false, "running on": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: time.Second}}}}
+			inBubble(t, scopes, func(t *testing.T, w *world) {
+				wire := newWire(w)
+				th, err := throttle.New("world", wire.client, scopes, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := worker.New(th, w.client, jobOf, &worker.Options{KeepRunning: keep})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(s.Stop)
+				causes := make(chan error, 1)
+				handler := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+					select {
+					case <-ctx.Done():
+					case <-time.After(10 * time.Second):
+					}
+					causes <- context.Cause(ctx)
+					return ctx.Err()
+				})
+				w.start(w.client, s.Configure(asynq.Config{Concurrency: 4}), s.Wrap(handler))
+				w.enqueue(0, "acme", 1)
+				time.Sleep(500 * time.Millisecond)
+				wire.cut()
+				time.Sleep(3 * time.Second)
+				if used, _ := w.used("acme"); used != 0 {
+					t.Errorf("%d units run after the lease", used)
+				}
+				select {
+				case err := <-causes:
+					t.Errorf("the handler was told before Redis could be asked: %v", err)
+				default:
+				}
+				wire.mend()
+				cause := <-causes
+				if lost := errors.Is(cause, worker.ErrPlaceLost); lost == keep {
+					t.Errorf("the cause is %v", cause)
+				}
+				if lost := s.Stats().Lost; lost != 1 {
+					t.Errorf("%d places were lost, want 1", lost)
+				}
+			})
+		})
+	}
+}
+
+// TestRunningCooldown: a handler says for how long its place is not used again.
+func TestRunningCooldown(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}, Cooldown: time.Second}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var began, ended []time.Time
+		handler := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			mu.Lock()
+			began = append(began, time.Now())
+			first := len(began) == 1
+			mu.Unlock()
+			if first {
+				if err := worker.Cooldown(ctx, "tenant", 5*time.Second); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			ended = append(ended, time.Now())
+			mu.Unlock()
+			return nil
+		})
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(handler))
+		for n := range 3 {
+			w.enqueue(n, "acme", 1)
+		}
+		w.until("all have run", time.Minute, func() bool { mu.Lock(); defer mu.Unlock(); return len(ended) == 3 })
+		for i, least := range []time.Duration{5 * time.Second, time.Second} {
+			if pause := began[i+1].Sub(ended[i]); pause < least || pause > least+500*time.Millisecond {
+				t.Errorf("run %d began %s after the one before, want %s", i+2, pause, least)
+			}
+		}
+	})
+	if err := worker.Cooldown(t.Context(), "tenant", time.Second); !errors.Is(err, worker.ErrNoGrant) {
+		t.Errorf("outside of a handler: %v", err)
+	}
+}
