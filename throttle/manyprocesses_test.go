@@ -327,6 +327,7 @@ func TestF55_EightProcessesOneKilled(t *testing.T) {
 	slow.Delay(200 * time.Millisecond) // so that the jobs come in several calls
 	victim.release()
 	before := victim.read(1)
+	slow.Delay(patient) // of the others it does not hear any more
 	eventually(t, "the victim's other jobs are decided", patient, func() bool {
 		u, _ := used(t, direct, o.Name, o.Scopes)
 		return u == eachAsks
