@@ -108,6 +108,14 @@ func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) 
 	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
 }
 
+// HandsOver tells whether the configuration has a running limit: then it is unforeseen when a
+// place is given back, and a booked job is to be brought as soon as can be.
+func (d Driver) HandsOver() bool {
+	return slices.ContainsFunc(d.throttle.scopes, func(s Scope) bool {
+		return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Running })
+	})
+}
+
 // LaneOf names the lane that a job stands in or was booked from, for maps: jobs with the
 // same scope keys have the same. It is empty if the throttle has not said which.
 func (d Driver) LaneOf(r Reservation) string { return r.lane }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,4 +249,53 @@ func TestRunningCooldown(t *testing.T) {
 	if err := worker.Cooldown(t.Context(), "tenant", time.Second); !errors.Is(err, worker.ErrNoGrant) {
 		t.Errorf("outside of a handler: %v", err)
 	}
+}
+
+// handOvers are the times from the end of each run to the start that took its place: in order,
+// since each end frees a place that the next start takes.
+func (r *record) handOvers(places int) (times []time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var starts, ends []time.Time
+	for _, run := range r.runs {
+		starts, ends = append(starts, run.At), append(ends, run.End)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	slices.SortFunc(ends, time.Time.Compare)
+	for i := places; i < len(starts); i++ {
+		times = append(times, starts[i].Sub(ends[i-places]))
+	}
+	return times
+}
+
+// TestRunningHandsOver: a place that is given back is used again soon, and so the places are
+// used well, by short handlers too.
+func TestRunningHandsOver(t *testing.T) {
+	t.Parallel()
+	const tasks, places, servers = 1000, 10, 4
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(places)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var r record
+		random := rand.New(rand.NewPCG(1, 2))
+		took := make(map[string]time.Duration)
+		for n := range tasks {
+			took[w.enqueue(n, "acme", 1)] = time.Duration(25+random.IntN(50)) * time.Millisecond
+		}
+		handler := r.handler(w, func(id string) time.Duration { return took[id] })
+		var denied int64
+		shapers := []*worker.Shaper{w.shaper}
+		for range servers - 1 {
+			shapers = append(shapers, w.newShaper(nil))
+		}
+		for _, s := range shapers {
+			w.start(w.client, s.Configure(asynq.Config{Concurrency: 16}), s.Wrap(handler))
+		}
+		w.drained(tasks, time.Hour)
+		r.checked(t, scopes, tasks)
+		for _, s := range shapers {
+			denied += s.Stats().Denied
+		}
+		p99 := percentile(r.handOvers(places), 0.99)
+		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, r.used(places), float64(denied)/tasks)
+	})
 }

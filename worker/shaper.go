@@ -43,6 +43,7 @@ type driver interface {
 	Due() time.Time
 	Leave(ctx context.Context, ids []string) ([]bool, error)
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
+	HandsOver() bool
 	LaneOf(r throttle.Reservation) string
 	LaneJobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
 }
