@@ -77,6 +77,7 @@ func history(t *rapid.T, s *scripted) {
 		Lookahead: rapid.SampledFrom([]int64{second / 10, second, second, 5 * second, 400 * 86400 * second}).Draw(t, "lookahead"),
 		Grace:     rapid.SampledFrom([]int64{1000, second, 5 * second}).Draw(t, "grace"),
 		Scopes:    make(map[string]line.Scope),
+		Timed:     rapid.Bool().Draw(t, "timed"),
 	}
 	for _, name := range []string{"global", "tenant", "domain"} {
 		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Enforce, line.Enforce, line.Shadow, line.Off}).Draw(t, "mode")

@@ -66,7 +66,7 @@ local function grant_usual()
   end
   for i = 6, #ARGV, 3 do
     local lane, cost = lanes[ARGV[i + 1]], match(ARGV[i + 2], '^%d+')
-    answers[#answers + 1] = format('1 %d %d', now, hold_usual(usual, lane, ARGV[i], tonumber(cost)))
+    answers[#answers + 1] = format('1 %d %d', now, hold_usual(usual, lane, match(ARGV[i + 1], '^[^|]*'), ARGV[i], tonumber(cost)))
   end
   for i = 1, #usual do save_usual(usual[i]) end
   return true
@@ -110,7 +110,7 @@ local function hold_places(id, lane, costs, at)
       if ledger.window < 0 then places[#places + 1] = { key.name, ledger.window, floor(time_of(key, at) / ledger.precision), costs[i] } end
     end
   end
-  return hold(id, at, places, at)
+  return hold(id, at, lane.flow, at + 1000000, places, at)
 end
 
 local function grant(id, lane, costs, at)

@@ -1,5 +1,5 @@
 -- Purpose: end what granted jobs hold of limits on what runs at once, or have it count from now on for a lease.
--- ARGV[4] done or renew; ARGV[5..] of each grant: id, start, its cool-downs, "scope=us,..."
+-- ARGV[4] "done timed" or "renew timed": 1 if flows are charged for the time that they hold places, else 0; ARGV[5..] of each grant: id, start, its cool-downs, "scope=us,..."
 -- Reply: now, next, then 1 for each grant that held its places until now, else 0: then what it still held is given back
 -- include: request
 -- include: entries
@@ -9,6 +9,8 @@
 -- include: running
 
 -- Read.
+local verb, by_time = match(ARGV[4], '^(%a+) ([01])$')
+timed = by_time == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 for i = 5, #ARGV, 3 do places_of(ARGV[i], ARGV[i + 1]) end
@@ -18,6 +20,7 @@ check_line()
 local function renew(id, start)
   local places, counts = places_of(id, start)
   if not counts then return give_back(id, start, '') end
+  if timed and places.paid < now then pay(places) end
   local renewed = {}
   for i = 1, #places do
     local place = places[i]
@@ -27,14 +30,14 @@ local function renew(id, start)
     count_at(place, at, place.units)
     renewed[i] = { key.name, ledger.window, at, place.units }
   end
-  hold(id, start, renewed, now)
+  hold(id, start, places.flow, places.paid, renewed, now)
   return true
 end
 
 local held = {}
 for i = 5, #ARGV, 3 do
   local id, start, counts = ARGV[i], tonumber(ARGV[i + 1]), nil
-  if ARGV[4] == 'renew' then counts = renew(id, start) else counts = give_back(id, start, ARGV[i + 2]) end
+  if verb == 'renew' then counts = renew(id, start) else counts = give_back(id, start, ARGV[i + 2]) end
   held[#held + 1] = counts and 1 or 0
 end
 

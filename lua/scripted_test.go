@@ -165,7 +165,11 @@ func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64,
 }
 
 func (s *scripted) running(now int64, what string, grants []line.Grant, cooldowns string) ([]string, error) {
-	args := []any{what}
+	timed := 0
+	if s.settings.Timed {
+		timed = 1
+	}
+	args := []any{fmt.Sprintf("%s %d", what, timed)}
 	for _, g := range grants {
 		args = append(args, g.ID, g.Start, cooldowns)
 	}

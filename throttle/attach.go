@@ -47,6 +47,7 @@ func newest(name string, all []Process) (Process, error) {
 func (c *caller) attached(ctx context.Context, name string, p Process) (*Throttle, error) {
 	options := c.options
 	options.Lookahead, options.Grace, options.FairScope, options.Shares = p.Lookahead, p.Grace, p.FairScope, p.Shares
+	options.FairByTime = p.FairByTime
 	if options.FairScope == "" {
 		options.FairScope = Global
 	}

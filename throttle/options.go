@@ -85,6 +85,11 @@ type Options struct {
 	// 1,000,000. It is not asked for keys of more than about 128 bytes, of which
 	// Redis has only the hash.
 	Share func(key string) int
+	// FairByTime divides the places of running limits by units times the seconds that they
+	// are held, so that a key with long jobs does not have more of them than one with short
+	// jobs. Else units are counted at their start, as under windows. A job is charged for a
+	// second at its start, and for what it took when it is renewed and when it has ended.
+	FairByTime bool
 	// Mode is that of all scopes: Enforce unless it is said otherwise here, by
 	// Scope.Mode, the weaker of the two, or at run time by SetMode. Also when it is
 	// Off every decision asks Redis, since that may change.

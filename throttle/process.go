@@ -38,6 +38,8 @@ type Process struct {
 	Lookahead time.Duration `json:"lookahead_ns"`
 	Grace     time.Duration `json:"grace_ns"`
 	FairScope string        `json:"fair_scope,omitempty"` // empty: one line for all
+	// FairByTime is that of Options.
+	FairByTime bool `json:"fair_by_time,omitempty"`
 	// Shares are those of Options, if they are not more than 1,000; SharesInAll is how many
 	// they are. ShareFunc is true if there is an Options.Share.
 	Shares      map[string]int `json:"shares,omitempty"`
@@ -71,6 +73,7 @@ func (p Process) Differences(other Process) []string {
 	}
 	differ("Lookahead", formatDuration(p.Lookahead), formatDuration(other.Lookahead))
 	differ("Grace", formatDuration(p.Grace), formatDuration(other.Grace))
+	differ("FairByTime", fmt.Sprint(p.FairByTime), fmt.Sprint(other.FairByTime))
 	differ("FairScope", cmp.Or(p.FairScope, "none"), cmp.Or(other.FairScope, "none"))
 	if !maps.Equal(p.Shares, other.Shares) || p.SharesInAll != other.SharesInAll {
 		found = append(found, fmt.Sprintf("Shares of %d keys, not the same as of %d", p.SharesInAll, other.SharesInAll))
@@ -156,7 +159,7 @@ func processesOf(found fields) []Process {
 func (t *Throttle) self() Process {
 	p := thisProcess()
 	p.ID, p.State = t.batch.asker, stateVersion
-	p.Lookahead, p.Grace, p.FairScope = t.options.Lookahead, t.options.Grace, t.fair
+	p.Lookahead, p.Grace, p.FairScope, p.FairByTime = t.options.Lookahead, t.options.Grace, t.fair, t.options.FairByTime
 	p.Scopes = copyScopes(t.scopes)
 	for i := range p.Scopes {
 		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)

@@ -196,7 +196,7 @@ const (
 // runningArguments end what grants hold, or renew it.
 func (t *Throttle) runningArguments(verb string, grants []Reservation) []any {
 	own := make([]string, 0, 1+3*len(grants))
-	own = append(own, verb)
+	own = append(own, verb+" "+strconv.FormatInt(flag(t.options.FairByTime), 10))
 	for i := range grants {
 		g := &grants[i]
 		own = append(own, g.Job.ID, strconv.FormatInt(g.Start.UnixMicro(), 10), t.cooldowns(g))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -298,4 +299,78 @@ func TestRunningHandsOver(t *testing.T) {
 		p99 := percentile(r.handOvers(places), 0.99)
 		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, r.used(places), float64(denied)/tasks)
 	})
+}
+
+// TestRunningFairByTime: tenants whose jobs take 20 ms and 500 ms hold places for as long as
+// each other, and one that comes later has its part from then on.
+func TestRunningFairByTime(t *testing.T) {
+	t.Parallel()
+	const places, span, late = 8, 13 * time.Second, 5 * time.Second
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(places)}}, {Name: "tenant"}}
+	lengths := map[string]time.Duration{"short": 20 * time.Millisecond, "long": 500 * time.Millisecond, "later": 500 * time.Millisecond}
+	inBubbleWith(t, scopes, &throttle.Options{FairByTime: true}, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var runs []throttletest.Start
+		handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			grant, _ := worker.Grant(ctx)
+			began := time.Now()
+			time.Sleep(lengths[grant.Job.Keys["tenant"]])
+			mu.Lock()
+			defer mu.Unlock()
+			runs = append(runs, throttletest.Start{At: began, End: time.Now(), Weight: 1, Keys: grant.Job.Keys})
+			return nil
+		})
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 32}), w.shaper.Wrap(handler))
+		for n := range 3000 {
+			w.enqueue(n, "short", 1)
+			if n < 200 {
+				w.enqueue(10_000+n, "long", 1)
+			}
+		}
+		time.Sleep(late)
+		came := time.Now()
+		for n := range 200 {
+			w.enqueue(20_000+n, "later", 1)
+		}
+		time.Sleep(span - late)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, over := range throttletest.Check(scopes, runs) {
+			t.Error(over)
+		}
+		before, after := heldBy(runs, w.began.Add(time.Second), came), heldBy(runs, came.Add(2*time.Second), came.Add(span-late))
+		t.Logf("place-seconds of two tenants %v, of three %v", before, after)
+		for _, held := range []map[string]float64{before, after} {
+			if jain := jain(slices.Collect(maps.Values(held))); jain < 0.99 {
+				t.Errorf("Jain's index of %v is %.4f, want 0.99", held, jain)
+			}
+		}
+		first := span
+		for _, run := range runs {
+			if run.Keys["tenant"] == "later" {
+				first = min(first, run.At.Sub(came))
+			}
+		}
+		if first > 500*time.Millisecond {
+			t.Errorf("the newcomer's first start came after %s", first)
+		}
+	})
+}
+
+// heldBy is for how many seconds each tenant held places between two instants.
+func heldBy(runs []throttletest.Start, from, to time.Time) map[string]float64 {
+	held := make(map[string]float64)
+	for _, run := range runs {
+		begin, end := run.At, run.End
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(to) {
+			end = to
+		}
+		if d := end.Sub(begin); d > 0 {
+			held[run.Keys["tenant"]] += d.Seconds()
+		}
+	}
+	return held
 }

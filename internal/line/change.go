@@ -69,7 +69,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		}
 	}
 	if rebook {
-		l.giveBack(g.mark(), nil)
+		l.giveBack(g.mark(), nil, false)
 		l.promise(g.ID, lane, g.Costs, g.Start, g.Start)
 	}
 	l.end()

@@ -35,7 +35,7 @@ func (l *Line) Clone() *Line {
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
 	for mark, r := range l.runs {
-		c.runs[mark] = &run{places: slices.Clone(r.places)}
+		c.runs[mark] = &run{flow: r.flow, paid: r.paid, places: slices.Clone(r.places)}
 	}
 	return c
 }

@@ -16,6 +16,7 @@ type Settings struct {
 	Scopes    map[string]Scope
 	Lookahead int64 // us
 	Grace     int64 // us
+	Timed     bool  // flows are charged for the time that they hold places of running limits
 }
 
 // Line is the state of one throttle.

@@ -6,7 +6,11 @@ import (
 )
 
 // run is what a granted job holds of limits on what runs at once.
-type run struct{ places []held }
+type run struct {
+	flow   string
+	paid   int64 // until when the flow is charged, where it is by the time that it holds places
+	places []held
+}
 
 // held are the units that a job holds of one ledger.
 type held struct {
@@ -16,10 +20,24 @@ type held struct {
 	units  int64
 }
 
+// startsFor is the time that a start is charged for, where flows are charged by time.
+const startsFor = 1_000_000
+
+// pay charges a flow for the time that it has held places and has not paid, or gives back what
+// it has paid too much.
+func (l *Line) pay(r *run) {
+	for _, p := range r.places {
+		if q := l.queues[p.key]; q != nil {
+			q.charge(r.flow, float64(p.units)*(float64(l.now-r.paid)/1e6)/l.share(r.flow))
+		}
+	}
+	r.paid = l.now
+}
+
 // hold notes what a job holds that is granted. It returns the shortest lease, 0 if the job
 // holds nothing.
 func (l *Line) hold(job Job, lane *lane, at int64) int64 {
-	var r run
+	r := run{flow: lane.flow, paid: at + startsFor}
 	lease := int64(0)
 	for i, name := range lane.keys {
 		k := l.key(name)
@@ -47,7 +65,7 @@ func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[
 	l.lookAt(grants)
 	done := make([]bool, len(grants))
 	for i := range grants {
-		done[i] = l.giveBack(grants[i].mark(), cooldowns)
+		done[i] = l.giveBack(grants[i].mark(), cooldowns, settings.Timed)
 	}
 	l.end()
 	return done
@@ -66,8 +84,11 @@ func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
 			continue
 		}
 		if renewed[i] = l.holds(r); !renewed[i] {
-			l.giveBack(mark, nil)
+			l.giveBack(mark, nil, settings.Timed)
 			continue
+		}
+		if settings.Timed && r.paid < l.now {
+			l.pay(r)
 		}
 		for j := range r.places {
 			p := &r.places[j]
@@ -103,13 +124,16 @@ func (l *Line) holds(r *run) bool {
 	})
 }
 
-// giveBack ends a run, and tells whether it held its places until now.
-func (l *Line) giveBack(mark string, cooldowns map[string]int64) bool {
+// giveBack ends a run, charges its flow for the time if that is wanted, and tells whether it held its places until now.
+func (l *Line) giveBack(mark string, cooldowns map[string]int64, timed bool) bool {
 	r := l.runs[mark]
 	if r == nil {
 		return false
 	}
 	held := l.holds(r)
+	if timed {
+		l.pay(r)
+	}
 	for _, p := range r.places {
 		k := l.key(p.key)
 		d := k.ledger(p.window)
@@ -128,4 +152,6 @@ func (l *Line) giveBack(mark string, cooldowns map[string]int64) bool {
 	return held
 }
 
-func (r *run) equal(other *run) bool { return slices.Equal(r.places, other.places) }
+func (r *run) equal(other *run) bool {
+	return r.flow == other.flow && r.paid == other.paid && slices.Equal(r.places, other.places)
+}

@@ -33,16 +33,18 @@ local function of_grant(kind, id, start)
 end
 
 -- What a granted job holds of limits on what runs at once, until it is given back or its lease is over:
--- run:<start>:<id>: string, "name=window:sub-window:units,..."
+-- run:<start>:<id>: string, "flow|paid|name=window:sub-window:units,...", paid: us, until when its flow's tags are charged,
+--   where they are by the time that is held: a start is charged as one second
 -- Each place is name, window, sub-window, units. Returns the shortest lease, 0 if there is none.
-local function hold(id, start, places, from)
+local function hold(id, start, flow, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
     texts[i] = format('%s=%d:%d:%d', unpack(places[i]))
     shortest, longest = min(shortest, -places[i][2]), max(longest, -places[i][2])
   end
   if #places == 0 then return 0 end
-  write('SET', of_grant('run', id, start), table.concat(texts, ','), 'PX', format('%d', floor((from + longest - now) / 1000) + 60000))
+  local text = flow .. format('|%d|', paid) .. table.concat(texts, ',')
+  write('SET', of_grant('run', id, start), text, 'PX', format('%d', floor((from + longest - now) / 1000) + 60000))
   return shortest
 end
 

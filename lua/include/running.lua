@@ -1,17 +1,20 @@
 -- Places: what granted jobs hold of limits on what runs at once.
+local timed = false -- flows are charged for the time that they hold places
 
--- What a grant holds, with its scope keys, and whether all of it counts until now; nil if it holds nothing.
+-- What a grant holds, with its scope keys, its flow and until when that has paid, and whether all of it counts until now;
+-- nil if it holds nothing.
 local function places_of(id, start)
-  local text = call('GET', of_grant('run', id, start))
-  if not text then return nil, false end
-  local places, counts = {}, true
+  local found = call('GET', of_grant('run', id, start))
+  if not found then return nil, false end
+  local flow, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
+  if not text then error('FOREIGN run:' .. id, 0) end
+  local places, counts = { flow = flow, paid = tonumber(paid) }, true
   for name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
     local key = key_of(name)
     local ledger = ledger_of(key, tonumber(window))
     places[#places + 1] = { key = key, ledger = ledger, at = tonumber(at), units = tonumber(units) }
     if not ledger or tonumber(at) + ledger.n <= floor((now + key.shift) / ledger.precision) then counts = false end
   end
-  if #places == 0 then error('FOREIGN run:' .. id, 0) end
   return places, counts
 end
 
@@ -21,6 +24,16 @@ local function count_at(place, at, units)
   ledger.tail, changed = add(ledger.tail, at, units)
   ledger.spent = ledger.spent + changed
   place.key.dirty, place.key.touched = true, true
+end
+
+-- Charges the flow for the time that it has held places and has not paid, or gives back what it has paid too much.
+local function pay(places)
+  local lane, work = { flow = places.flow }, {}
+  for i = 1, #places do
+    lane[i], work[i] = places[i].key, places[i].units * ((now - places.paid) / 1000000)
+  end
+  charge(lane, work, 1, true)
+  places.paid = now
 end
 
 local function cooldown_of(cooldowns, wanted)
@@ -33,7 +46,9 @@ end
 -- Ends what a grant holds. It counts on for a cool-down, by scopes. Returns whether all of it counted until now.
 local function give_back(id, start, cooldowns)
   local places, counts = places_of(id, start)
-  for i = 1, places and #places or 0 do
+  if not places then return false end
+  if timed then pay(places) end
+  for i = 1, #places do
     local place = places[i]
     local key, ledger = place.key, place.ledger
     if ledger then
@@ -43,6 +58,6 @@ local function give_back(id, start, cooldowns)
       hurry(key.name)
     end
   end
-  if places then write('DEL', of_grant('run', id, start)) end
+  write('DEL', of_grant('run', id, start))
   return counts
 end

@@ -64,11 +64,11 @@ local function save_usual(key)
 end
 
 -- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
-local function hold_usual(usual, lane, id, cost)
+local function hold_usual(usual, lane, flow, id, cost)
   local places = {}
   for j = 1, cost > 0 and #lane or 0 do
     local limit = usual[lane[j]].running
     if limit then places[#places + 1] = { usual[lane[j]].name, limit.window, floor(now / limit.precision), cost } end
   end
-  return hold(id, now, places, now)
+  return hold(id, now, flow, now + 1000000, places, now)
 end

@@ -245,9 +245,10 @@ func (m *memory) settle(r request) (any, error) {
 
 func (m *memory) running(r request) (any, error) {
 	var held []any
+	r.settings.Timed = strings.HasSuffix(r.args[0], "1")
 	for i := 1; i < len(r.args); i += 3 {
 		one, verb := []line.Grant{{ID: r.args[i], Start: integer(r.args[i+1])}}, m.line.Renew
-		if r.args[0] == "done" {
+		if strings.HasPrefix(r.args[0], "done") {
 			cooldowns := cooldownsOf(r.args[i+2])
 			verb = func(now int64, settings line.Settings, grants []line.Grant) []bool {
 				return m.line.Done(now, settings, grants, cooldowns)
