@@ -53,7 +53,7 @@ func (c *caller) attached(ctx context.Context, name string, p Process) (*Throttl
 	}
 	err := options.validate()
 	if err == nil {
-		err = validateScopes(p.Scopes)
+		err = validateScopes(p.Scopes, options.Lookahead)
 	}
 	fair := ""
 	if err == nil {

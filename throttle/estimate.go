@@ -25,6 +25,8 @@ func (t *Throttle) estimate(r *Reservation, o *order, flows int64) {
 		sure = wait
 	case r.Hold.Limit.Units == 0:
 		sure, wait = blockedFor, blockedFor // until the limit is changed
+	case r.Hold.Limit.Running:
+		wait = t.through(r, o, flows) // the script knows when leases end
 	case r.Hold.Limit.Units > 0:
 		wait = max(wait, t.through(r, o, flows))
 	}
@@ -41,5 +43,5 @@ func (t *Throttle) through(r *Reservation, o *order, flows int64) time.Duration 
 		units *= float64(max(1, flows))
 	}
 	windows := units / float64(r.Hold.Limit.Units)
-	return time.Duration(min(windows*float64(r.Hold.Limit.length()), float64(maxWindow))).Truncate(time.Microsecond)
+	return time.Duration(min(windows*float64(t.counts(r.Hold.Scope, r.Hold.Limit)), float64(maxWindow))).Truncate(time.Microsecond)
 }

@@ -127,9 +127,11 @@ func (t *Throttle) guess(o *order, e *Explanation) {
 				return
 			}
 			if l.Limit.Units > 0 && u.Mode == Enforce {
-				later(l.Free)
+				if !l.Limit.Running {
+					later(l.Free)
+				}
 				windows := float64((e.Before+1)*flows*o.charges[i].units) / float64(l.Limit.Units)
-				later(e.Now.Add(time.Duration(min(windows*float64(l.Limit.length()), float64(maxWindow)))))
+				later(e.Now.Add(time.Duration(min(windows*float64(t.counts(u.Scope, l.Limit)), float64(maxWindow)))))
 			}
 		}
 	}

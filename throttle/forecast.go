@@ -155,7 +155,7 @@ func (r *reader) neverFits(o *order, held *line.Held) error {
 		return nil
 	}
 	for _, u := range a.Limits {
-		if u.Limit.span().Microseconds() == held.Limit.Window {
+		if u.Limit.Running && held.Limit.Window < 0 || u.Limit.span().Microseconds() == held.Limit.Window {
 			return &NeverFitsError{Job: o.job.ID, Weight: c.units, Scope: a.Scope, Key: c.key, Limit: u.Limit}
 		}
 	}

@@ -37,7 +37,7 @@ const DefaultLease = 30 * time.Second
 
 // The range a Lease may have.
 const (
-	minLease = 100 * time.Millisecond
+	minLease = 200 * time.Millisecond
 	maxLease = 24 * time.Hour
 )
 
@@ -70,7 +70,8 @@ type Limit struct {
 	Running bool
 	// Lease is how long a job counts as running without a sign of life, Throttle.Renew:
 	// a process that dies leaves its places that long. Up to a thousandth of it longer, never
-	// shorter. In whole microseconds, from 100 ms to 24 h. 0 means DefaultLease.
+	// shorter. In whole microseconds, from 200 ms to 24 h, and at least twice as long as
+	// Options.Lookahead. 0 means DefaultLease.
 	Lease time.Duration
 }
 

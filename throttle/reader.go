@@ -269,7 +269,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		for i, name := range some {
 			r.accounts[name] = accounts[i]
 			r.now = accounts[i].Now
-			r.snapshot.Keys = append(r.snapshot.Keys, accounts[i].snapshot(name))
+			r.snapshot.Keys = append(r.snapshot.Keys, r.snapshotOf(&accounts[i], name))
 		}
 	}
 	if r.now.IsZero() {
@@ -280,6 +280,26 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		r.now = p.now
 	}
 	return nil
+}
+
+// snapshotOf is how a scope key stands. A job that runs is taken to end when it has run as
+// long as others did.
+func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
+	k := a.snapshot(name)
+	for i, u := range a.Limits {
+		if !u.Limit.Running {
+			continue
+		}
+		lease, runs := k.Limits[i].Window, -max(1, r.counts(a.Scope, u.Limit).Microseconds())
+		k.Limits[i].Window = runs
+		k.Windows = slices.Clone(k.Windows)
+		for j := range k.Windows {
+			if k.Windows[j].Window == lease {
+				k.Windows[j].Window = runs
+			}
+		}
+	}
+	return k
 }
 
 // snapshot is how a scope key stands, for package line.

@@ -30,7 +30,7 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	if err != nil {
 		return nil, err
 	}
-	if err := validateScopes(scopes); err != nil {
+	if err := validateScopes(scopes, options.Lookahead); err != nil {
 		return nil, err
 	}
 	fair, err := options.fairScope(scopes)

@@ -55,9 +55,12 @@ func (t *Throttle) running(ctx context.Context, verb string, granted []Reservati
 		if err != nil {
 			return held, err
 		}
-		done, err := t.done("running", reply, len(some))
+		done, now, err := t.doneAt("running", reply, len(some))
 		if err != nil {
 			return held, err
+		}
+		if verb == runningDone {
+			t.means.ended(some, now)
 		}
 		for _, is := range done {
 			held[places[0]], places = is, places[1:]

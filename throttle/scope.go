@@ -26,6 +26,10 @@ type Scope struct {
 	// limit: the pause between two connections to a host. From 0, which is none, to the
 	// limit's Lease; it errs by up to a thousandth of that, on the long side.
 	Cooldown time.Duration `json:"cooldown,omitempty"`
+	// Runs is about how long a job runs, under a running limit: for guesses only, those of
+	// Forecast, of Explain and of when a job in line starts. 0 means the mean of the jobs
+	// that this process has ended, and before the first the limit's Lease.
+	Runs time.Duration `json:"runs,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
@@ -34,7 +38,7 @@ type Scope struct {
 // maxLimits bounds the work of one decision: the limits that concern one job.
 const maxLimits = 64
 
-func validateScopes(scopes []Scope) error {
+func validateScopes(scopes []Scope, lookahead time.Duration) error {
 	if len(scopes) == 0 {
 		return &OptionError{Field: "scopes", Value: 0, Reason: "a throttle needs at least one scope"}
 	}
@@ -54,7 +58,13 @@ func validateScopes(scopes []Scope) error {
 		if scope.Cooldown < 0 || scope.Cooldown > maxLease || scope.Cooldown%time.Microsecond != 0 {
 			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown, Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
 		}
+		if scope.Runs < 0 || scope.Runs > maxWindow {
+			return &OptionError{Field: "Scope.Runs", Value: scope.Runs, Reason: "is not between 0 and " + formatDuration(maxWindow)}
+		}
 		if err := scope.validateLimits(); err != nil {
+			return err
+		}
+		if err := checkLeases(scope.Name, scope.Limits, lookahead); err != nil {
 			return err
 		}
 		limits += len(scope.Limits)
@@ -80,6 +90,17 @@ func (s Scope) validateLimits() error {
 		windows[limit.span()] = true
 		if limit.Running && s.Cooldown > limit.lease() {
 			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown, Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}
+		}
+	}
+	return nil
+}
+
+// checkLeases refuses leases that end within what is booked ahead: jobs would be booked for
+// when they end, however soon a place is given back.
+func checkLeases(scope string, limits []Limit, lookahead time.Duration) error {
+	for _, limit := range limits {
+		if limit.Running && limit.lease() < 2*lookahead {
+			return &LimitError{Text: limit.String(), Reason: fmt.Sprintf("of scope %s: the lease %s is shorter than twice the Lookahead %s", scope, formatDuration(limit.lease()), formatDuration(lookahead))}
 		}
 	}
 	return nil

@@ -65,7 +65,8 @@ func (t *Throttle) Resume(ctx context.Context, scope, key string) (bool, error) 
 // what is decided from then on uses it. A window or a precision that is new to the scope
 // key counts from when it is first asked for. So a limit without a Precision gets that of
 // the configured limit of its window, except where this is finer than the default and
-// there are more than 1,000 units, whose ledger would get long.
+// there are more than 1,000 units, whose ledger would get long. A running limit without a
+// Lease gets the configured one's.
 //
 // A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
 // in line, under a limit below its weight with a *BlockedError until the limits change.
@@ -76,6 +77,9 @@ func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Li
 		return &OptionError{Field: "limits", Value: 0, Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
 	}
 	if err := (Scope{Name: scope, Limits: limits}).validateLimits(); err != nil {
+		return err
+	}
+	if err := checkLeases(scope, limits, t.options.Lookahead); err != nil {
 		return err
 	}
 	if windows := t.windows(scope, limits); windows > maxLimits {
@@ -112,15 +116,18 @@ func (t *Throttle) setLimits(ctx context.Context, scope, key, text string) error
 // mostFiner is up to how many units a limit keeps a precision that is finer than its default.
 const mostFiner = 1000
 
-// asConfigured gives a limit without a precision the configured one's. With another it
+// asConfigured gives a limit without a precision, or a lease, the configured one's. With another it
 // would begin to count anew.
 func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
-	if limit.Precision != 0 || limit.Units == Unlimited {
+	if limit.Running && limit.Lease == 0 {
+		limit.Lease = t.leaseOf(scope)
+	}
+	if limit.Running || limit.Precision != 0 || limit.Units == Unlimited {
 		return limit
 	}
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
-			if s.Name != scope || own.span() != limit.span() || limit.Running || own.Units == Unlimited {
+			if s.Name != scope || own.Running || own.Window != limit.Window || own.Units == Unlimited {
 				continue
 			}
 			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= mostFiner {
@@ -129,6 +136,19 @@ func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
 		}
 	}
 	return limit
+}
+
+// leaseOf is the configured lease of a scope's running limit, 0 if it has none: with another
+// one what runs already would not count.
+func (t *Throttle) leaseOf(scope string) time.Duration {
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && own.Running {
+				return own.Lease
+			}
+		}
+	}
+	return 0
 }
 
 // windows is how many a scope key may count where these limits are set: those of the

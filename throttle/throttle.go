@@ -29,6 +29,7 @@ type Throttle struct {
 	batch   *batcher
 	line    lineTimer
 	local   *localShare // nil unless FallbackLocal
+	means   means
 	logged  *rateLimitedLog
 	looks   bool             // made by Attach: it decides nothing
 	sign    signOfLife       // when the configuration is published next

@@ -185,11 +185,17 @@ func (t *Throttle) endAt(at stamp, v *values) error {
 
 // done reads the answer of a script that says for each thing whether it was done.
 func (t *Throttle) done(script string, reply any, want int) ([]bool, error) {
+	done, _, err := t.doneAt(script, reply, want)
+	return done, err
+}
+
+// doneAt also says when, on Redis' clock.
+func (t *Throttle) doneAt(script string, reply any, want int) ([]bool, time.Time, error) {
 	v := arrayOf(script, reply)
 	at := v.stamp()
 	done := make([]bool, want)
 	for i := range done {
 		done[i] = v.yes()
 	}
-	return done, t.endAt(at, v)
+	return done, at.now, t.endAt(at, v)
 }

@@ -143,10 +143,10 @@ func TestRunningEndsHowever(t *testing.T) {
 // TestRunningIsRenewed: a handler that runs for many leases keeps its place.
 func TestRunningIsRenewed(t *testing.T) {
 	t.Parallel()
-	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 2, Running: true, Lease: time.Second}}}}
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 2, Running: true, Lease: 2 * time.Second}}}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var r record
-		handler := r.handler(w, func(string) time.Duration { return 7 * time.Second })
+		handler := r.handler(w, func(string) time.Duration { return 9 * time.Second })
 		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8}), w.shaper.Wrap(handler))
 		for n := range 6 {
 			w.enqueue(n, "acme", 1)
@@ -166,7 +166,7 @@ func TestRunningIsLost(t *testing.T) {
 	for name, keep := range map[string]bool{"told": false, "running on": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: time.Second}}}}
+			scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 2 * time.Second}}}}
 			inBubble(t, scopes, func(t *testing.T, w *world) {
 				wire := newWire(w)
 				th, err := throttle.New("world", wire.client, scopes, nil)

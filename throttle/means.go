@@ -1,0 +1,62 @@
+package throttle
+
+import (
+	"sync"
+	"time"
+)
+
+// means are how long the jobs that this process has ended ran, by scope: for guesses.
+type means struct {
+	mu sync.Mutex
+	of map[string]time.Duration
+}
+
+// meanOver is over about how many jobs a mean goes.
+const meanOver = 16
+
+// ended notes jobs that have ended now.
+func (m *means) ended(granted []Reservation, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = make(map[string]time.Duration)
+	}
+	for _, r := range granted {
+		ran := max(now.Sub(r.Start), time.Microsecond)
+		m.note(Global, ran)
+		for scope := range r.Job.Keys {
+			m.note(scope, ran)
+		}
+	}
+}
+
+func (m *means) note(scope string, ran time.Duration) {
+	if mean, known := m.of[scope]; known {
+		ran = mean + (ran-mean)/meanOver
+	}
+	m.of[scope] = ran
+}
+
+func (m *means) get(scope string) (time.Duration, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mean, known := m.of[scope]
+	return mean, known
+}
+
+// counts guesses for how long a start counts under a limit of a scope: exactly so under a
+// window.
+func (t *Throttle) counts(scope string, limit Limit) time.Duration {
+	if !limit.Running {
+		return limit.Window
+	}
+	for i := range t.scopes {
+		if s := &t.scopes[i]; s.Name == scope && s.Runs > 0 {
+			return s.Runs + s.Cooldown
+		}
+	}
+	if mean, known := t.means.get(scope); known {
+		return mean
+	}
+	return limit.lease()
+}
