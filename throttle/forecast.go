@@ -30,7 +30,8 @@ type Forecast struct {
 // come to its slot.
 //
 // It plays the line through in this process, from what it reads of Redis. It blocks for
-// some round trips: one for each 500 lanes, 500 jobs and 100 scope keys. With more than
+// some round trips: two for each 500 lanes, one for each 500 jobs and 100 scope keys. Where
+// lanes move meanwhile, it reads them up to three times, so as to miss none. With more than
 // 20,000 lanes or a million jobs in line it fails. Its errors: those of Peek, by the first
 // job that has one.
 func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
@@ -98,6 +99,11 @@ func (r *reader) load() (*line.Line, line.Settings) {
 	for _, l := range r.lanes {
 		flow, _, _ := strings.Cut(l.Lane, "|")
 		r.snapshot.Shares[flow] = r.shares.of(flow)
+	}
+	for i := range r.snapshot.Queues {
+		if q := &r.snapshot.Queues[i]; q.Timer == 0 {
+			q.Timer = r.snapshot.Now // lanes came there since the timers were read
+		}
 	}
 	return line.Load(r.snapshot, r.options.Lookahead.Microseconds(), r.options.Grace.Microseconds())
 }
