@@ -35,3 +35,17 @@ func grantOf(ctx context.Context) *grant {
 func (s *Shaper) withGrant(ctx context.Context, r throttle.Reservation) context.Context {
 	return context.WithValue(ctx, grantKey{}, &grant{Reservation: r, shaper: s, outer: grantOf(ctx)})
 }
+
+// isInside tells that an attempt runs under this shaper's grant already, since the shaper
+// is wrapped twice around its handler. A second reservation would be of the same job and
+// put off what the first has let start.
+func (s *Shaper) isInside(ctx context.Context, a attempt) bool {
+	g := s.grantOf(ctx)
+	if g == nil || g.Job.ID != a.jobID() {
+		return false
+	}
+	s.twice.Do(func() {
+		s.log.Error("worker: Shaper.Wrap is around the same handler twice: take one away. The inner one does nothing")
+	})
+	return true
+}

@@ -18,13 +18,17 @@ import (
 
 // Wrap returns a handler that reserves each task before next may process it. It
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
-// of it would see denials as errors) and takes a bare Handler as well.
+// of it would see denials as errors) and takes a bare Handler as well. Wrapped twice
+// around the same handler it reserves each task once, and says so at error level.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 	s.puller.start()
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		a, err := attemptOf(ctx, task)
 		if err != nil {
 			return err
+		}
+		if s.isInside(ctx, a) {
+			return next.ProcessTask(ctx, task)
 		}
 		if a.beyond() {
 			if err := s.exhausted(ctx, a); err != nil {

@@ -66,6 +66,7 @@ type Shaper struct {
 	blocked    *patience
 	refused    refused
 	use        use
+	twice      sync.Once // logged that Wrap is around a handler twice
 	stats      counters
 	stopped    chan struct{}
 	stopOnce   sync.Once
