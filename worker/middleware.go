@@ -21,6 +21,7 @@ import (
 // of it would see denials as errors) and takes a bare Handler as well. Wrapped twice
 // around the same handler it reserves each task once, and says so at error level.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
+	s.wrapped.Store(true)
 	s.puller.start()
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		a, err := attemptOf(ctx, task)

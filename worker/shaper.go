@@ -67,6 +67,8 @@ type Shaper struct {
 	refused    refused
 	use        use
 	twice      sync.Once // logged that Wrap is around a handler twice
+	firstTask  sync.Once // a server with our Config has begun a task
+	wrapped    atomic.Bool
 	stats      counters
 	stopped    chan struct{}
 	stopOnce   sync.Once
