@@ -47,13 +47,23 @@ func (l *rateLimitedLog) trouble(throttle, text string) {
 	}
 }
 
-// fallback tells that Redis could not decide.
-func (l *rateLimitedLog) fallback(throttle string, err *UnavailableError) {
+// fallback tells that Redis could not decide, and what becomes of jobs meanwhile.
+func (l *rateLimitedLog) fallback(throttle string, is Fallback, err *UnavailableError) {
 	if left, due := l.due("fallback " + err.Failure); due {
-		l.logger.Warn("throttle: Redis cannot decide, the fallback does",
-			zap.String("throttle", throttle), zap.String("failure", err.Failure),
+		l.logger.Warn("throttle: Redis cannot decide, "+meanwhile(is),
+			zap.String("throttle", throttle), zap.Stringer("fallback", is), zap.String("failure", err.Failure),
 			zap.Int("not_logged", left), zap.NamedError("cause", err.Err))
 	}
+}
+
+func meanwhile(is Fallback) string {
+	switch is {
+	case FallbackOpen:
+		return "jobs start unchecked"
+	case FallbackLocal:
+		return "jobs start within this process' share"
+	}
+	return "no job starts"
 }
 
 // shadow tells what a limit in shadow would have done.

@@ -22,11 +22,11 @@ func TestLogOfManyGoroutines(t *testing.T) {
 		failed := &UnavailableError{Failure: failureTimeout, Err: errors.New("away")}
 		var wg sync.WaitGroup
 		for range 200 {
-			wg.Go(func() { l.fallback("t", failed) })
+			wg.Go(func() { l.fallback("t", FallbackClosed, failed) })
 		}
 		wg.Wait()
 		time.Sleep(logEvery)
-		l.fallback("t", failed)
+		l.fallback("t", FallbackClosed, failed)
 		lines := logs.All()
 		if len(lines) != 2 {
 			t.Fatalf("%d lines, want 2", len(lines))
