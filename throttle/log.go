@@ -1,11 +1,32 @@
 package throttle
 
 import (
+	"io"
+	"os"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
+
+// Logger is the one that the throttle was made with, or its default. It is for packages
+// beside it that have none of their own.
+func (t *Throttle) Logger() *zap.Logger { return t.options.Logger }
+
+// standardError is os.Stderr, whatever that is by then.
+type standardError struct{}
+
+func (standardError) Write(line []byte) (int, error) { return os.Stderr.Write(line) }
+
+// toStandardError is the logger of who has none.
+var toStandardError = sync.OnceValue(func() *zap.Logger { return loggerTo(standardError{}) })
+
+// loggerTo writes what is at warn or above, a line each.
+func loggerTo(w io.Writer) *zap.Logger {
+	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zapcore.WarnLevel))
+}
 
 // logEvery is how often one kind of thing is logged at most.
 const logEvery = time.Second

@@ -81,7 +81,7 @@ type Shaper struct {
 // servers use, or another of the same Redis and database: tasks are woken through it. The
 // error is a *throttle.OptionError. New does not talk to Redis; Claim does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
-	options, err := opts.withDefaults()
+	options, err := opts.withDefaults(th)
 	switch {
 	case err != nil:
 		return nil, err
