@@ -144,7 +144,7 @@ func TestProcessesDiffer(t *testing.T) {
 		}
 		core, logs := observer.New(zap.WarnLevel)
 		fresh := published(t, client, name, tenantAndGlobal(throttle.PerMinute(3), throttle.PerMinute(50)), throttle.Options{Logger: zap.New(core), Grace: time.Second})
-		if all := logs.FilterMessageSnippet("configured differently").All(); len(all) != 1 || !strings.Contains(fmt.Sprint(all[0].ContextMap()), "scope tenant enforce 3/1m, not enforce 2/1m") {
+		if all := logs.FilterMessageSnippet("configured differently").All(); len(all) != 1 || !strings.Contains(fmt.Sprint(all[0].ContextMap()), "scope tenant 3/1m, not 2/1m") {
 			t.Errorf("logged: %v", logs.All())
 		}
 		if n := client.HLen(ctx, "thr:{"+name+"}:processes").Val(); n != 2 {
@@ -157,7 +157,7 @@ func TestProcessesDiffer(t *testing.T) {
 		if u, err := attached.Usage(ctx, "tenant", "a"); err != nil || u.Limits[0].Limit.Units != 3 {
 			t.Errorf("attached to another than the newest: %+v, %v", u, err)
 		}
-		want := []string{"scope tenant enforce 3/1m, not enforce 2/1m", "Grace 1s, not 5s"}
+		want := []string{"scope tenant 3/1m, not 2/1m", "Grace 1s, not 5s"}
 		both := processesOf(t, fresh)
 		if diff := cmp.Diff(want, both[0].Differences(both[1])); diff != "" {
 			t.Errorf("differences (-want +got):\n%s", diff)

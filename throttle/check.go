@@ -62,7 +62,8 @@ func (e *CheckError) Error() string {
 // What must stop the program is a *CheckError: a server older than Redis 6.2, a script
 // that cannot be loaded, a permission or a command that is missing, a replica instead of
 // a primary.
-// If Redis cannot be asked the error is an *UnavailableError or the context's own. The
+// If Redis cannot be asked the error is an *UnavailableError, whose text has the address
+// that the client was given, or the context's own. The
 // findings are what need not stop it, also beside an error: an eviction policy, memory
 // or replicas that are missing now, a clock that differs by more than a second, settings
 // of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
@@ -90,7 +91,16 @@ func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
 	if faulty := c.faulty(); faulty != nil {
 		return c.findings, faulty
 	}
-	return c.findings, err
+	return c.findings, t.redis.withAddress(err)
+}
+
+// withAddress has an error say which Redis could not be asked.
+func (c *caller) withAddress(err error) error {
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		unavailable.address = c.address()
+	}
+	return err
 }
 
 // check gathers what one Check finds.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 )
 
 // This file has what is asked of Redis by plain commands, beside the scripts: for those who
@@ -252,7 +253,7 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient, collect func
 // Where processes are configured differently, as during a deployment, it takes the
 // configuration of the newest that is alive, the first of Processes. It does not follow
 // what is published later: attach anew from time to time. Shares that a function of the
-// program says are known of the flows that wait now.
+// program says are known of the flows that wait now. It has no log.
 //
 // The error is an *AttachError if nothing is published that this version can read, an
 // *OptionError for the name or the client, or that of Redis, as of Usage. It blocks for two
@@ -264,7 +265,7 @@ func Attach(ctx context.Context, name string, client redis.Scripter) (*Throttle,
 	if isNil(client) {
 		return nil, &OptionError{Field: "client", Value: nil, Reason: "is nil"}
 	}
-	options, err := (&Options{Timeout: attachedTimeout, BreakAfter: -1}).withDefaults()
+	options, err := (&Options{Timeout: attachedTimeout, BreakAfter: -1, Logger: zap.NewNop()}).withDefaults()
 	if err != nil {
 		return nil, err
 	}

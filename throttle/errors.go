@@ -147,12 +147,17 @@ type UnavailableError struct {
 	Failure string
 	Err     error // the cause
 
-	replied bool // Redis itself said so
-	own     bool // the caller's context ended, which says nothing about Redis
+	address string // of Redis, where Check asked
+	replied bool   // Redis itself said so
+	own     bool   // the caller's context ended, which says nothing about Redis
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("throttle: Redis cannot decide (%s): %v", e.Failure, e.Err)
+	at := ""
+	if e.address != "" {
+		at = " at " + e.address
+	}
+	return fmt.Sprintf("throttle: Redis%s cannot decide (%s): %v", at, e.Failure, e.Err)
 }
 
 // Unwrap returns the cause.

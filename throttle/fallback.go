@@ -17,7 +17,7 @@ func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservati
 	if ctx.Err() != nil {
 		return Reservation{}, err
 	}
-	t.logged.fallback(t.name, unavailable)
+	t.logged.fallback(t.name, t.options.Fallback, unavailable)
 	now := time.Now()
 	answered, lease := t.answering(o, now)
 	if t.options.Observer != nil {

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ type Forecast struct {
 // come to its slot.
 //
 // It plays the line through in this process, from what it reads of Redis. It blocks for
-// some round trips: one for each 500 lanes, 500 jobs and 100 scope keys. With more than
+// some round trips: two for each 500 lanes, one for each 500 jobs and 100 scope keys. Where
+// lanes move meanwhile, it reads them up to three times, so as to miss none. With more than
 // 20,000 lanes or a million jobs in line it fails. Its errors: those of Peek, by the first
 // job that has one.
 func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
@@ -99,7 +101,17 @@ func (r *reader) load() (*line.Line, line.Settings) {
 		flow, _, _ := strings.Cut(l.Lane, "|")
 		r.snapshot.Shares[flow] = r.shares.of(flow)
 	}
+	for i := range r.snapshot.Queues {
+		if q := &r.snapshot.Queues[i]; q.Timer == 0 || r.handsOver(q.Name) {
+			q.Timer = r.snapshot.Now // lanes came there since the timers were read, or a place may be free before a lease ends
+		}
+	}
 	return line.Load(r.snapshot, r.options.Lookahead.Microseconds(), r.options.Grace.Microseconds())
+}
+
+// handsOver tells whether a queue is of a scope key with a running limit.
+func (r *reader) handsOver(queue string) bool {
+	return slices.ContainsFunc(r.accounts[strings.TrimSuffix(queue, "!")].Limits, func(u LimitUsage) bool { return u.Limit.Running })
 }
 
 // play plays the line through until jobs have started. It tells which are in line, and

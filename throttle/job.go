@@ -62,7 +62,7 @@ func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
 	}
 	o := &order{job: job, flow: encode(job.Keys[t.fair])}
 	for i := range t.scopes {
-		c, err := chargeOf(job, &t.scopes[i])
+		c, err := t.chargeOf(job, &t.scopes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +79,9 @@ func (t *Throttle) checkNumbers(job Job) error {
 	switch {
 	case job.ID == "":
 		return &InvalidJobError{Field: "ID", Value: job.ID, Reason: "is empty"}
+	case job.Weight == 0:
+		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d: "+
+			"set it to the units that the job takes of each limit, such as 1", maxUnits)}
 	case job.Weight < 1 || job.Weight > maxUnits:
 		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
 	case job.MaxWait < 0 || job.MaxWait > maxWindow:
@@ -92,8 +95,11 @@ func (t *Throttle) checkNumbers(job Job) error {
 // checkScopes refuses the names of scopes that are none, and costs that are none.
 func (t *Throttle) checkScopes(job Job) error {
 	for name := range job.Keys {
-		if name == Global || !t.hasScope(name) {
-			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "names a scope this throttle does not have"}
+		switch {
+		case name == Global:
+			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "has no keys: leave it out; " + t.keyed()}
+		case !t.hasScope(name):
+			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "names a scope this throttle does not have; " + t.keyed()}
 		}
 	}
 	return t.checkCosts(job.ID, job.Costs)
@@ -103,7 +109,7 @@ func (t *Throttle) checkCosts(id string, costs map[string]int64) error {
 	for name, cost := range costs {
 		switch {
 		case !t.hasScope(name):
-			return &InvalidJobError{Job: id, Field: "Costs", Value: name, Reason: "names a scope this throttle does not have"}
+			return &InvalidJobError{Job: id, Field: "Costs", Value: name, Reason: "names a scope this throttle does not have; there are: " + t.names(nil)}
 		case cost < 0 || cost > maxUnits:
 			return &InvalidJobError{Job: id, Field: "Costs", Value: cost, Reason: fmt.Sprintf("of scope %s is not between 0 and %d", name, maxUnits)}
 		}
@@ -112,7 +118,7 @@ func (t *Throttle) checkCosts(id string, costs map[string]int64) error {
 }
 
 // chargeOf is what a job takes of a scope; no units if the scope does not concern it.
-func chargeOf(job Job, scope *Scope) (charge, error) {
+func (t *Throttle) chargeOf(job Job, scope *Scope) (charge, error) {
 	key, named := job.Keys[scope.Name]
 	cost, own := job.Costs[scope.Name]
 	if !own {
@@ -120,7 +126,7 @@ func chargeOf(job Job, scope *Scope) (charge, error) {
 	}
 	switch {
 	case named && key == "":
-		return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has an empty key for this scope"}
+		return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has an empty key for this scope: name one" + orOptional(scope)}
 	case cost == 0:
 		return charge{}, nil
 	case named || scope.Name == Global:
@@ -128,7 +134,35 @@ func chargeOf(job Job, scope *Scope) (charge, error) {
 	case scope.Optional:
 		return charge{}, nil
 	}
-	return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope"}
+	return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope: name one" + orOptional(scope) + "; " + t.keyed()}
+}
+
+// orOptional says how a job may do without a key.
+func orOptional(scope *Scope) string {
+	if scope.Optional {
+		return ", or leave the scope out"
+	}
+	return ", or make the scope Optional"
+}
+
+// keyed says which scopes a job names keys for.
+func (t *Throttle) keyed() string {
+	names := t.names(func(s Scope) bool { return s.Name != Global })
+	if names == "" {
+		return "this throttle has no scope with keys"
+	}
+	return "the scopes with keys are: " + names
+}
+
+// names are those of the scopes, or of some.
+func (t *Throttle) names(which func(s Scope) bool) string {
+	var names []string
+	for _, s := range t.scopes {
+		if which == nil || which(s) {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func plainNonce(nonce string) bool {

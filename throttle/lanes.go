@@ -31,11 +31,13 @@ type Lane struct {
 }
 
 // Lanes returns all lanes in which jobs wait, by when their first jobs came. It changes
-// nothing and blocks for some round trips, one for each 500 lanes or scope keys; with
-// more than 20,000 lanes it fails. Its other errors are those of Usage.
+// nothing and blocks for some round trips, two for each 500 lanes or scope keys. Where
+// lanes move meanwhile it reads them up to three times, so as to miss none; one that was
+// emptied may be told. With more than 20,000 lanes it fails. Its other errors are those
+// of Usage.
 func (t *Throttle) Lanes(ctx context.Context) ([]Lane, error) {
-	r := t.newReader()
-	if err := r.readStanding(ctx); err != nil {
+	r, err := t.readLanes(ctx)
+	if err != nil {
 		return nil, err
 	}
 	jobs := make(map[string]int64, len(r.lanes))

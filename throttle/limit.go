@@ -100,7 +100,7 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 //	100/1m    2000/24h    50000/7d@1h    unlimited/1m    3/running    3/running@1m
 //
 // Window and precision are written as for time.ParseDuration, also with d for
-// 24 hours. The error is a *LimitError.
+// 24 hours; a window of one unit may be written as the unit: 100/m. The error is a *LimitError.
 func ParseLimit(text string) (Limit, error) {
 	limit, err := parseLimit(strings.TrimSpace(text))
 	if err != nil {
@@ -144,7 +144,7 @@ func parseLimit(text string) (Limit, error) {
 		}
 		return limit, err
 	}
-	if limit.Window, err = parseDuration(strings.TrimSpace(window)); err != nil {
+	if limit.Window, err = parseWindow(strings.TrimSpace(window)); err != nil {
 		return Limit{}, err
 	}
 	if hasPrecision {
@@ -167,6 +167,15 @@ func parseLease(text string) (time.Duration, error) {
 		err = fmt.Errorf("lease 0s is not between %s and %s", minLease, formatDuration(maxLease))
 	}
 	return lease, err
+}
+
+// parseWindow reads a duration, or a unit by itself, which is one of it: 10/s is 10/1s.
+func parseWindow(text string) (time.Duration, error) {
+	switch text {
+	case "s", "m", "h", "d":
+		text = "1" + text
+	}
+	return parseDuration(text)
 }
 
 func parseUnits(text string) (int64, error) {

@@ -32,6 +32,11 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 	}{
 		"per minute":              {"100/1m", throttle.PerMinute(100), ""},
 		"per second":              {"1/1s", throttle.PerSecond(1), ""},
+		"a unit for one of it":    {"10/s", throttle.PerSecond(10), "10/1s"},
+		"a day":                   {" 10 / d ", throttle.PerDay(10), "10/24h"},
+		"running":                 {"3/running", throttle.Running(3), ""},
+		"running, with a lease":   {" 3 / running @ 1m", throttle.Limit{Units: 3, Running: true, Lease: time.Minute}, "3/running@1m"},
+		"running, unlimited":      {"unlimited/running", throttle.Running(throttle.Unlimited), ""},
 		"per hour":                {"7/1h", throttle.PerHour(7), ""},
 		"per day":                 {"2000/24h", throttle.PerDay(2000), ""},
 		"days":                    {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
@@ -77,6 +82,7 @@ func TestF45_ParseLimitRefuses(t *testing.T) {
 		"9007199254740993/1m", "9223372036854775807/1m", "9223372036854775808/1m", "99999999999999999999/1m", // F47
 		"1/0s", "1/1us", "1/999us", "1/-1m", "1/401d", "1/9600h1us", "1/400d1h", "1/99999d", "1/65536d", "1/-1d", "1/1.5d", "1/+1d", "1/60", "1/1", "1/nan", "1/1m1", // F49
 		"1/1.0000005s", "1/1m@1ns", "1/1m@1500ns", "1/1m@0s", "1/1m@0d", "1/1m@-1s", "1/1m@2m", "1/1m@x",
+		"3/running@", "3/running@0s", "3/running@199ms", "3/running@24h1s", "3/running@1m@1s", "3/running/1m", "3/Running", "running/1m", "-1/running", "3/running@300ms1ns",
 	} {
 		limit, err := throttle.ParseLimit(text)
 		var bad *throttle.LimitError

@@ -97,10 +97,17 @@ func (t *Throttle) page(ctx context.Context, kind, from string, of ...string) (*
 	if from == "" {
 		from = "0"
 	}
-	if _, err := strconv.ParseUint(from, 10, 63); err != nil {
+	place, err := strconv.ParseUint(from, 10, 63)
+	if err != nil {
 		return nil, &InvalidJobError{Field: "from", Value: from, Reason: "is not where a page begins"}
 	}
-	reply, err := t.redis.run(ctx, linesScript, t.linesArguments(kind, append(of, from, strconv.Itoa(mostOnPage))...))
+	return t.ask(ctx, kind, int(place), of...)
+}
+
+// ask asks for a page; of jobs one that begins at a place as seen from the end, if that is
+// below 0.
+func (t *Throttle) ask(ctx context.Context, kind string, from int, of ...string) (*page, error) {
+	reply, err := t.redis.run(ctx, linesScript, t.linesArguments(kind, append(of, strconv.Itoa(from), strconv.Itoa(mostOnPage))...))
 	if err != nil {
 		return nil, err
 	}

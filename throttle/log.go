@@ -1,11 +1,32 @@
 package throttle
 
 import (
+	"io"
+	"os"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
+
+// Logger is the one that the throttle was made with, or its default. It is for packages
+// beside it that have none of their own.
+func (t *Throttle) Logger() *zap.Logger { return t.options.Logger }
+
+// standardError is os.Stderr, whatever that is by then.
+type standardError struct{}
+
+func (standardError) Write(line []byte) (int, error) { return os.Stderr.Write(line) }
+
+// toStandardError is the logger of who has none.
+var toStandardError = sync.OnceValue(func() *zap.Logger { return loggerTo(standardError{}) })
+
+// loggerTo writes what is at warn or above, a line each.
+func loggerTo(w io.Writer) *zap.Logger {
+	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zapcore.WarnLevel))
+}
 
 // logEvery is how often one kind of thing is logged at most.
 const logEvery = time.Second
@@ -47,13 +68,23 @@ func (l *rateLimitedLog) trouble(throttle, text string) {
 	}
 }
 
-// fallback tells that Redis could not decide.
-func (l *rateLimitedLog) fallback(throttle string, err *UnavailableError) {
+// fallback tells that Redis could not decide, and what becomes of jobs meanwhile.
+func (l *rateLimitedLog) fallback(throttle string, is Fallback, err *UnavailableError) {
 	if left, due := l.due("fallback " + err.Failure); due {
-		l.logger.Warn("throttle: Redis cannot decide, the fallback does",
-			zap.String("throttle", throttle), zap.String("failure", err.Failure),
+		l.logger.Warn("throttle: Redis cannot decide, "+meanwhile(is),
+			zap.String("throttle", throttle), zap.Stringer("fallback", is), zap.String("failure", err.Failure),
 			zap.Int("not_logged", left), zap.NamedError("cause", err.Err))
 	}
+}
+
+func meanwhile(is Fallback) string {
+	switch is {
+	case FallbackOpen:
+		return "jobs start unchecked"
+	case FallbackLocal:
+		return "jobs start within this process' share"
+	}
+	return "no job starts"
 }
 
 // shadow tells what a limit in shadow would have done.

@@ -2,6 +2,9 @@ package throttle
 
 import (
 	"errors"
+	"io"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +14,35 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 )
+
+// TestLogWithoutALogger: who has no logger hears of what is at warn or above, in a line on
+// standard error.
+func TestLogWithoutALogger(t *testing.T) { //nolint:paralleltest // it changes os.Stderr
+	th := fakeThrottle(t, newFake(), Options{})
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := os.Stderr
+	os.Stderr = write
+	th.Logger().Info("not this")
+	th.logged.fallback("smtp", FallbackClosed, &UnavailableError{Failure: failureTimeout, Err: errors.New("away")})
+	os.Stderr = before
+	_ = write.Close()
+	text, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := string(text)
+	for _, want := range []string{"WARN", "throttle: Redis cannot decide, no job starts", `"throttle": "smtp"`, `"cause": "away"`} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q does not hold %q", line, want)
+		}
+	}
+	if strings.Count(line, "\n") != 1 {
+		t.Errorf("want one line, got %q", line)
+	}
+}
 
 // TestLogOfManyGoroutines: of what many tell at once one line is written, and the next
 // says how many were not.
@@ -22,11 +54,11 @@ func TestLogOfManyGoroutines(t *testing.T) {
 		failed := &UnavailableError{Failure: failureTimeout, Err: errors.New("away")}
 		var wg sync.WaitGroup
 		for range 200 {
-			wg.Go(func() { l.fallback("t", failed) })
+			wg.Go(func() { l.fallback("t", FallbackClosed, failed) })
 		}
 		wg.Wait()
 		time.Sleep(logEvery)
-		l.fallback("t", failed)
+		l.fallback("t", FallbackClosed, failed)
 		lines := logs.All()
 		if len(lines) != 2 {
 			t.Fatalf("%d lines, want 2", len(lines))

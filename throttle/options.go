@@ -107,7 +107,8 @@ type Options struct {
 	// for. nil is none, and costs nothing.
 	Observer Observer
 	// Logger takes what an operator should know: fallbacks, at most one a
-	// second of each kind, at warn. nil is silent.
+	// second of each kind, at warn. nil writes what is at warn or above to standard
+	// error, as asynq and go-redis do; zap.NewNop() is silent.
 	Logger *zap.Logger
 }
 
@@ -124,7 +125,7 @@ func (o *Options) withDefaults() (Options, error) {
 	options.BreakAfter = cmp.Or(options.BreakAfter, defaultBreakAfter)
 	options.BreakPeriod = cmp.Or(options.BreakPeriod, defaultBreakPeriod)
 	if options.Logger == nil {
-		options.Logger = zap.NewNop()
+		options.Logger = toStandardError()
 	}
 	return options, options.validate()
 }

@@ -89,8 +89,8 @@ func isSet(is bool) string {
 	return "not set"
 }
 
-// scopeTexts are what a scope is to those who decide: its mode and limits with their
-// precision in force, and whether jobs may do without.
+// scopeTexts are what a scope is to those who decide: its limits with their precision in
+// force, its mode if it does not enforce them, and whether jobs may do without.
 func scopeTexts(scopes []Scope) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range scopes {
@@ -99,9 +99,12 @@ func scopeTexts(scopes []Scope) map[string]string {
 		for i, l := range limits {
 			limits[i] = l.plain()
 		}
-		texts[s.Name] = s.Mode.String() + " " + cmp.Or(limitsString(limits), "without limits")
+		texts[s.Name] = cmp.Or(limitsString(limits), "without limits")
+		if s.Mode != Enforce {
+			texts[s.Name] += " (" + s.Mode.String() + ")"
+		}
 		if s.Optional && s.Name != Global {
-			texts[s.Name] += " optional"
+			texts[s.Name] += " (optional)"
 		}
 	}
 	return texts

@@ -13,9 +13,10 @@ import (
 
 // What is read of the line at most.
 const (
-	mostLanes   = 20_000
-	mostWaiting = 1_000_000 // jobs
-	mostNames   = 100       // scope keys in one call
+	mostReadings = 3 // of its lanes, while they move
+	mostLanes    = 20_000
+	mostWaiting  = 1_000_000 // jobs
+	mostNames    = 100       // scope keys in one call
 )
 
 // errTooMany says that more waits than is read.
@@ -27,18 +28,47 @@ type reader struct {
 	now      time.Time
 	snapshot line.Snapshot
 	queues   []queued
+	outline  outline
+	places   []place // of the lanes
 	lanes    []counted
 	seen     map[string]bool // lanes
 	jobs     int64
 	accounts map[string]account // by the name of the scope key
 }
 
+// place is where a lane stands. One with a claim stands nowhere: it is to stand under the
+// first scope key of its claim, should that have gone.
+type place struct {
+	queue, flow string
+	tag         float64
+	lane        counted
+}
+
+// outline is what changes in the line with every move of a lane: when its queues are
+// looked at, how many flows they have, and who has a claim.
+type outline struct {
+	queues []queued
+	claims []claimPlace
+}
+
+type claimPlace struct {
+	lane string
+	at   int64
+}
+
+func (o outline) equal(other outline) bool {
+	same := func(a, b queued) bool {
+		return a.Name == b.Name && a.Timer == b.Timer && a.flows == b.flows && a.Virtual == b.Virtual
+	}
+	return slices.EqualFunc(o.queues, other.queues, same) && slices.Equal(o.claims, other.claims)
+}
+
 // readLine reads what waits, and how the scope keys stand that concern it and some jobs.
+// The scope keys come last: a job that is booked meanwhile counts twice rather than not.
 func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, error) {
-	r := t.newReader()
-	err := r.readStanding(ctx)
+	r, err := t.readLanes(ctx)
 	if err == nil {
-		err = r.readLanes(ctx)
+		err = r.readJobs(ctx)
 	}
 	if err == nil {
 		err = r.readAccounts(ctx, orders)
@@ -46,25 +76,67 @@ func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, erro
 	return r, err
 }
 
-func (t *Throttle) newReader() *reader {
-	return &reader{Throttle: t, seen: make(map[string]bool), accounts: make(map[string]account)}
+// readLanes reads which lanes there are, and under what they stand. A lane that moves
+// meanwhile may be missed: then it reads again, and keeps what only the readings before
+// have found.
+func (t *Throttle) readLanes(ctx context.Context) (*reader, error) {
+	r, err := t.readOutline(ctx)
+	var before []place
+	for n := 1; err == nil; n++ {
+		if err = r.readQueues(ctx); err != nil || n == mostReadings {
+			break
+		}
+		var again *reader
+		if again, err = t.readOutline(ctx); err != nil || again.outline.equal(r.outline) {
+			break
+		}
+		before = append(before, r.places...)
+		r = again
+	}
+	for _, p := range slices.Backward(before) {
+		if r.lane(p.lane) {
+			r.stands(p)
+		}
+	}
+	return r, err
 }
 
-// readStanding reads which lanes there are, and under what they stand.
-func (r *reader) readStanding(ctx context.Context) error {
+// stands has a lane stand where it stood.
+func (r *reader) stands(p place) {
+	i := slices.IndexFunc(r.snapshot.Queues, func(q line.QueueSnapshot) bool { return q.Name == p.queue })
+	if i < 0 {
+		i = len(r.snapshot.Queues)
+		r.snapshot.Queues = append(r.snapshot.Queues, line.QueueSnapshot{Name: p.queue})
+	}
+	q := &r.snapshot.Queues[i]
+	j := slices.IndexFunc(q.Flows, func(f line.FlowSnapshot) bool { return f.Flow == p.flow })
+	if j < 0 {
+		j = len(q.Flows)
+		q.Flows = append(q.Flows, line.FlowSnapshot{Flow: p.flow, Tag: p.tag})
+	}
+	q.Flows[j].Lanes = append(q.Flows[j].Lanes, p.lane.Standing)
+}
+
+// readOutline reads under what lanes stand, and which have a claim.
+func (t *Throttle) readOutline(ctx context.Context) (*reader, error) {
+	r := &reader{Throttle: t, seen: make(map[string]bool), accounts: make(map[string]account)}
 	err := r.pages(ctx, "keys", func(p *page) { r.queues = append(r.queues, p.queue()) })
 	if err == nil {
-		err = r.pages(ctx, "claims", func(p *page) {
-			c := p.claim(r.options.Lookahead)
-			r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
-			r.lane(counted{line.Standing{Lane: c.Lane}, c.jobs})
-		})
+		err = r.pages(ctx, "claims", func(p *page) { r.readClaim(p.claim(r.options.Lookahead)) })
 	}
-	if err == nil {
-		r.alsoAside()
-		err = r.readQueues(ctx)
+	r.outline.queues = r.queues
+	r.alsoAside()
+	return r, err
+}
+
+func (r *reader) readClaim(c claimed) {
+	r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
+	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
+	lane := counted{line.Standing{Lane: c.Lane}, c.jobs}
+	if r.lane(lane) {
+		flow, _, _ := strings.Cut(c.Lane, "|")
+		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})
 	}
-	return err
 }
 
 // alsoAside adds the scope keys under which lanes wait aside only, with a claim or parked:
@@ -155,6 +227,7 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		add := func(of counted) {
 			if r.lane(of) {
 				f.Lanes = append(f.Lanes, of.Standing)
+				r.places = append(r.places, place{q.Name, f.Flow, f.Tag, of})
 			}
 		}
 		for i := int64(0); i < lanes && !p.wrong; i++ {
@@ -206,17 +279,15 @@ func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(c
 	return nil
 }
 
-// readLanes reads the jobs in line, several small lanes in one call.
-func (r *reader) readLanes(ctx context.Context) error {
+// readJobs reads the jobs in line, several small lanes in one call.
+func (r *reader) readJobs(ctx context.Context) error {
 	for rest := r.lanes; len(rest) > 0; {
 		n := together(rest, mostOnPage, func(l counted) int64 { return l.jobs })
 		some := rest[:n]
 		rest = rest[n:]
 		var err error
 		if some[0].jobs > mostOnPage {
-			lane := line.LaneSnapshot{Name: some[0].Lane}
-			err = r.pages(ctx, "jobs", func(p *page) { lane.Jobs = append(lane.Jobs, p.waiter()) }, lane.Name)
-			r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
+			err = r.readLong(ctx, some[0].Lane)
 		} else {
 			err = r.readLists(ctx, some)
 		}
@@ -224,6 +295,34 @@ func (r *reader) readLanes(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// readLong reads a lane of several pages, the last page first: jobs are booked from the
+// front, and those behind keep their places as seen from the end. What comes meanwhile
+// pushes some to a page where they are told again.
+func (r *reader) readLong(ctx context.Context, lane string) error {
+	var pages [][]line.Waiter
+	told := make(map[string]bool)
+	for from, more := -mostOnPage, true; more; from -= mostOnPage {
+		p, err := r.ask(ctx, "jobs", from, lane)
+		if err != nil {
+			return err
+		}
+		var jobs []line.Waiter
+		for p.more() {
+			if w := p.waiter(); !told[w.ID] {
+				told[w.ID] = true
+				jobs = append(jobs, w)
+			}
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		pages, more = append(pages, jobs), p.next != ""
+	}
+	slices.Reverse(pages)
+	r.snapshot.Lanes = append(r.snapshot.Lanes, line.LaneSnapshot{Name: lane, Jobs: slices.Concat(pages...)})
 	return nil
 }
 

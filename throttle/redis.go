@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,29 @@ func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bo
 	}
 	return client, false
 }
+
+// address is where the client was told that Redis is; empty if that is not known, as behind
+// Sentinel. It has no user and no password, also where somebody wrote them into it.
+func (c *caller) address() string {
+	var addresses []string
+	switch client := c.client.(type) {
+	case *redis.Client:
+		addresses = []string{client.Options().Addr}
+	case *redis.ClusterClient:
+		addresses = slices.Clone(client.Options().Addrs)
+	}
+	for i, address := range addresses {
+		addresses[i] = address[strings.LastIndexByte(address, '@')+1:]
+	}
+	text := strings.Join(addresses, ", ")
+	if text == sentinels {
+		return ""
+	}
+	return text
+}
+
+// sentinels is what go-redis has as the address of a client behind Sentinel.
+const sentinels = "FailoverClient"
 
 // isOwn tells that the caller's own context ended a call, which says nothing about Redis.
 func isOwn(err error) bool {

@@ -47,6 +47,70 @@ func TestRunningRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
+// TestRunningLimitsThatAreWrong: a throttle is not made with them, and none is set.
+func TestRunningLimitsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	client := away(t)
+	wrong := map[string]throttle.Scope{
+		"a window":           {Limits: []throttle.Limit{{Units: 1, Running: true, Window: time.Minute}}},
+		"a precision":        {Limits: []throttle.Limit{{Units: 1, Running: true, Precision: time.Second}}},
+		"a lease of another": {Limits: []throttle.Limit{{Units: 1, Window: time.Minute, Lease: time.Minute}}},
+		"two of them":        {Limits: []throttle.Limit{throttle.Running(1), {Units: 2, Running: true, Lease: time.Minute}}},
+		"a short lease":      {Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 1999 * time.Millisecond}}},
+		"a long cool-down":   {Limits: []throttle.Limit{throttle.Running(1)}, Cooldown: time.Minute},
+		"no cool-down":       {Limits: []throttle.Limit{throttle.Running(1)}, Cooldown: -1},
+		"no time":            {Limits: []throttle.Limit{throttle.Running(1)}, Runs: -1},
+	}
+	for name, scope := range wrong {
+		scope.Name = "tenant"
+		_, err := throttle.New("wrong", client, []throttle.Scope{scope}, nil)
+		var option *throttle.OptionError
+		var limit *throttle.LimitError
+		if !errors.As(err, &option) && !errors.As(err, &limit) {
+			t.Errorf("%s: got %v, want an *OptionError or a *LimitError", name, err)
+		}
+	}
+	th := newThrottle(t, client, runningTenants(throttle.Running(1)), ahead)
+	var limit *throttle.LimitError
+	if err := th.SetLimits(t.Context(), "tenant", "acme", wrong["a short lease"].Limits); !errors.As(err, &limit) {
+		t.Errorf("set: got %v, want a *LimitError", err)
+	}
+}
+
+// TestRunningSetAtRunTime: other units count at once, under the lease of the configuration.
+func TestRunningSetAtRunTime(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, runningTenants(throttle.Limit{Units: 2, Running: true, Lease: time.Minute}), ahead)
+		ask := func(id string) throttle.Reservation {
+			return reserve(t, th, throttle.Job{ID: id, Weight: 1, Keys: of("acme")})
+		}
+		a, b := ask("a"), ask("b")
+		if err := th.SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(3)}); err != nil {
+			t.Fatal(err)
+		}
+		c, d := ask("c"), ask("d")
+		if a.Lease != time.Minute || b.Outcome != throttle.Granted || c.Outcome != throttle.Granted || d.Outcome != throttle.Waiting {
+			t.Errorf("got %s, %s, %s, %s under 2 and then 3 at once", a.Outcome, b.Outcome, c.Outcome, d.Outcome)
+		}
+		if err := th.SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(1)}); err != nil {
+			t.Fatal(err)
+		}
+		if held, err := th.Done(t.Context(), a, b); err != nil || !held[0] || !held[1] {
+			t.Errorf("ended: %v, %v", held, err)
+		}
+		if pulled, err := th.Driver().Pull(t.Context()); err != nil || len(pulled.Booked) != 0 {
+			t.Errorf("pulled %v, %v, though one runs and one may", pulled.Booked, err)
+		}
+		if _, err := th.Done(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if pulled, err := th.Driver().Pull(t.Context()); err != nil || len(pulled.Booked) != 1 {
+			t.Errorf("pulled %v, %v, though none runs", pulled.Booked, err)
+		}
+	})
+}
+
 // TestRunningOfMany: more grants than one call ends, twice.
 func TestRunningOfMany(t *testing.T) {
 	t.Parallel()

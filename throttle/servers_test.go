@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -50,6 +51,9 @@ func newThrottle(t interface {
 	}
 	if options.Timeout == 0 {
 		options.Timeout = patient
+	}
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
 	}
 	if options.Lookahead == 0 {
 		options.Lookahead = maxWindow

@@ -107,7 +107,7 @@ func (t *Throttle) setLimits(ctx context.Context, scope, key, text string) error
 			return err
 		}
 	} else if !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
 	}
 	_, err := t.set(ctx, "limits", name, text)
 	return err
@@ -183,7 +183,7 @@ func (t *Throttle) ResetMode(ctx context.Context, scope string) error {
 
 func (t *Throttle) setMode(ctx context.Context, scope, letter string) error {
 	if scope != "" && !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
 	}
 	_, err := t.set(ctx, "mode", scope, letter)
 	return err

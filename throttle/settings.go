@@ -63,7 +63,7 @@ func (t *Throttle) Settings(ctx context.Context) ([]Setting, error) {
 // most and fails as Usage does.
 func (t *Throttle) SettingOf(ctx context.Context, scope, key string) (Setting, error) {
 	if ctx == nil || scope != "" && !t.hasScope(scope) {
-		return Setting{}, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil"}
+		return Setting{}, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
 	}
 	control, err := t.redis.value(ctx, t.keys.control)
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *Throttle) settingOf(name, header string, now time.Time) (Setting, bool)
 // bounds it.
 func (t *Throttle) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
 	if ctx == nil || !t.hasScope(scope) {
-		return nil, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil"}
+		return nil, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
 	}
 	names, err := []string{scopeKeyName(Global, "")}, error(nil)
 	if scope != Global {

@@ -199,7 +199,7 @@ func (t *Throttle) scopeKey(ctx context.Context, scope, key string) error {
 	case ctx == nil:
 		return &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	case !t.hasScope(scope):
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle"}
+		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
 	case scope == Global && key != "":
 		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
 	case scope != Global && key == "":

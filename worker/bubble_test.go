@@ -15,6 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -72,7 +73,14 @@ func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options,
 		t.Cleanup(m.Close)
 		t.Cleanup(letExpire(m))
 		client := bubbleClient(t, m)
-		th, err := throttle.New("world", client, scopes, opts)
+		var options throttle.Options
+		if opts != nil {
+			options = *opts
+		}
+		if options.Logger == nil {
+			options.Logger = zap.NewNop()
+		}
+		th, err := throttle.New("world", client, scopes, &options)
 		if err != nil {
 			t.Fatal(err)
 		}

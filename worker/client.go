@@ -47,7 +47,7 @@ type Client struct {
 // the asynq servers. The JobFunc is called with a context that names no task. The error
 // is a *throttle.OptionError.
 func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Client, error) {
-	options, err := opts.withDefaults()
+	options, err := opts.withDefaults(th)
 	switch {
 	case err != nil:
 		return nil, err

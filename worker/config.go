@@ -27,7 +27,9 @@ const (
 // whose handlers are wrapped by several shapers takes the Configure of each. Without
 // it asynq would take a denial for a failure; a Shaper whose Configure was not
 // used notices, says so at error level, and lets tasks wait inside their handler
-// instead of putting them back.
+// instead of putting them back. If tasks are processed and Wrap was never called, so
+// that nothing is throttled, the shaper says that at warn level: BaseContext, which
+// asynq calls for each task, tells it.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	cfg.IsFailure = func(err error) bool {
@@ -50,6 +52,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 		}
 		return asynq.DefaultRetryDelayFunc(n, err, task)
 	}
+	cfg.BaseContext = s.watchTasks(cfg.BaseContext)
 	if errorHandler != nil {
 		cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
 			if !IsDenied(err) {
@@ -118,4 +121,27 @@ type seldom struct{ last atomic.Int64 } // in Unix nanoseconds
 func (s *seldom) due(every time.Duration) bool {
 	now, last := time.Now().UnixNano(), s.last.Load()
 	return now-last >= int64(every) && s.last.CompareAndSwap(last, now)
+}
+
+// wrapWithin is how long after the first task Wrap must have been called: a mux calls it
+// for each task.
+const wrapWithin = time.Second
+
+// watchTasks returns base, which asynq calls for each task. If Wrap was not called soon
+// after the first, it logs that nothing is throttled.
+func (s *Shaper) watchTasks(base func() context.Context) func() context.Context {
+	if base == nil {
+		base = context.Background
+	}
+	return func() context.Context {
+		s.firstTask.Do(func() { time.AfterFunc(wrapWithin, s.missWrap) })
+		return base()
+	}
+}
+
+func (s *Shaper) missWrap() {
+	if !s.wrapped.Load() && !s.isStopped() {
+		s.log.Warn("worker: tasks are processed, and Shaper.Wrap is around no handler so far: none of them is throttled. " +
+			"Put it first into the mux: mux.Use(shaper.Wrap)")
+	}
 }

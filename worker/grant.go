@@ -41,3 +41,17 @@ func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
 	g.shaper, g.outer = s, grantOf(ctx)
 	return context.WithValue(ctx, grantKey{}, g)
 }
+
+// isInside tells that an attempt runs under this shaper's grant already, since the shaper
+// is wrapped twice around its handler. A second reservation would be of the same job and
+// put off what the first has let start.
+func (s *Shaper) isInside(ctx context.Context, a attempt) bool {
+	g := s.grantOf(ctx)
+	if g == nil || g.Job.ID != a.jobID() {
+		return false
+	}
+	s.twice.Do(func() {
+		s.log.Error("worker: Shaper.Wrap is around the same handler twice: take one away. The inner one does nothing")
+	})
+	return true
+}

@@ -18,13 +18,18 @@ import (
 
 // Wrap returns a handler that reserves each task before next may process it. It
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
-// of it would see denials as errors) and takes a bare Handler as well.
+// of it would see denials as errors) and takes a bare Handler as well. Wrapped twice
+// around the same handler it reserves each task once, and says so at error level.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
+	s.wrapped.Store(true)
 	s.puller.start()
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		a, err := attemptOf(ctx, task)
 		if err != nil {
 			return err
+		}
+		if s.isInside(ctx, a) {
+			return next.ProcessTask(ctx, task)
 		}
 		if a.beyond() {
 			if err := s.exhausted(ctx, a); err != nil {
@@ -174,12 +179,17 @@ func nonceOf(id string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// refusal ends a task that can never start, with a reason to be read in asynqmon.
+// refusal ends a task that can never start, with a reason to be read in asynqmon. One whose
+// job is wrong fails: the next attempt asks the user's function anew, which may be mended
+// by then.
 func (s *Shaper) refusal(a attempt, err error) error {
 	var invalid *throttle.InvalidJobError
 	var never *throttle.NeverFitsError
 	var late *throttle.DeadlineError
-	if errors.As(err, &invalid) || errors.As(err, &never) || errors.As(err, &late) {
+	switch {
+	case errors.As(err, &invalid):
+		s.log.Warn("worker: the job function made a wrong job, the task fails", zap.String("queue", a.queue), zap.String("task", a.id), zap.Error(err))
+	case errors.As(err, &never) || errors.As(err, &late):
 		s.stats.ended.Add(1)
 		s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue), zap.String("task", a.id), zap.Error(err))
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)

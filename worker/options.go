@@ -32,11 +32,12 @@ type Options struct {
 	// context ends, with ErrPlaceLost as the cause.
 	KeepRunning bool
 	// Logger takes denials at debug, what could not be done at warn, and wrong
-	// use of this package at error. nil is silent.
+	// use of this package at error. nil is the throttle's, see throttle.Options.Logger;
+	// zap.NewNop() is silent.
 	Logger *zap.Logger
 }
 
-func (o *Options) withDefaults() (Options, error) {
+func (o *Options) withDefaults(th *throttle.Throttle) (Options, error) {
 	var options Options
 	if o != nil {
 		options = *o
@@ -47,8 +48,8 @@ func (o *Options) withDefaults() (Options, error) {
 	if options.Backoff == 0 {
 		options.Backoff = DefaultBackoff
 	}
-	if options.Logger == nil {
-		options.Logger = zap.NewNop()
+	if options.Logger == nil && th != nil {
+		options.Logger = th.Logger()
 	}
 	switch {
 	case options.MaxWait < 10*time.Millisecond || options.MaxWait > 5*time.Second:

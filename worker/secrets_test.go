@@ -66,8 +66,8 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 		}
 		heavy := enqueue("heavy", busy, 3)
 		nobody := enqueue("nobody", "", 1)
-		w.until("what can never start is archived", time.Minute, func() bool {
-			return w.in(heavy, asynq.TaskStateArchived)() && w.in(nobody, asynq.TaskStateArchived)()
+		w.until("what can never start is archived, and a wrong job fails", time.Minute, func() bool {
+			return w.in(heavy, asynq.TaskStateArchived)() && w.in(nobody, asynq.TaskStateRetry)()
 		})
 		late := enqueue("late", busy, 2, asynq.Deadline(time.Now().Add(3*time.Second)))
 		w.until("what comes too late is archived", time.Minute, w.in(late, asynq.TaskStateArchived))

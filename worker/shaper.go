@@ -19,8 +19,10 @@ import (
 // from scope to scope, and a Deadline if it has one. ID, Nonce and MaxWait are filled in
 // by the Shaper. It is called before
 // every attempt, so keep weight and keys where they are cheap to read, such as the
-// task's headers. An error fails the task as if its handler had returned it; a
-// panic too; a job that the throttle refuses as invalid ends it.
+// task's headers. An error fails the task as if its handler had returned it: asynq
+// tries again, and a retry is spent. A panic too, and a job that the throttle refuses as
+// invalid: the next attempt asks a function that may be mended by then. To end a task at
+// once return an error that wraps asynq.SkipRetry.
 type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 
 // decider is what a Shaper asks of a throttle.
@@ -70,6 +72,9 @@ type Shaper struct {
 	blocked    *patience
 	refused    refused
 	use        use
+	twice      sync.Once // logged that Wrap is around a handler twice
+	firstTask  sync.Once // a server with our Config has begun a task
+	wrapped    atomic.Bool
 	stats      counters
 	stopped    chan struct{}
 	stopOnce   sync.Once
@@ -80,7 +85,7 @@ type Shaper struct {
 // servers use, or another of the same Redis and database: tasks are woken through it. The
 // error is a *throttle.OptionError. New does not talk to Redis; Claim does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
-	options, err := opts.withDefaults()
+	options, err := opts.withDefaults(th)
 	switch {
 	case err != nil:
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func (p *program) forecast() *cobra.Command {
 			}
 			f, err := foresee(ctx, th, job, jobs, exact)
 			if err != nil {
-				return err
+				return withFlag(err)
 			}
 			return p.print(f, func(g *page) { writeForecast(g, f) })
 		}),
@@ -65,6 +66,23 @@ func (p *program) forecast() *cobra.Command {
 	flags.StringArrayVar(&costs, "cost", nil, "SCOPE=UNITS, where it differs from the weight")
 	flags.BoolVar(&exact, "exact", false, "play the line through also where it is long, which takes seconds")
 	return cmd
+}
+
+// withFlag has an error about a job say by which flag it is mended.
+func withFlag(err error) error {
+	var wrong *throttle.InvalidJobError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	switch wrong.Field {
+	case "Keys":
+		return usagef("%w; it is given as --key SCOPE=KEY", err)
+	case "Costs":
+		return usagef("%w; it is given as --cost SCOPE=UNITS", err)
+	case "Weight":
+		return usagef("%w; it is given as --weight", err)
+	}
+	return err
 }
 
 // jobOf is a job of the kind that the flags say.

@@ -143,11 +143,27 @@ func all(root *cobra.Command) []*cobra.Command {
 // explained has wrong arguments say how they are to be.
 func explained(args cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return usagef("%s: it is %q; see %s -h", err, cmd.UseLine(), cmd.CommandPath())
+		err := args(cmd, given)
+		switch {
+		case err == nil:
+			return nil
+		case cmd.HasSubCommands() && len(given) > 0:
+			return usagef("unknown command %q of %s%s; see %s -h", given[0], cmd.CommandPath(), meant(cmd, given[0]), cmd.CommandPath())
+		case len(given) == 0 && strings.Contains(cmd.Use, " THROTTLE"):
+			return usagef("which throttle? It is %q, and asynq-throttle ls lists them; see %s -h", cmd.UseLine(), cmd.CommandPath())
 		}
-		return nil
+		return usagef("%s: it is %q; see %s -h", err, cmd.UseLine(), cmd.CommandPath())
 	}
+}
+
+// meant asks for the commands whose names are like what was given.
+func meant(cmd *cobra.Command, given string) string {
+	cmd.SuggestionsMinimumDistance = 2 // letters
+	names := cmd.SuggestionsFor(given)
+	if len(names) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(names, " or ") + "?"
 }
 
 // open opens Redis, and finds out whether anybody answers.

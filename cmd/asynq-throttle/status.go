@@ -80,6 +80,10 @@ func writeWaiting(g *page, s view.Status) {
 
 func writeLoad(g *page, l view.Load) {
 	verdict := l.Verdict
+	if verdict == "unknown" {
+		g.line("Redis       unknown: INFO does not tell how busy it is, or may not be read; round trip %s", l.RoundTrip.Round(10*time.Microsecond))
+		return
+	}
 	if verdict == "bottleneck" {
 		verdict = g.bad(verdict)
 	}

@@ -16,6 +16,9 @@ func (p *program) usage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage THROTTLE [SCOPE [KEY]]",
 		Short: "how limits are used: of one scope key, of all keys of a scope, or of all; the fullest first",
+		Long: "How limits are used: of one scope key, of all keys of a scope, or of all; the fullest first.\n\n" +
+			"USED are the units that started in the window that ends now, BOOKED those that are promised to jobs which have not\n" +
+			"started, ROOM when the next unit may start. FLOWS WAIT is how many keys of the fair scope wait for this scope key.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
 		Args:              cobra.RangeArgs(1, 3),

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -141,29 +142,35 @@ func TestMistakes(t *testing.T) {
 			status int
 			text   string
 		}{
-			"status":                             {2, "see asynq-throttle status -h"},
-			"statsu smtp":                        {2, "unknown command"},
-			"status smtp --nonsense":             {2, "unknown flag: --nonsense; see asynq-throttle status -h"},
-			"limits":                             {2, "see asynq-throttle limits -h"},
-			"status smpt":                        {1, "there are: smtp"},
-			"usage smtp tennant acme":            {2, "there are: global, tenant, domain"},
-			"usage smtp global x":                {2, "has no keys"},
-			"lines smtp --by age":                {2, "none of key, flow, lane"},
-			"job smtp nothing":                   {1, "nothing is known of nothing"},
-			"limits set smtp tenant acme 5":      {2, "want units/window, such as 100/1m"},
-			"pause smtp domain --for 1h":         {2, "name it"},
-			"pause smtp domain x":                {2, "--for 2h"},
-			"pause smtp domain x --until later":  {2, "is none of 18:00"},
-			"mode smtp tenant loud":              {2, "none of enforce, shadow, off, reset"},
-			"forecast smtp --key tenant":         {2, "is not SCOPE=KEY"},
-			"forecast smtp":                      {1, "has no key for this scope"},
-			"-u redis://127.0.0.1:1 ls":          {1, "is it up"},
-			"-u redis://u:SECRET@127.0.0.1:1 ls": {1, "redis://127.0.0.1:1 does not answer"},
-			"-u nonsense://x ls":                 {2, "give a URL with -u or REDIS_URL"},
-			"purge smtp --asynq nonsense://x":    {2, "give a URL"},
-			"serve smpt":                         {1, "there are: smtp"},
-			"serve smtp --listen 0.0.0.0:0":      {2, "is not on loopback"},
-			"serve smtp --asynqmon localhost":    {2, "is no URL such as http://127.0.0.1:8080"},
+			"status":                                  {2, "which throttle? It is \"asynq-throttle status THROTTLE [flags]\", and asynq-throttle ls lists them; see asynq-throttle status -h"},
+			"limits set":                              {2, "which throttle?"},
+			"status smtp more":                        {2, "see asynq-throttle status -h"},
+			"statsu smtp":                             {2, "unknown command \"statsu\" of asynq-throttle: did you mean status?"},
+			"limits got smtp":                         {2, "unknown command \"got\" of asynq-throttle limits: did you mean get or set?"},
+			"xyzzyx":                                  {2, "unknown command \"xyzzyx\" of asynq-throttle; see asynq-throttle -h"},
+			"status smtp --nonsense":                  {2, "unknown flag: --nonsense; see asynq-throttle status -h"},
+			"limits":                                  {2, "see asynq-throttle limits -h"},
+			"status smpt":                             {1, "there are: smtp"},
+			"usage smtp tennant acme":                 {2, "there are: global, tenant, domain"},
+			"usage smtp global x":                     {2, "has no keys"},
+			"lines smtp --by age":                     {2, "none of key, flow, lane"},
+			"job smtp nothing":                        {1, "nothing is known of nothing"},
+			"limits set smtp tenant acme 5":           {2, "want units/window, such as 100/1m"},
+			"pause smtp domain --for 1h":              {2, "name it"},
+			"pause smtp domain x":                     {2, "--for 2h"},
+			"pause smtp domain x --until later":       {2, "is none of 18:00"},
+			"mode smtp tenant loud":                   {2, "none of enforce, shadow, off, reset"},
+			"forecast smtp --key tenant":              {2, "is not SCOPE=KEY"},
+			"forecast smtp":                           {2, "the scopes with keys are: tenant, domain; it is given as --key SCOPE=KEY"},
+			"forecast smtp --key tennant=a":           {2, "tennant names a scope this throttle does not have"},
+			"forecast smtp --key tenant=a --weight 0": {2, "it is given as --weight"},
+			"-u redis://127.0.0.1:1 ls":               {1, "is it up"},
+			"-u redis://u:SECRET@127.0.0.1:1 ls":      {1, "redis://127.0.0.1:1 does not answer"},
+			"-u nonsense://x ls":                      {2, "give a URL with -u or REDIS_URL"},
+			"purge smtp --asynq nonsense://x":         {2, "give a URL"},
+			"serve smpt":                              {1, "there are: smtp"},
+			"serve smtp --listen 0.0.0.0:0":           {2, "is not on loopback"},
+			"serve smtp --asynqmon localhost":         {2, "is no URL such as http://127.0.0.1:8080"},
 		} {
 			r := asked(t, addr, strings.Fields(line)...)
 			if r.status != want.status || !strings.Contains(r.errs, want.text) || strings.Count(r.errs, "\n") != 1 || r.out != "" || strings.Contains(r.errs, "SECRET") {
@@ -171,6 +178,18 @@ func TestMistakes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStatusWithoutInfo: of a Redis that does not say how busy it is no figures are told.
+func TestStatusWithoutInfo(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	world(t, client)
+	r := asked(t, client.Options().Addr, "status", "smtp")
+	if !strings.Contains(r.out, "Redis       unknown: INFO does not tell how busy it is") || strings.Contains(r.out, "of a core") {
+		t.Errorf("%s%s", r.out, r.errs)
+	}
 }
 
 // TestDiffering: processes that are not configured alike are seen by check, which then has

@@ -1,0 +1,102 @@
+package throttle_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestJobErrorsNameTheFix: what is wrong with a job's scopes and weight is said with the
+// scopes that there are and with what to do.
+func TestJobErrorsNameTheFix(t *testing.T) {
+	t.Parallel()
+	client := miniClient(t)
+	th := newThrottle(t, client, append(tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), throttle.Scope{Name: "domain", Optional: true}), nil)
+	bare := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
+	keys := func(list ...string) map[string]string {
+		keys := make(map[string]string)
+		for i := 0; i < len(list); i += 2 {
+			keys[list[i]] = list[i+1]
+		}
+		return keys
+	}
+	for name, test := range map[string]struct {
+		of   *throttle.Throttle
+		job  throttle.Job
+		want string
+	}{
+		"no key":                {th, throttle.Job{ID: "j", Weight: 1}, "tenant has no key for this scope: name one, or make the scope Optional; the scopes with keys are: tenant, domain"},
+		"empty key":             {th, throttle.Job{ID: "j", Weight: 1, Keys: of("")}, "has an empty key for this scope: name one, or make the scope Optional"},
+		"empty key of optional": {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "domain", "")}, "name one, or leave the scope out"},
+		"unknown scope":         {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tennant", "a")}, "tennant names a scope this throttle does not have; the scopes with keys are: tenant, domain"},
+		"key of global":         {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "global", "x")}, "global has no keys: leave it out"},
+		"no scope with keys":    {bare, throttle.Job{ID: "j", Weight: 1, Keys: of("a")}, "this throttle has no scope with keys"},
+		"unknown cost":          {th, throttle.Job{ID: "j", Weight: 1, Keys: of("a"), Costs: map[string]int64{"host": 1}}, "host names a scope this throttle does not have; there are: tenant, global, domain"},
+		"weight 0":              {th, throttle.Job{ID: "j", Keys: of("a")}, "Weight 0 is not between 1 and 9007199254740992: set it to the units that the job takes of each limit, such as 1"},
+	} {
+		_, err := test.of.Reserve(t.Context(), test.job)
+		var wrong *throttle.InvalidJobError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got  %v\nwant %s", name, err, test.want)
+		}
+	}
+	if _, err := th.Usage(t.Context(), "tennant", "a"); err == nil || !strings.Contains(err.Error(), "there are: tenant, global, domain") {
+		t.Errorf("Usage of an unknown scope: got %v", err)
+	}
+}
+
+// TestFallbackIsNamedInTheLog: the line about a Redis that cannot decide says what becomes
+// of jobs meanwhile.
+func TestFallbackIsNamedInTheLog(t *testing.T) {
+	t.Parallel()
+	for is, want := range map[throttle.Fallback]string{
+		throttle.FallbackClosed: "throttle: Redis cannot decide, no job starts",
+		throttle.FallbackOpen:   "throttle: Redis cannot decide, jobs start unchecked",
+		throttle.FallbackLocal:  "throttle: Redis cannot decide, jobs start within this process' share",
+	} {
+		core, logs := observer.New(zapcore.WarnLevel)
+		client := onceClient(t, "127.0.0.1:1")
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Fallback: is, LocalShare: 1, Logger: zap.New(core), Timeout: time.Second})
+		_, err := th.Reserve(t.Context(), throttle.Job{ID: "j", Weight: 1})
+		if (err != nil) != (is == throttle.FallbackClosed) {
+			t.Errorf("%s: %v", is, err)
+		}
+		if all := logs.All(); len(all) != 1 || all[0].Message != want || all[0].ContextMap()["fallback"] != is.String() {
+			t.Errorf("%s: logged %v, want %q", is, all, want)
+		}
+	}
+}
+
+// TestCheckNamesTheAddress: where Redis does not answer, Check says which, and no password.
+func TestCheckNamesTheAddress(t *testing.T) {
+	t.Parallel()
+	silent := redistest.Start(t)
+	silent.Pause()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"}, Password: "SECRET", MaxRetries: -1})
+	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "SECRET", MaxRetries: -1, DialTimeout: 50 * time.Millisecond, DialerRetries: 1})
+	for name, test := range map[string]struct {
+		client redis.UniversalClient
+		want   string
+	}{
+		"silent":   {redis.NewClient(&redis.Options{Addr: silent.Addr, Password: "SECRET", Username: "SECRET"}), "throttle: Redis at " + silent.Addr + " cannot decide (timeout): "},
+		"wrong":    {redis.NewClient(&redis.Options{Addr: "redis://SECRET:SECRET@127.0.0.1:1", MaxRetries: -1}), "throttle: Redis at 127.0.0.1:1 cannot decide ("},
+		"cluster":  {cluster, "throttle: Redis at 127.0.0.1:1, 127.0.0.1:2 cannot decide ("},
+		"sentinel": {sentinel, "throttle: Redis cannot decide ("},
+	} {
+		t.Cleanup(func() { _ = test.client.Close() })
+		th := newThrottle(t, test.client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: 300 * time.Millisecond})
+		_, err := th.Check(t.Context())
+		if !errors.Is(err, throttle.ErrUnavailable) || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: got %v, want %s…", name, err, test.want)
+		}
+	}
+}
