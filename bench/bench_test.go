@@ -36,6 +36,7 @@ func TestSections(t *testing.T) {
 		{"tasks", false, []string{"tasks/s of bare asynq"}},
 		{"plan", false, []string{"planned by one EnqueueAll"}},
 		{"drain", false, []string{"sub-windows of a hundredth", "exact", "asynq's recipe", "the fullest window to its limit"}},
+		{"running", false, []string{"10/running", "a place is used again", "part of the places"}},
 		{"longest", true, []string{"a limit raised", "200 tenants with a claim each", "longest call"}},
 		{"shaped", true, []string{"jobs/s"}},
 	} {

@@ -114,6 +114,7 @@ var sections = []section{
 	{"tasks", "asynq's tasks per second under limits that never bind", tasks},
 	{"plan", "enqueueing many tasks that are planned", plan},
 	{"drain", "a backlog of several tenants on asynq, beside asynq's own recipe", drain},
+	{"running", "a backlog under a limit on what runs at once, beside a window", running},
 	{"shaped", "large backlogs under one limit of all, beside bare asynq", shaped},
 }
 

@@ -83,7 +83,7 @@ type Hold struct {
 	Scope, Key string
 	// Limit is the limit that had no room.
 	Limit Limit
-	// Used is how many units the window ending now holds; Booked is how many are promised,
+	// Used is how many units the window ending now holds, or how many run; Booked is how many are promised,
 	// with those granted for later.
 	Used, Booked int64
 	// Until is the first start with room in all limits; zero if there is none.

@@ -31,13 +31,14 @@ type LimitUsage struct {
 	// Limit is the limit.
 	Limit Limit
 	// Used is how many units started in the window that ends now. A sub-window counts
-	// until all of it has left.
+	// until all of it has left. Under a running limit it is how many run, or cool down.
 	Used int64
 	// Booked is how many units are promised to jobs that wait for their slot, with those
 	// that were granted for later and have not started.
 	Booked int64
 	// Free is the earliest start for a job of weight 1 under this limit, on Redis'
-	// clock; zero if there is none, since the limit is 0. For Unlimited it is Now.
+	// clock; zero if there is none, since the limit is 0. For Unlimited it is Now. Under a
+	// running limit without room it is when the first lease ends: at the latest.
 	Free time.Time
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// The handlers under a running limit take 50 ms, a half more or less; a window lets as many
+// start in the mean.
+const (
+	runningPlaces  = 10
+	runningServers = 4
+	handlerTakes   = 50 * time.Millisecond
+	runningWindow  = 2 * time.Second
+)
+
+// running drains a backlog under a running limit, and under a window that lets as many start.
+func running(ctx context.Context, b *bench) error {
+	b.say("%d jobs of one tenant, handlers of %s ± 50 %%, %d servers of %d workers; of the limiter's own server per job:",
+		b.jobs, handlerTakes, runningServers, asynqWorkers)
+	window := throttle.Per(int64(runningPlaces*runningWindow/handlerTakes), runningWindow)
+	costs := make(map[throttle.Limit]float64)
+	for _, limit := range []throttle.Limit{window, throttle.Running(runningPlaces)} {
+		is, runs, err := b.runUnder(ctx, limit)
+		if err != nil {
+			return err
+		}
+		costs[limit] = micros(is.limiter.cpu) / float64(b.jobs)
+		b.say("  %-12s %6.0f µs of CPU, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d places used, most at once %d", limit, costs[limit],
+			is.limiter.commands/float64(b.jobs), is.limiter.evalshas/float64(b.jobs), is.putBacks, placesUsed(runs), runningPlaces, atOnce(runs))
+		if !limit.Running {
+			continue
+		}
+		for _, over := range throttletest.Check([]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, runs) {
+			return fmt.Errorf("more ran than the limit: %s", over)
+		}
+		// Until each task has asked once, one that is woken stands behind those that have not.
+		runs = runs[len(runs)/2:]
+		times := handOvers(runs)
+		b.say("  when all have asked once a place is used again after %.1f ms (median), %.1f ms (p99)", micros(percentile(times, 0.5))/1000, micros(percentile(times, 0.99))/1000)
+		b.most("ms until a place is used again, p99", micros(percentile(times, 0.99))/1000, 20)
+		b.least("part of the places that is used", placesUsed(runs), 0.97)
+		b.most("put back per job", is.putBacks, 1.05)
+	}
+	b.most("CPU of the limiter's server to that under a window", costs[throttle.Running(runningPlaces)]/costs[window], 1.5)
+	return nil
+}
+
+// runUnder drains under one limit, and returns what the handlers wrote down.
+func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome, runs []throttletest.Start, err error) {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // G404: the same each time
+	takes := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return handlerTakes/2 + time.Duration(random.Int64N(int64(handlerTakes)))
+	}
+	r := newRecord(b.jobs)
+	handler := asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		began, d := time.Now(), takes()
+		time.Sleep(d)
+		mu.Lock()
+		runs = append(runs, throttletest.Start{At: began, End: time.Now(), Weight: 1})
+		mu.Unlock()
+		r.add(began, task.Headers()["tenant"])
+		return nil
+	})
+	err = twoServers(ctx, func(limiter, queue *server) error {
+		decide, work := limiter.client(), queue.client()
+		defer decide.Close() //nolint:errcheck // nothing is lost with it
+		defer work.Close()   //nolint:errcheck // nothing is lost with it
+		var shapers []*worker.Shaper
+		defer func() {
+			for _, s := range shapers {
+				s.Stop()
+			}
+		}()
+		for range runningServers {
+			th, err := throttle.New("running", decide, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}, {Name: "tenant"}}, nil)
+			if err != nil {
+				return err
+			}
+			s, err := worker.New(th, work, tenantJob, nil)
+			if err != nil {
+				return err
+			}
+			shapers = append(shapers, s)
+		}
+		for _, s := range shapers[1:] {
+			server := asynq.NewServerFromRedisClient(work, s.Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel}))
+			defer server.Shutdown()
+			if err := server.Start(s.Wrap(handler)); err != nil {
+				return err
+			}
+		}
+		config := shapers[0].Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel})
+		is, err = r.drain(ctx, limiter, queue, work, config, shapers[0].Wrap(handler), 1, shapers[0].Stop)
+		for _, s := range shapers {
+			is.putBacks += float64(s.Stats().Denied) / float64(b.jobs)
+		}
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return is, runs, err
+}
+
+// handOvers are the times from the end of each run to the start that took its place.
+func handOvers(runs []throttletest.Start) (times []time.Duration) {
+	var starts, ends []time.Time
+	for _, run := range runs {
+		starts, ends = append(starts, run.At), append(ends, run.End)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	slices.SortFunc(ends, time.Time.Compare)
+	for i := runningPlaces; i < len(starts); i++ {
+		times = append(times, starts[i].Sub(ends[i-runningPlaces]))
+	}
+	slices.Sort(times)
+	return times
+}
+
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
+}
+
+// placesUsed is which part of the places was taken, from the first start to the last.
+func placesUsed(runs []throttletest.Start) float64 {
+	first, last, busy := runs[0].At, runs[0].At, 0.0
+	for _, run := range runs {
+		busy += run.End.Sub(run.At).Seconds()
+		if run.At.Before(first) {
+			first = run.At
+		}
+		if run.At.After(last) {
+			last = run.At
+		}
+	}
+	return busy / (runningPlaces * max(last.Sub(first), time.Millisecond).Seconds())
+}
+
+// atOnce is the most that ran at once.
+func atOnce(runs []throttletest.Start) (most int) {
+	for _, a := range runs {
+		n := 0
+		for _, b := range runs {
+			if !b.At.After(a.At) && b.End.After(a.At) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
