@@ -65,7 +65,7 @@ func Example() {
 
 	shaper.Stop() // tasks that wait for their start go back to asynq at once
 	workers.Shutdown()
-	// Output:
+	// Unordered output:
 	// mail 1
 	// mail 2
 	// mail 3

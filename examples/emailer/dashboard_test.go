@@ -13,12 +13,13 @@ import (
 // The dashboard shows the campaign while it runs.
 func TestRunServesDashboard(t *testing.T) {
 	t.Parallel()
-	var page string
+	var page, limits string
 	var looking sync.Once
 	log := &cancelWriter{after: "  2 s  "}
 	log.cancel = func() {
 		looking.Do(func() {
-			page = get(t, regexp.MustCompile(`http://127\S+/`).FindString(log.text.String()))
+			address := regexp.MustCompile(`http://127\S+/`).FindString(log.text.String())
+			page, limits = get(t, address), get(t, address+"key?scope=tenant&key=tenant1")
 		})
 	}
 	var out bytes.Buffer
@@ -26,9 +27,11 @@ func TestRunServesDashboard(t *testing.T) {
 	if status != rig.ExitOK {
 		t.Fatalf("status %d\n%s", status, log.text.String())
 	}
-	for _, want := range []string{"<title>Overview – emailer</title>", "8/250ms", "5/250ms", "configured alike", "granted</span>"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in\n%s", want, page)
+	for want, in := range map[string]string{
+		"<title>Overview – emailer</title>": page, "8/250ms": page, "configured alike": page, "granted</span>": page, "5/250ms": limits,
+	} {
+		if !strings.Contains(in, want) {
+			t.Errorf("no %q in\n%s", want, in)
 		}
 	}
 	if status := run(t.Context(), []string{"-dashboard", "0.0.0.0:0"}, &out, log); status != rig.ExitUsage || !strings.Contains(log.text.String(), "not on loopback") {
