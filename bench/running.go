@@ -36,7 +36,7 @@ func running(ctx context.Context, b *bench) error {
 			return err
 		}
 		costs[limit] = micros(is.limiter.cpu) / float64(b.jobs)
-		b.say("  %-12s %6.0f µs of CPU, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d places used, most at once %d", limit, costs[limit],
+		b.say("  %-12s %6.0f µs of CPU, %.0f in scripts, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d places used, most at once %d", limit, costs[limit], micros(is.limiter.scripts)/float64(b.jobs),
 			is.limiter.commands/float64(b.jobs), is.limiter.evalshas/float64(b.jobs), is.putBacks, placesUsed(runs), runningPlaces, atOnce(runs))
 		if !limit.Running {
 			continue

@@ -44,19 +44,25 @@ func (m *means) get(scope string) (time.Duration, bool) {
 	return mean, known
 }
 
-// counts guesses for how long a start counts under a limit of a scope: exactly so under a
-// window.
+// runs guesses for how long a job counts under the running limit of a scope, if anything is
+// known of it.
+func (t *Throttle) runs(scope string) (time.Duration, bool) {
+	for i := range t.scopes {
+		if s := &t.scopes[i]; s.Name == scope && s.Runs > 0 {
+			return s.Runs + s.Cooldown, true
+		}
+	}
+	return t.means.get(scope)
+}
+
+// counts guesses for how long a start counts under a limit of a scope, on the late side:
+// exactly so under a window.
 func (t *Throttle) counts(scope string, limit Limit) time.Duration {
 	if !limit.Running {
 		return limit.Window
 	}
-	for i := range t.scopes {
-		if s := &t.scopes[i]; s.Name == scope && s.Runs > 0 {
-			return s.Runs + s.Cooldown
-		}
-	}
-	if mean, known := t.means.get(scope); known {
-		return mean
+	if runs, known := t.runs(scope); known {
+		return runs
 	}
 	return limit.lease()
 }

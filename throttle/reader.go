@@ -382,14 +382,19 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 }
 
 // snapshotOf is how a scope key stands. A job that runs is taken to end when it has run as
-// long as others did.
+// long as others did; where nothing is known of that, as soon as another could start.
 func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 	k := a.snapshot(name)
 	for i, u := range a.Limits {
 		if !u.Limit.Running {
 			continue
 		}
-		lease, runs := k.Limits[i].Window, -max(1, r.counts(a.Scope, u.Limit).Microseconds())
+		lasts, known := r.runs(a.Scope)
+		if !known {
+			k.Limits[i].Units = Unlimited
+			continue
+		}
+		lease, runs := k.Limits[i].Window, -max(1, lasts.Microseconds())
 		k.Limits[i].Window = runs
 		k.Windows = slices.Clone(k.Windows)
 		for j := range k.Windows {

@@ -206,6 +206,27 @@ func TestRunningForecast(t *testing.T) {
 	})
 }
 
+// TestRunningForecastOfNothingKnown: where nobody has said how long jobs run, and none has
+// ended, a forecast goes by the other limits.
+func TestRunningForecastOfNothingKnown(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(2), throttle.PerSecond(10)}}}
+		th := newThrottle(t, client, scopes, ahead)
+		var jobs []throttle.Job
+		for i := range 41 {
+			jobs = append(jobs, throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: of("acme")})
+		}
+		for i := range 3 {
+			reserve(t, th, throttle.Job{ID: fmt.Sprint("before", i), Weight: 1, Keys: of("acme")})
+		}
+		forecast, err := th.Forecast(t.Context(), jobs)
+		if last := forecast.Last.Sub(forecast.Now); err != nil || last < 3*time.Second || last > 6*time.Second {
+			t.Errorf("44 jobs, ten a second: the last starts after %s (%v), want about 4s", last, err)
+		}
+	})
+}
+
 // TestRunningLocalShare: with Redis away a process runs no more than its share at once.
 func TestRunningLocalShare(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,8 @@ type Scope struct {
 	Cooldown time.Duration `json:"cooldown,omitempty"`
 	// Runs is about how long a job runs, under a running limit: for guesses only, those of
 	// Forecast, of Explain and of when a job in line starts. 0 means the mean of the jobs
-	// that this process has ended, and before the first the limit's Lease.
+	// that this process has ended; before the first, Forecast and Explain take places to be
+	// free whenever they are wanted, which errs on the early side.
 	Runs time.Duration `json:"runs,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
