@@ -103,6 +103,9 @@ func TestRunningDrain(t *testing.T) {
 		r.checked(t, scopes, tasks)
 		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / tasks
 		t.Logf("put back %.3f per task, %.3f of the places used", putBacks, r.used(10))
+		if putBacks > 1.05 {
+			t.Errorf("put back %.3f per task, want at most 1.05", putBacks)
+		}
 	})
 }
 
@@ -296,8 +299,11 @@ func TestRunningHandsOver(t *testing.T) {
 		for _, s := range shapers {
 			denied += s.Stats().Denied
 		}
-		p99 := percentile(r.handOvers(places), 0.99)
-		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, r.used(places), float64(denied)/tasks)
+		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(denied)/tasks
+		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, used, putBacks)
+		if p99 > 20*time.Millisecond || used < 0.95 || putBacks > 1.05 {
+			t.Errorf("want within 20ms, 0.95 and 1.05")
+		}
 	})
 }
 
