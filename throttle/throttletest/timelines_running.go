@@ -48,6 +48,19 @@ var runningTimelines = []timeline{
 		},
 	},
 	{
+		name:   "a place is granted to nobody before the end of a lease, which may be renewed",
+		scopes: running(0, throttle.Running(1)), lookahead: time.Second,
+		rows: []row{
+			{at: 0, job: "a", keys: "tenant=x", want: "granted 0s for 30s"},
+			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "booked 30.03s, tenant x 1/running"},
+			{at: 29*second + 940*time.Millisecond, call: "renew", job: "a", want: "true"},
+			{at: 30*second + 30*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "waiting, 0 ahead"},
+			{at: 36 * second, call: "done", job: "a", want: "true"},
+			{at: 36 * second, call: "pull", want: "booked b 36s"},
+			{at: 36 * second, job: "b", keys: "tenant=x", wait: 2 * second, want: "granted 36s for 30s"},
+		},
+	},
+	{
 		name:   "units, and windows beside them",
 		scopes: running(0, throttle.Running(5), per10s(8)), lookahead: time.Second,
 		rows: []row{
