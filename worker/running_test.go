@@ -220,7 +220,8 @@ func TestRunningAsksSeldomForALease(t *testing.T) {
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var ran atomic.Int64
 		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { ran.Store(time.Now().UnixMicro()); return nil })
-		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(handler))
+		s := w.newShaper(&worker.Options{MaxWait: time.Second})
+		w.start(w.client, s.Configure(asynq.Config{Concurrency: 4}), s.Wrap(handler))
 		time.Sleep(time.Second)
 		dead, err := w.throttle.Reserve(t.Context(), throttle.Job{ID: "dead", Weight: 1, Keys: map[string]string{"tenant": "acme"}})
 		if err != nil || dead.Outcome != throttle.Granted {
@@ -233,7 +234,7 @@ func TestRunningAsksSeldomForALease(t *testing.T) {
 		if late := time.UnixMicro(ran.Load()).Sub(over); late < 0 || late > time.Second {
 			t.Errorf("it ran %s after the lease, want up to a second", late)
 		}
-		if denied := w.shaper.Stats().Denied; denied > 3 {
+		if denied := s.Stats().Denied; denied > 3 {
 			t.Errorf("it was put back %d times, want 3 at most", denied)
 		}
 	})
