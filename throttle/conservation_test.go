@@ -31,6 +31,9 @@ func TestPropertyConservation(t *testing.T) {
 					a.scopes[i].Limits[j].Precision = throttle.Exact
 				}
 			}
+			for i := range a.scopes {
+				a.scopes[i].Limits = append(a.scopes[i].Limits, throttle.Running(2*units))
+			}
 			a.redis = newScripted(newThrottle(t, client, a.scopes, nil))
 			t.Repeat(map[string]func(*rapid.T){
 				"advance":       a.advance,
@@ -39,6 +42,9 @@ func TestPropertyConservation(t *testing.T) {
 				"settle":        a.settle,
 				"refund":        func(t *rapid.T) { a.correct(t, a.drawn(t), 0) },
 				"settle costs":  a.settleCosts,
+				"done":          a.done,
+				"done ":         a.done,
+				"renew":         a.renew,
 				"cancel":        a.cancel,
 				"release":       a.release,
 				"pause":         a.pause,
@@ -67,7 +73,10 @@ type charge struct {
 	throttle.Reservation
 	units   map[string]int64 // by scope
 	settled bool
-	gone    bool // it was made a booking again before its start
+	gone    bool             // it was made a booking again before its start
+	runs    map[string]int64 // by scope: what it holds of running limits, until it has ended
+	until   time.Time        // the end of its lease
+	twin    bool             // the job has another grant for the same instant: Done ends one of them, whichever
 }
 
 func (a *account) advance(t *rapid.T) {
@@ -96,7 +105,16 @@ func (a *account) reserve(t *rapid.T) {
 	}
 	a.booked[job.ID] = r.Outcome == throttle.Booked
 	if r.Outcome == throttle.Granted {
-		a.grants = append(a.grants, &charge{Reservation: r, units: map[string]int64{throttle.Global: costOf(job, throttle.Global), "tenant": costOf(job, "tenant")}})
+		units := func() map[string]int64 {
+			return map[string]int64{throttle.Global: costOf(job, throttle.Global), "tenant": costOf(job, "tenant")}
+		}
+		g := &charge{Reservation: r, units: units(), runs: units(), until: r.Start.Add(r.Lease)}
+		for _, other := range a.grants {
+			if other.Job.ID == job.ID && other.Start.Equal(r.Start) {
+				g.twin, other.twin = true, true
+			}
+		}
+		a.grants = append(a.grants, g)
 	}
 }
 
@@ -148,6 +166,43 @@ func (a *account) corrected(t *rapid.T, g *charge, done bool, err error, actual 
 	}
 }
 
+// done ends a grant: what it held of running limits it holds no more.
+func (a *account) done(t *rapid.T) {
+	g := a.drawn(t)
+	held, err := a.redis.Done(a.now, g.Reservation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.told(t, g, held[0])
+	if !g.twin {
+		clear(g.runs)
+	}
+}
+
+// renew has a grant run on, if its lease is not over.
+func (a *account) renew(t *rapid.T) {
+	g := a.drawn(t)
+	held, err := a.redis.Renew(a.now, g.Reservation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.told(t, g, held[0])
+	if !held[0] && !g.twin {
+		clear(g.runs)
+	} else if until := a.now.Add(g.Lease); until.After(g.until) {
+		g.until = until
+	}
+}
+
+// told compares whether a grant held its places with the account, which knows it to two
+// thousandths of a lease.
+func (a *account) told(t *rapid.T, g *charge, held bool) {
+	surely, perhaps := a.now.Before(g.until), a.now.Before(g.until.Add(g.Lease/500))
+	if g.Lease > 0 && !g.twin && (held && !perhaps || len(g.runs) == 0 && held || len(g.runs) > 0 && surely && !held) {
+		t.Fatalf("%s at %s: held %t; its lease is over at %s, it runs: %v", g.Job.Nonce, a.now, held, g.until, g.runs)
+	}
+}
+
 // cancel gives a job's booking back.
 func (a *account) cancel(t *rapid.T) {
 	g := a.drawn(t)
@@ -170,6 +225,7 @@ func (a *account) release(t *rapid.T) {
 	case done:
 		g.gone, a.booked[g.Job.ID] = true, true
 		clear(g.units)
+		clear(g.runs)
 	}
 }
 
@@ -230,6 +286,12 @@ func (a *account) balance(t *rapid.T) {
 				t.Fatal(err)
 			}
 			for _, limit := range usage.Limits {
+				if limit.Limit.Running {
+					if least, most := a.run(scope.Name, key); limit.Used < least || limit.Used > most {
+						t.Fatalf("%s %q %s: %d run, the account says %d to %d", scope.Name, key, limit.Limit, limit.Used, least, most)
+					}
+					continue
+				}
 				if want := a.used(scope.Name, key, limit.Limit.Window); limit.Used != want {
 					t.Fatalf("%s %q %s: %d used, the account says %d", scope.Name, key, limit.Limit, limit.Used, want)
 				}
@@ -247,4 +309,20 @@ func (a *account) used(scope, key string, window time.Duration) int64 {
 		}
 	}
 	return units
+}
+
+// run is what runs now, to a sub-window of its start and two of the end of its lease.
+func (a *account) run(scope, key string) (least, most int64) {
+	for _, g := range a.grants {
+		if scope != throttle.Global && g.Job.Keys[scope] != key {
+			continue
+		}
+		if !g.twin && !g.Start.After(a.now) && a.now.Before(g.until) {
+			least += g.runs[scope]
+		}
+		if !g.Start.After(a.now.Add(g.Lease/500)) && a.now.Before(g.until.Add(g.Lease/500)) {
+			most += g.runs[scope]
+		}
+	}
+	return least, most
 }

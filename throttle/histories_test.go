@@ -58,6 +58,10 @@ func (o operation) ask(s throttletest.Subject) answer {
 		a.value, a.err = s.Settle(o.now, o.grant, o.actual)
 	case "refund":
 		a.value, a.err = s.Refund(o.now, o.grant)
+	case "done":
+		a.value, a.err = s.Done(o.now, o.grant)
+	case "renew":
+		a.value, a.err = s.Renew(o.now, o.grant)
 	case "pull":
 		a.value, a.err = s.Pull(o.now)
 	case "usage":
@@ -84,7 +88,7 @@ func (o operation) String() string {
 	switch o.call {
 	case "reserve", "cancel":
 		return fmt.Sprintf("%d %s %s/%s of %d", at, o.call, o.job.ID, o.job.Nonce, o.job.Weight)
-	case "settle", "refund", "release":
+	case "settle", "refund", "release", "done", "renew":
 		return fmt.Sprintf("%d %s %s/%s at %d", at, o.call, o.grant.Job.ID, o.grant.Job.Nonce, o.actual)
 	case "leave":
 		return fmt.Sprintf("%d leave %v", at, o.ids)
@@ -145,6 +149,11 @@ func newArena(t *testing.T, throttles int) *arena {
 		now:     time.UnixMicro(1_795_219_498_189_530),
 		grants:  make([][]throttle.Reservation, throttles),
 	}
+	for i := range a.scopes {
+		a.scopes[i].Limits = append(a.scopes[i].Limits, throttle.Limit{Units: 12, Running: true, Lease: 1500 * time.Millisecond})
+		a.scopes[i].Runs = 300 * time.Millisecond // else each client guesses by the jobs that it has ended
+	}
+	a.scopes[0].Cooldown = 50 * time.Millisecond
 	for range throttles {
 		a.names = append(a.names, "t"+crand.Text())
 	}
@@ -156,7 +165,7 @@ func newArena(t *testing.T, throttles int) *arena {
 		a.jobs = append(a.jobs, job)
 	}
 	for call, often := range map[string]int{
-		"reserve": 40, "pull": 14, "cancel": 6, "leave": 3, "release": 9, "settle": 6, "refund": 3, "usage": 8, "pause": 4,
+		"reserve": 40, "pull": 14, "cancel": 6, "leave": 3, "release": 14, "settle": 6, "refund": 3, "done": 6, "renew": 3, "usage": 8, "pause": 4,
 		"resume": 6, "limits": 2, "reset": 1, "mode": 3,
 	} {
 		a.calls = append(a.calls, slices.Repeat([]string{call}, often)...)
@@ -251,7 +260,7 @@ func (c *contender) draw() operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch grants := c.grants[o.throttle]; o.call {
-	case "settle", "refund", "release":
+	case "settle", "refund", "release", "done", "renew":
 		if len(grants) == 0 {
 			o.call = "reserve"
 		} else {

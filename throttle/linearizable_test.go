@@ -40,7 +40,7 @@ func TestF55_Linearizable(t *testing.T) {
 			a.mustLinearize(seed, &seen)
 		}
 		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
-		seen.mustHaveDone(t, "cancel", "leave", "release", "settle", "refund", "pull", "pause", "resume", "limits", "mode")
+		seen.mustHaveDone(t, "cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "pause", "resume", "limits", "mode")
 	})
 }
 
@@ -82,7 +82,7 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 			a.mustLinearize(seed, &seen)
 		}
 		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
-		seen.mustHaveDone(t, "cancel", "leave", "release", "settle", "refund", "pull", "pause", "resume", "limits", "mode")
+		seen.mustHaveDone(t, "cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "pause", "resume", "limits", "mode")
 		if seen.lost < longtest.Of(33, 100) {
 			t.Errorf("only %d replies were lost", seen.lost)
 		}

@@ -1,10 +1,12 @@
 package throttle_test
 
 import (
+	stdcmp "cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +40,6 @@ func history(t *rapid.T, client *redis.Client) { t.Repeat(newMachine(t, client).
 func newMachine(t *rapid.T, client *redis.Client) *machine {
 	h := &machine{
 		t:       t,
-		scopes:  drawScopes(t),
 		options: drawOptions(t),
 		now:     time.UnixMicro(1_795_219_498_189_530),
 		jobs:    make(map[string]throttle.Job),
@@ -46,7 +47,9 @@ func newMachine(t *rapid.T, client *redis.Client) *machine {
 		starts:  make(map[string]spent),
 		set:     newOverrides(),
 		unsure:  make(map[string]bool),
+		places:  make(map[string][]*heldPlace),
 	}
+	h.scopes = drawRunning(t, drawScopes(t), h.options.Lookahead)
 	h.redis = newScripted(newThrottle(t, client, h.scopes, &h.options))
 	h.model = throttletest.NewModel(h.scopes, h.options)
 	return h
@@ -75,6 +78,9 @@ func (h *machine) actions() map[string]func(*rapid.T) {
 		"settle":       grants(h.settle),
 		"settle costs": grants(h.settleCosts),
 		"refund":       grants(h.refund),
+		"done":         grants(h.done),
+		"done ":        grants(h.done),
+		"renew":        grants(h.renew),
 		"pause":        h.pause,
 		"resume":       h.resume,
 		"limits":       h.setLimits,
@@ -129,6 +135,31 @@ func drawScopesOf(t *rapid.T, windows ...time.Duration) []throttle.Scope {
 	return scopes
 }
 
+// drawRunning puts limits on what runs at once beside some scopes' windows.
+func drawRunning(t *rapid.T, scopes []throttle.Scope, lookahead time.Duration) []throttle.Scope {
+	if lookahead > maxLease/2 {
+		return scopes
+	}
+	for i := range scopes {
+		if rapid.Bool().Draw(t, "limits what runs") {
+			scopes[i].Limits = append(scopes[i].Limits, drawAtOnce(t, lookahead))
+			scopes[i].Cooldown = rapid.SampledFrom([]time.Duration{0, 0, 700 * time.Millisecond}).Draw(t, "cool-down")
+		}
+	}
+	return scopes
+}
+
+// maxLease is the longest that a running limit may have.
+const maxLease = 24 * time.Hour
+
+// drawAtOnce draws a running limit whose lease is long enough for the lookahead.
+func drawAtOnce(t *rapid.T, lookahead time.Duration) throttle.Limit {
+	return throttle.Limit{
+		Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30}).Draw(t, "at once"), Running: true,
+		Lease: max(2*lookahead, rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}).Draw(t, "lease")),
+	}
+}
+
 func drawLimit(windows []time.Duration, units []int64) *rapid.Generator[throttle.Limit] {
 	return rapid.Custom(func(t *rapid.T) throttle.Limit {
 		limit := throttle.Limit{
@@ -157,6 +188,17 @@ type machine struct {
 	grants  map[string]throttle.Reservation // the same
 	set     overrides
 	unsure  map[string]bool // scope keys and windows, "scope:key window"
+	places  map[string][]*heldPlace
+}
+
+// heldPlace is what a grant holds of a running limit of a scope key, "scope:key", from its
+// start until it has ended or its lease is over.
+type heldPlace struct {
+	id, name    string
+	lease       time.Duration
+	units       int64
+	from, until time.Time
+	sign        time.Time // the last of life
 }
 
 // spent is a start with what it took of scope keys, "scope:key", and the windows that
@@ -307,6 +349,7 @@ func (h *machine) answered(t *rapid.T, job throttle.Job, got, want throttle.Answ
 	case throttle.Granted:
 		h.grants[job.ID+" "+job.Nonce] = r
 		h.started(t, r)
+		h.forgetTwins(r)
 	}
 }
 
@@ -422,7 +465,9 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 		}
 		start.units[name] = cost
 		for _, limit := range h.set.limits(scope, key) {
-			if limit.Units != throttle.Unlimited {
+			if limit.Running {
+				h.holds(r, name, cost, limit)
+			} else if limit.Units != throttle.Unlimited {
 				start.windows[name] = append(start.windows[name], limit.Window)
 			}
 		}
@@ -438,6 +483,10 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 			t.Fatalf("%s starts at %s, %s is paused until %s", r.Job.ID, r.Start, name, ends)
 		}
 		for _, limit := range h.set.limits(scope, key) {
+			if limit.Running {
+				h.checkPlaces(t, r, name, limit)
+				continue
+			}
 			if limit.Units == throttle.Unlimited || h.unsure[fmt.Sprint(name, " ", limit.Window)] {
 				continue
 			}
@@ -445,6 +494,133 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 				t.Fatalf("%s at %s: %d units in a window of %s %s", r.Job.ID, r.Start, most, name, limit)
 			}
 		}
+	}
+}
+
+// leaseOf is the lease of a running limit.
+func leaseOf(limit throttle.Limit) time.Duration {
+	return stdcmp.Or(limit.Lease, throttle.DefaultLease)
+}
+
+// holds notes a place that a grant holds.
+func (h *machine) holds(r throttle.Reservation, name string, units int64, limit throttle.Limit) {
+	id, lease := r.Job.ID+" "+r.Job.Nonce, leaseOf(limit)
+	h.places[id] = append(h.places[id], &heldPlace{id: id, name: name, lease: lease, units: units, from: r.Start, until: r.Start.Add(lease), sign: r.Start})
+}
+
+// forgetTwins takes a job's places out of the account that has another grant for the same
+// instant: Done ends one of them, whichever, and the other one counts for a lease.
+func (h *machine) forgetTwins(r throttle.Reservation) {
+	own := r.Job.ID + " " + r.Job.Nonce
+	for id, other := range h.grants {
+		if id != own && other.Job.ID == r.Job.ID && other.Start.Equal(r.Start) {
+			delete(h.places, own)
+			delete(h.places, id)
+		}
+	}
+}
+
+// checkPlaces checks a start: at no instant from it on do more units run than a limit allows,
+// by what was told to have ended or to run still, not by anybody's counters.
+func (h *machine) checkPlaces(t *rapid.T, r throttle.Reservation, name string, limit throttle.Limit) {
+	var all []*heldPlace
+	for _, places := range h.places {
+		for _, p := range places {
+			if p.name == name && p.lease == leaseOf(limit) {
+				all = append(all, p)
+			}
+		}
+	}
+	for _, at := range all {
+		var units int64
+		for _, p := range all {
+			if !p.from.After(at.from) && p.until.After(at.from) {
+				units += p.units
+			}
+		}
+		if !at.from.Before(r.Start) && at.until.After(at.from) && units > limit.Units {
+			t.Fatalf("%s at %s: %d units run at %s under %s %s", r.Job.ID, r.Start, units, at.from, name, limit)
+		}
+	}
+}
+
+// done ends a grant, perhaps one that has ended or whose lease is over.
+func (h *machine) done(t *rapid.T) {
+	id, granted := h.drawGrant(t)
+	cooldown := time.Duration(rapid.SampledFrom([]int64{-1, -1, 0, 300}).Draw(t, "cools down for")) * time.Millisecond
+	if cooldown >= 0 {
+		granted.Cooldowns = map[string]time.Duration{"tenant": cooldown, throttle.Global: cooldown}
+	}
+	got, gotErr := h.redis.Done(h.now, granted)
+	want, wantErr := h.model.Done(h.now, granted)
+	same(t, "Done", got, want, gotErr, wantErr)
+	h.mustAgree(t, "Done", id, granted, got[0])
+	for _, p := range h.places[id] {
+		p.until = h.now
+		if got[0] {
+			p.until = h.now.Add(h.cooldownOf(p, granted))
+		}
+	}
+	for _, p := range h.places[id] {
+		p.id = "" // it is to be told of no more
+	}
+}
+
+func (h *machine) cooldownOf(p *heldPlace, granted throttle.Reservation) time.Duration {
+	scope, _, _ := strings.Cut(p.name, ":")
+	if own, is := granted.Cooldowns[scope]; is {
+		return own
+	}
+	for _, s := range h.scopes {
+		if s.Name == scope {
+			return s.Cooldown
+		}
+	}
+	return 0
+}
+
+// renew has a grant run on.
+func (h *machine) renew(t *rapid.T) {
+	id, granted := h.drawGrant(t)
+	if places := h.places[id]; len(places) > 0 && rapid.Bool().Draw(t, "before its lease is over") {
+		if at := places[0].until.Add(-time.Duration(rapid.Int64Range(-20_000, 500_000).Draw(t, "before")) * time.Microsecond); at.After(h.now) {
+			h.now = at
+		}
+	}
+	got, gotErr := h.redis.Renew(h.now, granted)
+	want, wantErr := h.model.Renew(h.now, granted)
+	same(t, "Renew", got, want, gotErr, wantErr)
+	h.mustAgree(t, "Renew", id, granted, got[0])
+	for _, p := range h.places[id] {
+		switch {
+		case !got[0]:
+			p.until, p.id = earlier(p.until, h.now), ""
+		case h.now.Add(p.lease).After(p.until):
+			p.until, p.sign = h.now.Add(p.lease), h.now
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// mustAgree compares what was told of a grant's places with the account: it held them while
+// its lease was not over, the shortest of those that count it, and not when it had been over for two thousandths of it.
+func (h *machine) mustAgree(t *rapid.T, call, id string, granted throttle.Reservation, held bool) {
+	if granted.Lease == 0 {
+		return
+	}
+	surely, perhaps := true, true
+	for _, p := range h.places[id] {
+		surely = surely && p.id != "" && h.now.Before(p.until) && h.now.Before(p.sign.Add(granted.Lease))
+		perhaps = perhaps && p.id != "" && h.now.Before(p.until.Add(p.lease/500))
+	}
+	if len(h.places[id]) > 0 && (held && !perhaps || !held && surely) {
+		t.Fatalf("%s of %s at %s: held %t, its lease is over at %s", call, id, h.now, held, h.places[id][0].until)
 	}
 }
 
@@ -567,6 +743,7 @@ func (h *machine) release(t *rapid.T) {
 	same(t, "Release", got, want, gotErr, wantErr)
 	if got {
 		delete(h.starts, id)
+		delete(h.places, id)
 		h.slots = append(h.slots, granted)
 	}
 }
@@ -592,6 +769,9 @@ func (h *machine) setLimits(t *rapid.T) {
 	scope, key := h.drawOverridden(t)
 	limits := rapid.SliceOfNDistinct(drawLimit(windows, []int64{0, 1, 2, 5, 40, 1000, throttle.Unlimited}), 1, 2,
 		func(l throttle.Limit) time.Duration { return l.Window }).Draw(t, "limits")
+	if h.options.Lookahead <= maxLease/2 && rapid.Bool().Draw(t, "and what runs") {
+		limits = append(limits, drawAtOnce(t, h.options.Lookahead))
+	}
 	same(t, "SetLimits", true, true, h.redis.SetLimits(h.now, scope.Name, key, limits), h.model.SetLimits(h.now, scope.Name, key, limits))
 	h.set.own[scope.Name+":"+key] = limits
 }

@@ -8,7 +8,9 @@ type Outcome int
 const (
 	// Granted: the job is charged and starts at Start, at most its MaxWait away.
 	Granted Outcome = iota + 1
-	// Booked: the job has a slot at Start and is to be asked for again then.
+	// Booked: the job has a slot at Start and is to be asked for again then, or up to its
+	// MaxWait before. If that is nearer, a running limit has room at Start only if a lease is
+	// not renewed until then: it is to be asked for then.
 	Booked
 	// Waiting: the job stands in line behind others. It needs not be asked for:
 	// a pull books it when its turn has come.
@@ -76,6 +78,14 @@ type Reservation struct {
 // Delay is how long after the answer the start is: 0 or more. It is what to
 // sleep, whatever the local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
+
+// ahead is how long before its slot a booked job may be asked for.
+func (r Reservation) ahead() time.Duration {
+	if r.Delay() <= r.Job.MaxWait {
+		return 0
+	}
+	return r.Job.MaxWait
+}
 
 // Hold is the limit, or the pause, that keeps a job from starting.
 type Hold struct {

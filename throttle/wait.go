@@ -64,7 +64,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
 	switch r.Outcome {
 	case Booked:
-		return sleep(ctx, r.Delay()-r.Job.MaxWait)
+		return sleep(ctx, r.Delay()-r.ahead())
 	case Waiting:
 		// Once booked, it is asked for again before its slot.
 		return t.sleepInLine(ctx, min(max(r.Delay()/2, askInLine), max(t.options.Lookahead/2, waitAhead), askBlocked))

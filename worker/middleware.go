@@ -238,8 +238,10 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	if !stays {
 		return s.deny(a, r)
 	}
-	ahead := r.Job.MaxWait / 2
-	delay := r.Delay() - ahead
+	delay := r.Delay()
+	if !atSlot(r) {
+		delay -= r.Job.MaxWait / 2
+	}
 	if r.Outcome == throttle.Waiting {
 		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
@@ -248,6 +250,12 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 		s.giveBack(ctx, r.Job)
 	}
 	return err
+}
+
+// atSlot tells that a booked task is not to come before its slot: it would have been granted
+// it, were it not for a lease that may be renewed until then.
+func atSlot(r throttle.Reservation) bool {
+	return r.Outcome == throttle.Booked && r.Delay() <= r.Job.MaxWait
 }
 
 // comesAgain tells, when the context of a waiting task has ended, that the task may want
@@ -303,7 +311,7 @@ func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
 	if r.Outcome == throttle.Waiting {
 		delay = untilLate(r)
 	} else {
-		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r), slot: time.Now().Add(delay)})
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r), slot: time.Now().Add(delay), atSlot: atSlot(r)})
 	}
 	s.countDenied(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),

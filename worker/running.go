@@ -231,7 +231,9 @@ func (n *runner) renew(runs []*run) {
 			r.renewed(asked)
 		default:
 			delete(n.runs, r)
-			n.lost(r)
+			if !r.over {
+				n.lost(r)
+			}
 		}
 	}
 }

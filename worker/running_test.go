@@ -216,6 +216,35 @@ func TestRunningIsLost(t *testing.T) {
 	}
 }
 
+// TestRunningAsksSeldomForALease: a task whose place is free when the lease of a dead process
+// is over is not asked for again and again in the last moments before.
+func TestRunningAsksSeldomForALease(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: lease}}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var ran atomic.Int64
+		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { ran.Store(time.Now().UnixMicro()); return nil })
+		s := w.newShaper(&worker.Options{MaxWait: time.Second})
+		w.start(w.client, s.Configure(asynq.Config{Concurrency: 4}), s.Wrap(handler))
+		time.Sleep(time.Second)
+		dead, err := w.throttle.Reserve(t.Context(), throttle.Job{ID: "dead", Weight: 1, Keys: map[string]string{"tenant": "acme"}})
+		if err != nil || dead.Outcome != throttle.Granted {
+			t.Fatal(dead, err)
+		}
+		over := time.Now().Add(lease)
+		time.Sleep(lease - 100*time.Millisecond)
+		w.enqueue(0, "acme", 1)
+		w.until("the task has run", 5*time.Second, func() bool { return ran.Load() != 0 })
+		if late := time.UnixMicro(ran.Load()).Sub(over); late < 0 || late > time.Second {
+			t.Errorf("it ran %s after the lease, want up to a second", late)
+		}
+		if denied := s.Stats().Denied; denied > 3 {
+			t.Errorf("it was put back %d times, want 3 at most", denied)
+		}
+	})
+}
+
 // TestRunningCooldown: a handler says for how long its place is not used again.
 func TestRunningCooldown(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ type wakeup struct {
 	lane      string    // as the throttle's driver names it
 	slot      time.Time // by the local clock
 	at        time.Time // when to wake it
+	atSlot    bool      // it is not to come before its slot
 	missed    bool      // it was not there once
 	turns     bool      // it is to be run from the archive
 }
@@ -55,6 +56,9 @@ func (w *waker) wake(task wakeup) bool {
 	ahead := w.shaper.options.MaxWait
 	if task.job.MaxWait > 0 {
 		ahead = min(ahead, task.job.MaxWait) // as it will ask
+	}
+	if task.atSlot {
+		ahead = 0
 	}
 	task.at = task.slot.Add(-ahead / 2)
 	w.mu.Lock()

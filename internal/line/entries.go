@@ -22,6 +22,14 @@ func (e *entries) add(at, units int64) {
 	}
 }
 
+// of is how many units a sub-window has.
+func (e entries) of(at int64) int64 {
+	if i, found := e.find(at); found {
+		return e[i].units
+	}
+	return 0
+}
+
 // find is where a sub-window is.
 func (e entries) find(at int64) (int, bool) {
 	return slices.BinarySearchFunc(e, at, func(x entry, at int64) int { return int(max(-1, min(1, x.at-at))) })

@@ -1,5 +1,7 @@
 package line
 
+import "slices"
+
 // Never is the instant of what does not come.
 const Never = int64(1) << 53
 
@@ -74,6 +76,9 @@ func (d *ledger) earliest(at, now, cost, units int64, promises bool) int64 {
 	}
 	n, first := d.n(), d.sub(at)
 	x := first
+	if d.running() {
+		x = max(first, placesFrom(d.spent, n, room))
+	}
 	sum, in, out := int64(0), 0, 0 // of the window that ends at x or, checking, at a later entry
 	for {
 		for in < len(all) && all[in].at <= x {
@@ -112,4 +117,16 @@ func (d *ledger) earliest(at, now, cost, units int64, promises bool) int64 {
 		return at
 	}
 	return x * d.precision
+}
+
+// placesFrom is the sub-window from which on no more than room is left of what runs. What
+// starts later has its place already, since who runs may renew until then.
+func placesFrom(all entries, n, room int64) int64 {
+	sum := int64(0)
+	for _, e := range slices.Backward(all) {
+		if sum += e.units; sum > room {
+			return e.at + n
+		}
+	}
+	return 0
 }

@@ -58,6 +58,24 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	return lease
 }
 
+// hasPlaces tells whether a job may have its places now. Those that only the end of a lease
+// makes free are given to nobody before that: who has them may renew it.
+func (l *Line) hasPlaces(lane *lane, costs []int64) bool {
+	for i, name := range lane.keys {
+		k := l.key(name)
+		if k.mode != Enforce {
+			continue
+		}
+		for j := range k.limits {
+			limit := &k.limits[j]
+			if limit.Window < 0 && limit.Units >= 0 && k.ledger(limit.Window).spent.total() > limit.Units-costs[i] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Done gives back what grants hold, since their jobs have ended. It counts on for a
 // cool-down, by scopes. It tells for each grant whether it held its places until now.
 func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[string]int64) []bool {
@@ -115,12 +133,13 @@ func (l *Line) lookAt(grants []Grant) {
 	}
 }
 
-// holds tells whether all places of a run count still.
+// holds tells whether all places of a run count still. Where the ledger has them no more,
+// since it was lost or its time began anew, others may have them.
 func (l *Line) holds(r *run) bool {
 	return !slices.ContainsFunc(r.places, func(p held) bool {
 		k := l.key(p.key)
 		d := k.ledger(p.window)
-		return d == nil || p.at+d.n() <= d.sub(l.now+k.shift)
+		return d == nil || p.at+d.n() <= d.sub(l.now+k.shift) || d.spent.of(p.at) < p.units
 	})
 }
 

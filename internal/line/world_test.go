@@ -47,7 +47,8 @@ type world struct {
 	gone     func(j *worldJob) bool  // a booked job does not come; nil: all come
 	leaving  bool                    // who does not come is known to be gone when it is booked
 	actual   func(j *worldJob) int64 // what it really takes of each of its scope keys; nil: what it is charged
-
+	beside   *handlers               // what happens besides; nil: nothing
+	skew     int64                   // how far the clock has stepped back in all: starts are noted by the time that has passed
 }
 
 type worldJob struct {
@@ -130,10 +131,13 @@ func (w *world) granted(j *worldJob, at int64) {
 	j.started = at
 	w.served = append(w.served, j)
 	for i, key := range j.keys {
-		w.put(key, at, j.job.Costs[i])
+		w.put(key, at+w.skew, j.job.Costs[i])
 		if w.strict {
-			w.checkStart(j, key, at)
+			w.checkStart(j, key, at+w.skew)
 		}
+	}
+	if w.beside != nil {
+		w.beside.began(j, at)
 	}
 	if w.actual == nil || j.settled {
 		return
@@ -143,7 +147,7 @@ func (w *world) granted(j *worldJob, at int64) {
 		costs := make([]int64, len(j.keys))
 		for i, key := range j.keys {
 			costs[i] = min(actual, j.job.Costs[i])
-			w.put(key, at, costs[i]-j.job.Costs[i])
+			w.put(key, at+w.skew, costs[i]-j.job.Costs[i])
 		}
 		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at}
 		if !w.line.Settle(w.now, w.settings, grant, costs, hour, false) {
@@ -167,7 +171,7 @@ func (w *world) put(key string, at, units int64) {
 func (w *world) checkStart(j *worldJob, key string, at int64) {
 	w.t.Helper()
 	for _, limit := range w.limits(key) {
-		if limit.Units < 0 {
+		if limit.Units < 0 || limit.Window < 0 {
 			continue
 		}
 		starts := w.starts[key]
@@ -211,7 +215,10 @@ func (w *world) leave(ids ...string) {
 }
 
 func (w *world) booked(j *worldJob, slot int64) {
-	j.slot, j.comes = slot, max(w.now, slot-w.maxWait/2)
+	j.slot, j.comes = slot, slot-w.maxWait/2
+	if w.beside != nil && slot <= w.now+w.maxWait {
+		j.comes = max(w.now, slot) // it was not granted, so it is not to wait for its slot in place
+	}
 	if w.gone != nil && w.gone(j) {
 		if w.leaving {
 			w.leave(j.job.ID)
@@ -243,6 +250,7 @@ func (w *world) run(until int64) {
 		if due := w.line.Next(); due != 0 {
 			next = min(next, max(due, w.pulled+50*milli, w.now))
 		}
+		next = min(next, w.beside.next(until))
 		if next >= until {
 			w.now = until
 			return
@@ -252,6 +260,9 @@ func (w *world) run(until int64) {
 			j := w.jobs[w.back[0]]
 			w.back = w.back[1:]
 			w.ask(j)
+			continue
+		}
+		if w.beside.happen() {
 			continue
 		}
 		w.pull()
@@ -276,20 +287,21 @@ func (w *world) pull() {
 func (w *world) waiting() int { return len(w.jobs) - len(w.served) - w.lost }
 
 // drain runs until all jobs have started. Whatever waits, one of them starts within twice
-// the longest window.
+// the longest window, and as long as a job may run.
 func (w *world) drain() {
 	w.t.Helper()
 	longest := int64(0)
 	for _, scope := range w.settings.Scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window)
+			longest = max(longest, limit.Window, -limit.Window)
 		}
 	}
 	for w.waiting() > 0 {
 		served := len(w.served) + w.lost
-		w.run(w.now + 2*longest + minute)
+		most := 2*longest + minute + w.beside.longest()
+		w.run(w.now + most)
 		if len(w.served)+w.lost == served {
-			w.t.Fatalf("%d jobs wait, and none starts in %d us\n%s", w.waiting(), 2*longest+minute, w.line.Dump(w.now))
+			w.t.Fatalf("%d jobs wait, and none starts in %d us\n%s", w.waiting(), most, w.line.Dump(w.now))
 		}
 	}
 }
@@ -299,6 +311,9 @@ func (w *world) check() {
 	w.t.Helper()
 	for key, starts := range w.starts {
 		for _, limit := range w.limits(key) {
+			if limit.Window < 0 {
+				continue
+			}
 			if worst := worst(starts, limit.Window, 0); limit.Units >= 0 && worst > limit.Units {
 				w.t.Errorf("%s: %d units in a window of %d us, more than %d", key, worst, limit.Window, limit.Units)
 			}

@@ -354,6 +354,9 @@ func (a *account) limitsOf(name string) (inForce []limit) {
 		return inForce
 	}
 	for _, l := range scope.Limits {
+		if l.Running {
+			continue // the handlers' own record is looked at in the end
+		}
 		inForce = append(inForce, limit{units: l.Units, window: l.Window.Microseconds()})
 	}
 	return inForce
@@ -477,6 +480,9 @@ func (a *account) usage(argv []string, reply []any) {
 			words := strings.Split(line, " ")
 			if !strings.Contains(words[0], "/") {
 				break // the entries, or what was counted
+			}
+			if limitIn(words[0]).window < 0 {
+				continue
 			}
 			a.compare(name, limitIn(words[0]), t, number(words[1]), number(words[2]))
 		}

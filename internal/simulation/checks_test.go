@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // progress is how far a job has come by what its handler did.
@@ -65,6 +66,9 @@ func (p *plan) bound() time.Duration {
 	grace := p.grace()
 	for _, j := range p.jobs {
 		add(time.Duration(j.calls()) * j.handle)
+		if p.running { // as if all ran in one place, which is seen to be free, and cools down
+			add(time.Duration(j.calls()) * 3 * time.Second)
+		}
 		for _, o := range j.outcomes {
 			if add(5 * time.Second); o.does == waits { // a retry, asynq's seconds, and what was promised meanwhile
 				add(2 * o.wait)
@@ -78,6 +82,9 @@ func (p *plan) bound() time.Duration {
 		switch add(f.lasts + 10*time.Second); {
 		case f.strikes():
 			add(lostLease)
+			if p.running {
+				add(30 * time.Second) // the places of who has died
+			}
 		case f.does == clock && f.step < 0:
 			add(-f.step)
 		case f.does == limits:
@@ -176,6 +183,7 @@ func (w *world) end() {
 	w.settleDown()
 	w.checkJobs()
 	w.checkCharges()
+	w.checkRunning()
 	if w.plan.kind == even {
 		w.checkShares()
 	}
@@ -199,7 +207,7 @@ func (w *world) settleDown() {
 	var longest time.Duration
 	for _, scope := range w.plan.scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window)
+			longest = max(longest, limit.Window, limit.Lease)
 		}
 	}
 	// A slot may lie a window behind the lookahead, and counts for a sub-window longer.
@@ -281,6 +289,38 @@ func (w *world) checkCharges() {
 			if !c.run && !c.gone && c.units > 0 {
 				w.errorf("charged, and never run: %s", c)
 			}
+		}
+	}
+}
+
+// checkRunning: by what the handlers did themselves no more units ran at once than a limit
+// allows, and nobody was told that its place was lost.
+func (w *world) checkRunning() {
+	if !w.plan.running {
+		return
+	}
+	var runs []throttletest.Start
+	for _, j := range w.plan.jobs {
+		for _, c := range w.runs[j.id] {
+			run := throttletest.Start{At: c.begins, End: c.ends, Weight: j.weight, Keys: map[string]string{"tenant": j.tenant}}
+			if j.domain != "" {
+				run.Keys["domain"] = j.domain
+			}
+			if died := c.on.died; !died.IsZero() && (run.End.IsZero() || died.Before(run.End)) {
+				run.End = died
+			}
+			runs = append(runs, run)
+		}
+	}
+	for _, scope := range w.plan.scopes {
+		scope.Limits = slices.DeleteFunc(slices.Clone(scope.Limits), func(l throttle.Limit) bool { return !l.Running })
+		for _, over := range throttletest.Check([]throttle.Scope{scope}, runs) {
+			w.errorf("%s", over)
+		}
+	}
+	for _, r := range w.processes {
+		if lost := r.shaper.Stats().Lost; lost > 0 && r.died.IsZero() {
+			w.errorf("%d tasks of process %d were told that their place was lost", lost, r.n)
 		}
 	}
 }
@@ -386,7 +426,7 @@ func (w *world) kept(key string) time.Duration {
 	var longest time.Duration
 	for _, scope := range w.plan.scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window)
+			longest = max(longest, limit.Window, limit.Lease)
 		}
 	}
 	if strings.HasSuffix(key, "}:asynq") {

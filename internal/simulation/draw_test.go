@@ -22,6 +22,7 @@ type plan struct {
 	jobs      []*job
 	processes []process // those that are there from the beginning
 	faults    []fault
+	running   bool // there are limits on what runs at once
 }
 
 // kind is how rough a run is.
@@ -129,7 +130,44 @@ func draw(seed uint64, span time.Duration) *plan {
 	if p.kind == rough {
 		p.drawFaults(d)
 	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5114))}); p.kind != even && more.chance(0.5) {
+		p.drawRunning(more)
+	}
 	return p
+}
+
+// drawRunning draws limits on what runs at once, beside the windows, and handlers that run
+// for some leases. What would end a lease under a handler, and what takes such limits back, is
+// left out: then more run than the limit, as documented.
+func (p *plan) drawRunning(d dice) {
+	var heaviest int64
+	for _, j := range p.jobs {
+		heaviest = max(heaviest, j.weight)
+	}
+	lease := one(d, 20*time.Second, 30*time.Second)
+	// With a longer lookahead than the lease, jobs are booked for the ends of leases, and a
+	// place that comes back sooner stays empty until then.
+	p.options.Lookahead = min(p.options.Lookahead, 5*time.Second)
+	for i := range p.scopes {
+		if p.running && d.chance(0.5) {
+			continue
+		}
+		p.running = true
+		p.scopes[i].Limits = append(p.scopes[i].Limits, throttle.Limit{Units: max(heaviest, int64(d.count(1, 8))), Running: true, Lease: lease})
+		p.scopes[i].Cooldown = one(d, 0, 0, 300*time.Millisecond)
+	}
+	for _, j := range p.jobs {
+		if d.chance(0.02) {
+			j.handle = d.between(lease/2, 2*lease)
+		}
+	}
+	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.does == mode || f.does == limits })
+	for i := range p.faults {
+		f := &p.faults[i]
+		if f.step = min(f.step, time.Second); f.verb == "settle" || f.verb == "reserve" && d.chance(0.5) {
+			f.verb = "running"
+		}
+	}
 }
 
 func (p *plan) drawJobs(d dice) {

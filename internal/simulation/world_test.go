@@ -68,6 +68,7 @@ type running struct {
 	faults  []time.Time // when it died, was stopped or did not reach Redis
 	ended   bool
 	stopped bool
+	died    time.Time
 }
 
 // live runs one plan in a bubble.
@@ -202,6 +203,7 @@ func (r *running) faulted(from, to time.Time) bool {
 func (w *world) die(r *running) {
 	r.wire.kill()
 	r.fault(true)
+	r.died = time.Now()
 	w.pending.Go(r.shaper.Stop) // asks Redis perhaps, and is not answered
 }
 

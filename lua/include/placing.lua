@@ -104,6 +104,18 @@ local function slide_on(key, ledger, x, room, promises)
   return y
 end
 
+-- The sub-window from which on no more than room is left of what runs. What starts later has its place already, since who
+-- runs may renew until then.
+local function places_from(ledger, room)
+  local ats, units, sum = {}, {}, 0
+  list_of(ledger.tail, ats, units)
+  for i = #ats, 1, -1 do
+    sum = sum + units[i]
+    if sum > room then return ats[i] + ledger.n end
+  end
+  return 0
+end
+
 -- The first start at or after at that one ledger allows.
 local function earliest_in(key, ledger, at, cost, units, promises)
   local room = units - cost
@@ -115,7 +127,8 @@ local function earliest_in(key, ledger, at, cost, units, promises)
   if ledger.spent + booked <= room then return at end
   local x = floor(time_of(key, at) / ledger.precision)
   ledger.current = floor((now + key.shift) / ledger.precision)
-  local y = slide_on(key, ledger, x, room, promises)
+  local y = ledger.window < 0 and max(x, places_from(ledger, room)) or x
+  y = slide_on(key, ledger, y, room, promises)
   if x == y then return at end
   return y * ledger.precision - key.offset
 end
@@ -158,3 +171,19 @@ local function earliest(lane, costs, at, promises, mode)
   return at, key, holder
 end
 
+-- Whether a job may have its places now. Those that only the end of a lease makes free are given to nobody before that:
+-- who has them may renew it.
+local function has_places(lane, costs)
+  for i = 1, #lane do
+    local key = lane[i]
+    for j = 1, key.mode == 'e' and #key.limits or 0 do
+      local limit = key.limits[j]
+      if limit.window < 0 and limit.units >= 0 then
+        local ledger = ledger_of(key, limit.window)
+        trim(key, ledger)
+        if ledger.spent + costs[i] > limit.units then return false end
+      end
+    end
+  end
+  return true
+end

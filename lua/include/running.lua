@@ -14,6 +14,9 @@ local function places_of(id, start)
     local ledger = ledger_of(key, tonumber(window))
     places[#places + 1] = { key = key, ledger = ledger, at = tonumber(at), units = tonumber(units) }
     if not ledger or tonumber(at) + ledger.n <= floor((now + key.shift) / ledger.precision) then counts = false end
+    -- Where the ledger has it no more, since it was lost or its time began anew, another may have it.
+    local _, there = find(ledger and ledger.tail or '', tonumber(at))
+    if (there or 0) < tonumber(units) then counts = false end
   end
   return places, counts
 end

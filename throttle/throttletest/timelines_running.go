@@ -48,6 +48,42 @@ var runningTimelines = []timeline{
 		},
 	},
 	{
+		name:   "a place is granted to nobody before the end of a lease, which may be renewed",
+		scopes: running(0, throttle.Running(1)), lookahead: time.Second,
+		rows: []row{
+			{at: 0, job: "a", keys: "tenant=x", want: "granted 0s for 30s"},
+			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "booked 30.03s, tenant x 1/running"},
+			{at: 29*second + 940*time.Millisecond, call: "renew", job: "a", want: "true"},
+			{at: 30*second + 30*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "waiting, 0 ahead"},
+			{at: 36 * second, call: "done", job: "a", want: "true"},
+			{at: 36 * second, call: "pull", want: "booked b 36s"},
+			{at: 36 * second, job: "b", keys: "tenant=x", wait: 2 * second, want: "granted 36s for 30s"},
+		},
+	},
+	{
+		name:   "a start that is granted ahead has its place already",
+		scopes: running(0, throttle.Running(2), throttle.Limit{Units: 1, Window: 31 * time.Second}), lookahead: 3 * time.Second,
+		rows: []row{
+			{at: 0, job: "a", keys: "tenant=x", want: "granted 0s for 30s"},
+			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "granted 31s for 30s"},
+			{at: 29*second + 100*time.Millisecond, call: "limits", job: "tenant x", text: "2/running", want: "done"},
+			{at: 29*second + 100*time.Millisecond, job: "c", keys: "tenant=x", wait: 2 * second, want: "booked 30.03s, tenant x 2/running"},
+			{at: 29*second + 940*time.Millisecond, call: "renew", job: "a", want: "true"},
+		},
+	},
+	{
+		name:   "a place of a time that began anew is not renewed",
+		scopes: running(0, throttle.Running(1)), lookahead: time.Second,
+		rows: []row{
+			{at: time.Hour, job: "a", keys: "tenant=x", want: "granted 1h0m0s for 30s"},
+			{at: 0, call: "pull", want: "nothing"},
+			{at: 0, job: "b", keys: "tenant=x", deadline: time.Nanosecond, want: "too late, 30.03s, tenant x 1/running"},
+			{at: 40 * second, job: "b", keys: "tenant=x", want: "granted 40s for 30s"},
+			{at: 41 * second, call: "renew", job: "a", want: "false"},
+			{at: 41 * second, call: "renew", job: "b", want: "true"},
+		},
+	},
+	{
 		name:   "units, and windows beside them",
 		scopes: running(0, throttle.Running(5), per10s(8)), lookahead: time.Second,
 		rows: []row{
