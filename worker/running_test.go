@@ -119,7 +119,7 @@ func TestRunningEndsHowever(t *testing.T) {
 		"panic":     func(context.Context) error { panic("no") },
 		"timeout":   func(context.Context) error { time.Sleep(3 * time.Second); return nil },
 		"untouched": func(context.Context) error { return worker.Untouched(errors.New("no")) },
-		"refund":    func(ctx context.Context) error { return worker.Refund(ctx) },
+		"refund":    worker.Refund,
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {

@@ -58,6 +58,7 @@ type worldJob struct {
 	slot    int64
 	comes   int64
 	started int64
+	atSlot  bool // it was not granted a slot that is as near as it may wait: a lease may be renewed until then
 
 	left    bool
 	settled bool
@@ -113,6 +114,7 @@ func (w *world) ask(j *worldJob) {
 		w.granted(j, answer.Start)
 	case line.Booked:
 		w.putBacks++
+		j.atSlot = answer.Start <= w.now+w.maxWait
 		w.booked(j, answer.Start)
 	case line.Waiting:
 		w.putBacks++
@@ -215,9 +217,9 @@ func (w *world) leave(ids ...string) {
 }
 
 func (w *world) booked(j *worldJob, slot int64) {
-	j.slot, j.comes = slot, slot-w.maxWait/2
-	if w.beside != nil && slot <= w.now+w.maxWait {
-		j.comes = max(w.now, slot) // it was not granted, so it is not to wait for its slot in place
+	j.slot, j.comes = slot, max(w.now, slot-w.maxWait/2)
+	if j.atSlot {
+		j.comes, j.atSlot = max(w.now, slot), false
 	}
 	if w.gone != nil && w.gone(j) {
 		if w.leaving {

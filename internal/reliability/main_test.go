@@ -24,6 +24,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if settings, is := os.LookupEnv(runnerVariable); is {
+		if err := beRunner(settings); err != nil {
+			panic(err)
+		}
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 
