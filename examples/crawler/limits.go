@@ -13,6 +13,10 @@ const (
 	scopeCustomer = crawl.ScopeCustomer
 )
 
+// scopeConnections is what is limited in requests that are under way at once, to an IP
+// address: several hosts may be one machine.
+const scopeConnections = crawl.ScopeConnections
+
 // In the throttle, which counts both requests and kilobytes, a scope has one unit. What
 // is limited in both has two scopes with the same keys: by these names the one in
 // kilobytes of a host, and the one in requests of all, whose only key is its name.
@@ -39,10 +43,10 @@ var (
 	kilobyteScopes = []string{throttle.Global, scopeCustomer, scopeSite, scopeIP, scopeHost}
 )
 
-// throttleScopes are the scopes of the throttle, by the limits in requests and those in
-// kilobytes.
-func throttleScopes(requests, kilobytes []throttle.Scope) []throttle.Scope {
-	var scopes []throttle.Scope
+// throttleScopes are the scopes of the throttle, by the limits in requests, those in
+// kilobytes, and that of what is under way at once.
+func throttleScopes(requests, kilobytes []throttle.Scope, atOnce throttle.Limit) []throttle.Scope {
+	scopes := []throttle.Scope{{Name: scopeConnections, Limits: []throttle.Limit{atOnce}}}
 	for _, scope := range requests {
 		if scope.Name == throttle.Global {
 			scope.Name = scopeAllRequests

@@ -105,7 +105,7 @@ func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.W
 	c.fetcher = fetch.New(c.resolver, o.agent, o.timeout)
 	p.AtClose(c.fetcher.Close)
 	var err error
-	if c.throttle, err = throttle.New("crawler", p.Client, throttleScopes(o.requests, o.kilobytes),
+	if c.throttle, err = throttle.New("crawler", p.Client, throttleScopes(o.requests, o.kilobytes, throttle.Running(o.perHost)),
 		&throttle.Options{Logger: p.Log, FairScope: scopeCustomer}); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.W
 		return nil, err
 	}
 	c.walk = frontier.NewWalk(p, c, frontier.Bounds{Depth: o.depth, HostPages: o.hostPages, MaxKB: o.maxKB, Agent: robots.Product(o.agent)})
-	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes)
+	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes, crawl.Connections{Limit: throttle.Running(o.perHost), Cooldown: o.cooldown})
 	c.server = asynq.NewServerFromRedisClient(p.Client, c.shaper.Configure(asynq.Config{
 		Concurrency:    p.Workers,
 		Queues:         map[string]int{p.Queue: 1},

@@ -15,6 +15,9 @@ import (
 const (
 	minMaxKB = 500     // as much of a robots.txt has to be read
 	maxMaxKB = 1 << 20 // kilobytes
+
+	maxPerHost  = 1000
+	maxCooldown = 100
 )
 
 // options is what the command line asks for, besides what all examples have.
@@ -25,6 +28,8 @@ type options struct {
 	agent     string           // User-Agent
 	depth     int              // links from a start page
 	hostPages int              // pages of one host
+	perHost   int64            // requests under way to one address
+	cooldown  float64          // how many times longer than a page took its address is left alone
 	maxKB     int64            // kilobytes of one page
 	timeout   time.Duration    // of one request
 }
@@ -42,6 +47,8 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.StringVar(&o.agent, "agent", "crawler-example", "`User-Agent` header; robots.txt is read for the name it begins with")
 	flags.IntVar(&o.depth, "depth", 8, "how many links away from a start page")
 	flags.IntVar(&o.hostPages, "host-pages", 30, "how many pages of one host")
+	flags.Int64Var(&o.perHost, "per-host", 1, "how many connections to one address at once")
+	flags.Float64Var(&o.cooldown, "cooldown", 0, "leave an address alone for `k` times as long as the last page of it took, 30 s at most")
 	flags.Int64Var(&o.maxKB, "max-kb", 512, "how many kilobytes of one page")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "of one request, the body included")
 	if err := p.Parse(flags, args); err != nil {
@@ -60,6 +67,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-depth %d is less than 0", o.depth)
 	case o.hostPages < 1:
 		return fmt.Errorf("-host-pages %d is less than 1", o.hostPages)
+	case o.perHost < 1 || o.perHost > maxPerHost:
+		return fmt.Errorf("-per-host %d is not between 1 and %d", o.perHost, maxPerHost)
+	case !(o.cooldown >= 0 && o.cooldown <= maxCooldown):
+		return fmt.Errorf("-cooldown %g is not between 0 and %d", o.cooldown, maxCooldown)
 	case o.maxKB < minMaxKB || o.maxKB > maxMaxKB:
 		return fmt.Errorf("-max-kb %d is not between %d and %d", o.maxKB, minMaxKB, maxMaxKB)
 	case o.timeout < time.Millisecond || o.timeout > taskTimeout/2:

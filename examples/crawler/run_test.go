@@ -43,7 +43,7 @@ func TestRunCrawlsTheBundledWeb(t *testing.T) {
 		s.Disallowed != 7 || s.Blocked != 4 || s.OverBudget != 10 || s.Failed != 0 {
 		t.Errorf("got %+v", s)
 	}
-	if s.Pauses != 4 || s.Record != "servers' log" || s.Bytes < 1<<20 || s.SettledUnits >= s.ChargedUnits || s.SettledUnits == 0 || s.PutBacks == 0 || s.PutBacksPerJob > 2 {
+	if s.Pauses != 4 || s.AtOnce.Most != 1 || s.AtOnce.Over != 0 || s.Record != "servers' log" || s.Bytes < 1<<20 || s.SettledUnits >= s.ChargedUnits || s.SettledUnits == 0 || s.PutBacks == 0 || s.PutBacksPerJob > 2 {
 		t.Errorf("got %+v", s)
 	}
 	if s.MakespanS < 14 { // dogwood.example asks for a second between its 16 requests
@@ -181,6 +181,9 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-max-kb", "10"}, "-max-kb 10 is not between 500"},
 		{[]string{"-depth", "-1"}, "-depth -1"},
 		{[]string{"-host-pages", "0"}, "-host-pages 0"},
+		{[]string{"-per-host", "0"}, "-per-host 0 is not between 1 and 1000"},
+		{[]string{"-cooldown", "-1"}, "-cooldown -1 is not between 0 and 100"},
+		{[]string{"-cooldown", "NaN"}, "-cooldown NaN is not between 0 and 100"},
 		{[]string{"-timeout", "1h"}, "-timeout 1h0m0s"},
 		{[]string{"-agent", "1/2"}, `-agent "1/2" does not begin with a name`},
 		{[]string{"-seeds", "no-such-file.csv"}, "no-such-file.csv"},
@@ -204,7 +207,7 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-seeds", "-requests", "-kilobytes", "-redis", "-agent", "-depth", "-host-pages", "-max-kb", "-timeout", "-plot", "-json", "-workers", "-queue", "-v"} {
+	for _, flag := range []string{"-seeds", "-requests", "-kilobytes", "-redis", "-agent", "-depth", "-host-pages", "-per-host", "-cooldown", "-max-kb", "-timeout", "-plot", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())
 		}

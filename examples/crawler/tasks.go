@@ -70,14 +70,15 @@ func (c *crawler) charge(p *frontier.Page, largest int64) int64 {
 	return min(kb, c.maxKB) + fetch.OnTheWay
 }
 
-// jobOf tells the throttle what a task takes: one request and so many kilobytes.
+// jobOf tells the throttle what a task takes: one request, one connection and so many
+// kilobytes.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	kb, err := strconv.ParseInt(headers[headerCharge], 10, 64)
 	if err != nil {
 		return throttle.Job{}, fmt.Errorf("crawler: header %s %q is not an integer", headerCharge, headers[headerCharge])
 	}
-	keys := map[string]string{scopeAllRequests: scopeAllRequests, scopeHostKilobytes: headers[scopeHost]}
+	keys := map[string]string{scopeAllRequests: scopeAllRequests, scopeHostKilobytes: headers[scopeHost], scopeConnections: headers[scopeIP]}
 	for _, scope := range []string{scopeHost, scopeSite, scopeIP, scopeCustomer} {
 		keys[scope] = headers[scope]
 	}

@@ -36,6 +36,10 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 	if fetch.NeverConnected(err) {
 		return worker.Untouched(err)
 	}
+	// The slower a host is, the longer it is left alone.
+	if err := worker.Cooldown(ctx, scopeConnections, time.Duration(c.cooldown*float64(time.Since(sent)))); err != nil {
+		return err
+	}
 	settled := c.settle(ctx, granted, a)
 	c.ledger.Visited(target, task, granted, settled, t.Page.Robots, sent, a)
 	if err != nil {

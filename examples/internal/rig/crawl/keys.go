@@ -7,6 +7,8 @@ const (
 	ScopeSite     = "site" // the registrable domain
 	ScopeIP       = "ip"
 	ScopeCustomer = "customer"
+	// ScopeConnections is of the requests under way to an IP address.
+	ScopeConnections = "connections"
 )
 
 // Keys is what a request is counted under in each scope.
@@ -19,7 +21,7 @@ func (k Keys) Key(scope string) string {
 		return k.Host
 	case ScopeSite:
 		return k.Site
-	case ScopeIP:
+	case ScopeIP, ScopeConnections:
 		return k.IP
 	case ScopeCustomer:
 		return k.Customer

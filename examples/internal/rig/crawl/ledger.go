@@ -37,15 +37,16 @@ type Ledger struct {
 	world               *site.World
 	walk                *frontier.Walk
 	requests, kilobytes []throttle.Scope
+	connections         Connections
 	shaper              *worker.Shaper
 	visits              visits
 	began               time.Time
 }
 
 // New returns a ledger with nothing in it. The scopes are the limits to check.
-func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, requests, kilobytes []throttle.Scope) *Ledger {
+func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, requests, kilobytes []throttle.Scope, connections Connections) *Ledger {
 	p.ShowProgress()
-	return &Ledger{program: p, seeds: seeds, world: around, walk: w, requests: requests, kilobytes: kilobytes}
+	return &Ledger{program: p, seeds: seeds, world: around, walk: w, requests: requests, kilobytes: kilobytes, connections: connections}
 }
 
 // Begin notes that a run begins now, whose tasks a shaper shapes.
@@ -57,7 +58,7 @@ func (l *Ledger) Begin(shaper *worker.Shaper) { l.began, l.shaper = time.Now(), 
 func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool, sent time.Time, a *fetch.Answer) {
 	l.visits.add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
 	if !l.world.ServersLog {
-		l.world.Accesses.Add(site.SeenByClient(u, a, rules, sent))
+		l.world.Accesses.Add(site.SeenByClient(u, task.Headers()[ScopeIP], a, rules, sent))
 	}
 }
 
@@ -99,13 +100,13 @@ func (l *Ledger) result(ctx context.Context) (Result, error) {
 	offset := l.program.Offset
 	accesses := l.world.Accesses.All()
 	r := Result{
-		seeds: l.seeds.Name, queue: l.program.Queue, Requests: l.requests, kilobytes: l.kilobytes,
+		seeds: l.seeds.Name, queue: l.program.Queue, Requests: l.requests, kilobytes: l.kilobytes, connections: l.connections,
 		by: l.walk.By, began: l.began.Add(offset), Visits: l.visits.all(),
 		putBacks: l.putBacks(), inside: l.program.Inside(), recordOf: "client's log",
 	}
 	r.pauseViolations, r.pauses = site.PauseViolations(accesses)
 	for _, a := range accesses {
-		a.At, a.End = a.At.Add(offset), a.End.Add(offset)
+		a.At, a.Held, a.End = a.At.Add(offset), a.Held.Add(offset), a.End.Add(offset)
 		if !a.Until.IsZero() {
 			a.Until = a.Until.Add(offset)
 		}

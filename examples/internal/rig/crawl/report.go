@@ -63,6 +63,7 @@ func writePace(w io.Writer, s Summary) {
 	fmt.Fprintf(table, "makespan\t%.2f s to the last request\n", s.MakespanS)
 	fmt.Fprintf(table, "grant to request\tat most %.1f ms; the windows of the record are taken shorter by it\n", s.GrantToRequestS*1000)
 	fmt.Fprintf(table, "pauses\t%d asked for; requests to a paused host: %d\n", s.Pauses, s.PauseViolations)
+	fmt.Fprintf(table, "at once\trequests to one address by the %s: %s\n", s.Record, s.AtOnce)
 	fmt.Fprintf(table, "robots.txt\trequests that it disallows: %d\n", s.RobotsViolations)
 	table.Flush()
 	fmt.Fprintln(w)
@@ -75,6 +76,6 @@ func writeVerdict(w io.Writer, s Summary) {
 	case s.Interrupted && s.Left > 0:
 		fmt.Fprintf(w, "Interrupted: %d pages are left, %s.\n", s.Left, report.LeftText(s.inside))
 	default:
-		fmt.Fprintln(w, "NOT all is well: see left, duplicates, lost, pauses, robots.txt and windows over their limit above.")
+		fmt.Fprintln(w, "NOT all is well: see left, duplicates, lost, pauses, at once, robots.txt and windows over their limit above.")
 	}
 }

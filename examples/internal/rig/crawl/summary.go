@@ -18,6 +18,7 @@ type Result struct {
 	queue            string
 	Requests         []throttle.Scope // limits
 	kilobytes        []throttle.Scope // limits
+	connections      Connections      // a limit
 	by               string           // this process, as pages have it
 	began            time.Time        // when the workers started
 	Pages            []*frontier.Page // all that are known
@@ -71,6 +72,7 @@ type Summary struct {
 	Record          string            `json:"record"`             // who kept the record that is checked
 	GrantToRequestS float64           `json:"grant_to_request_s"` // the longest time in between
 	Limits          []report.LimitUse `json:"limits"`
+	AtOnce          report.AtOnce     `json:"at_once"` // requests under way to one address, in the record
 	ByHost          []hostRow         `json:"by_host"`
 	Notes           []notice          `json:"pages_with_trouble"`
 
@@ -119,7 +121,8 @@ func summarize(r Result) Summary {
 		s.PutBacksPerJob = float64(s.PutBacks) / float64(jobs)
 	}
 	s.checkWindows(r)
-	s.OK = s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 && s.PauseViolations == 0 && s.RobotsViolations == 0
+	s.AtOnce = report.AtOnceOf(ScopeConnections, r.connections.Check(r.Accesses))
+	s.OK = s.AtOnce.Over == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 && s.PauseViolations == 0 && s.RobotsViolations == 0
 	return s
 }
 

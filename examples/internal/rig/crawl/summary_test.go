@@ -11,6 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/site"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // samplePages are those of sampleResult, and some that were never requested.
@@ -30,6 +31,7 @@ func TestSummarize(t *testing.T) {
 	r.Pages = samplePages(r)
 	r.Visits = []Visit{{url: "http://a/", charged: 64, settled: 5, Keys: Keys{Host: "a"}, Start: r.Accesses[0].At}}
 	r.putBacks = 3
+	r.connections.Limit = throttle.Running(1)
 	s := summarize(r)
 	if !s.OK || s.Pages != 3 || s.Elsewhere != 1 || s.Unchanged != 1 || s.Disallowed != 1 || s.Failed != 0 || s.Left != 0 || len(s.Notes) != 1 {
 		t.Errorf("got %+v", s)

@@ -33,6 +33,26 @@ func UseOf(u check.Use, per int64) WindowUse {
 	return WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
 }
 
+// AtOnce is how many units of a running limit were in use at once, by a record that
+// somebody has kept.
+type AtOnce struct {
+	Scope string `json:"scope"`
+	Limit string `json:"limit"`
+	Key   string `json:"key"` // that had the most in use
+	Most  int64  `json:"most"`
+	Over  int    `json:"over"` // how often one began while as many as may be were in use
+}
+
+// AtOnceOf is a use as it is reported.
+func AtOnceOf(scope string, u check.AtOnce) AtOnce {
+	return AtOnce{Scope: scope, Limit: u.Limit.String(), Key: u.Key, Most: u.Worst, Over: u.Over}
+}
+
+// String is a line about it.
+func (a AtOnce) String() string {
+	return fmt.Sprintf("at most %d under the limit %s (%s); over it: %d times", a.Most, a.Limit, a.Key, a.Over)
+}
+
 // WriteLimits prints how limits were used, by a record that somebody has kept and by
 // the grants.
 func WriteLimits(w io.Writer, limits []LimitUse, keptBy string, windowsOver int) {

@@ -15,13 +15,17 @@ import (
 // as the client did.
 type Access struct {
 	At, End time.Time // when it came, and when it was answered
-	Host    string
-	URL     string
-	Status  int
-	Bytes   int64     // of the body that were sent; of the client, received
-	Until   time.Time // the end of the pause that the answer asked for; zero if it asked for none
-	Whole   bool      // the body was sent to its end
-	Rules   bool      // it is a robots.txt
+	// Held is until when it was under way at least: when the last bytes that its client has
+	// taken began to be sent.
+	Held   time.Time
+	Addr   string // of the host
+	Host   string
+	URL    string
+	Status int
+	Bytes  int64     // of the body that were sent; of the client, received
+	Until  time.Time // the end of the pause that the answer asked for; zero if it asked for none
+	Whole  bool      // the body was sent to its end
+	Rules  bool      // it is a robots.txt
 }
 
 // AccessLog is all requests of a run, in the order they were answered. It is safe
@@ -47,8 +51,9 @@ func (l *AccessLog) All() []Access {
 
 // SeenByClient is an access for the log that the client keeps itself. Without an
 // answer its status is 0.
-func SeenByClient(u *url.URL, a *fetch.Answer, rules bool, sent time.Time) Access {
-	one := Access{Rules: rules, At: sent, End: time.Now(), Host: u.Host, URL: u.String()}
+func SeenByClient(u *url.URL, addr string, a *fetch.Answer, rules bool, sent time.Time) Access {
+	one := Access{Rules: rules, At: sent, End: time.Now(), Addr: addr, Host: u.Host, URL: u.String()}
+	one.Held = one.End
 	if a == nil {
 		return one
 	}

@@ -110,11 +110,12 @@ func (w *Web) at(addr netip.Addr) http.Handler {
 // serve answers a request and writes it into the log.
 func (w *Web) serve(one Site, reply http.ResponseWriter, request *http.Request) {
 	noted := &notedReply{ResponseWriter: reply, status: http.StatusOK}
-	a := Access{Rules: request.URL.Path == robots.Path, At: time.Now(), Host: one.Host, URL: "http://" + one.Host + request.URL.RequestURI()}
+	a := Access{Rules: request.URL.Path == robots.Path, At: time.Now(), Addr: one.Addr.String(), Host: one.Host, URL: "http://" + one.Host + request.URL.RequestURI()}
 	defer func() {
 		a.End, a.Status, a.Bytes = time.Now(), noted.status, noted.bytes
 		a.Until = pausedUntil(noted.Header().Get("Retry-After"), a.End)
 		a.Whole = !noted.failed && request.Context().Err() == nil
+		a.Held = noted.held(a)
 		w.Log.Add(a)
 	}()
 	one.Handler.ServeHTTP(noted, request)
@@ -139,19 +140,38 @@ type notedReply struct {
 	status int
 	bytes  int64
 	failed bool // the client has hung up
+	// When the last bytes that were taken began to be sent, and those before them.
+	last, before time.Time
+}
+
+// held is until when a request was under way at least. Of one whose client hung up the last
+// bytes may have been taken behind its back.
+func (r *notedReply) held(a Access) time.Time {
+	switch {
+	case a.Whole && !r.last.IsZero():
+		return r.last
+	case !a.Whole && !r.before.IsZero():
+		return r.before
+	}
+	return a.At
 }
 
 // WriteHeader notes the status.
 func (r *notedReply) WriteHeader(status int) {
 	r.status = status
+	r.before, r.last = r.last, time.Now()
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Write notes how much was sent.
 func (r *notedReply) Write(p []byte) (int, error) {
+	began := time.Now()
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)
 	r.failed = r.failed || err != nil
+	if err == nil {
+		r.before, r.last = r.last, began
+	}
 	return n, err
 }
 
