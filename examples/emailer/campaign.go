@@ -48,12 +48,15 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	if err != nil {
 		return throttle.Job{}, fmt.Errorf("emailer: header %s %q is not an integer", headerWeight, headers[headerWeight])
 	}
-	return throttle.Job{Weight: weight, Keys: keys(headers[scopeTenant], headers[scopeDomain])}, nil
+	return job(weight, headers[scopeTenant], headers[scopeDomain]), nil
 }
 
-// keys are what a mail is counted under.
-func keys(tenant, domain string) map[string]string {
-	return map[string]string{scopeTenant: tenant, scopeDomain: domain}
+// job is what a mail takes: so many recipients, and one connection.
+func job(recipients int64, tenant, domain string) throttle.Job {
+	return throttle.Job{
+		Weight: recipients, Costs: map[string]int64{scopeConnections: 1},
+		Keys: map[string]string{scopeTenant: tenant, scopeDomain: domain, scopeConnections: domain},
+	}
 }
 
 // foresee says when the last of some mails would start, before they are enqueued.
@@ -64,7 +67,7 @@ func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	}
 	jobs := make([]throttle.Job, len(mails))
 	for i, m := range mails {
-		jobs[i] = throttle.Job{Weight: m.Units(), Keys: keys(m.Tenant, m.Domain)}
+		jobs[i] = job(m.Units(), m.Tenant, m.Domain)
 	}
 	told, err := e.throttle.Forecast(ctx, jobs)
 	if err != nil {

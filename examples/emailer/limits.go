@@ -16,6 +16,10 @@ const (
 	scopeDomain = campaign.ScopeDomain // "domain", of the recipients
 )
 
+// scopeConnections is what is limited in mails that are on their way at once, to a domain.
+// A scope has one unit: the other limits of a domain count recipients.
+const scopeConnections = campaign.ScopeConnections
+
 // defaultLimits shape the bundled campaign over about half a minute. The global
 // limit is full from the first second to the last; the others hold up a tenant
 // or a domain now and then. In Go they would be

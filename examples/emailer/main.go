@@ -91,9 +91,10 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	if err != nil {
 		return nil, err
 	}
-	e.ledger = delivery.New(p, e.campaign, e.mailer, o.scopes)
+	connections := throttle.Scope{Name: scopeConnections, Limits: []throttle.Limit{throttle.Running(o.connections)}}
+	e.ledger = delivery.New(p, e.campaign, e.mailer, o.scopes, connections.Limits[0])
 	observer := e.ledger.Observe(monitor.Collector) // the collector of the package metrics
-	if e.throttle, err = throttle.New("emailer", p.Client, o.scopes, &throttle.Options{Observer: observer, Logger: p.Log}); err != nil {
+	if e.throttle, err = throttle.New("emailer", p.Client, append(o.scopes, connections), &throttle.Options{Observer: observer, Logger: p.Log}); err != nil {
 		return nil, err
 	}
 	monitor.Watch(e.throttle)

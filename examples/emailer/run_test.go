@@ -72,6 +72,9 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 	if s.WindowsOver != 0 || s.Record != "SMTP server" || len(s.Limits) != 4 || len(s.Tenants) != 2 || len(s.Domains) != 2 {
 		t.Errorf("got %+v", s)
 	}
+	if s.AtOnce.Most < 1 || s.AtOnce.Most > 2 || s.AtOnce.Over != 0 || s.AtOnce.Limit != "2/running" {
+		t.Errorf("at once: %s", s.AtOnce)
+	}
 	if s.MakespanS < s.OptimumS || s.OptimumS == 0 {
 		t.Errorf("makespan %v, optimum %v: nothing was shaped", s.MakespanS, s.OptimumS)
 	}
@@ -342,7 +345,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-workers", "many"}, "invalid value"},
 		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
 		{[]string{"-limits", "global=fast"}, "limits: scope global"},
-		{[]string{"-limits", "global=1/1s,2/1s"}, "two limits of this window"},
+		{[]string{"-limits", "global=1/1s,2/1s"}, "two limits of this kind"},
+		{[]string{"-connections", "0"}, "-connections 0 is not between 1 and 1000"},
 		{[]string{"-warmup", "acme=soon 1/1s"}, "warmup: \"soon 1/1s\": soon is not a duration"},
 		{[]string{"-campaign", "no-such-file.csv"}, "no-such-file.csv"},
 		{[]string{"-campaign", broken}, "line 2: tenant is empty"},
@@ -368,7 +372,7 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-campaign", "-limits", "-redis", "-smtp", "-plan", "-warmup", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
+	for _, flag := range []string{"-campaign", "-limits", "-connections", "-redis", "-smtp", "-plan", "-warmup", "-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())
 		}

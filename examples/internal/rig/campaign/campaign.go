@@ -31,6 +31,8 @@ var bundled []byte
 const (
 	ScopeTenant = "tenant"
 	ScopeDomain = "domain"
+	// ScopeConnections is of the mails on their way to a domain.
+	ScopeConnections = "connections"
 )
 
 // Bounds of one mail. maxRecipients is the number that every SMTP server must

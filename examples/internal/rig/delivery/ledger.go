@@ -41,6 +41,7 @@ type Ledger struct {
 	campaign *campaign.Campaign
 	mailer   *smtp.Mailer
 	scopes   []throttle.Scope
+	atOnce   throttle.Limit // of mails to one domain
 	throttle *throttle.Throttle
 	shaper   *worker.Shaper
 	inspect  *asynq.Inspector
@@ -57,11 +58,12 @@ type Ledger struct {
 	changes []check.Change
 }
 
-// New returns a ledger with nothing in it. The scopes are those of the throttle.
-func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle.Scope) *Ledger {
+// New returns a ledger with nothing in it. The scopes are those of the throttle that count
+// recipients; atOnce is how many mails may be on their way to one domain.
+func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle.Scope, atOnce throttle.Limit) *Ledger {
 	p.ShowProgress()
 	return &Ledger{
-		program: p, campaign: c, mailer: m, scopes: scopes, inspect: asynq.NewInspectorFromRedisClient(p.Client),
+		program: p, campaign: c, mailer: m, scopes: scopes, atOnce: atOnce, inspect: asynq.NewInspectorFromRedisClient(p.Client),
 		known: make(map[*campaign.Mail]bool), outcomes: newOutcomes(c), grants: new(grants), plan: newPlan(), pauses: &pauses{now: p.Now},
 		began: time.Now(),
 	}
@@ -204,10 +206,11 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 		retried, _ := asynq.GetRetryCount(ctx)
 		l.outcomes.tried(m.ID, retried)
 		number := l.grants.add(grant{start: granted.Start, decided: granted.Now, mail: m})
+		began := time.Now()
 		err := next.ProcessTask(ctx, task)
 		var wait *worker.WaitError
 		asked := errors.As(err, &wait)
-		l.note(m, err, asked)
+		l.note(m, began, err, asked)
 		if !asked {
 			return err
 		}
@@ -220,7 +223,7 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 }
 
 // note keeps what the server said to an attempt; closed tells that it asked to wait.
-func (l *Ledger) note(m *campaign.Mail, err error, closed bool) {
+func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool) {
 	var refusal *smtp.RefusedError
 	var later *smtp.DeferredError
 	reply := smtp.ReplyNone
@@ -233,7 +236,7 @@ func (l *Ledger) note(m *campaign.Mail, err error, closed bool) {
 		reply = later.Code
 	}
 	if !l.mailer.Inside && reply != smtp.ReplyNone {
-		l.mailer.Record.Add(smtp.Receipt{At: time.Now(), Mail: m.ID, Recipients: len(m.To), Reply: reply, Closed: closed})
+		l.mailer.Record.Add(smtp.Receipt{Began: began, At: time.Now(), Mail: m.ID, Recipients: len(m.To), Reply: reply, Closed: closed})
 	}
 	switch {
 	case err == nil:
@@ -347,13 +350,13 @@ func (l *Ledger) snapshot() rig.Snapshot {
 func (l *Ledger) result() result {
 	receipts := l.mailer.Record.All()
 	for i := range receipts {
-		receipts[i].At = receipts[i].At.Add(l.program.Offset)
+		receipts[i].Began, receipts[i].At = receipts[i].Began.Add(l.program.Offset), receipts[i].At.Add(l.program.Offset)
 	}
 	used, returned := l.grants.all()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return result{
-		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes}, began: l.began.Add(l.program.Offset),
+		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes}, atOnce: l.atOnce, began: l.began.Add(l.program.Offset),
 		outcomes: l.outcomes.all(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
 		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(),
 		interrupted: l.interrupted, vanished: l.vanished,

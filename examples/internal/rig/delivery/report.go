@@ -60,6 +60,7 @@ func writePace(w io.Writer, s Summary) {
 		fmt.Fprintf(table, ", %.3f of the optimum of %.2f s", *s.MakespanRatio, s.OptimumS)
 	}
 	fmt.Fprintf(table, "\ngrant to receipt\tat most %.1f ms; the windows of the record are taken shorter by it\n", s.GrantToReceiptS*1000)
+	fmt.Fprintf(table, "at once\tmails to one domain by the record of the %s: %s\n", s.Record, s.AtOnce)
 	table.Flush()
 	fmt.Fprintln(w)
 }
@@ -73,6 +74,6 @@ func writeVerdict(w io.Writer, s Summary) {
 	case s.Interrupted && s.Left > 0:
 		fmt.Fprintf(w, "Interrupted: %d mails are left, %s.\n", s.Left, report.LeftText(s.inside))
 	default:
-		fmt.Fprintln(w, "NOT all is well: see given up, duplicates, lost, granted in spite of a pause and windows over their limit above.")
+		fmt.Fprintln(w, "NOT all is well: see given up, duplicates, lost, granted in spite of a pause, at once and windows over their limit above.")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // result is what a run has to say: the raw material of the summary. All
@@ -17,7 +18,8 @@ type result struct {
 	campaign    *campaign.Campaign
 	queue       string
 	law         check.Law
-	began       time.Time // when the workers started and the first mails arrived
+	atOnce      throttle.Limit // of mails to one domain
+	began       time.Time      // when the workers started and the first mails arrived
 	outcomes    map[string]outcome
 	granted     []grant // the earliest first, without those returned
 	returned    []grant // whose charge was given back, since the server asked to wait
@@ -60,6 +62,7 @@ type Summary struct {
 	GrantToReceiptS float64           `json:"grant_to_receipt_s"`
 	WindowsOver     int               `json:"windows_over_limit"` // in the record and in the grants
 	Limits          []report.LimitUse `json:"limits"`
+	AtOnce          report.AtOnce     `json:"at_once"` // mails on their way to one domain, in the record
 
 	Forecast *forecast    `json:"forecast"` // null when nothing was planned, or not all of it has started
 	Pauses   []pauseUse   `json:"pauses"`
@@ -108,7 +111,8 @@ func summarize(r result) Summary {
 	}
 	s.measureMakespan(r)
 	s.checkWindows(r)
-	s.OK = s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0 && disregarded(s.Pauses) == 0
+	s.AtOnce = report.AtOnceOf(campaign.ScopeConnections, check.Running(receiptSpans(r.receipts, r.campaign), r.atOnce))
+	s.OK = s.AtOnce.Over == 0 && s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0 && disregarded(s.Pauses) == 0
 	return s
 }
 
@@ -233,6 +237,17 @@ func receiptEvents(receipts []smtp.Receipt, c *campaign.Campaign) []check.Event 
 		}
 	}
 	return events
+}
+
+// receiptSpans are from when the server heard of a mail until it had the last word.
+func receiptSpans(receipts []smtp.Receipt, c *campaign.Campaign) []check.Span {
+	spans := make([]check.Span, 0, len(receipts))
+	for _, r := range receipts {
+		if m := c.ByID[r.Mail]; m != nil {
+			spans = append(spans, check.Span{At: r.Began.UnixMicro(), End: r.At.UnixMicro(), Units: 1, Key: m.Domain})
+		}
+	}
+	return spans
 }
 
 // groups sums up the started mails by their key in a scope.

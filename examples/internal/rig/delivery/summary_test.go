@@ -29,7 +29,7 @@ func sampleResult(t *testing.T) result {
 	began := time.Unix(1_700_000_000, 0)
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	r := result{
-		campaign: c, queue: "q", began: began, recordOf: "SMTP server", putBacks: 3,
+		campaign: c, queue: "q", began: began, recordOf: "SMTP server", putBacks: 3, atOnce: throttle.Running(1),
 		law: check.Law{Scopes: []throttle.Scope{
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(2)}},
 			{Name: campaign.ScopeTenant, Limits: []throttle.Limit{throttle.Per(10, 30*time.Second)}},
@@ -53,6 +53,22 @@ func sampleResult(t *testing.T) result {
 		r.receipts = append(r.receipts, smtp.Receipt{At: after(one.ms + one.delay), Mail: m.ID, Recipients: len(m.To), Reply: one.reply})
 	}
 	return r
+}
+
+// More mails on their way to one domain than may be are told, and are not OK.
+func TestSummarizeCountsWhatIsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := sampleResult(t)
+	for i := range r.receipts {
+		r.receipts[i].Began = r.receipts[i].At.Add(-time.Millisecond)
+	}
+	if s := summarize(r); s.AtOnce.Most != 1 || s.AtOnce.Over != 0 || s.AtOnce.Key != "hill.example" {
+		t.Errorf("one after the other: %s", s.AtOnce)
+	}
+	r.receipts[2].Began = r.receipts[0].Began // both to hill.example
+	if s := summarize(r); s.AtOnce.Most != 2 || s.AtOnce.Over != 1 || s.OK {
+		t.Errorf("two at once: %s", s.AtOnce)
+	}
 }
 
 func TestSummarizeCountsEveryMailOnce(t *testing.T) {

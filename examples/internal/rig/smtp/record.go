@@ -14,6 +14,7 @@ const (
 
 // Receipt is one attempt at a mail as the server saw it.
 type Receipt struct {
+	Began      time.Time // when the mail was begun
 	At         time.Time // when the server accepted the message, or refused its recipients
 	Mail       string    // the mail's id
 	Recipients int       // how many were asked for: the units it used

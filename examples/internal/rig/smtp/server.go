@@ -59,6 +59,7 @@ func (s *Server) session(*smtp.Conn) (smtp.Session, error) { return &session{ser
 type session struct {
 	server *Server
 	from   string
+	began  time.Time // the mail at hand
 	tried  int       // recipients asked for in the mail at hand
 	reply  int       // the reply that refused one of them
 	closed bool      // it said that the domain takes nothing now
@@ -67,7 +68,7 @@ type session struct {
 
 // Mail begins a mail.
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	s.from = from
+	s.from, s.began = from, time.Now()
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (s *session) Data(r io.Reader) error {
 	if _, err := io.Copy(io.Discard, message.Body); err != nil {
 		return err
 	}
-	s.server.record.Add(Receipt{At: time.Now(), Mail: message.Header.Get(mailIDHeader), Recipients: s.tried, Reply: ReplyAccepted})
+	s.server.record.Add(Receipt{Began: s.began, At: time.Now(), Mail: message.Header.Get(mailIDHeader), Recipients: s.tried, Reply: ReplyAccepted})
 	s.tried = 0
 	return nil
 }
@@ -101,7 +102,7 @@ func (s *session) Data(r io.Reader) error {
 // recipients were asked for.
 func (s *session) Reset() {
 	if s.tried > 0 {
-		s.server.record.Add(Receipt{At: s.last, Mail: envelopeMailID(s.from), Recipients: s.tried, Reply: s.reply, Closed: s.closed})
+		s.server.record.Add(Receipt{Began: s.began, At: s.last, Mail: envelopeMailID(s.from), Recipients: s.tried, Reply: s.reply, Closed: s.closed})
 	}
 	s.from, s.tried, s.reply, s.closed = "", 0, ReplyNone, false
 }

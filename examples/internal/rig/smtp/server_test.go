@@ -47,7 +47,10 @@ func TestSMTPServerFollowsItsScript(t *testing.T) {
 		if i > 0 && got.At.Before(receipts[i-1].At) || got.At.IsZero() {
 			t.Errorf("receipt %d: its time %s is not in order", i, got.At)
 		}
-		got.At = want[i].At
+		if got.Began.IsZero() || got.Began.After(got.At) {
+			t.Errorf("receipt %d: begun at %s, answered at %s", i, got.Began, got.At)
+		}
+		got.At, got.Began = want[i].At, want[i].Began
 		if got != want[i] {
 			t.Errorf("receipt %d: got %+v, want %+v", i, got, want[i])
 		}
@@ -72,7 +75,7 @@ func TestSMTPServerClosesADomain(t *testing.T) {
 	}
 	var got []Receipt
 	for _, r := range kept.All() {
-		r.At = time.Time{}
+		r.At, r.Began = time.Time{}, time.Time{}
 		got = append(got, r)
 	}
 	want := []Receipt{
