@@ -15,13 +15,17 @@
 // of processes, with late jobs, retries and lost answers. A job is charged to all
 // its limits or to none, by one script, in one round trip.
 //
+// For every running limit, at no instant of Redis' clock do the weights of the jobs that run
+// sum to more than Units: from their granted starts until Done and their cool-down, or until
+// a Lease after they were last renewed, up to a thousandth of it longer.
+//
 // What it cannot promise: what Redis loses (a failover, a restart without
 // persistence) is forgotten; between a grant and the job's first effect time
 // passes that it does not see; a charge that Settle raises after the fact, or a limit
 // that is lowered, leaves a window that holds more; a window or a precision that is
 // new to a scope key counts from when it is first asked for, while other units of the
-// same window count at once; with FallbackOpen and FallbackLocal jobs run that Redis did
-// not count.
+// same window count at once; a job that runs on after its Lease is not counted; with
+// FallbackOpen and FallbackLocal jobs run that Redis did not count.
 //
 // # Costs
 //
@@ -60,6 +64,14 @@
 // at its start, in all limits, once for each grant; Refund to nothing. Less is free at
 // once. More is a debt: it may overfill a window after the fact, and then nobody starts
 // until the window is under its limit.
+//
+// # What runs at once
+//
+// Running limits what runs, beside the windows of its scope: at most one in each. Who is
+// granted a start under it has its Lease in the Reservation, tells Done when the job has
+// ended, and Renew about three times in a Lease until then; the package worker does both. What
+// waits stands in line as it does for windows, and is looked at when a place is given back.
+// Settle and Refund leave places alone.
 //
 // # Pausing
 //

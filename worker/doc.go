@@ -34,6 +34,13 @@
 // paused, its charge given back, and it takes its place after the pause, without a
 // retry spent.
 //
+// # What runs at once
+//
+// Under a running limit (throttle.Running) a task holds its place until its handler has
+// returned, however it does; the leases of all that run here are renewed in one call. A
+// handler whose lease was over before that has its context ended with ErrPlaceLost. Cooldown
+// keeps its place for a while after it.
+//
 // # What asynq does
 //
 // What asynq does by itself stays as it is: a task is run at least once, a
