@@ -98,6 +98,7 @@ func TestStartedSince(t *testing.T) {
 		"growth":                {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 160)}, 2 * time.Second, 30, true},
 		"what left is no start": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 60)}, time.Second, 0, true},
 		"unlimited":             {[]throttle.LimitUsage{use(none, 0)}, []throttle.LimitUsage{use(none, 0)}, time.Second, 0, false},
+		"what runs":             {[]throttle.LimitUsage{use(throttle.Running(2), 1)}, []throttle.LimitUsage{use(throttle.Running(2), 2)}, time.Second, 0, false},
 		"another window":        {[]throttle.LimitUsage{use(throttle.PerDay(100_000), 1)}, []throttle.LimitUsage{use(long, 9)}, time.Second, 0, false},
 		"no time has passed":    {nil, []throttle.LimitUsage{use(short, 40)}, 0, 0, false},
 	} {

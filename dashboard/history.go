@@ -19,11 +19,11 @@ func (h history) due(u throttle.Usage, now time.Time) bool {
 	return is && (h.limit != longest || now.Sub(h.read) >= max(historyEvery, longest.Window/mostBars/2))
 }
 
-// longest is the limit with the longest window, of those that count.
+// longest is the limit with the longest window, of those that count starts.
 func longest(u throttle.Usage) (throttle.Limit, bool) {
 	for i := len(u.Limits) - 1; i >= 0; i-- {
-		if u.Limits[i].Limit.Units != throttle.Unlimited {
-			return u.Limits[i].Limit, true
+		if limit := u.Limits[i].Limit; limit.Units != throttle.Unlimited && !limit.Running {
+			return limit, true
 		}
 	}
 	return throttle.Limit{}, false

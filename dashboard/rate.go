@@ -51,7 +51,7 @@ func (b *board) startedSince(ctx context.Context, was, is throttle.Usage) (perSe
 	}
 	for _, l := range is.Limits {
 		switch {
-		case l.Limit.Units == throttle.Unlimited:
+		case l.Limit.Units == throttle.Unlimited || l.Limit.Running:
 		case l.Limit.Window < elapsed:
 			return float64(l.Used) / l.Limit.Window.Seconds(), true
 		case precision(l.Limit) <= elapsed/4:
@@ -62,7 +62,7 @@ func (b *board) startedSince(ctx context.Context, was, is throttle.Usage) (perSe
 	}
 	for _, l := range is.Limits {
 		for _, before := range was.Limits {
-			if before.Limit.Window == l.Limit.Window && l.Limit.Units != throttle.Unlimited {
+			if before.Limit.Window == l.Limit.Window && l.Limit.Units != throttle.Unlimited && !l.Limit.Running {
 				perSecond, known = max(perSecond, float64(l.Used-before.Used)/elapsed.Seconds()), true
 			}
 		}

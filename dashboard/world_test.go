@@ -28,6 +28,7 @@ var scopes = []throttle.Scope{
 	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
 	{Name: "domain", Optional: true},
+	{Name: "connections", Optional: true, Limits: []throttle.Limit{throttle.Running(2)}},
 }
 
 // world is a throttle in the middle of its work, on a Redis inside the process.

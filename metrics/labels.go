@@ -119,9 +119,12 @@ func reasonOf(p throttle.PutBack) string {
 	return reasonBooked
 }
 
-// windowOf writes a limit's window as in the limit's own text: 1m, 24h.
+// windowOf writes a limit's window as in the limit's own text: 1m, 24h, running.
 func windowOf(limit throttle.Limit) string {
-	if limit.Window == 0 {
+	switch {
+	case limit.Running:
+		return "running"
+	case limit.Window == 0:
 		return "pause" // there is no limit
 	}
 	_, window, _ := strings.Cut(throttle.Per(limit.Units, limit.Window).String(), "/")
