@@ -59,7 +59,7 @@ func running(ctx context.Context, b *bench) error {
 // runUnder drains under one limit, and returns what the handlers wrote down.
 func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome, runs []throttletest.Start, err error) {
 	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // G404: the same each time
+	random := rand.New(rand.NewPCG(1, 2))
 	takes := func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
@@ -85,6 +85,12 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 				s.Stop()
 			}
 		}()
+		var servers []*asynq.Server
+		defer func() {
+			for _, s := range servers {
+				s.Shutdown()
+			}
+		}()
 		for range runningServers {
 			th, err := throttle.New("running", decide, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}, {Name: "tenant"}}, nil)
 			if err != nil {
@@ -98,7 +104,7 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 		}
 		for _, s := range shapers[1:] {
 			server := asynq.NewServerFromRedisClient(work, s.Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel}))
-			defer server.Shutdown()
+			servers = append(servers, server)
 			if err := server.Start(s.Wrap(handler)); err != nil {
 				return err
 			}
