@@ -203,9 +203,10 @@ func (d *runningDrain) enqueue(client *asynq.Client) {
 
 func (d *runningDrain) until(what string, is func() bool) {
 	d.t.Helper()
-	poll := time.NewTicker(50 * time.Millisecond)
+	interval := longtest.Of(50*time.Millisecond, 500*time.Millisecond) // all notes are read each time
+	poll := time.NewTicker(interval)
 	defer poll.Stop()
-	for range int(longtest.Of(2*time.Minute, 20*time.Minute) / (50 * time.Millisecond)) {
+	for range int(longtest.Of(2*time.Minute, 20*time.Minute) / interval) {
 		if is() {
 			return
 		}
