@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -79,38 +80,30 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 		decide, work := limiter.client(), queue.client()
 		defer decide.Close() //nolint:errcheck // nothing is lost with it
 		defer work.Close()   //nolint:errcheck // nothing is lost with it
-		var shapers []*worker.Shaper
-		defer func() {
+		shapers, err := shapersUnder(limit, decide, work)
+		if err != nil {
+			return err
+		}
+		config := func(s *worker.Shaper) asynq.Config {
+			return s.Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel})
+		}
+		var servers []*asynq.Server
+		stop := func() {
 			for _, s := range shapers {
 				s.Stop()
 			}
-		}()
-		var servers []*asynq.Server
-		defer func() {
 			for _, s := range servers {
 				s.Shutdown()
 			}
-		}()
-		for range runningServers {
-			th, err := throttle.New("running", decide, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}, {Name: "tenant"}}, nil)
-			if err != nil {
-				return err
-			}
-			s, err := worker.New(th, work, tenantJob, nil)
-			if err != nil {
-				return err
-			}
-			shapers = append(shapers, s)
 		}
 		for _, s := range shapers[1:] {
-			server := asynq.NewServerFromRedisClient(work, s.Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel}))
-			servers = append(servers, server)
+			server := asynq.NewServerFromRedisClient(work, config(s))
 			if err := server.Start(s.Wrap(handler)); err != nil {
 				return err
 			}
+			servers = append(servers, server)
 		}
-		config := shapers[0].Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel})
-		is, err = r.drain(ctx, limiter, queue, work, config, shapers[0].Wrap(handler), 1, shapers[0].Stop)
+		is, err = r.drain(ctx, limiter, queue, work, config(shapers[0]), shapers[0].Wrap(handler), 1, stop)
 		for _, s := range shapers {
 			is.putBacks += float64(s.Stats().Denied) / float64(b.jobs)
 		}
@@ -119,6 +112,23 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 	mu.Lock()
 	defer mu.Unlock()
 	return is, runs, err
+}
+
+// shapersUnder makes a shaper for each server, each with a throttle of its own.
+func shapersUnder(limit throttle.Limit, decide, work *redis.Client) (shapers []*worker.Shaper, err error) {
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}, {Name: "tenant"}}
+	for range runningServers {
+		th, err := throttle.New("running", decide, scopes, nil)
+		if err != nil {
+			return nil, err
+		}
+		s, err := worker.New(th, work, tenantJob, nil)
+		if err != nil {
+			return nil, err
+		}
+		shapers = append(shapers, s)
+	}
+	return shapers, nil
 }
 
 // handOvers are the times from the end of each run to the start that took its place.
