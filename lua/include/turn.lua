@@ -1,10 +1,11 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
 local booked, drops = {}, 2000 -- drops: how many jobs that have left one pull takes out of their lanes
+local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other keys stands in two
 
 -- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
 -- to drop than one pull may.
 local function first_job(lane)
-  if lane.first then return lane.first, false end
+  if lane.first and not taken[lane.first.id] then return lane.first, false end
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
     if #elements == 0 then return nil, false end
@@ -35,6 +36,7 @@ local function throw_out(lane, job)
   write('LPOP', lane.list)
   lane.first = nil
   write('HDEL', claims, '=' .. job.id)
+  taken[job.id] = true
   to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
   return true, first_job(lane)
 end
@@ -84,6 +86,7 @@ end
 local function book_first(lane, job, at)
   write('LPOP', lane.list)
   lane.first = nil
+  taken[job.id] = true
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
   for _, value in ipairs({ job.id, format('%d', at), lane.text }) do booked[#booked + 1] = value end
   bookings = bookings - 1
