@@ -50,6 +50,7 @@ local function grant_usual()
   for i = 1, #names do
     usual[i] = usual_key(names[i], found[i + 3])
     if not usual[i] then return false end
+    usual.hold = usual.hold or usual[i].running
   end
   for i = 7, #ARGV, 3 do
     local lane, cost = lanes[ARGV[i]], match(ARGV[i + 1], '^(%d+) 0 ')
@@ -64,9 +65,9 @@ local function grant_usual()
       end
     end
   end
+  local granted = format('1 %d 0', now)
   for i = 6, #ARGV, 3 do
-    local lane, cost = lanes[ARGV[i + 1]], match(ARGV[i + 2], '^%d+')
-    answers[#answers + 1] = format('1 %d %d', now, hold_usual(usual, lane, match(ARGV[i + 1], '^[^|]*'), ARGV[i], tonumber(cost)))
+    answers[#answers + 1] = usual.hold and hold_usual(usual, lanes[ARGV[i + 1]], ARGV[i + 1], ARGV[i], ARGV[i + 2]) or granted
   end
   for i = 1, #usual do save_usual(usual[i]) end
   return true

@@ -63,12 +63,12 @@ local function save_usual(key)
   end
 end
 
--- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
-local function hold_usual(usual, lane, flow, id, cost)
-  local places = {}
-  for j = 1, cost > 0 and #lane or 0 do
-    local limit = usual[lane[j]].running
-    if limit then places[#places + 1] = { usual[lane[j]].name, limit.window, floor(now / limit.precision), cost } end
+-- Notes what a job holds that runs. Its answer.
+local function hold_usual(usual, keys, lane, id, job)
+  local places, cost = {}, tonumber(match(job, '^%d+'))
+  for j = 1, cost > 0 and #keys or 0 do
+    local limit = usual[keys[j]].running
+    if limit then places[#places + 1] = { usual[keys[j]].name, limit.window, floor(now / limit.precision), cost } end
   end
-  return hold(id, now, flow, now + 1000000, places, now)
+  return format('1 %d %d', now, hold(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
 end
