@@ -1,5 +1,6 @@
 -- Purpose: end what granted jobs hold of limits on what runs at once, or have it count from now on for a lease.
--- ARGV[4] "done timed" or "renew timed": 1 if flows are charged for the time that they hold places, else 0; ARGV[5..] of each grant: id, start, its cool-downs, "scope=us,..."
+-- ARGV[4] "done timed" or "renew timed": 1 if flows are charged for the time that they hold places, else 0
+-- ARGV[5..] of each grant: id, start, its cool-downs, "scope=us,..."
 -- Reply: now, next, then 1 for each grant that held its places until now, else 0: then what it still held is given back
 -- include: request
 -- include: entries

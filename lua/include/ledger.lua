@@ -1,6 +1,7 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
 --   expire seen offset paused own \n       us, us, us, us, own limits as text or '-'; expire 0: never
---   and for each window, ascending, leases negative and without a log: window precision spent booked tail ahead passed length \n, then two texts of entries:
+--   and for each window, ascending, leases negative and without a log:
+--   window precision spent booked tail ahead passed length \n, then two texts of entries:
 --   tail bytes of the newest that is spent, ahead bytes of what is booked
 -- What is older than the tail lies in "ledger:<name>:<window>", length bytes of entries, of which the first passed have
 -- left the window.
