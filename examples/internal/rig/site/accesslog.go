@@ -15,8 +15,8 @@ import (
 // as the client did.
 type Access struct {
 	At, End time.Time // when it came, and when it was answered
-	// Held is until when it was under way at least: when the last bytes that its client has
-	// taken began to be sent.
+	// Held is until when it was under way at least: when the last bytes began to be sent that
+	// its client has taken for sure.
 	Held   time.Time
 	Addr   string // of the host
 	Host   string

@@ -140,18 +140,18 @@ type notedReply struct {
 	status int
 	bytes  int64
 	failed bool // the client has hung up
-	// When the last bytes that were taken began to be sent, and those before them.
-	last, before time.Time
+	// When the first bytes that were taken began to be sent, and the last.
+	first, last time.Time
 }
 
-// held is until when a request was under way at least. Of one whose client hung up the last
-// bytes may have been taken behind its back.
+// held is until when a request was under way at least. Of one whose client hung up all but
+// the first bytes may have been taken behind its back: they lie in buffers.
 func (r *notedReply) held(a Access) time.Time {
 	switch {
 	case a.Whole && !r.last.IsZero():
 		return r.last
-	case !a.Whole && !r.before.IsZero():
-		return r.before
+	case !a.Whole && !r.first.IsZero():
+		return r.first
 	}
 	return a.At
 }
@@ -159,7 +159,7 @@ func (r *notedReply) held(a Access) time.Time {
 // WriteHeader notes the status.
 func (r *notedReply) WriteHeader(status int) {
 	r.status = status
-	r.before, r.last = r.last, time.Now()
+	r.taken(time.Now())
 	r.ResponseWriter.WriteHeader(status)
 }
 
@@ -170,9 +170,16 @@ func (r *notedReply) Write(p []byte) (int, error) {
 	r.bytes += int64(n)
 	r.failed = r.failed || err != nil
 	if err == nil {
-		r.before, r.last = r.last, began
+		r.taken(began)
 	}
 	return n, err
+}
+
+func (r *notedReply) taken(began time.Time) {
+	if r.first.IsZero() {
+		r.first = began
+	}
+	r.last = began
 }
 
 // RobotsViolations counts the requests to this web for what its hosts forbid, and
