@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
@@ -95,7 +96,7 @@ func onceClient(t testing.TB, addr string) *redis.Client {
 // used asks over another connection what the global scope has used and booked.
 func used(t testing.TB, direct *redis.Client, name string, scopes []throttle.Scope) (used, booked int64) {
 	t.Helper()
-	th, err := throttle.New(name, direct, scopes, &throttle.Options{Timeout: patient})
+	th, err := throttle.New(name, direct, scopes, &throttle.Options{Timeout: patient, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

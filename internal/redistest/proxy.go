@@ -29,6 +29,7 @@ type Proxy struct {
 	flowing  chan struct{} // closed while bytes flow
 	delay    time.Duration
 	muted    bool
+	unheard  string // what the requests contain that Mute is for, in lower case
 	drops    []drop
 	dropped  int
 }
@@ -106,18 +107,28 @@ func (p *Proxy) Unstall() {
 	}
 }
 
-// Mute lets requests reach the server and its replies vanish, while connections stay
-// open and new ones are taken: half-open. A connection that has lost a reply so never
-// answers again, also after Unmute: the next reply would be taken for the lost one.
-func (p *Proxy) Mute() { p.mute(true) }
-
-// Unmute ends a Mute for new connections and for those that have lost nothing.
-func (p *Proxy) Unmute() { p.mute(false) }
-
-func (p *Proxy) mute(muted bool) {
+// Mute lets the requests whose bytes contain match reach the server, in any case of letters
+// ("evalsha"; "" is any request), and the replies vanish, while connections stay open and
+// new ones are taken: half-open. A connection that has lost a reply so never answers again,
+// also after Unmute: the next reply would be taken for the lost one.
+func (p *Proxy) Mute(match string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.muted = muted
+	p.muted, p.unheard = true, strings.ToLower(match)
+}
+
+// Unmute ends a Mute for new connections and for those that have lost nothing.
+func (p *Proxy) Unmute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.muted = false
+}
+
+// mutes tells whether the reply to this request, and all after it, are to vanish.
+func (p *Proxy) mutes(request []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.muted && bytes.Contains(bytes.ToLower(request), []byte(p.unheard))
 }
 
 // Delay holds every reply back for d; 0 ends it.
@@ -235,8 +246,7 @@ type link struct {
 	mu      sync.Mutex
 	awaited []bool // the requests without a reply so far: is it to be lost?
 	raw     bool   // replies do not answer requests one by one here
-
-	dead bool // no reply is passed on any more; passReplies alone looks at it
+	dead    bool   // no reply is passed on any more
 }
 
 func (l *link) passRequests() {
@@ -284,19 +294,20 @@ func (l *link) passReplies() {
 
 // swallows tells whether this reply vanishes, with all that follow.
 func (l *link) swallows() bool {
-	l.proxy.mu.Lock()
-	muted := l.proxy.muted
-	l.proxy.mu.Unlock()
-	if l.dead = l.dead || muted; l.dead {
+	l.mu.Lock()
+	dead := l.dead
+	l.mu.Unlock()
+	if dead {
 		l.proxy.lost()
 	}
-	return l.dead
+	return dead
 }
 
 // expect notes the request before its reply can come.
 func (l *link) expect(request []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.dead = l.dead || l.proxy.mutes(request)
 	if l.raw = l.raw || oneSided(request); l.raw {
 		l.awaited = nil
 		return

@@ -204,7 +204,7 @@ func TestProxyMutes(t *testing.T) {
 			n, err := conn.Read(reply)
 			return string(reply[:n]), err
 		}
-		proxy.Mute()
+		proxy.Mute("")
 		var timeout net.Error
 		if reply, err := say("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Fatalf("muted: got %q, %v; want nothing, on an open connection", reply, err)
