@@ -19,8 +19,8 @@ check_line()
 
 -- Decide, and write the line and what is held on the way.
 local function renew(id, start)
-  local places, counts = places_of(id, start)
-  if not counts then return give_back(id, start, '') end
+  local places, all = places_of(id, start)
+  if not all then return give_back(id, start, '') end
   if timed and places.paid < now then pay(places) end
   local renewed = {}
   for i = 1, #places do
@@ -37,9 +37,9 @@ end
 
 local held = {}
 for i = 5, #ARGV, 3 do
-  local id, start, counts = ARGV[i], tonumber(ARGV[i + 1]), nil
-  if verb == 'renew' then counts = renew(id, start) else counts = give_back(id, start, ARGV[i + 2]) end
-  held[#held + 1] = counts and 1 or 0
+  local id, start, all = ARGV[i], tonumber(ARGV[i + 1]), nil
+  if verb == 'renew' then all = renew(id, start) else all = give_back(id, start, ARGV[i + 2]) end
+  held[#held + 1] = all and 1 or 0
 end
 
 -- Write.

@@ -19,12 +19,13 @@ func TestPropertyConservation(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		rapid.Check(t, func(t *rapid.T) {
 			units := rapid.SampledFrom([]int64{3, 10, 100}).Draw(t, "units")
+			lease := rapid.SampledFrom([]time.Duration{10 * time.Second, throttle.DefaultLease, time.Hour}).Draw(t, "lease")
 			a := &account{
 				scopes: []throttle.Scope{
 					{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, 10*time.Second), throttle.PerMinute(5 * units)}},
 					{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4 * units)}},
 				},
-				now: dawn, booked: make(map[string]bool),
+				now: dawn, placed: make(map[string]bool),
 			}
 			for i := range a.scopes {
 				for j := range a.scopes[i].Limits {
@@ -32,9 +33,9 @@ func TestPropertyConservation(t *testing.T) {
 				}
 			}
 			for i := range a.scopes {
-				a.scopes[i].Limits = append(a.scopes[i].Limits, throttle.Running(2*units))
+				a.scopes[i].Limits = append(a.scopes[i].Limits, throttle.Limit{Units: 2 * units, Running: true, Lease: lease})
 			}
-			a.redis = newScripted(newThrottle(t, client, a.scopes, nil))
+			a.redis = newScripted(newThrottle(t, client, a.scopes, &throttle.Options{Lookahead: lease / 2}))
 			t.Repeat(map[string]func(*rapid.T){
 				"advance":       a.advance,
 				"reserve":       a.reserve,
@@ -64,7 +65,7 @@ type account struct {
 	now    time.Time
 	jobs   []throttle.Job
 	grants []*charge
-	booked map[string]bool // jobs
+	placed map[string]bool // jobs that are booked or in line
 	asked  int
 }
 
@@ -103,7 +104,7 @@ func (a *account) reserve(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.booked[job.ID] = r.Outcome == throttle.Booked
+	a.placed[job.ID] = r.Outcome != throttle.Granted
 	if r.Outcome == throttle.Granted {
 		units := func() map[string]int64 {
 			return map[string]int64{throttle.Global: costOf(job, throttle.Global), "tenant": costOf(job, "tenant")}
@@ -203,14 +204,14 @@ func (a *account) told(t *rapid.T, g *charge, held bool) {
 	}
 }
 
-// cancel gives a job's booking back.
+// cancel gives a job's booking or place in line back.
 func (a *account) cancel(t *rapid.T) {
 	g := a.drawn(t)
 	done, err := a.redis.Cancel(a.now, g.Job)
-	if err != nil || done != a.booked[g.Job.ID] {
-		t.Fatalf("%s is booked: %t; cancelled: %t, %v", g.Job.ID, a.booked[g.Job.ID], done, err)
+	if err != nil || done != a.placed[g.Job.ID] {
+		t.Fatalf("%s has a place: %t; cancelled: %t, %v", g.Job.ID, a.placed[g.Job.ID], done, err)
 	}
-	a.booked[g.Job.ID] = false
+	a.placed[g.Job.ID] = false
 }
 
 // release makes a booking of a grant, which is possible before its start.
@@ -220,10 +221,10 @@ func (a *account) release(t *rapid.T) {
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case done && (g.settled || g.gone || !g.Start.After(a.now) || a.booked[g.Job.ID]):
+	case done && (g.settled || g.gone || !g.Start.After(a.now) || a.placed[g.Job.ID]):
 		t.Fatalf("%s, settled %t, given back %t, start %s, was given back at %s", g.Job.Nonce, g.settled, g.gone, g.Start, a.now)
 	case done:
-		g.gone, a.booked[g.Job.ID] = true, true
+		g.gone, a.placed[g.Job.ID] = true, true
 		clear(g.units)
 		clear(g.runs)
 	}

@@ -11,8 +11,8 @@ const mostEnding = 64
 // Done tells that granted jobs have ended: what they hold of running limits is free at once,
 // or after its cool-down, and the line is looked at for who is next. It tells for each
 // whether the job held its places until now; false means that it was told before, or that the
-// job's Lease was over: another may have started meanwhile. Grants without a Lease hold
-// nothing, and are not asked for.
+// job's Lease was over: another may have started meanwhile, and nothing cools down. Grants
+// without a Lease hold nothing, and are not asked for.
 //
 // It blocks for one round trip per 64 grants and fails as Reserve does, without fallback;
 // then it may be called again, and places that nobody gives back are free after their Lease.

@@ -77,7 +77,8 @@ func (l *Line) hasPlaces(lane *lane, costs []int64) bool {
 }
 
 // Done gives back what grants hold, since their jobs have ended. It counts on for a
-// cool-down, by scopes. It tells for each grant whether it held its places until now.
+// cool-down, by scopes. It tells for each grant whether it held its places until now; if
+// not, nothing cools down: others may have them.
 func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[string]int64) []bool {
 	l.begin(now, settings)
 	l.lookAt(grants)
@@ -97,11 +98,8 @@ func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
 	renewed := make([]bool, len(grants))
 	for i := range grants {
 		mark := grants[i].mark()
-		r := l.runs[mark]
-		if r == nil {
-			continue
-		}
-		if renewed[i] = l.holds(r); !renewed[i] {
+		r, all := l.stillHeld(mark)
+		if !all {
 			l.giveBack(mark, nil, settings.Timed)
 			continue
 		}
@@ -117,6 +115,7 @@ func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
 			p.at = max(p.at, d.sub(l.now+k.shift))
 			d.spent.add(p.at, p.units)
 		}
+		renewed[i] = true
 	}
 	l.end()
 	return renewed
@@ -133,42 +132,52 @@ func (l *Line) lookAt(grants []Grant) {
 	}
 }
 
-// holds tells whether all places of a run count still. Where the ledger has them no more,
-// since it was lost or its time began anew, others may have them.
-func (l *Line) holds(r *run) bool {
-	return !slices.ContainsFunc(r.places, func(p held) bool {
-		k := l.key(p.key)
-		d := k.ledger(p.window)
-		return d == nil || p.at+d.n() <= d.sub(l.now+k.shift) || d.spent.of(p.at) < p.units
-	})
+// stillHeld is the run of a grant with those of its places that count until now, and tells
+// whether these are all that it was given. It forgets a run that holds nothing more.
+func (l *Line) stillHeld(mark string) (r *run, all bool) {
+	if r = l.runs[mark]; r == nil {
+		return nil, false
+	}
+	given := len(r.places)
+	r.places = slices.DeleteFunc(r.places, func(p held) bool { return !l.counts(p) })
+	if len(r.places) == 0 {
+		delete(l.runs, mark)
+		return nil, false
+	}
+	return r, len(r.places) == given
 }
 
-// giveBack ends a run, charges its flow for the time if that is wanted, and tells whether it held its places until now.
+// counts tells whether a place counts still. Where the ledger has it no more, since it was
+// lost or its time began anew, another may have it.
+func (l *Line) counts(p held) bool {
+	k := l.key(p.key)
+	d := k.ledger(p.window)
+	return d != nil && p.at+d.n() > d.sub(l.now+k.shift) && d.spent.of(p.at) >= p.units
+}
+
+// giveBack ends a run, charges its flow for the time if that is wanted, and tells whether
+// it held until now all that it was given.
 func (l *Line) giveBack(mark string, cooldowns map[string]int64, timed bool) bool {
-	r := l.runs[mark]
+	r, all := l.stillHeld(mark)
 	if r == nil {
 		return false
 	}
-	held := l.holds(r)
 	if timed {
 		l.pay(r)
 	}
 	for _, p := range r.places {
 		k := l.key(p.key)
 		d := k.ledger(p.window)
-		if d == nil {
-			continue
-		}
 		k.touched = true
 		d.spent.add(p.at, -p.units)
 		scope, _, _ := strings.Cut(p.key, ":")
-		if cooldown := min(cooldowns[scope], d.length()); cooldown > 0 {
+		if cooldown := min(cooldowns[scope], d.length()); all && cooldown > 0 {
 			d.spent.add(d.sub(l.now+k.shift+cooldown-d.length()), p.units)
 		}
 		l.hurry(p.key)
 	}
 	delete(l.runs, mark)
-	return held
+	return all
 }
 
 func (r *run) equal(other *run) bool {

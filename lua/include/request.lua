@@ -44,7 +44,7 @@ local function hold(id, start, flow, paid, places, from)
   end
   if #places == 0 then return 0 end
   local text = flow .. format('|%d|', paid) .. table.concat(texts, ',')
-  write('SET', of_grant('run', id, start), text, 'PX', format('%d', floor((from + longest - now) / 1000) + 60000))
+  write('SET', of_grant('run', id, start), text, 'PX', format('%d', floor((from + 1.01 * longest - now) / 1000) + 60000))
   return shortest
 end
 

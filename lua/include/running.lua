@@ -1,24 +1,26 @@
 -- Places: what granted jobs hold of limits on what runs at once.
 local timed = false -- flows are charged for the time that they hold places
 
--- What a grant holds, with its scope keys, its flow and until when that has paid, and whether all of it counts until now;
--- nil if it holds nothing.
+-- What a grant holds until now, with its scope keys, its flow and until when that has paid, and whether that is all that it
+-- was given; nil if it holds nothing more.
 local function places_of(id, start)
   local found = call('GET', of_grant('run', id, start))
   if not found then return nil, false end
   local flow, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
   if not text then error('FOREIGN run:' .. id, 0) end
-  local places, counts = { flow = flow, paid = tonumber(paid) }, true
+  local places, all = { flow = flow, paid = tonumber(paid) }, true
   for name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
-    local key = key_of(name)
-    local ledger = ledger_of(key, tonumber(window))
-    places[#places + 1] = { key = key, ledger = ledger, at = tonumber(at), units = tonumber(units) }
-    if not ledger or tonumber(at) + ledger.n <= floor((now + key.shift) / ledger.precision) then counts = false end
+    local key, place = key_of(name), { at = tonumber(at), units = tonumber(units) }
+    place.key, place.ledger = key, ledger_of(key, tonumber(window))
     -- Where the ledger has it no more, since it was lost or its time began anew, another may have it.
-    local _, there = find(ledger and ledger.tail or '', tonumber(at))
-    if (there or 0) < tonumber(units) then counts = false end
+    local _, there = find(place.ledger and place.ledger.tail or '', place.at)
+    if (there or 0) >= place.units and place.at + place.ledger.n > floor((now + key.shift) / place.ledger.precision) then
+      places[#places + 1] = place
+    else
+      all = false
+    end
   end
-  return places, counts
+  return places[1] and places, all
 end
 
 local function count_at(place, at, units)
@@ -46,21 +48,19 @@ local function cooldown_of(cooldowns, wanted)
   return 0
 end
 
--- Ends what a grant holds. It counts on for a cool-down, by scopes. Returns whether all of it counted until now.
+-- Ends what a grant holds. If that is all that it was given, it counts on for a cool-down, by scopes. Returns whether it is.
 local function give_back(id, start, cooldowns)
-  local places, counts = places_of(id, start)
+  local places, all = places_of(id, start)
   if not places then return false end
   if timed then pay(places) end
   for i = 1, #places do
     local place = places[i]
     local key, ledger = place.key, place.ledger
-    if ledger then
-      local cooldown = min(-ledger.window, cooldown_of(cooldowns, match(key.name, '^[^:]*')))
-      count_at(place, place.at, -place.units)
-      if cooldown > 0 then count_at(place, floor((now + key.shift + cooldown + ledger.window) / ledger.precision), place.units) end
-      hurry(key.name)
-    end
+    local cooldown = min(-ledger.window, cooldown_of(cooldowns, match(key.name, '^[^:]*')))
+    count_at(place, place.at, -place.units)
+    if all and cooldown > 0 then count_at(place, floor((now + key.shift + cooldown + ledger.window) / ledger.precision), place.units) end
+    hurry(key.name)
   end
   write('DEL', of_grant('run', id, start))
-  return counts
+  return all
 end
