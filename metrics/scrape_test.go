@@ -49,6 +49,9 @@ func observed(t testing.TB, addr string, opts *metrics.Options, settings throttl
 	if settings.Lookahead == 0 {
 		settings.Lookahead = 400 * 24 * time.Hour // so that nothing waits in line
 	}
+	if settings.Timeout == 0 {
+		settings.Timeout = 20 * time.Second // the machine may be busy
+	}
 	th, err := throttle.New("mail", client, scopes, &settings)
 	if err != nil {
 		t.Fatal(err)
