@@ -14,6 +14,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -305,7 +306,8 @@ func (r *record) handOvers(places int) (times []time.Duration) {
 // used well, by short handlers too.
 func TestRunningHandsOver(t *testing.T) {
 	t.Parallel()
-	const tasks, places, servers = 1000, 10, 4
+	const places, servers = 10, 4
+	tasks := longtest.Of(400, 1000)
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(places)}}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var r record
@@ -328,7 +330,7 @@ func TestRunningHandsOver(t *testing.T) {
 		for _, s := range shapers {
 			denied += s.Stats().Denied
 		}
-		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(denied)/tasks
+		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(denied)/float64(tasks)
 		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, used, putBacks)
 		if p99 > 20*time.Millisecond || used < 0.95 || putBacks > 1.05 {
 			t.Errorf("want within 20ms, 0.95 and 1.05")
@@ -341,8 +343,9 @@ func TestRunningHandsOver(t *testing.T) {
 func TestRunningFairByTime(t *testing.T) {
 	t.Parallel()
 	const places, span, late = 8, 13 * time.Second, 5 * time.Second
+	short := longtest.Of(60*time.Millisecond, 20*time.Millisecond)
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(places)}}, {Name: "tenant"}}
-	lengths := map[string]time.Duration{"short": 20 * time.Millisecond, "long": 500 * time.Millisecond, "later": 500 * time.Millisecond}
+	lengths := map[string]time.Duration{"short": short, "long": 500 * time.Millisecond, "later": 500 * time.Millisecond}
 	inBubbleWith(t, scopes, &throttle.Options{FairByTime: true}, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		var runs []throttletest.Start
@@ -356,7 +359,7 @@ func TestRunningFairByTime(t *testing.T) {
 			return nil
 		})
 		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 32}), w.shaper.Wrap(handler))
-		for n := range 3000 {
+		for n := range int(places * span / short / 2) { // half of the places for all the time
 			w.enqueue(n, "short", 1)
 			if n < 200 {
 				w.enqueue(10_000+n, "long", 1)
