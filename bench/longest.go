@@ -24,7 +24,7 @@ const longestCall = 10 * time.Millisecond
 var scripts = func() map[string]string {
 	names := make(map[string]string)
 	for name, text := range map[string]string{
-		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running,
+		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running, "report": lua.Report,
 		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 	} {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // G401: Redis names scripts by it

@@ -99,6 +99,8 @@ func history(t *rapid.T, s *scripted) {
 		"done ":     m.done,
 		"renew":     m.renew,
 		"pause":     m.pause,
+		"report":    m.report,
+		"report ":   m.report,
 		"limits":    m.limits,
 		"mode":      m.mode,
 		"usage":     m.usage,
@@ -422,6 +424,33 @@ func (m *machine) compareSet(t *rapid.T, what, name, value, before, after string
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("set %s %s %s (-line +script):\n%s", what, name, value, diff)
+	}
+}
+
+// report is what an upstream said, now, for a request of just now, of before or of one that was granted.
+func (m *machine) report(t *rapid.T) {
+	name := m.drawName(t)
+	r := line.Report{
+		Refused: rapid.Bool().Draw(t, "refused"),
+		Wait:    rapid.SampledFrom([]int64{0, 0, 1, second, 90 * second}).Draw(t, "asks to wait"),
+		Floor:   rapid.SampledFrom([]int64{1, 100, 500, 999}).Draw(t, "floor"),
+	}
+	r.Started = rapid.SampledFrom([]int64{0, m.now, m.now - second, m.now - 60*second}).Draw(t, "started")
+	for range rapid.IntRange(0, 2).Draw(t, "windows told") {
+		r.Limits = append(r.Limits, line.ReportedLimit{
+			Window:    rapid.SampledFrom([]int64{0, second, 7 * second, 60 * second, 3600 * second}).Draw(t, "window"),
+			Units:     rapid.SampledFrom([]int64{0, 1, 2, 7, 29, 100, 1 << 53}).Draw(t, "told"),
+			Remaining: rapid.SampledFrom([]int64{-1, 0, 1, 5, 1 << 53}).Draw(t, "remaining"),
+		})
+	}
+	before, is, paused := m.l.Report(m.now, m.s.settings, name, r)
+	got, err := m.s.report(m.now, name, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprint(m.l.Next()), fmt.Sprint(before), fmt.Sprint(is), fmt.Sprint(paused)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("report %s %+v (-line +script):\n%s", name, r, diff)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // composed are the scripts as they run in Redis.
 var composed = map[string]string{
 	"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running,
-	"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
+	"set": lua.Set, "report": lua.Report, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 }
 
 // file is one .lua file: its header and what follows.
@@ -167,7 +167,7 @@ func checkArguments(t *testing.T, f, shared file) {
 // What a reader can hold in mind, and what Lua can: 200 locals of a function, of which the
 // body of a script is one, and 60 that a function uses of those around it.
 const (
-	mostLines      = 2310 // of all files, with comments
+	mostLines      = 2440 // of all files, with comments
 	mostLocals     = 25   // at the top of a file
 	mostOfAll      = 150  // at the top of a script as it runs
 	mostUpvalues   = 60

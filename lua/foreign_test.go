@@ -254,6 +254,7 @@ func (c *crowded) calls() map[string]func() (string, error) {
 			return "", err
 		},
 		"pause":              run(lua.Set, "pause", "tenant:a", "1000000", ""),
+		"report":             run(lua.Report, "tenant:a", "1 0 0 100", "0/50/10"),
 		"resume":             run(lua.Set, "resume", "tenant:b", "", ""),
 		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/60000000/1", ""),
 		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/60000000/1", ""),

@@ -24,6 +24,7 @@ var (
 	Settle  = mustCompose("settle")
 	Running = mustCompose("running")
 	Set     = mustCompose("set")
+	Report  = mustCompose("report")
 	Usage   = mustCompose("usage")
 	Lines   = mustCompose("lines")
 	Check   = mustCompose("check")

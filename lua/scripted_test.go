@@ -196,8 +196,25 @@ func (s *scripted) usage(now int64, name string) (string, error) {
 	return texts(reply)[1], nil
 }
 
+// report returns the part served before and after, and until when the key is paused.
+func (s *scripted) report(now int64, name string, r line.Report) ([]string, error) {
+	windows := make([]string, len(r.Limits))
+	for i, l := range r.Limits {
+		windows[i] = fmt.Sprintf("%d/%d/%d", l.Window, l.Units, l.Remaining)
+	}
+	refused := 0
+	if r.Refused {
+		refused = 1
+	}
+	reply, err := s.run(lua.Report, now, name, fmt.Sprint(refused, r.Started, r.Wait, r.Floor), strings.Join(windows, ","))
+	if err != nil {
+		return nil, err
+	}
+	return texts(reply)[1:], nil
+}
+
 func stateText(k line.KeyState) string {
-	text := fmt.Sprintf("%d %c %c %d %d", k.Paused, k.Mode, k.Origin, k.Flows, k.Timer)
+	text := fmt.Sprintf("%d %d %c %c %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Flows, k.Timer)
 	for _, u := range k.Limits {
 		text += fmt.Sprintf("\n%d/%d/%d %d %d %d", u.Limit.Units, u.Limit.Window, u.Limit.Precision, u.Used, u.Booked, u.Free)
 	}

@@ -2,7 +2,7 @@
 -- ARGV[4] what: pause, resume, limits or mode; ARGV[5] name: of a scope key; for limits of a scope too; for a mode of a scope, or
 -- '' for all
 -- ARGV[6] value: of a pause for how long, us, kept if it ends later already; limits as text or a mode, '' takes back what
--- was set
+-- was set, and that a scope key is served less
 -- Reply: now, next, what was set before, what is set now: pauses as us, "0" for none, else text, '' for nothing
 -- include: request
 -- include: entries
@@ -26,6 +26,7 @@ end
 
 local function set_own_limits(key)
   local before = key.own
+  if value == '' then key.less, key.down, key.changed, key.refusals = 0, 0, 0, 0 end
   key.own, key.expire = value == '' and '-' or value, 0
   return before == '-' and '' or before, value
 end

@@ -1,7 +1,8 @@
 -- Purpose: tell how scope keys stand. It writes nothing.
 -- ARGV[4] "" | "e" (also all entries) | "c from to": count what started from so many us ago (included) to so many us ago
 -- ARGV[5..] names of scope keys
--- Reply: now, then for each a text: "paused mode origin flows timer" (us or 0; flows that stand under it; when it is looked at),
+-- Reply: now, then for each a text: "paused part mode origin flows timer" (us or 0; thousandths of its limits that are served; flows
+--   that stand under it; when it is looked at),
 --   a line for each limit in force: "units/window/precision used booked free" (free: the earliest start of one unit, 0 never),
 --   with e for each window in Redis "= window precision n shift" and its entries "q spent booked", q a sub-window,
 --   with c "# units", -1 if no window reaches that far
@@ -52,14 +53,14 @@ end
 
 local function state(name)
   local key = key_of(name)
-  local lines = { format('%d %s %s %d %d', key.paused > now and key.paused or 0, key.mode, key.origin,
+  local lines = { format('%d %d %s %s %d %d', key.paused > now and key.paused or 0, 1000 - key.less, key.mode, key.origin,
     call('ZCARD', prefix .. 'wait:' .. name), tonumber(call('ZSCORE', timers, name) or 0)) }
   for i = 1, #key.limits do
     local limit = key.limits[i]
     local ledger, used, booked, free = ledger_of(key, limit.window), 0, 0, now
     if ledger and limit.units >= 0 then
       used, booked = uses(key, ledger)
-      free = earliest_in(key, ledger, now, 1, limit.units, true)
+      free = earliest_in(key, ledger, now, room_of(key, limit, 1), true)
       if free == NEVER then free = 0 end
     end
     lines[#lines + 1] = format('%d/%d/%d %d %d %d', limit.units, limit.window, limit.precision, used, booked, free)

@@ -25,6 +25,8 @@ type Collector struct {
 	held, shadowed             *prometheus.CounterVec
 	fallbacks, failures        *prometheus.CounterVec
 	putBacks, pauses           *prometheus.CounterVec
+	adaptations                *prometheus.CounterVec
+	served, keyServed          *prometheus.Desc
 	settlements, settledUnits  *prometheus.CounterVec
 	waits, latenesses, scripts *prometheus.HistogramVec
 	usedRatio, keyUsedRatio    *prometheus.Desc
@@ -54,6 +56,7 @@ func New(opts *Options) (*Collector, error) {
 		failures:     counter("throttle_script_failures_total", "Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
 		putBacks:     counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.", "throttle", "reason"),
 		pauses:       counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
+		adaptations:  counter("throttle_adaptations_total", "Changes of the part of a key's limits that its upstream serves: lowered or raised.", "throttle", "scope", "direction"),
 		settlements:  counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
 		settledUnits: counter("throttle_settled_units_total", "Units by which charges were corrected: returned or added.", "throttle", "direction"),
 
@@ -65,6 +68,10 @@ func New(opts *Options) (*Collector, error) {
 			"Part of a limit that started in the window that ends now, of the busiest keys the highest.", []string{"throttle", "scope", "window"}, nil),
 		keyUsedRatio: prometheus.NewDesc("throttle_key_used_ratio",
 			"Part of a limit that started in the window that ends now, for the keys that the program named.", []string{"throttle", "scope", "window", "key"}, nil),
+		served: prometheus.NewDesc("throttle_served_ratio",
+			"Part of its limits that the upstream serves, of the busiest keys the lowest.", []string{"throttle", "scope"}, nil),
+		keyServed: prometheus.NewDesc("throttle_key_served_ratio",
+			"Part of its limits that the upstream serves, for the keys that the program named.", []string{"throttle", "scope", "key"}, nil),
 		waiting: prometheus.NewDesc("throttle_waiting_flows",
 			"Flows that wait in line, by the scope whose keys have no room for them.", []string{"throttle", "scope"}, nil),
 		keyWaiting: prometheus.NewDesc("throttle_key_waiting_flows",
@@ -89,7 +96,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, part := range c.parts() {
 		part.Describe(to)
 	}
-	for _, asked := range []*prometheus.Desc{c.usedRatio, c.keyUsedRatio, c.waiting, c.keyWaiting, c.blocked, c.differing} {
+	for _, asked := range []*prometheus.Desc{c.usedRatio, c.keyUsedRatio, c.served, c.keyServed, c.waiting, c.keyWaiting, c.blocked, c.differing} {
 		to <- asked
 	}
 }
@@ -106,7 +113,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.settlements, c.settledUnits,
+		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.adaptations, c.settlements, c.settledUnits,
 		c.waits, c.latenesses, c.scripts,
 	}
 }

@@ -60,6 +60,15 @@ func (c *Collector) Settled(s throttle.Settlement) {
 // Paused implements throttle.Observer.
 func (c *Collector) Paused(p throttle.Pause) { c.pauses.WithLabelValues(p.Throttle, p.Scope).Inc() }
 
+// Adapted implements throttle.Observer.
+func (c *Collector) Adapted(a throttle.Adaptation) {
+	direction := directionRaised
+	if a.Served < a.Before {
+		direction = directionLowered
+	}
+	c.adaptations.WithLabelValues(a.Throttle, a.Scope, direction).Inc()
+}
+
 // Started implements throttle.Observer.
 func (c *Collector) Started(l throttle.Lateness) {
 	c.latenesses.WithLabelValues(l.Throttle).Observe(l.Late.Seconds())

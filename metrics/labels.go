@@ -11,6 +11,8 @@ import (
 // The values of the label direction.
 const (
 	directionAdded    = "added"
+	directionLowered  = "lowered"
+	directionRaised   = "raised"
 	directionReturned = "returned"
 )
 

@@ -107,6 +107,7 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 	for _, limit := range usage.Limits {
 		w.tell(to, c.usedRatio, usage, limit)
 	}
+	to <- prometheus.MustNewConstMetric(c.served, prometheus.GaugeValue, usage.Served, w.throttle.Name(), throttle.Global)
 	return true
 }
 
@@ -148,6 +149,7 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		limit throttle.LimitUsage
 	}
 	highest := make(map[time.Duration]keyLimit) // by window
+	served := 1.0                               // the lowest
 	for _, key := range w.scope(scope).top(time.Now()) {
 		usage, err := w.throttle.Usage(ctx, scope, key)
 		if errors.Is(err, throttle.ErrState) {
@@ -156,6 +158,7 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		if err != nil {
 			return // what is left could be higher
 		}
+		served = min(served, usage.Served)
 		for _, limit := range usage.Limits {
 			other, known := highest[limit.Limit.Window]
 			if !known || ratio(limit.Limit, limit.Used) > ratio(other.limit.Limit, other.limit.Used) {
@@ -163,6 +166,7 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 			}
 		}
 	}
+	to <- prometheus.MustNewConstMetric(c.served, prometheus.GaugeValue, served, w.throttle.Name(), scope)
 	for _, of := range highest {
 		w.tell(to, c.usedRatio, of.usage, of.limit)
 	}
@@ -177,6 +181,7 @@ func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric
 			continue
 		}
 		to <- prometheus.MustNewConstMetric(c.keyWaiting, prometheus.GaugeValue, float64(usage.Waiting), w.throttle.Name(), scope, key)
+		to <- prometheus.MustNewConstMetric(c.keyServed, prometheus.GaugeValue, usage.Served, w.throttle.Name(), scope, key)
 		for _, limit := range usage.Limits {
 			w.tell(to, c.keyUsedRatio, usage, limit, key)
 		}

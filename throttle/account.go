@@ -66,7 +66,7 @@ func (v *values) entry(of *line.Window) {
 // summary reads the line that tells of no limit.
 func (a *account) summary(v *values, line string) {
 	l := lineOf(v.script, line)
-	a.Paused = l.instant()
+	a.Paused, a.Served = l.instant(), l.part()
 	letter, origin := l.text(), l.text()
 	mode := strings.Index(modeLetters, letter)
 	switch origin {

@@ -26,7 +26,7 @@ import (
 func composedScripts(testing.TB) map[string]string {
 	return map[string]string{
 		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running,
-		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
+		"set": lua.Set, "report": lua.Report, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 	}
 }
 

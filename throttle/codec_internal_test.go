@@ -244,13 +244,13 @@ func TestPulled(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	text := "9000 s k 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= 60000000 1 60000000 0\n10 1 0\n11 3 0\n10 0 2\n= 5000000 500 10001 -7"
+	text := "9000 600 s k 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= 60000000 1 60000000 0\n10 1 0\n11 3 0\n10 0 2\n= 5000000 500 10001 -7"
 	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, at := accounts[0], time.UnixMicro
-	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: Shadow, Paused: at(9000), SetFor: "key", Waiting: 3, Next: at(4000), Limits: []LimitUsage{
+	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: Shadow, Paused: at(9000), Served: 0.6, SetFor: "key", Waiting: 3, Next: at(4000), Limits: []LimitUsage{
 		{Limit: PerMinute(100), Used: 5, Booked: 6, Free: at(7000)},
 		{Limit: PerDay(Unlimited), Free: at(1000)},
 		{Limit: Per(0, 90*time.Second)},
@@ -265,7 +265,7 @@ func TestAccounts(t *testing.T) {
 	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.windows, windows) {
 		t.Errorf("counts %d, windows %v", a.counts, a.windows)
 	}
-	for _, text := range []string{"", "0 e c 0", "0 x c 0 0", "0  c 0 0", "0 es c 0 0", "0 e x 0 0", "0 e c 0 0 0", "0 e c 0 0\n1/2", "0 e c 0 0\n1/2/3 1 2", "0 e c 0 0\n1 2 3", "0 e c 0 0\n= 1 2 3", "0 e c 0 0\n#"} {
+	for _, text := range []string{"", "0 1001 e c 0 0", "0 -1 e c 0 0", "0 e c 0 0", "0 1000 e c 0", "0 1000 x c 0 0", "0 1000  c 0 0", "0 1000 es c 0 0", "0 1000 e x 0 0", "0 1000 e c 0 0 0", "0 1000 e c 0 0\n1/2", "0 1000 e c 0 0\n1/2/3 1 2", "0 1000 e c 0 0\n1 2 3", "0 1000 e c 0 0\n= 1 2 3", "0 1000 e c 0 0\n#"} {
 		if _, err := th.accounts([]any{"1000", text}, []string{"global:"}); !errors.Is(err, ErrState) {
 			t.Errorf("%q: got %v, want ErrState", text, err)
 		}

@@ -37,9 +37,10 @@ func (c *counters) Paused(throttle.Pause) { c.pauses.Add(1) }
 
 // The rest is of no interest here.
 
-func (*counters) Called(throttle.ScriptCall) {}
-func (*counters) Started(throttle.Lateness)  {}
-func (*counters) PutBack(throttle.PutBack)   {}
+func (*counters) Called(throttle.ScriptCall)  {}
+func (*counters) Adapted(throttle.Adaptation) {}
+func (*counters) Started(throttle.Lateness)   {}
+func (*counters) PutBack(throttle.PutBack)    {}
 
 // What a throttle does is counted by an observer of one's own. For Prometheus there is
 // the package metrics.

@@ -33,6 +33,7 @@ type operation struct {
 	until      time.Time
 	limits     []throttle.Limit
 	mode       throttle.Mode
+	said       throttle.Report
 }
 
 // answer is what a call returned. Of a lost one only the call is known.
@@ -66,6 +67,10 @@ func (o operation) ask(s throttletest.Subject) answer {
 		a.value, a.err = s.Pull(o.now)
 	case "usage":
 		a.value, a.err = s.Usage(o.now, o.scope, o.key)
+	case "report":
+		said, err := s.Report(o.now, o.scope, o.key, o.said)
+		said.Throttle = ""
+		a.value, a.err = said, err
 	case "pause":
 		a.value, a.err = s.Pause(o.now, o.scope, o.key, o.until)
 	case "resume":
@@ -153,6 +158,7 @@ func newArena(t *testing.T, throttles int) *arena {
 		a.scopes[i].Limits = append(a.scopes[i].Limits, throttle.Limit{Units: 12, Running: true, Lease: 1500 * time.Millisecond})
 		a.scopes[i].Runs = 300 * time.Millisecond // else each client guesses by the jobs that it has ended
 	}
+	a.scopes[0].Floor, a.scopes[1].Floor = 0.7, 0.8
 	a.scopes[0].Cooldown = 50 * time.Millisecond
 	for range throttles {
 		a.names = append(a.names, "t"+crand.Text())
@@ -165,7 +171,7 @@ func newArena(t *testing.T, throttles int) *arena {
 		a.jobs = append(a.jobs, job)
 	}
 	for call, often := range map[string]int{
-		"reserve": 40, "pull": 14, "cancel": 6, "leave": 3, "release": 14, "settle": 6, "refund": 3, "done": 6, "renew": 3, "usage": 8, "pause": 4,
+		"reserve": 40, "pull": 14, "cancel": 6, "leave": 3, "release": 14, "settle": 6, "refund": 3, "done": 6, "renew": 3, "usage": 8, "report": 2, "pause": 4,
 		"resume": 6, "limits": 2, "reset": 1, "mode": 3,
 	} {
 		a.calls = append(a.calls, slices.Repeat([]string{call}, often)...)
@@ -247,6 +253,10 @@ func (c *contender) draw() operation {
 	o.ids = []string{o.job.ID, c.jobs[c.random.IntN(len(c.jobs))].ID}
 	if o.ids[0] == o.ids[1] {
 		o.ids = o.ids[:1]
+	}
+	o.said.Refused = c.random.IntN(2) == 0
+	if o.said.RetryAfter = time.Millisecond; c.random.IntN(2) == 0 {
+		o.said.Limits = []throttle.ReportedLimit{{Units: c.random.Int64N(12), Remaining: c.random.Int64N(12) - 1}}
 	}
 	if o.call == "mode" && c.random.IntN(2) == 0 {
 		o.mode = throttle.Shadow

@@ -200,6 +200,7 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 			"Count":     second(th.Count(t.Context(), name, "a", time.Second, 0)),
 			"Pause":     second(th.Pause(t.Context(), name, "a", time.Now().Add(time.Hour))),
 			"Resume":    second(th.Resume(t.Context(), name, "a")),
+			"Report":    second(th.Report(t.Context(), name, "a", throttle.Report{})),
 			"Reset":     th.ResetLimits(t.Context(), name, "a"),
 			"SetLimits": th.SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
 			"ResetMode": resetMode(th, name),

@@ -22,6 +22,8 @@ type Observer interface {
 	Settled(Settlement)
 	// Paused is called when a scope key was closed.
 	Paused(Pause)
+	// Adapted is called when the part of a scope key's limits that is served changes.
+	Adapted(Adaptation)
 	// Started is called when a granted job begins: by Wait and the package worker.
 	Started(Lateness)
 	// PutBack is called when a job goes back to its queue: by the package worker.
@@ -49,7 +51,7 @@ type Outage struct {
 // ScriptCall is one call of a script in Redis.
 type ScriptCall struct {
 	Throttle string        // its name
-	Script   string        // reserve, pull, leave, settle, set, usage, lines or check
+	Script   string        // reserve, pull, leave, settle, running, set, report, usage, lines or check
 	Took     time.Duration // as seen from here, the network included
 	Failure  string        // why Redis could not answer, as in UnavailableError; empty if it did
 }

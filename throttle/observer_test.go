@@ -200,4 +200,5 @@ func (deaf) Called(throttle.ScriptCall)  {}
 func (deaf) Started(throttle.Lateness)   {}
 func (deaf) Settled(throttle.Settlement) {}
 func (deaf) Paused(throttle.Pause)       {}
+func (deaf) Adapted(throttle.Adaptation) {}
 func (deaf) PutBack(throttle.PutBack)    {}

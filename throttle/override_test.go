@@ -125,7 +125,7 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 					t.Fatal(err)
 				}
 				state := inForce(t, other, "tenant", key)
-				want := throttle.Usage{Scope: "tenant", Key: key, Now: state.Now, SetFor: "key"}
+				want := throttle.Usage{Scope: "tenant", Key: key, Now: state.Now, Served: 1, SetFor: "key"}
 				for _, limit := range limits {
 					u := throttle.LimitUsage{Limit: limit, Free: state.Now}
 					if limit.Units == 0 {

@@ -81,6 +81,8 @@ func (h *machine) actions() map[string]func(*rapid.T) {
 		"done":         grants(h.done),
 		"done ":        grants(h.done),
 		"renew":        grants(h.renew),
+		"report":       h.report,
+		"report ":      h.report,
 		"pause":        h.pause,
 		"resume":       h.resume,
 		"limits":       h.setLimits,
@@ -130,6 +132,7 @@ func drawScopesOf(t *rapid.T, windows ...time.Duration) []throttle.Scope {
 			Name:     name,
 			Limits:   rapid.SliceOfNDistinct(limits, 0, 3, distinct).Draw(t, name),
 			Optional: name == "domain",
+			Floor:    rapid.SampledFrom([]float64{0.1, 0.1, 0.5, 0}).Draw(t, "floor"),
 		})
 	}
 	return scopes
@@ -423,6 +426,34 @@ func (h *machine) usage(t *rapid.T) {
 	got, gotErr := h.redis.Usage(h.now, scope.Name, key)
 	want, wantErr := h.model.Usage(h.now, scope.Name, key)
 	same(t, "Usage", got, want, gotErr, wantErr)
+}
+
+// report is what an upstream said of a request that was made a while ago.
+func (h *machine) report(t *rapid.T) {
+	scope, key := h.drawKey(t)
+	r := drawReport(t, h.now)
+	got, gotErr := h.redis.Report(h.now, scope.Name, key, r)
+	want, wantErr := h.model.Report(h.now, scope.Name, key, r)
+	got.Throttle, want.Throttle = "", ""
+	same(t, "Report", got, want, gotErr, wantErr)
+}
+
+func drawReport(t *rapid.T, now time.Time) throttle.Report {
+	r := throttle.Report{
+		Refused:    rapid.Bool().Draw(t, "refused"),
+		RetryAfter: rapid.SampledFrom([]time.Duration{0, 0, 1, time.Second, time.Minute}).Draw(t, "asks to wait"),
+	}
+	if ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Millisecond, time.Minute}).Draw(t, "ago"); ago >= 0 {
+		r.Started = now.Add(-ago)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "told") {
+		r.Limits = append(r.Limits, throttle.ReportedLimit{
+			Window:    rapid.SampledFrom(append([]time.Duration{0}, windows...)).Draw(t, "of"),
+			Units:     rapid.SampledFrom([]int64{0, 1, 3, 60, 500, 1 << 53}).Draw(t, "serves"),
+			Remaining: rapid.SampledFrom([]int64{-1, 0, 1, 30, 1 << 53}).Draw(t, "remaining"),
+		})
+	}
+	return r
 }
 
 func (h *machine) count(t *rapid.T) {

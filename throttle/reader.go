@@ -408,7 +408,7 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 
 // snapshot is how a scope key stands, for package line.
 func (a *account) snapshot(name string) line.KeySnapshot {
-	k := line.KeySnapshot{Name: name, Mode: line.Mode(a.Mode.letter()[0]), Windows: a.windows}
+	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: line.Mode(a.Mode.letter()[0]), Windows: a.windows}
 	if !a.Paused.IsZero() {
 		k.Paused = a.Paused.UnixMicro()
 	}

@@ -60,6 +60,7 @@ var (
 	settleScript  = newScript("settle", lua.Settle)
 	runningScript = newScript("running", lua.Running)
 	setScript     = newScript("set", lua.Set)
+	reportScript  = newScript("report", lua.Report)
 	usageScript   = newScript("usage", lua.Usage)
 	linesScript   = newScript("lines", lua.Lines)
 	checkScript   = newScript("check", lua.Check)
@@ -67,7 +68,7 @@ var (
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, usageScript, linesScript, checkScript,
+	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, reportScript, usageScript, linesScript, checkScript,
 }
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a

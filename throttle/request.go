@@ -223,6 +223,20 @@ func (t *Throttle) setArguments(what, name, value string) []any {
 	return t.arguments(what, name, value, "")
 }
 
+// reportArguments tell what an upstream said.
+func (t *Throttle) reportArguments(name string, floor float64, r Report) []any {
+	started := int64(0)
+	if !r.Started.IsZero() {
+		started = max(0, r.Started.UnixMicro())
+	}
+	limits := make([]string, len(r.Limits))
+	for i, l := range r.Limits {
+		limits[i] = integers('/', l.Window.Microseconds(), l.Units, l.Remaining)
+	}
+	wait := (min(r.RetryAfter, maxLease) + time.Microsecond - 1).Microseconds()
+	return t.arguments(name, integers(' ', flag(r.Refused), started, wait, inThousandths(floor)), strings.Join(limits, ","))
+}
+
 // The flags of usage.
 const (
 	usageTotals  = ""

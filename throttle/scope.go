@@ -31,6 +31,11 @@ type Scope struct {
 	// that this process has ended; before the first, Forecast and Explain take places to be
 	// free whenever they are wanted, which errs on the early side.
 	Runs time.Duration `json:"runs,omitempty"`
+	// Floor lets the limits of the scope's keys follow what their upstream says, by
+	// Throttle.Report, down to this part of them: 0.1 is a tenth. It counts in thousandths,
+	// from 0.001 to below 1; 0 means that they do not follow. A job that is heavier than what
+	// is served starts when nothing else counts.
+	Floor float64 `json:"floor,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
@@ -58,6 +63,9 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 		}
 		if scope.Cooldown < 0 || scope.Cooldown > maxLease || scope.Cooldown%time.Microsecond != 0 {
 			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown, Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
+		}
+		if part := inThousandths(scope.Floor); scope.Floor != 0 && (scope.Floor < 0 || part < 1 || part >= thousandths) || scope.Floor != scope.Floor {
+			return &OptionError{Field: "Scope.Floor", Value: scope.Floor, Reason: "is neither 0 nor a part of the limits, from 0.001 to below 1"}
 		}
 		if scope.Runs < 0 || scope.Runs > maxWindow {
 			return &OptionError{Field: "Scope.Runs", Value: scope.Runs, Reason: "is not between 0 and " + formatDuration(maxWindow)}

@@ -155,6 +155,11 @@ func (s *scripted) Renew(now time.Time, granted ...throttle.Reservation) ([]bool
 	return s.throttle.Renew(context.Background(), granted...)
 }
 
+func (s *scripted) Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error) {
+	s.now = now
+	return s.throttle.Report(context.Background(), scope, key, r)
+}
+
 func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	s.now = now
 	return s.throttle.Pause(context.Background(), scope, key, until)

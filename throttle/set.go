@@ -94,7 +94,8 @@ func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Li
 
 // ResetLimits takes back what SetLimits set for a scope key, or with an empty key of
 // a keyed scope for all its keys: what is set more generally, or else each process'
-// configuration, is in force again. It blocks and fails as Pause does.
+// configuration, is in force again. A scope key that is served less, as Report has it, is
+// served whole again. It blocks and fails as Pause does.
 func (t *Throttle) ResetLimits(ctx context.Context, scope, key string) error {
 	return t.setLimits(ctx, scope, key, "")
 }

@@ -154,11 +154,12 @@ func (t *Throttle) headers(ctx context.Context, names []string) ([]string, error
 	return texts, err
 }
 
-// settingOf reads a scope key's first line: "expire seen offset paused limits".
+// settingOf reads a scope key's first line: "expire seen offset paused limits", and perhaps how
+// it follows its upstream.
 func (t *Throttle) settingOf(name, header string, now time.Time) (Setting, bool) {
 	parts := strings.Split(header, " ")
 	scope, key, is := splitName(name)
-	if len(parts) != 5 || !is {
+	if len(parts) < 5 || !is {
 		return Setting{}, false // none, or foreign: whoever decides there is told
 	}
 	s := Setting{Scope: scope, Key: key}

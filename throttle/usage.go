@@ -15,6 +15,9 @@ type Usage struct {
 	Mode Mode
 	// Paused is until when it is paused, on Redis' clock; zero if it is not.
 	Paused time.Time
+	// Served is the part of the limits that the upstream serves, as Throttle.Report has it:
+	// 1 unless it was refused or said that it serves less.
+	Served float64
 	// SetFor tells where the limits come from: "scope" or "key", where they were set at
 	// run time for the scope or the key; empty for the configuration.
 	SetFor string

@@ -36,6 +36,7 @@ func (o *told) FellBack(throttle.Outage)    {}
 func (o *told) Called(throttle.ScriptCall)  {}
 func (o *told) Settled(throttle.Settlement) {}
 func (o *told) Paused(throttle.Pause)       {}
+func (o *told) Adapted(throttle.Adaptation) {}
 
 // TestObserverIsToldOfStartsAndPutBacks: as many as Stats counts; in virtual time
 // none is late.

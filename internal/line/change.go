@@ -117,11 +117,14 @@ func (l *Line) Pause(now int64, settings Settings, name string, until int64) (be
 }
 
 // SetLimits sets the limits of a scope key, or those of a scope if the name has no colon.
-// nil takes them back.
+// nil takes them back, and that the scope key is served less.
 func (l *Line) SetLimits(now int64, settings Settings, name string, limits []Limit) {
 	l.begin(now, settings)
 	if scope, _, isKey := strings.Cut(name, ":"); isKey {
-		l.key(name).own = limits
+		k := l.key(name)
+		if k.own = limits; limits == nil {
+			k.adapted = adapted{}
+		}
 		l.hurry(name)
 	} else {
 		set := l.set[scope]
@@ -177,6 +180,7 @@ type Usage struct {
 // KeyState is how a scope key stands.
 type KeyState struct {
 	Paused int64
+	Part   int64 // of its limits that is served, in thousandths
 	Mode   Mode
 	Origin byte
 	Flows  int64 // that stand under it
@@ -188,7 +192,7 @@ type KeyState struct {
 func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	l.begin(now, settings)
 	k := l.key(name)
-	state := KeyState{Mode: k.mode, Origin: k.origin}
+	state := KeyState{Part: k.adapted.part(), Mode: k.mode, Origin: k.origin}
 	state.Timer, _ = l.timers.get(name)
 	if k.paused > now {
 		state.Paused = k.paused
@@ -200,7 +204,7 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 		u := Usage{Limit: limit, Free: now}
 		if d := k.ledger(limit.Window); d != nil && limit.Units >= 0 {
 			u.Used, u.Booked = d.uses(now + k.shift)
-			if u.Free = d.earliest(now+k.shift, now+k.shift, 1, limit.Units, true); u.Free == Never {
+			if u.Free = d.earliest(now+k.shift, now+k.shift, k.room(&limit, 1), true); u.Free == Never {
 				u.Free = 0
 			} else {
 				u.Free = k.instant(u.Free, now)

@@ -80,7 +80,7 @@ func (c *claim) equal(other *claim) bool {
 
 // clone leaves out what is of one call.
 func (k *key) clone() *key {
-	own := &key{name: k.name, paused: k.paused, own: k.own, seen: k.seen, offset: k.offset}
+	own := &key{name: k.name, paused: k.paused, own: k.own, adapted: k.adapted, seen: k.seen, offset: k.offset}
 	for _, d := range k.ledgers {
 		own.ledgers = append(own.ledgers, &ledger{
 			window: d.window, precision: d.precision, spent: append(entries(nil), d.spent...), booked: append(entries(nil), d.booked...),
@@ -90,7 +90,7 @@ func (k *key) clone() *key {
 }
 
 func (k *key) equal(other *key) bool {
-	return k.name == other.name && k.paused == other.paused && k.seen == other.seen && k.offset == other.offset &&
+	return k.name == other.name && k.paused == other.paused && k.adapted == other.adapted && k.seen == other.seen && k.offset == other.offset &&
 		sameLimits(k.own, other.own) && slices.EqualFunc(k.ledgers, other.ledgers, (*ledger).equal)
 }
 

@@ -24,6 +24,7 @@ type key struct {
 	name    string
 	paused  int64   // until when it is closed
 	own     []Limit // set for it at run time; nil: none
+	adapted adapted
 	ledgers []*ledger
 
 	seen   int64 // the latest time of its ledgers
@@ -44,6 +45,9 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 	k.mode, k.limits, k.origin, k.touched = mode, limits, origin, false
 	if k.own != nil {
 		k.limits, k.origin = k.own, 'k'
+	}
+	if k.adapted.changed+adaptedFor <= now {
+		k.adapted = adapted{}
 	}
 	k.goesOn = k.offset
 	if k.seen-now-k.offset > steppedBack {
@@ -100,7 +104,7 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 			}
 			d := k.ledger(limit.Window)
 			at := k.time(start)
-			s := d.earliest(at, now+k.shift, cost, limit.Units, promises)
+			s := d.earliest(at, now+k.shift, k.room(limit, cost), promises)
 			if s == Never {
 				return Never, limit, true
 			}
@@ -151,7 +155,7 @@ func (k *key) fewest() int64 {
 	units := Never
 	for _, limit := range k.limits {
 		if limit.Units >= 0 {
-			units = min(units, limit.Units)
+			units = min(units, k.served(&limit))
 		}
 	}
 	return units

@@ -59,10 +59,9 @@ func (d *ledger) uses(now int64) (used, booked int64) {
 	return used, booked + d.booked.total()
 }
 
-// earliest is the first start at or after at with which no window holds more than units:
-// every window that contains it has room for cost. It counts promises or not.
-func (d *ledger) earliest(at, now, cost, units int64, promises bool) int64 {
-	room := units - cost
+// earliest is the first start at or after at with which no window holds too much:
+// every window that contains it holds no more than room before. It counts promises or not.
+func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	if room < 0 {
 		return Never
 	}

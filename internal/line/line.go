@@ -106,7 +106,7 @@ func (l *Line) begin(now int64, settings Settings) {
 func (l *Line) end() {
 	for name, k := range l.looked {
 		k.forget(l.now, l.settings.Grace)
-		if len(k.ledgers) == 0 && k.own == nil && k.paused <= l.now {
+		if len(k.ledgers) == 0 && k.own == nil && k.paused <= l.now && k.adapted == (adapted{}) {
 			delete(l.keys, name)
 			continue
 		}

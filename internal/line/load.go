@@ -21,6 +21,7 @@ type KeySnapshot struct {
 	Name    string
 	Mode    Mode
 	Paused  int64
+	Part    int64 // of the limits that is served, in thousandths
 	Limits  []Limit
 	Windows []Window
 }
@@ -116,7 +117,7 @@ func Load(s Snapshot, lookahead, grace int64) (*Line, Settings) {
 
 // load makes a scope key of it whose limits in force are its own.
 func (s *KeySnapshot) load(now int64) *key {
-	k := &key{name: s.Name, paused: s.Paused, own: append([]Limit{}, s.Limits...)}
+	k := &key{name: s.Name, paused: s.Paused, own: append([]Limit{}, s.Limits...), adapted: adapted{less: whole - s.Part, changed: now}}
 	for _, w := range s.Windows {
 		k.offset = w.Shift
 		k.seen = now + w.Shift
@@ -285,7 +286,7 @@ func (l *Line) claimSnapshot(name string) ClaimSnapshot {
 func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapshot {
 	l.begin(now, settings)
 	k := l.key(name)
-	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused, Limits: slices.Clone(k.limits)}
+	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused, Part: k.adapted.part(), Limits: slices.Clone(k.limits)}
 	for _, d := range k.ledgers {
 		s.Windows = append(s.Windows, Window{
 			Window: d.window, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),

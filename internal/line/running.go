@@ -68,7 +68,7 @@ func (l *Line) hasPlaces(lane *lane, costs []int64) bool {
 		}
 		for j := range k.limits {
 			limit := &k.limits[j]
-			if limit.Window < 0 && limit.Units >= 0 && k.ledger(limit.Window).spent.total() > limit.Units-costs[i] {
+			if limit.Window < 0 && limit.Units >= 0 && k.ledger(limit.Window).spent.total() > k.room(limit, costs[i]) {
 				return false
 			}
 		}

@@ -48,6 +48,9 @@ func (*answers) Settled(throttle.Settlement) {}
 // Paused is not of interest.
 func (*answers) Paused(throttle.Pause) {}
 
+// Adapted implements throttle.Observer.
+func (*answers) Adapted(throttle.Adaptation) {}
+
 // Started is not of interest.
 func (*answers) Started(throttle.Lateness) {}
 

@@ -1,5 +1,6 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
---   expire seen offset paused own \n       us, us, us, us, own limits as text or '-'; expire 0: never
+--   expire seen offset paused own adapted \n  us, us, us, us, own limits as text or '-', only where it is served less or was refused:
+--                                           " less,down,changed,refusals"; expire 0: never
 --   and for each window, ascending, leases negative and without a log:
 --   window precision spent booked tail ahead passed length \n, then two texts of entries:
 --   tail bytes of the newest that is spent, ahead bytes of what is booked
@@ -106,12 +107,24 @@ local function complete(key)
   end
 end
 
+-- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, in us, and
+-- its refusals in succession. It is forgotten a day after the last change.
+local ADAPTED_FOR = 86400000000
+local function read_adapted(key, text)
+  local less, down, changed, refusals = match(text, '^(%d+),(%d+),(%d+),(%d+)$')
+  if not less then error('FOREIGN key:' .. key.name, 0) end
+  if tonumber(changed) + ADAPTED_FOR > now then
+    key.less, key.down, key.changed, key.refusals = tonumber(less), tonumber(down), tonumber(changed), tonumber(refusals)
+  end
+end
+
 -- Reads a scope key. Time in its ledgers never goes back, also not behind the last look at which something left them: after
 -- a small step of the clock it stands still, after a larger one it goes on from where it stood.
 local function read_key(name, text)
   local scope = scope_of(name)
   local key = {
     name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, paused = 0, own = '-',
+    less = 0, down = 0, changed = 0, refusals = 0,
     mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
   }
   if text then
@@ -119,9 +132,10 @@ local function read_key(name, text)
     if not at then error('FOREIGN key:' .. name, 0) end
     key.expire, key.seen = tonumber(expire), tonumber(seen)
     if rest ~= '0 0 -' then
-      local offset, paused, own = match(rest, '^(%-?%d+) (%d+) (%S+)$')
+      local offset, paused, own, adapted = match(rest, '^(%-?%d+) (%d+) (%S+) ?(%S*)$')
       if not own then error('FOREIGN key:' .. name, 0) end
       key.offset, key.was, key.paused, key.own = tonumber(offset), tonumber(offset), tonumber(paused), own
+      if adapted ~= '' then read_adapted(key, adapted) end
       if own ~= '-' then key.limits, key.origin = limits_of(own, 'key:' .. name), 'k' end
     end
     if key.seen - now - key.offset > 30000000 then -- kept, so that it goes on also while nobody is charged
@@ -160,16 +174,18 @@ local function put(list, at, units)
   end
 end
 
+local function spend_in(key, ledger, at, units)
+  key.dirty, key.touched = true, true
+  local x = floor(time_of(key, at) / ledger.precision)
+  ledger.tail = add(ledger.tail, x, units)
+  ledger.spent = ledger.spent + units
+  if ledger.old and ledger.old.whole then put(ledger.old, x, units) end
+end
+
 -- Charges a start.
 local function spend(key, at, units)
   key.dirty, key.touched = true, true
-  for i = 1, #key do
-    local ledger = key[i]
-    local x = floor(time_of(key, at) / ledger.precision)
-    ledger.tail = add(ledger.tail, x, units)
-    ledger.spent = ledger.spent + units
-    if ledger.old and ledger.old.whole then put(ledger.old, x, units) end
-  end
+  for i = 1, #key do spend_in(key, key[i], at, units) end
 end
 
 -- Books a start; negative units take it back.
@@ -216,11 +232,12 @@ local function save_key(key)
     call('UNLINK', key.drops[1])
     key.drops = key.drops[2]
   end
-  if #key == 0 and key.own == '-' and key.paused <= now then
+  local adapted = key.changed > 0
+  if #key == 0 and key.own == '-' and key.paused <= now and not adapted then
     if key.text then call('UNLINK', name) end
     return
   end
-  local needed, text = max(now, key.paused), ''
+  local needed, text = max(now, key.paused, adapted and key.changed + ADAPTED_FOR or 0), ''
   for i = 1, #key do
     local ledger = key[i]
     if #ledger.tail > SPILL and ledger.window > 0 then spill(key, ledger) end
@@ -237,7 +254,8 @@ local function save_key(key)
   local renew = key.expire < needed
   if renew then key.expire = needed + floor((needed - now) / 4) end
   if key.touched then key.seen, key.was = now + key.shift, key.offset end
-  text = format('%d %d %d %d %s\n', key.expire, key.seen, key.was, key.paused, key.own) .. text
+  adapted = adapted and format(' %d,%d,%d,%d', key.less, key.down, key.changed, key.refusals) or ''
+  text = format('%d %d %d %d %s%s\n', key.expire, key.seen, key.was, key.paused > now and key.paused or 0, key.own, adapted) .. text
   if key.own ~= '-' then
     call('SET', name, text)
   elseif not renew then

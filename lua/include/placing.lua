@@ -116,9 +116,22 @@ local function places_from(ledger, room)
   return 0
 end
 
+-- How many units of a limit its upstream serves, one at least.
+local function served(key, limit)
+  if key.less == 0 or limit.units <= 0 then return limit.units end
+  local part = 1000 - key.less
+  return max(1, floor(limit.units / 1000) * part + floor(limit.units % 1000 * part / 1000))
+end
+
+-- How many units may count beside a job, -1 if the limit never holds it. One that is heavier than what is served has its
+-- place where nothing else counts.
+local function room_of(key, limit, cost)
+  if cost > limit.units then return -1 end
+  return max(0, served(key, limit) - cost)
+end
+
 -- The first start at or after at that one ledger allows.
-local function earliest_in(key, ledger, at, cost, units, promises)
-  local room = units - cost
+local function earliest_in(key, ledger, at, room, promises)
   if room < 0 then return NEVER end
   local booked = promises and ledger.booked or 0
   if ledger.spent + booked <= room then return at end
@@ -143,7 +156,7 @@ local function earliest_of(key, at, cost, promises)
     for i = 1, #key.limits do
       local limit = key.limits[i]
       if limit.units >= 0 then
-        local start = earliest_in(key, ledger_of(key, limit.window), at, cost, limit.units, promises)
+        local start = earliest_in(key, ledger_of(key, limit.window), at, room_of(key, limit, cost), promises)
         if start == NEVER then return NEVER, limit end
         if start > at then at, holder, again = start, limit, true end
       end
@@ -181,7 +194,7 @@ local function has_places(lane, costs)
       if limit.window < 0 and limit.units >= 0 then
         local ledger = ledger_of(key, limit.window)
         trim(key, ledger)
-        if ledger.spent + costs[i] > limit.units then return false end
+        if ledger.spent > room_of(key, limit, costs[i]) then return false end
       end
     end
   end

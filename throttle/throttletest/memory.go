@@ -57,6 +57,7 @@ var verbs = map[string]func(m *memory, r request) (any, error){
 	hashOf(lua.Settle):  (*memory).settle,
 	hashOf(lua.Running): (*memory).running,
 	hashOf(lua.Set):     (*memory).set,
+	hashOf(lua.Report):  (*memory).report,
 	hashOf(lua.Usage):   (*memory).usage,
 	hashOf(lua.Lines):   (*memory).lines,
 }
@@ -292,11 +293,24 @@ func (m *memory) set(r request) (any, error) {
 	return m.stamped(before, is), nil
 }
 
+func (m *memory) report(r request) (any, error) {
+	n := integers(r.args[1], " ")
+	said := line.Report{Refused: n[0] == 1, Started: n[1], Wait: n[2], Floor: n[3]}
+	for text := range strings.SplitSeq(r.args[2], ",") {
+		if text != "" {
+			l := integers(text, "/")
+			said.Limits = append(said.Limits, line.ReportedLimit{Window: l[0], Units: l[1], Remaining: l[2]})
+		}
+	}
+	before, is, paused := m.line.Report(m.now, r.settings, r.args[0], said)
+	return m.stamped(strconv.FormatInt(before, 10), strconv.FormatInt(is, 10), strconv.FormatInt(paused, 10)), nil
+}
+
 func (m *memory) usage(r request) (any, error) {
 	reply := []any{strconv.FormatInt(m.now, 10)}
 	for _, name := range r.args[1:] {
 		state := m.line.State(m.now, r.settings, name)
-		lines := []string{fmt.Sprintf("%d %c %c %d %d", state.Paused, state.Mode, state.Origin, state.Flows, state.Timer)}
+		lines := []string{fmt.Sprintf("%d %d %c %c %d %d", state.Paused, state.Part, state.Mode, state.Origin, state.Flows, state.Timer)}
 		for _, u := range state.Limits {
 			lines = append(lines, fmt.Sprintf("%s %d %d %d", limitText(u.Limit), u.Used, u.Booked, u.Free))
 		}

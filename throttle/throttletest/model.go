@@ -146,6 +146,11 @@ func (m *Model) Renew(now time.Time, granted ...throttle.Reservation) ([]bool, e
 	return m.throttle.Renew(m.at(now), granted...)
 }
 
+// Report has a scope key follow what its upstream says.
+func (m *Model) Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error) {
+	return m.throttle.Report(m.at(now), scope, key, r)
+}
+
 // Pause closes a scope key.
 func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	ctx, left := m.at(now), max(0, until.Sub(now))

@@ -22,6 +22,7 @@ type Subject interface {
 	Refund(now time.Time, granted throttle.Reservation) (bool, error)
 	Done(now time.Time, granted ...throttle.Reservation) ([]bool, error)
 	Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error)
+	Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 	Pause(now time.Time, scope, key string, until time.Time) (time.Time, error)
 	Resume(now time.Time, scope, key string) (bool, error)
 	SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error

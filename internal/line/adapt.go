@@ -1,0 +1,182 @@
+package line
+
+import "math"
+
+// How the part of its limits that a scope key is served moves: down by a factor and up by a
+// step, as AIMD does (Chiu and Jain 1989).
+const (
+	whole   = 1000        // the part that is all, in thousandths
+	keeps   = 700         // of its part after a refusal that nothing explains
+	step    = 100         // that a part grows by, at most once in the shortest window
+	firstUs = 1_000_000   // for how long the key of a refusal is closed if the upstream does not say, doubled by each that follows
+	mostUs  = 300_000_000 // and at most
+)
+
+// adaptedFor is for how long after its last change a part is remembered.
+const adaptedFor = 86_400_000_000
+
+// adapted is how a scope key follows its upstream. The zero value is one that is served whole.
+type adapted struct {
+	less     int64 // thousandths that it is served less
+	down     int64 // when it was refused last
+	changed  int64
+	refusals int64 // in succession
+}
+
+func (a adapted) part() int64 { return whole - a.less }
+
+// Report is what an upstream r.
+type Report struct {
+	Refused bool
+	Started int64 // when it was asked; 0: now
+	Wait    int64 // us that it asks to wait; 0: it does not say
+	Floor   int64 // thousandths of the limits that stay at least
+	Limits  []ReportedLimit
+}
+
+// ReportedLimit is what an upstream said of one of its windows.
+type ReportedLimit struct {
+	Window    int64 // us; 0: the shortest
+	Units     int64
+	Remaining int64 // -1: it does not say
+}
+
+// Report has a scope key follow its upstream. It tells the part of its limits, in thousandths,
+// that it was and is served, and until when it is closed.
+func (l *Line) Report(now int64, settings Settings, name string, r Report) (before, is, paused int64) {
+	l.begin(now, settings)
+	k := l.key(name)
+	a := &k.adapted
+	before = a.part()
+	said, ceiling := k.said(r)
+	if ceiling < before {
+		a.less, a.changed = whole-ceiling, now
+	}
+	owed := k.enterDebts(now, said)
+	if r.Refused {
+		k.refused(now, r, before, owed)
+	} else {
+		k.answered(now, r, before, ceiling)
+	}
+	if a.less == 0 && a.refusals == 0 {
+		*a = adapted{}
+	}
+	if is = a.part(); is > before {
+		l.hurry(name)
+	}
+	if k.paused > now {
+		paused = k.paused
+	}
+	l.end()
+	return before, is, paused
+}
+
+// said is what the upstream says of limits that the key has, by their places, and the part of
+// them that it serves.
+func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
+	said, ceiling = make([]ReportedLimit, len(k.limits)), whole
+	for i := range said {
+		said[i].Remaining = -1
+	}
+	if k.mode == Off {
+		return nil, whole
+	}
+	for _, reported := range r.Limits {
+		if reported.Window == 0 {
+			reported.Window = k.shortest()
+		}
+		for i := range k.limits {
+			limit := &k.limits[i]
+			if limit.Window != reported.Window || limit.Window < 0 || limit.Units <= 0 {
+				continue
+			}
+			if said[i].Remaining < 0 || reported.Remaining >= 0 && reported.Remaining < said[i].Remaining {
+				said[i] = reported
+			}
+			if reported.Units < limit.Units {
+				ceiling = min(ceiling, max(r.Floor, int64(math.Floor(float64(reported.Units)/float64(limit.Units)*whole))))
+			}
+		}
+	}
+	return said, ceiling
+}
+
+// enterDebts has no more start than the upstream says is left: what others have used counts
+// from now on. It tells whether they had.
+func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
+	for i, reported := range said {
+		if reported.Remaining < 0 {
+			continue
+		}
+		limit := &k.limits[i]
+		d := k.ledger(limit.Window)
+		used, _ := d.uses(now + k.shift)
+		if debt := k.served(limit) - reported.Remaining - used; debt > 0 {
+			k.touched, owed = true, true
+			d.spent.add(d.sub(k.time(now)), debt)
+		}
+	}
+	return owed
+}
+
+// refused takes one refusal in a round trip into account: what was asked before the last one
+// tells nothing new.
+func (k *key) refused(now int64, r Report, before int64, owed bool) {
+	a := &k.adapted
+	if r.Wait > 0 {
+		k.paused = max(k.paused, now+r.Wait)
+	}
+	if r.Started != 0 && r.Started <= a.down {
+		return
+	}
+	if a.part() == before && !owed {
+		a.less = whole - max(r.Floor, before*keeps/whole)
+	}
+	if r.Wait == 0 {
+		k.paused = max(k.paused, now+min(mostUs, int64(firstUs)<<min(a.refusals, 9)))
+	}
+	a.down, a.changed, a.refusals = now, now, a.refusals+1
+}
+
+// answered forgives the refusals before, and serves a step more in each shortest window.
+func (k *key) answered(now int64, r Report, before, ceiling int64) {
+	a := &k.adapted
+	if r.Started == 0 || r.Started > a.down {
+		a.refusals = 0
+	}
+	if before < ceiling && now-a.changed >= k.shortest() {
+		a.less, a.changed = whole-min(ceiling, before+step), now
+	}
+}
+
+// shortest is its shortest window, its lease if only that limits it, 0 if nothing does.
+func (k *key) shortest() int64 {
+	shortest := int64(0)
+	for _, limit := range k.limits {
+		if limit.Units > 0 {
+			shortest = max(limit.Window, -limit.Window)
+			if limit.Window > 0 {
+				break
+			}
+		}
+	}
+	return shortest
+}
+
+// served is how many units of a limit the upstream serves, one at least.
+func (k *key) served(limit *Limit) int64 {
+	part := k.adapted.part()
+	if part == whole || limit.Units <= 0 {
+		return limit.Units
+	}
+	return max(1, limit.Units/whole*part+limit.Units%whole*part/whole)
+}
+
+// room is how many units may count beside a job, -1 if the limit never holds it. One that is
+// heavier than what is served has its place where nothing else counts.
+func (k *key) room(limit *Limit, cost int64) int64 {
+	if cost > limit.Units {
+		return -1
+	}
+	return max(0, k.served(limit)-cost)
+}

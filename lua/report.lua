@@ -1,0 +1,97 @@
+-- Purpose: have a scope key follow what its upstream says.
+-- ARGV[4] name of the scope key; ARGV[5] "refused started wait floor": 0 or 1; us, when the upstream was asked, 0: now; us that it
+-- asks to wait, 0: it does not say; thousandths of the limits that stay at least
+-- ARGV[6] what it says of its windows: "window/units/remaining,...": window in us, 0: the shortest; remaining -1: it does not say
+-- Reply: now, next, the part of the limits that was and is served, in thousandths, until when the key is paused, us, 0 if it is not
+-- include: request
+-- include: entries
+-- include: ledger
+-- include: placing
+-- include: line
+
+-- Additive increase, multiplicative decrease: Chiu and Jain 1989.
+local KEEPS, STEP = 700, 100 -- of a part after a refusal that nothing explains; what it grows by in each shortest window
+local FIRST, MOST = 1000000, 300000000 -- us, that a key is closed after the first refusal and at most
+
+-- Read.
+local name = ARGV[4]
+local refused, started, wait, least = match(ARGV[5], '^([01]) (%d+) (%d+) (%d+)$')
+refused, started, wait, least = refused == '1', tonumber(started), tonumber(wait), tonumber(least)
+local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
+read_scopes(found[2])
+check_line()
+local key = key_of(name)
+local before = 1000 - key.less
+
+-- Its shortest window, its lease if only that limits it, 0 if nothing does.
+local function shortest()
+  local length = 0
+  for i = 1, #key.limits do
+    local limit = key.limits[i]
+    if limit.units > 0 then
+      length = math.abs(limit.window)
+      if limit.window > 0 then break end
+    end
+  end
+  return length
+end
+local window = shortest()
+
+-- What the upstream says of limits that the key has, and the part of them that it serves.
+local said, ceiling = {}, 1000
+for of, units, remaining in gmatch(key.mode ~= 'o' and ARGV[6] or '', '(%d+)/(%d+)/(%-?%d+),?') do
+  of = of == '0' and window or tonumber(of)
+  for i = 1, #key.limits do
+    local limit = key.limits[i]
+    if limit.window == of and limit.units > 0 then
+      said[#said + 1] = { limit = limit, remaining = tonumber(remaining) }
+      if tonumber(units) < limit.units then ceiling = min(ceiling, max(least, floor(units / limit.units * 1000))) end
+    end
+  end
+end
+
+-- Has no more start than the upstream says is left: what others have used counts from now on. Returns whether they had.
+local function enter_debts()
+  local owed = false
+  for i = 1, #said do
+    local ledger = ledger_of(key, said[i].limit.window)
+    local debt = served(key, said[i].limit) - said[i].remaining - uses(key, ledger)
+    if said[i].remaining >= 0 and debt > 0 then
+      spend_in(key, ledger, now, debt)
+      owed = true
+    end
+  end
+  return owed
+end
+
+-- One refusal counts in a round trip: what was asked before the last one tells nothing new.
+local function follow_refusal(owed)
+  if wait > 0 then key.paused = max(key.paused, now + wait) end
+  if started ~= 0 and started <= key.down then return end
+  local part = 1000 - key.less
+  if part == before and not owed then key.less = 1000 - max(least, floor(part * KEEPS / 1000)) end
+  if wait == 0 then key.paused = max(key.paused, now + min(MOST, FIRST * 2 ^ min(key.refusals, 9))) end
+  key.down, key.changed, key.refusals = now, now, key.refusals + 1
+end
+
+-- What is served forgives the refusals before it.
+local function follow_answer()
+  if started == 0 or started > key.down then key.refusals = 0 end
+  if before < ceiling and now - key.changed >= window then
+    key.less, key.changed = 1000 - min(ceiling, before + STEP), now
+  end
+end
+
+-- Decide.
+if ceiling < before then key.less, key.changed = 1000 - ceiling, now end
+local owed = enter_debts()
+if refused then follow_refusal(owed) else follow_answer() end
+if key.less == 0 and key.refusals == 0 then key.down, key.changed = 0, 0 end
+key.dirty = true
+
+-- Write.
+if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+save_keys()
+if 1000 - key.less > before then hurry(name) end
+return { format('%d', now), format('%d', save_line()), format('%d', before), format('%d', 1000 - key.less),
+  format('%d', key.paused > now and key.paused or 0) }

@@ -1,0 +1,362 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// following are tenants of 100 a minute whose limits follow the upstream down to a tenth.
+func following() []throttle.Scope {
+	return []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(100)}, Floor: 0.1}}
+}
+
+// TestReport goes through what an upstream says of one tenant, in order.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	refused := throttle.Report{Refused: true}
+	serves := func(units, remaining int64) throttle.Report {
+		return throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: remaining}}}
+	}
+	with := func(r throttle.Report, change func(r *throttle.Report)) throttle.Report {
+		change(&r)
+		return r
+	}
+	startedAt := func(after time.Duration) func(r *throttle.Report) {
+		return func(r *throttle.Report) { r.Started = dawn.Add(after) }
+	}
+	type step struct {
+		at     time.Duration // after dawn
+		said   throttle.Report
+		served float64
+		paused time.Duration // from then on
+	}
+	const minute = time.Minute
+	for _, row := range []struct {
+		name  string
+		steps []step
+	}{
+		{"a refusal lowers, an answer raises once in a window", []step{
+			{0, throttle.Report{}, 1, 0},
+			{0, refused, 0.7, time.Second},
+			{2 * time.Second, throttle.Report{}, 0.7, 0},
+			{minute - 1, throttle.Report{}, 0.7, 0},
+			{minute, throttle.Report{}, 0.8, 0},
+			{minute + time.Second, throttle.Report{}, 0.8, 0},
+			{2 * minute, throttle.Report{}, 0.9, 0},
+			{9 * minute, throttle.Report{}, 1, 0},
+			{10 * minute, throttle.Report{}, 1, 0},
+		}},
+		{"refusals in succession wait twice as long, down to the floor; an answer forgives them", []step{
+			{0, refused, 0.7, time.Second},
+			{time.Second, refused, 0.49, 2 * time.Second},
+			{3 * time.Second, refused, 0.343, 4 * time.Second},
+			{7 * time.Second, refused, 0.24, 8 * time.Second},
+			{15 * time.Second, refused, 0.168, 16 * time.Second},
+			{31 * time.Second, refused, 0.117, 32 * time.Second},
+			{63 * time.Second, refused, 0.1, 64 * time.Second},
+			{127 * time.Second, refused, 0.1, 128 * time.Second},
+			{255 * time.Second, refused, 0.1, 256 * time.Second},
+			{511 * time.Second, refused, 0.1, 300 * time.Second},
+			{811 * time.Second, refused, 0.1, 300 * time.Second},
+			{1111 * time.Second, throttle.Report{}, 0.2, 0},
+			{1112 * time.Second, refused, 0.14, time.Second},
+		}},
+		{"what was asked before a refusal tells nothing new", []step{
+			{time.Second, with(refused, startedAt(0)), 0.7, time.Second},
+			{time.Second, with(refused, startedAt(time.Second)), 0.7, time.Second},
+			{2 * time.Second, with(refused, startedAt(time.Second/2)), 0.7, 0},
+			{2 * time.Second, with(throttle.Report{}, startedAt(time.Second/2)), 0.7, 0}, // forgives nothing either
+			{2 * time.Second, with(refused, startedAt(time.Second+time.Microsecond)), 0.49, 2 * time.Second},
+		}},
+		{"it says how long it wants to be left alone", []step{
+			{0, with(refused, func(r *throttle.Report) { r.RetryAfter = 20 * time.Second }), 0.7, 20 * time.Second},
+			{time.Second, with(refused, func(r *throttle.Report) { r.RetryAfter = 5 * time.Second }), 0.49, 19 * time.Second},
+			{20 * time.Second, with(refused, func(r *throttle.Report) { r.RetryAfter = 1000 * time.Hour }), 0.343, 24 * time.Hour},
+		}},
+		{"it says what it serves: less at once, more a tenth a window", []step{
+			{0, serves(60, -1), 0.6, 0},
+			{0, serves(60, -1), 0.6, 0},
+			{0, serves(33, -1), 0.33, 0},
+			{time.Second, serves(60, -1), 0.33, 0},
+			{minute, serves(60, -1), 0.43, 0},
+			{2 * minute, serves(60, -1), 0.53, 0},
+			{3 * minute, serves(60, -1), 0.6, 0},
+			{9 * minute, serves(60, -1), 0.6, 0},
+			{10 * minute, serves(1<<53, -1), 0.7, 0},
+			{11 * minute, serves(0, -1), 0.1, 0},
+		}},
+		{"what it says explains a refusal", []step{
+			{0, with(serves(60, -1), func(r *throttle.Report) { r.Refused = true }), 0.6, time.Second},
+			{time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.6, 2 * time.Second},      // others had used 60
+			{3 * time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.42, 4 * time.Second}, // that was known
+		}},
+		{"a day without a change ends it", []step{
+			{0, refused, 0.7, time.Second},
+			{24*time.Hour - 1000, with(refused, startedAt(0)), 0.7, 0},
+			{24 * time.Hour, with(refused, startedAt(0)), 0.7, time.Second},
+		}},
+		{"other windows and running limits are left out", []step{
+			{0, throttle.Report{Limits: []throttle.ReportedLimit{{Window: time.Hour, Units: 1, Remaining: 0}}}, 1, 0},
+			{0, throttle.Report{Limits: []throttle.ReportedLimit{{Window: minute, Units: 50, Remaining: -1}}}, 0.5, 0},
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, client *redis.Client) {
+				s := newScripted(newThrottle(t, client, following(), nil))
+				for i, step := range row.steps {
+					now := dawn.Add(step.at).Truncate(time.Microsecond)
+					got, err := s.Report(now, "tenant", "acme", step.said)
+					if err != nil {
+						t.Fatal(err)
+					}
+					paused := time.Duration(0)
+					if !got.Paused.IsZero() {
+						paused = got.Paused.Sub(now)
+					}
+					if got.Served != step.served || paused != step.paused {
+						t.Fatalf("step %d: serves %v, paused %s; want %v, %s", i, got.Served, paused, step.served, step.paused)
+					}
+					usage, err := s.Usage(now, "tenant", "acme")
+					if err != nil || usage.Served != step.served || !usage.Paused.Equal(got.Paused) {
+						t.Fatalf("step %d: usage says it serves %v, paused until %s; %v", i, usage.Served, usage.Paused, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestReportHoldsJobsBack: of a tenant that is served less, no window has more than that; what
+// others have used counts; the configured limit's units come back. Other tenants go on.
+func TestReportHoldsJobsBack(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, following(), nil))
+		n := 0
+		// granted is how many jobs of one unit start now.
+		granted := func(now time.Time, tenant string) (started int) {
+			for ; started < 200; started++ {
+				n++
+				r, err := s.Reserve(now, throttle.Job{ID: fmt.Sprint(n), Weight: 1, Keys: of(tenant)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Outcome != throttle.Granted {
+					if _, err := s.Cancel(now, r.Job); err != nil {
+						t.Fatal(err)
+					}
+					return started
+				}
+			}
+			return started
+		}
+		report := func(now time.Time, units, remaining int64) {
+			if _, err := s.Report(now, "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: remaining}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report(dawn, 60, -1)
+		if got := granted(dawn, "acme"); got != 60 {
+			t.Errorf("%d start where 60 are served", got)
+		}
+		if got := granted(dawn, "other"); got != 100 {
+			t.Errorf("%d of another tenant start, want 100", got)
+		}
+		next := dawn.Add(time.Minute)
+		report(next, 60, 25) // others have used 35
+		if got := granted(next, "acme"); got != 60-35 {
+			t.Errorf("%d start where 60 are served and others have used 35", got)
+		}
+		report(next, 60, 0) // as is known by now
+		later := next.Add(time.Minute)
+		report(later, 100, 100)
+		if got := granted(later, "acme"); got != 70 {
+			t.Errorf("%d start where 70 are served", got)
+		}
+	})
+}
+
+// TestReportAndHeavyJobs: a job that is heavier than what is served starts when nothing else
+// counts, alone; one that is heavier than the limit never does.
+func TestReportAndHeavyJobs(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, following(), nil))
+		job := func(id string, weight int64) throttle.Job {
+			return throttle.Job{ID: id, Weight: weight, Keys: of("acme")}
+		}
+		if _, err := s.Reserve(dawn, job("light", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Report(dawn, "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+		heavy, err := s.Reserve(dawn, job("heavy", 90))
+		if want := dawn.Add(time.Minute); err != nil || heavy.Outcome != throttle.Booked || !heavy.Start.Equal(want) {
+			t.Fatalf("a job of 90 got %+v, %v; want its slot at %s", heavy, err, want)
+		}
+		if light, err := s.Reserve(dawn.Add(time.Second), job("beside it", 1)); err != nil || !light.Start.Equal(dawn.Add(2*time.Minute)) {
+			t.Errorf("a job behind it got %+v, %v; want its slot a minute later", light, err)
+		}
+		var never *throttle.NeverFitsError
+		if _, err := s.Reserve(dawn, job("too heavy", 101)); !errors.As(err, &never) {
+			t.Errorf("a job of 101 under a limit of 100 got %v", err)
+		}
+	})
+}
+
+// TestReportIsTakenBack: ResetLimits ends it for one key.
+func TestReportIsTakenBack(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, following(), nil))
+		for _, tenant := range []string{"acme", "other"} {
+			if _, err := s.Report(dawn, "tenant", tenant, throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.ResetLimits(dawn, "tenant", "acme"); err != nil {
+			t.Fatal(err)
+		}
+		for tenant, want := range map[string]float64{"acme": 1, "other": 0.2} {
+			if usage, err := s.Usage(dawn, "tenant", tenant); err != nil || usage.Served != want {
+				t.Errorf("%s is served %v, %v; want %v", tenant, usage.Served, err, want)
+			}
+		}
+	})
+}
+
+// TestReportLeavesWhatIsLeft: where an upstream serves more than the limit, only what it says
+// is left bounds what starts.
+func TestReportLeavesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, following(), nil))
+		for _, row := range []struct{ remaining, used int64 }{{400, 0}, {100, 0}, {40, 60}, {50, 60}, {0, 100}} {
+			said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 1000, Remaining: row.remaining}}}
+			if _, err := s.Report(dawn, "tenant", "acme", said); err != nil {
+				t.Fatal(err)
+			}
+			usage, err := s.Usage(dawn, "tenant", "acme")
+			if err != nil || usage.Served != 1 || usage.Limits[0].Used != row.used {
+				t.Errorf("%d left of 1000: %d of 100 used, %v served, %v; want %d", row.remaining, usage.Limits[0].Used, usage.Served, err, row.used)
+			}
+		}
+	})
+}
+
+// TestReportWithoutLimits: the key of a scope that limits nothing closes all the same.
+func TestReportWithoutLimits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, []throttle.Scope{{Name: "tenant", Floor: 0.5}}, nil))
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			got, err := s.Report(dawn, "tenant", "acme", throttle.Report{Refused: true})
+			if err != nil || !got.Paused.Equal(dawn.Add(pause)) {
+				t.Errorf("paused until %s, %v; want for %s", got.Paused, err, pause)
+			}
+		}
+	})
+}
+
+// TestReportsOfManyProcesses: what one process reports is in force for another at its next
+// decision, and both know the same.
+func TestReportsOfManyProcesses(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		one := newThrottle(t, client, following(), nil)
+		two := sameAs(t, client, one, following(), throttle.Options{})
+		if _, err := one.Report(t.Context(), "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		first := reserve(t, two, throttle.Job{ID: "first", Weight: 1, Keys: of("acme")})
+		second := reserve(t, two, throttle.Job{ID: "second", Weight: 1, Keys: of("acme")})
+		if first.Outcome != throttle.Granted || second.Outcome != throttle.Booked {
+			t.Errorf("of one unit that is left %s and %s were made", first.Outcome, second.Outcome)
+		}
+		again, err := two.Report(t.Context(), "tenant", "acme", throttle.Report{Refused: true, Started: first.Start})
+		if err != nil || again.Before != 0.5 || again.Served != 0.35 {
+			t.Errorf("the other process' report: %+v, %v", again, err)
+		}
+		late, err := one.Report(t.Context(), "tenant", "acme", throttle.Report{Refused: true, Started: first.Start})
+		if err != nil || late.Served != 0.35 {
+			t.Errorf("the first one's refusal of the same time: %+v, %v", late, err)
+		}
+	})
+}
+
+// TestReportRefusesWhatIsWrong: with a typed error, and nothing is written.
+func TestReportRefusesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	client := away(t)
+	for _, floor := range []float64{-0.1, 0.0001, 1, 1.5, math.NaN(), math.Inf(1)} {
+		scopes := following()
+		scopes[0].Floor = floor
+		var option *throttle.OptionError
+		if _, err := throttle.New("t", client, scopes, nil); !errors.As(err, &option) || option.Field != "Scope.Floor" {
+			t.Errorf("a floor of %v: got %v", floor, err)
+		}
+	}
+	th := newThrottle(t, client, append(following(), throttle.Scope{Name: throttle.Global}), nil)
+	var option *throttle.OptionError
+	if _, err := th.Report(t.Context(), throttle.Global, "", throttle.Report{}); !errors.As(err, &option) || option.Field != "Scope.Floor" {
+		t.Errorf("a scope without a floor: got %v", err)
+	}
+	for name, said := range map[string]throttle.Report{
+		"RetryAfter":      {RetryAfter: -1},
+		"Limits":          {Limits: make([]throttle.ReportedLimit, 17)},
+		"Limits: window":  {Limits: []throttle.ReportedLimit{{Window: -1}}},
+		"Limits: units":   {Limits: []throttle.ReportedLimit{{Units: -1}}},
+		"Limits: many":    {Limits: []throttle.ReportedLimit{{Units: 1<<53 + 1}}},
+		"Limits: left":    {Limits: []throttle.ReportedLimit{{Remaining: -2}}},
+		"Limits: too far": {Limits: []throttle.ReportedLimit{{Remaining: 1<<53 + 1}}},
+	} {
+		var invalid *throttle.InvalidJobError
+		if _, err := th.Report(t.Context(), "tenant", "acme", said); !errors.As(err, &invalid) || len(name) < len(invalid.Field) || name[:len(invalid.Field)] != invalid.Field {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestReportNeverExceedsTheLimits starts what has room while an upstream says whatever it
+// likes: no window has more than was configured.
+func TestReportNeverExceedsTheLimits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := newScripted(newThrottle(t, client, following(), nil))
+		var starts []throttletest.Start
+		now := dawn
+		for n := range 600 {
+			now = now.Add(time.Duration(n%7) * 200 * time.Millisecond)
+			job := throttle.Job{ID: fmt.Sprint(n), Weight: []int64{1, 7, 40}[n%3], Keys: of("acme")}
+			r, err := s.Reserve(now, job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Outcome == throttle.Granted {
+				starts = append(starts, throttletest.Start{At: r.Start, Weight: job.Weight, Keys: job.Keys})
+			} else if _, err := s.Cancel(now, job); err != nil {
+				t.Fatal(err)
+			}
+			said := throttle.Report{Refused: n%50 == 49, RetryAfter: time.Millisecond, Limits: []throttle.ReportedLimit{{Units: int64(n * 37 % 1000), Remaining: int64(n*91%2000) - 1}}}
+			if _, err := s.Report(now, "tenant", "acme", said); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(starts) < 20 {
+			t.Errorf("only %d have started", len(starts))
+		}
+		for _, over := range throttletest.Check(following(), starts) {
+			t.Error(over)
+		}
+	})
+}
