@@ -22,7 +22,7 @@ import (
 func throttleRules(t *testing.T) string {
 	t.Helper()
 	rules := "resetkeys ~thr:* resetchannels -@all +ping +hello +auth +evalsha +script|load"
-	for _, text := range []string{lua.Reserve, lua.Pull, lua.Leave, lua.Settle, lua.Running, lua.Set, lua.Usage, lua.Lines} {
+	for _, text := range []string{lua.Reserve, lua.Pull, lua.Leave, lua.Settle, lua.Running, lua.Set, lua.Report, lua.Usage, lua.Lines} {
 		for _, match := range regexp.MustCompile(`\b(?:call|write)\((?:\w+ and )?'([A-Z]+)'(?: or '([A-Z]+)')?`).FindAllStringSubmatch(text, -1) {
 			for _, command := range match[1:] {
 				if command != "" {

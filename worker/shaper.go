@@ -35,6 +35,7 @@ type decider interface {
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(ctx context.Context, granted throttle.Reservation, actual map[string]int64) (bool, error)
 	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
+	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 	Usage(ctx context.Context, scope, key string) (throttle.Usage, error)
 	Check(ctx context.Context) ([]throttle.Finding, error)
 }

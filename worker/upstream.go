@@ -23,7 +23,7 @@ const (
 // HTTPWait and SMTPWait make it from what HTTP and SMTP servers say.
 func AskedToWait(scope string, d time.Duration, cause error) error {
 	if d <= 0 {
-		d = DefaultAskedWait
+		return &WaitError{Scope: scope, Delay: DefaultAskedWait, Guessed: true, Err: cause}
 	}
 	return &WaitError{Scope: scope, Delay: min(d, MaxAskedWait), Err: cause}
 }
@@ -37,6 +37,9 @@ type WaitError struct {
 	// Delay is for how long, from now on: above zero and at most MaxAskedWait if
 	// AskedToWait made it.
 	Delay time.Duration
+	// Guessed says that the upstream did not say how long. A scope whose limits follow it
+	// then waits as throttle.Throttle.Report says, and not for Delay.
+	Guessed bool
 	// Err is what the upstream said or what failed; may be nil.
 	Err error
 }

@@ -56,11 +56,12 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	handler := ctx
 	ctx = context.WithoutCancel(ctx)
 	s.refund(ctx, r)
-	delay := min(wait.Delay, MaxAskedWait)
-	if delay <= 0 { // made by hand
-		delay = DefaultAskedWait
+	asked := *wait
+	asked.Delay = min(asked.Delay, MaxAskedWait)
+	if asked.Delay <= 0 { // made by hand
+		asked.Delay, asked.Guessed = DefaultAskedWait, true
 	}
-	inForce := s.pauseKey(ctx, wait.Scope, r.Job.Keys[wait.Scope], delay)
+	delay, inForce := s.pauseKey(ctx, r, &asked)
 	switch stays := s.stays(a); {
 	case stays && inForce:
 		return true, s.linger(handler, a, r.Job, delay)
@@ -80,7 +81,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		}
 	}
 	delay = max(delay, s.options.Backoff)
-	cause := &WaitError{Scope: wait.Scope, Delay: delay, Err: wait.Err}
+	cause := &WaitError{Scope: wait.Scope, Delay: delay, Guessed: asked.Guessed, Err: wait.Err}
 	if errors.Is(wait, asynq.SkipRetry) || errors.Is(wait, asynq.RevokeTask) {
 		cause.Err = nil // asynq would end the task
 	}
@@ -88,18 +89,21 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	return false, &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// pauseKey pauses a scope key, and tells whether that holds jobs back: the scope may
-// not be enforced, and Redis may not have heard.
-func (s *Shaper) pauseKey(ctx context.Context, scope, key string, delay time.Duration) (inForce bool) {
-	ends, err := s.throttle.Pause(ctx, scope, key, time.Now().Add(delay))
-	s.puller.heard()
+// pauseKey closes a scope key, and tells for how long, and whether that holds jobs back: the
+// scope may not be enforced, and Redis may not have heard.
+func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation, wait *WaitError) (delay time.Duration, inForce bool) {
+	ends, follows, err := s.closeKey(ctx, r, wait)
 	var state throttle.Usage
 	if err == nil {
-		state, err = s.throttle.Usage(ctx, scope, key)
+		state, err = s.throttle.Usage(ctx, wait.Scope, r.Job.Keys[wait.Scope])
 	}
 	if err != nil {
-		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", scope), zap.Error(err))
-		return false
+		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", wait.Scope), zap.Error(err))
+		return wait.Delay, false
 	}
-	return state.Mode == throttle.Enforce && !state.Paused.Before(ends)
+	delay = wait.Delay
+	if follows {
+		delay = max(0, ends.Sub(state.Now))
+	}
+	return delay, delay > 0 && state.Mode == throttle.Enforce && !state.Paused.Before(ends)
 }
