@@ -34,6 +34,11 @@
 // paused, its charge given back, and it takes its place after the pause, without a
 // retry spent.
 //
+// Report tells what an upstream answered. The limits of a scope with a Floor follow it: a
+// refusal lowers the part of them that is served, as does a header that says that it serves
+// less, and answers raise it, never above the limits. AskedToWait and its like are such a
+// refusal; only Report raises.
+//
 // # What runs at once
 //
 // Under a running limit (throttle.Running) a task holds its place until its handler has
