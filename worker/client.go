@@ -65,7 +65,7 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 		line:       th.Driver(),
 		client:     asynq.NewClientFromRedisClient(client),
 		inspector:  asynq.NewInspectorFromRedisClient(client),
-		job:        job,
+		job:        options.estimated(job),
 		options:    options,
 		log:        log,
 	}, nil

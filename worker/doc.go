@@ -28,7 +28,8 @@
 //
 // # In a handler
 //
-// Settle and SettleCosts correct the charge to what the task really took, Refund takes it back. An
+// Settle and SettleCosts correct the charge to what the task really took, Refund takes it back.
+// With Options.Estimator the next task of its kind is charged by what was settled. An
 // upstream that asks to wait is left alone by all workers when the handler returns
 // AskedToWait, or what HTTPWait and SMTPWait make of a reply: the task's key is
 // paused, its charge given back, and it takes its place after the pause, without a

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -14,6 +16,7 @@ type grantKey struct{}
 type grant struct {
 	throttle.Reservation
 	shaper *Shaper
+	task   *asynq.Task
 	outer  *grant // of another shaper around this one
 
 	mu        sync.Mutex

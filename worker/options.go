@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -31,6 +32,13 @@ type Options struct {
 	// KeepRunning lets a handler run on whose place under a running limit was lost. Else its
 	// context ends, with ErrPlaceLost as the cause.
 	KeepRunning bool
+	// Estimator says the Weight of a job that its JobFunc leaves without, and learns what
+	// handlers settle (Settle). What is refunded, or settled scope by scope, teaches nothing.
+	// It knows what this process has run. nil: each job needs a Weight of its own.
+	Estimator *throttle.Estimator
+	// Kind says by which kind and size the Estimator knows a task. It is called where the
+	// JobFunc is, and when the task is settled. nil: the task's type, of no known size.
+	Kind func(task *asynq.Task) (kind string, size int64)
 	// Logger takes denials at debug, what could not be done at warn, and wrong
 	// use of this package at error. nil is the throttle's, see throttle.Options.Logger;
 	// zap.NewNop() is silent.

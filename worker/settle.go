@@ -57,8 +57,11 @@ func (g *grant) settle(ctx context.Context, actual int64) error {
 	if g == nil {
 		return ErrNoGrant
 	}
-	_, err := g.shaper.throttle.Settle(context.WithoutCancel(ctx), g.Reservation, actual)
+	done, err := g.shaper.throttle.Settle(context.WithoutCancel(ctx), g.Reservation, actual)
 	g.shaper.puller.heard()
+	if done {
+		g.shaper.options.learn(g.task, actual)
+	}
 	return err
 }
 

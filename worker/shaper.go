@@ -103,7 +103,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		name:      th.Name(),
 		observer:  th.Observer(),
 		inspector: asynq.NewInspectorFromRedisClient(client),
-		job:       job,
+		job:       options.estimated(job),
 		options:   options,
 		log:       options.Logger.With(zap.String("throttle", th.Name())),
 		blocked:   newPatience(),

@@ -33,7 +33,7 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 // run runs the handler, and gives its place under running limits back when it returns, also
 // by a panic.
 func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservation, next asynq.Handler) error {
-	g := &grant{Reservation: r}
+	g := &grant{Reservation: r, task: task}
 	running, place := s.runner.begin(ctx, r)
 	defer func() { s.runner.end(place, g.ended()) }()
 	err := next.ProcessTask(s.withGrant(running, g), task)

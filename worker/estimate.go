@@ -1,0 +1,38 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// estimated is a JobFunc whose jobs without a Weight have their estimate.
+func (o *Options) estimated(ask JobFunc) JobFunc {
+	if o.Estimator == nil {
+		return ask
+	}
+	return func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+		job, err := ask(ctx, task)
+		if err == nil && job.Weight == 0 {
+			job.Weight = o.Estimator.Estimate(o.kindOf(task))
+		}
+		return job, err
+	}
+}
+
+// learn has the estimator know what a task was settled with.
+func (o *Options) learn(task *asynq.Task, actual int64) {
+	if o.Estimator != nil {
+		kind, size := o.kindOf(task)
+		o.Estimator.Learn(kind, size, actual)
+	}
+}
+
+func (o *Options) kindOf(task *asynq.Task) (kind string, size int64) {
+	if o.Kind == nil {
+		return task.Type(), 0
+	}
+	return o.Kind(task)
+}
