@@ -1,28 +1,60 @@
 package worker
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
 
+// statusOverloaded is what Anthropic answers while it has too much to do for
+// everybody (https://docs.anthropic.com/en/api/errors); net/http has no name for it.
+const statusOverloaded = 529
+
 // HTTPWait returns the error of AskedToWait, for the task's key of scope, if resp
-// asks to wait: its status is 429 (Too Many Requests) or 503 (Service
-// Unavailable). The wait is that of its Retry-After; DefaultAskedWait if there is
-// none, or none that can be read, or one of no time at all. It returns nil for
-// every other response, and for a nil one. A date in Retry-After is compared with
-// now, the time on the local clock. The body is neither read nor closed.
+// asks to wait: its status is 429 (Too Many Requests), 503 (Service Unavailable) or
+// 529 (Overloaded, as Anthropic has it). The wait is that of its Retry-After-Ms, in
+// milliseconds, which OpenAI and Azure OpenAI send beside the other since it is more
+// precise; without a readable one, or with one of no time at all, that of its
+// Retry-After; DefaultAskedWait if that is none either. It returns nil for every
+// other response, and for a nil one. A date in Retry-After is compared with now, the
+// time on the local clock. The body is neither read nor closed.
 func HTTPWait(scope string, resp *http.Response, now time.Time) error {
-	if resp == nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+	if resp == nil || !asksToWait(resp.StatusCode) {
 		return nil
 	}
-	// Without a readable value the wait is zero, which AskedToWait replaces.
-	wait, _ := RetryAfter(resp.Header.Get("Retry-After"), now)
 	// The reason phrase is left out: it is any text that the upstream likes.
-	return AskedToWait(scope, wait, fmt.Errorf("the upstream answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+	cause := fmt.Errorf("the upstream answered %d %s", resp.StatusCode, statusText(resp.StatusCode))
+	return AskedToWait(scope, waitIn(resp.Header, now), cause)
+}
+
+// asksToWait tells whether an answer of this status is about now, not about the request.
+func asksToWait(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, statusOverloaded:
+		return true
+	}
+	return false
+}
+
+// statusText is http.StatusText, and knows statusOverloaded.
+func statusText(status int) string {
+	if status == statusOverloaded {
+		return "Overloaded"
+	}
+	return http.StatusText(status)
+}
+
+// waitIn is the wait that the headers of a refusal name; 0, which AskedToWait
+// replaces, if they name none that can be read.
+func waitIn(header http.Header, now time.Time) time.Duration {
+	if ms := strings.Trim(header.Get("Retry-After-Ms"), " \t"); isDecimal(ms) {
+		if wait := inUnit(ms, "ms"); wait > 0 {
+			return wait
+		}
+	}
+	wait, _ := RetryAfter(header.Get("Retry-After"), now)
+	return wait
 }
 
 // RetryAfter reads the value of a Retry-After header (RFC 9110, section 10.2.3):
@@ -33,7 +65,7 @@ func HTTPWait(scope string, resp *http.Response, now time.Time) error {
 func RetryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.Trim(value, " \t")
 	if isDigits(value) {
-		return secondsAsked(value), true
+		return inUnit(value, "s"), true
 	}
 	date, err := http.ParseTime(value)
 	if err != nil {
@@ -42,13 +74,20 @@ func RetryAfter(value string, now time.Time) (time.Duration, bool) {
 	return min(max(date.Sub(now), 0), MaxAskedWait), true // Sub does not overflow
 }
 
-// secondsAsked is a number of seconds, in digits, as a wait.
-func secondsAsked(digits string) time.Duration {
-	seconds, err := strconv.ParseUint(digits, 10, 64)
-	if errors.Is(err, strconv.ErrRange) || seconds > uint64(MaxAskedWait/time.Second) {
-		return MaxAskedWait
+// inUnit is a decimal number of a unit of time.ParseDuration as a wait, which is at
+// most MaxAskedWait.
+func inUnit(decimal, unit string) time.Duration {
+	d, err := time.ParseDuration(decimal + unit)
+	if err != nil {
+		return MaxAskedWait // of a number and a unit, only one too large for a Duration
 	}
-	return time.Duration(seconds) * time.Second
+	return min(d, MaxAskedWait)
+}
+
+// isDecimal tells whether s is digits, or digits, a point and digits.
+func isDecimal(s string) bool {
+	whole, fraction, hasPoint := strings.Cut(s, ".")
+	return isDigits(whole) && (!hasPoint || isDigits(fraction))
 }
 
 // isDigits tells whether s is one decimal digit or more and nothing else.

@@ -102,12 +102,15 @@ func TestHTTPWait_F64(t *testing.T) {
 		{"429 with a date past", 429, retryAfter("Sun, 06 Nov 1994 08:49:37 GMT"), worker.DefaultAskedWait},
 		{"429 with 10^9", 429, retryAfter("1000000000"), worker.MaxAskedWait},
 		{"429 with two", 429, retryAfter("5", "600"), 5 * time.Second},
+		{"529 with seconds", 529, retryAfter("120"), 2 * time.Minute},
+		{"529 without", 529, nil, worker.DefaultAskedWait},
 		{"200 with seconds", 200, retryAfter("120"), 0},
 		{"301 with seconds", 301, retryAfter("120"), 0},
 		{"404", 404, nil, 0},
 		{"420, which is nobody's standard", 420, retryAfter("120"), 0},
 		{"500", 500, retryAfter("120"), 0},
 		{"502", 502, nil, 0},
+		{"528, which is nobody's", 528, retryAfter("120"), 0},
 	} {
 		err := worker.HTTPWait("host", &http.Response{StatusCode: row.status, Header: row.header}, noon)
 		if row.want == 0 {
@@ -125,12 +128,74 @@ func TestHTTPWait_F64(t *testing.T) {
 	}
 }
 
+// TestHTTPWait_Milliseconds_F64: the finer header goes first, and only where it
+// names a wait. OpenAI's clients read it in this order:
+// https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py
+func TestHTTPWait_Milliseconds_F64(t *testing.T) {
+	t.Parallel()
+	const other = 20 * time.Second // what Retry-After says in each row
+	for _, row := range []struct {
+		name, value string
+		want        time.Duration
+	}{
+		{"milliseconds", "1500", 1500 * time.Millisecond},
+		{"longer than the other", "30000", 30 * time.Second},
+		{"a fraction", "19870.6", 19870600 * time.Microsecond},
+		{"spaces around", " 1500\t", 1500 * time.Millisecond},
+		{"the longest", "86400000", worker.MaxAskedWait},
+		{"longer", "86400001", worker.MaxAskedWait},
+		{"more than a Duration has", "9223372036855", worker.MaxAskedWait},
+		{"a thousand digits", strings.Repeat("9", 1000), worker.MaxAskedWait},
+		{"zero", "0", other},
+		{"zero with a fraction", "0.000000", other},
+		{"less than a nanosecond", "0.0000001", other},
+		{"empty", "", other},
+		{"negative", "-1500", other},
+		{"plus", "+1500", other},
+		{"no digits behind the point", "1500.", other},
+		{"no digits before the point", ".5", other},
+		{"two points", "1.5.0", other},
+		{"exponent", "1e3", other},
+		{"hexadecimal", "0x10", other},
+		{"not a number", "NaN", other},
+		{"infinite", "Inf", other},
+		{"a unit", "1500ms", other},
+		{"a date", "Wed, 04 Mar 2026 12:00:30 GMT", other},
+	} {
+		header := retryAfter("20")
+		header.Set("Retry-After-Ms", row.value)
+		err := worker.HTTPWait("host", &http.Response{StatusCode: http.StatusTooManyRequests, Header: header}, noon)
+		if got := waitOf(t, err).Delay; got != row.want {
+			t.Errorf("%s (%.40q): got %v, want %v", row.name, row.value, got, row.want)
+		}
+	}
+}
+
+// TestHTTPWait_MillisecondsAlone: they need no Retry-After beside them, and make no
+// other status a wait.
+func TestHTTPWait_MillisecondsAlone(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Retry-After-Ms": {"1500"}}
+	err := worker.HTTPWait("host", &http.Response{StatusCode: http.StatusServiceUnavailable, Header: header}, noon)
+	if got := waitOf(t, err).Delay; got != 1500*time.Millisecond {
+		t.Errorf("503: got %v, want 1.5s", got)
+	}
+	if err := worker.HTTPWait("host", &http.Response{StatusCode: http.StatusOK, Header: header}, noon); err != nil {
+		t.Errorf("200: got %v, want nil", err)
+	}
+}
+
 // TestHTTPWait_CauseIsOurs: the reason phrase is any text that the upstream likes.
 func TestHTTPWait_CauseIsOurs(t *testing.T) {
 	t.Parallel()
-	err := worker.HTTPWait("host", &http.Response{StatusCode: http.StatusTooManyRequests, Status: "429 <script>"}, noon)
-	if got, want := waitOf(t, err).Err.Error(), "the upstream answered 429 Too Many Requests"; got != want {
-		t.Errorf("got cause %q, want %q", got, want)
+	for status, want := range map[int]string{
+		429: "the upstream answered 429 Too Many Requests",
+		529: "the upstream answered 529 Overloaded",
+	} {
+		err := worker.HTTPWait("host", &http.Response{StatusCode: status, Status: "429 <script>"}, noon)
+		if got := waitOf(t, err).Err.Error(); got != want {
+			t.Errorf("got cause %q, want %q", got, want)
+		}
 	}
 }
 
@@ -159,5 +224,7 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Error("a 429 is no wait")
 		}
 		checkWait(t, err)
+		resp.Header.Set("Retry-After-Ms", value)
+		checkWait(t, worker.HTTPWait("host", resp, now))
 	})
 }
