@@ -71,8 +71,11 @@ func RetryAfter(value string, now time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return min(max(date.Sub(now), 0), MaxAskedWait), true // Sub does not overflow
+	return asWait(date.Sub(now)), true // Sub does not overflow
 }
+
+// asWait is d as a wait: none if d is negative, and at most MaxAskedWait.
+func asWait(d time.Duration) time.Duration { return min(max(d, 0), MaxAskedWait) }
 
 // inUnit is a decimal number of a unit of time.ParseDuration as a wait, which is at
 // most MaxAskedWait.
