@@ -28,10 +28,10 @@ type ReportedLimit struct {
 	// Window is that of the limit of the scope that it is about; 0 means the shortest. A window
 	// that the scope key does not have is left out, and running limits are.
 	Window time.Duration
-	// Units is how many it serves in the window.
+	// Units is how many it serves in the window; -1: it does not say.
 	Units int64
-	// Remaining is how many of them are left; -1: it does not say. What others have used
-	// counts in the ledger from now on.
+	// Remaining is how many of them are left; -1: it does not say. No more start then: what
+	// others have used counts in the ledger from now on.
 	Remaining int64
 }
 
@@ -99,8 +99,8 @@ func (r Report) validate() error {
 		return &InvalidJobError{Field: "Limits", Value: len(r.Limits), Reason: fmt.Sprintf("are more than %d", mostReported)}
 	}
 	for _, l := range r.Limits {
-		if l.Window < 0 || l.Units < 0 || l.Units > maxUnits || l.Remaining < -1 || l.Remaining > maxUnits {
-			return &InvalidJobError{Field: "Limits", Value: l, Reason: "want a Window and Units of 0 or more, and a Remaining of -1 or more, none above 2^53"}
+		if l.Window < 0 || l.Units < -1 || l.Remaining < -1 {
+			return &InvalidJobError{Field: "Limits", Value: l, Reason: "want a Window of 0 or more, and Units and Remaining of -1 or more"}
 		}
 	}
 	return nil

@@ -231,7 +231,11 @@ func (t *Throttle) reportArguments(name string, floor float64, r Report) []any {
 	}
 	limits := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
-		limits[i] = integers('/', l.Window.Microseconds(), l.Units, l.Remaining)
+		units := min(l.Units, maxUnits)
+		if units < 0 { // it does not say: as many as may be
+			units = maxUnits
+		}
+		limits[i] = integers('/', l.Window.Microseconds(), units, min(l.Remaining, maxUnits))
 	}
 	wait := (min(r.RetryAfter, maxLease) + time.Microsecond - 1).Microseconds()
 	return t.arguments(name, integers(' ', flag(r.Refused), started, wait, inThousandths(floor)), strings.Join(limits, ","))

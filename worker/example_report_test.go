@@ -6,7 +6,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -31,11 +30,11 @@ func ExampleReport() {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/first":
-			w.Header().Set("X-RateLimit-Limit", "100")
-			w.Header().Set("X-RateLimit-Remaining", "99")
+			w.Header().Set("X-Ratelimit-Limit-Requests", "100")
+			w.Header().Set("X-Ratelimit-Remaining-Requests", "99")
 		case "/second":
-			w.Header().Set("X-RateLimit-Limit", "60")
-			w.Header().Set("X-RateLimit-Remaining", "58")
+			w.Header().Set("X-Ratelimit-Limit-Requests", "60")
+			w.Header().Set("X-Ratelimit-Remaining-Requests", "58")
 		default:
 			w.Header().Set("Retry-After", "120")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -55,19 +54,6 @@ func ExampleReport() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// What this upstream says of its limit, in headers of its own.
-	limitsIn := func(h http.Header) []throttle.ReportedLimit {
-		units, err := strconv.ParseInt(h.Get("X-RateLimit-Limit"), 10, 64)
-		if err != nil {
-			return nil // it does not say
-		}
-		remaining, err := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
-		if err != nil {
-			remaining = -1
-		}
-		return []throttle.ReportedLimit{{Units: units, Remaining: remaining}}
-	}
-
 	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
 	mux := asynq.NewServeMux()
 	mux.Use(shaper.Wrap)
@@ -83,8 +69,13 @@ func ExampleReport() {
 		}
 		defer resp.Body.Close()
 		wait := worker.HTTPWait("account", resp, time.Now()) // nil, if it was served
-		said := throttle.Report{Refused: wait != nil, Limits: limitsIn(resp.Header)}
+		said := throttle.Report{Refused: wait != nil}
 		said.RetryAfter, _ = worker.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
+		for _, limit := range worker.HTTPLimits(resp) {
+			if limit.Counts == "requests" { // as the scope does
+				said.Limits = append(said.Limits, throttle.ReportedLimit{Units: limit.Units, Remaining: limit.Remaining})
+			}
+		}
 		follows, err := worker.Report(ctx, "account", said)
 		if err != nil {
 			log.Print(err) // the limits stay as they were; no reason to ask the upstream again
