@@ -31,8 +31,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scopes have room for 10 units a minute in all, for 4 of one tenant and for none of
 // an address.
 var scopes = []throttle.Scope{
-	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(10)}},
-	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4), throttle.PerHour(100), {Units: throttle.Unlimited, Window: 24 * time.Hour}}},
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(10)}, Floor: 0.1},
+	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4), throttle.PerHour(100), {Units: throttle.Unlimited, Window: 24 * time.Hour}}, Floor: 0.1},
 	{Name: "address", Limits: []throttle.Limit{throttle.PerMinute(0)}, Optional: true},
 }
 
@@ -284,6 +284,8 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 		"throttle_settled_units_total{direction=returned,throttle=mail}":           6,
 		"throttle_settled_units_total{direction=added,throttle=mail}":              2,
 		"throttle_pauses_total{scope=domain,throttle=mail}":                        1,
+		"throttle_adaptations_total{direction=lowered,scope=tenant,throttle=mail}": 2,
+		"throttle_adaptations_total{direction=raised,scope=tenant,throttle=mail}":  1,
 		"throttle_put_backs_total{reason=booked,throttle=mail}":                    1,
 		"throttle_put_backs_total{reason=waiting,throttle=mail}":                   1,
 		"throttle_put_backs_total{reason=stopped,throttle=mail}":                   1,
@@ -322,6 +324,9 @@ func happen(c *metrics.Collector) {
 	c.Settled(throttle.Settlement{Throttle: name, Charged: 1, Actual: 3})
 	c.Settled(throttle.Settlement{Throttle: name, Charged: 5, Actual: 5})
 	c.Paused(throttle.Pause{Throttle: name, Scope: "domain", Key: "gmail.com"})
+	for _, parts := range [][2]float64{{1, 0.7}, {0.7, 0.49}, {0.49, 0.59}} {
+		c.Adapted(throttle.Adaptation{Throttle: name, Scope: "tenant", Key: "acme", Before: parts[0], Served: parts[1]})
+	}
 	c.Started(throttle.Lateness{Throttle: name, Late: 20 * time.Millisecond})
 	for _, outcome := range []throttle.Outcome{throttle.Booked, throttle.Waiting, throttle.Granted} {
 		c.PutBack(throttle.PutBack{Throttle: name, Reservation: throttle.Reservation{Outcome: outcome}})
@@ -364,6 +369,45 @@ func TestScrapeOfNamedKeys(t *testing.T) {
 	}
 }
 
+// TestScrapeOfWhatIsServed: of a scope's busiest keys the lowest part is told, of the named
+// keys each, and of all keys how often it changed.
+func TestScrapeOfWhatIsServed(t *testing.T) {
+	t.Parallel()
+	opts := &metrics.Options{Keys: map[string][]string{"tenant": {"acme", "globex", "hooli"}}}
+	collector, th := observed(t, miniredis.RunT(t).Addr(), opts, throttle.Options{})
+	for _, tenant := range []string{"acme", "globex"} {
+		if _, err := th.Reserve(t.Context(), job(tenant, tenant, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serves := func(scope, key string, units int64) {
+		said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: -1}}}
+		if _, err := th.Report(t.Context(), scope, key, said); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_served_ratio{scope=global,throttle=mail}":              1,
+		"throttle_served_ratio{scope=tenant,throttle=mail}":              1,
+		"throttle_key_served_ratio{key=acme,scope=tenant,throttle=mail}": 1,
+	})
+	serves(throttle.Global, "", 9)
+	serves("tenant", "acme", 2)
+	serves("tenant", "acme", 2) // as before
+	serves("tenant", "globex", 3)
+	serves("tenant", "hooli", 1) // that has no units
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_served_ratio{scope=global,throttle=mail}":                        0.9,
+		"throttle_served_ratio{scope=tenant,throttle=mail}":                        0.5,
+		"throttle_key_served_ratio{key=acme,scope=tenant,throttle=mail}":           0.5,
+		"throttle_key_served_ratio{key=globex,scope=tenant,throttle=mail}":         0.75,
+		"throttle_key_served_ratio{key=hooli,scope=tenant,throttle=mail}":          0.25,
+		"throttle_adaptations_total{direction=lowered,scope=global,throttle=mail}": 1,
+		"throttle_adaptations_total{direction=lowered,scope=tenant,throttle=mail}": 3,
+		"throttle_script_duration_seconds{script=report,throttle=mail}":            5,
+	})
+}
+
 // TestScrapeWithoutRedis: there are no ratios then, and all else.
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -385,7 +429,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 		"throttle_script_failures_total{failure=oom,script=usage,throttle=mail}":   2,
 		"throttle_script_failures_total{failure=oom,script=lines,throttle=mail}":   1,
 	})
-	for _, name := range []string{"throttle_used_ratio", "throttle_waiting_flows", "throttle_blocked_keys"} {
+	for _, name := range []string{"throttle_used_ratio", "throttle_served_ratio", "throttle_waiting_flows", "throttle_blocked_keys"} {
 		if asked := got[name]; asked != nil {
 			t.Errorf("told without Redis: %v", asked)
 		}
