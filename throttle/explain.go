@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -144,6 +145,9 @@ func (e Explanation) String() string {
 		if u.Paused.After(e.Now) {
 			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key), u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
 		}
+		if u.Served < 1 {
+			fmt.Fprintf(&b, "  %s is served %s of its limits by the upstream\n", scopeKeyText(u.Scope, u.Key), partText(u.Served))
+		}
 		for _, l := range u.Limits {
 			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
 				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
@@ -227,6 +231,11 @@ func (e Explanation) roomText(l LimitUsage) string {
 		return "room " + e.in(l.Free)
 	}
 	return "room now"
+}
+
+// partText is a part of limits, to the thousandth that counts.
+func partText(part float64) string {
+	return strconv.FormatFloat(math.Round(part*thousandths)/10, 'f', -1, 64) + " %"
 }
 
 // mostOfID is how much of a job's ID is shown.

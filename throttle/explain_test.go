@@ -197,6 +197,41 @@ job waits at 2027-01-15 08:00:02.000 UTC
 	})
 }
 
+// TestExplainServed: of a scope key of which the upstream serves less, the part is told, and
+// the job is expected as late as that makes it.
+func TestExplainServed(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, []throttle.Scope{
+			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(1000)}, Floor: 0.001},
+			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(10, 10*time.Second)}, Floor: 0.1},
+		}, throttle.Options{})
+		job := func(id string) throttle.Job {
+			return throttle.Job{ID: id, Weight: 3, Keys: map[string]string{"tenant": "acme"}}
+		}
+		for scope, told := range map[string]throttle.ReportedLimit{throttle.Global: {Units: 343, Remaining: -1}, "tenant": {Units: 6, Remaining: -1}} {
+			if _, err := s.Report(dawn, scope, job("").Keys[scope], throttle.Report{Limits: []throttle.ReportedLimit{told}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		comes(t, s, 0, job("a"), throttle.Granted)
+		comes(t, s, 0, job("b"), throttle.Granted)
+		comes(t, s, 0, job("waits"), throttle.Waiting) // of 10 units there would be 4
+		reads(t, "served less", explained(t, client, s, time.Second, job("waits")), `
+job waits at 2027-01-15 08:00:01.000 UTC
+  in line since 2027-01-15 08:00:00.000 UTC, 0 of 1 jobs before it, expected to start in 9s
+  its lane stands under tenant "acme", which is looked at again in 8s
+  global is served 34.3 % of its limits by the upstream
+  global                   1000/1m                 6 used        0 booked  room now
+  tenant "acme" is served 60 % of its limits by the upstream
+  tenant "acme"            10/10s                  6 used        0 booked  room in 9s
+`)
+		if e := explained(t, client, s, time.Second, job("waits")); e.Usage[0].Served != 0.343 || e.Usage[1].Served != 0.6 {
+			t.Errorf("served %v and %v, want 0.343 and 0.6", e.Usage[0].Served, e.Usage[1].Served)
+		}
+	})
+}
+
 // TestExplainFitsAScreen: with the longest of everything.
 func TestExplainFitsAScreen(t *testing.T) {
 	t.Parallel()

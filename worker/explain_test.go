@@ -3,17 +3,22 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestClientExplains: of a task that waits, by its queue and ID; of the retry of one that
 // failed, which is another job; and of one that asynq does not have.
 func TestClientExplains(t *testing.T) {
 	t.Parallel()
-	inBubble(t, perTenant(5, time.Minute), func(t *testing.T, w *world) {
+	scopes := perTenant(5, time.Minute)
+	scopes[0].Floor = 0.1
+	inBubble(t, scopes, func(t *testing.T, w *world) {
 		client := w.newClient()
 		w.result = func(context.Context, *asynq.Task) error { return errBroken }
 		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
@@ -31,6 +36,15 @@ func TestClientExplains(t *testing.T) {
 		}
 		if len(e.Usage) != 1 || len(e.Usage[0].Limits) != 1 || e.Usage[0].Limits[0].Used != 5 {
 			t.Errorf("got %+v, want one limit with 5 used", e.Usage)
+		}
+
+		said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 3, Remaining: -1}}}
+		if _, err := w.throttle.Report(t.Context(), "tenant", "acme", said); err != nil {
+			t.Fatal(err)
+		}
+		e, err = client.Explain(t.Context(), "default", waiting)
+		if err != nil || len(e.Usage) != 1 || e.Usage[0].Served != 0.6 || !strings.Contains(e.String(), `tenant "acme" is served 60 % of its limits by the upstream`) {
+			t.Errorf("got %v, %s; want that 60 %% is served", err, e)
 		}
 
 		e, err = client.Explain(t.Context(), "default", failed)
