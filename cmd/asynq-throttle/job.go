@@ -99,7 +99,7 @@ func writeJob(g *page, e explain.Explanation) {
 		case !l.Free.After(e.Now.Add(time.Second)): // it was asked a moment later
 			room = "now"
 		}
-		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used), fmt.Sprint(l.Booked), room})
+		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used), fmt.Sprint(l.Booked), room + servedText(l.Served)})
 	}
 	if len(rows) > 0 {
 		g.table([]string{"  LIMIT OF", "LIMIT", "USED", "BOOKED", "ROOM"}, rows)

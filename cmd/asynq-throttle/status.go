@@ -100,6 +100,7 @@ func useText(u view.Use, now time.Time) string {
 			text += ", room " + at(u.Free, now)
 		}
 	}
+	text += servedText(u.Served)
 	if u.SetFor != "" {
 		text += ", set for the " + u.SetFor
 	}
@@ -107,6 +108,14 @@ func useText(u view.Use, now time.Time) string {
 		text += ", paused until " + at(u.Paused, now)
 	}
 	return text + modeText(u.Mode)
+}
+
+// servedText is what the upstream serves of a limit, if that is not all.
+func servedText(part float64) string {
+	if text := view.ServedText(part); text != "" {
+		return ", " + text
+	}
+	return ""
 }
 
 // settingText is what is set, in one line.

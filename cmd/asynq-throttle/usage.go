@@ -18,7 +18,8 @@ func (p *program) usage() *cobra.Command {
 		Short: "how limits are used: of one scope key, of all keys of a scope, or of all; the fullest first",
 		Long: "How limits are used: of one scope key, of all keys of a scope, or of all; the fullest first.\n\n" +
 			"USED are the units that started in the window that ends now, BOOKED those that are promised to jobs which have not\n" +
-			"started, ROOM when the next unit may start. FLOWS WAIT is how many keys of the fair scope wait for this scope key.",
+			"started, ROOM when the next unit may start. FLOWS WAIT is how many keys of the fair scope wait for this scope key.\n" +
+			"Where a limit follows its upstream, the last column says which part of it that serves.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
 		Args:              cobra.RangeArgs(1, 3),
@@ -85,6 +86,7 @@ func writeUses(g *page, uses view.Uses) {
 		if u.SetFor != "" {
 			set = "set for the " + u.SetFor
 		}
+		set += servedText(u.Served)
 		room := at(u.Free, uses.Now)
 		switch {
 		case !u.Paused.IsZero():

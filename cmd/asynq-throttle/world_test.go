@@ -44,7 +44,7 @@ func onServers(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 }
 
 var scopes = []throttle.Scope{
-	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}, Floor: 0.1},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
 	{Name: "domain", Optional: true},
 }
@@ -54,7 +54,8 @@ func mail(queue, id, tenant, domain string) throttle.Job {
 }
 
 // world is a throttle in the middle of its work: acme and "big corp" have used their limits
-// and have jobs in line, one of acme's is a task of asynq; gmail.example is paused.
+// and have jobs in line, one of acme's is a task of asynq; gmail.example is paused; of the limit
+// of all the upstream serves 60 %.
 func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 	t.Helper()
 	th := opened(t, client, scopes, 1)
@@ -67,6 +68,10 @@ func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 		}
 	}
 	if _, err := th.Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 60, Remaining: -1}}}
+	if _, err := th.Report(ctx, throttle.Global, "", said); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := th.Reserve(ctx, mail("mails", "paused", "hooli", "gmail.example")); err != nil {

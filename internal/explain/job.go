@@ -40,6 +40,7 @@ type LimitState struct {
 	Used   int64     `json:"used"`
 	Booked int64     `json:"booked"`
 	Free   time.Time `json:"free,omitzero"`
+	Served float64   `json:"served,omitzero"` // the part that the upstream serves; zero where it is all
 	Paused time.Time `json:"paused,omitzero"`
 }
 
@@ -149,7 +150,11 @@ func explanationOf(name string, e throttle.Explanation) Explanation {
 			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
 		}
 		for _, l := range u.Limits {
-			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Limit: l.Limit.String(), Used: l.Used, Booked: l.Booked, Free: l.Free, Paused: paused})
+			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: l.Limit.String(), Used: l.Used, Booked: l.Booked, Free: l.Free, Paused: paused}
+			if u.Served < 1 && l.Limit.Units > 0 {
+				state.Served = u.Served
+			}
+			result.Limits = append(result.Limits, state)
 		}
 	}
 	return result

@@ -21,6 +21,8 @@ type Use struct {
 	Ratio  float64 `json:"ratio"`
 	// Free is the earliest start for one unit; zero if there is none.
 	Free time.Time `json:"free,omitzero"`
+	// Served is the part of the limit that the upstream serves; zero where it is all.
+	Served float64 `json:"served,omitzero"`
 	// SetFor is scope or key where the limit was set at run time. Mode is the one in force.
 	SetFor string        `json:"set_for,omitempty"`
 	Mode   throttle.Mode `json:"mode"`
@@ -69,7 +71,7 @@ func UsageOfAll(ctx context.Context, th *throttle.Throttle, scopes []string, mos
 	return all, nil
 }
 
-// full is by how much a limit is used or promised, for the order.
+// full is by how much of a limit that is served is used or promised, for the order.
 func (u Use) full() float64 {
 	if !u.Paused.IsZero() {
 		return 2
@@ -77,7 +79,7 @@ func (u Use) full() float64 {
 	if u.Ratio < 0 || u.Used == 0 {
 		return u.Ratio
 	}
-	return u.Ratio + u.Ratio*float64(u.Booked)/float64(u.Used)
+	return (u.Ratio + u.Ratio*float64(u.Booked)/float64(u.Used)) / cmp.Or(u.Served, 1)
 }
 
 // UsesOf has a row for each limit of a scope key; one if it has none.
@@ -94,6 +96,9 @@ func UsesOf(u throttle.Usage) []Use {
 		rows[i] = row
 		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = l.Limit.String(), l.Used, l.Booked, l.Free
 		rows[i].Ratio = ratio(l)
+		if u.Served < 1 && l.Limit.Units > 0 {
+			rows[i].Served = u.Served
+		}
 	}
 	return rows
 }

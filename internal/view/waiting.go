@@ -175,6 +175,9 @@ func Why(u throttle.Usage) (text string, until time.Time) {
 			text, until = fmt.Sprintf("%s, %d used, %d booked", l.Limit, l.Used, l.Booked), l.Free
 		}
 	}
+	if served := ServedText(u.Served); served != "" && text != "" {
+		text += ", " + served
+	}
 	if u.SetFor != "" && text != "" {
 		text += ", set for the " + u.SetFor
 	}

@@ -1,0 +1,14 @@
+package view
+
+import (
+	"math"
+	"strconv"
+)
+
+// ServedText says what part of a limit the upstream serves; empty for 0 and 1, which are all.
+func ServedText(part float64) string {
+	if part == 0 || part == 1 {
+		return ""
+	}
+	return "the upstream serves " + strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + " %"
+}
