@@ -50,13 +50,16 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 
 	b = filled()
-	b.rows = []scopeKey{{"tenant", "idle"}, {"tenant", "used"}, {"tenant", "paused"}}
+	b.rows = []scopeKey{{"tenant", "idle"}, {"tenant", "used"}, {"tenant", "paused"}, {"tenant", "served less"}, {"tenant", "served"}}
 	rows = b.choose(map[scopeKey]*standing{
 		{"tenant", "idle"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{}}}},
 		{"tenant", "used"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Used: 1}}}},
 		{"tenant", "paused"}: {usage: throttle.Usage{Now: start, Paused: start.Add(time.Second)}},
+
+		{"tenant", "served less"}: {usage: throttle.Usage{Now: start, Served: 0.9}},
+		{"tenant", "served"}:      {usage: throttle.Usage{Now: start, Served: 1}},
 	})
-	if want := []scopeKey{{throttle.Global, ""}, {"tenant", "paused"}, {"tenant", "used"}}; !slices.Equal(rows, want) {
+	if want := []scopeKey{{throttle.Global, ""}, {"tenant", "paused"}, {"tenant", "served less"}, {"tenant", "used"}}; !slices.Equal(rows, want) {
 		t.Errorf("rows %v, want %v", rows, want)
 	}
 }

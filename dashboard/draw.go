@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -10,23 +11,34 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// bar shows how much of a limit is used and booked, in hundredths.
+// bar shows how much of a limit is used and booked, in hundredths. It is full where that is
+// all that the upstream serves.
 type bar struct {
 	Used, Booked string
 	Full         bool
 	Label        string
 }
 
-func barOf(used, booked, units int64) bar {
+// barOf draws a limit of which a part is served; 0 is all.
+func barOf(used, booked, units int64, part float64) bar {
 	if units == 0 {
 		return bar{Used: "100", Booked: "0", Full: true, Label: "closed"}
 	}
 	u := min(100, float64(used)/float64(units)*100)
 	b := min(100-u, float64(booked)/float64(units)*100)
 	return bar{
-		Used: number(u), Booked: number(b), Full: u+b >= 100,
+		Used: number(u), Booked: number(b), Full: used+booked >= servedOf(units, part),
 		Label: fmt.Sprintf("%d of %d used, %d booked", used, units, booked),
 	}
+}
+
+// servedOf is how many units are served, as the scripts count them: in thousandths, one at
+// least.
+func servedOf(units int64, part float64) int64 {
+	if part == 0 {
+		return units
+	}
+	return max(1, units*int64(math.Round(part*1000))/1000)
 }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
@@ -71,7 +83,7 @@ func useRows(u throttle.Usage) []useRow {
 		if i < len(u.Limits) {
 			rows[i].Units = u.Limits[i].Limit.Units
 			rows[i].Counts = rows[i].Units != throttle.Unlimited
-			rows[i].Bar = barOf(use.Used, use.Booked, rows[i].Units)
+			rows[i].Bar = barOf(use.Used, use.Booked, rows[i].Units, use.Served)
 		}
 	}
 	return rows

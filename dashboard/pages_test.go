@@ -31,10 +31,10 @@ func TestPages(t *testing.T) {
 		status int
 		has    []string
 	}{
-		{"", 200, []string{"<b>6</b> jobs of 2 flows", "configured alike", "7 in all, 11 granted", escaped, "gmail.example", "<strong>paused</strong> until", "2/1h", "2 of 2 used"}},
+		{"", 200, []string{"<b>6</b> jobs of 2 flows", "configured alike", "7 in all, 11 granted", escaped, "gmail.example", "<strong>paused</strong> until", "2/1h", "2 of 2 used", ">serves 60 %</span>"}},
 		{"key?scope=tenant&key=acme", 200, []string{"tenant <bdi>acme</bdi>", "as configured", "<b>3</b> jobs of 1 flow", "Started in the last 1h00m", "Try"}},
 		{"key?scope=tenant&key=" + url.QueryEscape(hostile), 200, []string{escaped, "set at run time for the key", "1000/24h", "limits"}},
-		{"key?scope=global&key=", 200, []string{"100/1h", "4<span"}},
+		{"key?scope=global&key=", 200, []string{"100/1h", "4<span", ">serves 60 %</span>"}},
 		{"key?scope=domain&key=gmail.example", 200, []string{"<strong>paused</strong> until", "Changed here"}},
 		{"key?scope=connections&key=web.example", 200, []string{"2/running", "0 of 2 used"}},
 		{"key?scope=tenant&key=nobody", 200, []string{"Nobody.", "0 of 2 used", "<dd>open</dd>"}},
@@ -43,7 +43,7 @@ func TestPages(t *testing.T) {
 		{"key?scope=host&key=x", 404, []string{"no such scope"}},
 		{"key?scope=tenant&key=", 404, []string{"Name a key"}},
 		{"key?scope=global&key=x", 404, []string{"has no keys"}},
-		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
+		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send", ">serves 60 %</span>", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
 		{"job?id=" + url.QueryEscape(hostile), 404, []string{escaped, "knows nothing of it"}},
 		{"job?id=", 400, []string{"Name the ID"}},
 		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped, "Look through all scope keys"}},
@@ -76,6 +76,16 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s%s: policy %q", prefix, c.page, policy)
 			}
 		}
+	}
+}
+
+// TestServedStandsWithItsLimit: nothing is said of a scope key of which all is served.
+func TestServedStandsWithItsLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got := get(t.Context(), w.pages(nil), "/job?id=mail-4-4")
+	if n := strings.Count(got.text, ">serves "); n != 1 || !strings.Contains(got.text, ">serves 60 %<") {
+		t.Errorf("%d limits are said to be served less, want that of all\n%s", n, got.text)
 	}
 }
 

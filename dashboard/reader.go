@@ -198,7 +198,7 @@ func lastRead(s *standing) time.Time {
 
 // inUse tells whether there is something to see of a scope key.
 func inUse(u throttle.Usage) bool {
-	if u.Waiting > 0 || u.Paused.After(u.Now) {
+	if u.Waiting > 0 || view.ServedText(u.Served) != "" || u.Paused.After(u.Now) {
 		return true
 	}
 	for _, l := range u.Limits {

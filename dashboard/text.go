@@ -22,6 +22,7 @@ var functions = template.FuncMap{
 	"span":    view.Span,
 	"short":   func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
 	"percent": func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
+	"part":    view.PartText,
 	"plural":  plural,
 	"limits":  limitsText,
 }

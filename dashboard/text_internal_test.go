@@ -52,15 +52,21 @@ func TestBar(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		used, booked, units int64
+		part                float64
 		want                bar
 	}{
-		{0, 0, 0, bar{"100", "0", true, "closed"}},
-		{50, 25, 100, bar{"50.0", "25.0", false, "50 of 100 used, 25 booked"}},
-		{100, 40, 100, bar{"100.0", "0.0", true, "100 of 100 used, 40 booked"}},
-		{300, 0, 100, bar{"100.0", "0.0", true, "300 of 100 used, 0 booked"}},
+		{0, 0, 0, 0, bar{"100", "0", true, "closed"}},
+		{50, 25, 100, 0, bar{"50.0", "25.0", false, "50 of 100 used, 25 booked"}},
+		{100, 40, 100, 0, bar{"100.0", "0.0", true, "100 of 100 used, 40 booked"}},
+		{300, 0, 100, 0, bar{"100.0", "0.0", true, "300 of 100 used, 0 booked"}},
+		{50, 10, 100, 0.6, bar{"50.0", "10.0", true, "50 of 100 used, 10 booked"}},
+		{59, 0, 100, 0.6, bar{"59.0", "0.0", false, "59 of 100 used, 0 booked"}},
+		{3, 0, 10, 0.39, bar{"30.0", "0.0", true, "3 of 10 used, 0 booked"}},
+		{1, 0, 2, 0.1, bar{"50.0", "0.0", true, "1 of 2 used, 0 booked"}},
+		{0, 0, 2, 0.1, bar{"0.0", "0.0", false, "0 of 2 used, 0 booked"}},
 	} {
-		if got := barOf(c.used, c.booked, c.units); got != c.want {
-			t.Errorf("%d and %d of %d: %+v, want %+v", c.used, c.booked, c.units, got, c.want)
+		if got := barOf(c.used, c.booked, c.units, c.part); got != c.want {
+			t.Errorf("%d and %d of %d, served %v: %+v, want %+v", c.used, c.booked, c.units, c.part, got, c.want)
 		}
 	}
 }

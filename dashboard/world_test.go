@@ -25,7 +25,7 @@ import (
 const hostile = `<script>alert("1")</script>`
 
 var scopes = []throttle.Scope{
-	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
+	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}, Floor: 0.1},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
 	{Name: "domain", Optional: true},
 	{Name: "connections", Optional: true, Limits: []throttle.Limit{throttle.Running(2)}},
@@ -40,7 +40,8 @@ type world struct {
 }
 
 // newWorld: acme and a hostile tenant have used their limits, and have jobs in line; one of
-// acme's is a task of asynq; gmail.example is paused.
+// acme's is a task of asynq; gmail.example is paused; of the limit of all the upstream serves
+// 60 %.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, server: miniredis.RunT(t)}
@@ -61,6 +62,10 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	if _, err := w.throttle.Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 60, Remaining: -1}}}
+	if _, err := w.throttle.Report(ctx, throttle.Global, "", said); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := asynq.NewClientFromRedisClient(w.client).Enqueue(asynq.NewTask("mail:send", nil), asynq.Queue("mails"), asynq.TaskID("mail-4-4"), asynq.ProcessIn(time.Hour)); err != nil {

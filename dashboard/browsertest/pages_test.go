@@ -70,6 +70,34 @@ func TestLive(t *testing.T) {
 	b.await("window.same")
 }
 
+// TestServed: an open page shows beside the limit what the upstream serves of it, as soon as
+// that is reported. It is no wider for it.
+func TestServed(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	b.run(chromedp.EmulateViewport(400, 800, chromedp.EmulateMobile))
+	b.open("")
+	b.shows("Who waits")
+	b.await("!document.getElementById('live').innerText.includes('serves')")
+	for _, c := range []struct {
+		path, text string
+		serves     int64
+		shows      string
+	}{{"", "Who waits", 90, "serves 90 %"}, {"key?scope=global&key=", "Who is blocked under it", 60, "serves 60 %"}} {
+		b.open(c.path)
+		b.shows(c.text)
+		b.mark("same")
+		w.report(c.serves)
+		b.shows(c.shows)
+		b.await("window.same")
+		if width := value[int](b, "document.documentElement.scrollWidth"); width > 400 {
+			t.Errorf("%q is %d wide on a screen of 400", c.path, width)
+		}
+	}
+	b.open("job?id=mail-4-4")
+	b.shows("serves 60 %")
+}
+
 // TestPressedLinkStays: a link that is pressed while something new comes is not replaced
 // under the finger, or the click would be lost.
 func TestPressedLinkStays(t *testing.T) {

@@ -39,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	w.client = w.server.Client(t)
 	var err error
 	w.throttle, err = throttle.New("smtp", w.client, []throttle.Scope{
-		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}, Floor: 0.1},
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
 		{Name: "domain", Optional: true},
 	}, &throttle.Options{Timeout: time.Minute})
@@ -76,6 +76,15 @@ func (w *world) reserve(id, tenant string) {
 	w.Helper()
 	job := throttle.Job{ID: worker.JobID("mails", id, 0), Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": "web.example"}}
 	if _, err := w.throttle.Reserve(w.Context(), job); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// report has the limit of all follow an upstream that serves so many of its units.
+func (w *world) report(units int64) {
+	w.Helper()
+	said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: -1}}}
+	if _, err := w.throttle.Report(w.Context(), throttle.Global, "", said); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -22,6 +22,15 @@ func TestServedText(t *testing.T) {
 	}
 }
 
+func TestPartText(t *testing.T) {
+	t.Parallel()
+	for part, want := range map[float64]string{0: "0 %", 0.57: "57 %", 0.999: "99.9 %", 1: "100 %"} {
+		if got := view.PartText(part); got != want {
+			t.Errorf("%v: got %q, want %q", part, got, want)
+		}
+	}
+}
+
 // TestServedOfUses: the part stands with each limit that has units, and nowhere if it is all.
 func TestServedOfUses(t *testing.T) {
 	t.Parallel()
