@@ -31,7 +31,10 @@ type account struct {
 	seen     map[string]int64         // by scope key: when its ledgers were last changed
 	standing map[string]bool          // flows, after the last script; in even worlds
 	aside    map[string]bool          // flows of which a heavy job has waited aside
-	quiet    bool                     // nothing can be promised any more
+	parts    map[string]int64         // by scope key: thousandths of its limits that are served
+	reports  int
+	lowered  int
+	quiet    bool // nothing can be promised any more
 	grants   int
 	usages   int
 	pulls    []pulled
@@ -68,7 +71,7 @@ type pulled struct {
 func newAccount(w *world) *account {
 	a := &account{
 		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{}, askings: map[string]int64{},
-		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{},
+		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{}, parts: map[string]int64{},
 	}
 	a.renew()
 	return a
@@ -83,6 +86,7 @@ var verbs = map[string]string{
 	redis.NewScript(lua.Running).Hash(): "running",
 	redis.NewScript(lua.Usage).Hash():   "usage",
 	redis.NewScript(lua.Set).Hash():     "set",
+	redis.NewScript(lua.Report).Hash():  "report",
 }
 
 // saw takes up one command and its reply. The caller holds the exchange's lock.
@@ -119,6 +123,8 @@ func (a *account) saw(args []string, reply []byte) {
 		a.usage(argv, values)
 	case "set":
 		a.changed(argv[3], argv[4], argv[5])
+	case "report":
+		a.adapted(argv, values)
 	}
 }
 
@@ -257,8 +263,9 @@ func (a *account) grant(c *charge, now int64) {
 			continue
 		}
 		for _, l := range a.limitsOf(name) {
-			if held := a.fullest(name, e, l.window); held > l.units {
-				a.world.errorf("window over its limit: %s holds %d units of %+v with %s, granted for %d", name, held, l, c.job, c.at)
+			if held := a.fullest(name, e, l.window); held > l.units || held > a.mostOf(name, l.units, c.weight) {
+				a.world.errorf("window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
+					name, held, l, a.partOf(name), c.job, c.at)
 			}
 		}
 	}
@@ -476,6 +483,9 @@ func (a *account) usage(argv []string, reply []any) {
 	for i, name := range argv[4:] {
 		a.usages++
 		t := a.timeOf(name).of(now, now)
+		if head := strings.Fields(text(reply[1+i])); len(head) > 1 && number(head[1]) != a.partOf(name) {
+			a.world.errorf("usage of %s: %s thousandths are served, the account says %d", name, head[1], a.partOf(name))
+		}
 		for _, line := range strings.Split(text(reply[1+i]), "\n")[1:] {
 			words := strings.Split(line, " ")
 			if !strings.Contains(words[0], "/") {

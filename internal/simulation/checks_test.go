@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -52,16 +51,14 @@ func (p *plan) bound() time.Duration {
 	for _, scope := range p.scopes {
 		var longest time.Duration
 		for _, key := range p.keys(scope.Name) {
-			units := p.demand(scope.Name, key)
 			var takes time.Duration
 			for _, limit := range scope.Limits {
-				// Heavy jobs leave up to half of each window empty.
-				windows := math.Ceil(2*float64(units)/float64(limit.Units)) + 2
-				takes += time.Duration(windows * float64(limit.Window+max(limit.Precision, limit.Window/100)))
+				takes += time.Duration(p.windowsOf(&scope, key, limit) * float64(limit.Window+max(limit.Precision, limit.Window/100)))
 			}
 			longest = max(longest, takes)
 		}
 		add(longest)
+		add(p.closed(&scope))
 	}
 	grace := p.grace()
 	for _, j := range p.jobs {
@@ -233,8 +230,8 @@ func (w *world) report() {
 			}
 		}
 	}
-	w.t.Logf("%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d virtual=%s",
-		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost, len(w.processes), w.account.usages,
+	w.t.Logf("%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d reports=%d lowered=%d virtual=%s",
+		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost, len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
 		time.Since(w.began).Round(time.Second))
 }
 
@@ -450,6 +447,9 @@ func (w *world) kept(key string) time.Duration {
 	case strings.HasPrefix(kind, "key:"), strings.HasPrefix(kind, "ledger:"):
 		// A slot or a claim may lie some windows behind the lookahead, and the expiry is up to
 		// a quarter later, so that it is renewed seldom.
+		if scope, _, _ := strings.Cut(strings.TrimPrefix(kind, "key:"), ":"); w.plan.follows(scope) {
+			longest += 24 * time.Hour // what is served is remembered for a day
+		}
 		return (2*w.plan.lookahead()+5*longest+back+w.plan.grace()+time.Minute)*5/4 + time.Second
 	}
 	return w.plan.lookahead() + 2*longest + 30*24*time.Hour
@@ -460,7 +460,7 @@ func (p *plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s run of %s, %d jobs of %d tenants\n", p.kind, p.span, len(p.jobs), len(p.tenants))
 	for _, scope := range p.scopes {
-		fmt.Fprintf(&b, "scope %s: %v\n", scope.Name, scope.Limits)
+		fmt.Fprintf(&b, "scope %s: %v, floor %v\n", scope.Name, scope.Limits, scope.Floor)
 	}
 	fmt.Fprintf(&b, "grace %s, lookahead %s, fair scope %q, shares %v\n", p.options.Grace, p.options.Lookahead, p.options.FairScope, p.options.Shares)
 	for _, process := range p.processes {
@@ -468,6 +468,9 @@ func (p *plan) String() string {
 	}
 	for _, f := range p.faults {
 		fmt.Fprintf(&b, "fault at %s\n", f)
+	}
+	for _, s := range p.said {
+		fmt.Fprintf(&b, "report at %s\n", s)
 	}
 	return b.String()
 }

@@ -19,6 +19,9 @@
 // change what is drawn; what order they run in is Go's to choose, and the jitter, nonces
 // and names of the product are its own. A seed that fails mostly fails again.
 //
+// In some worlds limits follow their upstream (follow_test.go): what that says, refusals and
+// what it serves and has left, is reported by handlers, and at any time by somebody else.
+//
 // There are three kinds of worlds: calm ones without faults, rough ones with some sorts
 // of them, and even ones in which the shares are measured.
 //
@@ -50,6 +53,10 @@
 // that is set at run time, or comes back, counts what was granted since it is in force:
 // Redis need not know more of it.
 //
+// What an upstream said only takes away: the same interval holds no more than what is served
+// of the limit, by the last report that Redis answered, or the one job alone. What is served
+// is what the last report said, and lies between the scope's floor and all.
+//
 // One thing is not exact: a settlement while time stands still may not find the entry of
 // its grant, or find another one. What was charged before to that scope key is then not
 // checked any more.
@@ -60,7 +67,8 @@
 // Used is what was granted. Each Usage that is asked for, in the middle of everything,
 // is compared with the account: equal, to the unit, sub-windows counted until all of them
 // has left; at least as much on scopes whose limits were set at some time, since a window
-// that was there before keeps its precision and what it has.
+// that was there before keeps its precision and what it has, and on scope keys of which it
+// was reported what others had used.
 //
 // Nothing is charged that does not run, but for grants of processes that were struck, and
 // grants whose reply was lost four times running where there are several processes, since
@@ -75,8 +83,11 @@
 //
 // Nobody is stuck. All tasks have ended, and nobody stands in line, by a bound (plan.bound) that adds up, as if none of
 // it happened at the same time: until the last arrival; for each scope the busiest key's
-// units by its limits, twice since heavy jobs leave up to half a window empty, and two
-// windows; every handler's time; 5 s for each attempt that does not end its job; every
+// units by its limits, as far as its floor has them served, twice since heavy jobs leave up
+// to half a window empty, two windows for each job that is heavier than what is served then,
+// and two windows; for each refusal twice the wait of the one before, from a second to 5
+// minutes, and what it asks for; a window for each report of what others have used; every
+// handler's time; 5 s for each attempt that does not end its job; every
 // wait asked for, twice; the time of every fault; 125 s for each process that is struck,
 // by when asynq brings back what it held; 10 minutes for limits that were set, twice what
 // the worker leaves a job alone for which such a limit has no room; and a minute.

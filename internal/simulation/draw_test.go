@@ -22,6 +22,7 @@ type plan struct {
 	jobs      []*job
 	processes []process // those that are there from the beginning
 	faults    []fault
+	said      []said
 	running   bool // there are limits on what runs at once
 }
 
@@ -55,6 +56,8 @@ type job struct {
 	retries        int
 	handle         time.Duration
 	outcomes       []outcome // of the handler's calls, one after the other; then success
+
+	said map[string]throttle.Report // by the upstream of each scope, with each call
 }
 
 // how a job is enqueued.
@@ -132,6 +135,9 @@ func draw(seed uint64, span time.Duration) *plan {
 	}
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5114))}); p.kind != even && more.chance(0.5) {
 		p.drawRunning(more)
+	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5115))}); p.kind != even && more.chance(0.5) {
+		p.drawFollowing(more)
 	}
 	return p
 }

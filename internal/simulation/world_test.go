@@ -227,6 +227,9 @@ func (w *world) run() {
 	for _, f := range w.plan.faults {
 		w.at(f.at, done, func() { w.happen(f, done) })
 	}
+	for _, s := range w.plan.said {
+		w.at(s.at, done, func() { w.say(s) })
+	}
 	for i := 0; i < len(w.plan.jobs); {
 		n := i + 1
 		for n < len(w.plan.jobs) && w.plan.jobs[n].arrives == w.plan.jobs[i].arrives {
@@ -332,6 +335,7 @@ func (w *world) handle(ctx context.Context, r *running) error {
 	if r.wire.isDead() {
 		return errDead
 	}
+	w.hear(ctx, c.job)
 	o := w.next(c)
 	var err error
 	switch o.does {
