@@ -1,0 +1,177 @@
+// Package provider is a provider of a language model, for examples and tests: it speaks
+// OpenAI's chat completions, and makes up what it says. Its limits are real: requests and
+// tokens of each model in any window, by its own record. What does not fit is answered 429.
+// What a run of an example has done is worked out from that record.
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
+)
+
+// mostBody is how long the body of a request may be, in bytes.
+const mostBody = 1 << 20
+
+// Options are the settings of a Provider.
+type Options struct {
+	Models   map[string]Limits // by their names
+	Window   time.Duration     // of all limits
+	Incident Incident
+	Seed     uint64 // of the completions
+	// FirstToken is how long a completion takes until its first token, and PerToken from
+	// each to the next. 0 is no time.
+	FirstToken, PerToken time.Duration
+}
+
+// Provider is an http.Handler that serves POST /v1/chat/completions. It is safe for
+// concurrent use.
+//
+// When a request comes, it counts the tokens of its prompt and all that it may have for its
+// completion; when it has been answered, what it took, at its arrival. What is refused
+// counts nothing.
+type Provider struct {
+	Record  *Record
+	options Options
+	began   time.Time
+	number  atomic.Int64 // of the last completion
+	models  map[string]*model
+}
+
+// model is one model, and what was served of it of late.
+type model struct {
+	limits Limits
+	mu     sync.Mutex
+	window window
+}
+
+// New returns a provider that has served nothing yet.
+func New(o Options) *Provider {
+	p := &Provider{Record: new(Record), options: o, began: time.Now(), models: make(map[string]*model)}
+	for name, limits := range o.Models {
+		p.models[name] = &model{limits: limits, window: window{length: o.Window}}
+	}
+	return p
+}
+
+// ServeHTTP answers one request.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || r.URL.Path != "/v1"+chat.Path {
+		fail(w, http.StatusNotFound, "unknown_url", "there is only POST /v1"+chat.Path)
+		return
+	}
+	var asked chat.Request
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBody)).Decode(&asked); err != nil {
+		fail(w, http.StatusBadRequest, "invalid_json", "the body cannot be read: "+err.Error())
+		return
+	}
+	m := p.models[asked.Model]
+	switch {
+	case m == nil:
+		fail(w, http.StatusNotFound, "model_not_found", fmt.Sprintf("there is no model %q", asked.Model))
+	case len(asked.Messages) == 0:
+		fail(w, http.StatusBadRequest, "invalid_messages", "there are no messages")
+	case asked.MaxTokens < 1:
+		fail(w, http.StatusBadRequest, "invalid_max_tokens", fmt.Sprintf("max_tokens %d is less than 1", asked.MaxTokens))
+	case asked.MaxTokens > m.limits.Tokens-chat.PromptTokens(asked.Messages):
+		fail(w, http.StatusBadRequest, "request_too_large", fmt.Sprintf("prompt and max_tokens are more than the %d tokens of a window", m.limits.Tokens))
+	default:
+		p.serve(w, r, m, asked)
+	}
+}
+
+// serve answers a request that is well formed.
+func (p *Provider) serve(w http.ResponseWriter, r *http.Request, m *model, asked chat.Request) {
+	noted := &Request{
+		ID: r.Header.Get(chat.HeaderID), Model: asked.Model, Customer: asked.User,
+		Prompt: chat.PromptTokens(asked.Messages), MaxTokens: asked.MaxTokens,
+	}
+	charged, wait := p.admit(w.Header(), m, noted)
+	if charged == nil {
+		w.Header().Set("Retry-After", retryAfter(wait))
+		fail(w, http.StatusTooManyRequests, "rate_limit_exceeded", fmt.Sprintf("the limits of %s have no room for %d tokens; try again in %s",
+			asked.Model, noted.Prompt+noted.MaxTokens, resetText(wait)))
+		return
+	}
+	random := p.drawing(asked)
+	tokens := length(random, asked.MaxTokens)
+	a := &answer{
+		to: w, id: "chatcmpl-" + strconv.FormatInt(p.number.Add(1), 10), request: asked,
+		began: noted.At, text: words(random, tokens), finish: "stop",
+	}
+	if tokens == asked.MaxTokens {
+		a.finish = "length"
+	}
+	made := p.produce(r.Context(), a)
+	m.correct(charged, noted.Prompt+made)
+	p.Record.end(noted, time.Now(), made)
+	if made == tokens {
+		a.end(chat.UsageOf(noted.Prompt, made))
+	}
+}
+
+// admit notes a request, counts it if its model has room, and tells in the headers how the
+// limits stand then. Without room the charge is nil, and it returns after what time there
+// would be.
+func (p *Provider) admit(h http.Header, m *model, r *Request) (*charge, time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.At = time.Now() // one after the other, as they are counted
+	limits, _ := p.Limits(r.Model, r.At)
+	var charged *charge
+	wait := m.window.wait(r.At, r.Prompt+r.MaxTokens, limits)
+	if wait > 0 {
+		r.Refused, r.End = true, r.At
+	} else {
+		charged = m.window.add(r.At, r.Prompt+r.MaxTokens)
+	}
+	p.Record.add(r)
+	tellLimits(h, limits, m.window.used(r.At), m.window.reset(r.At))
+	return charged, wait
+}
+
+// correct has a request count what it took.
+func (m *model) correct(c *charge, tokens int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.tokens = tokens
+}
+
+// tokensAtOnce is how many tokens are in one chunk of a stream.
+const tokensAtOnce = 8
+
+// produce takes the time that a completion takes, and streams it meanwhile if that was
+// asked for. It returns how many tokens it has made when its client hung up, or all.
+func (p *Provider) produce(ctx context.Context, a *answer) int64 {
+	a.begin()
+	all := chat.Tokens(a.text)
+	pace := p.options.FirstToken
+	for made := int64(0); made < all; {
+		next := min(all-made, tokensAtOnce)
+		if !sleep(ctx, pace+time.Duration(next)*p.options.PerToken) {
+			return made
+		}
+		pace, made = 0, made+next
+		a.part(made-next, made)
+	}
+	return all
+}
+
+// sleep waits for a time; false if ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
