@@ -1,0 +1,132 @@
+package completion
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
+)
+
+// refusals counts the requests that were refused, and of these those that were not within
+// two windows after a change of what the provider serves: by then a client has seen it.
+func (r result) refusals() (all, afterAdapting int) {
+	for _, one := range r.requests {
+		if !one.Refused {
+			continue
+		}
+		all++
+		adapting := false
+		for _, change := range r.served[1:] {
+			since := one.At.Sub(change.from)
+			adapting = adapting || since >= 0 && since <= 2*r.window
+		}
+		if !adapting {
+			afterAdapting++
+		}
+	}
+	return all, afterAdapting
+}
+
+// busy is the part of the run in which there was work for all that the provider serves:
+// from a window after its first request, which it takes to fill, to the last of a batch. It
+// returns false where there is none.
+func (r result) busy() (from, until time.Time, ok bool) {
+	served, known := r.answers(), r.byID()
+	if len(served) == 0 {
+		return from, until, false
+	}
+	from = served[0].At.Add(r.window)
+	for _, one := range served {
+		if p := known[one.ID]; p != nil && p.Kind == prompt.Batch {
+			until = one.At
+		}
+	}
+	return from, until, until.After(from)
+}
+
+// utilisation is how full the provider's windows were on average while it was busy: what
+// they held of what was served, 1 where that became less meanwhile; of the fuller of the
+// two limits at each instant, and of each. It is nil where it was never busy.
+func (r result) utilisation() (fuller, ofRequests, ofTokens *float64) {
+	from, until, ok := r.busy()
+	if !ok {
+		return nil, nil, nil
+	}
+	var sums [3]float64
+	instants := r.changesOfUse(from, until)
+	for i, at := range instants[1:] {
+		requests, tokens := r.fill(instants[i])
+		for n, part := range []float64{max(requests, tokens), requests, tokens} {
+			sums[n] += part * at.Sub(instants[i]).Seconds() / until.Sub(from).Seconds()
+		}
+	}
+	return &sums[0], &sums[1], &sums[2]
+}
+
+// changesOfUse are an instant, another, and those between them at which the use of a window
+// may change.
+func (r result) changesOfUse(from, until time.Time) []time.Time {
+	all := []time.Time{from, until}
+	add := func(at time.Time) {
+		if at.After(from) && at.Before(until) {
+			all = append(all, at)
+		}
+	}
+	for _, one := range r.answers() {
+		add(one.At)
+		add(one.At.Add(r.window))
+	}
+	for _, one := range r.served {
+		add(one.from)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// fill is which part of what is served at an instant is in the window that ends then.
+func (r result) fill(at time.Time) (requests, tokens float64) {
+	served := r.served[0].limits
+	for _, one := range r.served[1:] {
+		if !one.from.After(at) {
+			served = one.limits
+		}
+	}
+	var used provider.Limits
+	for _, one := range r.answers() {
+		if !one.At.After(at) && at.Sub(one.At) < r.window {
+			used.Requests++
+			used.Tokens += one.Tokens()
+		}
+	}
+	part := func(used, of int64) float64 { return min(1, float64(used)/float64(of)) }
+	return part(used.Requests, served.Requests), part(used.Tokens, served.Tokens)
+}
+
+// waits are the times in seconds from the arrival of each prompt of a kind until it was
+// answered in this run, by the record; the shortest first.
+func (r result) waits(kind prompt.Kind) []float64 {
+	ended := make(map[string]time.Time)
+	for _, one := range r.answers() {
+		ended[one.ID] = one.End
+	}
+	var waits []float64
+	for _, o := range r.outcomes {
+		end, is := ended[o.prompt.ID]
+		if is && o.prompt.Kind == kind && o.state == answered && !o.arrived.IsZero() {
+			waits = append(waits, end.Sub(o.arrived).Seconds())
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// percentile is the least value of a sorted list that a part of it does not exceed; 0 of
+// none.
+func percentile(sorted []float64, part float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(math.Ceil(part*float64(len(sorted))))-1]
+}

@@ -1,0 +1,254 @@
+// Package completion says what became of the prompts of a run. A Ledger notes it while the
+// workers answer them; its Report holds that against the record of the provider: how long
+// an answer took, how much was used of what the provider serves, and whether every limit
+// and budget was kept.
+package completion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// How often a run looks at itself.
+const (
+	progressEvery = 250 * time.Millisecond
+	lookEvery     = time.Second
+)
+
+// later is when a job starts at the earliest that waits for tomorrow's budget.
+const later = time.Hour
+
+// Run is what a run is about.
+type Run struct {
+	Prompts  []*prompt.Prompt // by their arrival
+	Upstream *provider.Upstream
+	Scopes   []throttle.Scope // those of this package, with their limits
+	Model    string
+	Window   time.Duration // of the provider's limits
+}
+
+// Ledger is what becomes of the prompts of a run, as asynq, the throttle and the handler
+// have it. It is safe for concurrent use, but for Resume, Watch and Begin.
+type Ledger struct {
+	Run
+	program  *rig.Program
+	throttle *throttle.Throttle
+	shaper   *worker.Shaper
+	planner  *worker.Client
+	inspect  *asynq.Inspector
+	outcomes *outcomes
+	grants   *grants
+	began    time.Time
+	spent    map[string]int64 // of each budget, before this run
+
+	interrupted, tomorrow bool // how it ended
+}
+
+// New returns a ledger with nothing in it.
+func New(p *rig.Program, r Run) *Ledger {
+	p.ShowProgress()
+	return &Ledger{
+		Run: r, program: p, inspect: asynq.NewInspectorFromRedisClient(p.Client),
+		outcomes: newOutcomes(r.Prompts), grants: new(grants), began: time.Now(),
+	}
+}
+
+// Watch has the ledger ask a throttle, a shaper and a planner how it goes.
+func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper, planner *worker.Client) {
+	l.throttle, l.shaper, l.planner = th, shaper, planner
+}
+
+// Resume finds out what an earlier run did with the prompts, and returns those that it did
+// not end. The names of their tasks are the prompts'.
+func (l *Ledger) Resume() ([]*prompt.Prompt, error) {
+	queues, err := l.inspect.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("asynq: %w", err)
+	}
+	if !slices.Contains(queues, l.program.Queue) {
+		return l.Prompts, nil
+	}
+	var open []*prompt.Prompt
+	for _, p := range l.Prompts {
+		info, err := l.inspect.GetTaskInfo(l.program.Queue, p.ID)
+		switch {
+		case errors.Is(err, asynq.ErrTaskNotFound):
+			open = append(open, p)
+		case err != nil:
+			return nil, fmt.Errorf("asynq: %w", err)
+		case info.State == asynq.TaskStateCompleted:
+			l.outcomes.end(p.ID, answered, "", true)
+		case info.State == asynq.TaskStateArchived:
+			l.outcomes.end(p.ID, gaveUp, plainReason(info.LastErr), true)
+		default:
+			open = append(open, p)
+		}
+	}
+	return open, nil
+}
+
+// Begin notes that the run begins now, and returns when that is.
+func (l *Ledger) Begin(ctx context.Context) (time.Time, error) {
+	var err error
+	l.spent, err = l.budgets(ctx)
+	l.began = time.Now()
+	return l.began, err
+}
+
+// budgets is how many tokens of each customer's budget are used, by the throttle's account.
+func (l *Ledger) budgets(ctx context.Context) (map[string]int64, error) {
+	used := make(map[string]int64)
+	for _, p := range l.Prompts {
+		if _, known := used[p.Customer]; known {
+			continue
+		}
+		u, err := l.throttle.Usage(ctx, ScopeBudget, p.Customer)
+		if err != nil {
+			return nil, fmt.Errorf("budget of %s: %w", p.Customer, err)
+		}
+		used[p.Customer] = u.Limits[0].Used
+	}
+	return used, nil
+}
+
+// Arrived notes when a prompt is enqueued, on Redis' clock.
+func (l *Ledger) Arrived(p *prompt.Prompt, at time.Time) { l.outcomes.arrived(p.ID, at) }
+
+// Refused notes that a prompt can never start.
+func (l *Ledger) Refused(p *prompt.Prompt, why error) {
+	how := gaveUp
+	var late *throttle.DeadlineError
+	if errors.As(why, &late) {
+		how = overBudget
+	}
+	l.outcomes.end(p.ID, how, plainReason(why.Error()), false)
+}
+
+type grantKey struct{}
+
+// Wrap notes each attempt of a handler: the start that was granted, and how it ended. It
+// belongs within the shaper's middleware.
+func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		granted, ok := worker.Grant(ctx)
+		p, err := prompt.Read(task.Payload())
+		if !ok || err != nil {
+			return next.ProcessTask(ctx, task)
+		}
+		g := &grant{start: granted.Start, prompt: p, charged: granted.Job.Costs[ScopeTokens]}
+		l.grants.add(g)
+		sent := time.Now()
+		err = next.ProcessTask(context.WithValue(ctx, grantKey{}, g), task)
+		var wait *worker.WaitError
+		var untouched *worker.UntouchedError
+		asked := errors.As(err, &wait)
+		l.grants.end(g, asked || errors.As(err, &untouched))
+		if asked && l.Upstream.Inside == nil {
+			l.Upstream.Record.Add(provider.Request{At: sent, End: time.Now(), ID: p.ID, Model: l.Model, Customer: p.Customer, Refused: true})
+		}
+		if err == nil {
+			l.outcomes.end(p.ID, answered, "", false)
+		}
+		return err
+	})
+}
+
+// Settled notes what the handler of a context was charged in the end, and what the provider
+// says that it took, since it was asked at an instant of the local clock.
+func (l *Ledger) Settled(ctx context.Context, sent time.Time, used chat.Usage) {
+	g, ok := ctx.Value(grantKey{}).(*grant)
+	if !ok {
+		return
+	}
+	l.grants.settle(g, used.TotalTokens)
+	if l.Upstream.Inside == nil {
+		l.Upstream.Record.Add(provider.Request{
+			At: sent, End: time.Now(), ID: g.prompt.ID, Model: l.Model, Customer: g.prompt.Customer,
+			Prompt: used.PromptTokens, Completion: used.CompletionTokens, MaxTokens: g.prompt.MaxTokens,
+		})
+	}
+}
+
+// HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
+// throttle's denials are kept from it), and ends the prompts that get no other.
+func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
+	retried, _ := asynq.GetRetryCount(ctx)
+	most, _ := asynq.GetMaxRetry(ctx)
+	p, unreadable := prompt.Read(task.Payload())
+	if unreadable == nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
+		l.Refused(p, err)
+	}
+}
+
+// plainReason is an error's text without what was added for asynq.
+func plainReason(text string) string {
+	return strings.TrimSuffix(text, ": "+asynq.SkipRetry.Error())
+}
+
+// Wait shows the progress until all prompts have ended, all that are left wait for
+// tomorrow, ctx has ended, or the enqueuing failed. Enqueued gets what became of that.
+func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) error {
+	defer l.program.Progress.Finish()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	complete := false
+	for {
+		select {
+		case <-l.outcomes.done:
+			return nil
+		case <-ctx.Done():
+			l.interrupted = true
+			return nil
+		case err := <-enqueued:
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			complete, enqueued = true, nil
+		case <-look.C:
+			if l.tomorrow = complete && l.waitsForTomorrow(ctx); l.tomorrow {
+				return nil
+			}
+		case <-tick.C:
+			l.program.Progress.Show(l.snapshot())
+		}
+	}
+}
+
+// waitsForTomorrow tells whether none of the prompts that are left will start soon, when no
+// handler has something to give back any more.
+func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
+	if l.grants.inHand() > 0 {
+		return false
+	}
+	for _, p := range l.outcomes.open() {
+		e, err := l.planner.Explain(ctx, l.program.Queue, p.ID)
+		if errors.Is(err, asynq.ErrTaskNotFound) {
+			l.outcomes.end(p.ID, gaveUp, "somebody has deleted its task", false)
+		}
+		if err != nil || e.Expected.Before(e.Now.Add(later)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Ledger) snapshot() rig.Snapshot {
+	all := len(l.Prompts)
+	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().Denied, l.grants.settledSince(l.program.Now().Add(-time.Second)))
+	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()), What: "prompts", Pace: pace}
+}

@@ -1,0 +1,139 @@
+package completion
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// result is what a run has to say: the raw material of the summary. All instants are on
+// Redis' clock.
+type result struct {
+	model    string
+	queue    string
+	window   time.Duration // of the provider's limits
+	scopes   []throttle.Scope
+	began    time.Time
+	outcomes []outcome // by the prompts' arrival
+	granted  []grant   // the earliest first
+	requests []provider.Request
+	recordOf string
+	served   []level // what the provider served from when on, the earliest first
+	charged  int64   // tokens, to the budgets, by the throttle's account
+	putBacks int64
+	inside   bool // Redis was inside the process: what is left is gone
+	ownSays  bool // the provider keeps the record itself
+	tomorrow bool // what is left waits for tomorrow's budgets
+
+	interrupted bool
+}
+
+// level is what a provider serves from an instant on.
+type level struct {
+	from   time.Time
+	limits provider.Limits
+}
+
+// result gathers what the run has to say.
+func (l *Ledger) result(ctx context.Context) (result, error) {
+	offset := l.program.Offset
+	r := result{
+		model: l.Model, queue: l.program.Queue, window: l.Window, scopes: l.Scopes, began: l.began.Add(offset),
+		outcomes: l.outcomes.all(), granted: l.grants.all(), requests: l.Upstream.Record.All(), recordOf: l.Upstream.RecordOf(),
+		putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(), ownSays: l.Upstream.Inside != nil,
+		tomorrow: l.tomorrow, interrupted: l.interrupted,
+	}
+	for i := range r.requests {
+		one := &r.requests[i]
+		one.At = one.At.Add(offset)
+		if !one.End.IsZero() {
+			one.End = one.End.Add(offset)
+		}
+	}
+	r.served = l.levels(offset)
+	now, err := l.budgets(ctx)
+	for customer, used := range now {
+		r.charged += used - l.spent[customer]
+	}
+	return r, err
+}
+
+// levels is what the provider served when. What a real one serves is taken to be its limits.
+func (l *Ledger) levels(offset time.Duration) []level {
+	all := []level{{from: l.began.Add(offset), limits: l.told()}}
+	if p := l.Upstream.Inside; p != nil {
+		for _, at := range p.Changes() {
+			limits, _ := p.Limits(l.Model, at)
+			all = append(all, level{at.Add(offset), limits})
+		}
+	}
+	return all
+}
+
+// told is the provider's limits as the throttle was told them.
+func (l *Ledger) told() provider.Limits {
+	var told provider.Limits
+	for _, scope := range l.Scopes {
+		switch scope.Name {
+		case ScopeRequests:
+			told.Requests = scope.Limits[0].Units
+		case ScopeTokens:
+			told.Tokens = scope.Limits[0].Units
+		}
+	}
+	return told
+}
+
+// since is an instant in seconds from the beginning.
+func (r result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }
+
+// answers are the requests that were served.
+func (r result) answers() []provider.Request {
+	var served []provider.Request
+	for _, one := range r.requests {
+		if !one.Refused {
+			served = append(served, one)
+		}
+	}
+	return served
+}
+
+// byID is the prompts by their names.
+func (r result) byID() map[string]*prompt.Prompt {
+	known := make(map[string]*prompt.Prompt, len(r.outcomes))
+	for _, o := range r.outcomes {
+		known[o.prompt.ID] = o.prompt
+	}
+	return known
+}
+
+// Report is what a run has to say.
+type Report struct {
+	Summary
+	of result
+}
+
+// Report says what became of the prompts of a run, which may have failed. The error is why
+// it failed, or what could not be found out.
+func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
+	r, err := l.result(context.WithoutCancel(ctx))
+	err = errors.Join(failed, err)
+	s := summarize(r)
+	s.OK = s.OK && err == nil
+	return &Report{s, r}, err
+}
+
+// Well tells whether every prompt has ended, or waits for tomorrow, and every limit and
+// budget was kept.
+func (r *Report) Well() bool { return r.OK }
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) { writeReport(w, r.Summary) }
+
+// Plot draws the run into a file, as PNG or SVG by its name.
+func (r *Report) Plot(path string) error { return writePlot(path, r.of) }
