@@ -158,7 +158,7 @@ fuzz: ## every fuzz target for FUZZ_TIME
 
 .PHONY: smoke
 smoke: ## run the examples with nothing but Go: exit status 0 and no window over its limit
-	@for example in emailer crawler; do \
+	@for example in emailer crawler llm; do \
 	  out=$$(go run ./examples/$$example -json) || { printf '%s\n' "$$out"; exit 1; }; \
 	  printf '%s\n' "$$out"; \
 	  grep -Eq '"windows_over_limit": *0([,} ]|$$)' <<<"$$out" || { echo "$$example: a window was over its limit"; exit 1; }; \

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/completion"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// The scopes that a job is counted over. A scope has one unit: what a model has limits of
+// in requests and in tokens has two scopes, with the same key.
+const (
+	scopeRequests = completion.ScopeRequests // "requests", of a model
+	scopeTokens   = completion.ScopeTokens   // "tokens", of a model
+	scopeBudget   = completion.ScopeBudget   // "budget", tokens of a customer in a day
+	scopeTurn     = "turn"                   // has no limits: who takes turns with whom
+)
+
+// margin is how much longer the throttle takes a window than the provider. A start is
+// counted here when it is granted, and there when the request has come, a little later and
+// never as much: two that are a window apart here may be less there.
+const margin = 200 * time.Millisecond
+
+// scopes are the throttle's. For a model with 500 requests and 200,000 tokens a minute they
+// would be in Go
+//
+//	window := time.Minute + margin
+//	[]throttle.Scope{
+//		{Name: "requests", Limits: []throttle.Limit{throttle.Per(500, window), throttle.Per(166, window/4)}},
+//		{Name: "tokens", Limits: []throttle.Limit{throttle.Per(200_000, window), throttle.Per(66_666, window/4)}},
+//		{Name: "budget", Limits: []throttle.Limit{throttle.PerDay(1_000_000)}},
+//		{Name: "turn"},
+//	}
+func (o *options) scopes() []throttle.Scope {
+	return []throttle.Scope{
+		{Name: scopeRequests, Limits: o.paced(o.requests)},
+		{Name: scopeTokens, Limits: o.paced(o.tokens)},
+		{Name: scopeBudget, Limits: []throttle.Limit{throttle.PerDay(o.budget)}},
+		{Name: scopeTurn},
+	}
+}
+
+// paced is the limits for a provider's limit of some units: that, and a third of them in a
+// quarter of the time. With the first alone a batch would use up a window in its first
+// moments, and whoever comes after that would wait for its end.
+func (o *options) paced(units int64) []throttle.Limit {
+	window := o.window + margin
+	return []throttle.Limit{throttle.Per(units, window), throttle.Per(most(units), (window / 4).Truncate(time.Microsecond))}
+}
+
+// most is how many of a provider's units may start at once.
+func most(units int64) int64 { return max(1, units/3) }
+
+// lookahead is how far ahead prompts are booked. What is booked is ahead of a person's
+// prompt that comes now: with short windows it is less than the throttle's second.
+func (o *options) lookahead() time.Duration {
+	return min(time.Second, max(100*time.Millisecond, o.window/15))
+}
+
+// costs is what so many tokens cost. Of the other scopes a job takes its weight, which is
+// one request.
+func costs(tokens int64) map[string]int64 {
+	return map[string]int64{scopeTokens: tokens, scopeBudget: tokens}
+}
+
+// turn is who takes turns with the others for what the model serves: each customer with its
+// interactive prompts, and by itself with those of its batch. So a prompt that a person
+// waits for stands behind no batch, and no customer behind another.
+func turn(p *prompt.Prompt) string { return string(p.Kind) + "." + p.Customer }
+
+// share is how many units whose turn it is starts where another starts one: interactive
+// prompts go before those of a batch, which are not held up for ever.
+func share(turn string) int {
+	if strings.HasPrefix(turn, string(prompt.Interactive)+".") {
+		return 20
+	}
+	return 1
+}

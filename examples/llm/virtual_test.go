@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/completion"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
+)
+
+// jobs is how many prompts keep the provider of withWork busy all the time. A fifth is
+// enough to see by default what the whole run of the program shows.
+var jobs = longtest.Of(60, 300)
+
+// withWork is the program's run for so many prompts, with limits to suit.
+func withWork(args ...string) []string {
+	number := strconv.Itoa
+	return append([]string{"-jobs", number(jobs), "-requests", number(jobs / 5), "-tokens", number(100 * jobs), "-budget", "1000000"}, args...)
+}
+
+// expectKept holds a report against what a run must never break.
+func expectKept(t *testing.T, r *completion.Report, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.OK || r.WindowsOver != 0 || r.DailyBudgetOver != 0 || r.SettledUnits != r.Tokens || r.BudgetUnits != r.Tokens || r.Lost != 0 || r.Duplicates != 0 || r.Unsettled != 0 {
+		t.Errorf("not kept:\n%s", text(r))
+	}
+}
+
+// While the provider serves what it says, nothing is refused: a job is charged what the
+// provider counts, before that counts it. And what is served is used.
+func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		r, err := w.run(w.t.Context(), withWork("-incident", "1")...)
+		expectKept(w.t, r, err)
+		if r.Refused429 != 0 || r.Answered != jobs || r.Utilisation == nil || *r.Utilisation < 0.85 {
+			w.t.Errorf("got\n%s", text(r))
+		}
+		if r.InteractiveP99S > 5 || r.BatchP50S < 5 || r.PutBacksPerJob > 0.2 { // the batch is what waits
+			w.t.Errorf("got\n%s", text(r))
+		}
+	})
+}
+
+// In an incident what is refused comes again, and spends no retry.
+func TestIncident(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		r, err := w.run(w.t.Context(), withWork("-incident", "0.5")...)
+		expectKept(w.t, r, err)
+		if r.Refused429 == 0 || r.Answered != jobs || r.ChargedUnits <= r.SettledUnits {
+			w.t.Errorf("got\n%s", text(r))
+		}
+	})
+}
+
+// A customer whose budget is used up keeps nobody else waiting: its batch waits for
+// tomorrow, and who waits for an answer is told so.
+func TestBudgetIsUsedUp(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		r, err := w.run(w.t.Context(), withWork("-customers", "2", "-incident", "1", "-budget", strconv.Itoa(200*jobs))...)
+		expectKept(w.t, r, err)
+		acme := r.Customers[0]
+		if acme.Customer != "acme" || acme.ForTomorrow == 0 || acme.OverBudget == 0 || acme.Tokens < int64(180*jobs) || acme.Tokens > int64(200*jobs) {
+			w.t.Errorf("got %+v\n%s", acme, text(r))
+		}
+		if r.Left != 0 || r.Answered+r.ForTomorrow+r.OverBudget != jobs {
+			w.t.Errorf("got\n%s", text(r))
+		}
+	})
+}
+
+// A second run on the same Redis goes on with what the first one left, under the same
+// budgets.
+func TestSecondRunGoesOn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+		defer cancel()
+		args := withWork("-incident", "1")
+		first, err := w.run(ctx, args...)
+		if err != nil || !first.Interrupted || first.OK || first.Left == 0 || first.Answered == 0 || first.Lost != 0 || first.SettledUnits != first.Tokens {
+			w.t.Fatalf("first run: %v\n%s", err, text(first))
+		}
+		second, err := w.run(w.t.Context(), args...)
+		expectKept(w.t, second, err)
+		if second.AnsweredEarlier != first.Answered || second.Answered != jobs || second.Requests != first.Left {
+			w.t.Errorf("second run:\n%s", text(second))
+		}
+	})
+}
+
+// What else a provider may answer: once to each prompt.
+func TestOtherAnswers(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		status int
+		body   string
+		ended  bool // the prompt is not asked again
+	}{
+		{"a request that is wrong", http.StatusBadRequest, `{"error":{"message":"too long for me"}}`, true},
+		{"a server that fails", http.StatusInternalServerError, "oops", false},
+		{"a server that is away", http.StatusServiceUnavailable, "", false},
+		{"an answer that breaks off", http.StatusOK, `{"choices":`, false},
+		{"an answer without usage", http.StatusOK, `{"choices":[{"message":{"content":"yes"}}]}`, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				var asked atomic.Int64
+				w.answers = http.HandlerFunc(func(reply http.ResponseWriter, r *http.Request) {
+					if asked.Add(1) > 1 {
+						w.inside.ServeHTTP(reply, r)
+						return
+					}
+					reply.WriteHeader(row.status)
+					_, _ = reply.Write([]byte(row.body))
+				})
+				r, err := w.run(w.t.Context(), "-jobs", "1", "-incident", "1")
+				if err != nil || (asked.Load() == 1) != row.ended {
+					w.t.Errorf("asked %d times: %v\n%s", asked.Load(), err, text(r))
+				}
+				if row.status == http.StatusBadRequest && (r.GivenUp != 1 || !strings.Contains(text(r), "too long for me")) {
+					w.t.Errorf("got\n%s", text(r))
+				}
+				if unsettled := row.status != http.StatusServiceUnavailable; (r.Unsettled == 1) != unsettled {
+					w.t.Errorf("%d charges stay as estimated\n%s", r.Unsettled, text(r))
+				}
+			})
+		})
+	}
+}
