@@ -36,7 +36,8 @@ func (t *Throttle) estimate(r *Reservation, o *order, flows int64) {
 }
 
 // through is how long the limit that keeps a job back takes to let through the job and
-// those before it, each as heavy as this one.
+// those before it, each as heavy as this one. It errs on the early side where the upstream
+// serves less than the limit.
 func (t *Throttle) through(r *Reservation, o *order, flows int64) time.Duration {
 	units := float64(r.Ahead+1) * float64(o.units(r.Hold.Scope))
 	if r.Hold.Scope != t.fair {

@@ -130,7 +130,7 @@ func (t *Throttle) guess(o *order, e *Explanation) {
 				if !l.Limit.Running {
 					later(l.Free)
 				}
-				windows := float64((e.Before+1)*flows*o.charges[i].units) / float64(l.Limit.Units)
+				windows := float64((e.Before+1)*flows*o.charges[i].units) / (float64(l.Limit.Units) * u.Served)
 				later(e.Now.Add(time.Duration(min(windows*float64(t.counts(u.Scope, l.Limit)), float64(maxWindow)))))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +103,9 @@ func scopeTexts(scopes []Scope) map[string]string {
 		texts[s.Name] = cmp.Or(limitsString(limits), "without limits")
 		if s.Mode != Enforce {
 			texts[s.Name] += " (" + s.Mode.String() + ")"
+		}
+		if s.Floor > 0 {
+			texts[s.Name] += " (follows its upstream down to " + strconv.FormatFloat(s.Floor, 'g', 3, 64) + ")"
 		}
 		if s.Optional && s.Name != Global {
 			texts[s.Name] += " (optional)"

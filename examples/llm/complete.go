@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -29,7 +30,7 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	case err != nil: // nobody knows what it took: the charge stays, and asynq tries again
 		return err
 	}
-	if wait := report(answer); wait != nil {
+	if wait := a.report(ctx, answer); wait != nil {
 		return wait
 	}
 	if answer.Status != http.StatusOK {
@@ -53,11 +54,31 @@ func messages(p *prompt.Prompt) []chat.Message {
 	return []chat.Message{{Role: "system", Content: "You help the staff of a shop."}, {Role: "user", Content: p.Text}}
 }
 
-// report passes on what the provider says of its limits. If it has none left (429, 503),
-// that is an error: nothing more is asked of the model for now, by any worker. The charge is
-// given back, the prompt comes again after the pause, and no retry is spent.
-func report(answer *chat.Answer) error {
-	return worker.HTTPWait(scopeRequests, &http.Response{StatusCode: answer.Status, Header: answer.Header}, time.Now())
+// report passes on what the provider says of its limits, which the throttle's follow. If it
+// has none left (429, 503), that is an error: nothing more is asked of the model for now, by
+// any worker. The charge is given back, the prompt comes again after the pause, and no retry
+// is spent. What is left is not passed on: nobody else uses the account, and the headers are
+// older than the answer is long.
+func (a *assistant) report(ctx context.Context, answer *chat.Answer) error {
+	resp := &http.Response{StatusCode: answer.Status, Header: answer.Header}
+	wait := worker.HTTPWait(scopeRequests, resp, time.Now())
+	if wait == nil && answer.Status != http.StatusOK {
+		return nil // it says nothing of limits
+	}
+	asked, _ := worker.RetryAfter(answer.Header.Get("Retry-After"), time.Now())
+	limits := worker.HTTPLimits(resp)
+	for _, scope := range []string{scopeRequests, scopeTokens} { // named as the headers name what they count
+		said := throttle.Report{Refused: wait != nil, RetryAfter: asked}
+		for _, limit := range limits {
+			if limit.Counts == scope {
+				said.Limits = append(said.Limits, throttle.ReportedLimit{Window: a.longer(), Units: limit.Units, Remaining: -1})
+			}
+		}
+		if _, err := worker.Report(ctx, scope, said); err != nil {
+			a.Log.Warn("llm: the limits do not follow the provider", zap.String("scope", scope), zap.Error(err))
+		}
+	}
+	return wait
 }
 
 // refusal is the error of an answer that is none. What is wrong with the request itself

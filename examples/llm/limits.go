@@ -23,20 +23,23 @@ const (
 // never as much: two that are a window apart here may be less there.
 const margin = 200 * time.Millisecond
 
+// floor is the part of a model's limits that stays, whatever the provider says.
+const floor = 0.1
+
 // scopes are the throttle's. For a model with 500 requests and 200,000 tokens a minute they
 // would be in Go
 //
 //	window := time.Minute + margin
 //	[]throttle.Scope{
-//		{Name: "requests", Limits: []throttle.Limit{throttle.Per(500, window), throttle.Per(166, window/4)}},
-//		{Name: "tokens", Limits: []throttle.Limit{throttle.Per(200_000, window), throttle.Per(66_666, window/4)}},
+//		{Name: "requests", Limits: []throttle.Limit{throttle.Per(500, window), throttle.Per(166, window/4)}, Floor: 0.1},
+//		{Name: "tokens", Limits: []throttle.Limit{throttle.Per(200_000, window), throttle.Per(66_666, window/4)}, Floor: 0.1},
 //		{Name: "budget", Limits: []throttle.Limit{throttle.PerDay(1_000_000)}},
 //		{Name: "turn"},
 //	}
 func (o *options) scopes() []throttle.Scope {
 	return []throttle.Scope{
-		{Name: scopeRequests, Limits: o.paced(o.requests)},
-		{Name: scopeTokens, Limits: o.paced(o.tokens)},
+		{Name: scopeRequests, Limits: o.paced(o.requests), Floor: floor},
+		{Name: scopeTokens, Limits: o.paced(o.tokens), Floor: floor},
 		{Name: scopeBudget, Limits: []throttle.Limit{throttle.PerDay(o.budget)}},
 		{Name: scopeTurn},
 	}
@@ -46,9 +49,11 @@ func (o *options) scopes() []throttle.Scope {
 // quarter of the time. With the first alone a batch would use up a window in its first
 // moments, and whoever comes after that would wait for its end.
 func (o *options) paced(units int64) []throttle.Limit {
-	window := o.window + margin
-	return []throttle.Limit{throttle.Per(units, window), throttle.Per(most(units), (window / 4).Truncate(time.Microsecond))}
+	return []throttle.Limit{throttle.Per(units, o.longer()), throttle.Per(most(units), (o.longer() / 4).Truncate(time.Microsecond))}
 }
+
+// longer is the window that stands for the provider's.
+func (o *options) longer() time.Duration { return o.window + margin }
 
 // most is how many of a provider's units may start at once.
 func most(units int64) int64 { return max(1, units/3) }
