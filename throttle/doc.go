@@ -79,6 +79,13 @@
 // limits; Resume opens it. A job that it concerns is placed from its end on. Others are
 // not delayed.
 //
+// # Limits that follow the upstream
+//
+// With a Scope.Floor the limits of its keys follow what their upstream says: Report lowers
+// the part of them that is served at a refusal or by headers, and raises it by answers, for
+// all processes. The limits themselves are never exceeded. An Estimator learns from
+// settlements what jobs take, so that their weights need not be guessed.
+//
 // # Limits and modes at run time
 //
 // SetLimits and SetMode are kept in Redis and in force for every process with its next

@@ -29,9 +29,12 @@ type world struct {
 	inside *provider.Provider
 	// answers stands before the provider; nil lets all requests through.
 	answers http.Handler
+	// elsewhere has the program take the provider for one that keeps no record for it.
+	elsewhere bool
 }
 
-// inBubble runs a test in virtual time.
+// inBubble runs a test in virtual time. Such a test is not parallel to those in real time: it
+// takes all that a core has, and they would be late.
 func inBubble(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,9 +71,11 @@ func (w *world) run(ctx context.Context, args ...string) (*completion.Report, er
 	}
 	p.Client, p.Log = client, zap.NewNop()
 	w.inside = provider.New(o.bundled())
-	a, err := newAssistant(p, o, &provider.Upstream{
-		Client: &chat.Client{BaseURL: "http://provider.example/v1", HTTP: &http.Client{Transport: w}}, Inside: w.inside, Record: w.inside.Record,
-	})
+	upstream := &provider.Upstream{Client: &chat.Client{BaseURL: "http://provider.example/v1", HTTP: &http.Client{Transport: w}}, Record: new(provider.Record)}
+	if !w.elsewhere {
+		upstream.Inside, upstream.Record = w.inside, w.inside.Record
+	}
+	a, err := newAssistant(p, o, upstream)
 	if err != nil {
 		w.t.Fatal(err)
 	}

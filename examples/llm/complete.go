@@ -22,7 +22,6 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 	}
-	sent := time.Now()
 	answer, err := a.provider.Complete(ctx, p.ID, a.request(p))
 	switch {
 	case chat.NeverConnected(err):
@@ -36,7 +35,7 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	if answer.Status != http.StatusOK {
 		return refusal(answer)
 	}
-	a.settle(ctx, p, sent, answer.Usage)
+	a.settle(ctx, p, answer.Usage)
 	_, err = task.ResultWriter().Write([]byte(answer.Text))
 	return err
 }
@@ -93,13 +92,13 @@ func refusal(answer *chat.Answer) error {
 }
 
 // settle corrects the charge to what the provider says that it took. Without that it stays.
-func (a *assistant) settle(ctx context.Context, p *prompt.Prompt, sent time.Time, used *chat.Usage) {
+func (a *assistant) settle(ctx context.Context, p *prompt.Prompt, used *chat.Usage) {
 	if used == nil {
 		return
 	}
-	if err := worker.SettleCosts(ctx, costs(used.TotalTokens)); err != nil {
+	err := worker.SettleCosts(ctx, costs(used.TotalTokens))
+	if err != nil {
 		a.Log.Warn("llm: a charge could not be settled", zap.String("prompt", p.ID), zap.Error(err))
-		return
 	}
-	a.ledger.Settled(ctx, sent, *used)
+	a.ledger.Settled(ctx, *used, err)
 }

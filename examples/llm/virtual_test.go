@@ -37,11 +37,10 @@ func expectKept(t *testing.T, r *completion.Report, err error) {
 // While the provider serves what it says, nothing is refused: a job is charged what the
 // provider counts, before that counts it. And what is served is used.
 func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-incident", "1")...)
 		expectKept(w.t, r, err)
-		if r.Refused429 != 0 || r.Answered != jobs || r.Utilisation == nil || *r.Utilisation < 0.85 {
+		if r.Refused429 != 0 || r.Answered != jobs || r.Utilisation == nil || *r.Utilisation < longtest.Of(0.8, 0.87) {
 			w.t.Errorf("got\n%s", text(r))
 		}
 		if r.InteractiveP99S > 5 || r.BatchP50S < 5 || r.PutBacksPerJob > 0.2 { // the batch is what waits
@@ -53,7 +52,6 @@ func TestNothingIsRefusedWithoutAnIncident(t *testing.T) {
 // In an incident what is refused comes again, and spends no retry; two windows later nothing
 // is refused any more.
 func TestIncident(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-incident", "0.5")...)
 		expectKept(w.t, r, err)
@@ -66,7 +64,6 @@ func TestIncident(t *testing.T) {
 // A customer whose budget is used up keeps nobody else waiting: its batch waits for
 // tomorrow, and who waits for an answer is told so.
 func TestBudgetIsUsedUp(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(w *world) {
 		r, err := w.run(w.t.Context(), withWork("-customers", "2", "-incident", "1", "-budget", strconv.Itoa(200*jobs))...)
 		expectKept(w.t, r, err)
@@ -83,7 +80,6 @@ func TestBudgetIsUsedUp(t *testing.T) {
 // A second run on the same Redis goes on with what the first one left, under the same
 // budgets.
 func TestSecondRunGoesOn(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 		defer cancel()
@@ -100,24 +96,25 @@ func TestSecondRunGoesOn(t *testing.T) {
 	})
 }
 
-// What else a provider may answer: once to each prompt.
+// What else a provider may answer, the first time that it is asked.
 func TestOtherAnswers(t *testing.T) {
-	t.Parallel()
 	for _, row := range []struct {
-		name   string
-		status int
-		body   string
-		ended  bool // the prompt is not asked again
+		name      string
+		status    int
+		body      string
+		asked     int64 // times
+		unsettled int   // charges that stay as estimated
+		givenUp   int
 	}{
-		{"a request that is wrong", http.StatusBadRequest, `{"error":{"message":"too long for me"}}`, true},
-		{"a server that fails", http.StatusInternalServerError, "oops", false},
-		{"a server that is away", http.StatusServiceUnavailable, "", false},
-		{"an answer that breaks off", http.StatusOK, `{"choices":`, false},
-		{"an answer without usage", http.StatusOK, `{"choices":[{"message":{"content":"yes"}}]}`, true},
+		{"a request that is wrong", http.StatusBadRequest, `{"error":{"message":"too long for me"}}`, 1, 1, 1},
+		{"a server that fails", http.StatusInternalServerError, "oops", 2, 1, 0},
+		{"a server that is away", http.StatusServiceUnavailable, "", 2, 0, 0},
+		{"an answer that breaks off", http.StatusOK, `{"choices":`, 2, 1, 0},
+		{"an answer without usage", http.StatusOK, `{"choices":[{"message":{"content":"yes"}}]}`, 1, 1, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
 			inBubble(t, func(w *world) {
+				w.elsewhere = true
 				var asked atomic.Int64
 				w.answers = http.HandlerFunc(func(reply http.ResponseWriter, r *http.Request) {
 					if asked.Add(1) > 1 {
@@ -128,14 +125,11 @@ func TestOtherAnswers(t *testing.T) {
 					_, _ = reply.Write([]byte(row.body))
 				})
 				r, err := w.run(w.t.Context(), "-jobs", "1", "-incident", "1")
-				if err != nil || (asked.Load() == 1) != row.ended {
+				if err != nil || asked.Load() != row.asked || r.Unsettled != row.unsettled || r.GivenUp != row.givenUp || r.Answered != 1-row.givenUp || r.Lost != 0 {
 					w.t.Errorf("asked %d times: %v\n%s", asked.Load(), err, text(r))
 				}
-				if row.status == http.StatusBadRequest && (r.GivenUp != 1 || !strings.Contains(text(r), "too long for me")) {
-					w.t.Errorf("got\n%s", text(r))
-				}
-				if unsettled := row.status != http.StatusServiceUnavailable; (r.Unsettled == 1) != unsettled {
-					w.t.Errorf("%d charges stay as estimated\n%s", r.Unsettled, text(r))
+				if row.givenUp > 0 && !strings.Contains(text(r), "too long for me") {
+					w.t.Errorf("it is not said why:\n%s", text(r))
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 )
@@ -14,7 +15,8 @@ type grant struct {
 	start            time.Time
 	prompt           *prompt.Prompt
 	charged, settled int64 // tokens
-	told             bool  // by the provider, how many it took
+	told             bool  // it was settled to what the provider says
+	used             chat.Usage
 	ended            bool
 	returned         bool // the charge was given back: the provider asked to wait, or was not reached
 }
@@ -34,18 +36,23 @@ func (g *grants) add(one *grant) {
 	g.list = append(g.list, one)
 }
 
-// settle notes what a grant is charged now.
-func (g *grants) settle(one *grant, tokens int64) {
+// settle notes what a grant took, and whether it is charged that now.
+func (g *grants) settle(one *grant, used chat.Usage, done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	one.settled, one.told = tokens, true
+	one.used, one.told = used, done
+	if done {
+		one.settled = used.TotalTokens
+	}
 }
 
-// end notes that the handler has returned, and whether the charge was given back.
-func (g *grants) end(one *grant, returned bool) {
+// end notes that the handler has returned, and whether the charge was given back. It returns
+// what it took, as far as that is known.
+func (g *grants) end(one *grant, returned bool) chat.Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	one.ended, one.returned = true, returned
+	return one.used
 }
 
 // inHand is how many handlers run.

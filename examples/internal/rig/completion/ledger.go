@@ -155,9 +155,12 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 		var wait *worker.WaitError
 		var untouched *worker.UntouchedError
 		asked := errors.As(err, &wait)
-		l.grants.end(g, asked || errors.As(err, &untouched))
-		if asked && l.Upstream.Inside == nil {
-			l.Upstream.Record.Add(provider.Request{At: sent, End: time.Now(), ID: p.ID, Model: l.Model, Customer: p.Customer, Refused: true})
+		used := l.grants.end(g, asked || errors.As(err, &untouched))
+		if l.Upstream.Inside == nil && (asked || err == nil) {
+			l.Upstream.Record.Add(provider.Request{
+				At: sent, End: time.Now(), ID: p.ID, Model: l.Model, Customer: p.Customer, MaxTokens: p.MaxTokens,
+				Prompt: used.PromptTokens, Completion: used.CompletionTokens, Refused: asked,
+			})
 		}
 		if err == nil {
 			l.outcomes.end(p.ID, answered, "", false)
@@ -166,19 +169,11 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// Settled notes what the handler of a context was charged in the end, and what the provider
-// says that it took, since it was asked at an instant of the local clock.
-func (l *Ledger) Settled(ctx context.Context, sent time.Time, used chat.Usage) {
-	g, ok := ctx.Value(grantKey{}).(*grant)
-	if !ok {
-		return
-	}
-	l.grants.settle(g, used.TotalTokens)
-	if l.Upstream.Inside == nil {
-		l.Upstream.Record.Add(provider.Request{
-			At: sent, End: time.Now(), ID: g.prompt.ID, Model: l.Model, Customer: g.prompt.Customer,
-			Prompt: used.PromptTokens, Completion: used.CompletionTokens, MaxTokens: g.prompt.MaxTokens,
-		})
+// Settled notes what the provider says that the handler of a context took, and whether its
+// charge was settled to that.
+func (l *Ledger) Settled(ctx context.Context, used chat.Usage, failed error) {
+	if g, ok := ctx.Value(grantKey{}).(*grant); ok {
+		l.grants.settle(g, used, failed == nil)
 	}
 }
 
