@@ -197,10 +197,11 @@ local function place(job, lane, record, back)
 end
 
 -- Exchanges a booking for a start: what has really started decides, not what is promised. A booking further ahead than
--- any can be was made before the clock stepped back.
+-- any can be was made before the clock stepped back. Who only plans a job that is booked already is told so: its start is
+-- for who brings it.
 local function redeem(job, lane, slot)
   if slot > horizon + 30000000 then slot = now end
-  local promised = now < slot - job.max_wait
+  local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
   if promised then return format('2 %d', job.slot) .. told(key, holder) end

@@ -350,6 +350,9 @@ func (h *machine) answered(t *rapid.T, job throttle.Job, got, want throttle.Answ
 	case throttle.Booked:
 		h.slots = append(h.slots, r)
 	case throttle.Granted:
+		if job.Plan {
+			t.Fatalf("%s, which is only planned, got %+v", job.ID, r)
+		}
 		h.grants[job.ID+" "+job.Nonce] = r
 		h.started(t, r)
 		h.forgetTwins(r)

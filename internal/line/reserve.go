@@ -102,7 +102,7 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 
 // redeem exchanges a booking for a start: what has really started decides, not what is
 // promised. A booking further ahead than any can be was made before the clock stepped
-// back.
+// back. Who only plans a job that is booked already is told so: its start is for who brings it.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
@@ -111,7 +111,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if slot > l.now+l.settings.Lookahead+steppedBack {
 		slot = l.now
 	}
-	if l.now < slot-job.MaxWait {
+	if job.Plan || l.now < slot-job.MaxWait {
 		f := l.earliest(lane, job.Costs, l.now, false, Enforce)
 		return Answer{Outcome: Booked, Start: known.slot, Held: l.held(f)}, true
 	}
