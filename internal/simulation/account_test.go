@@ -381,6 +381,9 @@ func (a *account) changed(what, name, value string) {
 	case "mode":
 		name = "~" + name
 	case "limits":
+		if value == "" {
+			delete(a.parts, name) // it is served whole again
+		}
 		for _, scope := range a.world.plan.scopes {
 			for _, key := range a.world.plan.keys(scope.Name) {
 				if own := scope.Name + ":" + key; own == name || scope.Name == name {
