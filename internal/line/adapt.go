@@ -5,11 +5,16 @@ import "math"
 // How the part of its limits that a scope key is served moves: down by a factor and up by a
 // step, as AIMD does (Chiu and Jain 1989).
 const (
-	whole   = 1000        // the part that is all, in thousandths
-	keeps   = 700         // of its part after a refusal that nothing explains
-	step    = 100         // that a part grows by, at most once in the shortest window
-	firstUs = 1_000_000   // for how long the key of a refusal is closed if the upstream does not say, doubled by each that follows
-	mostUs  = 300_000_000 // and at most
+	whole = 1000 // the part that is all, in thousandths
+	keeps = 700  // of its part after a refusal that nothing explains
+	step  = 100  // that a part grows by, at most once in the shortest window
+)
+
+// For how long a refusal closes its key if the upstream does not say, in us: the first, doubled
+// by each that follows, and at most.
+const (
+	firstClosing = 1_000_000
+	mostClosing  = 300_000_000
 )
 
 // adaptedFor is for how long after its last change a part is remembered.
@@ -25,7 +30,7 @@ type adapted struct {
 
 func (a adapted) part() int64 { return whole - a.less }
 
-// Report is what an upstream r.
+// Report is what an upstream said.
 type Report struct {
 	Refused bool
 	Started int64 // when it was asked; 0: now
@@ -133,7 +138,7 @@ func (k *key) refused(now int64, r Report, before int64, owed bool) {
 		a.less = whole - max(r.Floor, before*keeps/whole)
 	}
 	if r.Wait == 0 {
-		k.paused = max(k.paused, now+min(mostUs, int64(firstUs)<<min(a.refusals, 9)))
+		k.paused = max(k.paused, now+min(mostClosing, int64(firstClosing)<<min(a.refusals, 9)))
 	}
 	a.down, a.changed, a.refusals = now, now, a.refusals+1
 }
