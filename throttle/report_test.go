@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -291,6 +292,55 @@ func TestReportsOfManyProcesses(t *testing.T) {
 		late, err := one.Report(t.Context(), "tenant", "acme", throttle.Report{Refused: true, Started: first.Start})
 		if err != nil || late.Served != 0.35 {
 			t.Errorf("the first one's refusal of the same time: %+v, %v", late, err)
+		}
+	})
+}
+
+// TestReportsOfOneBurst: what many workers of two processes asked at the same time, and all
+// were refused, lowers the part once.
+func TestReportsOfOneBurst(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		one := newThrottle(t, client, following(), nil)
+		two := sameAs(t, client, one, following(), throttle.Options{})
+		var began time.Time
+		for i := range 40 {
+			began = reserve(t, one, throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: of("acme")}).Start
+		}
+		var refused sync.WaitGroup
+		for i := range 40 {
+			refused.Go(func() {
+				th := []*throttle.Throttle{one, two}[i%2]
+				if _, err := th.Report(t.Context(), "tenant", "acme", throttle.Report{Refused: true, Started: began}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		refused.Wait()
+		for _, th := range []*throttle.Throttle{one, two} {
+			if u, err := th.Usage(t.Context(), "tenant", "acme"); err != nil || u.Served != 0.7 {
+				t.Errorf("served %g (%v), want 0.7", u.Served, err)
+			}
+		}
+	})
+}
+
+// TestReportInShadow: of a scope in shadow a job is told what it would have waited for, and
+// does not wait.
+func TestReportInShadow(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := following()
+		scopes[0].Mode = throttle.Shadow
+		th := newThrottle(t, client, scopes, nil)
+		if _, err := th.Report(t.Context(), "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 51 {
+			r := reserve(t, th, throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: of("acme")})
+			if r.Outcome != throttle.Granted || (r.Shadow != nil) != (i == 50) {
+				t.Errorf("job %d: %s, shadow %+v; want only the last beyond what is served", i, r.Outcome, r.Shadow)
+			}
 		}
 	})
 }
