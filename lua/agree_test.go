@@ -78,6 +78,7 @@ func history(t *rapid.T, s *scripted) {
 		Grace:     rapid.SampledFrom([]int64{1000, second, 5 * second}).Draw(t, "grace"),
 		Scopes:    make(map[string]line.Scope),
 		Timed:     rapid.Bool().Draw(t, "timed"),
+		Lower:     rapid.SampledFrom([]int64{9, 9, 1, 99}).Draw(t, "lower"),
 	}
 	for _, name := range []string{"global", "tenant", "domain"} {
 		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Enforce, line.Enforce, line.Shadow, line.Off}).Draw(t, "mode")
@@ -108,7 +109,7 @@ func history(t *rapid.T, s *scripted) {
 }
 
 func usualHistory(t *rapid.T, s *scripted) {
-	s.settings = line.Settings{Lookahead: second, Grace: 5 * second, Scopes: make(map[string]line.Scope)}
+	s.settings = line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: make(map[string]line.Scope)}
 	for _, name := range []string{"global", "tenant", "domain"} {
 		var limits []line.Limit
 		for _, w := range []int64{7 * second, 60 * second} {
@@ -159,7 +160,8 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 		keys = append([]string{"domain:" + rapid.SampledFrom([]string{"x", "y"}).Draw(t, "which")}, keys...)
 	}
 	m.drawn++
-	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: flow + "|" + strings.Join(keys, ","), Latest: -1, Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
+	class := flow + rapid.SampledFrom([]string{"", "", "#1", "#3"}).Draw(t, "priority")
+	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: class + "|" + strings.Join(keys, ","), Latest: -1, Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
 	for range keys {
 		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5, 9}).Draw(t, "cost"))
 	}
@@ -331,7 +333,7 @@ func (m *machine) settle(t *rapid.T) {
 	}
 	const within = 3600 * second // a mark expires by the server's clock, which the test does not move
 	flow, _, _ := strings.Cut(g.Lane, "|")
-	share := map[string]int64{"a": 1, "b": 1, "c": 3}[flow]
+	share := map[string]int64{"a": 1, "b": 1, "c": 3}[flow[:1]]
 	want := m.l.Settle(m.now, m.s.settings, g, actual, within, rebook)
 	got, err := m.s.settle(m.now, g, actual, within, share, rebook)
 	if err != nil {

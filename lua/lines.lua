@@ -45,8 +45,21 @@ local function tell_lanes(found)
   end
 end
 
+-- The page of a flow's lanes with the arrivals of their first jobs, those of priority 0 first.
+local function lanes_page(queue, flow, from)
+  local key, found = prefix .. 'lanes:' .. queue .. ':' .. flow, {}
+  local marks, most = call('ZRANGEBYSCORE', key, '-inf', '(0'), 2 * count
+  for i = 0, #marks do
+    local lanes, before = i == 0 and key or key .. marks[i], i == 0 and #marks or 0
+    local some = #found < most and call('ZRANGE', lanes, before + from, before + from + (most - #found) / 2 - 1, 'WITHSCORES') or {}
+    for j = 1, #some do found[#found + 1] = some[j] end
+    from = max(0, from - (call('ZCARD', lanes) - before))
+  end
+  return found
+end
+
 local function tell_flow(queue, flow, tag)
-  local found = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, count - 1, 'WITHSCORES')
+  local found = lanes_page(queue, flow, 0)
   tell(flow, tag, integer(#found / 2))
   tell_lanes(found)
 end
@@ -63,7 +76,7 @@ function tells.queues()
 end
 
 function tells.lanes()
-  local found = call('ZRANGE', prefix .. 'lanes:' .. ARGV[5] .. ':' .. ARGV[6], from, from + count - 1, 'WITHSCORES')
+  local found = lanes_page(ARGV[5], ARGV[6], from)
   page(#found / 2)
   tell_lanes(found)
 end

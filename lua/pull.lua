@@ -93,8 +93,9 @@ local function look(name)
         if tag > virtual_time(name) then write('HSET', prefix .. 'tags:' .. name, '*', tag_text(tag)) end
         local following, more = book_first(lane, job, at)
         if following then
-          write('ZADD', prefix .. 'lanes:' .. name .. ':' .. lane.flow, following.arrival, lane.text)
-          expire('lanes:' .. name .. ':' .. lane.flow, 'lane:' .. lane.text)
+          write('ZADD', classes.lanes(name, lane.class), following.arrival, lane.text)
+          classes.expire(name, lane)
+          expire('lane:' .. lane.text)
         elseif not more then
           leave(name, lane)
         end

@@ -112,7 +112,7 @@ local function hold_places(id, lane, costs, at)
       if ledger.window < 0 then places[#places + 1] = { key.name, ledger.window, floor(time_of(key, at) / ledger.precision), costs[i] } end
     end
   end
-  return hold(id, at, lane.flow, at + 1000000, places, at)
+  return hold(id, at, lane.class, at + 1000000, places, at)
 end
 
 local function grant(id, lane, costs, at)
@@ -134,9 +134,9 @@ end
 -- A lane has another first job: its queue, or its claim, is told.
 local function lead(lane, arrival)
   for i = 1, #lane do
-    local flows = prefix .. 'lanes:' .. lane[i].name .. ':' .. lane.flow
-    if call('ZSCORE', flows, lane.text) then
-      write('ZADD', flows, arrival, lane.text)
+    local lanes = classes.lanes(lane[i].name, lane.class)
+    if call('ZSCORE', lanes, lane.text) then
+      write('ZADD', lanes, arrival, lane.text)
       due(lane[i].name, now)
     end
   end
@@ -229,7 +229,10 @@ local function still_waiting(job, lane)
   end
   if lane.jobs == 0 then return nil end
   expire('lane:' .. lane.text) -- its line may stand for longer than its keys live: whoever asks renews them
-  for i = 1, #lane do expire('lanes:' .. lane[i].name .. ':' .. lane.flow, 'lanes:' .. lane[i].name .. '!:' .. lane.flow) end
+  for i = 1, #lane do
+    classes.expire(lane[i].name, lane)
+    classes.expire(lane[i].name .. '!', lane)
+  end
   return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
 end
 

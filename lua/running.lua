@@ -31,7 +31,7 @@ local function renew(id, start)
     count_at(place, at, place.units)
     renewed[i] = { key.name, ledger.window, at, place.units }
   end
-  hold(id, start, places.flow, places.paid, renewed, now)
+  hold(id, start, places.class, places.paid, renewed, now)
   return true
 end
 

@@ -56,7 +56,7 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 		scope := s.settings.Scopes[name]
 		scopes += name + "=" + string(scope.Mode) + ":" + limitsText(scope.Limits) + ";"
 	}
-	header := []any{now, fmt.Sprintf("%d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000), scopes}
+	header := []any{now, fmt.Sprintf("%d %d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000, max(1, s.settings.Lower)), scopes}
 	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"}, append(header, args...)...).Result()
 }
 

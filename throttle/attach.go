@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -47,7 +48,7 @@ func newest(name string, all []Process) (Process, error) {
 func (c *caller) attached(ctx context.Context, name string, p Process) (*Throttle, error) {
 	options := c.options
 	options.Lookahead, options.Grace, options.FairScope, options.Shares = p.Lookahead, p.Grace, p.FairScope, p.Shares
-	options.FairByTime = p.FairByTime
+	options.FairByTime, options.PriorityFloor = p.FairByTime, cmp.Or(p.PriorityFloor, defaultPriorityFloor)
 	if options.FairScope == "" {
 		options.FairScope = Global
 	}

@@ -60,14 +60,16 @@ func TestPublishedAndAttached(t *testing.T) {
 		}
 		scopes := tenantAndGlobal(throttle.PerMinute(2), throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second})
 		scopes[0].Mode = throttle.Shadow
-		th := published(t, client, name, scopes, throttle.Options{Lookahead: 3 * time.Second, Grace: 7 * time.Second, Shares: map[string]int{"acme": 3}})
+		th := published(t, client, name, scopes, throttle.Options{
+			Lookahead: 3 * time.Second, Grace: 7 * time.Second, Shares: map[string]int{"acme": 3}, PriorityFloor: 0.2,
+		})
 		got := processesOf(t, th)
 		if len(got) != 1 {
 			t.Fatalf("%d processes", len(got))
 		}
 		want := throttle.Process{
 			State: "4", Alive: true, Scopes: scopes, Lookahead: 3 * time.Second, Grace: 7 * time.Second, FairScope: "tenant",
-			Shares: map[string]int{"acme": 3}, SharesInAll: 1,
+			PriorityFloor: 0.2, Shares: map[string]int{"acme": 3}, SharesInAll: 1,
 		}
 		ignored := cmpopts.IgnoreFields(throttle.Process{}, "ID", "Host", "PID", "Program", "Library", "Since", "Seen")
 		if diff := cmp.Diff(want, got[0], ignored); diff != "" {

@@ -20,7 +20,7 @@ func TestHeaderText(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
 	want := [2]string{
-		"1000000 5000000 2764801000",
+		"1000000 5000000 2764801000 9",
 		"global=e:1000/1000000/10000;tenant=e:100/60000000/1,2000/86400000000/864000000;domain=s:;",
 	}
 	if th.header != want {
@@ -41,6 +41,7 @@ func TestOrderText(t *testing.T) {
 		{"same costs", Job{Weight: 5, Costs: map[string]int64{"tenant": 3, Global: 3}, Keys: map[string]string{"tenant": "a"}}, "a|global:,tenant:a", "3"},
 		{"a scope that does not concern it", Job{Weight: 5, Costs: map[string]int64{Global: 0}, Keys: map[string]string{"tenant": "a"}}, "a|tenant:a", "5"},
 		{"its flow's scope", Job{Weight: 5, Costs: map[string]int64{"tenant": 0}, Keys: map[string]string{"tenant": "a"}}, "a|global:", "5"},
+		{"a lower priority", Job{Weight: 5, Priority: 2, Keys: map[string]string{"tenant": "a b"}}, "a%20b#2|global:,tenant:a%20b", "5"},
 		{"no flow", Job{Weight: 5, Costs: map[string]int64{"tenant": 0}}, "|global:", "5"},
 		{"nothing", Job{Weight: 5, Costs: map[string]int64{"tenant": 0, Global: 0}}, "|", "5"},
 	}

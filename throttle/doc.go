@@ -44,9 +44,10 @@
 // # Line
 //
 // Bookings go as far ahead as Options.Lookahead. Behind it jobs wait in lanes, one for
-// each distinct set of scope keys, in order of arrival. A lane stands under the one scope
-// key that has no room for its first job, with the lanes of others that wait for the
-// same; there the keys of Options.FairScope take turns in units, by their shares. A pull
+// each distinct set of scope keys and each priority, in order of arrival. A lane stands
+// under the one scope key that has no room for its first job, with the lanes of others
+// that wait for the same; there the keys of Options.FairScope take turns in units, by
+// their shares, and of one key's jobs those of a higher Job.Priority come first. A pull
 // books the jobs whose turn has come; the package worker and Wait do that, and a Driver
 // is for who brings the jobs of another queue.
 //

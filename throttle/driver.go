@@ -207,6 +207,7 @@ func (t *Throttle) booking(now time.Time, v *values) Reservation {
 	r.Job.ID = v.text()
 	r.Start = v.instant()
 	r.lane = v.text()
+	_, r.Job.Priority, _, _ = laneParts(r.lane)
 	r.Job.Keys = t.keysOf(r.lane, v)
 	return r
 }
@@ -214,7 +215,7 @@ func (t *Throttle) booking(now time.Time, v *values) Reservation {
 // keysOf are the keys of the jobs in a lane. A key that only its hash is left of stays
 // encoded.
 func (t *Throttle) keysOf(lane string, v *values) map[string]string {
-	flow, names, is := strings.Cut(lane, "|")
+	flow, _, names, is := laneParts(lane)
 	v.wrong = v.wrong || !is
 	keys := make(map[string]string)
 	if flow != "" && t.fair != "" {

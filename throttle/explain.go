@@ -17,6 +17,8 @@ type Explanation struct {
 	// Job is the job's ID, Now the instant of the answer.
 	Job string
 	Now time.Time
+	// Priority is that of the job; 0 where it does not wait and was asked for by its ID.
+	Priority int
 	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
 	// Arrived is since when it waits in line; zero if it does not. Before it are so many
@@ -41,8 +43,8 @@ type Explanation struct {
 	Usage []Usage
 }
 
-// Explain tells what is known of a job, which is asked for by the ID, Weight, Costs and
-// Keys that it was reserved with. It changes nothing. It blocks for two round trips, for
+// Explain tells what is known of a job, which is asked for by the ID, Weight, Costs,
+// Keys and Priority that it was reserved with. It changes nothing. It blocks for two round trips, for
 // a job in line as Forecast does, and fails as Peek does. Where more waits than Forecast
 // reads, it is not known when the job is expected to start.
 func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
@@ -127,7 +129,7 @@ func (o *order) blocked(name string) *Hold {
 // before it and how many there are in its lane, the queue that the lane stands in, and
 // that one's timer.
 func (o *order) explanation(p *page) (Explanation, error) {
-	e := Explanation{Job: o.job.ID, Now: p.now, Slot: p.instant(), Arrived: p.instant(), Before: p.integer(), Waiting: p.natural()}
+	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: p.now, Slot: p.instant(), Arrived: p.instant(), Before: p.integer(), Waiting: p.natural()}
 	name, parked := strings.CutSuffix(p.text(), parkedMark)
 	if name != "" {
 		e.Blocked, e.Parked = o.blocked(name), parked
@@ -163,8 +165,8 @@ func (e Explanation) writeJob(b *strings.Builder) {
 	case !e.Slot.IsZero():
 		fmt.Fprintf(b, "  booked for %s (%s)\n", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
 	case e.Waiting > 0:
-		fmt.Fprintf(b, "  in line since %s, %s of %d jobs before it, expected to start %s%s\n",
-			e.arrivedText(), e.beforeText(), e.Waiting, e.guessText(), e.in(e.Expected))
+		fmt.Fprintf(b, "  in line since %s%s, %s of %d jobs before it, expected to start %s%s\n",
+			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.in(e.Expected))
 		e.writePlace(b)
 	case !e.Arrived.IsZero():
 		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
@@ -195,6 +197,13 @@ func (e Explanation) arrivedText() string {
 		return "some time"
 	}
 	return e.Arrived.UTC().Format(clockFormat)
+}
+
+func (e Explanation) priorityText() string {
+	if e.Priority == 0 {
+		return ""
+	}
+	return " with priority " + strconv.Itoa(e.Priority)
 }
 
 func (e Explanation) beforeText() string {

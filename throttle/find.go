@@ -139,8 +139,8 @@ func (t *Throttle) guess(o *order, e *Explanation) {
 
 // orderOf is what a job takes, by its lane and its costs as Redis has them.
 func (t *Throttle) orderOf(id, lane, costs string) *order {
-	flow, names, _ := strings.Cut(lane, "|")
-	o := &order{job: Job{ID: id}, flow: flow, lane: lane}
+	flow, priority, names, _ := laneParts(lane)
+	o := &order{job: Job{ID: id, Priority: priority}, flow: flow, lane: lane}
 	units := strings.Split(costs, ",")
 	for i, name := range strings.Split(names, ",") {
 		scope, key, is := splitName(name)

@@ -98,7 +98,7 @@ func (f Forecast) withLast() Forecast {
 func (r *reader) load() (*line.Line, line.Settings) {
 	r.snapshot.Now, r.snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
 	for _, l := range r.lanes {
-		flow, _, _ := strings.Cut(l.Lane, "|")
+		flow, _, _, _ := laneParts(l.Lane)
 		r.snapshot.Shares[flow] = r.shares.of(flow)
 	}
 	for i := range r.snapshot.Queues {
@@ -106,7 +106,9 @@ func (r *reader) load() (*line.Line, line.Settings) {
 			q.Timer = r.snapshot.Now // lanes came there since the timers were read, or a place may be free before a lease ends
 		}
 	}
-	return line.Load(r.snapshot, r.options.Lookahead.Microseconds(), r.options.Grace.Microseconds())
+	return line.Load(r.snapshot, line.Settings{
+		Lookahead: r.options.Lookahead.Microseconds(), Grace: r.options.Grace.Microseconds(), Lower: r.options.unitsForOneLower(),
+	})
 }
 
 // handsOver tells whether a queue is of a scope key with a running limit.

@@ -24,6 +24,11 @@ type Job struct {
 	// scope that is neither Global nor Optional must be there, with a key that
 	// is not empty.
 	Keys map[string]string
+	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of
+	// the fair scope those of a higher priority come first, but for the part of its units
+	// that Options.PriorityFloor leaves to each lower one. It gives the key no larger share
+	// than others have, and takes no start from a job that is booked already.
+	Priority int
 	// MaxWait is how long the caller is prepared to wait in place: a start within
 	// it is granted now, for then. 0 grants only what may start at once; at most 400
 	// days.
@@ -71,7 +76,7 @@ func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
 		}
 	}
 	slices.SortFunc(o.charges, func(a, b charge) int { return strings.Compare(a.name, b.name) })
-	o.lane = laneOf(o.flow, o.charges)
+	o.lane = laneOf(o.flow, job.Priority, o.charges)
 	return o, nil
 }
 
@@ -84,6 +89,8 @@ func (t *Throttle) checkNumbers(job Job) error {
 			"set it to the units that the job takes of each limit, such as 1", maxUnits)}
 	case job.Weight < 1 || job.Weight > maxUnits:
 		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
+	case job.Priority < 0 || job.Priority > LowestPriority:
+		return &InvalidJobError{Job: job.ID, Field: "Priority", Value: job.Priority, Reason: fmt.Sprintf("is not between 0 and %d", LowestPriority)}
 	case job.MaxWait < 0 || job.MaxWait > maxWindow:
 		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait, Reason: "is not between 0 and " + formatDuration(maxWindow)}
 	case len(job.Nonce) > maxEncoded || !plainNonce(job.Nonce):

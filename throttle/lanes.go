@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lane is jobs that wait in line with the same scope keys.
+// Lane is jobs that wait in line with the same scope keys and priority.
 type Lane struct {
 	// Name is what Driver.LaneJobs asks for.
 	Name string `json:"name"`
@@ -15,6 +15,8 @@ type Lane struct {
 	// keyed scopes, by the scope's name. Of very long keys only the hash is known.
 	Flow string            `json:"flow,omitempty"`
 	Keys map[string]string `json:"keys,omitempty"`
+	// Priority is that of its jobs.
+	Priority int `json:"priority,omitempty"`
 	// Jobs is how many are in it, a few that have left since included. Since is when its
 	// first job came; zero if that is not known, since the lane has a claim.
 	Jobs  int64     `json:"jobs"`
@@ -48,9 +50,9 @@ func (t *Throttle) Lanes(ctx context.Context) ([]Lane, error) {
 	add := func(lane, under string, timer, since int64) *Lane {
 		name, parked := strings.CutSuffix(under, parkedMark)
 		scope, key, _ := splitName(name)
-		flow, _, _ := strings.Cut(lane, "|")
+		flow, priority, _, _ := laneParts(lane)
 		lanes = append(lanes, Lane{
-			Name: lane, Flow: decoded(flow), Keys: t.keysOf(lane, new(values)), Jobs: jobs[lane], Since: instant(since),
+			Name: lane, Flow: decoded(flow), Keys: t.keysOf(lane, new(values)), Priority: priority, Jobs: jobs[lane], Since: instant(since),
 			Scope: scope, Key: key, Looked: instant(timer), Parked: parked,
 		})
 		return &lanes[len(lanes)-1]

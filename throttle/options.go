@@ -90,6 +90,11 @@ type Options struct {
 	// jobs. Else units are counted at their start, as under windows. A job is charged for a
 	// second at its start, and for what it took when it is renewed and when it has ended.
 	FairByTime bool
+	// PriorityFloor is the part of what a key of the fair scope starts that jobs of a lower
+	// Priority have while those of the next higher one wait too, counted in units: 0.01 to
+	// 0.5, rounded so that a whole number of units of the higher one comes for each. 0 means
+	// 0.1, nine units for one. All processes of one throttle should use the same.
+	PriorityFloor float64
 	// Mode is that of all scopes: Enforce unless it is said otherwise here, by
 	// Scope.Mode, the weaker of the two, or at run time by SetMode. Also when it is
 	// Off every decision asks Redis, since that may change.
@@ -120,6 +125,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	options.Grace = cmp.Or(options.Grace, defaultGrace)
+	options.PriorityFloor = cmp.Or(options.PriorityFloor, defaultPriorityFloor)
 	options.Lookahead = cmp.Or(options.Lookahead, defaultLookahead)
 	options.SettleWithin = cmp.Or(options.SettleWithin, defaultSettleWithin)
 	options.BreakAfter = cmp.Or(options.BreakAfter, defaultBreakAfter)
@@ -142,6 +148,8 @@ func (o Options) validate() error {
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
 	case o.Lookahead < 100*time.Millisecond || o.Lookahead > maxWindow:
 		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(maxWindow)}
+	case !(o.PriorityFloor >= leastPriorityFloor && o.PriorityFloor <= 0.5):
+		return &OptionError{Field: "PriorityFloor", Value: o.PriorityFloor, Reason: "is not between 0.01 and 0.5"}
 	case !o.Mode.valid():
 		return &OptionError{Field: "Mode", Value: int(o.Mode), Reason: "is none of Enforce, Shadow, Off"}
 	case o.SettleWithin < time.Minute || o.SettleWithin > maxWindow:

@@ -39,8 +39,9 @@ type Process struct {
 	Lookahead time.Duration `json:"lookahead_ns"`
 	Grace     time.Duration `json:"grace_ns"`
 	FairScope string        `json:"fair_scope,omitempty"` // empty: one line for all
-	// FairByTime is that of Options.
-	FairByTime bool `json:"fair_by_time,omitempty"`
+	// FairByTime and PriorityFloor are those of Options.
+	FairByTime    bool    `json:"fair_by_time,omitempty"`
+	PriorityFloor float64 `json:"priority_floor"`
 	// Shares are those of Options, if they are not more than 1,000; SharesInAll is how many
 	// they are. ShareFunc is true if there is an Options.Share.
 	Shares      map[string]int `json:"shares,omitempty"`
@@ -75,6 +76,7 @@ func (p Process) Differences(other Process) []string {
 	differ("Lookahead", formatDuration(p.Lookahead), formatDuration(other.Lookahead))
 	differ("Grace", formatDuration(p.Grace), formatDuration(other.Grace))
 	differ("FairByTime", fmt.Sprint(p.FairByTime), fmt.Sprint(other.FairByTime))
+	differ("PriorityFloor", fmt.Sprint(p.PriorityFloor), fmt.Sprint(other.PriorityFloor))
 	differ("FairScope", cmp.Or(p.FairScope, "none"), cmp.Or(other.FairScope, "none"))
 	if !maps.Equal(p.Shares, other.Shares) || p.SharesInAll != other.SharesInAll {
 		found = append(found, fmt.Sprintf("Shares of %d keys, not the same as of %d", p.SharesInAll, other.SharesInAll))
@@ -167,6 +169,7 @@ func (t *Throttle) self() Process {
 	p := thisProcess()
 	p.ID, p.State = t.batch.asker, stateVersion
 	p.Lookahead, p.Grace, p.FairScope, p.FairByTime = t.options.Lookahead, t.options.Grace, t.fair, t.options.FairByTime
+	p.PriorityFloor = t.options.PriorityFloor
 	p.Scopes = copyScopes(t.scopes)
 	for i := range p.Scopes {
 		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)

@@ -109,11 +109,12 @@ func (h *machine) once(there func() int) func(do func(*rapid.T)) func(*rapid.T) 
 // short ones.
 func drawOptions(t *rapid.T) throttle.Options {
 	return throttle.Options{
-		Grace:     rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
-		Lookahead: rapid.SampledFrom([]time.Duration{maxWindow, 100 * time.Millisecond, time.Second, time.Second, 5 * time.Second, 20 * time.Second}).Draw(t, "lookahead"),
-		FairScope: rapid.SampledFrom([]string{"", "", "domain", throttle.Global}).Draw(t, "fair scope"),
-		Shares:    map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"), "c": 2},
-		Timeout:   30 * time.Second,
+		Grace:         rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second, time.Minute}).Draw(t, "grace"),
+		Lookahead:     rapid.SampledFrom([]time.Duration{maxWindow, 100 * time.Millisecond, time.Second, time.Second, 5 * time.Second, 20 * time.Second}).Draw(t, "lookahead"),
+		FairScope:     rapid.SampledFrom([]string{"", "", "domain", throttle.Global}).Draw(t, "fair scope"),
+		Shares:        map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"), "c": 2},
+		Timeout:       30 * time.Second,
+		PriorityFloor: rapid.SampledFrom([]float64{0, 0.25, 0.5, 0.01}).Draw(t, "priority floor"),
 	}
 }
 
@@ -225,10 +226,11 @@ func (h *machine) advance(t *rapid.T) {
 func (h *machine) draw(t *rapid.T) throttle.Job {
 	weights := []int64{1, 1, 1, 2, h.lightest(), max(1, h.lightest()/2)}
 	job := throttle.Job{
-		Weight:  min(rapid.SampledFrom(weights).Draw(t, "weight"), h.lightest()),
-		Keys:    map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")},
-		MaxWait: time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 1_200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
-		Nonce:   h.nonce(),
+		Weight:   min(rapid.SampledFrom(weights).Draw(t, "weight"), h.lightest()),
+		Priority: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "priority"),
+		Keys:     map[string]string{"tenant": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")},
+		MaxWait:  time.Duration(rapid.SampledFrom([]int64{0, 0, 1000, 200_000, 1_200_000, 2_000_000}).Draw(t, "wait")) * time.Microsecond,
+		Nonce:    h.nonce(),
 	}
 	if domain := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "domain"); domain != "" {
 		job.Keys["domain"] = domain

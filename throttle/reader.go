@@ -134,7 +134,7 @@ func (r *reader) readClaim(c claimed) {
 	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
 	lane := counted{line.Standing{Lane: c.Lane}, c.jobs}
 	if r.lane(lane) {
-		flow, _, _ := strings.Cut(c.Lane, "|")
+		flow, _, _, _ := laneParts(c.Lane)
 		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})
 	}
 }
@@ -241,10 +241,15 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		q.Flows = append(q.Flows, f)
 	}
 	if q.Finish == nil {
-		q.Finish, q.Aside = make(map[string]float64), make(map[string]float64)
+		q.Finish, q.Aside, q.Classes = make(map[string]float64), make(map[string]float64), make(map[string]line.ClassTags)
 	}
 	for n := p.natural(); n > 0 && !p.wrong; n-- {
-		switch flow, tag := p.text(), p.float(); {
+		flow := p.text()
+		if of, is := strings.CutPrefix(flow, "#"); is {
+			q.Classes[of] = p.classTags()
+			continue
+		}
+		switch tag := p.float(); {
 		case flow == "*":
 			q.Virtual = tag
 		case flow == "^": // since when flows make way for a claim
@@ -257,6 +262,17 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		}
 	}
 	return nil
+}
+
+// classTags reads "virtual tag tag", of the priorities from 0 on.
+func (p *page) classTags() (tags line.ClassTags) {
+	list := &values{rest: strings.Fields(p.text())}
+	tags.Virtual = list.float()
+	for i := 0; list.more() && i < len(tags.Tags); i++ {
+		tags.Tags[i] = list.float()
+	}
+	p.wrong = p.wrong || list.wrong || list.more()
+	return tags
 }
 
 // restOfLanes reads a flow's lanes behind the first page.
@@ -350,7 +366,7 @@ func (r *reader) readLists(ctx context.Context, lanes []counted) error {
 func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	var names []string
 	for _, l := range r.lanes {
-		if _, of, _ := strings.Cut(l.Lane, "|"); of != "" {
+		if _, _, of, _ := laneParts(l.Lane); of != "" {
 			names = append(names, strings.Split(of, ",")...)
 		}
 	}

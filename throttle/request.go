@@ -18,10 +18,15 @@ type order struct {
 	lane    string
 }
 
-// laneOf names a lane: its flow, a bar and the names of its scope keys.
-func laneOf(flow string, charges []charge) string {
+// laneOf names a lane: its flow, with # and the priority if that is not 0, a bar and the
+// names of its scope keys.
+func laneOf(flow string, priority int, charges []charge) string {
 	var b strings.Builder
 	b.WriteString(flow)
+	if priority > 0 {
+		b.WriteByte('#')
+		b.WriteString(strconv.Itoa(priority))
+	}
 	b.WriteByte('|')
 	for i := range charges {
 		if i > 0 {
@@ -30,6 +35,17 @@ func laneOf(flow string, charges []charge) string {
 		b.WriteString(charges[i].name)
 	}
 	return b.String()
+}
+
+// laneParts are what laneOf has put together. It returns false for what is no lane.
+func laneParts(lane string) (flow string, priority int, names string, is bool) {
+	flow, names, is = strings.Cut(lane, "|")
+	flow, lower, hasPriority := strings.Cut(flow, "#")
+	if hasPriority {
+		n, err := strconv.Atoi(lower)
+		priority, is = n, is && err == nil
+	}
+	return flow, priority, names, is
 }
 
 // costs are what the job takes of its scope keys, in the order of the lane.
@@ -78,9 +94,10 @@ func (o *order) units(scope string) int64 {
 }
 
 // newHeader are the arguments that never change: how far ahead jobs are booked, how
-// long bookings count and the line's keys live, and the scopes.
+// long bookings count and the line's keys live, what priorities are worth, and the scopes.
 func newHeader(scopes []Scope, options Options) [2]string {
-	times := integers(' ', options.Lookahead.Microseconds(), options.Grace.Microseconds(), lineKept(scopes, options.Lookahead).Milliseconds())
+	times := integers(' ', options.Lookahead.Microseconds(), options.Grace.Microseconds(), lineKept(scopes, options.Lookahead).Milliseconds(),
+		options.unitsForOneLower())
 	var b strings.Builder
 	for _, scope := range scopes {
 		b.WriteString(scope.Name + "=" + max(scope.Mode, options.Mode).letter() + ":" + limitsText(scope.Limits) + ";")

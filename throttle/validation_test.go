@@ -56,6 +56,8 @@ func TestF44_F46_F52_InvalidJobs(t *testing.T) {
 		"empty key of optional":   {with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": "a", "domain": ""} }), "Keys", "domain"},
 		"unknown scope":           {with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": "a", "host": "x"} }), "Keys", "host"},
 		"a key for global":        {with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": "a", throttle.Global: "x"} }), "Keys", throttle.Global},
+		"priority -1":             {with(func(j *throttle.Job) { j.Priority = -1 }), "Priority", -1},
+		"priority 5":              {with(func(j *throttle.Job) { j.Priority = throttle.LowestPriority + 1 }), "Priority", 5},
 		"negative max wait":       {with(func(j *throttle.Job) { j.MaxWait = -1 }), "MaxWait", time.Duration(-1)},
 		"max wait above 400 days": {with(func(j *throttle.Job) { j.MaxWait = 400*day + 1 }), "MaxWait", 400*day + 1},
 		"nonce with a space":      {with(func(j *throttle.Job) { j.Nonce = "a b" }), "Nonce", "a b"},
@@ -412,14 +414,15 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	client := miniClient(t)
 	bad := map[string][]throttle.Options{
-		"Fallback":    {{Fallback: -1}, {Fallback: throttle.FallbackLocal + 1}},
-		"LocalShare":  {{Fallback: throttle.FallbackLocal}, local(-0.5), local(1.01), local(math.NaN()), local(math.Inf(1))},
-		"Timeout":     {{Timeout: -1}, {Timeout: time.Microsecond}, {Timeout: time.Minute + 1}},
-		"Grace":       {{Grace: -1}, {Grace: time.Microsecond}, {Grace: 24*time.Hour + 1}},
-		"Lookahead":   {{Lookahead: -1}, {Lookahead: 100*time.Millisecond - 1}, {Lookahead: 400*day + 1}},
-		"FairScope":   {{FairScope: "tenant"}, {FairScope: "Global"}},
-		"Shares":      {shares(0), shares(-1), shares(maxShare + 1), {Shares: map[string]int{"a": 1, "b": 0}}},
-		"BreakPeriod": {{BreakPeriod: -1}, {BreakPeriod: time.Microsecond}, {BreakPeriod: time.Hour + 1}},
+		"Fallback":      {{Fallback: -1}, {Fallback: throttle.FallbackLocal + 1}},
+		"LocalShare":    {{Fallback: throttle.FallbackLocal}, local(-0.5), local(1.01), local(math.NaN()), local(math.Inf(1))},
+		"Timeout":       {{Timeout: -1}, {Timeout: time.Microsecond}, {Timeout: time.Minute + 1}},
+		"Grace":         {{Grace: -1}, {Grace: time.Microsecond}, {Grace: 24*time.Hour + 1}},
+		"Lookahead":     {{Lookahead: -1}, {Lookahead: 100*time.Millisecond - 1}, {Lookahead: 400*day + 1}},
+		"FairScope":     {{FairScope: "tenant"}, {FairScope: "Global"}},
+		"Shares":        {shares(0), shares(-1), shares(maxShare + 1), {Shares: map[string]int{"a": 1, "b": 0}}},
+		"PriorityFloor": {{PriorityFloor: -0.1}, {PriorityFloor: 0.009}, {PriorityFloor: 0.51}, {PriorityFloor: math.NaN()}},
+		"BreakPeriod":   {{BreakPeriod: -1}, {BreakPeriod: time.Microsecond}, {BreakPeriod: time.Hour + 1}},
 	}
 	for field, options := range bad {
 		for _, o := range options {
@@ -433,7 +436,7 @@ func TestOptions(t *testing.T) {
 		{Timeout: time.Millisecond, Grace: time.Millisecond, BreakPeriod: time.Millisecond},
 		{Timeout: time.Minute, Grace: 24 * time.Hour, BreakPeriod: time.Hour},
 		{Lookahead: 100 * time.Millisecond, FairScope: throttle.Global}, {Lookahead: 400 * day},
-		{Shares: map[string]int{"a": 1, "": maxShare}},
+		{Shares: map[string]int{"a": 1, "": maxShare}}, {PriorityFloor: 0.01}, {PriorityFloor: 0.5},
 	}
 	for _, o := range good {
 		if _, err := throttle.New("n", client, globalScope(throttle.PerHour(1)), o); err != nil {

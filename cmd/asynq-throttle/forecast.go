@@ -29,7 +29,7 @@ type foreseen struct {
 }
 
 func (p *program) forecast() *cobra.Command {
-	var jobs int
+	var jobs, priority int
 	var weight int64
 	var keys, costs []string
 	var exact bool
@@ -47,6 +47,7 @@ func (p *program) forecast() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			job.Priority = priority
 			ctx := cmd.Context()
 			th, err := p.attach(ctx, args[0])
 			if err != nil {
@@ -64,6 +65,7 @@ func (p *program) forecast() *cobra.Command {
 	flags.Int64Var(&weight, "weight", 1, "units of each")
 	flags.StringArrayVar(&keys, "key", nil, "SCOPE=KEY, for each scope that concerns them")
 	flags.StringArrayVar(&costs, "cost", nil, "SCOPE=UNITS, where it differs from the weight")
+	flags.IntVar(&priority, "priority", 0, "0, the highest, to "+strconv.Itoa(throttle.LowestPriority))
 	flags.BoolVar(&exact, "exact", false, "play the line through also where it is long, which takes seconds")
 	return cmd
 }
@@ -79,6 +81,8 @@ func withFlag(err error) error {
 		return usagef("%w; it is given as --key SCOPE=KEY", err)
 	case "Costs":
 		return usagef("%w; it is given as --cost SCOPE=UNITS", err)
+	case "Priority":
+		return usagef("%w; it is given as --priority", err)
 	case "Weight":
 		return usagef("%w; it is given as --weight", err)
 	}

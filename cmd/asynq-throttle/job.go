@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,7 +79,11 @@ func writeJob(g *page, e explain.Explanation) {
 		if e.Guessed {
 			about = "about "
 		}
-		g.line("job %s is in line since %s, %d of %d jobs before it", plain(e.Job), at(e.Arrived, e.Now), e.Before, e.Waiting)
+		priority := ""
+		if e.Priority > 0 {
+			priority = " with priority " + strconv.Itoa(e.Priority)
+		}
+		g.line("job %s is in line%s since %s, %d of %d jobs before it", plain(e.Job), priority, at(e.Arrived, e.Now), e.Before, e.Waiting)
 		g.line("  expected to start %s%s", about, orNever(e.Expected, e.Now))
 	case explain.Overdue:
 		g.line("job %s did not come to its slot; asked for again, it comes to the front of its lane", plain(e.Job))

@@ -78,11 +78,15 @@ func writeLines(g *page, w view.Waiting) {
 	g.more(len(rows), w.InAll)
 }
 
-// laneText names a lane by its keys.
+// laneText names a lane by its keys and priority.
 func laneText(r view.Row) string {
 	texts := make([]string, 0, len(r.Keys))
 	for _, scope := range sorted(r.Keys) {
 		texts = append(texts, scope+"="+plain(r.Keys[scope]))
 	}
-	return orElse(strings.Join(texts, " "), "all")
+	text := orElse(strings.Join(texts, " "), "all")
+	if r.Priority > 0 {
+		text += " priority " + strconv.Itoa(r.Priority)
+	}
+	return text
 }

@@ -22,6 +22,7 @@ type Explanation struct {
 	State    string       `json:"state"`
 	Slot     time.Time    `json:"slot,omitzero"`
 	Arrived  time.Time    `json:"arrived,omitzero"`
+	Priority int          `json:"priority,omitempty"`
 	Before   int64        `json:"before,omitempty"`
 	Waiting  int64        `json:"waiting,omitempty"`
 	Scope    string       `json:"scope,omitempty"` // under which it waits
@@ -128,7 +129,7 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 func explanationOf(name string, e throttle.Explanation) Explanation {
 	result := Explanation{
 		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
-		Slot: e.Slot, Arrived: e.Arrived, Before: e.Before, Waiting: e.Waiting, Expected: e.Expected, Guessed: e.Guessed,
+		Slot: e.Slot, Arrived: e.Arrived, Priority: e.Priority, Before: e.Before, Waiting: e.Waiting, Expected: e.Expected, Guessed: e.Guessed,
 	}
 	switch {
 	case !e.Slot.IsZero():

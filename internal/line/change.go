@@ -62,7 +62,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 		delta := actual[i] - g.Costs[i]
 		k.correct(now, g.Start, delta)
 		if q := l.queues[name]; q != nil && !rebook {
-			q.charge(lane.flow, float64(delta)/l.share(lane.flow))
+			q.charge(lane.class, float64(delta)/l.share(lane.flow), l.lower())
 		}
 		if delta < 0 {
 			l.hurry(name)

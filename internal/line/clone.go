@@ -35,7 +35,7 @@ func (l *Line) Clone() *Line {
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
 	for mark, r := range l.runs {
-		c.runs[mark] = &run{flow: r.flow, paid: r.paid, places: slices.Clone(r.places)}
+		c.runs[mark] = &run{of: r.of, paid: r.paid, places: slices.Clone(r.places)}
 	}
 	return c
 }
@@ -100,20 +100,41 @@ func (d *ledger) equal(other *ledger) bool {
 
 func (q *queue) clone() *queue {
 	own := &queue{
-		tags: q.tags.clone(), lanes: make(map[string]*ranked[int64]), finish: maps.Clone(q.finish), let: maps.Clone(q.let),
+		tags: q.tags.clone(), lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags), finish: maps.Clone(q.finish), let: maps.Clone(q.let),
 		aside: maps.Clone(q.aside), virtual: q.virtual, madeWay: q.madeWay,
 	}
 	for flow, lanes := range q.lanes {
 		copied := lanes.clone()
 		own.lanes[flow] = &copied
 	}
+	for flow, tags := range q.classes {
+		copied := *tags
+		own.classes[flow] = &copied
+	}
 	return own
 }
 
 func (q *queue) equal(other *queue) bool {
 	return q.virtual == other.virtual && q.madeWay == other.madeWay && q.tags.equal(&other.tags) &&
-		maps.EqualFunc(q.lanes, other.lanes, (*ranked[int64]).equal) &&
+		maps.EqualFunc(q.lanes, other.lanes, (*classLanes).equal) &&
+		maps.EqualFunc(q.classes, other.classes, func(a, b *ClassTags) bool { return *a == *b }) &&
 		maps.Equal(q.finish, other.finish) && maps.Equal(q.let, other.let) && maps.Equal(q.aside, other.aside)
+}
+
+func (c *classLanes) clone() (own classLanes) {
+	for i := range c {
+		own[i] = c[i].clone()
+	}
+	return own
+}
+
+func (c *classLanes) equal(other *classLanes) bool {
+	for i := range c {
+		if !c[i].equal(&other[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // clone is in order, which a heap may be.

@@ -37,14 +37,12 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 		if q == nil {
 			continue
 		}
-		if lanes := q.lanes[lane.flow]; lanes != nil {
-			if _, stands := lanes.get(name); stands {
-				flow, tag, _ := q.first()
-				madeWay := q.madeWay
-				way := (&puller{Line: l}).makesWay(key, lane.flow, tag) > now
-				q.madeWay = madeWay
-				turn = flow == lane.flow && q.head(flow) == name && l.contended(lane, key) == "" && !way
-			}
+		if q.has(lane) {
+			flow, tag, _ := q.first()
+			madeWay := q.madeWay
+			way := (&puller{Line: l}).makesWay(key, lane.flow, tag) > now
+			q.madeWay = madeWay
+			turn = flow == lane.flow && l.first(key, flow) == name && l.contended(lane, key) == "" && !way
 		}
 	}
 	return turn
@@ -94,9 +92,11 @@ func (l *Line) Dump(now int64) string {
 		s += fmt.Sprintf("queue %s timer %+.2f virtual %.2f:", name, timer(name), q.virtual)
 		for f, tag := range q.tags.all() {
 			s += fmt.Sprintf(" %s@%.2f", f, tag)
-			for ln := range q.lanes[f].all() {
-				p := l.lanes[ln].jobs[0]
-				s += fmt.Sprintf("[%s %d jobs, first %v %s]", ln, len(l.lanes[ln].jobs), p.costs, p.id)
+			for i := range q.lanes[f] {
+				for ln := range q.lanes[f][i].all() {
+					p := l.lanes[ln].jobs[0]
+					s += fmt.Sprintf("[%s %d jobs, first %v %s]", ln, len(l.lanes[ln].jobs), p.costs, p.id)
+				}
 			}
 		}
 		s += "\n"

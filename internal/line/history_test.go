@@ -17,6 +17,7 @@ type history struct {
 	r      *rand.Rand
 	flows  int
 	kinds  int   // of jobs: which scope keys they have
+	lowest int   // priority of jobs
 	heavy  int64 // the largest weight, but for those that need a whole window
 	whole  bool  // some jobs need the whole of a limit
 	load   int   // most jobs that come at once
@@ -52,7 +53,7 @@ func drawHistory(t testing.TB, seed uint64) *history {
 	settings.Lookahead = []int64{second, second, second / 5, 5 * second}[r.IntN(4)]
 	settings.Grace = []int64{5 * second, second, 20 * second}[r.IntN(3)]
 	h := &history{
-		world: newWorld(t, settings), r: r, flows: 1 + r.IntN(8), kinds: 1 + r.IntN(4), heavy: 1 + r.Int64N(20), whole: r.IntN(2) == 0,
+		world: newWorld(t, settings), r: r, flows: 1 + r.IntN(8), kinds: 1 + r.IntN(4), lowest: r.IntN(3), heavy: 1 + r.Int64N(20), whole: r.IntN(2) == 0,
 		load: 1 + r.IntN(12), longs: int64(1+r.IntN(5)) * minute,
 		room: make(map[string]int64), turn: make(map[string]int64), paused: make(map[string]int64),
 	}
@@ -114,7 +115,11 @@ func (h *history) drawJob() line.Job {
 		}
 		costs[i] = max(1, min(costs[i], 1000))
 	}
-	return line.Job{ID: id("j%d", h.drawn), Lane: flow + "|" + strings.Join(keys, ","), Costs: costs, Share: shareOf(flow)}
+	share := shareOf(flow)
+	if priority := h.r.IntN(h.lowest + 1); priority > 0 {
+		flow += id("#%d", priority)
+	}
+	return line.Job{ID: id("j%d", h.drawn), Lane: flow + "|" + strings.Join(keys, ","), Costs: costs, Share: share}
 }
 
 // shareOf is a flow's share.

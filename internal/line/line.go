@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,7 @@ type Settings struct {
 	Lookahead int64 // us
 	Grace     int64 // us
 	Timed     bool  // flows are charged for the time that they hold places of running limits
+	Lower     int64 // units of a priority for each of the next lower one, while jobs of both wait; 0: nine
 }
 
 // Line is the state of one throttle.
@@ -83,11 +85,12 @@ type place struct {
 	id      string
 }
 
-// lane is the jobs of one flow that have the same scope keys.
+// lane is the jobs of one flow that have the same scope keys and priority.
 type lane struct {
-	name, flow string
-	keys       []string
-	jobs       []place
+	class
+	name string
+	keys []string
+	jobs []place
 }
 
 // claim is what is booked for a heavy job that still waits.
@@ -147,17 +150,18 @@ func (l *Line) key(name string) *key {
 	return k
 }
 
-// lane is the one of this name, "<flow>|<scope key>,<scope key>".
+// lane is the one of this name, "<flow>|<scope key>,<scope key>"; with a lower priority
+// "<flow>#<priority>|<scope key>,<scope key>".
 func (l *Line) lane(name string) *lane {
 	if known := l.lanes[name]; known != nil {
 		return known
 	}
-	flow, rest, _ := strings.Cut(name, "|")
+	of, rest, _ := strings.Cut(name, "|")
 	var keys []string
 	if rest != "" {
 		keys = strings.Split(rest, ",")
 	}
-	return &lane{name: name, flow: flow, keys: keys}
+	return &lane{name: name, class: classOf(of), keys: keys}
 }
 
 func (l *Line) queue(name string) *queue {
@@ -166,6 +170,8 @@ func (l *Line) queue(name string) *queue {
 	}
 	return l.queues[name]
 }
+
+func (l *Line) lower() float64 { return float64(cmp.Or(l.settings.Lower, defaultLower)) }
 
 func (l *Line) share(flow string) float64 { return float64(max(1, l.shares[flow])) }
 
@@ -260,28 +266,30 @@ func (l *Line) contended(lane *lane, but string) string {
 	return ""
 }
 
-// charge moves a flow's tags on where somebody stands.
+// charge moves a flow's tags on where somebody stands. One that is served moves the virtual
+// time of its classes.
 func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	for i, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
 			if sign > 0 {
 				delete(q.let, lane.flow)
+				q.classes[lane.flow].serve(lane.priority)
 			}
-			q.charge(lane.flow, sign*float64(costs[i])/l.share(lane.flow))
+			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower())
 		}
 	}
 }
 
 // stand has a lane wait under a scope key, which is looked at by then.
 func (l *Line) stand(name string, lane *lane, look int64) {
-	l.queue(name).stand(lane.flow, lane.name, lane.jobs[0].arrival)
+	l.queue(name).stand(lane, lane.jobs[0].arrival)
 	l.due(name, look)
 }
 
 // leave ends that.
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
-	q.leave(lane.flow, lane.name)
+	q.leave(lane)
 	under, isParked := strings.CutSuffix(name, parked)
 	if isParked {
 		delete(q.finish, lane.flow)

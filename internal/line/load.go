@@ -42,9 +42,10 @@ type QueueSnapshot struct {
 	Timer   int64
 	Virtual float64
 	Flows   []FlowSnapshot
-	Finish  map[string]float64 // finish tags of flows that stand elsewhere
-	HadTurn []string           // flows that have had their turn here and stand elsewhere
-	Aside   map[string]float64 // flows whose heavy job waits aside: its work
+	Finish  map[string]float64   // finish tags of flows that stand elsewhere
+	HadTurn []string             // flows that have had their turn here and stand elsewhere
+	Aside   map[string]float64   // flows whose heavy job waits aside: its work
+	Classes map[string]ClassTags // of flows that have had lanes of a lower priority here
 }
 
 // FlowSnapshot is a flow that stands in a queue, with its lanes there.
@@ -82,11 +83,12 @@ type ClaimSnapshot struct {
 	Timer int64
 }
 
-// Load returns a line that goes on from a snapshot, and the settings that it goes on with.
-// What is booked for jobs that are not in line counts as spent: they are taken to start at
+// Load returns a line that goes on from a snapshot, and the settings that it goes on with:
+// these with the scopes of the snapshot. What is booked for jobs that are not in line counts as spent: they are taken to start at
 // their slots.
-func Load(s Snapshot, lookahead, grace int64) (*Line, Settings) {
-	l, settings := New(), Settings{Scopes: make(map[string]Scope), Lookahead: lookahead, Grace: grace}
+func Load(s Snapshot, settings Settings) (*Line, Settings) {
+	l := New()
+	settings.Scopes = make(map[string]Scope)
 	for _, k := range s.Keys {
 		scope, _, _ := strings.Cut(k.Name, ":")
 		settings.Scopes[scope] = Scope{Mode: k.Mode}
@@ -160,19 +162,18 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	q.virtual = s.Virtual
 	maps.Copy(q.finish, s.Finish)
 	maps.Copy(q.aside, s.Aside)
+	for flow, tags := range s.Classes {
+		q.classes[flow] = &tags
+	}
 	for _, flow := range s.HadTurn {
 		q.let[flow] = true
 	}
 	for _, f := range s.Flows {
 		for _, standing := range f.Lanes {
-			if l.lanes[standing.Lane] == nil {
-				continue
-			}
-			if q.lanes[f.Flow] == nil {
-				q.lanes[f.Flow] = new(ranked[int64])
+			if lane := l.lanes[standing.Lane]; lane != nil {
+				q.add(lane, standing.Arrival)
 				q.tags.set(f.Flow, f.Tag)
 			}
-			q.lanes[f.Flow].set(standing.Lane, standing.Arrival)
 		}
 	}
 	if q.tags.len() > 0 {
@@ -258,14 +259,20 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	q := l.queues[name]
-	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside)}
+	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside), Classes: make(map[string]ClassTags, len(q.classes))}
+	for flow, tags := range q.classes {
+		s.Classes[flow] = *tags
+	}
 	s.Timer, _ = l.timers.get(name)
 	for _, flow := range q.tags.sorted() {
 		f := FlowSnapshot{Flow: flow}
 		f.Tag, _ = q.tags.get(flow)
-		for _, lane := range q.lanes[flow].sorted() {
-			arrival, _ := q.lanes[flow].get(lane)
-			f.Lanes = append(f.Lanes, Standing{lane, arrival})
+		for i := range q.lanes[flow] {
+			lanes := &q.lanes[flow][i]
+			for _, lane := range lanes.sorted() {
+				arrival, _ := lanes.get(lane)
+				f.Lanes = append(f.Lanes, Standing{lane, arrival})
+			}
 		}
 		s.Flows = append(s.Flows, f)
 	}
@@ -327,10 +334,8 @@ func (l *Line) Job(id, lane string) JobState {
 	}
 	s := JobState{Arrival: known.arrival}
 	for name, q := range l.queues {
-		if lanes := q.lanes[l.lane(lane).flow]; lanes != nil {
-			if _, stands := lanes.get(lane); stands {
-				s.Queue = name
-			}
+		if q.has(l.lane(lane)) {
+			s.Queue = name
 		}
 	}
 	s.Timer, _ = l.timers.get(s.Queue)

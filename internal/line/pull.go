@@ -193,7 +193,7 @@ func (p *puller) head(queue string, rank int) (*lane, float64) {
 		p.looks--
 		p.Looks++
 		flow, tag, _ := q.tags.at(rank)
-		lane := p.lanes[q.head(flow)]
+		lane := p.lanes[p.first(queue, flow)]
 		if !p.drop(lane) {
 			return nil, 0
 		}
@@ -207,10 +207,19 @@ func (p *puller) head(queue string, rank int) (*lane, float64) {
 		case strings.HasSuffix(queue, parked):
 			p.anew(lane, lane.jobs[0].arrival)
 		default:
-			q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
+			q.leads(lane, lane.jobs[0].arrival)
 		}
 	}
 	return nil, 0
+}
+
+// first is the lane of a flow whose turn it is in a queue.
+func (l *Line) first(queue, flow string) (lane string) {
+	var tags *ClassTags
+	if q := l.queues[strings.TrimSuffix(queue, parked)]; q != nil {
+		tags = q.classes[flow]
+	}
+	return l.queues[queue].lanes[flow].head(tags)
 }
 
 // throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
@@ -268,7 +277,7 @@ func (p *puller) look(name string) {
 			q.virtual = max(q.virtual, tag)
 			p.bookFirst(lane, f.at)
 			if len(lane.jobs) > 0 {
-				q.leads(lane.flow, lane.name, lane.jobs[0].arrival)
+				q.leads(lane, lane.jobs[0].arrival)
 			} else {
 				p.leave(name, lane)
 			}
@@ -383,7 +392,7 @@ func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
 		if q := p.queues[name]; q != nil {
 			tag = q.startTag(lane.flow)
 		}
-		p.queue(name+parked).park(lane.flow, lane.name, lane.jobs[0].arrival, tag)
+		p.queue(name+parked).park(lane, lane.jobs[0].arrival, tag)
 		p.due(name+parked, p.parkedUntil(lane, name))
 	}
 	p.leave(queue, lane)

@@ -5,7 +5,7 @@ import "slices"
 // Job is asked for.
 type Job struct {
 	ID      string
-	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted
+	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted; "<flow>#1|..." of priority 1
 	Costs   []int64 // of each scope key
 	MaxWait int64   // us
 	Latest  int64   // us from now until the last useful start; negative: none
@@ -184,7 +184,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 // lead has a lane looked at whose first job has changed.
 func (l *Line) lead(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
-		if q := l.queues[name]; q != nil && q.leads(lane.flow, lane.name, arrival) {
+		if q := l.queues[name]; q != nil && q.leads(lane, arrival) {
 			l.due(name, l.now)
 		}
 	}
@@ -195,8 +195,8 @@ func (l *Line) lead(lane *lane, arrival int64) {
 // new one may be lighter.
 func (l *Line) anew(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
-		if q := l.queues[name+parked]; q != nil && q.leads(lane.flow, lane.name, arrival) {
-			l.queue(name).stand(lane.flow, lane.name, arrival)
+		if q := l.queues[name+parked]; q != nil && q.leads(lane, arrival) {
+			l.queue(name).stand(lane, arrival)
 			l.due(name, l.now)
 			l.leave(name+parked, lane)
 		}

@@ -7,8 +7,8 @@ import (
 
 // run is what a granted job holds of limits on what runs at once.
 type run struct {
-	flow   string
-	paid   int64 // until when the flow is charged, where it is by the time that it holds places
+	of     class
+	paid   int64 // until when its flow is charged, where it is by the time that it holds places
 	places []held
 }
 
@@ -28,7 +28,7 @@ const startsFor = 1_000_000
 func (l *Line) pay(r *run) {
 	for _, p := range r.places {
 		if q := l.queues[p.key]; q != nil {
-			q.charge(r.flow, float64(p.units)*(float64(l.now-r.paid)/1e6)/l.share(r.flow))
+			q.charge(r.of, float64(p.units)*(float64(l.now-r.paid)/1e6)/l.share(r.of.flow), l.lower())
 		}
 	}
 	r.paid = l.now
@@ -37,7 +37,7 @@ func (l *Line) pay(r *run) {
 // hold notes what a job holds that is granted. It returns the shortest lease, 0 if the job
 // holds nothing.
 func (l *Line) hold(job Job, lane *lane, at int64) int64 {
-	r := run{flow: lane.flow, paid: at + startsFor}
+	r := run{of: lane.class, paid: at + startsFor}
 	lease := int64(0)
 	for i, name := range lane.keys {
 		k := l.key(name)
@@ -181,5 +181,5 @@ func (l *Line) giveBack(mark string, cooldowns map[string]int64, timed bool) boo
 }
 
 func (r *run) equal(other *run) bool {
-	return r.flow == other.flow && r.paid == other.paid && slices.Equal(r.places, other.places)
+	return r.of == other.of && r.paid == other.paid && slices.Equal(r.places, other.places)
 }

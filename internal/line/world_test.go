@@ -104,6 +104,7 @@ func (w *world) bring(job line.Job) *worldJob {
 
 func (j *worldJob) flow() string {
 	flow, _, _ := strings.Cut(j.job.Lane, "|")
+	flow, _, _ = strings.Cut(flow, "#")
 	return flow
 }
 

@@ -175,6 +175,7 @@ func number(s string) int64 {
 // flowAndKeys reads a lane.
 func flowAndKeys(lane string) (flow string, names []string) {
 	flow, all, _ := strings.Cut(lane, "|")
+	flow, _, _ = strings.Cut(flow, "#")
 	return flow, strings.Split(all, ",")
 }
 

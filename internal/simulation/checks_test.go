@@ -151,7 +151,7 @@ func (w *world) describe() {
 		if n++; n > 10 {
 			return
 		}
-		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight, Keys: map[string]string{"tenant": j.tenant}}
+		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight, Priority: j.priority, Keys: map[string]string{"tenant": j.tenant}}
 		if j.domain != "" {
 			job.Keys["domain"] = j.domain
 		}

@@ -51,6 +51,7 @@ type job struct {
 	id             string
 	tenant, domain string
 	weight         int64
+	priority       int
 	arrives        time.Duration
 	how            how
 	retries        int
@@ -139,6 +140,9 @@ func draw(seed uint64, span time.Duration) *plan {
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5115))}); p.kind != even && more.chance(0.5) {
 		p.drawFollowing(more)
 	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5116))}); more.chance(0.5) {
+		p.drawPriorities(more)
+	}
 	return p
 }
 
@@ -173,6 +177,14 @@ func (p *plan) drawRunning(d dice) {
 		if f.step = min(f.step, time.Second); f.verb == "settle" || f.verb == "reserve" && d.chance(0.5) {
 			f.verb = "running"
 		}
+	}
+}
+
+// drawPriorities draws those of jobs, and what is left to lower ones.
+func (p *plan) drawPriorities(d dice) {
+	p.options.PriorityFloor = one(d, 0, 0, 0.25, 0.5)
+	for _, j := range p.jobs {
+		j.priority = one(d, 0, 0, 1, 2)
 	}
 }
 

@@ -282,7 +282,7 @@ func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 func (w *world) enqueue(jobs []*job) {
 	var planned []*asynq.Task
 	for _, j := range jobs {
-		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10)}
+		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10), "priority": strconv.Itoa(j.priority)}
 		if j.domain != "" {
 			headers["domain"] = j.domain
 		}
@@ -312,7 +312,7 @@ func (w *world) send(task *asynq.Task) {
 // jobOf reads a job from a task's headers.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
-	job := throttle.Job{Weight: number(headers["weight"]), Keys: map[string]string{"tenant": headers["tenant"]}}
+	job := throttle.Job{Weight: number(headers["weight"]), Priority: int(number(headers["priority"])), Keys: map[string]string{"tenant": headers["tenant"]}}
 	if domain := headers["domain"]; domain != "" {
 		job.Keys["domain"] = domain
 	}

@@ -17,7 +17,7 @@ type By string
 const (
 	ByKey  By = "key"  // the scope key that has no room
 	ByFlow By = "flow" // the key of the fair scope that waits
-	ByLane By = "lane" // jobs with the same scope keys
+	ByLane By = "lane" // jobs with the same scope keys and priority
 )
 
 // Row is jobs that wait.
@@ -26,6 +26,8 @@ type Row struct {
 	Flow string            `json:"flow,omitempty"`
 	Keys map[string]string `json:"keys,omitempty"`
 	Lane string            `json:"lane,omitempty"`
+	// Priority is that of a lane's jobs.
+	Priority int `json:"priority,omitempty"`
 	// Scope and Key name the scope key that has no room for the oldest of them.
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
@@ -118,7 +120,7 @@ func add(rows map[string]*Row, by By, l throttle.Lane) {
 		case ByFlow:
 			r.Flow = l.Flow
 		case ByLane:
-			r.Flow, r.Keys, r.Lane = l.Flow, l.Keys, l.Name
+			r.Flow, r.Keys, r.Lane, r.Priority = l.Flow, l.Keys, l.Name, l.Priority
 		}
 	}
 	if r.Since.IsZero() {

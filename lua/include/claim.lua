@@ -54,12 +54,13 @@ local function claim_or_park(queue, lane, job, name, at)
     claim(lane, job, { name }, at)
   else
     local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
-    write('ZADD', prefix .. 'lanes:' .. beside .. ':' .. lane.flow, job.arrival, lane.text)
+    classes.add(beside, lane, job.arrival)
     write('ZADD', prefix .. 'wait:' .. beside, 'NX', tag_text((start_tag(name, lane.flow))), lane.flow)
     write('HSET', claims, '=' .. job.id, lane.text)
     firsts[beside] = nil
     due(beside, parked_until(lane, job, own))
-    expire('lanes:' .. beside .. ':' .. lane.flow, 'wait:' .. beside, 'claims')
+    classes.expire(beside, lane)
+    expire('wait:' .. beside, 'claims')
   end
   leave(queue, lane)
 end
@@ -70,7 +71,7 @@ local function makes_way(name, flow, tag)
   local holder = call('HGET', claims, name)
   if not holder then return 0 end
   local at, taken = match(call('HGET', claims, '+' .. holder) or '', '^(%d+) (.*)$')
-  local other = match(holder, '^[^|]*')
+  local other = classes.parts(match(holder, '^[^|]*'))
   if not at or other == flow or at - now > NEAR_CLAIM then return 0 end
   local work
   for under, cost in gmatch(taken, '([^,=]+)=(%d+)') do

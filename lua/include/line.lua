@@ -1,5 +1,6 @@
--- The line. A lane, "<flow>|<scope key>,<scope key>", is a list of "arrival:costs:id" and stands in one queue: that of a
--- scope key that has no room for its first job, or that of the lanes parked beside it.
+-- The line. A lane, "<flow>|<scope key>,<scope key>", or "<flow>#<priority>|..." of a lower priority than 0, is a list of
+-- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job, or that of the lanes
+-- parked beside it.
 -- jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
 -- overdue zset: jobs that did not come, by when they are told of again.
 -- include: queue
@@ -9,8 +10,9 @@ local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
   if not lane then
-    lane = { text = text, flow = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
-    for name in gmatch(sub(text, #lane.flow + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
+    lane = { text = text, class = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
+    lane.flow, lane.mark = classes.parts(lane.class)
+    for name in gmatch(sub(text, #lane.class + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
     known_lanes[text] = lane
   end
   return lane
@@ -37,7 +39,7 @@ end
 local function look_anew(lane, arrival, was)
   for i = 1, #lane do
     local name = lane[i].name
-    if call('ZSCORE', prefix .. 'lanes:' .. name .. '!:' .. lane.flow, lane.text) then unpark_lane(lane, name, arrival) end
+    if call('ZSCORE', classes.lanes(name .. '!', lane.class), lane.text) then unpark_lane(lane, name, arrival) end
   end
   write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
   if was then write('HDEL', claims, '=' .. was) end

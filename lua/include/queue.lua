@@ -1,19 +1,20 @@
 -- Queues: that of a scope key, and that of the lanes parked beside it, which has a '!' behind the name. Of a queue
 --   wait:<queue>         zset: flows by start tag
---   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs
+--   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs. Those of a lower priority than 0 are in
+--                        lanes:<queue>:<flow>#<priority>, and '#<priority>' is here before the others
 --   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
 --                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
---                        '^' since when flows make way for a claim;
+--                        '^' since when flows make way for a claim; '#' and a flow that has had lanes of a lower priority
+--                        here: the virtual time of its priorities, then their finish tags;
 --                        as long as a flow stands there, is parked or has the claim
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
 -- its claim is looked at.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
 -- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by their tags too.
 -- shares hash: of flows.
+-- include: classes
 local timers, claims, shares = prefix .. 'timers', prefix .. 'claims', prefix .. 'shares'
 local firsts = {}
-
-local function tag_text(tag) return format('%.17g', tag) end
 
 -- The flow whose turn it is in a queue, and its tag; nil if none stands there.
 local function first(queue)
@@ -46,18 +47,13 @@ local function hurry(name)
   if lane then write('ZADD', timers, 'XX', 'LT', at, '+' .. lane) end
 end
 
--- Has the line's keys live on, from the end of this call.
-local renewed = {}
-local function expire(...)
-  for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
-end
-
 -- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
 -- as can be, so that flows with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
   local tag, stands = start_tag(queue, lane.flow)
   local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
-  write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. lane.flow, arrival, lane.text)
+  classes.add(queue, lane, arrival)
+  if lane.mark and call('HEXISTS', tags, '#' .. lane.flow) == 0 then write('HSET', tags, '#' .. lane.flow, '0') end
   if not stands then
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
     write('HDEL', tags, lane.flow, '<' .. lane.flow)
@@ -65,7 +61,8 @@ local function stand(queue, lane, arrival, look)
     firsts[queue] = nil
   end
   due(queue, look)
-  expire('lanes:' .. queue .. ':' .. lane.flow, 'wait:' .. queue, 'tags:' .. queue)
+  classes.expire(queue, lane)
+  expire('wait:' .. queue, 'tags:' .. queue)
 end
 
 -- Deletes a scope key's tags when no flow stands under it, and none has a claim or a parked lane there.
@@ -77,9 +74,7 @@ end
 
 -- Removes a lane from a queue. The finish tag of its flow is kept as long as other flows wait there.
 local function leave(queue, lane)
-  local flows = prefix .. 'lanes:' .. queue .. ':' .. lane.flow
-  write('ZREM', flows, lane.text)
-  if call('EXISTS', flows) == 1 then return end
+  if classes.remove(queue, lane) then return end
   local wait, aside = prefix .. 'wait:' .. queue, sub(queue, -1) == '!'
   local tag = not aside and call('ZSCORE', wait, lane.flow)
   if tag then write('HSET', prefix .. 'tags:' .. queue, lane.flow, tag) end
@@ -110,23 +105,22 @@ end
 local unequal = call('EXISTS', shares) == 1
 local function share_of(flow) return unequal and max(1, tonumber(call('HGET', shares, flow) or 1)) or 1 end
 
--- Moves a flow's tags on by the units that are charged, under each scope key where flows stand. A refund moves a tag back
--- to four times the refund before the virtual time at most, since a job that found room at once had moved no tag.
+-- Moves a flow's tags on by the units that are charged, under each scope key where flows stand.
 local function charge(lane, costs, sign, settled)
   for i = 1, #lane do
     local queue = lane[i].name
     local tags = prefix .. 'tags:' .. queue
-    local known = call('HMGET', tags, '*', '>' .. lane.flow)
+    local known = call('HMGET', tags, '*', '>' .. lane.flow, '#' .. lane.flow)
     if known[1] then
       if known[2] and sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
       local work = sign * costs[i] / (lane.share or share_of(lane.flow))
+      if known[3] then classes.charge(tags, lane, known[3], work, sign > 0 and not settled) end
       local tag, stands, aside = start_tag(queue, lane.flow)
       if aside and work < 0 and -4 * work > tonumber(aside) then
         write('HSET', tags, '<' .. lane.flow, tag_text(-4 * work))
         tag = start_tag(queue, lane.flow)
       end
-      local moved = tag + work
-      if moved < tag then moved = min(tag, max(moved, virtual_time(queue) - 4 * (tag - moved))) end
+      local moved = moved_by(tag, work, tonumber(known[1]))
       if stands then
         write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
         firsts[queue] = nil

@@ -1,6 +1,7 @@
 -- What every script is told: when it is, how far ahead jobs are booked, and what the asking process has configured.
 -- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
--- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live
+-- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live; lower: units
+--   of a priority for each of the next lower one, while jobs of both wait
 -- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us; a negative one is the lease of what
 --   runs at once
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
@@ -15,7 +16,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local lookahead, grace, kept = match(ARGV[2], '^(%d+) (%d+) (%d+)$')
+local lookahead, grace, kept, lower = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+)$')
 lookahead, grace = tonumber(lookahead), tonumber(grace)
 local horizon = now + lookahead
 
@@ -33,17 +34,18 @@ local function of_grant(kind, id, start)
 end
 
 -- What a granted job holds of limits on what runs at once, until it is given back or its lease is over:
--- run:<start>:<id>: string, "flow|paid|name=window:sub-window:units,...", paid: us, until when its flow's tags are charged,
+-- run:<start>:<id>: string, "flow|paid|name=window:sub-window:units,...", the flow with its priority as in a lane's name,
+--   paid: us, until when its flow's tags are charged,
 --   where they are by the time that is held: a start is charged as one second
 -- Each place is name, window, sub-window, units. Returns the shortest lease, 0 if there is none.
-local function hold(id, start, flow, paid, places, from)
+local function hold(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
     texts[i] = format('%s=%d:%d:%d', unpack(places[i]))
     shortest, longest = min(shortest, -places[i][2]), max(longest, -places[i][2])
   end
   if #places == 0 then return 0 end
-  local text = flow .. format('|%d|', paid) .. table.concat(texts, ',')
+  local text = class .. format('|%d|', paid) .. table.concat(texts, ',')
   write('SET', of_grant('run', id, start), text, 'PX', format('%d', floor((from + 1.01 * longest - now) / 1000) + 60000))
   return shortest
 end

@@ -1,14 +1,14 @@
 -- Places: what granted jobs hold of limits on what runs at once.
 local timed = false -- flows are charged for the time that they hold places
 
--- What a grant holds until now, with its scope keys, its flow and until when that has paid, and whether that is all that it
+-- What a grant holds until now, with its scope keys, the flow and priority and until when they have paid, and whether that is all that it
 -- was given; nil if it holds nothing more.
 local function places_of(id, start)
   local found = call('GET', of_grant('run', id, start))
   if not found then return nil, false end
-  local flow, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
+  local class, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
   if not text then error('FOREIGN run:' .. id, 0) end
-  local places, all = { flow = flow, paid = tonumber(paid) }, true
+  local places, all = { class = class, paid = tonumber(paid) }, true
   for name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
     local key, place = key_of(name), { at = tonumber(at), units = tonumber(units) }
     place.key, place.ledger = key, ledger_of(key, tonumber(window))
@@ -33,7 +33,8 @@ end
 
 -- Charges the flow for the time that it has held places and has not paid, or gives back what it has paid too much.
 local function pay(places)
-  local lane, work = { flow = places.flow }, {}
+  local lane, work = {}, {}
+  lane.flow, lane.mark = classes.parts(places.class)
   for i = 1, #places do
     lane[i], work[i] = places[i].key, places[i].units * ((now - places.paid) / 1000000)
   end

@@ -59,7 +59,7 @@ local function head(queue, rank)
     if rank > 0 then flow = call('ZRANGE', prefix .. 'wait:' .. queue, rank, rank)[1] end
     if not flow then return nil end
     looks = looks - 1
-    local text = call('ZRANGE', prefix .. 'lanes:' .. queue .. ':' .. flow, 0, 0)[1]
+    local text = classes.first(queue, flow)
     if not text then -- its lanes have expired
       write('ZREM', prefix .. 'wait:' .. queue, flow)
       firsts[queue] = nil
@@ -76,7 +76,7 @@ local function head(queue, rank)
       elseif fine and sub(queue, -1) == '!' then
         look_anew(lane, job.arrival)
       elseif fine then
-        write('ZADD', prefix .. 'lanes:' .. queue .. ':' .. flow, job.arrival, text)
+        write('ZADD', classes.lanes(queue, lane.class), job.arrival, text)
       end
     end
   end

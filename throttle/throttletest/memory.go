@@ -98,10 +98,10 @@ func integers(text, between string) (list []int64) {
 	return list
 }
 
-// settingsOf reads "lookahead grace kept" and "name=mode:limits;...".
+// settingsOf reads "lookahead grace kept lower" and "name=mode:limits;...".
 func settingsOf(times, scopes string) line.Settings {
 	t := integers(times, " ")
-	s := line.Settings{Lookahead: t[0], Grace: t[1], Scopes: make(map[string]line.Scope)}
+	s := line.Settings{Lookahead: t[0], Grace: t[1], Lower: t[3], Scopes: make(map[string]line.Scope)}
 	for scope := range strings.SplitSeq(strings.TrimSuffix(scopes, ";"), ";") {
 		name, rest, _ := strings.Cut(scope, "=")
 		s.Scopes[name] = line.Scope{Mode: line.Mode(rest[0]), Limits: limitsOf(rest[2:])}

@@ -71,7 +71,10 @@ func tellQueue(tell func(...any), s line.Snapshot, name string, isFirst bool) {
 			tell(l.Lane, l.Arrival, int64(len(jobsOf(s, l.Lane))))
 		}
 	}
-	tell(int64(1+len(q.Finish)+len(q.HadTurn)+len(q.Aside)), "*", q.Virtual)
+	tell(int64(1+len(q.Finish)+len(q.HadTurn)+len(q.Aside)+len(q.Classes)), "*", q.Virtual)
+	for _, flow := range slices.Sorted(maps.Keys(q.Classes)) {
+		tell("#"+flow, tagsText(q.Classes[flow]))
+	}
 	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
 		tell(flow, q.Finish[flow])
 	}
@@ -81,6 +84,14 @@ func tellQueue(tell func(...any), s line.Snapshot, name string, isFirst bool) {
 	for _, flow := range q.HadTurn {
 		tell(">"+flow, int64(1))
 	}
+}
+
+func tagsText(tags line.ClassTags) string {
+	text := strconv.FormatFloat(tags.Virtual, 'g', 17, 64)
+	for _, tag := range tags.Tags {
+		text += " " + strconv.FormatFloat(tag, 'g', 17, 64)
+	}
+	return text
 }
 
 func tellJobs(tell func(...any), jobs []line.Waiter) {

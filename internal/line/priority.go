@@ -1,0 +1,88 @@
+package line
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Priorities is how many there are: 0, the highest, and the others below it.
+const Priorities = 5
+
+// defaultLower is Settings.Lower where that is 0.
+const defaultLower = 9
+
+// class is the jobs of a flow that have the same priority.
+type class struct {
+	flow     string
+	priority int
+}
+
+// classOf reads "<flow>" or "<flow>#<priority>".
+func classOf(name string) class {
+	flow, priority, lower := strings.Cut(name, "#")
+	if !lower {
+		return class{flow: flow}
+	}
+	n, err := strconv.Atoi(priority)
+	if err != nil || n < 0 || n >= Priorities {
+		return class{flow: name}
+	}
+	return class{flow, n}
+}
+
+// classLanes are a flow's lanes in a queue, by their priority and the arrival of their first
+// jobs.
+type classLanes [Priorities]ranked[int64]
+
+func (c *classLanes) empty() bool {
+	for i := range c {
+		if c[i].len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// head is the lane whose turn it is, by the tags of its flow's classes: a higher priority is
+// first where these are the same.
+func (c *classLanes) head(tags *ClassTags) (lane string) {
+	least := math.Inf(1)
+	for priority := range c {
+		if first, _, stands := c[priority].first(); stands && tags.of(priority) < least {
+			lane, least = first, tags.of(priority)
+		}
+	}
+	return lane
+}
+
+// ClassTags divide what a flow is served under a scope key among its priorities, by start-time
+// fair queueing again, one level below the flows: a unit of a lower priority counts for more.
+// They are kept once a lane of a lower priority has stood there.
+type ClassTags struct {
+	Virtual float64
+	Tags    [Priorities]float64
+}
+
+// of is where a priority stands. nil has them all at the same place.
+func (t *ClassTags) of(priority int) float64 {
+	if t == nil {
+		return 0
+	}
+	return max(t.Virtual, t.Tags[priority])
+}
+
+// serve moves the virtual time on to the priority that has its turn.
+func (t *ClassTags) serve(priority int) {
+	if t != nil {
+		t.Virtual = t.of(priority)
+	}
+}
+
+// charge moves a priority's tag by work of which each unit counts for a power of lower.
+func (t *ClassTags) charge(priority int, work, lower float64) {
+	if t != nil {
+		tag := t.of(priority)
+		t.Tags[priority] = back(tag, tag+work*math.Pow(lower, float64(priority)), t.Virtual)
+	}
+}

@@ -1,0 +1,90 @@
+-- Start tags, and the priorities of a flow's lanes.
+local function tag_text(tag) return format('%.17g', tag) end
+
+-- Where a tag is moved by work. A refund moves it back to four times the refund before the virtual time at most, since a job
+-- that found room at once had moved no tag.
+local function moved_by(tag, work, virtual)
+  local moved = tag + work
+  return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
+end
+
+-- Has the line's keys live on, from the end of this call.
+local renewed = {}
+local function expire(...)
+  for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
+end
+
+-- A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's turn in a
+-- queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit counts for lower ^
+-- priority there.
+local classes = {}
+
+function classes.lanes(queue, class) return prefix .. 'lanes:' .. queue .. ':' .. class end
+
+-- The flow of a class, and what it is marked with among the flow's lanes; nil for priority 0.
+function classes.parts(class)
+  local flow, mark = match(class, '^(.*)(#%d)$')
+  return flow or class, mark
+end
+
+local function priority_of(mark) return mark and tonumber(sub(mark, 2)) or 0 end
+
+-- The tags of a flow's classes, their virtual time first, and where one stands; 0 for what is not known.
+function classes.tags(text)
+  local tags = {}
+  for tag in gmatch(text or '', '%S+') do tags[#tags + 1] = tonumber(tag) end
+  return tags, function(mark) return max(tags[1] or 0, tags[priority_of(mark) + 2] or 0) end
+end
+
+-- The lane of a flow whose turn it is in a queue: of a higher priority if tags are the same.
+function classes.first(queue, flow)
+  local lanes = classes.lanes(queue, flow)
+  local first = call('ZRANGE', lanes, 0, 0)[1]
+  if not first or not match(first, '^#%d$') then return first end
+  local tags = prefix .. 'tags:' .. (sub(queue, -1) == '!' and sub(queue, 1, -2) or queue)
+  local _, tag_of = classes.tags(call('HGET', tags, '#' .. flow))
+  local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
+  first = call('ZRANGE', lanes, #marks, #marks)[1]
+  local least = first and tag_of(nil)
+  for _, mark in ipairs(marks) do
+    local lane, tag = call('ZRANGE', lanes .. mark, 0, 0)[1], tag_of(mark)
+    if not lane then
+      write('ZREM', lanes, mark) -- its lanes have expired
+    elseif not least or tag < least then
+      first, least = lane, tag
+    end
+  end
+  return first
+end
+
+-- Puts a lane among those of its flow.
+function classes.add(queue, lane, arrival)
+  write('ZADD', classes.lanes(queue, lane.class), arrival, lane.text)
+  if lane.mark then write('ZADD', classes.lanes(queue, lane.flow), priority_of(lane.mark) - 10, lane.mark) end
+end
+
+-- Takes a lane out. Returns whether its flow has others.
+function classes.remove(queue, lane)
+  local lanes = classes.lanes(queue, lane.class)
+  write('ZREM', lanes, lane.text)
+  if call('EXISTS', lanes) == 1 then return true end
+  if not lane.mark then return false end
+  write('ZREM', classes.lanes(queue, lane.flow), lane.mark)
+  return call('EXISTS', classes.lanes(queue, lane.flow)) == 1
+end
+
+function classes.expire(queue, lane)
+  expire('lanes:' .. queue .. ':' .. lane.class)
+  if lane.mark then expire('lanes:' .. queue .. ':' .. lane.flow) end
+end
+
+-- Moves the tag of a lane's class by the work that is charged. What is served moves the virtual time on.
+function classes.charge(tags, lane, text, work, is_served)
+  local all, tag_of = classes.tags(text)
+  local tag, at = tag_of(lane.mark), priority_of(lane.mark) + 2
+  all[1] = is_served and tag or all[1] or 0
+  for i = 2, at do all[i] = all[i] or 0 end
+  all[at] = moved_by(tag, work * lower ^ (at - 2), all[1])
+  for i = 1, #all do all[i] = tag_text(all[i]) end
+  write('HSET', tags, '#' .. lane.flow, table.concat(all, ' '))
+end

@@ -1,0 +1,21 @@
+package throttle
+
+import (
+	"math"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// LowestPriority is the largest number that Job.Priority may have.
+const LowestPriority = line.Priorities - 1
+
+const (
+	defaultPriorityFloor = 0.1
+	leastPriorityFloor   = 0.01
+)
+
+// unitsForOneLower is how many units of a priority start for each of the next lower one
+// while jobs of both wait: a floor of a tenth is one of ten.
+func (o Options) unitsForOneLower() int64 {
+	return int64(math.Round((1 - o.PriorityFloor) / o.PriorityFloor))
+}
