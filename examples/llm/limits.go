@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/completion"
@@ -15,7 +14,6 @@ const (
 	scopeRequests = completion.ScopeRequests // "requests", of a model
 	scopeTokens   = completion.ScopeTokens   // "tokens", of a model
 	scopeBudget   = completion.ScopeBudget   // "budget", tokens of a customer in a day
-	scopeTurn     = "turn"                   // has no limits: who takes turns with whom
 )
 
 // margin is how much longer the throttle takes a window than the provider. A start is
@@ -34,14 +32,12 @@ const floor = 0.1
 //		{Name: "requests", Limits: []throttle.Limit{throttle.Per(500, window), throttle.Per(166, window/4)}, Floor: 0.1},
 //		{Name: "tokens", Limits: []throttle.Limit{throttle.Per(200_000, window), throttle.Per(66_666, window/4)}, Floor: 0.1},
 //		{Name: "budget", Limits: []throttle.Limit{throttle.PerDay(1_000_000)}},
-//		{Name: "turn"},
 //	}
 func (o *options) scopes() []throttle.Scope {
 	return []throttle.Scope{
 		{Name: scopeRequests, Limits: o.paced(o.requests), Floor: floor},
 		{Name: scopeTokens, Limits: o.paced(o.tokens), Floor: floor},
 		{Name: scopeBudget, Limits: []throttle.Limit{throttle.PerDay(o.budget)}},
-		{Name: scopeTurn},
 	}
 }
 
@@ -70,16 +66,11 @@ func costs(tokens int64) map[string]int64 {
 	return map[string]int64{scopeTokens: tokens, scopeBudget: tokens}
 }
 
-// turn is who takes turns with the others for what the model serves: each customer with its
-// interactive prompts, and by itself with those of its batch. So a prompt that a person
-// waits for stands behind no batch, and no customer behind another.
-func turn(p *prompt.Prompt) string { return string(p.Kind) + "." + p.Customer }
-
-// share is how many units whose turn it is starts where another starts one: interactive
-// prompts go before those of a batch, which are not held up for ever.
-func share(turn string) int {
-	if strings.HasPrefix(turn, string(prompt.Interactive)+".") {
-		return 20
+// priority has prompts that a person waits for start before those of the same customer's
+// batch, which have a tenth of what the customer starts even then.
+func priority(p *prompt.Prompt) int {
+	if p.Kind == prompt.Batch {
+		return 1
 	}
-	return 1
+	return 0
 }

@@ -101,7 +101,7 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 	}
 	var err error
 	if a.throttle, err = throttle.New("llm", p.Client, o.scopes(), &throttle.Options{
-		FairScope: scopeTurn, Share: share, Lookahead: o.lookahead(), Timeout: redisTimeout, Logger: p.Log,
+		FairScope: scopeBudget, Lookahead: o.lookahead(), Timeout: redisTimeout, Logger: p.Log,
 	}); err != nil {
 		return nil, err
 	}

@@ -46,9 +46,10 @@ func (a *assistant) jobOf(_ context.Context, task *asynq.Task) (throttle.Job, er
 		return throttle.Job{}, err
 	}
 	job := throttle.Job{
-		Weight: 1,
-		Costs:  costs(estimate(p)),
-		Keys:   map[string]string{scopeRequests: a.model, scopeTokens: a.model, scopeBudget: p.Customer, scopeTurn: turn(p)},
+		Weight:   1,
+		Costs:    costs(estimate(p)),
+		Keys:     map[string]string{scopeRequests: a.model, scopeTokens: a.model, scopeBudget: p.Customer},
+		Priority: priority(p),
 	}
 	if p.Kind == prompt.Interactive {
 		arrived, err := strconv.ParseInt(task.Headers()[headerArrived], 10, 64)

@@ -38,8 +38,8 @@ func TestJobOf(t *testing.T) {
 		if tokens < 100+50 || tokens > 100+50+20 { // what is said besides is short
 			t.Errorf("%d tokens for a text of 100 that may have 50 for its answer", tokens)
 		}
-		keys := map[string]string{scopeRequests: "m", scopeTokens: "m", scopeBudget: "acme", scopeTurn: string(kind) + ".acme"}
-		if job.Weight != 1 || !maps.Equal(job.Costs, map[string]int64{scopeTokens: tokens, scopeBudget: tokens}) || !maps.Equal(job.Keys, keys) || !job.Deadline.Equal(deadline) {
+		keys := map[string]string{scopeRequests: "m", scopeTokens: "m", scopeBudget: "acme"}
+		if job.Weight != 1 || !maps.Equal(job.Costs, map[string]int64{scopeTokens: tokens, scopeBudget: tokens}) || !maps.Equal(job.Keys, keys) || job.Priority != map[prompt.Kind]int{prompt.Batch: 1}[kind] || !job.Deadline.Equal(deadline) {
 			t.Errorf("%s: got %+v", kind, job)
 		}
 	}
@@ -53,21 +53,13 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-func TestShareGoesByKind(t *testing.T) {
-	t.Parallel()
-	interactive, batch := turn(&prompt.Prompt{Kind: prompt.Interactive, Customer: "batch.acme"}), turn(&prompt.Prompt{Kind: prompt.Batch, Customer: "interactive."})
-	if share(interactive) <= share(batch) || share(batch) != 1 {
-		t.Errorf("%s has %d, %s has %d", interactive, share(interactive), batch, share(batch))
-	}
-}
-
 // The throttle's limits are the provider's, over a little more than its windows.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ args, want string }{
-		{"", "requests 60/4.2s 20/1.05s tokens 30000/4.2s 10000/1.05s budget 45000/24h turn"},
-		{"-base-url=https://api.example/v1 -requests=2", "requests 2/1m0.2s 1/15.05s tokens 30000/1m0.2s 10000/15.05s budget 45000/24h turn"},
-		{"-window=500ms", "requests 60/700ms 20/175ms tokens 30000/700ms 10000/175ms budget 45000/24h turn"},
+		{"", "requests 60/4.2s 20/1.05s tokens 30000/4.2s 10000/1.05s budget 45000/24h"},
+		{"-base-url=https://api.example/v1 -requests=2", "requests 2/1m0.2s 1/15.05s tokens 30000/1m0.2s 10000/15.05s budget 45000/24h"},
+		{"-window=500ms", "requests 60/700ms 20/175ms tokens 30000/700ms 10000/175ms budget 45000/24h"},
 	} {
 		a := example(t, strings.Fields(row.args)...)
 		var words []string
