@@ -253,11 +253,7 @@ func (a *account) grant(c *charge, now int64) {
 			continue
 		}
 		ledgers := a.timeOf(name)
-		seen := ledgers.of(now, now)
-		if seen < a.seen[name] {
-			a.byKey[name] = nil // nothing of it counted any more, and time began anew
-		}
-		a.seen[name] = seen
+		a.seen[name] = a.look(name, ledgers.of(now, now))
 		e := entry{charge: c, at: ledgers.of(c.at, now)}
 		a.byKey[name] = append(a.byKey[name], e)
 		if mode == throttle.Shadow {
@@ -300,6 +296,15 @@ func (a *account) timeOf(name string) ledgerTime {
 		return ledgerTime{} // it is not there
 	}
 	return ledgerTime{offset: number(words[2]), seen: number(words[1])}
+}
+
+// look has the entries of a scope key forgotten whose ledgers' time is before that of the last
+// grant: nothing counted any more, and time began anew.
+func (a *account) look(name string, t int64) int64 {
+	if t < a.seen[name] {
+		a.byKey[name] = nil
+	}
+	return t
 }
 
 // fullest is what the fullest window holds that contains a charge, of what was charged
@@ -486,7 +491,7 @@ func (a *account) usage(argv []string, reply []any) {
 	now := number(text(reply[0]))
 	for i, name := range argv[4:] {
 		a.usages++
-		t := a.timeOf(name).of(now, now)
+		t := a.look(name, a.timeOf(name).of(now, now))
 		if head := strings.Fields(text(reply[1+i])); len(head) > 1 && number(head[1]) != a.partOf(name) {
 			a.world.errorf("usage of %s: %s thousandths are served, the account says %d", name, head[1], a.partOf(name))
 		}
