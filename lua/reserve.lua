@@ -182,7 +182,7 @@ local function place(job, lane, record, back)
     other = line and not back and contended(lane)
     if not other and at <= horizon then
       if line and not back then charge(lane, job.costs, 1) end
-      if at <= now + job.max_wait and not job.plan and has_places(lane, job.costs) then
+      if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
         forget(job.id, record)
         return grant(job.id, lane, job.costs, at)
       end
@@ -205,7 +205,7 @@ local function redeem(job, lane, slot)
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
   if promised then return format('2 %d', job.slot) .. told(key, holder) end
-  if at <= now + job.max_wait and has_places(lane, job.costs) then
+  if at <= now + job.max_wait and may_start(lane, job.costs, at) then
     forget(job.id, job.record)
     return grant(job.id, lane, job.costs, at)
   end

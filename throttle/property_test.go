@@ -926,7 +926,10 @@ func (s *stepper) ask(t *rapid.T, i int) {
 	case throttle.Granted:
 		s.starts[i] = s.passed + s.ahead + r.Delay()
 	case throttle.Booked:
-		s.comes[i] = s.passed + max(0, r.Delay()-s.jobs[i].MaxWait)
+		s.comes[i] = s.passed + r.Delay()
+		if r.Delay() > s.jobs[i].MaxWait { // else it was not granted a start that is as near: it is not to come before
+			s.comes[i] -= s.jobs[i].MaxWait
+		}
 	case throttle.Waiting:
 		s.comes[i] = s.passed + r.Late.Sub(r.Now)
 	}

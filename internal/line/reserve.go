@@ -117,7 +117,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	}
 	l.unbook(job.ID, known)
 	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
-	if f.at > l.now+job.MaxWait || !l.hasPlaces(lane, job.Costs) {
+	if f.at > l.now+job.MaxWait || !l.mayStart(lane, job.Costs, f.at) {
 		return Answer{}, false
 	}
 	l.forgetJob(job.ID)
@@ -143,7 +143,7 @@ func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
 				l.charge(lane, job.Costs, 1)
 			}
 			l.forgetJob(job.ID)
-			if f.at <= l.now+job.MaxWait && !job.Plan && l.hasPlaces(lane, job.Costs) {
+			if f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at) {
 				return l.grant(job, lane, f.at)
 			}
 			answer := Answer{Outcome: Booked, Start: f.at, Held: l.held(f)}

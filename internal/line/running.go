@@ -58,11 +58,16 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	return lease
 }
 
-// hasPlaces tells whether a job may have its places now. Those that only the end of a lease
-// makes free are given to nobody before that: who has them may renew it.
-func (l *Line) hasPlaces(lane *lane, costs []int64) bool {
+// mayStart tells whether a job that has room may be granted its start now. Places that only
+// the end of a lease makes free are given to nobody before that: who has them may renew it.
+// And while a ledger's time stands still nothing is granted for later: if the clock stepped
+// back once more, far, that time would go on before the job has started.
+func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)
+		if at > l.now && k.mode != Off && k.shift != k.goesOn {
+			return false
+		}
 		if k.mode != Enforce {
 			continue
 		}

@@ -184,11 +184,13 @@ local function earliest(lane, costs, at, promises, mode)
   return at, key, holder
 end
 
--- Whether a job may have its places now. Those that only the end of a lease makes free are given to nobody before that:
--- who has them may renew it.
-local function has_places(lane, costs)
+-- Whether a job that has room may be granted its start now. Places that only the end of a lease makes free are given to
+-- nobody before that: who has them may renew it. And while a ledger's time stands still nothing is granted for later: if the
+-- clock stepped back once more, far, that time would go on before the job has started.
+local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]
+    if at > now and key.mode ~= 'o' and key.shift ~= key.offset then return false end
     for j = 1, key.mode == 'e' and #key.limits or 0 do
       local limit = key.limits[j]
       if limit.window < 0 and limit.units >= 0 then

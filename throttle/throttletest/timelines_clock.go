@@ -10,6 +10,12 @@ var clockTimelines = []timeline{
 		{at: 85 * second, job: "c", want: "booked 1m50s, global 2/10s"},
 		{at: 110 * second, job: "c", want: "granted 1m50s"},
 	}},
+	{name: "while time stands still nothing is granted for later: it would go on too soon after another step", scopes: global(per10s(1)), rows: []row{
+		{at: 95 * second, job: "a", want: "granted 1m35s"},
+		{at: 100 * second, job: "b", want: "booked 1m45s, global 1/10s"},
+		{at: 98 * second, job: "b", wait: 10 * second, want: "booked 1m45s, global 1/10s"},
+		{at: 100 * second, job: "b", wait: 10 * second, want: "granted 1m45s"}, // it has caught up
+	}},
 	{name: "F23 a clock that steps back far goes on from where it stood", scopes: global(per10s(2)), rows: []row{
 		{at: 1000 * second, job: "a", weight: 2, want: "granted 16m40s"},
 		{at: 400 * second, job: "b", weight: 2, want: "booked 6m50s, global 2/10s"},
