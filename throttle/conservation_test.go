@@ -77,7 +77,7 @@ type charge struct {
 	gone    bool             // it was made a booking again before its start
 	runs    map[string]int64 // by scope: what it holds of running limits, until it has ended
 	until   time.Time        // the end of its lease
-	twin    bool             // the job has another grant for the same instant: Done ends one of them, whichever
+	twin    bool             // the job has another grant for the same instant: Done and Renew are of one of them, whichever
 }
 
 func (a *account) advance(t *rapid.T) {
@@ -111,7 +111,7 @@ func (a *account) reserve(t *rapid.T) {
 		}
 		g := &charge{Reservation: r, units: units(), runs: units(), until: r.Start.Add(r.Lease)}
 		for _, other := range a.grants {
-			if other.Job.ID == job.ID && other.Start.Equal(r.Start) {
+			if other.isTwinOf(g) {
 				g.twin, other.twin = true, true
 			}
 		}
@@ -190,9 +190,18 @@ func (a *account) renew(t *rapid.T) {
 	a.told(t, g, held[0])
 	if !held[0] && !g.twin {
 		clear(g.runs)
-	} else if until := a.now.Add(g.Lease); until.After(g.until) {
-		g.until = until
+		return
 	}
+	until := a.now.Add(g.Lease)
+	for _, other := range a.grants {
+		if (other == g || g.twin && other.isTwinOf(g)) && until.After(other.until) {
+			other.until = until
+		}
+	}
+}
+
+func (c *charge) isTwinOf(other *charge) bool {
+	return c.Job.ID == other.Job.ID && c.Start.Equal(other.Start)
 }
 
 // told compares whether a grant held its places with the account, which knows it to two
