@@ -360,10 +360,33 @@ func (m *machine) done(t *rapid.T) {
 			text += fmt.Sprintf(",%s=%d", scope, cooldowns[scope])
 		}
 	}
-	grants := m.some(t)
+	grants, text := m.some(t), strings.TrimPrefix(text, ",")
 	want := m.l.Done(m.now, m.s.settings, grants, cooldowns)
-	got, err := m.s.running(m.now, "done", grants, strings.TrimPrefix(text, ","))
+	if rapid.Bool().Draw(t, "and pulls") {
+		m.compareHandOver(t, grants, want, text)
+		return
+	}
+	got, err := m.s.running(m.now, "done", grants, text)
 	m.compareRunning(t, "done", want, got, err)
+}
+
+// compareHandOver has the places given back and the line pulled in one call.
+func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool, cooldowns string) {
+	want := m.l.Pull(m.now, m.s.settings, 50, 200)
+	texts := pulledText(want)
+	for i, is := range held {
+		texts = slices.Insert(texts, 3+i, map[bool]string{true: "1", false: "0"}[is])
+	}
+	got, err := m.s.pull(m.now, 50, 200, 1, ended(grants, cooldowns)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(texts, got); diff != "" {
+		t.Fatalf("done and pull (-line +script):\n%s", diff)
+	}
+	for _, told := range want.Booked {
+		m.slots[told.ID] = told.Slot
+	}
 }
 
 func (m *machine) renew(t *rapid.T) {

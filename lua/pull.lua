@@ -1,18 +1,27 @@
 -- Purpose: book the first jobs of lanes whose time has come, and find bookings that nobody came for.
--- ARGV[4] most bookings, most looks, and 1 if who asks brings jobs that did not come; 0: they are kept for who does
--- Reply: now, next, number of bookings, what went wrong or '', then id, slot and lane of each, then the same of each overdue
---   booking, and of each job that was thrown out for its weight
+-- ARGV[4] most bookings, most looks, 1 if who asks brings jobs that did not come, 0: they are kept for who does; and 1 if
+--   flows are charged for the time that they hold places, else 0
+-- ARGV[5..] of each granted job that has ended, whose places are given back first: id, start, its cool-downs, "scope=us,..."
+-- Reply: now, next, number of bookings, what went wrong or '', of each job that has ended 1 if it held its places until now,
+--   else 0, then id, slot and lane of each booking, then the same of each overdue booking, and of each job that was thrown
+--   out for its weight
 -- include: request
 -- include: entries
 -- include: ledger
 -- include: placing
 -- include: line
+-- include: running
 
 -- Read.
-local bookings, looks, brings = match(ARGV[4], '^(%d+) (%d+) ([01])$')
-bookings, looks, brings = tonumber(bookings), tonumber(looks), brings == '1'
+local bookings, looks, brings, by_time = match(ARGV[4], '^(%d+) (%d+) ([01]) ([01])$')
+bookings, looks, brings, timed = tonumber(bookings), tonumber(looks), brings == '1', by_time == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1], prefix .. 'pulled') -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
+for i = 5, #ARGV, 3 do places_of(ARGV[i], ARGV[i + 1]) end
+if #ARGV > 4 then check_line() end
+
+local held = {}
+for i = 5, #ARGV, 3 do held[#held + 1] = give_back(ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]) and 1 or 0 end
 if found[3] and found[3] - now > 1000000 then
   -- The clock stepped back: what was to be looked at by the old one is looked at now.
   local later = call('ZRANGEBYSCORE', timers, format('(%d', now), '+inf')
@@ -169,8 +178,9 @@ for i = 1, #due_again do tell_again(due_again[i]) end
 -- Write.
 save_keys()
 call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
-if #due_now > 0 then expire('jobs', 'timers', 'claims', 'shares', 'overdue') end
-local reply = { format('%d', now), format('%d', save_line()), format('%d', #booked / 3), trouble or '' }
+local hour = 3600000000
+if not found[3] or floor(found[3] / hour) ~= floor(now / hour) then expire('jobs', 'timers', 'claims', 'shares', 'overdue') end
+local reply = { format('%d', now), format('%d', save_line()), format('%d', #booked / 3), trouble or '', unpack(held) }
 for i = 1, #booked do reply[#reply + 1] = booked[i] end
 for i = 1, #overdue do reply[#reply + 1] = overdue[i] end
 return reply

@@ -122,8 +122,12 @@ func texts(reply any) []string {
 	return all
 }
 
-func (s *scripted) pull(now int64, bookings, looks, brings int) ([]string, error) {
-	reply, err := s.run(lua.Pull, now, fmt.Sprintf("%d %d %d", bookings, looks, brings))
+func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...any) ([]string, error) {
+	timed := 0
+	if s.settings.Timed {
+		timed = 1
+	}
+	reply, err := s.run(lua.Pull, now, append([]any{fmt.Sprintf("%d %d %d %d", bookings, looks, brings, timed)}, ended...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -169,15 +173,20 @@ func (s *scripted) running(now int64, what string, grants []line.Grant, cooldown
 	if s.settings.Timed {
 		timed = 1
 	}
-	args := []any{fmt.Sprintf("%s %d", what, timed)}
-	for _, g := range grants {
-		args = append(args, g.ID, g.Start, cooldowns)
-	}
+	args := append([]any{fmt.Sprintf("%s %d", what, timed)}, ended(grants, cooldowns)...)
 	reply, err := s.run(lua.Running, now, args...)
 	if err != nil {
 		return nil, err
 	}
 	return texts(reply)[1:], nil
+}
+
+// ended are the arguments for grants that have ended.
+func ended(grants []line.Grant, cooldowns string) (args []any) {
+	for _, g := range grants {
+		args = append(args, g.ID, g.Start, cooldowns)
+	}
+	return args
 }
 
 func (s *scripted) set(now int64, what, name, value string) ([]string, error) {

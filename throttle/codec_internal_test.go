@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,8 +224,8 @@ func TestEstimate(t *testing.T) {
 func TestPulled(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	p, err := th.pulled([]any{"1000", "2000", "1", "", "a", "3000", "acme|global:,tenant:acme", "b", "500", "|global:"})
-	if err != nil || len(p.Booked) != 1 || len(p.Overdue) != 1 || !p.Next.Equal(time.UnixMicro(2000)) {
+	p, err := th.pulled([]any{"1000", "2000", "1", "", int64(1), int64(0), "a", "3000", "acme|global:,tenant:acme", "b", "500", "|global:"}, 2)
+	if err != nil || len(p.Booked) != 1 || len(p.Overdue) != 1 || !slices.Equal(p.Held, []bool{true, false}) || !p.Next.Equal(time.UnixMicro(2000)) {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	want := Reservation{Job: Job{ID: "a", Keys: map[string]string{"tenant": "acme"}}, Outcome: Booked, Now: time.UnixMicro(1000), Start: time.UnixMicro(3000), lane: "acme|global:,tenant:acme"}
@@ -236,7 +237,7 @@ func TestPulled(t *testing.T) {
 		t.Errorf("keys %v", keys)
 	}
 	for _, reply := range []any{nil, "x", []any{}, []any{"1", "2"}, []any{"1", "2", "1", ""}, []any{"1", "2", "0", "", "a"}, []any{"1", "2", "1", "", "a", "x", "|"}, []any{"1", "2", "1", "", "a", "1", "no lane"}, []any{"1", nil, "0", ""}} {
-		if _, err := th.pulled(reply); !errors.Is(err, ErrState) {
+		if _, err := th.pulled(reply, 0); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}
 	}

@@ -45,33 +45,53 @@ type Pulled struct {
 	Next time.Time
 	// Full tells that as many jobs were booked as one pull books: more may be due.
 	Full bool
+	// Held tells of each job that has ended whether it held its places until now, as Done
+	// does.
+	Held []bool
 }
 
 // Pull books the jobs in line whose turn has come and which have a place within
 // Options.Lookahead, 50 at most. Call it when Due says so, at most every 50 to 100 ms, or
 // sooner after a full one.
 //
-// It blocks for one round trip and fails as Reserve does, without fallback. Where its
+// What granted jobs hold that have ended is given back first, as by Done, so that those who
+// have their places next are among the booked.
+//
+// It blocks for one round trip, and for one more for each 64 jobs that have ended beyond the
+// first, and fails as Done does; the jobs that have ended may be told of again then. Where its
 // answer is lost, its jobs are found as overdue by a later one.
-func (d Driver) Pull(ctx context.Context) (Pulled, error) {
+func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
 	if ctx == nil {
 		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
 	d.throttle.line.driven.Store(time.Now().UnixNano())
-	return d.throttle.pull(ctx, true)
+	return d.throttle.pull(ctx, true, ended...)
 }
 
-func (t *Throttle) pull(ctx context.Context, brings bool) (Pulled, error) {
+func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) (Pulled, error) {
 	if t.looks {
 		return Pulled{}, t.refused("Pull")
 	}
-	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, brings))
+	g, err := t.grantsOf(ctx, runningDone, ended)
+	for err == nil && len(g.asked) > mostEnding {
+		err = t.tell(ctx, runningDone, g)
+	}
 	if err != nil {
 		return Pulled{}, err
 	}
-	pulled, err := t.pulled(reply)
-	pulled.Full = len(pulled.Booked) >= mostBookings
-	return pulled, err
+	some := g.next()
+	reply, err := t.redis.run(ctx, pullScript, t.pullArguments(mostBookings, mostLooks, brings, some))
+	if err != nil {
+		return Pulled{}, err
+	}
+	pulled, err := t.pulled(reply, len(some))
+	if err != nil {
+		return Pulled{}, err
+	}
+	t.means.ended(some, pulled.Now)
+	g.answered(pulled.Held)
+	pulled.Held, pulled.Full = g.held, len(pulled.Booked) >= mostBookings
+	return pulled, nil
 }
 
 // Due says when to pull next, by the local clock: what the last answer of this throttle
@@ -179,12 +199,15 @@ func (l *lineTimer) next() time.Time {
 	return l.due
 }
 
-// pulled reads the answer of pull.
-func (t *Throttle) pulled(reply any) (Pulled, error) {
+// pulled reads the answer of pull, before which so many jobs have ended.
+func (t *Throttle) pulled(reply any, ended int) (Pulled, error) {
 	v := arrayOf("pull", reply)
 	at := v.stamp()
 	p := Pulled{Now: at.now, Next: at.next}
 	booked, trouble := v.natural(), v.text()
+	for range ended {
+		p.Held = append(p.Held, v.yes())
+	}
 	for n := int64(0); n < booked && v.more(); n++ {
 		p.Booked = append(p.Booked, t.booking(at.now, v))
 	}

@@ -410,14 +410,20 @@ func (h *machine) pull(t *rapid.T) {
 	if h.next.After(h.now) && rapid.Bool().Draw(t, "when due") {
 		h.now = h.next
 	}
-	got, gotErr := h.redis.Pull(h.now)
-	want, wantErr := h.model.Pull(h.now)
+	h.pullOnce(t)
+}
+
+// pullOnce pulls the line, after some jobs have ended.
+func (h *machine) pullOnce(t *rapid.T, ended ...throttle.Reservation) throttle.Pulled {
+	got, gotErr := h.redis.Pull(h.now, ended...)
+	want, wantErr := h.model.Pull(h.now, ended...)
 	same(t, "Pull", got, want, gotErr, wantErr)
 	h.next = got.Next
 	for _, r := range got.Booked {
 		r.Job = h.jobs[r.Job.ID]
 		h.slots = append(h.slots, r)
 	}
+	return got
 }
 
 func (h *machine) lines(t *rapid.T) {
@@ -587,9 +593,15 @@ func (h *machine) done(t *rapid.T) {
 	if cooldown >= 0 {
 		granted.Cooldowns = map[string]time.Duration{"tenant": cooldown, throttle.Global: cooldown}
 	}
-	got, gotErr := h.redis.Done(h.now, granted)
-	want, wantErr := h.model.Done(h.now, granted)
-	same(t, "Done", got, want, gotErr, wantErr)
+	var got []bool
+	if rapid.Bool().Draw(t, "and pull") {
+		got = h.pullOnce(t, granted).Held
+	} else {
+		var gotErr error
+		got, gotErr = h.redis.Done(h.now, granted)
+		want, wantErr := h.model.Done(h.now, granted)
+		same(t, "Done", got, want, gotErr, wantErr)
+	}
 	h.mustAgree(t, "Done", id, granted, got[0])
 	for _, p := range h.places[id] {
 		p.until = h.now

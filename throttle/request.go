@@ -180,10 +180,11 @@ func (t *Throttle) until(instant time.Time) time.Duration {
 	return instant.Sub(t.now())
 }
 
-// pullArguments ask for a pull. Who does not bring jobs that did not come leaves them to
-// others.
-func (t *Throttle) pullArguments(bookings, looks int64, brings bool) []any {
-	return t.arguments(integers(' ', bookings, looks, flag(brings)))
+// pullArguments ask for a pull, before which what jobs hold that have ended is given back.
+// Who does not bring jobs that did not come leaves them to others.
+func (t *Throttle) pullArguments(bookings, looks int64, brings bool, ended []Reservation) []any {
+	own := []string{integers(' ', bookings, looks, flag(brings), flag(t.options.FairByTime))}
+	return t.arguments(append(own, t.grantArguments(ended)...)...)
 }
 
 // leaver is a job that will not come. Its lane and costs are empty if not known.
@@ -212,13 +213,18 @@ const (
 
 // runningArguments end what grants hold, or renew it.
 func (t *Throttle) runningArguments(verb string, grants []Reservation) []any {
-	own := make([]string, 0, 1+3*len(grants))
-	own = append(own, verb+" "+strconv.FormatInt(flag(t.options.FairByTime), 10))
+	own := []string{verb + " " + strconv.FormatInt(flag(t.options.FairByTime), 10)}
+	return t.arguments(append(own, t.grantArguments(grants)...)...)
+}
+
+// grantArguments are grants with their cool-downs.
+func (t *Throttle) grantArguments(grants []Reservation) []string {
+	own := make([]string, 0, 3*len(grants))
 	for i := range grants {
 		g := &grants[i]
 		own = append(own, g.Job.ID, strconv.FormatInt(g.Start.UnixMicro(), 10), t.cooldowns(g))
 	}
-	return t.arguments(own...)
+	return own
 }
 
 // cooldowns are how long what a job held counts on, by its scopes.

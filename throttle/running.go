@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // mostEnding is how many grants one call ends or renews.
 const mostEnding = 64
@@ -34,39 +31,69 @@ func (t *Throttle) running(ctx context.Context, verb string, granted []Reservati
 	if t.looks {
 		return nil, t.refused("Done and Renew")
 	}
-	held := make([]bool, len(granted))
-	var asked []Reservation
-	var places []int // of those asked for
-	for i, r := range granted {
+	g, err := t.grantsOf(ctx, verb, granted)
+	for err == nil && len(g.asked) > 0 {
+		err = t.tell(ctx, verb, g)
+	}
+	return g.held, err
+}
+
+// grants are some of which Redis is told that they have ended, or run on.
+type grants struct {
+	held   []bool
+	asked  []Reservation // of which it is yet to be told
+	places []int         // of these in held
+}
+
+// grantsOf checks grants, and answers for those that Redis does not know.
+func (t *Throttle) grantsOf(ctx context.Context, verb string, granted []Reservation) (*grants, error) {
+	g := new(grants)
+	for _, r := range granted {
 		if err := t.checkGrant(ctx, r); err != nil {
-			return nil, err
+			return g, err
 		}
+	}
+	g.held = make([]bool, len(granted))
+	for i, r := range granted {
 		switch {
 		case r.Source == FallbackLocal && r.Lease > 0:
-			held[i] = t.local.keep(r, verb == runningRenew)
+			g.held[i] = t.local.keep(r, verb == runningRenew)
 		case r.Lease == 0 || r.Source != FallbackClosed:
-			held[i] = true
+			g.held[i] = true
 		default:
-			asked, places = append(asked, r), append(places, i)
+			g.asked, g.places = append(g.asked, r), append(g.places, i)
 		}
 	}
-	for some := range slices.Chunk(asked, mostEnding) {
-		reply, err := t.redis.run(ctx, runningScript, t.runningArguments(verb, some))
-		if err != nil {
-			return held, err
-		}
-		done, now, err := t.doneAt("running", reply, len(some))
-		if err != nil {
-			return held, err
-		}
-		if verb == runningDone {
-			t.means.ended(some, now)
-		}
-		for _, is := range done {
-			held[places[0]], places = is, places[1:]
-		}
+	return g, nil
+}
+
+// next are as many as one call tells of.
+func (g *grants) next() []Reservation { return g.asked[:min(len(g.asked), mostEnding)] }
+
+// answered takes whether the next ones held their places until now.
+func (g *grants) answered(held []bool) {
+	for i, is := range held {
+		g.held[g.places[i]] = is
 	}
-	return held, nil
+	g.asked, g.places = g.asked[len(held):], g.places[len(held):]
+}
+
+// tell ends or renews the next ones.
+func (t *Throttle) tell(ctx context.Context, verb string, g *grants) error {
+	some := g.next()
+	reply, err := t.redis.run(ctx, runningScript, t.runningArguments(verb, some))
+	if err != nil {
+		return err
+	}
+	held, now, err := t.doneAt("running", reply, len(some))
+	if err != nil {
+		return err
+	}
+	if verb == runningDone {
+		t.means.ended(some, now)
+	}
+	g.answered(held)
+	return nil
 }
 
 // checkGrant tells whether a reservation is a grant that can be corrected or ended.

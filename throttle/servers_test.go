@@ -120,9 +120,9 @@ func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duratio
 	return s.throttle.Count(context.Background(), scope, key, from, to)
 }
 
-func (s *scripted) Pull(now time.Time) (throttle.Pulled, error) {
+func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
 	s.now = now
-	return s.throttle.Driver().Pull(context.Background())
+	return s.throttle.Driver().Pull(context.Background(), ended...)
 }
 
 func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error) {

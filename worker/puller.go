@@ -44,6 +44,7 @@ type puller struct {
 	done    sync.WaitGroup
 	clearer *clearer
 	warning seldom
+	giving  giving
 
 	mu      sync.Mutex
 	started bool
@@ -172,6 +173,11 @@ func (p *puller) pull(ctx context.Context) (full bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	return pulled.Full, p.take(ctx, pulled)
+}
+
+// take brings what a pull has found.
+func (p *puller) take(ctx context.Context, pulled throttle.Pulled) error {
 	p.shaper.stats.pulled.Add(int64(len(pulled.Booked)))
 	var doubtful []wakeup
 	for _, r := range pulled.Booked {
@@ -188,7 +194,7 @@ func (p *puller) pull(ctx context.Context) (full bool, err error) {
 			doubtful = append(doubtful, task)
 		}
 	}
-	return pulled.Full, p.bring(ctx, doubtful)
+	return p.bring(ctx, doubtful)
 }
 
 // taskOf is the task of a booked job, if it is one of asynq.

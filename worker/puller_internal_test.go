@@ -40,7 +40,7 @@ func (d *dueDouble) Due() time.Time {
 }
 
 // Pull implements driver.
-func (d *dueDouble) Pull(context.Context) (throttle.Pulled, error) {
+func (d *dueDouble) Pull(context.Context, ...throttle.Reservation) (throttle.Pulled, error) {
 	began := time.Now()
 	time.Sleep(d.takes)
 	d.mu.Lock()

@@ -101,7 +101,7 @@ func (r *run) renewed(at time.Time) {
 	r.until, r.next = at.Add(r.granted.Lease), at.Add(r.granted.Lease/renewals)
 }
 
-// end gives back the place of a task whose handler has returned, and has the line looked at.
+// end gives back the place of a task whose handler has returned, for who is next.
 func (n *runner) end(r *run, granted throttle.Reservation) {
 	if r == nil {
 		return
@@ -110,15 +110,13 @@ func (n *runner) end(r *run, granted throttle.Reservation) {
 	delete(n.runs, r)
 	n.mu.Unlock()
 	r.lose(nil)
-	if _, err := n.shaper.throttle.Done(context.Background(), granted); err != nil {
+	if err := n.shaper.puller.handOver(granted); err != nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		r.granted, r.over, r.next = granted, true, time.Now().Add(renewAgain)
 		n.runs[r] = struct{}{}
 		n.signal()
-		return
 	}
-	n.shaper.puller.hurry()
 }
 
 func (n *runner) signal() {

@@ -42,7 +42,7 @@ type decider interface {
 
 // driver is what it asks of the throttle's line.
 type driver interface {
-	Pull(ctx context.Context) (throttle.Pulled, error)
+	Pull(ctx context.Context, ended ...throttle.Reservation) (throttle.Pulled, error)
 	Due() time.Time
 	Leave(ctx context.Context, ids []string) ([]bool, error)
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)

@@ -110,7 +110,7 @@ func (a *account) saw(args []string, reply []byte) {
 	case "reserve":
 		a.reserved(argv, text(values[0]))
 	case "pull":
-		a.pulled(values)
+		a.pulled(argv, values)
 	case "leave":
 		for i, left := range values[2:] {
 			if number(text(left)) == 1 {
@@ -426,13 +426,13 @@ func (a *account) renew() {
 }
 
 // pulled takes up what was booked from the lines; what is overdue, or was thrown out for
-// its weight, stands in none.
-func (a *account) pulled(reply []any) {
+// its weight, stands in none. Before that it tells of jobs that have ended.
+func (a *account) pulled(argv []string, reply []any) {
 	if trouble := text(reply[3]); trouble != "" {
 		a.world.errorf("a pull went wrong: %s", trouble)
 	}
 	booked := int(number(text(reply[2])))
-	for rest := reply[4:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
+	for rest := reply[4+(len(argv)-4)/3:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
 		id := text(rest[0])
 		flow, _ := flowAndKeys(text(rest[2]))
 		if booked > 0 {

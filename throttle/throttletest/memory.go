@@ -208,8 +208,10 @@ func (m *memory) stamped(rest ...any) []any {
 
 func (m *memory) pull(r request) (any, error) {
 	n := integers(r.args[0], " ")
+	r.settings.Timed = n[3] == 1
+	held := m.ended(r.settings, r.args[1:], true)
 	pulled := m.line.Pull(m.now, r.settings, int(n[0]), int(n[1]))
-	reply := m.stamped(strconv.Itoa(len(pulled.Booked)), "")
+	reply := m.stamped(append([]any{strconv.Itoa(len(pulled.Booked)), ""}, held...)...)
 	for _, told := range [][]line.Told{pulled.Booked, pulled.Overdue} {
 		for _, t := range told {
 			reply = append(reply, t.ID, strconv.FormatInt(t.Slot, 10), t.Lane)
@@ -245,19 +247,22 @@ func (m *memory) settle(r request) (any, error) {
 }
 
 func (m *memory) running(r request) (any, error) {
-	var held []any
 	r.settings.Timed = strings.HasSuffix(r.args[0], "1")
-	for i := 1; i < len(r.args); i += 3 {
-		one, verb := []line.Grant{{ID: r.args[i], Start: integer(r.args[i+1])}}, m.line.Renew
-		if strings.HasPrefix(r.args[0], "done") {
-			cooldowns := cooldownsOf(r.args[i+2])
-			verb = func(now int64, settings line.Settings, grants []line.Grant) []bool {
-				return m.line.Done(now, settings, grants, cooldowns)
-			}
-		}
-		held = append(held, flag(verb(m.now, r.settings, one)[0]))
-	}
+	held := m.ended(r.settings, r.args[1:], strings.HasPrefix(r.args[0], "done"))
 	return m.stamped(held...), nil
+}
+
+// ended ends what grants hold, or renews it: "id", "start", "cool-downs" of each.
+func (m *memory) ended(settings line.Settings, grants []string, isDone bool) (held []any) {
+	for ; len(grants) > 0; grants = grants[3:] {
+		one := []line.Grant{{ID: grants[0], Start: integer(grants[1])}}
+		if isDone {
+			held = append(held, flag(m.line.Done(m.now, settings, one, cooldownsOf(grants[2]))[0]))
+		} else {
+			held = append(held, flag(m.line.Renew(m.now, settings, one)[0]))
+		}
+	}
+	return held
 }
 
 // cooldownsOf reads "scope=us,...".

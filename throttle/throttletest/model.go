@@ -108,8 +108,11 @@ func (m *Model) Release(now time.Time, granted throttle.Reservation) (bool, erro
 	return m.driver.Release(m.at(now), granted)
 }
 
-// Pull books the jobs in line whose turn has come.
-func (m *Model) Pull(now time.Time) (throttle.Pulled, error) { return m.driver.Pull(m.at(now)) }
+// Pull books the jobs in line whose turn has come. Before that it gives back what jobs hold
+// that have ended.
+func (m *Model) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
+	return m.driver.Pull(m.at(now), ended...)
+}
 
 // Leave gives back what jobs have that will not come.
 func (m *Model) Leave(now time.Time, ids []string) ([]bool, error) {

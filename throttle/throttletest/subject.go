@@ -14,7 +14,7 @@ type Subject interface {
 	Peek(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	Cancel(now time.Time, job throttle.Job) (bool, error)
 	Release(now time.Time, granted throttle.Reservation) (bool, error)
-	Pull(now time.Time) (throttle.Pulled, error)
+	Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error)
 	Leave(now time.Time, ids []string) ([]bool, error)
 	Lines(now time.Time, from string) (throttle.LinesPage, error)
 	Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error)

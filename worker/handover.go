@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// giving has the places of tasks that end at about the same time given back in one call: those
+// that end while one is under way go with the next, so that nobody waits when it is idle.
+type giving struct {
+	mu   sync.Mutex
+	busy bool
+	next *handover // nil: nobody has ended since the last call
+}
+
+// handover is one call, and the tasks that have ended.
+type handover struct {
+	ended []throttle.Reservation
+	done  chan struct{}
+	err   error
+}
+
+// handOver gives a task's place back, and has the task brought that has it next. It returns
+// when the place is given back.
+func (p *puller) handOver(ended throttle.Reservation) error {
+	g := &p.giving
+	g.mu.Lock()
+	if g.next == nil {
+		g.next = &handover{done: make(chan struct{})}
+	}
+	own := g.next
+	own.ended = append(own.ended, ended)
+	leads := !g.busy
+	g.busy = true
+	g.mu.Unlock()
+	if leads {
+		p.giveNext()
+	}
+	<-own.done
+	return own.err
+}
+
+// giveNext makes the next call, and leaves those behind it to another goroutine.
+func (p *puller) giveNext() {
+	g := &p.giving
+	g.mu.Lock()
+	h := g.next
+	g.next = nil
+	g.mu.Unlock()
+	pulled, err := p.giveBack(h.ended)
+	h.err = err
+	close(h.done)
+	g.mu.Lock()
+	g.busy = g.next != nil
+	if g.busy {
+		go p.giveNext()
+	}
+	g.mu.Unlock()
+	if err == nil && len(pulled.Booked)+len(pulled.Overdue) > 0 {
+		p.brought(pulled)
+	}
+}
+
+// giveBack gives places back and, if anybody waits, pulls the line in the same call.
+func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error) {
+	ctx := context.Background()
+	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && p.shaper.deployment.others(ctx) == nil {
+		return p.shaper.driver.Pull(ctx, ended...)
+	}
+	_, err := p.shaper.throttle.Done(ctx, ended...)
+	p.hurry() // others may wait whom this process has not heard of
+	return throttle.Pulled{}, err
+}
+
+// brought brings what was pulled as places were given back. What cannot be taken out of line
+// is told of again.
+func (p *puller) brought(pulled throttle.Pulled) {
+	if err := p.take(context.Background(), pulled); err != nil {
+		p.shaper.log.Debug("worker: tasks that are gone cannot be taken out of line", zap.Error(err))
+	}
+	if pulled.Full {
+		p.hurry()
+	}
+}
