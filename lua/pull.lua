@@ -178,8 +178,7 @@ for i = 1, #due_again do tell_again(due_again[i]) end
 -- Write.
 save_keys()
 call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
-local hour = 3600000000
-if not found[3] or floor(found[3] / hour) ~= floor(now / hour) then expire('jobs', 'timers', 'claims', 'shares', 'overdue') end
+if #due_now > 0 or #held > 0 then expire('jobs', 'timers', 'claims', 'shares', 'overdue') end
 local reply = { format('%d', now), format('%d', save_line()), format('%d', #booked / 3), trouble or '', unpack(held) }
 for i = 1, #booked do reply[#reply + 1] = booked[i] end
 for i = 1, #overdue do reply[#reply + 1] = overdue[i] end

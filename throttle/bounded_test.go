@@ -30,7 +30,7 @@ var mostCommands = map[string]int{
 	"Reserve who is in line": 40,
 	"Reserve who is booked":  40,
 	"Leave of who waits":     40,
-	"Pull, nothing due":      15, // the first of an hour renews five keys
+	"Pull, nothing due":      10,
 	"Pull, all lanes due":    20 + 200*20,
 	"Pull, bookings overdue": 20 + 200*20,
 	"Lines":                  10 + 500*2,
