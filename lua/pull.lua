@@ -22,6 +22,7 @@ if #ARGV > 4 then check_line() end
 
 local held = {}
 for i = 5, #ARGV, 3 do held[#held + 1] = give_back(ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]) and 1 or 0 end
+for _, key in pairs(keys) do refit(key) end -- what is booked from here on is not counted where nothing counted any more
 if found[3] and found[3] - now > 1000000 then
   -- The clock stepped back: what was to be looked at by the old one is looked at now.
   local later = call('ZRANGEBYSCORE', timers, format('(%d', now), '+inf')

@@ -30,7 +30,8 @@ type Job struct {
 	// than others have, and takes no start from a job that is booked already.
 	Priority int
 	// MaxWait is how long the caller is prepared to wait in place: a start within
-	// it is granted now, for then. 0 grants only what may start at once; at most 400
+	// it is granted now, for then. A start as far ahead as the job's shortest window or
+	// lease is booked all the same. 0 grants only what may start at once; at most 400
 	// days.
 	MaxWait time.Duration
 	// Deadline is the latest useful start. A job that cannot start by then is

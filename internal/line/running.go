@@ -60,13 +60,19 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 
 // mayStart tells whether a job that has room may be granted its start now. Places that only
 // the end of a lease makes free are given to nobody before that: who has them may renew it.
-// And while a ledger's time stands still nothing is granted for later: if the clock stepped
-// back once more, far, that time would go on before the job has started.
+// And the clock may step back before a job that is granted a start for later has started:
+// its entry then lies behind that start. So none is granted a window or more ahead, where
+// others could still start a window before the entry, and none while a ledger's time stands
+// still, since that goes on after a far step.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)
-		if at > l.now && k.mode != Off && k.shift != k.goesOn {
-			return false
+		if at > l.now && k.mode != Off {
+			stands := k.shift != k.goesOn
+			isWindowAhead := func(d *ledger) bool { return d.sub(k.time(at)) >= d.sub(k.time(l.now))+d.n() }
+			if stands || slices.ContainsFunc(k.ledgers, isWindowAhead) {
+				return false
+			}
 		}
 		if k.mode != Enforce {
 			continue

@@ -107,6 +107,13 @@ local function complete(key)
   end
 end
 
+-- Has the ledgers of a scope key be those in which something counts and those that its limits need.
+local function refit(key)
+  drop_empty(key)
+  if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
+  if key.mode ~= 'o' then complete(key) end
+end
+
 -- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, in us, and
 -- its refusals in succession. It is forgotten a day after the last change.
 local ADAPTED_FOR = 86400000000
@@ -143,12 +150,10 @@ local function read_key(name, text)
     end
     key.shift = max(now + key.offset, key.seen) - now
     parse_windows(key, text, at)
-    drop_empty(key)
-    if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
   elseif call('EXISTS', prefix .. 'key:' .. name) == 1 then
     error('FOREIGN key:' .. name, 0) -- of another type
   end
-  if key.mode ~= 'o' then complete(key) end
+  refit(key)
   return key
 end
 

@@ -185,12 +185,19 @@ local function earliest(lane, costs, at, promises, mode)
 end
 
 -- Whether a job that has room may be granted its start now. Places that only the end of a lease makes free are given to
--- nobody before that: who has them may renew it. And while a ledger's time stands still nothing is granted for later: if the
--- clock stepped back once more, far, that time would go on before the job has started.
+-- nobody before that: who has them may renew it. And the clock may step back before a job that is granted a start for later
+-- has started: its entry then lies behind that start. So none is granted a window or more ahead, where others could still
+-- start a window before the entry, and none while a ledger's time stands still, since that goes on after a far step.
 local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]
-    if at > now and key.mode ~= 'o' and key.shift ~= key.offset then return false end
+    if at > now and key.mode ~= 'o' then
+      if key.shift ~= key.offset then return false end
+      for j = 1, #key do
+        local ledger = key[j]
+        if floor((at + key.offset) / ledger.precision) >= floor((now + key.offset) / ledger.precision) + ledger.n then return false end
+      end
+    end
     for j = 1, key.mode == 'e' and #key.limits or 0 do
       local limit = key.limits[j]
       if limit.window < 0 and limit.units >= 0 then

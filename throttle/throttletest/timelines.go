@@ -124,8 +124,9 @@ var timelines = []timeline{
 		{at: 9500 * milli, job: "b", wait: 499 * milli, want: "booked 10s, global 1/10s"},
 		{at: 9500 * milli, call: "cancel", job: "b", want: "true"},
 		{at: 9500 * milli, job: "c", wait: 500 * milli, want: "granted 10s"},
-		{at: 9500 * milli, job: "d", wait: 15 * second, want: "granted 20s"},
-		{at: 9500 * milli, job: "e", wait: 15 * second, want: "booked 30s, global 1/10s"},
+		{at: 9500 * milli, job: "d", wait: 15 * second, want: "booked 20s, global 1/10s"}, // a window ahead
+		{at: 10001 * milli, job: "d", wait: 15 * second, want: "granted 20s"},
+		{at: 10001 * milli, job: "e", wait: 15 * second, want: "booked 30s, global 1/10s"},
 	}},
 	{name: "F27 the window's edge", scopes: global(per10s(1)), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},

@@ -16,6 +16,11 @@ var clockTimelines = []timeline{
 		{at: 98 * second, job: "b", wait: 10 * second, want: "booked 1m45s, global 1/10s"},
 		{at: 100 * second, job: "b", wait: 10 * second, want: "granted 1m45s"}, // it has caught up
 	}},
+	{name: "nothing is granted a window ahead: another could start a window before it, and the clock step back", scopes: global(per10s(1)), rows: []row{
+		{at: 0, job: "a", want: "granted 0s"},
+		{at: 0, job: "b", wait: time.Minute, want: "booked 10s, global 1/10s"},
+		{at: 1 * time.Microsecond, job: "b", wait: time.Minute, want: "granted 10s"},
+	}},
 	{name: "F23 a clock that steps back far goes on from where it stood", scopes: global(per10s(2)), rows: []row{
 		{at: 1000 * second, job: "a", weight: 2, want: "granted 16m40s"},
 		{at: 400 * second, job: "b", weight: 2, want: "booked 6m50s, global 2/10s"},
