@@ -106,6 +106,7 @@ func refused(t *testing.T, err error) *worker.DeploymentError {
 // soon as the limit allows. A minute after the first has ended, the throttle is the
 // second's.
 func TestThrottleBelongsToOneDeployment(t *testing.T) {
+	t.Parallel()
 	rows := map[string]func(w *world) *deployed{
 		"another Redis":    elsewhere,
 		"another database": func(w *world) *deployed { return newDeployed(w, w.redis, 1) },
@@ -161,6 +162,7 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 // TestManyClaimAtOnce has the processes of two deployments begin at the same time: those
 // of one have the throttle, the others are refused, by the same two IDs.
 func TestManyClaimAtOnce(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		var both [2]*deployed
 		for i := range both {
@@ -199,6 +201,7 @@ func TestManyClaimAtOnce(t *testing.T) {
 // and from the throttle's, while it runs: it goes on, a process that has just begun is of
 // it again soon, and another deployment is still refused.
 func TestDeploymentSurvivesLosses(t *testing.T) {
+	t.Parallel()
 	rows := map[string]func(w *world, d *deployed){
 		"asynq's Redis loses the ID":     func(_ *world, d *deployed) { d.redis.Del("asynq:throttle:deployment") },
 		"the throttle's loses its claim": func(w *world, _ *deployed) { w.redis.Del("thr:{world}:asynq") },
@@ -231,6 +234,7 @@ func TestDeploymentSurvivesLosses(t *testing.T) {
 // TestClaimThatCannotBeAsked lets a user of asynq's Redis have no right to the key: as
 // nobody knows of another deployment, tasks run, and the log says what is not known.
 func TestClaimThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		barred := bubbleClient(t, w.redis)
 		barred.AddHook(barring("asynq:throttle:deployment"))
@@ -282,6 +286,7 @@ func (barring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // TestClientOfAnotherDeploymentPlansNothing enqueues through a Client whose asynq is not
 // the throttle's: the tasks are enqueued, and take no place.
 func TestClientOfAnotherDeploymentPlansNothing(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		if err := w.shaper.Claim(t.Context()); err != nil {
 			t.Fatal(err)

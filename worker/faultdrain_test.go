@@ -211,6 +211,7 @@ func (m *mixed) unrun() (ids []string) {
 // One kind may be archived without having run: a task of asynq's own on its last retry
 // that was granted to the process, and slept until its start, when that was killed.
 func TestNoTaskIsArchivedUnrun(t *testing.T) {
+	t.Parallel()
 	tasks := 300
 	if os.Getenv("LONG") == "1" {
 		tasks = 2000

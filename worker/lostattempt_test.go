@@ -32,6 +32,7 @@ func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 // while asynq cannot write that, once and again: its lease runs out, which asynq counts as
 // a failure. It has not run, so it must.
 func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct{ maxRetry, losses int }{{0, 1}, {0, 3}, {1, 1}} {
 		t.Run(fmt.Sprintf("MaxRetry %d, %d lost", row.maxRetry, row.losses), func(t *testing.T) {
 			window := time.Duration(row.losses)*2*time.Minute + 10*time.Second // which the losses are over in
@@ -70,6 +71,7 @@ func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
 // TestLostAttemptLeavesTheLastOne loses a denial and then lets the handler fail: it is
 // the last of the task's own attempts, and no spare one runs.
 func TestLostAttemptLeavesTheLastOne(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name   string
 		result func() error
@@ -111,6 +113,7 @@ func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 // TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as a task does
 // that takes its process down: asynq archives it in the end.
 func TestSpareRetriesHaveAnEnd(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
 		w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(error) bool { return true })
 		id := w.enqueue(0, "acme", 1, asynq.MaxRetry(0))

@@ -41,6 +41,7 @@ func (o *told) Adapted(throttle.Adaptation) {}
 // TestObserverIsToldOfStartsAndPutBacks: as many as Stats counts; in virtual time
 // none is late.
 func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
+	t.Parallel()
 	observer := new(told)
 	inBubbleWith(t, perTenant(5, time.Second), &throttle.Options{Observer: observer}, func(t *testing.T, w *world) {
 		const tasks = 20
@@ -70,6 +71,7 @@ func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 
 // TestObserverIsToldWhyItIsPutBack: because Redis cannot decide.
 func TestObserverIsToldWhyItIsPutBack(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		wire, observer := newWire(w), new(told)
 		th, err := throttle.New("cut-off", wire.client, w.scopes, &throttle.Options{Observer: observer})

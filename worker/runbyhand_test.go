@@ -14,6 +14,7 @@ import (
 // its last attempt ended outside of the middleware. Its handler is called each time, and
 // what is told of its end does not grow.
 func TestEndedTaskIsRunByHand(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name string
 		opts []asynq.Option

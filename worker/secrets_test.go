@@ -28,6 +28,7 @@ const (
 // into asynq's last error, a log line above debug, or the metrics. A task's ID is there in
 // the log alone, in the field task.
 func TestNothingPrivateIsTold_T12(t *testing.T) {
+	t.Parallel()
 	scopes := append(perTenant(2, 10*time.Second), throttle.Scope{Name: "domain", Optional: true})
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		opts, logs := watched()

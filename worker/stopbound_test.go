@@ -17,6 +17,7 @@ import (
 // look at tasks wait for asynq's Redis. Stop does not wait as long, and what is left
 // behind does nothing more when the answer comes.
 func TestStopEndsThoughAsynqsRedisStalls(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name  string
 		opts  *throttle.Options

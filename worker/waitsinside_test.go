@@ -19,6 +19,7 @@ var rarely = asynq.Config{Concurrency: 4, TaskCheckInterval: 2 * time.Second, De
 // put back, wait longer in their handlers than their Timeout, or the 30 minutes that asynq
 // gives those without one. They run once, at their slot, with most of a Timeout left.
 func TestWaitInsideIsLongerThanTheTimeout(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		window  time.Duration
@@ -75,6 +76,7 @@ func TestWaitInsideIsLongerThanTheTimeout(t *testing.T) {
 // TestWaitInsideForRedisIsLongerThanTheTimeout has nothing booked: Redis cannot decide,
 // or a limit that was set has no room for the task's weight.
 func TestWaitInsideForRedisIsLongerThanTheTimeout(t *testing.T) {
+	t.Parallel()
 	const outage = 20 * time.Second
 	rows := []struct {
 		name string
@@ -123,6 +125,7 @@ func TestWaitInsideForRedisIsLongerThanTheTimeout(t *testing.T) {
 // TestWaitInsideAsTheUpstreamAsks lets an upstream ask to wait for longer than the
 // Timeout of a task that cannot be put back.
 func TestWaitInsideAsTheUpstreamAsks(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
 		const asked = 30 * time.Second
 		var first time.Time
@@ -150,6 +153,7 @@ func TestWaitInsideAsTheUpstreamAsks(t *testing.T) {
 // TestStopAmidTurns stops processes, again and again, whose waiting tasks leave their
 // handlers all the time since their Timeout is short: none is left behind in the archive.
 func TestStopAmidTurns(t *testing.T) {
+	t.Parallel()
 	inBubble(t, perTenant(1, 30*time.Second), func(t *testing.T, w *world) {
 		const tasks = 8
 		w.serve(asynq.Config{Concurrency: 4})
@@ -181,6 +185,7 @@ func TestStopAmidTurns(t *testing.T) {
 // tasks without a retry wait in its handlers: booked, in line, and behind others. asynq
 // archives them, which another process undoes: their places say that they have not run.
 func TestWaitInsideOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
 	for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: farAhead}, "in line": nil} {
 		t.Run(kind, func(t *testing.T) {
 			inBubbleWith(t, perTenant(1, 20*time.Second), opts, func(t *testing.T, w *world) {
@@ -218,6 +223,7 @@ func TestWaitInsideOutlivesTheProcess(t *testing.T) {
 // TestArchivedByHandStaysArchived archives what has waited in its handler by hand, and
 // cancels it: neither is run again.
 func TestArchivedByHandStaysArchived(t *testing.T) {
+	t.Parallel()
 	inFarAhead(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
 		w.enqueue(0, "acme", 1)
@@ -244,6 +250,7 @@ func TestArchivedByHandStaysArchived(t *testing.T) {
 // TestMaxWaitLeavesTheTimeout puts a task back whose start is nearer than MaxWait, and
 // further than its Timeout.
 func TestMaxWaitLeavesTheTimeout(t *testing.T) {
+	t.Parallel()
 	for _, maxRetry := range []int{0, 3} {
 		inFarAhead(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
 			w.shaper = w.newShaper(&worker.Options{MaxWait: 5 * time.Second})

@@ -32,6 +32,7 @@ func TestRestartWithEmptyData_F05(t *testing.T) {
 // TestFlushAll_F20 deletes all keys.
 func TestFlushAll_F20(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, "TestDataLost_F20 of package worker in virtual time; here tasks wait for a minute")
 	d, server := apart(t)
 	client := server.Client(t)
 	f := d.lose(func() { must(t, client.FlushAll(t.Context()).Err()) })
