@@ -47,7 +47,7 @@ RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 .PHONY: race
 race: ## all tests with the race detector, in random order; package by package, since some measure real time
 	go test $(RACE) -run '^$$' work >/dev/null
-	$(TEST_ENV) go test $(RACE) -shuffle=on -p 1 -timeout $(TEST_TIMEOUT) work
+	$(TEST_ENV) go test $(RACE) -shuffle=on -p 2 -timeout $(TEST_TIMEOUT) work
 
 .PHONY: reliability
 reliability: ## faults while jobs run, on real servers; what is measured goes into docs/reliability.md

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/idle"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -72,7 +72,7 @@ func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options,
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
 		t.Cleanup(m.Close)
-		redistest.AnswerIdle(t, m)
+		idle.Answer(t, m)
 		t.Cleanup(letExpire(m))
 		client := bubbleClient(t, m)
 		var options throttle.Options

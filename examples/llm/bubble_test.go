@@ -19,7 +19,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/completion"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
-	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/internal/idle"
 )
 
 // world is a Redis and a provider in a bubble of virtual time, where a run takes no longer
@@ -41,7 +41,7 @@ func inBubble(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, redis: miniredis.NewMiniRedis()}
 		t.Cleanup(w.redis.Close)
-		redistest.AnswerIdle(t, w.redis)
+		idle.Answer(t, w.redis)
 		test(w)
 	})
 }

@@ -1,4 +1,5 @@
-package redistest
+// Package idle spares tests in virtual time what asynq does while there is nothing to do.
+package idle
 
 import (
 	"strings"
@@ -9,14 +10,14 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// AnswerIdle lets a miniredis answer asynq without running its scripts when there is
+// Answer lets a miniredis answer asynq without running its scripts when there is
 // nothing to take from a queue and nothing to move into one: the list or the sorted set
 // that the script would read is not there. Nothing else differs, and a test in virtual
 // time takes about half as long: a server looks up to a hundred times per second, and
 // miniredis builds an interpreter for each script.
 //
 // With a connection to another database than 0 all scripts run from then on.
-func AnswerIdle(t testing.TB, m *miniredis.Miniredis) {
+func Answer(t testing.TB, m *miniredis.Miniredis) {
 	t.Helper()
 	conn, err := m.Dial() // starts the server, which may have no listener
 	if err != nil {
