@@ -44,10 +44,14 @@ long: ## every test in full, many properties and worlds, a million tenants: an h
 # is watched: it is left out. All else is watched, miniredis too.
 RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 
+# Packages whose tests measure real time: one after the other, the others two at a time.
+IN_REAL_TIME := /(bench|cmd|browsertest|examples|redistest|reliability)(/|$$)
+
 .PHONY: race
-race: ## all tests with the race detector, in random order; package by package, since some measure real time
+race: ## all tests with the race detector, in random order
 	go test $(RACE) -run '^$$' work >/dev/null
-	$(TEST_ENV) go test $(RACE) -shuffle=on -p 2 -timeout $(TEST_TIMEOUT) work
+	go test $(RACE) -shuffle=on -p 1 -timeout $(TEST_TIMEOUT) $$(go list work | grep -E '$(IN_REAL_TIME)')
+	go test $(RACE) -shuffle=on -p 2 -timeout $(TEST_TIMEOUT) $$(go list work | grep -vE '$(IN_REAL_TIME)')
 
 .PHONY: reliability
 reliability: ## faults while jobs run, on real servers; what is measured goes into docs/reliability.md
@@ -130,8 +134,8 @@ bench: ## every Go benchmark (BENCH_TIME=1x runs each once)
 	go test -run '^$$' -bench . -benchtime $(or $(BENCH_TIME),1s) -timeout 20m work
 
 .PHONY: bench-peers
-bench-peers: ## cost of one decision beside redis_rate and others, on a real Redis
-	cd bench && go run . -calls $(PEER_CALLS) -tasks $(PEER_TASKS) -rounds $(PEER_ROUNDS)
+bench-peers: ## cost beside redis_rate and others, on a real Redis (PEER_ONLY=decisions: one section)
+	cd bench && go run . -only '$(PEER_ONLY)' -calls $(PEER_CALLS) -tasks $(PEER_TASKS) -rounds $(PEER_ROUNDS)
 
 .PHONY: picture
 picture: ## the README's picture: a backlog by asynq's recipe and by this library, on real servers
