@@ -81,7 +81,7 @@ func (w *world) run(ctx context.Context, args ...string) (*completion.Report, er
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Minute)
 	defer cancel()
 	return a.run(ctx)
 }

@@ -61,6 +61,39 @@ func TestIncident(t *testing.T) {
 	})
 }
 
+// The longer the windows are beside the margin and the time of an answer, the more of them is
+// used. A real provider's are a minute.
+func TestLongerWindowsAreUsedMore(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		incident string
+		used     float64
+		full     bool // runs in make long only
+		args     []string
+	}{
+		{"20 s", "1", 0.95, false, []string{"-window", "20s", "-budget", "100000"}},
+		{"20 s, an incident", "0.6", 0.88, true, []string{"-window", "20s", "-jobs", "600", "-budget", "100000"}},
+		{"a minute", "1", 0.95, true, []string{"-window", "1m", "-jobs", "600", "-budget", "100000"}},
+		{"a minute, an incident", "0.6", 0.90, true, []string{"-window", "1m", "-jobs", "600", "-budget", "100000"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.full {
+				longtest.Only(t, "windows of 20 s without an incident")
+			}
+			for seed := range longtest.Of(1, 3) {
+				inBubble(t, func(w *world) {
+					r, err := w.run(w.t.Context(), append(row.args, "-incident", row.incident, "-seed", strconv.Itoa(seed+1))...)
+					expectKept(w.t, r, err)
+					w.t.Logf("seed %d: %d of %d refused, %d late, %.3f used", seed+1, r.Refused429, r.Requests, r.RefusedAfterAdapting, *r.Utilisation)
+					if *r.Utilisation < row.used || r.RefusedAfterAdapting != 0 || (row.incident == "1" && r.Refused429 != 0) {
+						w.t.Errorf("got\n%s", text(r))
+					}
+				})
+			}
+		})
+	}
+}
+
 // A customer whose budget is used up keeps nobody else waiting: its batch waits for
 // tomorrow, and who waits for an answer is told so.
 func TestBudgetIsUsedUp(t *testing.T) {
