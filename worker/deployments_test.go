@@ -114,7 +114,7 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 	for name, another := range rows {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
-				const tasks = 100
+				const tasks = 50
 				server := w.serve(asynq.Config{Concurrency: 8})
 				for n := range tasks {
 					w.enqueue(n, "acme", 1)

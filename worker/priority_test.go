@@ -62,7 +62,7 @@ func prioritised(t *testing.T, limits []throttle.Limit, test func(w *world, clie
 // 100 of these start within two seconds, the rest of the limit is used, and no window is over.
 func TestUrgentTasksBesideABacklog(t *testing.T) {
 	t.Parallel()
-	backlog, seconds := longtest.Of(3000, 10_000), longtest.Of(20, 60)
+	backlog, seconds := longtest.Of(2000, 10_000), longtest.Of(16, 60)
 	limits := []throttle.Limit{throttle.PerMinute(6000), throttle.Per(25, 250*time.Millisecond)}
 	prioritised(t, limits, func(w *world, client *worker.Client) {
 		w.planned(client, "batch", backlog, 1, func() int64 { return 1 })
