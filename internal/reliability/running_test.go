@@ -86,7 +86,8 @@ func beRunner(text string) error {
 		calls <- call + 1
 		id, _ := asynq.GetTaskID(ctx)
 		r := ran{Task: id, Process: settings.Process, Call: call, Weight: grant.Job.Weight, Granted: grant.Now, Begun: time.Now()}
-		r.Long = settings.Process == 1 && call%8 == 0
+		again, _ := asynq.GetRetryCount(ctx)
+		r.Long = settings.Process == 1 && call%8 == 0 && again == 0
 		if err := r.note(work, settings.notes()); err != nil {
 			return err
 		}
