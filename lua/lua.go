@@ -3,6 +3,12 @@
 // include/name.lua, which defines local functions of one kind. What runs in Redis
 // is plain text: in a script the include stands where it is asked for, what an
 // include asks for stands before it, and nothing stands there twice.
+//
+// An include that ends with "return a, b" is a module: the script knows a and b,
+// and all else is the module's own. It stands there as a function that is called at
+// once. That is not for order alone: a script defines its functions in each call,
+// and Lua looks for each local that a function uses among all of its surroundings
+// that are used so, unless it is one of what surrounds that (luaF_findupval).
 package lua
 
 import (
@@ -70,8 +76,18 @@ func (c *composer) include(name string, path []string) error {
 		return err
 	}
 	c.done[name] = true
-	c.text.WriteString(body.String())
+	c.text.WriteString(module(body.String()))
 	return nil
+}
+
+// module returns the text of an include as it stands in a script.
+func module(body string) string {
+	end := strings.LastIndex(body, "\nreturn ")
+	if end < 0 {
+		return body
+	}
+	names := strings.TrimPrefix(body[end:], "\nreturn ")
+	return "local " + strings.TrimSuffix(names, "\n") + " = (function()\n" + body + "end)()\n"
 }
 
 // each goes through a file's lines and includes what they ask for. path is how

@@ -10,8 +10,8 @@
 -- include: running
 
 -- Read.
-local verb, by_time = match(ARGV[4], '^(%a+) ([01])$')
-timed = by_time == '1'
+local verb, timed = match(ARGV[4], '^(%a+) ([01])$')
+timed = timed == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 for i = 5, #ARGV, 3 do places_of(ARGV[i], ARGV[i + 1]) end
@@ -20,7 +20,7 @@ check_line()
 -- Decide, and write the line and what is held on the way.
 local function renew(id, start)
   local places, all = places_of(id, start)
-  if not all then return give_back(id, start, '') end
+  if not all then return give_back(id, start, '', timed) end
   if timed and places.paid < now then pay(places) end
   local renewed = {}
   for i = 1, #places do
@@ -38,7 +38,7 @@ end
 local held = {}
 for i = 5, #ARGV, 3 do
   local id, start, all = ARGV[i], tonumber(ARGV[i + 1]), nil
-  if verb == 'renew' then all = renew(id, start) else all = give_back(id, start, ARGV[i + 2]) end
+  if verb == 'renew' then all = renew(id, start) else all = give_back(id, start, ARGV[i + 2], timed) end
   held[#held + 1] = all and 1 or 0
 end
 

@@ -158,3 +158,4 @@ local function look_at_claim(text)
     stand(name, lane, job.arrival, when)
   end
 end
+return PARKED_FOR, parked_until, claim_or_park, makes_way, look_at_claim

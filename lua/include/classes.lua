@@ -88,3 +88,4 @@ function classes.charge(tags, lane, text, work, is_served)
   for i = 1, #all do all[i] = tag_text(all[i]) end
   write('HSET', tags, '#' .. lane.flow, table.concat(all, ' '))
 end
+return tag_text, moved_by, renewed, expire, classes

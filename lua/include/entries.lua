@@ -35,3 +35,4 @@ local function list_of(text, ats, units)
     ats[#ats + 1], units[#units + 1] = tonumber(sub(text, i, i + 15)), tonumber(sub(text, i + 16, i + 31))
   end
 end
+return find, add, list_of

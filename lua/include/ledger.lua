@@ -291,3 +291,4 @@ local function save_keys()
     if key.dirty then save_key(key) end
   end
 end
+return log_of, trim, ledger_of, refit, time_of, spend_in, spend, book, keys, texts, key_of, save_keys

@@ -99,3 +99,4 @@ local function check_line()
   next_look()
   call('HGET', claims, '*')
 end
+return jobs, overdues, lane_of, costs_of, cost_under, look_anew, too_heavy, blocked, promise, unbook, check_line

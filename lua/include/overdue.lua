@@ -39,3 +39,4 @@ local function end_booking(id)
   to_ask(id, slot, costs, arrival, text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
+return overdue, tell, to_ask, tell_again, end_booking

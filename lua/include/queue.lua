@@ -104,6 +104,15 @@ end
 
 local unequal = call('EXISTS', shares) == 1
 local function share_of(flow) return unequal and max(1, tonumber(call('HGET', shares, flow) or 1)) or 1 end
+local function set_share(flow, share)
+  if share ~= '1' then
+    write('HSET', shares, flow, share)
+    unequal = true
+    expire('shares')
+  elseif unequal then
+    write('HDEL', shares, flow)
+  end
+end
 
 -- Moves a flow's tags on by the units that are charged, under each scope key where flows stand.
 local function charge(lane, costs, sign, settled)
@@ -146,3 +155,5 @@ local function save_line()
   for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
   return next_look()
 end
+return timers, claims, shares, firsts, first, virtual_time, start_tag, due, hurry, stand, tidy, leave,
+  unpark_lane, contended, share_of, set_share, charge, soon, next_look, save_line

@@ -1,5 +1,4 @@
 -- Places: what granted jobs hold of limits on what runs at once.
-local timed = false -- flows are charged for the time that they hold places
 
 -- What a grant holds until now, with its scope keys, the flow and priority and until when they have paid, and whether that is all that it
 -- was given; nil if it holds nothing more.
@@ -50,7 +49,8 @@ local function cooldown_of(cooldowns, wanted)
 end
 
 -- Ends what a grant holds. If that is all that it was given, it counts on for a cool-down, by scopes. Returns whether it is.
-local function give_back(id, start, cooldowns)
+-- timed: its flow is charged for the time that it held places.
+local function give_back(id, start, cooldowns, timed)
   local places, all = places_of(id, start)
   if not places then return false end
   if timed then pay(places) end
@@ -65,3 +65,4 @@ local function give_back(id, start, cooldowns)
   write('DEL', of_grant('run', id, start))
   return all
 end
+return places_of, count_at, pay, give_back

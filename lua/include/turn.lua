@@ -42,12 +42,12 @@ local function throw_out(lane, job)
 end
 
 -- Passes over a flow, once in a pull, since one of its scope keys cannot be read.
-local passed_over, trouble = {}, nil
+local passed_over, trouble = {}, {}
 local function pass_over(queue, flow, problem)
   local wait = prefix .. 'wait:' .. queue
   local last = call('ZRANGE', wait, -1, -1, 'WITHSCORES')
   if passed_over[flow] or last[1] == flow then error(problem) end
-  passed_over[flow], trouble = true, problem.err or tostring(problem)
+  passed_over[flow], trouble[1] = true, problem.err or tostring(problem)
   write('ZADD', wait, tag_text(last[2] + 1e-6), flow)
   firsts[queue] = nil
 end
@@ -98,3 +98,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
+return booked, taken, first_job, throw_out, trouble, head, book_first, move

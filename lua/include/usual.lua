@@ -72,3 +72,4 @@ local function hold_usual(usual, keys, lane, id, job)
   end
   return format('1 %d %d', now, hold(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
 end
+return usual_key, save_usual, hold_usual

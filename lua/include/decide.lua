@@ -1,0 +1,175 @@
+-- What one job gets: a start, a booking, a place in its lane, or a refusal, as text of the reply.
+local function told(key, holder)
+  if not key then return '' end
+  if holder == 'p' then return format(' %s/p 0 0', key.name) end
+  local ledger = ledger_of(key, holder.window)
+  return format(' %s/%d/%d/%d %d %d', key.name, holder.units, holder.window, holder.precision, uses(key, ledger))
+end
+
+local function forget(id, record)
+  if record then
+    write('HDEL', jobs, id)
+    write('ZREM', timers, '=' .. id)
+  end
+end
+
+-- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
+local function hold_places(id, lane, costs, at)
+  local places = {}
+  for i = 1, #lane do
+    local key = lane[i]
+    for j = 1, key.mode ~= 'o' and costs[i] > 0 and #key or 0 do
+      local ledger = key[j]
+      if ledger.window < 0 then places[#places + 1] = { key.name, ledger.window, floor(time_of(key, at) / ledger.precision), costs[i] } end
+    end
+  end
+  return hold(id, at, lane.class, at + 1000000, places, at)
+end
+
+local function grant(id, lane, costs, at)
+  local start, key, holder = earliest(lane, costs, at, true, 's')
+  local shadow = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or ''
+  for i = 1, #lane do
+    if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) end
+  end
+  return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. shadow
+end
+
+local function waiting(lane, at, key, holder)
+  local flows = 0
+  for i = 1, #lane do flows = max(flows, call('ZCARD', prefix .. 'wait:' .. lane[i].name)) end
+  local held = told(key, holder)
+  return format('3 %d%s %d %d', at, held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
+end
+
+-- A lane has another first job: its queue, or its claim, is told.
+local function lead(lane, arrival)
+  for i = 1, #lane do
+    local lanes = classes.lanes(lane[i].name, lane.class)
+    if call('ZSCORE', lanes, lane.text) then
+      write('ZADD', lanes, arrival, lane.text)
+      due(lane[i].name, now)
+    end
+  end
+  look_anew(lane, arrival, match(call('LINDEX', lane.list, 1) or '', '^%d+:[%d,]+:(.*)$'))
+end
+
+local function wait(job, lane, at, key, holder, other, back)
+  local arrival, answer = format('%d', job.arrival), nil
+  lane.jobs = lane.jobs + 1
+  if lane.jobs > 1 then
+    answer = waiting(lane, at, key, holder) -- what is foreign is found before anything is written
+  elseif other then
+    stand(other, lane, arrival, now)
+  else
+    local name, look = blocked(lane, job.costs, at, key)
+    stand(name, lane, arrival, look)
+  end
+  write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
+  if lane.jobs == 1 then expire('lane:' .. lane.text) elseif back then lead(lane, arrival) end
+  write('HSET', jobs, job.id, '-')
+  if job.record then write('ZREM', timers, '=' .. job.id) end
+  expire('jobs', 'timers')
+  line = true
+  return answer or waiting(lane, at, key, holder)
+end
+
+-- A start, a booking, or a place in the lane: at its front if the job had one before.
+local function place(job, lane, record, back)
+  local at, key, holder = earliest(lane, job.costs, now, true, 'e')
+  if job.latest >= 0 and at > now + job.latest then
+    forget(job.id, record)
+    return format('4 %d', at) .. told(key, holder)
+  end
+  set_share(lane.flow, job.share)
+  local other
+  if lane.jobs == 0 or back then
+    other = line and not back and contended(lane)
+    if not other and at <= horizon then
+      if line and not back then charge(lane, job.costs, 1) end
+      if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
+        forget(job.id, record)
+        return grant(job.id, lane, job.costs, at)
+      end
+      local held = told(key, holder)
+      promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
+      line = true
+      expire('jobs', 'timers')
+      return format('2 %d', at) .. held
+    end
+  end
+  return wait(job, lane, at, key, holder, other, back)
+end
+
+-- Exchanges a booking for a start: what has really started decides, not what is promised. A booking further ahead than
+-- any can be was made before the clock stepped back. Who only plans a job that is booked already is told so: its start is
+-- for who brings it.
+local function redeem(job, lane, slot)
+  if slot > horizon + 30000000 then slot = now end
+  local promised = job.plan or now < slot - job.max_wait
+  if not promised then unbook(job.id, job.record) end
+  local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
+  if promised then return format('2 %d', job.slot) .. told(key, holder) end
+  if at <= now + job.max_wait and may_start(lane, job.costs, at) then
+    forget(job.id, job.record)
+    return grant(job.id, lane, job.costs, at)
+  end
+end
+
+local function heavy(job, lane)
+  local limit, key = too_heavy(lane, job.costs)
+  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
+end
+
+-- A job in line that asks meanwhile; nil if nothing is left of its lane.
+local function still_waiting(job, lane)
+  local said = heavy(job, lane)
+  if said then
+    local leads = call('HGET', claims, '=' .. job.id)
+    local own = leads and lane_of(leads)
+    local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+    if id == job.id then look_anew(own, arrival, id) end
+    forget(job.id, '-')
+    return said
+  end
+  if lane.jobs == 0 then return nil end
+  expire('lane:' .. lane.text) -- its line may stand for longer than its keys live: whoever asks renews them
+  for i = 1, #lane do
+    classes.expire(lane[i].name, lane)
+    classes.expire(lane[i].name .. '!', lane)
+  end
+  return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+end
+
+local function decide(job, lane, record)
+  lane.jobs = lane.jobs or call('LLEN', lane.list)
+  if record == '-' then
+    local said = still_waiting(job, lane)
+    if said then return said end
+    write('HDEL', jobs, job.id) -- it may be granted now, or stand in another lane
+    record = nil
+  end
+  local back = false
+  if record then
+    local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+    job.record, job.slot = record, tonumber(slot)
+    if job.slot == 0 then write('ZREM', overdues, job.id) end
+    if text ~= lane.text then
+      unbook(job.id, record)
+    else
+      local answer = job.slot > 0 and redeem(job, lane, job.slot)
+      if answer then return answer end
+      back, job.arrival = true, tonumber(arrival)
+    end
+    if job.slot > 0 then -- its room is free
+      for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
+    end
+  end
+  local said = heavy(job, lane)
+  if said then
+    forget(job.id, record)
+    return said
+  end
+  return place(job, lane, record, back)
+end
+return decide
