@@ -27,7 +27,12 @@ const (
 
 // running drains a backlog under a running limit, and under a window that lets as many start.
 func running(ctx context.Context, b *bench) error {
-	b.say("%d jobs of one tenant, handlers of %s ± 50 %%, %d servers of %d workers; of the limiter's own server per job:",
+	stop, err := awake()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b.say("%d jobs of one tenant, handlers of %s ± 50 %%, %d servers of %d workers, awake; of the limiter's own server per job:",
 		b.jobs, handlerTakes, runningServers, asynqWorkers)
 	window := throttle.Per(int64(runningPlaces*runningWindow/handlerTakes), runningWindow)
 	costs := make(map[throttle.Limit]float64)
