@@ -144,7 +144,7 @@ local function look_at_claim(text)
   if at <= horizon then
     for i = 1, #names do
       local tags, tag = prefix .. 'tags:' .. names[i], start_tag(names[i], lane.flow)
-      if call('EXISTS', tags) == 1 and tag > virtual_time(names[i]) then write('HSET', tags, '*', tag_text(tag)) end
+      if call('EXISTS', tags) == 1 and tag > virtual_time(names[i]) then set_virtual_time(names[i], tag) end
     end
     local following, more = book_first(lane, job, at)
     if following or more then stand(names[1], lane, following and following.arrival or format('%d', now), now) end

@@ -51,7 +51,7 @@ local function look(name)
       else
         local makes_way_until = makes_way(name, lane.flow, tag)
         if makes_way_until > now then return makes_way_until end
-        if tag > virtual_time(name) then write('HSET', prefix .. 'tags:' .. name, '*', tag_text(tag)) end
+        if tag > virtual_time(name) then set_virtual_time(name, tag) end
         local following, more = book_first(lane, job, at)
         if following then
           write('ZADD', classes.lanes(name, lane.class), following.arrival, lane.text)

@@ -26,7 +26,16 @@ local function first(queue)
   return known[1], tonumber(known[2])
 end
 
-local function virtual_time(queue) return tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0) end
+local virtual_times = {}
+local function virtual_time(queue)
+  virtual_times[queue] = virtual_times[queue] or tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0)
+  return virtual_times[queue]
+end
+
+local function set_virtual_time(queue, tag)
+  virtual_times[queue] = tag
+  write('HSET', prefix .. 'tags:' .. queue, '*', tag_text(tag))
+end
 
 -- The start tag of a flow in a queue, and whether the flow stands there. A flow whose heavy job waited aside, parked or
 -- with a claim, gets its old tag back, at most that job's work before the virtual time.
@@ -57,7 +66,7 @@ local function stand(queue, lane, arrival, look)
   if not stands then
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
     write('HDEL', tags, lane.flow, '<' .. lane.flow)
-    write('HSET', tags, '*', tag_text(virtual + max(1e-6, math.abs(virtual) * 1e-15)))
+    set_virtual_time(queue, virtual + max(1e-6, math.abs(virtual) * 1e-15))
     firsts[queue] = nil
   end
   due(queue, look)
@@ -69,6 +78,7 @@ end
 local function tidy(name)
   if call('EXISTS', prefix .. 'wait:' .. name, prefix .. 'wait:' .. name .. '!') == 0 and call('HEXISTS', claims, name) == 0 then
     write('DEL', prefix .. 'tags:' .. name)
+    virtual_times[name] = nil
   end
 end
 
@@ -155,5 +165,5 @@ local function save_line()
   for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
   return next_look()
 end
-return timers, claims, shares, firsts, first, virtual_time, start_tag, due, hurry, stand, tidy, leave,
+return timers, claims, shares, firsts, first, virtual_time, set_virtual_time, start_tag, due, hurry, stand, tidy, leave,
   unpark_lane, contended, share_of, set_share, charge, soon, next_look, save_line
