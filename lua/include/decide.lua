@@ -35,9 +35,14 @@ local function grant(id, lane, costs, at)
   return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. shadow
 end
 
+local crowds = {} -- how many flows stand in a queue, as long as no lane comes or goes
 local function waiting(lane, at, key, holder)
   local flows = 0
-  for i = 1, #lane do flows = max(flows, call('ZCARD', prefix .. 'wait:' .. lane[i].name)) end
+  for i = 1, #lane do
+    local name = lane[i].name
+    crowds[name] = crowds[name] or call('ZCARD', prefix .. 'wait:' .. name)
+    flows = max(flows, crowds[name])
+  end
   local held = told(key, holder)
   return format('3 %d%s %d %d', at, held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
@@ -67,6 +72,7 @@ local function wait(job, lane, at, key, holder, other, back)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
   if lane.jobs == 1 then expire('lane:' .. lane.text) elseif back then lead(lane, arrival) end
+  if lane.jobs == 1 or back then crowds = {} end
   write('HSET', jobs, job.id, '-')
   if job.record then write('ZREM', timers, '=' .. job.id) end
   expire('jobs', 'timers')
@@ -129,6 +135,7 @@ local function still_waiting(job, lane)
     local own = leads and lane_of(leads)
     local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
     if id == job.id then look_anew(own, arrival, id) end
+    crowds = {}
     forget(job.id, '-')
     return said
   end
