@@ -4,11 +4,9 @@
 // is plain text: in a script the include stands where it is asked for, what an
 // include asks for stands before it, and nothing stands there twice.
 //
-// An include that ends with "return a, b" is a module: the script knows a and b,
-// and all else is the module's own. It stands there as a function that is called at
-// once. That is not for order alone: a script defines its functions in each call,
-// and Lua looks for each local that a function uses among all of its surroundings
-// that are used so, unless it is one of what surrounds that (luaF_findupval).
+// An include that ends with "return a, b" is a module: the script knows a and b, and
+// all else is the module's own. docs/decisions/0026-includes-are-modules.md says what
+// that is for.
 package lua
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,6 +108,31 @@ func BenchmarkLook(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkPull is a pull that finds nothing to do, which is what a script costs before it
+// does anything: script-µs is its part, by the server's own figures.
+func BenchmarkPull(b *testing.B) {
+	server := redistest.Start(b)
+	client := server.Client(b)
+	driver := newThrottle(b, client, tight, &throttle.Options{Timeout: time.Minute}).Driver()
+	for b.Loop() {
+		if _, err := driver.Pull(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	stats, err := client.Info(b.Context(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, stats, _ = strings.Cut(stats, "cmdstat_evalsha:")
+	_, stats, _ = strings.Cut(stats, "usec_per_call=")
+	stats, _, _ = strings.Cut(stats, ",")
+	perCall, err := strconv.ParseFloat(stats, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(perCall, "script-µs/op")
 }
 
 // BenchmarkParseLimit reads and prints a limit.
