@@ -90,7 +90,7 @@ func (a asking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 // that the package throttle takes for TRYAGAIN, or tell the client to ask the other.
 func TestF11_MigratingSlot(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, "--cluster-node-timeout", "60000")
+	cluster := redistest.StartSteadyCluster(t)
 	slot := 0
 	var c *crowded
 	at := func(server *redistest.Server, ask bool) *crowded {

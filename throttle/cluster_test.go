@@ -210,7 +210,7 @@ func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
 // needs must not hold decisions up.
 func TestScriptIsLoadedWhereItIsNeeded(t *testing.T) {
 	t.Parallel()
-	c := steadyCluster(t)
+	c := redistest.StartSteadyCluster(t)
 	client := clusterClient(t, c)
 	th := newThrottle(t, client, globalScope(throttle.PerHour(10)), &throttle.Options{Timeout: soon})
 	if err := client.Ping(t.Context()).Err(); err != nil { // who is who is known
@@ -224,12 +224,6 @@ func TestScriptIsLoadedWhereItIsNeeded(t *testing.T) {
 	}
 }
 
-// steadyCluster is one in which nobody is taken for dead while the test lasts.
-func steadyCluster(t *testing.T) *redistest.Cluster {
-	t.Helper()
-	return redistest.StartCluster(t, "--cluster-node-timeout", "60000")
-}
-
 // moving is a throttle whose slot goes from one primary to another.
 type moving struct {
 	*redistest.Migration
@@ -239,7 +233,7 @@ type moving struct {
 
 func newMoving(t *testing.T, scopes []throttle.Scope, timeout time.Duration) *moving {
 	t.Helper()
-	c := steadyCluster(t)
+	c := redistest.StartSteadyCluster(t)
 	th := newThrottle(t, clusterClient(t, c), scopes, &throttle.Options{Timeout: timeout})
 	from := c.Owner(t, keyOf(th))
 	to := c.Nodes[(slices.Index(c.Nodes, from)+1)%3]

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"context"
 	"sync"
 	"testing"
 
@@ -26,12 +25,23 @@ type Cluster struct {
 
 // StartCluster starts a cluster for the test and stops it when it ends. It returns when
 // every slot is served and every replica in sync, after about two seconds. A node that
-// has not answered for a second is taken for dead, and its replica takes over. The args
-// are for every node, as for Start.
-func StartCluster(t testing.TB, args ...string) *Cluster {
+// has not answered for a second is taken for dead, and its replica takes over.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	return startCluster(t, launchCluster)
+}
+
+// StartSteadyCluster starts a cluster like StartCluster, of which no node is taken for dead
+// while a test lasts.
+func StartSteadyCluster(t testing.TB) *Cluster {
+	t.Helper()
+	return startCluster(t, launchSteadyCluster)
+}
+
+func startCluster(t testing.TB, launch func() (*Cluster, error)) *Cluster {
 	t.Helper()
 	requireProgram(t)
-	c, err := launchCluster(append([]string{"--cluster-node-timeout", "1000"}, args...)...)
+	c, err := launch()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,19 +63,7 @@ func SharedCluster(t testing.TB) *Cluster {
 	return c
 }
 
-var sharedCluster = sync.OnceValues(func() (*Cluster, error) {
-	c, err := launchCluster("--cluster-node-timeout", "1000")
-	if err != nil {
-		return nil, err
-	}
-	// A machine that stands still for a while shall not break it. From the start this
-	// would keep the nodes from hearing of each other for as long.
-	return c, together(c.Nodes, func(node *Server) error {
-		return node.ask(func(ctx context.Context, client *redis.Client) error {
-			return client.ConfigSet(ctx, "cluster-node-timeout", "30000").Err()
-		})
-	})
-})
+var sharedCluster = sync.OnceValues(launchSteadyCluster)
 
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }

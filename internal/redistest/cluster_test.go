@@ -64,7 +64,7 @@ func TestClusterFailsOver(t *testing.T) {
 func TestMigrationInSteps(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000")
+	c := redistest.StartSteadyCluster(t)
 	slot := c.Slot(t, "{k}")
 	from := c.Owner(t, "{k}")
 	to := c.Nodes[(slices.Index(c.Nodes, from)+1)%3]

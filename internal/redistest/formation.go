@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func launchCluster(args ...string) (*Cluster, error) {
-	args = append([]string{
-		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+func launchCluster() (*Cluster, error) {
+	args := []string{
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
 		"--cluster-replica-validity-factor", "0", // however old its data, a replica takes over
 		"--cluster-migration-barrier", "100", // and stays with its primary
 		"--repl-diskless-sync-delay", "0",
 		"--repl-ping-replica-period", "1", // a replica that has received nothing is not told of
-	}, args...)
+	}
 	c := &Cluster{Nodes: make([]*Server, nodes), ids: make([]string, nodes)}
 	each := make([]int, nodes)
 	for i := range each {
@@ -30,12 +30,35 @@ func launchCluster(args ...string) (*Cluster, error) {
 		err = c.form(each)
 	}
 	if err != nil {
-		_ = together(c.Nodes, func(node *Server) error {
-			if node == nil {
-				return nil
-			}
-			return node.Close()
+		c.close()
+		return nil, fmt.Errorf("redistest: cluster: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Cluster) close() {
+	_ = together(c.Nodes, func(node *Server) error {
+		if node == nil {
+			return nil
+		}
+		return node.Close()
+	})
+}
+
+// launchSteadyCluster starts a cluster that a machine which stands still for a while does
+// not break. From the start that would keep the nodes from hearing of each other for as long.
+func launchSteadyCluster() (*Cluster, error) {
+	c, err := launchCluster()
+	if err != nil {
+		return nil, err
+	}
+	err = together(c.Nodes, func(node *Server) error {
+		return node.ask(func(ctx context.Context, client *redis.Client) error {
+			return client.ConfigSet(ctx, "cluster-node-timeout", "60000").Err()
 		})
+	})
+	if err != nil {
+		c.close()
 		return nil, fmt.Errorf("redistest: cluster: %w", err)
 	}
 	return c, nil

@@ -155,9 +155,10 @@ func TestNoRedisSkipsOrFails(t *testing.T) {
 			"Start":  func(t testing.TB) { redistest.Start(t) },
 			"Shared": func(t testing.TB) { redistest.Shared(t) },
 
-			"StartSentinel": func(t testing.TB) { redistest.StartSentinel(t) },
-			"StartCluster":  func(t testing.TB) { redistest.StartCluster(t) },
-			"SharedCluster": func(t testing.TB) { redistest.SharedCluster(t) },
+			"StartSentinel":      func(t testing.TB) { redistest.StartSentinel(t) },
+			"StartCluster":       func(t testing.TB) { redistest.StartCluster(t) },
+			"StartSteadyCluster": func(t testing.TB) { redistest.StartSteadyCluster(t) },
+			"SharedCluster":      func(t testing.TB) { redistest.SharedCluster(t) },
 		} {
 			if got := outcome(start); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s with REDIS_SERVER=%s REQUIRE_REDIS=%s: got %q, want %q", name, c.server, c.require, got, c.want)
