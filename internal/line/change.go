@@ -16,8 +16,8 @@ func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
 			continue
 		}
 		left[i] = known.state != overdue
-		if lane := l.lanes[known.lane]; known.state == waiting && lane.jobs[0].id == id {
-			l.anew(lane, lane.jobs[0].arrival)
+		if known.state == waiting {
+			l.leadLeaves(id)
 		}
 		l.unbook(id, known)
 		if known.state == booked {

@@ -31,6 +31,7 @@ type Line struct {
 	timers   ranked[int64]     // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
 	shares   map[string]int64  // of flows that have another one than 1
 	claims   map[string]*claim // by lane
+	leads    map[string]string // by job the lane that is parked or has a claim, and whose first it is
 	claimers map[string]string // the lane that has a scope key's claim
 	set      map[string]Scope  // what is set for whole scopes; a Mode of 0 or nil Limits: nothing
 	mode     Mode              // set for all scopes; 0: nothing
@@ -55,7 +56,7 @@ func New() *Line {
 	return &Line{
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
 		queues: make(map[string]*queue), shares: make(map[string]int64),
-		claims: make(map[string]*claim), claimers: make(map[string]string), set: make(map[string]Scope), settled: make(map[string]int64),
+		claims: make(map[string]*claim), leads: make(map[string]string), claimers: make(map[string]string), set: make(map[string]Scope), settled: make(map[string]int64),
 		runs: make(map[string]*run),
 	}
 }

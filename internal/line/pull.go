@@ -205,7 +205,7 @@ func (p *puller) head(queue string, rank int) (*lane, float64) {
 		case !thrown:
 			return lane, tag
 		case strings.HasSuffix(queue, parked):
-			p.anew(lane, lane.jobs[0].arrival)
+			p.anew(lane, lane.jobs[0].arrival, "")
 		default:
 			q.leads(lane, lane.jobs[0].arrival)
 		}
@@ -230,6 +230,7 @@ func (p *puller) throwOut(lane *lane) bool {
 	}
 	first := lane.jobs[0]
 	lane.jobs = lane.jobs[1:]
+	delete(p.leads, first.id)
 	p.drop(lane)
 	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
 	p.toAsk(Told{first.id, p.now, lane.name})
@@ -393,6 +394,7 @@ func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
 			tag = q.startTag(lane.flow)
 		}
 		p.queue(name+parked).park(lane, lane.jobs[0].arrival, tag)
+		p.leads[lane.jobs[0].id] = lane.name
 		p.due(name+parked, p.parkedUntil(lane, name))
 	}
 	p.leave(queue, lane)
@@ -425,6 +427,7 @@ func (p *puller) roomUnder(lane *lane, name string) int64 {
 func (p *puller) claim(lane *lane, names []string, at int64) {
 	first, last := lane.jobs[0], int64(0)
 	p.claims[lane.name] = &claim{at: at, costs: first.costs, names: names}
+	p.leads[first.id] = lane.name
 	for _, name := range names {
 		cost := costOf(lane, first.costs, name)
 		own, _, _ := p.key(name).earliest(p.now, p.now, cost, true)
@@ -473,6 +476,7 @@ func (p *puller) claimed(lane *lane) {
 		return
 	}
 	first := lane.jobs[0]
+	delete(p.leads, first.id)
 	f := p.earliest(lane, first.costs, p.now, true, Enforce)
 	if f.at <= p.now+p.settings.Lookahead {
 		for _, name := range c.names {
@@ -516,8 +520,10 @@ func (p *puller) needed(lane *lane, had []string, at int64) (names []string, pla
 			continue
 		}
 		if taken {
-			p.stand(name, p.lanes[holder], p.now)
-			p.release(p.lanes[holder])
+			other := p.lanes[holder]
+			p.stand(name, other, p.now)
+			p.release(other)
+			delete(p.leads, other.jobs[0].id)
 		}
 		names = append(names, name)
 	}
@@ -554,11 +560,13 @@ func (p *puller) unpark(name string) {
 			break
 		}
 		if room {
+			delete(p.leads, lane.jobs[0].id)
 			p.move(queue, name, lane, p.now)
 			moved += cost
 			continue
 		}
 		if !taken && own != Never {
+			delete(p.leads, lane.jobs[0].id)
 			p.move(queue, name, lane, p.now)
 			look = p.now + p.settings.Lookahead
 			break

@@ -74,9 +74,7 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 		if heavy == nil {
 			return l.place(job, lane, arrival, false)
 		}
-		if own := l.lanes[known.lane]; own.jobs[0].id == job.ID {
-			l.anew(own, own.jobs[0].arrival)
-		}
+		l.leadLeaves(job.ID)
 		l.forgetJob(job.ID)
 		return Answer{Outcome: TooHeavy, Held: heavy}
 	}
@@ -188,12 +186,21 @@ func (l *Line) lead(lane *lane, arrival int64) {
 			l.due(name, l.now)
 		}
 	}
-	l.anew(lane, arrival)
+	l.anew(lane, arrival, lane.jobs[1].id)
+}
+
+// leadLeaves has a lane looked at anew that is parked or has a claim for a job that leaves. One
+// that has asked under other keys may stand in two.
+func (l *Line) leadLeaves(id string) {
+	if lane := l.lanes[l.leads[id]]; lane != nil && len(lane.jobs) > 0 && lane.jobs[0].id == id {
+		l.anew(lane, lane.jobs[0].arrival, id)
+	}
 }
 
 // anew has a lane looked at whose first job has changed, if it is parked or has a claim: the
-// new one may be lighter.
-func (l *Line) anew(lane *lane, arrival int64) {
+// new one may be lighter. was is the one that was first and is not any more, if it is known.
+func (l *Line) anew(lane *lane, arrival int64, was string) {
+	delete(l.leads, was)
 	for _, name := range lane.keys {
 		if q := l.queues[name+parked]; q != nil && q.leads(lane, arrival) {
 			l.queue(name).stand(lane, arrival)
