@@ -40,7 +40,8 @@ end
 -- The start tag of a flow in a queue, and whether the flow stands there. A flow whose heavy job waited aside, parked or
 -- with a claim, gets its old tag back, at most that job's work before the virtual time.
 local function start_tag(queue, flow)
-  local tag = call('ZSCORE', prefix .. 'wait:' .. queue, flow)
+  local front = firsts[queue]
+  local tag = front and front[1] == flow and front[2] or call('ZSCORE', prefix .. 'wait:' .. queue, flow)
   if tag then return tonumber(tag), true end
   local known = call('HMGET', prefix .. 'tags:' .. queue, '*', flow, '<' .. flow)
   return max((known[1] or 0) - (known[3] or 0), tonumber(known[2] or 0)), false, known[3]

@@ -3,11 +3,12 @@ local booked, drops = {}, 2000 -- drops: how many jobs that have left one pull t
 local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other keys stands in two
 
 -- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
--- to drop than one pull may.
+-- to drop than one pull may. Those behind it are read with it: two at first, more for who comes again.
 local function first_job(lane)
-  if lane.first and not taken[lane.first.id] then return lane.first, false end
+  local known = lane.ahead and lane.ahead[lane.out + 1]
+  if known and not taken[known.id] then return known, false end
   while true do
-    local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or 1)
+    local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or lane.ahead and 7 or 1)
     if #elements == 0 then return nil, false end
     local ids = {}
     for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
@@ -21,22 +22,30 @@ local function first_job(lane)
         looks = 0
         return nil, true
       end
-      local arrival, costs = match(elements[gone + 1], '^(%d+):([%d,]+):')
-      lane.first = { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[gone + 1] }
-      return lane.first, false
+      lane.ahead, lane.out = {}, 0
+      for i = gone + 1, #elements do
+        if records[i] ~= '-' then break end
+        local arrival, costs = match(elements[i], '^(%d+):([%d,]+):')
+        lane.ahead[i - gone] = { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[i] }
+      end
+      return lane.ahead[1], false
     end
     lane.gone = true
   end
+end
+
+local function take_out(lane, job)
+  write('LPOP', lane.list)
+  lane.out = lane.out + 1
+  taken[job.id] = true
 end
 
 -- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
 -- again, to hear that. Returns whether it did so, and the first job then.
 local function throw_out(lane, job)
   if not too_heavy(lane, job.costs) then return false, job end
-  write('LPOP', lane.list)
-  lane.first = nil
+  take_out(lane, job)
   write('HDEL', claims, '=' .. job.id)
-  taken[job.id] = true
   to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
   return true, first_job(lane)
 end
@@ -84,9 +93,7 @@ end
 
 -- Books the first job of a lane and takes it out. Returns the next.
 local function book_first(lane, job, at)
-  write('LPOP', lane.list)
-  lane.first = nil
-  taken[job.id] = true
+  take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
   for _, value in ipairs({ job.id, format('%d', at), lane.text }) do booked[#booked + 1] = value end
   bookings = bookings - 1
