@@ -31,6 +31,7 @@ func (l *Line) Clone() *Line {
 	}
 	c.timers, c.overdues, c.mode, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.mode, l.pulled, l.playing
 	maps.Copy(c.shares, l.shares)
+	maps.Copy(c.leads, l.leads)
 	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
@@ -52,7 +53,8 @@ func (l *Line) Equal(other *Line) bool {
 		maps.EqualFunc(l.claims, other.claims, (*claim).equal) &&
 		maps.EqualFunc(l.set, other.set, Scope.equal) &&
 		maps.EqualFunc(l.runs, other.runs, (*run).equal) &&
-		maps.Equal(l.shares, other.shares) && maps.Equal(l.claimers, other.claimers) && maps.Equal(l.settled, other.settled)
+		maps.Equal(l.shares, other.shares) && maps.Equal(l.leads, other.leads) && maps.Equal(l.claimers, other.claimers) &&
+		maps.Equal(l.settled, other.settled)
 }
 
 func (s Scope) equal(other Scope) bool {
