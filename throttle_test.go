@@ -5,6 +5,7 @@ package throttle_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -20,7 +21,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait most of the time; a flag on the command line wins.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // quotas are 8 tenants' limits: 10 units for each and 40 for all, in half a second.
 var quotas = []throttle.Scope{

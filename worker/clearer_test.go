@@ -50,7 +50,8 @@ func TestOthersGoOn(t *testing.T) {
 
 func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) error) {
 	t.Helper()
-	const others, before = 200, 20
+	const before = 20
+	others := longtest.Of(100, 200)
 	client := redistest.Start(t).Client(t)
 	th, err := throttle.New("others", client, twentyForAll, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Many tests wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	debug.SetGCPercent(800)   // miniredis makes a Lua state for each call: most of what tests allocate

@@ -3,6 +3,7 @@ package redistest_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -22,6 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(childMode) != "" {
 		dieWithoutCleanup()
+	}
+	// The tests wait most of the time; a flag on the command line wins.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
