@@ -37,6 +37,10 @@ func running(ctx context.Context, b *bench) error {
 	window := throttle.Per(int64(runningPlaces*runningWindow/handlerTakes), runningWindow)
 	costs := make(map[throttle.Limit]float64)
 	for _, limit := range []throttle.Limit{window, throttle.Running(runningPlaces)} {
+		idle, err := idleLooks(ctx, limit)
+		if err != nil {
+			return err
+		}
 		is, runs, err := b.runUnder(ctx, limit)
 		if err != nil {
 			return err
@@ -44,6 +48,7 @@ func running(ctx context.Context, b *bench) error {
 		costs[limit] = micros(is.limiter.cpu) / float64(b.jobs)
 		b.say("  %-12s %6.0f µs of CPU, %.0f in scripts, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d places used, most at once %d", limit, costs[limit], micros(is.limiter.scripts)/float64(b.jobs),
 			is.limiter.commands/float64(b.jobs), is.limiter.evalshas/float64(b.jobs), is.putBacks, placesUsed(runs), runningPlaces, atOnce(runs))
+		b.say("  %12s an idle server takes %.1f %% of a core of asynq's Redis", "", 100*idle)
 		if !limit.Running {
 			continue
 		}
@@ -117,6 +122,29 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 	mu.Lock()
 	defer mu.Unlock()
 	return is, runs, err
+}
+
+// idleLooks is which part of a core an asynq server with nothing to do takes of its Redis.
+func idleLooks(ctx context.Context, limit throttle.Limit) (part float64, err error) {
+	err = twoServers(ctx, func(limiter, queue *server) error {
+		decide, work := limiter.client(), queue.client()
+		defer decide.Close() //nolint:errcheck // nothing is lost with it
+		defer work.Close()   //nolint:errcheck // nothing is lost with it
+		shapers, err := shapersUnder(limit, decide, work)
+		if err != nil {
+			return err
+		}
+		server := asynq.NewServerFromRedisClient(work, shapers[0].Configure(asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel}))
+		if err := server.Start(shapers[0].Wrap(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))); err != nil {
+			return err
+		}
+		defer server.Shutdown()
+		defer shapers[0].Stop()
+		is, err := queue.during(ctx, func() error { return sleep(ctx, 3*time.Second) })
+		part = is.cpu.Seconds() / is.took.Seconds()
+		return err
+	})
+	return part, err
 }
 
 // shapersUnder makes a shaper for each server, each with a throttle of its own.

@@ -121,18 +121,56 @@ func BenchmarkPull(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	calls, took := scriptsOf(b, client)
+	b.ReportMetric(took/calls, "script-µs/op")
+}
+
+// BenchmarkHandOver is what a job costs that waits for its place under a running limit: one that
+// ends, which books the next, and that one's start. As BenchmarkPull tells; a thousand wait behind it.
+func BenchmarkHandOver(b *testing.B) {
+	const places, behind = 10, 1000
+	client := redistest.Start(b).Client(b)
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(places)}}, {Name: "tenant"}}
+	th := newThrottle(b, client, scopes, &throttle.Options{Lookahead: time.Second, Timeout: time.Minute})
+	job := func(i int) throttle.Job {
+		return throttle.Job{ID: fmt.Sprint("job", i), Weight: 1, Keys: of("acme"), Nonce: "n" + strconv.Itoa(i)}
+	}
+	var running []throttle.Reservation
+	for i := range places + behind {
+		if r := reserve(b, th, job(i)); r.Outcome == throttle.Granted {
+			running = append(running, r)
+		}
+	}
+	calls, took := scriptsOf(b, client)
+	i := places + behind
+	for b.Loop() {
+		pulled, err := th.Driver().Pull(b.Context(), running[0])
+		if err != nil || len(pulled.Booked) != 1 {
+			b.Fatal(pulled, err)
+		}
+		next := pulled.Booked[0].Job
+		next.Weight, next.Nonce = 1, "n"+next.ID
+		running = append(running[1:], reserve(b, th, next))
+		reserve(b, th, job(i))
+		i++
+	}
+	after, spent := scriptsOf(b, client)
+	b.ReportMetric((spent-took)/float64(b.N), "script-µs/op")
+	b.ReportMetric((after-calls)/float64(b.N), "calls/op")
+}
+
+// scriptsOf is how many calls of scripts a server has had, and what they took, in us.
+func scriptsOf(b *testing.B, client *redis.Client) (calls, took float64) {
+	b.Helper()
 	stats, err := client.Info(b.Context(), "commandstats").Result()
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, stats, _ = strings.Cut(stats, "cmdstat_evalsha:")
-	_, stats, _ = strings.Cut(stats, "usec_per_call=")
-	stats, _, _ = strings.Cut(stats, ",")
-	perCall, err := strconv.ParseFloat(stats, 64)
-	if err != nil {
+	if _, err := fmt.Sscanf(strings.ReplaceAll(stats, ",", " "), "calls=%g usec=%g", &calls, &took); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(perCall, "script-µs/op")
+	return calls, took
 }
 
 // BenchmarkParseLimit reads and prints a limit.

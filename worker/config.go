@@ -16,13 +16,13 @@ const (
 	taskCheckInterval        = 50 * time.Millisecond
 	delayedTaskCheckInterval = 500 * time.Millisecond
 	// handOverInterval is how often asynq looks for tasks where places are handed over.
-	handOverInterval = 10 * time.Millisecond
+	handOverInterval = 2 * time.Millisecond
 )
 
 // Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
 // and ErrorHandler, which are still called for everything that is no denial, and
 // with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
-// 50 ms, or to 10 ms where the throttle has a running limit, so that a place that is given
+// 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
 // back is soon used again. A server
 // whose handlers are wrapped by several shapers takes the Configure of each. Without
 // it asynq would take a denial for a failure; a Shaper whose Configure was not
