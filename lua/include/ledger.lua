@@ -181,10 +181,13 @@ end
 
 local function spend_in(key, ledger, at, units)
   key.dirty, key.touched = true, true
-  local x = floor(time_of(key, at) / ledger.precision)
+  local x, before, old = floor(time_of(key, at) / ledger.precision), #ledger.tail, ledger.old
   ledger.tail = add(ledger.tail, x, units)
   ledger.spent = ledger.spent + units
-  if ledger.old and ledger.old.whole then put(ledger.old, x, units) end
+  if old and old.of_tail > 0 and x <= old.at[#old.at] then -- among those that have been read
+    put(old, x, units)
+    old.of_tail = old.of_tail + #ledger.tail - before
+  end
 end
 
 -- Charges a start.

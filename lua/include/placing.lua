@@ -1,21 +1,24 @@
 -- Where a job has its place: the earliest start that all limits allow.
 
--- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log at a time.
+-- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log, then of the tail, at a time.
+local CHUNK = 512
 local function spent_at(key, ledger, i)
   local old = ledger.old
   if not old then
-    old = { at = {}, units = {}, read = ledger.passed }
+    old = { at = {}, units = {}, read = ledger.passed, of_tail = 0 }
     ledger.old = old
   end
-  while i > #old.at and not old.whole do
+  while i > #old.at and old.of_tail < #ledger.tail do
+    local chunk
     if old.read < ledger.length then
-      local to = min(old.read + 511, ledger.length - 1)
-      list_of(call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to)), old.at, old.units)
-      old.read = to + 1
+      local to = min(old.read + CHUNK, ledger.length)
+      chunk = call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to - 1))
+      old.read = to
     else
-      list_of(ledger.tail, old.at, old.units)
-      old.whole = true
+      chunk = sub(ledger.tail, old.of_tail + 1, old.of_tail + CHUNK)
+      old.of_tail = old.of_tail + #chunk
     end
+    list_of(chunk, old.at, old.units)
   end
   return old.at[i], old.units[i]
 end
@@ -106,14 +109,15 @@ end
 
 -- The sub-window from which on no more than room is left of what runs. What starts later has its place already, since who
 -- runs may renew until then.
-local function places_from(ledger, room)
-  local ats, units, sum = {}, {}, 0
-  list_of(ledger.tail, ats, units)
-  for i = #ats, 1, -1 do
-    sum = sum + units[i]
-    if sum > room then return ats[i] + ledger.n end
+local function places_from(key, ledger, room)
+  local left, i, at, units = ledger.spent, 0, nil, nil
+  while left > room do
+    i = i + 1
+    at, units = spent_at(key, ledger, i)
+    if not at then return 0 end
+    left = left - units
   end
-  return 0
+  return at and at + ledger.n or 0
 end
 
 -- How many units of a limit its upstream serves, one at least.
@@ -140,7 +144,7 @@ local function earliest_in(key, ledger, at, room, promises)
   if ledger.spent + booked <= room then return at end
   local x = floor(time_of(key, at) / ledger.precision)
   ledger.current = floor((now + key.shift) / ledger.precision)
-  local y = ledger.window < 0 and max(x, places_from(ledger, room)) or x
+  local y = ledger.window < 0 and max(x, places_from(key, ledger, room)) or x
   y = slide_on(key, ledger, y, room, promises)
   if x == y then return at end
   return y * ledger.precision - key.offset
