@@ -2,7 +2,8 @@
 -- ARGV[4] asker: who asks; ARGV[5] asking: rises with each call of the asker, used up also without jobs; 0: look only
 -- ARGV[6..] of each job: id, lane, "costs plan max_wait latest share": 0 or 1, us, us from now or -1, 1 and up
 -- Reply: text, repeated for the same asking: "now next", then a line for each job:
---   "1 start lease" or "1 start lease holder until", lease: us, the shortest of what it holds, 0 for nothing
+--   "1 start lease", then "!name,..." the scope keys that are off and charged nothing, if there are any, then "holder until" of
+--   what would hold it back were it not in shadow; lease: us, the shortest of what it holds, 0 for nothing
 --   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
 --   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"
 --   holder: "name/units/window/precision" or "name/p"

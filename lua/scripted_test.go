@@ -85,6 +85,9 @@ func answerText(a line.Answer) string {
 	switch a.Outcome {
 	case line.Granted:
 		text := fmt.Sprintf("1 %d %d", a.Start, a.Lease)
+		if len(a.Uncharged) > 0 {
+			text += " !" + strings.Join(a.Uncharged, ",")
+		}
 		if a.Shadow != nil {
 			text += fmt.Sprintf(" %s %d", heldText(a.Shadow), a.Until)
 		}

@@ -68,6 +68,7 @@ func (t *Throttle) reservation(outcome Outcome, o *order, at stamp, v *values) (
 	switch outcome {
 	case Granted:
 		r.Lease = v.duration()
+		r.Uncharged = o.uncharged(v)
 		if v.more() {
 			r.Shadow = t.hold(o, v)
 			r.Shadow = r.Shadow.until(v.instant())
@@ -86,6 +87,21 @@ func (t *Throttle) reservation(outcome Outcome, o *order, at stamp, v *values) (
 		t.logged.shadow(t.name, r)
 	}
 	return r, nil
+}
+
+// uncharged reads the scopes that were off, if there are any.
+func (o *order) uncharged(v *values) (scopes []string) {
+	if !v.more() || !strings.HasPrefix(v.rest[0], "!") {
+		return nil
+	}
+	for name := range strings.SplitSeq(v.text()[1:], ",") {
+		if c := o.charged(name); c != nil {
+			scopes = append(scopes, c.scope.Name)
+		} else {
+			v.wrong = true
+		}
+	}
+	return scopes
 }
 
 // noHolder stands for what waits for nothing but its turn.

@@ -53,6 +53,10 @@ type Reservation struct {
 	// Cooldowns are, by scope, for how long after Done the job still counts as running, as
 	// a caller may set it in place of Scope.Cooldown: a Lease at most.
 	Cooldowns map[string]time.Duration
+	// Uncharged are, for a granted job, the scopes that were Off: nothing was charged there,
+	// and Settle corrects nothing there. Keep it with Job and Start if another process is to
+	// settle.
+	Uncharged []string
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
 	// Hold tells what kept the job from starting at once; nil if nothing did, or if

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Settle corrects what a granted job was charged to what it really took, 0 or more
@@ -16,9 +17,11 @@ import (
 // longer ago than Options.SettleWithin, and where Redis did not decide. The charge is
 // then what it was. It also returns false where the answer of this very call was lost
 // and the client made it again; the charge is then corrected. Any process of the same
-// configuration can settle a grant: only its Job and its Start are read.
+// configuration can settle a grant: only its Job, its Start and Uncharged are read.
 //
 // What a job holds of running limits stays as it was charged: Done gives it back.
+//
+// A scope that was Off when the job was granted stays as it is: nothing was charged there.
 //
 // It blocks for one round trip and fails as Reserve does, without fallback; the error
 // is also an *InvalidJobError for a reservation that is no grant.
@@ -68,7 +71,13 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	if err != nil || granted.Source != FallbackClosed || len(o.charges) == 0 {
 		return false, err
 	}
-	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.costsBy(actual), rebook))
+	corrected := func(c *charge) int64 {
+		if slices.Contains(granted.Uncharged, c.scope.Name) {
+			return c.units // nothing counts there: it would be another's units that change
+		}
+		return actual(c)
+	}
+	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.costsBy(corrected), rebook))
 	if err != nil {
 		return false, withJob(err, granted.Job)
 	}

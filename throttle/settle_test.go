@@ -222,3 +222,42 @@ func TestSettleWhileRedisIsAway(t *testing.T) {
 		t.Errorf("later: %t, %v", done, err)
 	}
 }
+
+// TestSettleLeavesAloneWhatWasOff: a scope that was off when a job was granted has charged nothing.
+// To correct that job's charge there changed what others had taken at about the same time, and so
+// let more start than the limit.
+func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
+	t.Parallel()
+	for name, actual := range map[string]int64{"less": 0, "more": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, client *redis.Client) {
+				hour := throttle.Limit{Units: 100, Window: time.Hour, Precision: time.Hour}
+				th := newThrottle(t, client, tenantAndGlobal(hour, hour), nil)
+				mode := func(m throttle.Mode) {
+					t.Helper()
+					if err := th.SetMode(t.Context(), "tenant", m); err != nil {
+						t.Fatal(err)
+					}
+				}
+				mode(throttle.Off)
+				unseen := reserve(t, th, throttle.Job{ID: "unseen", Weight: 3, Keys: of("acme")})
+				mode(throttle.Enforce)
+				seen := reserve(t, th, throttle.Job{ID: "seen", Weight: 7, Keys: of("acme")})
+				if diff := cmp.Diff([][]string{{"tenant"}, nil}, [][]string{unseen.Uncharged, seen.Uncharged}); diff != "" {
+					t.Errorf("uncharged, -want +got:\n%s", diff)
+				}
+				if done, err := th.Settle(t.Context(), unseen, actual); err != nil || !done {
+					t.Errorf("got %t, %v", done, err)
+				}
+				for scope, want := range map[string]int64{"tenant": 7, throttle.Global: 7 + actual} {
+					key := map[string]string{"tenant": "acme"}[scope]
+					usage, err := th.Usage(t.Context(), scope, key)
+					if err != nil || usage.Limits[0].Used != want {
+						t.Errorf("%s: got %+v, %v, want %d used", scope, usage.Limits, err, want)
+					}
+				}
+			})
+		})
+	}
+}

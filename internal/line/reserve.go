@@ -30,11 +30,13 @@ type Answer struct {
 	Outcome Outcome
 	Start   int64
 	Lease   int64 // of the places that a granted job holds: the shortest; 0 if it holds none
-	Held    *Held // what held it back
-	Shadow  *Held // for a granted job, what would have if it were not in shadow
-	Until   int64 // of Shadow
-	Ahead   int64 // jobs before it in its lane
-	Flows   int64 // that stand where its lane stands
+	// Uncharged are, for a granted job, the scope keys that are off.
+	Uncharged []string
+	Held      *Held // what held it back
+	Shadow    *Held // for a granted job, what would have if it were not in shadow
+	Until     int64 // of Shadow
+	Ahead     int64 // jobs before it in its lane
+	Flows     int64 // that stand where its lane stands
 }
 
 // Held is a limit, or a pause, that holds a job back.
@@ -235,6 +237,11 @@ func (l *Line) grant(job Job, lane *lane, at int64) Answer {
 		answer.Shadow, answer.Until = l.held(f), f.at
 	}
 	l.spend(lane, job.Costs, at, 1)
+	for _, name := range lane.keys {
+		if l.key(name).mode == Off {
+			answer.Uncharged = append(answer.Uncharged, name)
+		}
+	}
 	answer.Lease = l.hold(job, lane, at)
 	return answer
 }

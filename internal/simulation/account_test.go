@@ -48,6 +48,7 @@ type charge struct {
 	at            int64 // its start in µs, on Redis' clock
 	weight, units int64
 	names         []string // its scope keys
+	charged       []bool   // of each: its scope was not off
 	settled       bool
 	gone          bool          // it was made a booking again
 	answered      time.Time     // by the local clock
@@ -140,8 +141,14 @@ func (a *account) stand(from int) {
 	if err != nil {
 		a.world.errorf("who stands: %v", err)
 	}
-	for flow, jobs := range a.lines {
-		if len(jobs) > 0 && !now[flow] {
+	// Lanes of its other priorities may stand meanwhile.
+	claims, failed := a.world.redis.do(encode("HVALS", "thr:{"+a.world.name+"}:4:claims"))
+	if failed != nil {
+		a.world.errorf("who has claims: %v", failed)
+	}
+	for _, lane := range decode(claims) {
+		if flow, _, is := strings.Cut(text(lane), "|"); is {
+			flow, _, _ = strings.Cut(flow, "#")
 			a.aside[flow] = true
 		}
 	}
@@ -249,6 +256,7 @@ func (a *account) grant(c *charge, now int64) {
 	for _, name := range c.names {
 		scope, _ := a.scopeOf(name)
 		mode := a.modeOf(scope.Name)
+		c.charged = append(c.charged, mode != throttle.Off)
 		if mode == throttle.Off {
 			continue
 		}
@@ -453,7 +461,7 @@ func (a *account) settled(argv []string, reply []any) {
 		return
 	}
 	numbers := strings.Split(argv[7], " ")
-	id, units, at, rebook := argv[3], number(argv[6]), number(numbers[0]), numbers[3] == "1"
+	id, actual, at, rebook := argv[3], strings.Split(argv[6], ","), number(numbers[0]), numbers[3] == "1"
 	charges := a.charges[chargeName(id, at)]
 	i := slices.IndexFunc(charges, func(c *charge) bool { return !c.settled })
 	if i < 0 {
@@ -462,6 +470,11 @@ func (a *account) settled(argv []string, reply []any) {
 	}
 	c := charges[i]
 	c.settled, c.gone = true, rebook
+	first := slices.Index(c.charged, true)
+	if first < 0 {
+		return // nothing was charged
+	}
+	units := number(actual[min(first, len(actual)-1)])
 	if units != c.units {
 		for _, name := range c.names {
 			a.correct(name, c, number(text(reply[0])))

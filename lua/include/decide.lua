@@ -28,11 +28,12 @@ end
 
 local function grant(id, lane, costs, at)
   local start, key, holder = earliest(lane, costs, at, true, 's')
-  local shadow = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or ''
+  local shadow, uncharged = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or '', ''
   for i = 1, #lane do
-    if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) end
+    if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
-  return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. shadow
+  if uncharged ~= '' then uncharged = ' !' .. sub(uncharged, 2) end
+  return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. uncharged .. shadow
 end
 
 local crowds = {} -- how many flows stand in a queue, as long as no lane comes or goes
@@ -117,7 +118,7 @@ local function redeem(job, lane, slot)
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
   if promised then return format('2 %d', job.slot) .. told(key, holder) end
   if at <= now + job.max_wait and may_start(lane, job.costs, at) then
-    forget(job.id, job.record)
+    write('HDEL', jobs, job.id)
     return grant(job.id, lane, job.costs, at)
   end
 end

@@ -171,6 +171,9 @@ func answerText(a line.Answer) string {
 	switch a.Outcome {
 	case line.Granted:
 		text = fmt.Sprintf("%d %d %d", a.Outcome, a.Start, a.Lease)
+		if len(a.Uncharged) > 0 {
+			text += " !" + strings.Join(a.Uncharged, ",")
+		}
 		if a.Shadow != nil {
 			text += fmt.Sprintf(" %s %d", holderText(a.Shadow), a.Until)
 		}
