@@ -499,14 +499,22 @@ func (a answer) changed() bool {
 }
 
 // mustHaveDone fails a test in whose histories one of these calls never changed anything.
-func (s *tally) mustHaveDone(t *testing.T, calls ...string) {
+func (s *tally) mustHaveDone(t *testing.T, calls []string) {
 	t.Helper()
 	t.Logf("calls that have changed something: %v", s.did)
+	if call := s.lacks(calls); call != "" {
+		t.Errorf("no call of %s in %d histories has changed anything", call, s.histories)
+	}
+}
+
+// lacks returns a call that has changed nothing yet, empty if there is none.
+func (s *tally) lacks(calls []string) string {
 	for _, call := range calls {
 		if s.did[call] == 0 {
-			t.Errorf("no call of %s in %d histories has changed anything", call, s.histories)
+			return call
 		}
 	}
+	return ""
 }
 
 // mustBeContended fails a test that has lost its object.
