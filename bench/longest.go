@@ -45,6 +45,7 @@ var settings = []setting{
 	{"two full exact ledgers of 10,000 entries", fullLedgers},
 	{"many in line, of 10,000 tenants", manyWaiting},
 	{"200 tenants with a claim each", manyClaims},
+	{"2,000 places that are renewed and handed on", manyPlaces},
 }
 
 // longest looks for the longest call of each script in bad settings, by the CPU time that
@@ -277,4 +278,55 @@ func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, "tenant", "tenant-0", time.Minute))
+}
+
+// manyPlaces has as much run at once as makes a long ledger, and many wait for their places.
+func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
+	const places, rounds = 2000, 20
+	th, err := open(client, "places", limits{throttle.Running(places)}, limits{throttle.Running(2 * places)}, nil)
+	if err != nil {
+		return err
+	}
+	var running []throttle.Reservation
+	ask := func(n int) error {
+		r, err := th.Reserve(ctx, job(fmt.Sprintf("place-%d", n), "acme"))
+		if r.Outcome == throttle.Granted {
+			running = append(running, r)
+		}
+		return err
+	}
+	for n := range places {
+		if err := errors.Join(ask(n), sleep(ctx, 2*time.Millisecond)); err != nil { // each in a sub-window of its own
+			return err
+		}
+	}
+	for n := range places {
+		if err := ask(places + n); err != nil {
+			return err
+		}
+	}
+	driver := th.Driver()
+	for range rounds {
+		ended := running[:64]
+		running = running[64:]
+		pulled, err := driver.Pull(ctx, ended...)
+		if err != nil {
+			return err
+		}
+		jobs := make([]throttle.Job, len(pulled.Booked))
+		for i, r := range pulled.Booked {
+			jobs[i] = job(r.Job.ID, "acme")
+		}
+		for _, answer := range th.ReserveAll(ctx, jobs) {
+			if answer.Err != nil {
+				return answer.Err
+			}
+			running = append(running, answer.Reservation)
+		}
+		if _, err := th.Renew(ctx, running[len(running)/2:]...); err != nil {
+			return err
+		}
+	}
+	_, err = th.Usage(ctx, "tenant", "acme")
+	return err
 }
