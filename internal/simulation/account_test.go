@@ -315,6 +315,22 @@ func (a *account) look(name string, t int64) int64 {
 	return t
 }
 
+// stepsBack is called before Redis' clock is set back. What has left all windows by now is
+// gone where its scope key has been looked at since. Where it has not, it counts on: the
+// ledgers' time stands still at the last look.
+func (a *account) stepsBack() {
+	now := a.world.now().UnixMicro()
+	for name, entries := range a.byKey {
+		var longest int64
+		for _, l := range a.limitsOf(name) {
+			longest = max(longest, l.window)
+		}
+		t := a.timeOf(name).of(now, now)
+		a.byKey[name] = slices.DeleteFunc(entries, func(e entry) bool { return e.at+longest < t })
+		a.inexact[name] = a.inexact[name] || len(a.byKey[name]) < len(entries)
+	}
+}
+
 // fullest is what the fullest window holds that contains a charge, of what was charged
 // since the window is in force.
 func (a *account) fullest(name string, e entry, window int64) int64 {

@@ -78,6 +78,9 @@ func (w *world) strike(f fault, done <-chan struct{}) {
 func (w *world) turn(step time.Duration) {
 	w.redis.mu.Lock()
 	defer w.redis.mu.Unlock()
+	if step < 0 {
+		w.account.stepsBack()
+	}
 	w.backend.age(w) // what comes after it is written by the new clock
 	w.mu.Lock()
 	w.step += step
