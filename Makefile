@@ -23,7 +23,7 @@ PEER_CALLS ?= 10000
 PEER_TASKS ?= 10000
 PEER_ROUNDS ?= 5
 TEST_TIMEOUT ?= 25m
-SEEDS ?= 80
+SEEDS ?= 200
 
 .PHONY: help
 help: ## list the targets
