@@ -45,11 +45,11 @@ long: ## every test in full, many properties and worlds, a million tenants: an h
 RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 
 # Packages whose tests measure real time: one after the other, the others two at a time.
-IN_REAL_TIME := /(bench|cmd|browsertest|examples|redistest|reliability)(/|$$)
+IN_REAL_TIME := /(bench|cmd|browsertest|examples/(crawler|emailer|llm)|redistest|reliability)(/|$$)
 
 .PHONY: race
 race: ## all tests with the race detector, in random order
-	go test $(RACE) -run '^$$' work >/dev/null
+	go list -export -test -deps $(RACE) work >/dev/null
 	go test $(RACE) -shuffle=on -p 1 -timeout $(TEST_TIMEOUT) $$(go list work | grep -E '$(IN_REAL_TIME)')
 	go test $(RACE) -shuffle=on -p 2 -timeout $(TEST_TIMEOUT) $$(go list work | grep -vE '$(IN_REAL_TIME)')
 
@@ -156,12 +156,10 @@ benchmarks: ## docs/benchmarks.md: every figure beside the peers, on a machine t
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME
-	@for package in $$(go list work); do \
-	  listed=$$(go test -list '^Fuzz' "$$package"); \
-	  for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
-	    echo "$$package $$target"; \
-	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$package"; \
-	  done; \
+	@grep -rE --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort | \
+	while read -r package target; do \
+	  echo "$$package $$target"; \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$package" </dev/null; \
 	done
 
 .PHONY: smoke
