@@ -8,7 +8,7 @@ local function spent_at(key, ledger, i)
     old = { at = {}, units = {}, read = ledger.passed, of_tail = 0 }
     ledger.old = old
   end
-  while i > #old.at and old.of_tail < #ledger.tail do
+  while i > #old.at and (old.read < ledger.length or old.of_tail < #ledger.tail) do
     local chunk
     if old.read < ledger.length then
       local to = min(old.read + CHUNK, ledger.length)
