@@ -34,6 +34,18 @@ local function parse_windows(key, text, at)
   end
 end
 
+-- What a lost log held counts with the oldest of the tail, or as if it had just been spent: longer than it would have, so
+-- that no window gets more than its limit.
+local function mend(key, ledger)
+  local at, units = {}, {}
+  list_of(ledger.tail, at, units)
+  local lost = ledger.spent
+  for i = 1, #units do lost = lost - units[i] end
+  key.dirty, key.touched = true, true
+  ledger.tail = add(ledger.tail, at[1] or floor((now + key.shift) / ledger.precision), lost)
+  ledger.passed, ledger.length = 0, 0
+end
+
 -- Subtracts what has left the window: each entry leaves once, so this costs by what has changed.
 local function trim(key, ledger)
   if ledger.trimmed then return end
@@ -47,6 +59,7 @@ local function trim(key, ledger)
       ledger.spent = ledger.spent - tonumber(sub(chunk, i + 16, i + 31))
       i = i + 32
     end
+    if chunk == '' then mend(key, ledger) end
     if i == 1 then break end
     key.dirty, key.touched, ledger.passed = true, true, ledger.passed + i - 1
     if i < #chunk then break end
@@ -209,13 +222,15 @@ local function book(key, at, units)
   end
 end
 
--- The oldest of a long tail go into the log, all but the last: what starts from now on is behind them.
+-- The oldest of a long tail go into the log, all but the last: what starts from now on is behind them. A log that this
+-- ledger has not begun is another's, whose scope key was lost.
 local function spill(key, ledger)
+  trim(key, ledger)
   local current = format('%016d', floor((now + key.shift) / ledger.precision))
   local i = 1
   while i + 32 < #ledger.tail and sub(ledger.tail, i, i + 15) < current do i = i + 32 end
   if i == 1 then return end
-  call('APPEND', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
+  call(ledger.length == 0 and 'SET' or 'APPEND', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
   if ledger.length == 0 then key.expire = 0 end -- renewed, so that the log has an expiry too
   ledger.tail, ledger.length = sub(ledger.tail, i), ledger.length + i - 1
 end

@@ -84,6 +84,7 @@ local function slide(key, ledger, x, room, promises)
     end
     if sum > room then
       -- Until enough has left.
+      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- more is spent than it has entries of
       y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
       x = y
     else
