@@ -5,7 +5,6 @@ package throttle_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -22,10 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The tests wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
+	longtest.Default("test.parallel", "8") // they wait most of the time
 	goleak.VerifyTestMain(m)
 }
 

@@ -101,18 +101,20 @@ func drain(ctx context.Context, b *bench) error {
 }
 
 // twoServers runs f with a server for the limiter and another for asynq.
-func twoServers(ctx context.Context, f func(limiter, queue *server) error) error {
+func twoServers(ctx context.Context, f func(limiter, queue *server, decide, work *redis.Client) error) error {
 	return withServer(ctx, func(limiter *server) error {
-		return withServer(ctx, func(queue *server) error { return f(limiter, queue) })
+		return withServer(ctx, func(queue *server) error {
+			decide, work := limiter.client(), queue.client()
+			defer decide.Close() //nolint:errcheck // nothing is lost with it
+			defer work.Close()   //nolint:errcheck // nothing is lost with it
+			return f(limiter, queue, decide, work)
+		})
 	})
 }
 
 // shape drains by the middleware.
 func (b *bench) shape(ctx context.Context, workers int, tenant, global limits, jobs, tenants int) (is outcome, err error) {
-	err = twoServers(ctx, func(limiter, queue *server) error {
-		decide, work := limiter.client(), queue.client()
-		defer decide.Close() //nolint:errcheck // nothing is lost with it
-		defer work.Close()   //nolint:errcheck // nothing is lost with it
+	err = twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		th, err := open(decide, "drain", tenant, global, nil)
 		if err != nil {
 			return err
@@ -207,10 +209,7 @@ func (e *waitError) Error() string { return fmt.Sprintf("rate limited, retry in 
 // recipe drains as asynq's documentation advises: a task that is refused is no failure,
 // and is retried when the limiter says.
 func (b *bench) recipe(ctx context.Context) (is outcome, err error) {
-	err = twoServers(ctx, func(limiter, queue *server) error {
-		decide, work := limiter.client(), queue.client()
-		defer decide.Close() //nolint:errcheck // nothing is lost with it
-		defer work.Close()   //nolint:errcheck // nothing is lost with it
+	err = twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		rate := redis_rate.NewLimiter(decide)
 		r := newRecord(b.jobs)
 		config := asynq.Config{

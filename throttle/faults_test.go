@@ -3,7 +3,6 @@ package throttle_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -36,12 +35,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// Many tests wait most of the time. Flags on the command line win.
-	for name, value := range map[string]string{"test.parallel": "4", "rapid.checks": longtest.Of("25", "100")} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
+	longtest.Default("test.parallel", "4") // many wait most of the time
+	longtest.Default("rapid.checks", longtest.Of("25", "100"))
 	debug.SetGCPercent(800) // miniredis makes a Lua state for each call: most of what tests allocate
 	// Of a client that found no server: it ends within a second of the client's Close.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

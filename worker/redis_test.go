@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -17,18 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 func TestMain(m *testing.M) {
-	// Many tests wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
-	debug.SetGCPercent(800)   // miniredis makes a Lua state for each call: most of what tests allocate
-	redis.SetLogger(silent{}) // go-redis tells of each connection that a test cuts
+	longtest.Default("test.parallel", "6") // many wait most of the time
+	debug.SetGCPercent(800)                // miniredis makes a Lua state for each call: most of what tests allocate
+	redis.SetLogger(silent{})              // go-redis tells of each connection that a test cuts
 	goleak.VerifyTestMain(m)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,16 +14,14 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // programVariable is the environment variable that makes this test binary the program.
 const programVariable = "CRAWLER_PROGRAM"
 
 func TestMain(m *testing.M) {
-	// Most of them wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
+	longtest.Default("test.parallel", "4") // they wait most of the time
 	if os.Getenv(programVariable) != "" {
 		main() // exits
 	}

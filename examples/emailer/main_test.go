@@ -1,15 +1,13 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"testing"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 func TestMain(m *testing.M) {
-	// Most of them wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
+	longtest.Default("test.parallel", "4") // they wait most of the time
 	os.Exit(m.Run())
 }

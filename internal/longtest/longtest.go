@@ -4,6 +4,7 @@
 package longtest
 
 import (
+	"flag"
 	"os"
 	"testing"
 )
@@ -31,5 +32,13 @@ func Only(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
 		t.Skip("longtest: runs in make long only: " + reason)
+	}
+}
+
+// Default gives a test flag another default: how many tests run at once where they wait most
+// of the time. To be called in TestMain, before m.Run; a flag on the command line wins.
+func Default(name, value string) {
+	if err := flag.Set(name, value); err != nil {
+		panic(err)
 	}
 }

@@ -3,7 +3,6 @@ package redistest_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
@@ -24,10 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childMode) != "" {
 		dieWithoutCleanup()
 	}
-	// The tests wait most of the time; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
+	longtest.Default("test.parallel", "8") // they wait most of the time
 	goleak.VerifyTestMain(m)
 }
 

@@ -2,22 +2,20 @@ package reliability_test
 
 import (
 	"context"
-	"flag"
 	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // TestMain fails the run if a goroutine is left after whatever happened. Run by one of
 // the tests, it is a worker process.
 func TestMain(m *testing.M) {
-	// Drains take turns among themselves; a flag on the command line wins.
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
-	redis.SetLogger(silent{}) // go-redis tells of each connection that a test cuts
+	longtest.Default("test.parallel", "16") // drains take turns among themselves
+	redis.SetLogger(silent{})               // go-redis tells of each connection that a test cuts
 	if settings, is := os.LookupEnv(childVariable); is {
 		if err := beChild(settings); err != nil {
 			panic(err)

@@ -492,8 +492,10 @@ func (a *account) settled(argv []string, reply []any) {
 	}
 	units := number(actual[min(first, len(actual)-1)])
 	if units != c.units {
-		for _, name := range c.names {
-			a.correct(name, c, number(text(reply[0])))
+		for k, name := range c.names {
+			if c.charged[k] {
+				a.correct(name, c, number(text(reply[0])))
+			}
 		}
 	}
 	c.units = units
