@@ -266,9 +266,12 @@ func (w *world) serve(cfg asynq.Config) *asynq.Server {
 }
 
 // serveWith starts an asynq server with a shaper of its own, as another process
-// would.
+// would. Its mux calls Wrap with each task.
 func (w *world) serveWith(s *worker.Shaper, cfg asynq.Config) *asynq.Server {
-	return w.start(w.client, s.Configure(cfg), s.Wrap(asynq.HandlerFunc(w.process)))
+	mux := asynq.NewServeMux()
+	mux.Use(s.Wrap)
+	mux.HandleFunc("mail", w.process)
+	return w.start(w.client, s.Configure(cfg), mux)
 }
 
 // start starts an asynq server with a handler as it is. It is shut down when the

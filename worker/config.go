@@ -29,7 +29,7 @@ const (
 // used notices, says so at error level, and lets tasks wait inside their handler
 // instead of putting them back. If tasks are processed and Wrap was never called, so
 // that nothing is throttled, the shaper says that at warn level: BaseContext, which
-// asynq calls for each task, tells it.
+// asynq calls for each task, tells it. From Configure on the shaper pulls the throttle's line.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	cfg.IsFailure = func(err error) bool {
@@ -70,6 +70,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 		cfg.DelayedTaskCheckInterval = delayedTaskCheckInterval
 	}
 	s.use.configured(cfg.Concurrency)
+	s.puller.start() // a mux calls Wrap when a task comes, and none does while all stand in line
 	return cfg
 }
 

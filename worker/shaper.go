@@ -53,9 +53,9 @@ type driver interface {
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
-// many goroutines. From the first Wrap on it has the throttle check its Redis, logs
-// what that found, and pulls the throttle's line when that is due. Stop ends the
-// goroutines it starts.
+// many goroutines. From the first Configure or Wrap on it has the throttle check its
+// Redis, logs what that found, and pulls the throttle's line when that is due. Stop ends
+// the goroutines it starts.
 type Shaper struct {
 	throttle  decider
 	driver    driver

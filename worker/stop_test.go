@@ -67,6 +67,42 @@ func TestStopReturnsSleepers_F35(t *testing.T) {
 	})
 }
 
+// TestAllInLineAtTheStart_F35 stops all processes while every task stands in line. A new one,
+// to which asynq brings no task, goes on as soon as there is room: after the window, and when the
+// limit is raised.
+func TestAllInLineAtTheStart_F35(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Hour), func(t *testing.T, w *world) {
+		const tasks = 20
+		server := w.serve(asynq.Config{Concurrency: 8})
+		for n := range tasks {
+			w.enqueue(n, "t", 1)
+		}
+		w.drained(5, time.Second)
+		for n := 5; n < tasks; n++ {
+			w.until("the task has been put back", time.Second, w.in(fmt.Sprintf("%06d", n), asynq.TaskStateRetry))
+		}
+		w.shaper.Stop()
+		server.Shutdown()
+		time.Sleep(59 * time.Minute)
+		w.serveWith(w.newShaper(nil), asynq.Config{Concurrency: 8})
+		w.drained(10, 2*time.Minute)
+		if got := w.makespan(); got > time.Hour+2*time.Second {
+			t.Errorf("the tenth started after %s, want an hour: the window's end", got)
+		}
+		w.withinLimits()
+		raised := time.Now()
+		if err := w.throttle.SetLimits(t.Context(), "tenant", "t", []throttle.Limit{throttle.PerHour(100)}); err != nil {
+			t.Fatal(err)
+		}
+		w.drained(tasks, 10*time.Second)
+		if got := time.Since(raised); got > 2*time.Second {
+			t.Errorf("the last ended %s after the limit was raised, want at once", got)
+		}
+		w.archived(0)
+	})
+}
+
 // TestMaxRetry0SurvivesShutdown_F35 stops a process whose handlers hold tasks that
 // cannot go back: asynq requeues them after its ShutdownTimeout.
 func TestMaxRetry0SurvivesShutdown_F35(t *testing.T) {

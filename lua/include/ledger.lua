@@ -230,8 +230,9 @@ local function spill(key, ledger)
   local i = 1
   while i + 32 < #ledger.tail and sub(ledger.tail, i, i + 15) < current do i = i + 32 end
   if i == 1 then return end
-  call(ledger.length == 0 and 'SET' or 'APPEND', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
-  if ledger.length == 0 then key.expire = 0 end -- renewed, so that the log has an expiry too
+  local begun = ledger.length > 0
+  call(begun and 'APPEND' or 'SET', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
+  if not begun then key.expire = 0 end -- renewed, so that the log has an expiry too
   ledger.tail, ledger.length = sub(ledger.tail, i), ledger.length + i - 1
 end
 
