@@ -95,7 +95,7 @@ func writeJob(g *page, e explain.Explanation) {
 	}
 	var rows [][]string
 	for _, l := range e.Limits {
-		room := at(l.Free, e.Now)
+		room := roomAt(l.Limit, l.Free, e.Now)
 		switch {
 		case !l.Paused.IsZero():
 			room = "paused until " + at(l.Paused, e.Now)

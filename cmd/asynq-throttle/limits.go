@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,6 +108,7 @@ func (p *program) limitsSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set THROTTLE SCOPE [KEY] LIMITS",
 		Short: "set limits at run time, for one key or for all keys of a scope",
+		Long:  "Set limits at run time, for one key or for all keys of a scope that have none of their own.\nThey are in force in place of all that the scope is configured with: name those that are to stay.",
 		Example: `  asynq-throttle limits set smtp tenant acme "5000/1h, 10/1s"
   asynq-throttle limits set smtp tenant 2000/24h --dry-run   # what it would keep back`,
 		Args:              cobra.RangeArgs(3, 4),
@@ -122,14 +126,62 @@ func (p *program) limitsSet() *cobra.Command {
 			if try {
 				return p.try(ctx, of, limits)
 			}
+			if err := p.tellLifted(ctx, of, limits); err != nil {
+				return err
+			}
 			return p.change(ctx, of, "limits", limitsText(limits), func(ctx context.Context) error {
-				return of.th.SetLimits(ctx, of.scope, of.key, limits)
+				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits))
 			})
 		}),
 	}
 	p.sure(cmd)
 	cmd.Flags().BoolVar(&try, "dry-run", false, "change nothing, say what it would have kept back of what started lately")
 	return cmd
+}
+
+// tellLifted warns where a limit that was in force has no successor.
+func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.Limit) error {
+	had, err := inForce(ctx, of)
+	if err != nil {
+		return err
+	}
+	had = slices.DeleteFunc(had, func(old throttle.Limit) bool {
+		return slices.ContainsFunc(limits, func(l throttle.Limit) bool {
+			return l.Running == old.Running && (l.Running || l.Window == old.Window)
+		})
+	})
+	if len(had) > 0 {
+		fmt.Fprintf(p.errs, "warning: of %s no longer in force: %s; name what is to stay beside what is set\n", of, limitsText(had))
+	}
+	return nil
+}
+
+// inForce are the limits that are set, else those that are configured.
+func inForce(ctx context.Context, of target) ([]throttle.Limit, error) {
+	for _, key := range slices.Compact([]string{of.key, ""}) {
+		s, err := of.th.SettingOf(ctx, of.scope, key)
+		if err != nil || s.Limits != nil {
+			return s.Limits, err
+		}
+	}
+	c, err := configurationOf(ctx, of.th, of.scope)
+	if err != nil || len(c.Scopes) == 0 {
+		return nil, err
+	}
+	return slices.Clone(c.Scopes[0].Limits), nil
+}
+
+// ofLimits is what SetLimits returns: limits that are none together are a wrong command line.
+func ofLimits(err error) error {
+	var option *throttle.OptionError
+	var limit *throttle.LimitError
+	switch {
+	case errors.As(err, &option):
+		return usagef("%v: %s", option.Value, option.Reason)
+	case errors.As(err, &limit):
+		return statusError{misused, err}
+	}
+	return err
 }
 
 func (p *program) limitsReset() *cobra.Command {
@@ -178,10 +230,10 @@ func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) e
 		Throttle string       `json:"throttle"`
 		Rows     []view.Tried `json:"rows"`
 	}{of.th.Name(), rows}
-	return p.print(result, func(g *page) { writeTried(g, rows) })
+	return p.print(result, func(g *page) { writeTried(g, of, rows) })
 }
 
-func writeTried(g *page, rows []view.Tried) {
+func writeTried(g *page, of target, rows []view.Tried) {
 	held := 0
 	for _, r := range rows {
 		switch {
@@ -197,7 +249,7 @@ func writeTried(g *page, rows []view.Tried) {
 	if held == 0 {
 		g.line("nothing would have been kept back of what started in the last window")
 	}
-	g.line("nothing was changed; to try it with what comes: asynq-throttle mode THROTTLE SCOPE shadow, then set it")
+	g.line("nothing was changed; to try it with what comes: asynq-throttle mode %s %s shadow, then set it", quoted(of.th.Name()), quoted(of.scope))
 }
 
 // quoted is an argument as a shell takes it.

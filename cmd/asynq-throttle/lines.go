@@ -52,6 +52,12 @@ func (p *program) lines() *cobra.Command {
 // rows gives a verb the flag for how many rows there are.
 func (p *program) rows(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&p.limit, "rows", "n", 20, "how many rows at most")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if p.limit < 1 {
+			return usagef("-n %d: it is 1 row at least; see %s -h", p.limit, cmd.CommandPath())
+		}
+		return nil
+	}
 }
 
 func writeLines(g *page, w view.Waiting) {
@@ -62,12 +68,12 @@ func writeLines(g *page, w view.Waiting) {
 	g.line("in line: %s of %s in %s", many(w.Jobs, "job"), many(w.Flows, "flow"), many(w.Lanes, "lane"))
 	var rows [][]string
 	for _, r := range w.Rows {
-		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now), orElse(r.Why, "its turn"), at(r.Until, w.Now)}
+		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
 		switch w.By {
 		case view.ByKey:
 			row = append([]string{strconv.Itoa(r.Flows)}, row...)
 		case view.ByFlow:
-			row = append([]string{plain(r.Flow)}, row...)
+			row = append([]string{orElse(plain(r.Flow), "–")}, row...)
 		case view.ByLane:
 			row = append([]string{laneText(r)}, row...)
 		}

@@ -62,6 +62,14 @@ func at(instant, now time.Time) string {
 	return local.Format(format) + " (" + relative(instant.Sub(now)) + ")"
 }
 
+// roomAt is when a limit has room, "by" where it is sooner.
+func roomAt(limit string, free, now time.Time) string {
+	if view.Latest(limit) && free.After(now) {
+		return "by " + at(free, now)
+	}
+	return at(free, now)
+}
+
 // since is for how long something has been so.
 func since(instant, now time.Time) string {
 	if instant.IsZero() {

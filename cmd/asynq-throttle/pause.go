@@ -72,7 +72,9 @@ func (p *program) oneKey(ctx context.Context, args []string) (target, error) {
 // pauseEnd reads how long a pause is, or until when.
 func pauseEnd(length, until string, now time.Time) (time.Time, error) {
 	switch {
-	case (length == "") == (until == ""):
+	case length != "" && until != "":
+		return time.Time{}, usagef("--for and --until: one of them, not both")
+	case length == "" && until == "":
 		return time.Time{}, usagef("say how long with --for, such as --for 2h, or until when with --until, such as --until 18:00")
 	case length != "":
 		as, err := throttle.ParseLimit("1/" + length) // it knows days

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,7 @@ func (p *program) command() *cobra.Command {
 		Use:           "asynq-throttle",
 		Short:         "Look at the throttles of asynq-throttle, and control them",
 		Long:          "Look at the throttles of asynq-throttle, and control them.\nThe documentation is docs/command.md; ten questions of who is on call: docs/operations.md.",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -129,6 +131,14 @@ func (p *program) command() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// version is that of this program's module.
+func version() string {
+	if info, is := debug.ReadBuildInfo(); is && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // all are the commands below one.

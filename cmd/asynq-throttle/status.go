@@ -74,7 +74,7 @@ func writeWaiting(g *page, s view.Status) {
 	}
 	g.line("in line     %s of %s in %s", many(s.Jobs, "job"), many(s.Flows, "flow"), many(s.Lanes, "lane"))
 	if r := s.Oldest; r != nil {
-		g.line("oldest      %s, for %s, under %s: %s, until %s", plain(r.Flow), since(r.Since, s.Now), scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), at(r.Until, s.Now))
+		g.line("oldest      %s, for %s, under %s: %s, until %s", orElse(plain(r.Flow), "–"), since(r.Since, s.Now), scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
 	}
 }
 

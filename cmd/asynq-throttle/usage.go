@@ -87,7 +87,7 @@ func writeUses(g *page, uses view.Uses) {
 			set = "set for the " + u.SetFor
 		}
 		set += servedText(u.Served)
-		room := at(u.Free, uses.Now)
+		room := roomAt(u.Limit, u.Free, uses.Now)
 		switch {
 		case !u.Paused.IsZero():
 			room = "paused until " + at(u.Paused, uses.Now)

@@ -156,7 +156,12 @@ func TestMistakes(t *testing.T) {
 			"lines smtp --by age":                     {2, "none of key, flow, lane"},
 			"job smtp nothing":                        {1, "nothing is known of nothing"},
 			"limits set smtp tenant acme 5":           {2, "want units/window, such as 100/1m"},
+			"limits set smtp tenant acme 2/1h,3/1h":   {2, "3/1h: scope tenant has two limits of this kind"},
+			"lines smtp -n -1":                        {2, "it is 1 row at least"},
+			"usage smtp -n 0":                         {2, "it is 1 row at least"},
+			"changes smtp -n -1":                      {2, "it is 1 row at least"},
 			"pause smtp domain --for 1h":              {2, "name it"},
+			"pause smtp domain x --for 1h --until 1":  {2, "one of them, not both"},
 			"pause smtp domain x":                     {2, "--for 2h"},
 			"pause smtp domain x --until later":       {2, "is none of 18:00"},
 			"mode smtp tenant loud":                   {2, "none of enforce, shadow, off, reset"},
@@ -178,6 +183,33 @@ func TestMistakes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLiftedLimits: limits that are set are in force in place of all others, which is warned of.
+func TestLiftedLimits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		world(t, client)
+		for _, row := range []struct{ line, want string }{
+			{"limits set smtp tenant acme 5/running", "warning: of tenant acme no longer in force: 2/1h; name what is to stay beside what is set\n"},
+			{"limits set smtp tenant acme 5/running,9/1h,7/1s", ""},
+			{"limits set smtp tenant acme 9/1h,4/running", "warning: of tenant acme no longer in force: 7/1s; name what is to stay beside what is set\n"},
+			{"limits set smtp tenant 3/1m", "warning: of all keys of tenant no longer in force: 2/1h; name what is to stay beside what is set\n"},
+			{"limits set smtp tenant other 3/1h", "warning: of tenant other no longer in force: 3/1m; name what is to stay beside what is set\n"},
+		} {
+			if r := asked(t, client.Options().Addr, strings.Fields(row.line)...); r.status != 0 || r.errs != row.want {
+				t.Errorf("%s: exit status %d, %q, want %q", row.line, r.status, r.errs, row.want)
+			}
+		}
+	})
+}
+
+// TestVersion: the program tells which it is.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if r := asked(t, "", "--version"); r.status != 0 || !strings.HasPrefix(r.out, "asynq-throttle version ") {
+		t.Errorf("exit status %d, %q, %q", r.status, r.out, r.errs)
+	}
 }
 
 // TestStatusWithoutInfo: of a Redis that does not say how busy it is no figures are told.
