@@ -46,6 +46,7 @@ var settings = []setting{
 	{"many in line, of 10,000 tenants", manyWaiting},
 	{"200 tenants with a claim each", manyClaims},
 	{"2,000 places that are renewed and handed on", manyPlaces},
+	{"two scope keys of 1,000 bookings whose gaps alternate", alternatingGaps},
 }
 
 // longest looks for the longest call of each script in bad settings, by the CPU time that
@@ -329,4 +330,44 @@ func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 	}
 	_, err = th.Usage(ctx, "tenant", "acme")
 	return err
+}
+
+// alternatingGaps books two scope keys for a second without a gap, and takes every second booking
+// back, of the one those that the other keeps: who needs both finds no place before their end.
+func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error {
+	const bookings = 1000
+	one := throttle.Limit{Units: 1, Window: time.Millisecond, Precision: throttle.Exact}
+	scopes := []throttle.Scope{{Name: "x", Limits: []throttle.Limit{one}, Optional: true}, {Name: "y", Limits: []throttle.Limit{one}, Optional: true}}
+	th, err := throttle.New("gaps", client, scopes, &throttle.Options{Lookahead: 24 * time.Hour, Timeout: time.Minute, Grace: time.Hour})
+	if err != nil {
+		return err
+	}
+	day := time.Now().Add(24 * time.Hour)
+	var gone []string
+	for i, scope := range []string{"x", "y"} {
+		if _, err := th.Pause(ctx, scope, "1", day.Add(-time.Hour)); err != nil {
+			return err
+		}
+		jobs := make([]throttle.Job, bookings)
+		for n := range jobs {
+			jobs[n] = throttle.Job{ID: fmt.Sprint(scope, n), Weight: 1, Keys: map[string]string{scope: "1"}}
+			if n > 0 && n%2 == i {
+				gone = append(gone, jobs[n].ID)
+			}
+		}
+		for _, answer := range th.ReserveAll(ctx, jobs) {
+			if answer.Err != nil || answer.Reservation.Outcome != throttle.Booked {
+				return fmt.Errorf("%s: %w", answer.Reservation.Outcome, errors.Join(answer.Err, errors.New("want booked")))
+			}
+		}
+	}
+	if _, err := th.Driver().Leave(ctx, gone); err != nil {
+		return err
+	}
+	for range 5 {
+		if _, err := th.Peek(ctx, throttle.Job{ID: "both", Weight: 1, Keys: map[string]string{"x": "1", "y": "1"}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -34,7 +34,11 @@ local function leave_line(id, record, leads)
   return 1
 end
 
-for i = 1, #ids do left[i] = records[i] and leave_line(ids[i], records[i], leads[i]) or 0 end
+local gone = {} -- one may be named twice
+for i = 1, #ids do
+  left[i] = records[i] and not gone[ids[i]] and leave_line(ids[i], records[i], leads[i]) or 0
+  gone[ids[i]] = true
+end
 
 -- Write.
 save_keys()

@@ -34,15 +34,18 @@ local function correct_log(key, ledger, at, delta)
   end
   local entry = call('GETRANGE', log, low * 32, low * 32 + 31)
   if low * 32 >= ledger.length or sub(entry, 1, 16) ~= digits then return 0 end
-  local sum = max(0, tonumber(sub(entry, 17)) + delta)
-  return sum - tonumber(sub(entry, 17)), function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
+  local there = tonumber(sub(entry, 17))
+  if there == 0 then return 0 end -- all was given back, as if it were not there
+  local sum = max(0, there + delta)
+  return sum - there, function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
 end
 
--- After a step back of the clock what is found at a start may be another's: then nothing is given back, and what was taken
--- beyond the charge counts from now on. What runs at once is left alone.
+-- After a step back of the clock, until it has caught up or the ledger is empty, what is found at a start may be another's:
+-- then nothing is given back, and what was taken beyond the charge counts from now on. What runs at once is left alone.
 local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
+  delta = min(delta, NEVER - ledger.spent)
   local at = floor(time_of(key, start) / ledger.precision)
   local _, there = find(ledger.tail, at)
   local changed = 0
@@ -55,12 +58,12 @@ local function correct_in(key, ledger, delta)
 end
 
 local function correct(key, delta)
-  if key.offset ~= 0 then
-    if delta > 0 then spend(key, now, delta) end
-    return
-  end
   for i = 1, #key do
-    if key[i].window > 0 then correct_in(key, key[i], delta) end
+    if key[i].window > 0 and key.shift == 0 then
+      correct_in(key, key[i], delta)
+    elseif key[i].window > 0 and delta > 0 then
+      spend_in(key, key[i], now, delta)
+    end
   end
   key.dirty, key.touched = true, true
 end

@@ -22,7 +22,8 @@ type Job struct {
 	Costs map[string]int64
 	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every
 	// scope that is neither Global nor Optional must be there, with a key that
-	// is not empty.
+	// is not empty. A job in line that asks again with other keys keeps its place among
+	// those of the first as long as others wait with the new ones.
 	Keys map[string]string
 	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of
 	// the fair scope those of a higher priority come first, but for the part of its units

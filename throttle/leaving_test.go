@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // TestLeave: jobs that nobody will come for leave the line many at a time, from its front and
@@ -150,5 +151,29 @@ func TestLeaveManyOfALane(t *testing.T) {
 			}
 		}
 		comes(t, s, 2*time.Minute-500*time.Millisecond, throttle.Job{ID: "next", Keys: of("a")}, throttle.Booked)
+	})
+}
+
+// TestLeaveTwiceInOneCall: a job that is named twice leaves once, and no other booking with it.
+func TestLeaveTwiceInOneCall(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := globalScope(throttle.Limit{Units: 4, Window: time.Minute, Precision: time.Second})
+		for name, s := range map[string]throttletest.Subject{
+			"scripts": newScripted(newThrottle(t, client, scopes, nil)), "model": throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
+		} {
+			for _, job := range []throttle.Job{{ID: "all", Weight: 4}, {ID: "one", Weight: 1}, {ID: "other", Weight: 1}} {
+				if _, err := s.Reserve(dawn, job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			left, err := s.Leave(dawn, []string{"one", "one"})
+			if err != nil || !slices.Equal(left, []bool{true, false}) {
+				t.Errorf("%s: got %v, %v; want left once", name, left, err)
+			}
+			if u, err := s.Usage(dawn, throttle.Global, ""); err != nil || u.Limits[0].Booked != 1 {
+				t.Errorf("%s: %d units are booked, %v; want that of the other", name, u.Limits[0].Booked, err)
+			}
+		}
 	})
 }

@@ -229,3 +229,27 @@ func TestLimitsOfManyKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestClosedInAnotherProcess: a limit of 0 that only one process is configured with, before a
+// release, holds up nobody for good: the others look at its lanes again within five minutes.
+func TestClosedInAnotherProcess(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		options := throttle.Options{Lookahead: time.Second}
+		before := newThrottle(t, client, globalScope(throttle.PerMinute(0)), &options)
+		if r, err := newScripted(before).Reserve(dawn, throttle.Job{ID: "waits", Weight: 1}); err != nil || r.Outcome != throttle.Waiting {
+			t.Fatalf("got %s, %v; want waiting", r.Outcome, err)
+		}
+		after := newScripted(sameAs(t, client, before, globalScope(throttle.PerMinute(100)), options))
+		for at := time.Minute; at <= 5*time.Minute; at += time.Minute {
+			pulled, err := after.Pull(dawn.Add(at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pulled.Booked) == 1 {
+				return
+			}
+		}
+		t.Error("it is not booked within five minutes, though the limit is 100 a minute")
+	})
+}

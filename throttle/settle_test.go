@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // TestSettleRefusesWhatIsNoGrant: what cannot be settled gets a typed error that names
@@ -260,4 +261,90 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSettleOfNothingLeft: where all of a sub-window was given back nothing is found any more, in
+// the tail as in the log. Here the day has been counted from after the first start on, whose
+// refund takes back another's unit.
+func TestSettleOfNothingLeft(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		hour := throttle.Limit{Units: 1000, Window: time.Hour, Precision: time.Minute}
+		day := throttle.Limit{Units: 1000, Window: 24 * time.Hour, Precision: time.Minute}
+		for _, more := range []int64{2, 40} { // with 40 the first entries are in the log
+			s := newScripted(newThrottle(t, client, globalScope(hour), nil))
+			ask := func(at time.Duration, id string, weight int64) throttle.Reservation {
+				t.Helper()
+				r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: weight})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			before := ask(0, "before", 9)
+			if err := s.SetLimits(dawn.Add(time.Second), throttle.Global, "", []throttle.Limit{hour, day}); err != nil {
+				t.Fatal(err)
+			}
+			after := ask(2*time.Second, "after", 1)
+			for i := range more {
+				ask(time.Duration(i+1)*time.Minute, fmt.Sprint("more", i), 1)
+			}
+			later := dawn.Add(50 * time.Minute)
+			if _, err := s.Refund(later, before); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Settle(later, after, 21); err != nil {
+				t.Fatal(err)
+			}
+			if u, err := s.Usage(later, throttle.Global, ""); err != nil || u.Limits[1].Used != more {
+				t.Errorf("%d more: %d units of the day are used, %v; want theirs", more, u.Limits[1].Used, err)
+			}
+		}
+	})
+}
+
+// TestSettleForTooManyUnits: a ledger counts up to 2^53 units, which doubles tell exactly. What is
+// settled beyond that is not counted; what has started keeps its own, and the scope key has room
+// again when all has left.
+func TestSettleForTooManyUnits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
+			scopes := globalScope(throttle.Limit{Units: 10, Window: time.Minute, Precision: precision})
+			for name, s := range map[string]throttletest.Subject{
+				"scripts": newScripted(newThrottle(t, client, scopes, nil)), "model": throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
+			} {
+				var starts []throttletest.Start
+				ask := func(at time.Duration, id string, weight int64) throttle.Reservation {
+					t.Helper()
+					r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: weight})
+					if err != nil {
+						t.Fatalf("%s, at %s: %v", name, at, err)
+					}
+					if r.Outcome == throttle.Granted {
+						starts = append(starts, throttletest.Start{At: r.Start, Weight: weight})
+					}
+					return r
+				}
+				debtors := []throttle.Reservation{ask(0, "1", 1), ask(0, "2", 1), ask(0, "3", 3)}
+				for i := range 5 {
+					ask(30*time.Second, fmt.Sprint("half", i), 1)
+				}
+				for _, debtor := range debtors {
+					if _, err := s.Settle(dawn.Add(31*time.Second), debtor, 1<<53); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				for i := range 10 {
+					ask(61*time.Second+precision, fmt.Sprint("next", i), 1)
+				}
+				for _, over := range throttletest.Check(scopes, starts) {
+					t.Errorf("%s: window over its limit: %s", name, over)
+				}
+				if r := ask(2*time.Hour, "late", 10); r.Outcome != throttle.Granted {
+					t.Errorf("%s: two hours later: %s", name, r.Outcome)
+				}
+			}
+		}
+	})
 }

@@ -77,23 +77,23 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 }
 
 // correct changes what is spent at a start, where it still counts. After a step back of the
-// clock what is found there may be another's: then nothing is given back, and what was
-// taken beyond the charge counts from now on. What runs at once is left alone.
+// clock, until it has caught up or the ledger is empty, what is found there may be
+// another's: then nothing is given back, and what was taken beyond the charge counts from
+// now on. What runs at once is left alone.
 func (k *key) correct(now, start, delta int64) {
-	if k.goesOn != 0 {
-		if delta > 0 {
-			k.spend(now, delta)
-		}
-		return
-	}
 	if delta == 0 {
 		return
 	}
 	k.touched = true
 	for _, d := range k.ledgers {
 		at := d.sub(k.time(start))
-		if _, found := d.spent.find(at); found && !d.running() {
-			d.spent.add(at, delta)
+		_, found := d.spent.find(at)
+		switch {
+		case d.running():
+		case k.shift == 0 && found:
+			d.spend(at, delta)
+		case k.shift != 0 && delta > 0:
+			d.spend(d.sub(k.time(now)), delta)
 		}
 	}
 }

@@ -139,14 +139,14 @@ func (k *key) instant(time, now int64) int64 {
 func (k *key) spend(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.spent.add(d.sub(k.time(at)), units)
+		d.spend(d.sub(k.time(at)), units)
 	}
 }
 
 func (k *key) book(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.booked.add(d.sub(k.time(at)), units)
+		d.book(d.sub(k.time(at)), units)
 	}
 }
 

@@ -44,6 +44,12 @@ func (d *ledger) trim(now, grace int64) bool {
 	return d.booked.drop(d.sub(max(0, now-grace))) || left
 }
 
+// spend counts a start, book books one; negative units take it back. A ledger never has more
+// than scripts can tell exactly: what is beyond that is not counted.
+func (d *ledger) spend(sub, units int64) { d.spent.add(sub, min(units, Never-d.spent.total())) }
+
+func (d *ledger) book(sub, units int64) { d.booked.add(sub, min(units, Never-d.booked.total())) }
+
 func (d *ledger) empty() bool { return len(d.spent)+len(d.booked) == 0 }
 
 // uses is how many units the window that ends at now holds, and how many are booked. What

@@ -341,10 +341,10 @@ func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int6
 // process may have other limits, or the clock may have been set.
 const lookedAtAfter = 300_000_000
 
-// soon is when something is looked at that has room then. What never has is left alone, and a
-// forecast knows that nothing changes.
+// soon is when something is looked at that has room then, also what never has. A forecast
+// knows that nothing changes.
 func (l *Line) soon(at int64) int64 {
-	if l.playing || at >= Never-l.settings.Lookahead {
+	if l.playing {
 		return at
 	}
 	return min(at, l.now+lookedAtAfter)

@@ -346,10 +346,7 @@ func (p *puller) full(k *key, units int64) bool {
 // has, but lanes that had their turn here are to have it, they are given a while.
 func (p *puller) again(k *key) int64 {
 	one, _, _ := k.earliest(p.now, p.now, 1, true)
-	switch {
-	case one == Never:
-		return Never
-	case one <= p.now+p.settings.Lookahead:
+	if one <= p.now+p.settings.Lookahead {
 		return p.now + p.settings.Lookahead/4
 	}
 	return p.soon(max(one-p.settings.Lookahead, p.now+1))

@@ -507,8 +507,9 @@ func (a *account) correct(name string, c *charge, now int64) {
 	if !a.world.plan.stepsBack() {
 		return
 	}
+	t := a.timeOf(name)
 	for _, e := range a.byKey[name] {
-		if e.charge == c && e.at == a.timeOf(name).of(c.at, now) {
+		if e.charge == c && e.at == c.at && t.of(now, now) == now {
 			return
 		}
 	}

@@ -128,6 +128,18 @@ local function heavy(job, lane)
   return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
 end
 
+-- Whether a lane is found by a pull. If keys of the line were lost, it may not be.
+local function stands(lane)
+  if call('ZSCORE', timers, '+' .. lane.text) then return true end
+  for i = 1, #lane do
+    for _, queue in ipairs({ lane[i].name, lane[i].name .. '!' }) do
+      if call('ZSCORE', timers, queue) and call('ZSCORE', prefix .. 'wait:' .. queue, lane.flow)
+        and call('ZSCORE', classes.lanes(queue, lane.class), lane.text) then return true end
+    end
+  end
+  return false
+end
+
 -- A job in line that asks meanwhile; nil if nothing is left of its lane.
 local function still_waiting(job, lane)
   local said = heavy(job, lane)
@@ -141,16 +153,22 @@ local function still_waiting(job, lane)
     return said
   end
   if lane.jobs == 0 then return nil end
-  expire('lane:' .. lane.text) -- its line may stand for longer than its keys live: whoever asks renews them
+  local at, key, holder = earliest(lane, job.costs, now, true, 'e')
+  if not stands(lane) then
+    local name, look = lane[1].name, now
+    if at > horizon then name, look = blocked(lane, job.costs, at, key) end
+    stand(name, lane, format('%d', now), look)
+  end
+  expire('lane:' .. lane.text, 'jobs', 'timers') -- its line may stand for longer than its keys live: whoever asks renews them
   for i = 1, #lane do
     classes.expire(lane[i].name, lane)
     classes.expire(lane[i].name .. '!', lane)
   end
-  return waiting(lane, earliest(lane, job.costs, now, true, 'e'))
+  return waiting(lane, at, key, holder)
 end
 
 local function decide(job, lane, record)
-  lane.jobs = lane.jobs or call('LLEN', lane.list)
+  lane.jobs = lane.jobs or line and call('LLEN', lane.list) or 0
   if record == '-' then
     local said = still_waiting(job, lane)
     if said then return said end

@@ -9,7 +9,8 @@
 local function new_ledger(window, precision)
   return {
     window = window, precision = precision, n = reach(window, precision),
-    spent = 0, booked = 0, tail = '', ahead = '', passed = 0, length = 0, trimmed = false, old = false, promised = false, full = {}, current = 0,
+    spent = 0, booked = 0, tail = '', ahead = '', passed = 0, length = 0, trimmed = false,
+    old = false, promised = false, full = {}, search = false, current = 0, -- as far as they are read, and searched
   }
 end
 
@@ -108,9 +109,11 @@ local function ledger_of(key, window)
   end
 end
 
--- The ledgers that the limits in force need, also those of which nothing is kept.
-local function complete(key)
-  for i = 1, #key.limits do
+-- Has the ledgers of a scope key be those in which something counts and those that its limits need.
+local function refit(key)
+  drop_empty(key)
+  if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
+  for i = 1, key.mode ~= 'o' and #key.limits or 0 do
     local limit = key.limits[i]
     if limit.units >= 0 and not ledger_of(key, limit.window) then
       local place = 1
@@ -118,13 +121,6 @@ local function complete(key)
       table.insert(key, place, new_ledger(limit.window, limit.precision))
     end
   end
-end
-
--- Has the ledgers of a scope key be those in which something counts and those that its limits need.
-local function refit(key)
-  drop_empty(key)
-  if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
-  if key.mode ~= 'o' then complete(key) end
 end
 
 -- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, in us, and
@@ -192,10 +188,12 @@ local function put(list, at, units)
   end
 end
 
+-- Counts a start. A ledger never has more than can be told exactly: what is beyond that is not counted.
 local function spend_in(key, ledger, at, units)
+  units = min(units, NEVER - ledger.spent)
   key.dirty, key.touched = true, true
   local x, before, old = floor(time_of(key, at) / ledger.precision), #ledger.tail, ledger.old
-  ledger.tail = add(ledger.tail, x, units)
+  ledger.tail, ledger.search = add(ledger.tail, x, units), false
   ledger.spent = ledger.spent + units
   if old and old.of_tail > 0 and x <= old.at[#old.at] then -- among those that have been read
     put(old, x, units)
@@ -215,9 +213,10 @@ local function book(key, at, units)
   for i = 1, #key do
     local ledger, changed = key[i], nil
     local x = floor(time_of(key, at) / ledger.precision)
-    ledger.ahead, changed = add(ledger.ahead, x, units)
+    ledger.ahead, changed = add(ledger.ahead, x, min(units, NEVER - ledger.booked))
     ledger.booked = ledger.booked + changed
     if ledger.promised and changed ~= 0 then put(ledger.promised, x, changed) end
+    ledger.search = false
     if changed < 0 then ledger.full = {} end
   end
 end
@@ -230,6 +229,7 @@ local function spill(key, ledger)
   local i = 1
   while i + 32 < #ledger.tail and sub(ledger.tail, i, i + 15) < current do i = i + 32 end
   if i == 1 then return end
+  key.touched = true -- what starts from now on is behind the log, also where the clock steps back
   local begun = ledger.length > 0
   call(begun and 'APPEND' or 'SET', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
   if not begun then key.expire = 0 end -- renewed, so that the log has an expiry too
@@ -246,6 +246,11 @@ local function cut(key, ledger)
     call('SET', log, call('GETRANGE', log, format('%d', ledger.passed), '-1'), 'KEEPTTL')
     ledger.passed, ledger.length = 0, ledger.length - ledger.passed
   end
+end
+
+-- When the last of some entries has left its window, by the clock.
+local function ended(key, ledger, text)
+  return text == '' and 0 or (tonumber(sub(text, -32, -17)) + ledger.n) * ledger.precision - key.offset
 end
 
 -- Writes a scope key. It is kept for as long as what it has counts; its expiry, and that of its logs, is renewed seldom.
@@ -267,10 +272,7 @@ local function save_key(key)
     if #ledger.tail > SPILL and ledger.window > 0 then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
     local span = ledger.n * ledger.precision
-    needed = max(needed, now + span)
-    if ledger.ahead ~= '' then
-      needed = max(needed, tonumber(sub(ledger.ahead, -32, -17)) * ledger.precision - key.offset + span)
-    end
+    needed = max(needed, now + span, ended(key, ledger, ledger.tail), ended(key, ledger, ledger.ahead))
     text = text .. format('%d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.spent, ledger.booked,
       #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead
   end

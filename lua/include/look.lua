@@ -19,7 +19,6 @@ end
 -- are to have it, they are given a while.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
-  if one == NEVER then return NEVER end
   if one <= horizon then return now + floor(lookahead / 4) end
   return soon(max(one - lookahead, now + 1))
 end

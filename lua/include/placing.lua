@@ -50,21 +50,26 @@ local function promised_in(ledger)
   return ledger.promised
 end
 
--- The first sub-window from x on where the cost fits into every window that contains it. Two pointers go along what
--- enters the window that ends at y and what leaves it; sum is what it holds. It begins with all that there is, so that
--- only what leaves until there is room is read.
-local function slide(key, ledger, x, room, promises)
-  local n, y = ledger.n, x
-  local s_at, s_units = {}, {}
-  local sum = ledger.spent - behind(ledger.tail, x, s_at, s_units)
-  local booked = promises and promised_in(ledger) or NONE
-  local b_at, b_units, b_in = booked.at, booked.units, #booked.at + 1
-  if promises then sum = sum + ledger.booked end
-  while b_in > 1 and b_at[b_in - 1] > x do
-    b_in = b_in - 1
-    sum = sum - b_units[b_in]
+-- The window that ends at a sub-window, as a search goes along: sum is what it holds; what enters next, and what leaves
+-- next, of what is spent and what is booked. It begins with all that there is, so that only what leaves is read.
+local function window_at(ledger, x, booked)
+  local w = { booked = booked, at = {}, units = {}, s_in = 1, s_out = 1, b_in = #booked.at + 1, b_out = 1 }
+  w.sum = ledger.spent - behind(ledger.tail, x, w.at, w.units) + (booked == NONE and 0 or ledger.booked)
+  while w.b_in > 1 and booked.at[w.b_in - 1] > x do
+    w.b_in = w.b_in - 1
+    w.sum = w.sum - booked.units[w.b_in]
   end
-  local s_in, s_out, b_out = 1, 1, 1
+  return w
+end
+
+-- The first sub-window from x on where the cost fits into every window that contains it; from where the last search ended
+-- on, if nothing has changed since.
+local function slide(key, ledger, x, room, promises)
+  local n, y, w = ledger.n, x, ledger.search
+  local booked = promises and promised_in(ledger) or NONE
+  if not w or w.booked ~= booked or w.y > x then w = window_at(ledger, x, booked) end
+  local s_at, s_units, b_at, b_units = w.at, w.units, booked.at, booked.units
+  local sum, s_in, s_out, b_in, b_out = w.sum, w.s_in, w.s_out, w.b_in, w.b_out
   while true do
     while s_at[s_in] and s_at[s_in] <= y do
       sum, s_in = sum + s_units[s_in], s_in + 1
@@ -90,7 +95,11 @@ local function slide(key, ledger, x, room, promises)
     else
       -- The next window that ends later and still contains x.
       local entering = min(s_at[s_in] or NEVER, b_at[b_in] or NEVER)
-      if entering >= x + n then return x end
+      if entering >= x + n then
+        w.sum, w.s_in, w.s_out, w.b_in, w.b_out, w.y = sum, s_in, s_out, b_in, b_out, y
+        ledger.search = w
+        return x
+      end
       y = entering
     end
   end

@@ -151,12 +151,9 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
--- When something is looked at that has room then: 300 s ahead at most, since another process may have other limits, or the
--- clock may have been set. What never has room is left alone.
-local function soon(at)
-  if at >= NEVER - lookahead then return at end
-  return min(at, now + 300000000)
-end
+-- When something is looked at that has room then: 300 s ahead at most, also what never has room, since another process may
+-- have other limits, or the clock may have been set.
+local function soon(at) return min(at, now + 300000000) end
 
 -- When the line is to be pulled, 0 if nothing waits.
 local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
