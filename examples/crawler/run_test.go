@@ -175,6 +175,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-workers", "0"}, "-workers 0 is not between 1 and 1000"},
 		{[]string{"-workers", "many"}, "invalid value"},
 		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
+		{[]string{"-plot", "no/such/folder/picture.svg"}, "there is no folder no/such/folder"},
+		{[]string{"-requests", "global=0/1s"}, "-requests: scope global: under 0/1s nothing ever starts"},
 		{[]string{"-requests", "host=fast"}, "-requests: scope host"},
 		{[]string{"-kilobytes", "tenant=1/1s"}, `-kilobytes: no scope "tenant"`},
 		{[]string{"-kilobytes", "host=100/1s"}, "the host limit 100/1s is less than the 544 KB"},

@@ -59,12 +59,14 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 // charge stays. The request stays charged, also if the host asks to be left alone and
 // the page comes back: what is settled once is not refunded then.
 func (c *crawler) settle(ctx context.Context, granted throttle.Reservation, a *fetch.Answer) int64 {
-	actual := granted.Job.Costs[throttle.Global]
-	if a != nil {
-		actual = min(fetch.Kilobytes(a.Sent), actual)
+	charged := granted.Job.Costs[throttle.Global]
+	if a == nil {
+		return charged
 	}
+	actual := min(fetch.Kilobytes(a.Sent), charged)
 	if _, err := c.throttle.SettleCosts(context.WithoutCancel(ctx), granted, kilobyteCosts(actual)); err != nil {
-		c.Log.Warn("crawler: a charge could not be settled", zap.Error(err))
+		c.Log.Warn("crawler: a charge could not be settled, it stays", zap.Error(err))
+		return charged
 	}
 	return actual
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"net/url"
@@ -69,17 +69,22 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	if err := p.Parse(flags, args); err != nil {
 		return o, err
 	}
-	o.setWindow()
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "window" })
+	o.setWindow(given)
 	err := o.check()
 	return o, err
 }
 
-// setWindow fills in what goes by windows.
-func (o *options) setWindow() {
-	if o.window == 0 && o.baseURL == "" {
+// setWindow fills in what goes by windows, and their length unless it was given.
+func (o *options) setWindow(given bool) {
+	switch {
+	case given:
+	case o.baseURL == "":
 		o.window = bundledWindow
+	default:
+		o.window = realWindow
 	}
-	o.window = cmp.Or(o.window, realWindow)
 	o.Over = windows(arriveFor, o.window)
 }
 

@@ -144,6 +144,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-jobs", "0"}, "-jobs 0 is not between 1 and 100000"},
 		{[]string{"-customers", "1001"}, "-customers 1001 is not between 1 and 1000"},
 		{[]string{"-window", "100ms"}, "-window 100ms is not between 500ms and 1h0m0s"},
+		{[]string{"-window", "0"}, "-window 0s is not between 500ms and 1h0m0s"},
 		{[]string{"-requests", "0"}, "-requests 0, -tokens 30000 or -budget 45000 is less than 1"},
 		{[]string{"-tokens", "1000"}, "a third of -tokens 1000 is less than the"},
 		{[]string{"-budget", "1000"}, "-budget 1000 is less than the"},

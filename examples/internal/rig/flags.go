@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -68,8 +69,15 @@ func (p *Program) Parse(flags *flag.FlagSet, args []string) error {
 		return fmt.Errorf("-queue %q is not 1 to %d letters, digits, _ . or -", p.Queue, maxName)
 	case p.Plot != "" && extension != ".svg" && extension != ".png":
 		return fmt.Errorf("-plot %s ends neither in .svg nor in .png", p.Plot)
+	case p.Plot != "" && !isFolder(filepath.Dir(p.Plot)):
+		return fmt.Errorf("-plot %s: there is no folder %s", p.Plot, filepath.Dir(p.Plot))
 	}
 	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // LogLevel is how much asynq logs: tasks that fail are in the report.

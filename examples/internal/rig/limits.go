@@ -33,6 +33,11 @@ func ParseLimits(text string, names ...string) ([]throttle.Scope, error) {
 		if scope.Limits, err = throttle.ParseLimits(limits); err != nil {
 			return nil, fmt.Errorf("scope %s: %w", scope.Name, err)
 		}
+		for _, limit := range scope.Limits {
+			if limit.Units == 0 {
+				return nil, fmt.Errorf("scope %s: under %s nothing ever starts", scope.Name, limit)
+			}
+		}
 	}
 	return scopes, nil
 }
