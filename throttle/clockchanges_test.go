@@ -145,7 +145,8 @@ func (c *clocked) checkWindows(t *rapid.T, started *clockedStart) {
 			all = append(all, throttletest.Start{At: dawn.Add(s.at), Weight: s.units, Keys: s.Job.Keys})
 		}
 		for _, over := range throttletest.Check([]throttle.Scope{windowsOf(scope)}, all) {
-			if after := over.End.Sub(dawn.Add(started.at)); after >= 0 && after < over.Limit.Window {
+			after := over.End.Sub(dawn.Add(started.at))
+			if after >= 0 && after < over.Limit.Window && over.Key == started.Job.Keys[scope.Name] {
 				t.Fatalf("%s at %s, by the clock %s: %s", started.Job.ID, started.at, c.now.Sub(dawn), over)
 			}
 		}

@@ -470,8 +470,7 @@ func (a *account) pulled(argv []string, reply []any) {
 	}
 }
 
-// settled takes up a correction. One that comes while time stands still finds a ledger's
-// entry only as long as it stood where it stood at the grant.
+// settled takes up a correction.
 func (a *account) settled(argv []string, reply []any) {
 	if number(text(reply[2])) == 0 {
 		return
@@ -501,15 +500,21 @@ func (a *account) settled(argv []string, reply []any) {
 	c.units = units
 }
 
-// correct looks whether a scope key's ledgers found what is corrected. If not, or if it
-// was another entry, what they have of before is not known any more.
+// correct looks whether a scope key's ledgers found what is corrected. A charge of while time
+// stood still stands elsewhere than at its start: then what they have of before is not known
+// any more.
 func (a *account) correct(name string, c *charge, now int64) {
 	if !a.world.plan.stepsBack() {
 		return
 	}
 	t := a.timeOf(name)
 	for _, e := range a.byKey[name] {
-		if e.charge == c && e.at == c.at && t.of(now, now) == now {
+		switch {
+		case e.charge != c:
+		case t.of(now, now) != now: // nothing is given back, and what is more counts from now on
+			a.inexact[name] = true
+			return
+		case e.at == c.at:
 			return
 		}
 	}

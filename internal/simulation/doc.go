@@ -57,9 +57,9 @@
 // of the limit, by the last report that Redis answered, or the one job alone. What is served
 // is what the last report said, and lies between the scope's floor and all.
 //
-// One thing is not exact: a settlement while time stands still may not find the entry of
-// its grant, or find another one. What was charged before to that scope key is then not
-// checked any more.
+// One thing is not exact: the settlement of a grant that was charged while time stood still
+// may not find its entry, or find another one. What was charged before to that scope key is
+// then not checked any more.
 //
 // A handler runs under a grant of its own: one that the account has, with its weight, not
 // before its start, and once for each.
