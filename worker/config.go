@@ -29,7 +29,8 @@ const (
 // used notices, says so at error level, and lets tasks wait inside their handler
 // instead of putting them back. If tasks are processed and Wrap was never called, so
 // that nothing is throttled, the shaper says that at warn level: BaseContext, which
-// asynq calls for each task, tells it. From Configure on the shaper pulls the throttle's line.
+// asynq calls for each task, tells it. From Configure on the shaper pulls the throttle's line,
+// until Stop.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	cfg.IsFailure = func(err error) bool {

@@ -112,6 +112,7 @@ func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.W
 	if c.shaper, err = worker.New(c.throttle, p.Client, jobOf, &worker.Options{MaxWait: maxWait, Logger: p.Log}); err != nil {
 		return nil, err
 	}
+	p.AtClose(c.shaper.Stop) // however the program ends
 	c.walk = frontier.NewWalk(p, c, frontier.Bounds{Depth: o.depth, HostPages: o.hostPages, MaxKB: o.maxKB, Agent: robots.Product(o.agent)})
 	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes, crawl.Connections{Limit: throttle.Running(o.perHost), Cooldown: o.cooldown})
 	c.server = asynq.NewServerFromRedisClient(p.Client, c.shaper.Configure(asynq.Config{

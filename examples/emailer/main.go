@@ -102,6 +102,7 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	if e.shaper, err = worker.New(e.throttle, p.Client, jobOf, settings); err != nil {
 		return nil, err
 	}
+	p.AtClose(e.shaper.Stop) // however the program ends
 	if e.planner, err = worker.NewClient(e.throttle, p.Client, jobOf, settings); err != nil {
 		return nil, err
 	}

@@ -109,6 +109,7 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 	if a.shaper, err = worker.New(a.throttle, p.Client, a.jobOf, settings); err != nil {
 		return nil, err
 	}
+	p.AtClose(a.shaper.Stop) // however the program ends
 	if a.planner, err = worker.NewClient(a.throttle, p.Client, a.jobOf, settings); err != nil {
 		return nil, err
 	}
