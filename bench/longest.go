@@ -342,10 +342,9 @@ func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error 
 	if err != nil {
 		return err
 	}
-	day := time.Now().Add(24 * time.Hour)
 	var gone []string
 	for i, scope := range []string{"x", "y"} {
-		if _, err := th.Pause(ctx, scope, "1", day.Add(-time.Hour)); err != nil {
+		if _, err := th.Pause(ctx, scope, "1", time.Now().Add(23*time.Hour)); err != nil {
 			return err
 		}
 		jobs := make([]throttle.Job, bookings)

@@ -25,7 +25,7 @@ var functions = template.FuncMap{
 	"part":    view.PartText,
 	"plural":  plural,
 	"limits":  limitsText,
-	"latest":  view.Latest,
+	"leased":  view.Leased,
 }
 
 // instant is a time, and the one from which it is told how far it is; both on Redis' clock.

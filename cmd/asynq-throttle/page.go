@@ -62,9 +62,9 @@ func at(instant, now time.Time) string {
 	return local.Format(format) + " (" + relative(instant.Sub(now)) + ")"
 }
 
-// roomAt is when a limit has room, "by" where it is sooner.
+// roomAt is when a limit has room, "by" where leases tell it.
 func roomAt(limit string, free, now time.Time) string {
-	if view.Latest(limit) && free.After(now) {
+	if view.Leased(limit) && free.After(now) {
 		return "by " + at(free, now)
 	}
 	return at(free, now)

@@ -38,7 +38,7 @@ type Row struct {
 	// Since is when the oldest of the lanes' first jobs came; zero if that is not known.
 	Since time.Time `json:"since,omitzero"`
 	// Why is the pause or the limit, Until when it ends or has room for one unit; zero if
-	// that does not come by itself. See Latest.
+	// that does not come by itself. See Leased.
 	Why   string    `json:"why,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 
@@ -164,9 +164,9 @@ func (w *Waiting) explain(ctx context.Context, th *throttle.Throttle) error {
 	return nil
 }
 
-// Latest tells that a limit, or a text that begins with one, has room sooner than it seems:
-// of what runs at once only the ends of leases are known, and places are given back before.
-func Latest(limit string) bool { return strings.Contains(limit, "/running") }
+// Leased tells that a limit, or a text that begins with one, is on what runs at once: it has
+// room before a lease ends, as soon as a place is given back.
+func Leased(limit string) bool { return strings.Contains(limit, "/running") }
 
 // Why says what keeps jobs back under a scope key, and until when; zero if that does not
 // come by itself.
