@@ -41,7 +41,8 @@ local function correct_log(key, ledger, at, delta)
 end
 
 -- After a step back of the clock, until it has caught up or the ledger is empty, what is found at a start may be another's:
--- then nothing is given back, and what was taken beyond the charge counts from now on. What runs at once is left alone.
+-- then nothing is given back, and what was taken beyond the charge counts from now on; so it does where nothing is found of
+-- a start that would count still. What runs at once is left alone.
 local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
@@ -55,15 +56,13 @@ local function correct_in(key, ledger, delta)
     changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
   end
   ledger.spent = ledger.spent + changed
+  return changed ~= 0 or at + ledger.n <= floor(now / ledger.precision)
 end
 
 local function correct(key, delta)
   for i = 1, #key do
-    if key[i].window > 0 and key.shift == 0 then
-      correct_in(key, key[i], delta)
-    elseif key[i].window > 0 and delta > 0 then
-      spend_in(key, key[i], now, delta)
-    end
+    local settled = key[i].window < 0 or key.shift == 0 and correct_in(key, key[i], delta)
+    if not settled and delta > 0 then spend_in(key, key[i], now, delta) end
   end
   key.dirty, key.touched = true, true
 end

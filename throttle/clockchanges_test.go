@@ -292,6 +292,35 @@ func TestSpillKeepsTime(t *testing.T) {
 	})
 }
 
+// TestSettleOfAChargeWhileTimeStoodStill: it stands in the ledger where time stood still, not at its
+// start. When the clock has caught up it is not found there, and what was taken beyond it counts
+// from now on.
+func TestSettleOfAChargeWhileTimeStoodStill(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := globalScope(throttle.Limit{Units: 10, Window: 5 * time.Minute, Precision: throttle.Exact})
+		for name, s := range map[string]throttletest.Subject{
+			"scripts": newScripted(newThrottle(t, client, scopes, nil)), "model": throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
+		} {
+			var charged throttle.Reservation
+			for i, at := range []time.Duration{50 * time.Second, 40 * time.Second} { // the clock steps back by 10 s
+				r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: fmt.Sprint(i), Weight: 1})
+				if err != nil || r.Outcome != throttle.Granted {
+					t.Fatalf("%s: %s, %v", name, r.Outcome, err)
+				}
+				charged = r
+			}
+			later := dawn.Add(time.Minute)
+			if _, err := s.Settle(later, charged, 5); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if u, err := s.Usage(later, throttle.Global, ""); err != nil || u.Limits[0].Used != 6 {
+				t.Errorf("%s: %d units are used, %v; want 6", name, u.Limits[0].Used, err)
+			}
+		}
+	})
+}
+
 // TestCorrectionsAfterAStepBack: until the clock has caught up what stands at a grant's start may be
 // another's. Nothing is given back then, what was taken beyond the charge counts, and what runs at
 // once is left alone.

@@ -79,7 +79,8 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 // correct changes what is spent at a start, where it still counts. After a step back of the
 // clock, until it has caught up or the ledger is empty, what is found there may be
 // another's: then nothing is given back, and what was taken beyond the charge counts from
-// now on. What runs at once is left alone.
+// now on; so it does where nothing is found of a start that would count still. What runs at
+// once is left alone.
 func (k *key) correct(now, start, delta int64) {
 	if delta == 0 {
 		return
@@ -92,7 +93,7 @@ func (k *key) correct(now, start, delta int64) {
 		case d.running():
 		case k.shift == 0 && found:
 			d.spend(at, delta)
-		case k.shift != 0 && delta > 0:
+		case delta > 0 && (k.shift != 0 || at+d.n() > d.sub(now)):
 			d.spend(d.sub(k.time(now)), delta)
 		}
 	}
