@@ -101,8 +101,9 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 }
 
 // redeem exchanges a booking for a start: what has really started decides, not what is
-// promised. A booking further ahead than any can be was made before the clock stepped
-// back. Who only plans a job that is booked already is told so: its start is for who brings it.
+// promised, until it is late by more than it may wait: then it takes what is free now, and
+// leaves to others what they are promised. A booking further ahead than any can be was made
+// before the clock stepped back. Who only plans a job that is booked already is told so: its start is for who brings it.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
@@ -117,7 +118,8 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	}
 	l.unbook(job.ID, known)
 	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
-	if f.at > l.now+job.MaxWait || !l.mayStart(lane, job.Costs, f.at) {
+	latest := max(l.now, min(l.now, slot)+job.MaxWait)
+	if f.at > latest || !l.mayStart(lane, job.Costs, f.at) {
 		return Answer{}, false
 	}
 	l.forgetJob(job.ID)

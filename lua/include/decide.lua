@@ -117,7 +117,8 @@ local function redeem(job, lane, slot)
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
   if promised then return format('2 %d', job.slot) .. told(key, holder) end
-  if at <= now + job.max_wait and may_start(lane, job.costs, at) then
+  -- Late by more than it may wait, it takes what is free now, and leaves to others what they are promised.
+  if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
     return grant(job.id, lane, job.costs, at)
   end

@@ -110,6 +110,17 @@ var timelines = []timeline{
 		{at: 17 * second, job: "b", want: "booked 20s, global 2/10s"},
 		{at: 20 * second, job: "b", want: "granted 20s"},
 	}},
+	{name: "a slot moves by what its job may wait; who comes later still leaves others theirs", scopes: global(per10s(1)), grace: 10 * second, rows: []row{
+		{at: 0, job: "a", want: "granted 0s"},
+		{at: 1 * second, job: "b", want: "booked 10s, global 1/10s"},
+		{at: 1 * second, job: "c", want: "booked 20s, global 1/10s"},
+		{at: 1 * second, job: "d", want: "booked 30s, global 1/10s"},
+		{at: 19 * second, job: "b", want: "granted 19s"},
+		{at: 25 * second, call: "peek", job: "c", wait: 9 * second, want: "granted 29s"},
+		{at: 25 * second, job: "c", wait: 9*second - micro, want: "booked 40s, global 1/10s"},
+		{at: 30 * second, job: "d", want: "granted 30s"},
+		{at: 40 * second, job: "c", want: "granted 40s"},
+	}},
 	{name: "F36 a job that never returns stops counting after its grace", scopes: global(per10s(1)), grace: 5 * second, rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
 		{at: 1 * second, job: "gone", want: "booked 10s, global 1/10s"},
