@@ -17,7 +17,8 @@ const (
 
 // Open returns a client for the URL; the package's comment says which there are. It
 // does not talk to Redis, unless the URL asks for connections in advance
-// (min_idle_conns). Close the client in the end. The error is a *URLError.
+// (min_idle_conns), but asks for the address of a host that is named, for two
+// seconds at most. Close the client in the end. The error is a *URLError.
 func Open(url string) (redis.UniversalClient, error) {
 	p, err := parse(url)
 	if err != nil {
