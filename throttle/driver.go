@@ -31,8 +31,8 @@ func (t *Throttle) Driver() Driver { return Driver{t} }
 type Pulled struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Booked are jobs that have just got their slot, which is their Start: each is to be
-	// asked for by Reserve then. Of the jobs only the ID and the Keys are known; of a
+	// Booked are jobs that have just got their slot, which is their Start, or were planned
+	// for it (Job.Plan): each is to be asked for by Reserve then. Of the jobs only the ID and the Keys are known; of a
 	// very long key only the hash, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace:
@@ -51,7 +51,7 @@ type Pulled struct {
 }
 
 // Pull books the jobs in line whose turn has come and which have a place within
-// Options.Lookahead, 50 at most. Call it when Due says so, at most every 50 to 100 ms, or
+// Options.Lookahead, and tells of those that were planned for later, 50 at most. Call it when Due says so, at most every 50 to 100 ms, or
 // sooner after a full one.
 //
 // What granted jobs hold that have ended is given back first, as by Done, so that those who

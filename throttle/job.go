@@ -39,7 +39,7 @@ type Job struct {
 	// refused with a *DeadlineError instead of booked. Zero means none.
 	Deadline time.Time
 	// Plan makes a plan for later: where there is room at once the job is booked, not
-	// granted, and is to be asked for again.
+	// granted, and is to be asked for again. Driver.Pull tells of a slot that is ahead.
 	Plan bool
 	// Nonce names this asking for a decision. Asked again of the same Throttle with
 	// the same nonce, because the answer was lost, a granted job is not charged twice.

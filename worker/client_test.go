@@ -70,6 +70,33 @@ func TestDrainPlanned(t *testing.T) {
 	})
 }
 
+// TestPlannedTasksComeToTheirSlots: tasks that were planned for slots within the lookahead are
+// woken for them by a process that serves, which hears of them half a second later at most, and
+// none is put back. asynq by itself would bring them a second later, and more.
+func TestPlannedTasksComeToTheirSlots(t *testing.T) {
+	t.Parallel()
+	inBubble(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(25, 250*time.Millisecond)}}}, func(t *testing.T, w *world) {
+		w.serve(asynq.Config{Concurrency: 64})
+		time.Sleep(3 * time.Second)
+		plan, err := w.newClient().EnqueueAll(t.Context(), mails(125, light, "acme"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.drained(125, time.Minute)
+		late := time.Duration(0)
+		for _, task := range plan.Tasks {
+			if task.Reservation.Outcome != throttle.Booked {
+				t.Fatalf("%s for %s", task.Info.ID, task.Reservation.Outcome)
+			}
+			late = max(late, w.began.Add(w.startOf(task.Info.ID)).Sub(task.Start))
+		}
+		if denied := w.shaper.Stats().Denied; late > 600*time.Millisecond || denied > 0 {
+			t.Errorf("up to %s late, %d put back; want 0.6s at most, and none", late, denied)
+		}
+		w.withinLimits()
+	})
+}
+
 // TestForecast: what is forecast comes true, to 2 % of the wait or a second, for jobs
 // of several tenants behind others in line, of different weights and shares, with a
 // tenant that is paused.

@@ -91,7 +91,9 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 		}
 		switch {
 		case strings.HasPrefix(name, "="):
-			p.late(name[1:])
+			if !p.planned(name[1:]) {
+				p.late(name[1:])
+			}
 		case strings.HasPrefix(name, "+"):
 			if p.claims[name[1:]] != nil {
 				p.claimed(p.lanes[name[1:]])
@@ -163,6 +165,19 @@ func (p *puller) narrowFirst(due []string) []string {
 		return cmp.Or(cmp.Compare(order[a][0], order[b][0]), cmp.Compare(order[a][1], order[b][1]))
 	})
 	return due
+}
+
+// planned tells of a job that was booked as a plan, for its slot that is still ahead or has
+// just been.
+func (p *puller) planned(id string) bool {
+	known := p.jobs[id]
+	if known == nil || known.state != booked || known.slot > p.now+p.settings.Lookahead || known.slot+p.settings.Grace <= p.now {
+		return false
+	}
+	p.told.Booked = append(p.told.Booked, Told{id, known.slot, known.lane})
+	p.bookings--
+	p.timers.set("="+id, known.slot+p.settings.Grace)
+	return true
 }
 
 // late ends a booking whose grace is over. The job keeps its place for a while.

@@ -150,6 +150,9 @@ func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
 			}
 			answer := Answer{Outcome: Booked, Start: f.at, Held: l.held(f)}
 			l.promise(job.ID, lane, job.Costs, f.at, arrival)
+			if job.Plan && f.at > l.now {
+				l.timers.set("="+job.ID, l.now) // a pull tells of it who brings jobs
+			}
 			return answer
 		}
 	}

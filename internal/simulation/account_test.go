@@ -39,6 +39,7 @@ type account struct {
 	usages   int
 	pulls    []pulled
 	lines    map[string]map[string]int64 // the weights of the jobs in line, by flow
+	slots    map[string]string           // of the booked jobs
 }
 
 // charge is a grant and what it counts for.
@@ -72,7 +73,7 @@ type pulled struct {
 func newAccount(w *world) *account {
 	a := &account{
 		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{}, askings: map[string]int64{},
-		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{}, parts: map[string]int64{},
+		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
 	}
 	a.renew()
 	return a
@@ -186,8 +187,9 @@ func flowAndKeys(lane string) (flow string, names []string) {
 	return flow, strings.Split(all, ",")
 }
 
-// leaves takes a job out of its line.
+// leaves takes a job out of its line, or its booking away.
 func (a *account) leaves(id string) {
+	delete(a.slots, id)
 	for _, line := range a.lines {
 		delete(line, id)
 	}
@@ -222,6 +224,8 @@ func (a *account) reserved(argv []string, reply string) {
 				job: id, at: at, weight: weight, units: weight, names: names,
 				answered: time.Now(), delay: time.Duration(at-now) * time.Microsecond,
 			}, now)
+		case "2":
+			a.slots[id] = words[1]
 		case "3":
 			if a.lines[flow] == nil {
 				a.lines[flow] = map[string]int64{}
@@ -449,24 +453,29 @@ func (a *account) renew() {
 	}
 }
 
-// pulled takes up what was booked from the lines; what is overdue, or was thrown out for
-// its weight, stands in none. Before that it tells of jobs that have ended.
+// pulled takes up what was booked from the lines, and what is told of that was booked before;
+// what is overdue, or was thrown out for its weight, stands in none. Before that it tells of
+// jobs that have ended.
 func (a *account) pulled(argv []string, reply []any) {
 	if trouble := text(reply[3]); trouble != "" {
 		a.world.errorf("a pull went wrong: %s", trouble)
 	}
 	booked := int(number(text(reply[2])))
 	for rest := reply[4+(len(argv)-4)/3:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
-		id := text(rest[0])
+		id, slot := text(rest[0]), text(rest[1])
 		flow, _ := flowAndKeys(text(rest[2]))
-		if booked > 0 {
-			weight, stood := a.lines[flow][id]
-			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight})
-			if !stood {
-				a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, flow)
-			}
-		}
+		weight, stood := a.lines[flow][id]
+		known := a.slots[id] == slot
 		a.leaves(id)
+		if booked <= 0 {
+			continue
+		}
+		a.slots[id] = slot
+		if stood {
+			a.pulls = append(a.pulls, pulled{flow: flow, weight: weight})
+		} else if !known {
+			a.world.errorf("%s was pulled from the line of %q, but did not stand in it", id, flow)
+		}
 	}
 }
 
@@ -485,6 +494,9 @@ func (a *account) settled(argv []string, reply []any) {
 	}
 	c := charges[i]
 	c.settled, c.gone = true, rebook
+	if rebook {
+		a.slots[id] = strconv.FormatInt(at, 10)
+	}
 	first := slices.Index(c.charged, true)
 	if first < 0 {
 		return // nothing was charged

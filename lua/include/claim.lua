@@ -127,10 +127,7 @@ end
 -- Books the job that has a claim, when its place has come into the lookahead. If there is no room for it after all, it
 -- claims what it lacks as well.
 local function look_at_claim(text)
-  if not call('HGET', claims, '+' .. text) then
-    write('ZREM', timers, '+' .. text)
-    return
-  end
+  if not call('HGET', claims, '+' .. text) then return write('ZREM', timers, '+' .. text) end
   looks = looks - LOOKS_OF_A_CLAIM
   local lane = lane_of(text)
   local names = release(lane)

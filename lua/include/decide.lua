@@ -100,6 +100,7 @@ local function place(job, lane, record, back)
       end
       local held = told(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
+      if job.plan and at > now then due('=' .. job.id, now) end -- who brings jobs is told of it
       line = true
       expire('jobs', 'timers')
       return format('2 %d', at) .. held

@@ -1,10 +1,10 @@
--- Overdue jobs: their bookings' grace was over before they came. A driver that brings jobs hears of each again, the longer
--- ago the seldomer, for ten minutes.
+-- What a pull tells of: booked jobs, and overdue ones, whose bookings' grace was over before they came. A driver that
+-- brings jobs hears of each of these again, the longer ago the seldomer, for ten minutes.
 local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000
-local overdue = {}
+local booked, overdue = {}, {}
 
-local function tell(id, slot, text)
-  for _, value in ipairs({ id, slot, text }) do overdue[#overdue + 1] = value end
+local function tell(list, id, slot, text)
+  for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
 end
 
 -- Tells of a job that is to ask, and has it find its place again for a while.
@@ -13,7 +13,7 @@ local function to_ask(id, slot, costs_text, arrival, text)
   write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
   write('ZADD', overdues, format('%d', brings and now + TOLD_AGAIN or now), id)
   expire('overdue')
-  if brings then tell(id, slot, text) end
+  if brings then tell(overdue, id, slot, text) end
 end
 
 -- Tells a driver again of a job that has still not come.
@@ -21,22 +21,27 @@ local function tell_again(id)
   local arrival, text = match(call('HGET', jobs, id) or '', '^0 %S+ (%d+) (.*)$')
   local forgotten = call('ZSCORE', timers, '=' .. id)
   if not arrival or not forgotten then return write('ZREM', overdues, id) end
-  tell(id, arrival, text)
+  tell(overdue, id, arrival, text)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
--- Ends a booking whose grace is over. The job keeps its place for a while.
+-- Ends a booking whose grace is over. The job keeps its place for a while. If there is still time, it is a plan to be told of.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
   local slot, costs, arrival, text = match(record or '', '^(%d+) (%S+) (%d+) (.*)$')
   if not slot or slot == '0' then
     if slot then write('HDEL', jobs, id) end
     write('ZREM', timers, '=' .. id)
-    write('ZREM', overdues, id)
-    return
+    return write('ZREM', overdues, id)
+  end
+  local ends = slot + grace
+  if now < ends and ends <= horizon + grace then
+    tell(booked, id, slot, text)
+    bookings = bookings - 1
+    return write('ZADD', timers, format('%d', ends), '=' .. id)
   end
   unbook(id, record)
   to_ask(id, slot, costs, arrival, text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
-return overdue, tell, to_ask, tell_again, end_booking
+return booked, overdue, tell, to_ask, tell_again, end_booking

@@ -7,8 +7,8 @@
 --                        '^' since when flows make way for a claim; '#' and a flow that has had lanes of a lower priority
 --                        here: the virtual time of its priorities, then their finish tags;
 --                        as long as a flow stands there, is parked or has the claim
--- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over; '+' and a lane: when
--- its claim is looked at.
+-- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over, or a plan is to be told
+-- of; '+' and a lane: when its claim is looked at.
 -- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
 -- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by their tags too.
 -- shares hash: of flows.
@@ -18,11 +18,8 @@ local firsts = {}
 
 -- The flow whose turn it is in a queue, and its tag; nil if none stands there.
 local function first(queue)
-  local known = firsts[queue]
-  if not known then
-    known = call('ZRANGE', prefix .. 'wait:' .. queue, 0, 0, 'WITHSCORES')
-    firsts[queue] = known
-  end
+  local known = firsts[queue] or call('ZRANGE', prefix .. 'wait:' .. queue, 0, 0, 'WITHSCORES')
+  firsts[queue] = known
   return known[1], tonumber(known[2])
 end
 

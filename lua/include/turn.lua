@@ -1,5 +1,5 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
-local booked, drops = {}, 2000 -- drops: how many jobs that have left one pull takes out of their lanes
+local drops = 2000 -- how many jobs that have left one pull takes out of their lanes
 local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other keys stands in two
 
 -- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
@@ -95,7 +95,7 @@ end
 local function book_first(lane, job, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
-  for _, value in ipairs({ job.id, format('%d', at), lane.text }) do booked[#booked + 1] = value end
+  tell(booked, job.id, format('%d', at), lane.text)
   bookings = bookings - 1
   charge(lane, job.costs, 1)
   return first_job(lane)
@@ -105,4 +105,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
-return booked, taken, first_job, throw_out, trouble, head, book_first, move
+return taken, first_job, throw_out, trouble, head, book_first, move

@@ -119,6 +119,8 @@ var modeTimelines = []timeline{
 		{at: 1 * second, job: "b", plan: true, wait: 5 * second, want: "booked 1s"},
 		{at: 1 * second, job: "c", plan: true, want: "booked 10s, global 2/10s"},
 		{at: 1 * second, call: "peek", job: "d", plan: true, want: "booked 11s, global 2/10s"},
+		{at: 1 * second, call: "pull", want: "booked c 10s"}, // who brings jobs hears of it, once
+		{at: 2 * second, call: "pull", want: "nothing"},
 		{at: 2 * second, job: "b", want: "granted 2s"},
 		{at: 3 * second, job: "c", plan: true, want: "booked 10s, global 2/10s"}, // the same slot
 		{at: 10 * second, job: "c", want: "granted 10s"},
