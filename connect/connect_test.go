@@ -157,6 +157,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"redis://me:hunter2@h?dial_timeout=soon", `connect: redis URL: go-redis: invalid dial_timeout duration: time: invalid duration "soon"`},
 		{"redis://me:hunter2@h?pool_size=9999999999", "connect: redis URL: parameter pool_size: is not between -1 and 1000000"},
 		{"redis://me:hunter2@h?pool_size=-2", "connect: redis URL: parameter pool_size: is not"},
+		{"redis://me:hunter2@h?pool_size=-1", "connect: redis URL: parameter pool_size: is not between 0 and 1000000"},
 		{"redis://me:hunter2@h?pool_size=%", "connect: redis URL: parameters: cannot be read"},
 		{"unix://me:hunter2@", "connect: unix URL: go-redis: empty unix socket path"},
 		{"unix://run/redis.sock", "connect: unix URL: address: want none before the path of the socket: unix:///path"},

@@ -190,6 +190,8 @@ func (p *parts) setTail(tail string) error {
 		for _, value := range values {
 			if n, err := strconv.ParseFloat(value, 64); err == nil && (n < -1 || n > mostOf) && name != "username" && name != "password" {
 				return p.bad("parameter "+name, "is not between -1 and "+strconv.Itoa(mostOf))
+			} else if err == nil && n < 0 && name == "pool_size" {
+				return p.bad("parameter "+name, "is not between 0 and "+strconv.Itoa(mostOf))
 			}
 		}
 	}

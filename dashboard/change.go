@@ -72,7 +72,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values) (what s
 	switch do := form.Get("do"); do {
 	case "pause":
 		as, err := throttle.ParseLimit("1/" + form.Get("for")) // it knows days
-		if err != nil {
+		if err != nil || as.Running || as.Precision != 0 {
 			return "", http.StatusBadRequest, fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
 		}
 		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(as.Window))

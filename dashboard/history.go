@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -29,13 +30,18 @@ func longest(u throttle.Usage) (throttle.Limit, bool) {
 	return throttle.Limit{}, false
 }
 
-// readHistory asks what started under a scope key in each part of its longest window.
+// readHistory asks what started under a scope key in each part of its longest window. It has no
+// bars where nothing counts, as in a scope that is off.
 func (b *board) readHistory(ctx context.Context, u throttle.Usage) (history, error) {
 	limit, _ := longest(u)
 	h := history{read: b.taken, limit: limit}
 	step := limit.Window / mostBars
 	for i := mostBars; i > 0; i-- {
 		n, err := b.throttle.Count(ctx, u.Scope, u.Key, time.Duration(i)*step, time.Duration(i-1)*step)
+		var uncounted *throttle.InvalidJobError
+		if errors.As(err, &uncounted) {
+			return history{read: b.taken, limit: limit}, nil
+		}
 		if err != nil {
 			return h, err
 		}

@@ -110,6 +110,21 @@ func TestReadOnlyByDefault(t *testing.T) {
 	}
 }
 
+// TestScopeThatIsOff: the page of a key of which nothing counts is shown, and so are the others.
+func TestScopeThatIsOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(nil)
+	if err := w.throttle.SetMode(t.Context(), "tenant", throttle.Off); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"/key?scope=tenant&key=fresh", "/", "/processes"} {
+		if got := get(t.Context(), h, page); got.status != http.StatusOK {
+			t.Errorf("%s: status %d\n%s", page, got.status, got.text)
+		}
+	}
+}
+
 // TestRedisAway: one line says so, with what was known before, and all is well again after.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()

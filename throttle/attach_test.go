@@ -173,6 +173,28 @@ func TestProcessesDiffer(t *testing.T) {
 	})
 }
 
+// TestDifferencesOfScopes: whatever of a scope others decide by is told apart.
+func TestDifferencesOfScopes(t *testing.T) {
+	t.Parallel()
+	plain := throttle.Process{Scopes: []throttle.Scope{{Name: "host", Limits: []throttle.Limit{throttle.Running(3)}}}}
+	for _, row := range []struct {
+		change func(s *throttle.Scope)
+		want   string
+	}{
+		{func(s *throttle.Scope) { s.Mode = throttle.Shadow }, "scope host 3/running, not 3/running (shadow)"},
+		{func(s *throttle.Scope) { s.Optional = true }, "scope host 3/running, not 3/running (optional)"},
+		{func(s *throttle.Scope) { s.Floor = 0.1 }, "scope host 3/running, not 3/running (follows its upstream down to 0.1)"},
+		{func(s *throttle.Scope) { s.Cooldown = time.Minute }, "scope host 3/running, not 3/running (cools down for 1m)"},
+		{func(s *throttle.Scope) { s.Runs = time.Second }, "scope host 3/running, not 3/running (runs for 1s)"},
+	} {
+		other := throttle.Process{Scopes: slices.Clone(plain.Scopes)}
+		row.change(&other.Scopes[0])
+		if diff := cmp.Diff([]string{row.want}, plain.Differences(other)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
 // TestAttachToOtherState: what only processes of another state version have published, or no
 // configuration, is not attached to.
 func TestAttachToOtherState(t *testing.T) {

@@ -22,9 +22,9 @@ const (
 	gatherFor    = time.Millisecond
 )
 
-// mostGivenBack is how many grants are given back before a call, so that those who ask do
-// not wait long for it after an outage.
-const mostGivenBack = 16
+// givenBackAtOnce is how many grants are given back at the same time, beside the calls of
+// those who ask.
+const givenBackAtOnce = 8
 
 // batcher sends the jobs of a process together. One call is under way at a time; the
 // jobs that come meanwhile go with the next, so that nobody waits when it is idle. Who
@@ -50,6 +50,7 @@ type batcher struct {
 	unresolved *call         // nil: none
 	kept       keptGrants
 	late       []Reservation // grants that came too late to be used, to be given back
+	giving     bool          // a goroutine gives them back
 }
 
 // asked is a job whose caller waits for the answer.
@@ -65,7 +66,8 @@ type asked struct {
 type call struct {
 	asking int64
 	jobs   []*asked
-	sent   time.Time // first
+	late   []Reservation // what they were granted before, too late to be used
+	sent   time.Time     // first
 }
 
 func newBatcher(t *Throttle) *batcher {
@@ -229,18 +231,24 @@ func (b *batcher) newCall() *call {
 				a.give(Answer{Reservation: r})
 				continue
 			}
-			b.late = append(b.late, r)
+			c.late = append(c.late, r)
 		}
 		c.jobs = append(c.jobs, a)
 	}
 	return c
 }
 
-// send makes a call under the throttle's own timeout, whatever becomes of the callers. It
-// returns no answers if a repeated call had not been done.
+// send makes a call under the throttle's own timeout, whatever becomes of the callers. What its
+// jobs were granted before is given back first, since they may need that room. It returns no
+// answers if a repeated call had not been done.
 func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	t, ctx := b.throttle, context.Background()
-	b.giveBack(ctx)
+	if later := b.takeAllBack(c.late); len(later) > 0 {
+		b.mu.Lock()
+		b.isLate(later...)
+		b.mu.Unlock()
+	}
+	c.late = nil
 	orders := make([]*order, len(c.jobs))
 	for i, a := range c.jobs {
 		orders[i] = a.order
@@ -256,22 +264,55 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	return t.decisions(reply, orders)
 }
 
-// giveBack takes grants back that came too late, mostGivenBack of them. What is not answered is
-// asked again before the next call: a grant is refunded once only.
-func (b *batcher) giveBack(ctx context.Context) {
-	b.mu.Lock()
-	n := min(len(b.late), mostGivenBack)
-	late := b.late[:n]
-	b.late = slices.Clone(b.late[n:])
-	b.mu.Unlock()
-	for i, r := range late {
-		if _, err := b.throttle.takeBack(ctx, r); err != nil && isLost(err) {
-			b.mu.Lock()
-			b.late = append(b.late, late[i:]...)
+// isLate notes grants that are to be given back; those beyond mostKept stay charged. The caller
+// holds mu.
+func (b *batcher) isLate(grants ...Reservation) {
+	b.late = append(b.late, grants[:min(len(grants), max(0, mostKept-len(b.late)))]...)
+}
+
+// giveBack gives late grants back, once Redis has answered: beside the calls of those who ask,
+// who would wait for it else, be gone, and leave more such grants. The caller holds mu.
+func (b *batcher) giveBack() {
+	if len(b.late) > 0 && !b.giving {
+		b.giving = true
+		go b.takeLateBack()
+	}
+}
+
+// takeLateBack takes late grants back until there are none. If one cannot be taken back now,
+// the next answer of Redis has it go on: a grant is refunded once only.
+func (b *batcher) takeLateBack() {
+	var failed []Reservation
+	for {
+		b.mu.Lock()
+		b.isLate(failed...)
+		late := b.late[:min(len(b.late), givenBackAtOnce)]
+		if len(late) == 0 || len(failed) > 0 {
+			b.giving = false
 			b.mu.Unlock()
 			return
 		}
+		b.late = slices.Clone(b.late[len(late):])
+		b.mu.Unlock()
+		failed = b.takeAllBack(late)
 	}
+}
+
+// takeAllBack takes grants back at the same time, and returns those that are to be taken back
+// later.
+func (b *batcher) takeAllBack(grants []Reservation) (later []Reservation) {
+	errs := make([]error, len(grants))
+	var done sync.WaitGroup
+	for i, r := range grants {
+		done.Go(func() { _, errs[i] = b.throttle.takeBack(context.Background(), r) })
+	}
+	done.Wait()
+	for i, err := range errs {
+		if isLost(err) || isPassing(err) {
+			later = append(later, grants[i])
+		}
+	}
+	return later
 }
 
 // resolve gives the answers of a call to its callers.
@@ -299,8 +340,9 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
 	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
-		b.late = append(b.late, forgotten...)
+		b.isLate(forgotten...)
 	}
+	b.giveBack()
 	for i, answer := range answers {
 		switch a, r := c.jobs[i], answer.Reservation; {
 		case !a.gone:
@@ -335,14 +377,22 @@ func fail(jobs []*asked, err error) {
 }
 
 // takeKept takes what was granted to a job under its nonce after its caller had gone.
-func (b *batcher) takeKept(job Job) (Reservation, bool) {
+func (b *batcher) takeKept(job Job) (keptGrant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.kept[job.Nonce].reservation.Job.ID != job.ID {
-		return Reservation{}, false
+	kept, is := b.kept[job.Nonce]
+	if !is || kept.reservation.Job.ID != job.ID {
+		return keptGrant{}, false
 	}
-	r, age := b.kept.take(job.Nonce, time.Now())
-	return r, age != keptNone
+	delete(b.kept, job.Nonce)
+	return kept, true
+}
+
+// keep has a grant kept again.
+func (b *batcher) keep(kept keptGrant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept[kept.reservation.Job.Nonce] = kept
 }
 
 // isLost tells that a call was sent and not answered: it may have been done.

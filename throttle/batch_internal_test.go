@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,12 +231,45 @@ func TestLostAnswerTooLate(t *testing.T) {
 	})
 }
 
+// TestLostGrantHasItsOwnKeys: who asked has used the maps of the job for others since; the grant
+// goes back where it was charged.
+func TestLostGrantHasItsOwnKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.lose = true
+		th := fakeThrottle(t, client, Options{})
+		job := fakeJob("a")
+		job.Costs = map[string]int64{"tenant": 7}
+		if _, err := th.Reserve(t.Context(), job); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+		client.set(func() { client.lose = false })
+		job.Keys["tenant"], job.Costs["tenant"] = "globex", 1
+		for _, id := range []string{"b", "c", "d"} { // what was lost is known, then late, and given back
+			job.ID = id
+			if _, err := th.Reserve(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(th.options.Grace + time.Second)
+		}
+		i := slices.IndexFunc(client.calls, func(c fakeCall) bool { return c.script == "settle" })
+		if i < 0 {
+			t.Fatal("nothing was given back")
+		}
+		if args := client.calls[i].args; args[3] != "a" || !strings.Contains(args[4], "tenant:acme") || args[5] != "1,7" {
+			t.Errorf("given back: %q", args)
+		}
+	})
+}
+
 // TestForgottenGrantsAreGivenBack: grants that nobody has asked for until their grace is over
-// are given back, few before each call; a refund whose answer was lost is asked again.
+// are given back, and those who ask do not wait for it; a refund that was not done, or whose
+// answer was lost, is asked again after the next answer.
 func TestForgottenGrantsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const lost = 2*mostGivenBack + 5
+		const lost = 3*givenBackAtOnce + 5
 		client := newFake()
 		client.lose = true
 		th := fakeThrottle(t, client, Options{BreakAfter: -1})
@@ -250,41 +286,113 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 		reserve := func() {
 			t.Helper()
 			asks++
+			began := time.Now()
 			if r, err := th.Reserve(t.Context(), fakeJob("other"+strconv.Itoa(asks))); err != nil || r.Outcome != Granted {
 				t.Fatalf("got %+v, %v", r, err)
 			}
+			if took := time.Since(began); took > 3*client.takes { // the call whose answer was lost may go before
+				t.Errorf("it took %s, of which a call takes %s", took, client.takes)
+			}
+			synctest.Wait()
 		}
-		client.set(func() { client.lose = false })
+		client.set(func() { client.lose, client.takes = false, 10*time.Millisecond })
 		reserve() // after it is known what was granted
-		time.Sleep(th.options.Grace + time.Second)
-		reserve() // which finds the grants forgotten
 		if len(client.settled) != 0 {
 			t.Fatalf("%v were given back too soon", client.settled)
 		}
-		for _, want := range []int{mostGivenBack, 2 * mostGivenBack} {
-			reserve()
-			if got := len(client.settled); got != want {
-				t.Errorf("%d grants are given back, want %d", got, want)
-			}
+		time.Sleep(th.options.Grace + time.Second)
+		client.set(func() {
+			client.failing = map[string]error{"settle": redisError("LOADING Redis is loading the dataset in memory")}
+		})
+		reserve() // which finds the grants forgotten
+		time.Sleep(time.Second)
+		if len(client.settled) != 0 {
+			t.Fatalf("%v were given back by calls that failed", client.settled)
 		}
-		client.set(func() { client.lose = true })
-		if _, err := th.Reserve(t.Context(), fakeJob("unlucky")); !errors.Is(err, ErrUnavailable) {
-			t.Fatal(err)
-		}
-		client.set(func() { client.lose = false })
+		client.set(func() { client.failing, client.losing = nil, "settle" })
 		reserve()
+		time.Sleep(time.Second)
+		client.set(func() { client.losing = "" })
 		reserve()
+		reserve() // meanwhile
+		time.Sleep(time.Second)
 		refunded := make(map[string]int)
 		for _, job := range client.settled {
 			refunded[job]++
 		}
 		for _, job := range jobs {
-			if n := refunded[job.ID]; n == 0 {
+			if refunded[job.ID] == 0 {
 				t.Errorf("job %s was not given back", job.ID)
 			}
 		}
-		if len(refunded) != lost || len(client.settled) != lost+1 { // one was asked again
-			t.Errorf("%d refunds of %d jobs, want %d and %d", len(client.settled), len(refunded), lost+1, lost)
+		if len(refunded) != lost || len(client.settled) != lost+givenBackAtOnce { // of which the answers were lost
+			t.Errorf("%d refunds of %d jobs, want %d and %d", len(client.settled), len(refunded), lost+givenBackAtOnce, lost)
+		}
+	})
+}
+
+// TestLateGrantsHoldUpNobody: a second without answers leaves grants that nobody has, more than
+// can be given back in the time of a call. All who ask afterwards are answered in time.
+func TestLateGrantsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.takes = 20 * time.Millisecond
+		th := fakeThrottle(t, client, Options{BreakAfter: -1})
+		var asked, failed atomic.Int64
+		ends := time.Now().Add(time.Minute)
+		for range 300 {
+			go func() {
+				for time.Now().Before(ends) {
+					if _, err := th.Reserve(t.Context(), fakeJob(strconv.FormatInt(asked.Add(1), 10))); err != nil {
+						failed.Add(1)
+					}
+					time.Sleep(200 * time.Millisecond)
+				}
+			}()
+		}
+		time.Sleep(3 * time.Second)
+		client.set(func() { client.lose = true })
+		time.Sleep(time.Second)
+		client.set(func() { client.lose = false })
+		time.Sleep(time.Second)
+		if failed.Swap(0) == 0 {
+			t.Fatal("nothing was lost")
+		}
+		time.Sleep(time.Minute)
+		if n := failed.Load(); n > 0 {
+			t.Errorf("%d of %d fail after Redis answers again", n, asked.Load())
+		}
+		if len(th.batch.late) > 0 || len(client.settled) == 0 {
+			t.Errorf("%d grants are not given back, %d are", len(th.batch.late), len(client.settled))
+		}
+	})
+}
+
+// TestCancelAgain: a lost grant that could not be cancelled while Redis was away is cancelled by
+// the next Cancel.
+func TestCancelAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.lose = true
+		th := fakeThrottle(t, client, Options{BreakAfter: -1})
+		job := fakeJob("a")
+		job.Nonce = "n"
+		if _, err := th.Reserve(t.Context(), job); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+		client.set(func() { client.lose = false })
+		if _, err := th.Reserve(t.Context(), fakeJob("b")); err != nil { // which finds out what was granted
+			t.Fatal(err)
+		}
+		client.set(func() { client.fail = io.EOF })
+		if done, err := th.Cancel(t.Context(), job); done || !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("got %t, %v while Redis is away", done, err)
+		}
+		client.set(func() { client.fail = nil })
+		if done, err := th.Cancel(t.Context(), job); !done || err != nil || !slices.Equal(client.settled, []string{"a"}) {
+			t.Errorf("got %t, %v, given back %v", done, err, client.settled)
 		}
 	})
 }

@@ -259,6 +259,9 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient, collect func
 // *OptionError for the name or the client, or that of Redis, as of Usage. It blocks for two
 // round trips.
 func Attach(ctx context.Context, name string, client redis.Scripter) (*Throttle, error) {
+	if ctx == nil {
+		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
 	if !validName(name) {
 		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,7 +167,7 @@ func (e Explanation) writeJob(b *strings.Builder) {
 		fmt.Fprintf(b, "  booked for %s (%s)\n", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
 	case e.Waiting > 0:
 		fmt.Fprintf(b, "  in line since %s%s, %s of %d jobs before it, expected to start %s%s\n",
-			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.in(e.Expected))
+			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.expectedText())
 		e.writePlace(b)
 	case !e.Arrived.IsZero():
 		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
@@ -220,16 +221,24 @@ func (e Explanation) guessText() string {
 	return ""
 }
 
+// expectedText tells what is never from what is not known.
+func (e Explanation) expectedText() string {
+	switch {
+	case !e.Expected.IsZero():
+		return e.in(e.Expected)
+	case slices.ContainsFunc(e.Usage, Usage.isClosed):
+		return "never, unless limits change"
+	}
+	return "at a time that is not known"
+}
+
 // in says how far an instant is from now.
 func (e Explanation) in(at time.Time) string {
-	switch d := at.Sub(e.Now).Round(time.Millisecond); {
-	case at.IsZero():
-		return "never, unless limits change"
-	case d < 0:
+	d := at.Sub(e.Now).Round(time.Millisecond)
+	if d < 0 {
 		return formatDuration(-d) + " ago"
-	default:
-		return "in " + formatDuration(d)
 	}
+	return "in " + formatDuration(d)
 }
 
 func (e Explanation) roomText(l LimitUsage) string {

@@ -30,6 +30,9 @@ type fakeRedis struct {
 	hang  chan struct{} // calls wait for it, unless it is nil
 	lose  bool          // what is done is not answered
 	fail  error         // nothing is done
+
+	failing map[string]error // the same, by the script
+	losing  string           // what this script does is not answered
 }
 
 type fakeCall struct {
@@ -58,8 +61,11 @@ func (f *fakeRedis) EvalSha(ctx context.Context, sha string, _ []string, args ..
 	if f.fail != nil {
 		return redis.NewCmdResult(nil, f.fail)
 	}
+	if err := f.failing[scriptOf(sha)]; err != nil {
+		return redis.NewCmdResult(nil, err)
+	}
 	reply, err := f.run(scriptOf(sha), texts(args))
-	if err == nil && f.lose {
+	if err == nil && (f.lose || f.losing == scriptOf(sha)) {
 		reply, err = nil, io.EOF
 	}
 	return redis.NewCmdResult(reply, err)

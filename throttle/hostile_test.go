@@ -75,6 +75,37 @@ func TestT1_F50_LongValues(t *testing.T) {
 	hostileValues(t, server, client, long, long+"x", "x"+long)
 }
 
+// TestHashOfALongKey: of a key that is too long a hash is told. No limit is set, and nothing is
+// paused, under the hash: the key itself is to be named.
+func TestHashOfALongKey(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th, ctx, long := hostileThrottle(t, client), t.Context(), strings.Repeat("ключ", 30)
+	if _, err := th.Pause(ctx, "tenant", long, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	set, err := th.Settings(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := ""
+	for _, s := range set {
+		told = s.Key
+	}
+	var wrong *throttle.InvalidJobError
+	_, errUsage := th.Usage(ctx, "tenant", told)
+	_, errResume := th.Resume(ctx, "tenant", told)
+	for _, err := range []error{errUsage, errResume, th.SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}), th.ResetLimits(ctx, "tenant", told)} {
+		if !errors.As(err, &wrong) || wrong.Field != "key" || !strings.HasPrefix(told, "~") {
+			t.Errorf("%q: %v", told, err)
+		}
+	}
+	if ended, err := th.Resume(ctx, "tenant", long); err != nil || !ended {
+		t.Errorf("the key itself: %t, %v", ended, err)
+	}
+}
+
 func hostileValues(t *testing.T, server *miniredis.Miniredis, client *redis.Client, tenant, domain, id string) {
 	t.Helper()
 	passed := &keysPassed{client, make(map[string]struct{})}

@@ -65,6 +65,13 @@ func encode(value string) string {
 	return b.String()
 }
 
+// isHash tells a key as it is told where only its hash is left.
+func isHash(key string) bool {
+	hash, is := strings.CutPrefix(key, "~")
+	sum, err := base64.RawURLEncoding.DecodeString(hash)
+	return is && err == nil && len(sum) == sha256.Size
+}
+
 // decode reads what encode wrote. It returns false for a value that only its hash
 // is left of.
 func decode(encoded string) (string, bool) {

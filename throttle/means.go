@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,12 +48,16 @@ func (m *means) get(scope string) (time.Duration, bool) {
 // runs guesses for how long a job counts under the running limit of a scope, if anything is
 // known of it.
 func (t *Throttle) runs(scope string) (time.Duration, bool) {
-	for i := range t.scopes {
-		if s := &t.scopes[i]; s.Name == scope && s.Runs > 0 {
-			return s.Runs + s.Cooldown, true
-		}
+	i := slices.IndexFunc(t.scopes, func(s Scope) bool { return s.Name == scope })
+	if i < 0 {
+		return 0, false
 	}
-	return t.means.get(scope)
+	s := &t.scopes[i]
+	if s.Runs > 0 {
+		return s.Runs + s.Cooldown, true
+	}
+	mean, known := t.means.get(scope)
+	return mean + s.Cooldown, known
 }
 
 // counts guesses for how long a start counts under a limit of a scope, on the late side:

@@ -3,6 +3,7 @@ package throttle
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -122,6 +123,7 @@ func (o *Options) withDefaults() (Options, error) {
 	var options Options
 	if o != nil {
 		options = *o
+		options.Shares = maps.Clone(o.Shares) // the process is published now and then
 	}
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	options.Grace = cmp.Or(options.Grace, defaultGrace)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Process is what one Throttle value has published of itself and of its configuration:
@@ -42,8 +43,8 @@ type Process struct {
 	// FairByTime and PriorityFloor are those of Options.
 	FairByTime    bool    `json:"fair_by_time,omitempty"`
 	PriorityFloor float64 `json:"priority_floor"`
-	// Shares are those of Options, if they are not more than 1,000; SharesInAll is how many
-	// they are. ShareFunc is true if there is an Options.Share.
+	// Shares are those of Options, if they are not more than 1,000 and their keys are UTF-8;
+	// SharesInAll is how many they are. ShareFunc is true if there is an Options.Share.
 	Shares      map[string]int `json:"shares,omitempty"`
 	SharesInAll int            `json:"shares_in_all,omitempty"`
 	ShareFunc   bool           `json:"share_func,omitempty"`
@@ -105,6 +106,12 @@ func scopeTexts(scopes []Scope) map[string]string {
 		texts[s.Name] = cmp.Or(limitsString(limits), "without limits")
 		if s.Mode != Enforce {
 			texts[s.Name] += " (" + s.Mode.String() + ")"
+		}
+		if s.Cooldown > 0 {
+			texts[s.Name] += " (cools down for " + formatDuration(s.Cooldown) + ")"
+		}
+		if s.Runs > 0 {
+			texts[s.Name] += " (runs for " + formatDuration(s.Runs) + ")"
 		}
 		if s.Floor > 0 {
 			texts[s.Name] += " (follows its upstream down to " + strconv.FormatFloat(s.Floor, 'g', 3, 64) + ")"
@@ -175,7 +182,8 @@ func (t *Throttle) self() Process {
 		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)
 	}
 	p.SharesInAll, p.ShareFunc = len(t.options.Shares), t.options.Share != nil
-	if p.SharesInAll <= mostShares {
+	unreadable := func(key string) bool { return !utf8.ValidString(key) }
+	if p.SharesInAll <= mostShares && !slices.ContainsFunc(slices.Collect(maps.Keys(t.options.Shares)), unreadable) {
 		p.Shares = t.options.Shares
 	}
 	return p

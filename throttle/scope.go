@@ -24,7 +24,8 @@ type Scope struct {
 	Optional bool `json:"optional,omitempty"`
 	// Cooldown is for how long a job that has ended counts as running still, under a running
 	// limit: the pause between two connections to a host. From 0, which is none, to the
-	// limit's Lease; it errs by up to a thousandth of that, on the long side.
+	// limit's Lease; it errs by up to a thousandth of that, on the long side. FallbackLocal
+	// keeps none.
 	Cooldown time.Duration `json:"cooldown,omitempty"`
 	// Runs is about how long a job runs, under a running limit: for guesses only, those of
 	// Forecast, of Explain and of when a job in line starts. 0 means the mean of the jobs

@@ -14,8 +14,8 @@ import (
 // another: Resume ends it. A time that is past pauses nothing.
 //
 // The time is meant by the local clock; its distance, up to 400 days, is what counts.
-// Pause returns when the pause ends by Redis' clock. It blocks for one round trip and
-// fails as Reserve does, without fallback.
+// Pause returns when the pause ends by Redis' clock. It blocks for two round trips, the
+// second to keep who changed what (Changes), and fails as Reserve does, without fallback.
 func (t *Throttle) Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return time.Time{}, err

@@ -86,16 +86,16 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 		return false, err
 	}
 	if t.options.Observer != nil && !rebook {
-		t.options.Observer.Settled(t.settlement(o, actual))
+		t.options.Observer.Settled(t.settlement(o, actual, granted.Uncharged))
 	}
 	return true, nil
 }
 
 // settlement is the largest charge, before and after.
-func (t *Throttle) settlement(o *order, actual func(c *charge) int64) Settlement {
+func (t *Throttle) settlement(o *order, actual func(c *charge) int64, uncharged []string) Settlement {
 	s := Settlement{Throttle: t.name, Job: o.job}
 	for i := range o.charges {
-		if c := &o.charges[i]; c.units > s.Charged {
+		if c := &o.charges[i]; c.units > s.Charged && !slices.Contains(uncharged, c.scope.Name) {
 			s.Charged, s.Actual = c.units, actual(c)
 		}
 	}

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -120,6 +121,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 		if job.Nonce == "" {
 			o.job.Nonce = t.batch.nonce()
 		}
+		o.job.Keys, o.job.Costs = maps.Clone(job.Keys), maps.Clone(job.Costs) // a grant may be kept for longer than the caller waits
 		orders, places = append(orders, o), append(places, i)
 	}
 	if len(orders) > 0 {
@@ -162,8 +164,12 @@ func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
 //
 // It blocks for one round trip and fails as Reserve does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
-	if granted, is := t.batch.takeKept(job); is {
-		return t.takeBack(ctx, granted)
+	if kept, is := t.batch.takeKept(job); is {
+		done, err := t.takeBack(ctx, kept.reservation)
+		if err != nil {
+			t.batch.keep(kept) // to be cancelled again
+		}
+		return done, err
 	}
 	l := leaver{id: job.ID}
 	if o, err := t.order(ctx, job); err == nil {
@@ -204,6 +210,8 @@ func (t *Throttle) scopeKey(ctx context.Context, scope, key string) error {
 		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
 	case scope != Global && key == "":
 		return &InvalidJobError{Field: "key", Value: scope, Reason: "wants a key"}
+	case isHash(key):
+		return &InvalidJobError{Field: "key", Value: key, Reason: "stands for a key that is too long to be kept: name that one"}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -45,6 +46,11 @@ type LimitUsage struct {
 	Free time.Time
 }
 
+// isClosed tells that a limit of 0 keeps all jobs back.
+func (u Usage) isClosed() bool {
+	return u.Mode == Enforce && slices.ContainsFunc(u.Limits, func(l LimitUsage) bool { return l.Free.IsZero() })
+}
+
 // Usage tells what holds for a scope key, and what it has used and promised. The key of
 // Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
 // does, without fallback; the error is also an *InvalidJobError for a scope key that
@@ -67,13 +73,14 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 // the windows that go back that far the one with the finest precision is read; a
 // sub-window that overlaps the interval counts whole, so the answer errs by up to
 // one precision at either end, on the high side. Blocks and fails as Usage does;
-// an interval that no window covers is an *InvalidJobError.
+// an interval that no window covers is an *InvalidJobError: also where nothing counts, since
+// the scope is Off.
 func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return 0, err
 	}
-	if to < 0 || from < to {
-		return 0, &InvalidJobError{Field: "interval", Value: from - to, Reason: "does not begin before it ends, in the past"}
+	if to < 0 || from < to || from > maxWindow {
+		return 0, &InvalidJobError{Field: "interval", Value: from - to, Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
 	}
 	a, err := t.usage(ctx, usageCount(from, to), scopeKeyName(scope, key))
 	if err != nil {
@@ -83,7 +90,7 @@ func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.D
 	case len(counts) != 1:
 		return 0, badReply("usage")
 	case counts[0] < 0:
-		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "goes further back than every window of scope " + scope}
+		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "goes further back than every window that counts in scope " + scope}
 	default:
 		return counts[0], nil
 	}

@@ -26,8 +26,11 @@ const (
 // they are changed. The returned reservation is granted and its start has come. If ctx
 // ends first, the reservation is given back and ctx's error returned; otherwise the
 // errors are those of Reserve. The sleeps are measured by the local clock, the starts
-// are Redis'.
+// are Redis'. A job that is only planned (Job.Plan) is an *InvalidJobError: it never starts.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
+	if job.Plan {
+		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true, Reason: "is of no use here: who plans a job does not wait for it"}
+	}
 	if job.MaxWait >= 0 { // what is negative, Reserve refuses
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}

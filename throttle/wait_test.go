@@ -18,6 +18,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
+// TestWaitRefusesAPlan: what is only planned never starts; nobody asks for it again and again.
+func TestWaitRefusesAPlan(t *testing.T) {
+	t.Parallel()
+	inBubble(t, globalScope(throttle.PerMinute(10)), nil, func(t *testing.T, th *throttle.Throttle) {
+		var wrong *throttle.InvalidJobError
+		if _, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1, Plan: true}); !errors.As(err, &wrong) || wrong.Field != "Plan" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // inBubble runs a test in virtual time: the throttle, go-redis and a miniredis whose
 // clock is the bubble's.
 func inBubble(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, th *throttle.Throttle)) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -158,6 +159,7 @@ func guess(ctx context.Context, th *throttle.Throttle, job throttle.Job, f fores
 	if first.Outcome == throttle.Waiting { // those before it took that long
 		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
 	}
+	counts := countsOf(ctx, th)
 	for scope, key := range scopeKeysOf(ctx, th, job) {
 		u, err := th.Usage(ctx, scope, key)
 		if err != nil {
@@ -169,12 +171,31 @@ func guess(ctx context.Context, th *throttle.Throttle, job throttle.Job, f fores
 		}
 		for _, l := range u.Limits {
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
-				each = max(each, time.Duration(float64(l.Limit.Window)*float64(units)/float64(l.Limit.Units)))
+				each = max(each, time.Duration(float64(counts(scope, l.Limit))*float64(units)/float64(l.Limit.Units)))
 			}
 		}
 	}
 	f.Last = first.Start.Add(time.Duration(f.Jobs-1) * each)
 	return f, nil
+}
+
+// countsOf says for how long a start counts under a limit of a scope: under a running one for
+// as long as the newest process has it that jobs run, or else for a lease, at the latest.
+func countsOf(ctx context.Context, th *throttle.Throttle) func(scope string, limit throttle.Limit) time.Duration {
+	runs := make(map[string]time.Duration)
+	if processes, err := th.Processes(ctx); err == nil && len(processes) > 0 {
+		for _, s := range processes[0].Scopes {
+			if s.Runs > 0 {
+				runs[s.Name] = s.Runs + s.Cooldown
+			}
+		}
+	}
+	return func(scope string, limit throttle.Limit) time.Duration {
+		if !limit.Running {
+			return limit.Window
+		}
+		return cmp.Or(runs[scope], limit.Lease, throttle.DefaultLease)
+	}
 }
 
 // scopeKeysOf are those that concern a job.

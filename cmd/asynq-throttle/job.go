@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func writeJob(g *page, e explain.Explanation) {
 			priority = " with priority " + strconv.Itoa(e.Priority)
 		}
 		g.line("job %s is in line%s since %s, %d of %d jobs before it", plain(e.Job), priority, at(e.Arrived, e.Now), e.Before, e.Waiting)
-		g.line("  expected to start %s%s", about, orNever(e.Expected, e.Now))
+		g.line("  expected to start %s%s", about, expected(e))
 	case explain.Overdue:
 		g.line("job %s did not come to its slot; asked for again, it comes to the front of its lane", plain(e.Job))
 	default:
@@ -111,9 +112,13 @@ func writeJob(g *page, e explain.Explanation) {
 	}
 }
 
-func orNever(instant, now time.Time) string {
-	if instant.IsZero() {
+// expected tells what is never, since a limit is 0, from what is not known.
+func expected(e explain.Explanation) string {
+	switch {
+	case !e.Expected.IsZero():
+		return at(e.Expected, e.Now)
+	case slices.ContainsFunc(e.Limits, func(l explain.LimitState) bool { return l.Limit != "" && l.Free.IsZero() }):
 		return "never, unless limits change"
 	}
-	return at(instant, now)
+	return "at a time that is not known"
 }

@@ -78,7 +78,7 @@ func pauseEnd(length, until string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("say how long with --for, such as --for 2h, or until when with --until, such as --until 18:00")
 	case length != "":
 		as, err := throttle.ParseLimit("1/" + length) // it knows days
-		if err != nil {
+		if err != nil || as.Running || as.Precision != 0 {
 			return time.Time{}, usagef("--for %q is not a duration of up to 400 days, such as 30m, 2h or 1d", length)
 		}
 		return now.Add(as.Window), nil

@@ -164,6 +164,8 @@ func TestMistakes(t *testing.T) {
 			"pause smtp domain x --for 1h --until 1":  {2, "one of them, not both"},
 			"pause smtp domain x":                     {2, "--for 2h"},
 			"pause smtp domain x --until later":       {2, "is none of 18:00"},
+			"pause smtp domain x --for running":       {2, "is not a duration"},
+			"pause smtp domain x --for 30m@1s":        {2, "is not a duration"},
 			"mode smtp tenant loud":                   {2, "none of enforce, shadow, off, reset"},
 			"forecast smtp --key tenant":              {2, "is not SCOPE=KEY"},
 			"forecast smtp":                           {2, "the scopes with keys are: tenant, domain; it is given as --key SCOPE=KEY"},
@@ -199,6 +201,34 @@ func TestLiftedLimits(t *testing.T) {
 		} {
 			if r := asked(t, client.Options().Addr, strings.Fields(row.line)...); r.status != 0 || r.errs != row.want {
 				t.Errorf("%s: exit status %d, %q, want %q", row.line, r.status, r.errs, row.want)
+			}
+		}
+	})
+}
+
+// TestForecastUnderARunningLimit: many jobs go by how long jobs run, also where the line is not
+// played through.
+func TestForecastUnderARunningLimit(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := []throttle.Scope{{Name: throttle.Global, Runs: time.Minute, Limits: []throttle.Limit{throttle.Running(3)}}}
+		th, err := throttle.New("crawl", client, scopes, &throttle.Options{Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, client, "crawl", 1)
+		for _, exact := range []string{"", " --exact"} {
+			line := "forecast crawl --json --jobs 5001" + exact
+			r := asked(t, client.Options().Addr, strings.Fields(line)...)
+			var f foreseen
+			if err := json.Unmarshal([]byte(r.out), &f); err != nil {
+				t.Fatalf("%s: %v\n%s%s", line, err, r.out, r.errs)
+			}
+			if took := f.Last.Sub(f.Now).Minutes(); took < 1600 || took > 1700 {
+				t.Errorf("%s: the last starts after %.0f minutes; 5,001 take a minute each, three at once", line, took)
 			}
 		}
 	})

@@ -12,8 +12,9 @@ type Tried struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit"`
-	// Started is how many units started in the last window, Over how many of them the
-	// limit would have kept back. Known is false where no window reaches that far back.
+	// Started is how many units started in the last window, or run now, Over how many of them
+	// the limit would have kept back. Known is false where no window reaches that far back, or
+	// it is not counted what runs.
 	Started int64 `json:"started"`
 	Over    int64 `json:"over"`
 	Known   bool  `json:"known"`
@@ -25,20 +26,35 @@ func Try(ctx context.Context, th *throttle.Throttle, scope string, keys []string
 	rows := []Tried{}
 	for _, key := range keys {
 		for _, l := range limits {
-			row := Tried{Scope: scope, Key: key, Limit: l.String(), Known: true}
-			n, err := th.Count(ctx, scope, key, l.Window, 0)
-			var far *throttle.InvalidJobError
-			switch {
-			case errors.As(err, &far):
-				row.Known = false
-			case err != nil:
+			row := Tried{Scope: scope, Key: key, Limit: l.String()}
+			var err error
+			if row.Started, row.Known, err = counted(ctx, th, scope, key, l); err != nil {
 				return nil, err
-			case l.Units != throttle.Unlimited:
-				row.Over = max(0, n-l.Units)
 			}
-			row.Started = n
+			if row.Known && l.Units != throttle.Unlimited {
+				row.Over = max(0, row.Started-l.Units)
+			}
 			rows = append(rows, row)
 		}
 	}
 	return rows, nil
+}
+
+// counted is what a limit would count of a scope key now, if that is known.
+func counted(ctx context.Context, th *throttle.Throttle, scope, key string, l throttle.Limit) (units int64, known bool, err error) {
+	if l.Running {
+		u, err := th.Usage(ctx, scope, key)
+		for _, has := range u.Limits {
+			if has.Limit.Running {
+				return has.Used, true, nil
+			}
+		}
+		return 0, false, err
+	}
+	units, err = th.Count(ctx, scope, key, l.Window, 0)
+	var far *throttle.InvalidJobError
+	if errors.As(err, &far) {
+		return 0, false, nil
+	}
+	return units, err == nil, err
 }

@@ -1,0 +1,55 @@
+package view_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestTry: a running limit is tried with what runs, a window with what started in it; what nobody
+// counts is not known.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th, err := throttle.New("try", client, []throttle.Scope{
+		{Name: "host", Limits: []throttle.Limit{throttle.Running(5), throttle.PerHour(100)}},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"host": "h"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := []throttle.Limit{throttle.Running(1), throttle.PerHour(2), throttle.PerDay(1)}
+	of := func(scope, key string) []view.Tried {
+		t.Helper()
+		rows, err := view.Try(t.Context(), th, scope, []string{key}, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rows {
+			rows[i].Limit = ""
+		}
+		return rows
+	}
+	want := []view.Tried{
+		{Scope: "host", Key: "h", Started: 3, Over: 2, Known: true},
+		{Scope: "host", Key: "h", Started: 3, Over: 1, Known: true},
+		{Scope: "host", Key: "h"},
+	}
+	if diff := cmp.Diff(want, of("host", "h")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if rows := of(throttle.Global, ""); rows[0].Known || rows[1].Known {
+		t.Errorf("got %+v of what nobody counts", rows)
+	}
+}
