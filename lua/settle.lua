@@ -16,7 +16,7 @@ start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
 local mark = of_grant('settled', id, start)
 local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
-local refused = found[3] or now > start + within
+local refused = found[3] and (rebook or found[3] ~= '2') or now > start + within
 if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
 check_line()
@@ -69,18 +69,17 @@ end
 
 -- Decide.
 if share ~= '1' then lane.share = tonumber(share) end
+local deltas = {}
 for i = 1, #lane do
-  local delta = actual[i] - charged[i]
-  if delta ~= 0 then correct(lane[i], delta) end
-  if delta < 0 then hurry(lane[i].name) end
+  deltas[i] = actual[i] - charged[i]
+  if deltas[i] ~= 0 then correct(lane[i], deltas[i]) end
+  if deltas[i] < 0 then hurry(lane[i].name) end
 end
 if rebook then
   give_back(id, start, '')
   promise(id, lane, ARGV[6], charged, start, start)
   expire('jobs', 'timers')
 else
-  local deltas = {}
-  for i = 1, #lane do deltas[i] = actual[i] - charged[i] end
   charge(lane, deltas, 1, true)
 end
 

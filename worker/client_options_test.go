@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -634,4 +636,39 @@ func TestClientSameTaskAgain(t *testing.T) {
 		w.drained(len(tasks), time.Minute)
 		w.checked(len(tasks))
 	})
+}
+
+// TestTaskOfManyGoroutines: a task that is enqueued by many goroutines, each with options of its
+// own, has in each of them these.
+func TestTaskOfManyGoroutines(t *testing.T) {
+	t.Parallel()
+	connection := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = connection.Close() })
+	th, err := throttle.New("shared", connection, perTenant(1000, time.Second), &throttle.Options{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans, err := worker.NewClient(th, connection, jobOf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := asynq.NewClientFromRedisClient(connection)
+	task := worker.NewTask("mail", nil, headers("acme", 1), asynq.Queue("default"), asynq.Retention(time.Hour))
+	var all sync.WaitGroup
+	for n := range 300 {
+		all.Go(func() {
+			id := fmt.Sprint("task", n)
+			enqueue := func() (*asynq.TaskInfo, error) { return plain.Enqueue(task, asynq.TaskID(id)) }
+			if n%2 == 0 {
+				enqueue = func() (*asynq.TaskInfo, error) {
+					planned, err := plans.Enqueue(t.Context(), task, asynq.TaskID(id))
+					return planned.Info, err
+				}
+			}
+			if info, err := enqueue(); err != nil || info.ID != id {
+				t.Errorf("%s is enqueued as %+v, %v", id, info, err)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -175,4 +176,33 @@ func TestForecast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPlannedAgainWhileItRuns: a task that is planned once more while it runs is refused. What was
+// reserved for it is free when the task has completed, also where asynq keeps it.
+func TestPlannedAgainWhileItRuns(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(1)}}, {Name: "tenant"}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		w.handle = 2 * time.Second
+		w.serve(asynq.Config{Concurrency: 8})
+		client := w.newClient()
+		plan := func() error {
+			_, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1), asynq.TaskID("sync"), asynq.Retention(time.Hour)))
+			return err
+		}
+		if err := plan(); err != nil {
+			t.Fatal(err)
+		}
+		w.until("it runs", 5*time.Second, func() bool { return w.ran("sync") == 1 })
+		if err := plan(); !errors.Is(err, asynq.ErrTaskIDConflict) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		w.enqueue(1, "other", 1)
+		w.until("the other runs", time.Minute, func() bool { return w.ran("000001") == 1 })
+		if idle := w.startOf("000001") - w.startOf("sync") - w.handle; idle > time.Second {
+			t.Errorf("the place was idle for %s", idle)
+		}
+	})
 }

@@ -24,7 +24,8 @@ const (
 // with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
 // 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
 // back is soon used again. A server
-// whose handlers are wrapped by several shapers takes the Configure of each. Without
+// whose handlers are wrapped by several shapers takes the Configure of each, first of those
+// whose throttles have running limits. Without
 // it asynq would take a denial for a failure; a Shaper whose Configure was not
 // used notices, says so at error level, and lets tasks wait inside their handler
 // instead of putting them back. If tasks are processed and Wrap was never called, so

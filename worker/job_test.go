@@ -338,3 +338,19 @@ func TestMux_UseAndBareHandler(t *testing.T) {
 		}
 	})
 }
+
+// TestJobFuncThatPlans: the function of who plans may say so; for the workers it is a job like
+// others.
+func TestJobFuncThatPlans(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(10, time.Minute), func(t *testing.T, w *world) {
+		shaper := w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+			job, err := jobOf(ctx, task)
+			job.Plan = true
+			return job, err
+		}, nil)
+		w.serveWith(shaper, asynq.Config{Concurrency: 4})
+		w.enqueue(0, "acme", 1)
+		w.drained(1, 10*time.Second)
+	})
+}

@@ -94,7 +94,7 @@ func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task, a attempt) (t
 	if err != nil {
 		return throttle.Reservation{}, err
 	}
-	job.ID = a.jobID()
+	job.ID, job.Plan = a.jobID(), false // who plans has the same function, and may say so
 	for {
 		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -232,4 +235,46 @@ func (u *upstream) note(p paused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.pauses = append(u.pauses, p)
+}
+
+// TestPausedTaskThatGoesOn: a pending task of a paused queue gives its place back. If the queue goes
+// on meanwhile and the task completes, it does not run again, though asynq keeps it.
+func TestPausedTaskThatGoesOn(t *testing.T) {
+	t.Parallel()
+	scopes := perTenant(1, 10*time.Second)
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		wire := newWire(w)
+		th, err := throttle.New("world", wire.client, scopes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shaper, err := worker.New(th, w.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(shaper.Stop)
+		w.serveWith(shaper, asynq.Config{Concurrency: 8})
+		w.enqueue(0, "acme", 1)
+		w.until("the first has run", time.Second, func() bool { return w.ran("000000") == 1 })
+		w.enqueue(1, "acme", 1, asynq.Retention(time.Hour))
+		w.until("the second is put back", time.Second, w.in("000001", asynq.TaskStateRetry))
+		for _, err := range []error{w.tasks.PauseQueue("default"), w.tasks.RunTask("default", "000001")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var slow atomic.Bool // what gives its place back
+		wire.before(func(cmd redis.Cmder) {
+			if strings.Contains(fmt.Sprintf("%s", cmd.Args()), "000001") && slow.CompareAndSwap(false, true) {
+				if err := w.tasks.UnpauseQueue("default"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(1500 * time.Millisecond)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		if n := w.ran("000001"); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+	})
 }

@@ -213,7 +213,7 @@ func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
 	seen := p.look(tasks)
 	for i, task := range tasks {
 		switch seen[i] {
-		case missing, waits:
+		case missing, waits, pends:
 			p.missed(task.lane)
 		case comes:
 			p.came(task.lane)
@@ -234,8 +234,8 @@ func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
 }
 
 // leave gives back what tasks have in the throttle that will not come, and says how many
-// there are. Those that a paused queue holds become pending ones: they ask when it
-// goes on.
+// there are. Those that a paused queue holds become pending ones, if they are not: they ask
+// when it goes on.
 func (p *puller) leave(ctx context.Context, tasks []wakeup, seen []prospect) (gone int, err error) {
 	var ids []string
 	var pending []wakeup
@@ -244,7 +244,7 @@ func (p *puller) leave(ctx context.Context, tasks []wakeup, seen []prospect) (go
 		case waits:
 			pending = append(pending, task)
 			ids = append(ids, task.job.ID)
-		case missing:
+		case missing, pends:
 			ids = append(ids, task.job.ID)
 		}
 	}
@@ -265,8 +265,9 @@ type prospect int
 const (
 	unknown prospect = iota // asynq does not say
 	comes
-	missing // it was deleted or archived by hand
+	missing // it was deleted or archived by hand, has completed, or is at a later attempt
 	waits   // in a paused queue
+	pends   // there, for a worker
 )
 
 // look asks asynq about tasks, until the shaper stops.
@@ -285,20 +286,26 @@ func (p *puller) prospectOf(task wakeup) prospect {
 	switch {
 	case err == nil && task.unrun(info):
 		return comes
-	case gone(info, err):
+	case WillNotCome(task.job.ID, info, err):
 		return missing
 	case err != nil:
 		return unknown
-	case (task.rests(info) || task.isPending(info)) && p.isPaused(task.queue):
+	case task.rests(info) && p.isPaused(task.queue):
 		return waits
+	case task.isPending(info) && p.isPaused(task.queue):
+		return pends
 	}
 	return comes
 }
 
 // leavePending moves a task of a paused queue, which holds no place any more, to the
-// pending ones.
+// pending ones, unless it has gone on meanwhile.
 func (s *Shaper) leavePending(task wakeup) {
-	if err := s.inspector.RunTask(task.queue, task.id); err != nil {
+	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
+	if err == nil && task.rests(info) {
+		err = s.inspector.RunTask(task.queue, task.id)
+	}
+	if err != nil {
 		s.log.Debug("worker: a task of a paused queue is not there", zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
 	}
 }

@@ -194,12 +194,12 @@ func TestProspect(t *testing.T) {
 		{"open", "archived", 0, missing},
 		{"open", "deleted", 0, missing},
 		{"nowhere", "pending", 0, missing},
-		{"paused", "pending", 0, waits},
+		{"paused", "pending", 0, pends},
 		{"paused", "planned", 0, waits},
 		{"paused", "archived", 0, missing},
 		{"paused", "planned", 1, comes}, // another attempt: not ours to judge
 	} {
-		if got := newPuller(s).prospectOf(wakeup{queue: row.queue, id: row.id, retried: row.retried}); got != row.want {
+		if got := newPuller(s).prospectOf(wakeup{queue: row.queue, id: row.id, retried: row.retried, job: throttle.Job{ID: JobID(row.queue, row.id, row.retried)}}); got != row.want {
 			t.Errorf("%s %s, attempt %d: got %d, want %d", row.queue, row.id, row.retried, got, row.want)
 		}
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ var ErrPlaceLost = errors.New("worker: the task's lease was over before it was r
 
 // Cooldown has the task of a handler count as running, after it has ended, for so long under
 // the running limit of a scope, in place of throttle.Scope.Cooldown: a crawler waits as
-// many times longer as a page took. It is a lease at most. Where several shapers are wrapped
+// many times longer as a page took. It is a lease at most, and a day. Where several shapers are wrapped
 // around a handler, it is about the innermost. The error is ErrNoGrant.
 func Cooldown(ctx context.Context, scope string, after time.Duration) error {
 	g := grantOf(ctx)
@@ -30,7 +31,7 @@ func Cooldown(ctx context.Context, scope string, after time.Duration) error {
 	if g.cooldowns == nil {
 		g.cooldowns = make(map[string]time.Duration)
 	}
-	g.cooldowns[scope] = max(0, after)
+	g.cooldowns[scope] = min(max(0, after), mostCooldown)
 	return nil
 }
 
@@ -39,7 +40,7 @@ func (g *grant) ended() throttle.Reservation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.Reservation
-	r.Cooldowns = g.cooldowns
+	r.Cooldowns = maps.Clone(g.cooldowns) // the handler may have left a goroutine behind
 	return r
 }
 
@@ -48,6 +49,8 @@ const (
 	renewals = 3
 	// renewAgain is how often what failed is tried again, at most.
 	renewAgain = time.Second
+	// mostCooldown is the longest lease that there may be.
+	mostCooldown = 24 * time.Hour
 )
 
 // runner keeps the places of the tasks that run here under running limits: it renews their
@@ -87,13 +90,18 @@ func (n *runner) begin(ctx context.Context, granted throttle.Reservation) (conte
 	ctx, r.lose = context.WithCancelCause(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.wake(r)
+	return ctx, r
+}
+
+// wake has a run looked at, by the goroutine, which it starts where none is. The caller holds mu.
+func (n *runner) wake(r *run) {
 	n.runs[r] = struct{}{}
-	if !n.started && !n.ended {
+	if !n.started {
 		n.started = true
 		go n.run()
 	}
 	n.signal()
-	return ctx, r
 }
 
 // renewed sets when a lease is renewed next that was at a time.
@@ -113,9 +121,7 @@ func (n *runner) end(r *run, granted throttle.Reservation) {
 	if err := n.shaper.puller.handOver(granted); err != nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		r.granted, r.over, r.next = granted, true, time.Now().Add(renewAgain)
-		n.runs[r] = struct{}{}
-		n.signal()
+		n.wake(&run{granted: granted, over: true, until: r.until, next: time.Now().Add(renewAgain)}) // r may be under way
 	}
 }
 
@@ -167,7 +173,8 @@ func (n *runner) look(now time.Time) (wait time.Duration, more bool) {
 	for r := range n.runs {
 		wait = min(wait, time.Until(r.next))
 	}
-	return max(wait, 0), !n.ended || len(n.runs) > 0
+	n.started = !n.ended || len(n.runs) > 0
+	return max(wait, 0), n.started
 }
 
 // due are the runs to renew, with those that will be due soon, and those to give back.
@@ -248,6 +255,9 @@ func (n *runner) lost(r *run) {
 // giveBack gives back what could not be given back when its handler returned.
 func (n *runner) giveBack(runs []*run) {
 	_, err := n.shaper.throttle.Done(context.Background(), granted(runs)...)
+	if err != nil && n.warning.due(time.Second) {
+		n.shaper.log.Warn("worker: the places of tasks that have ended cannot be given back, it is tried again", zap.Int("tasks", len(runs)), zap.Error(err))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range runs {

@@ -412,3 +412,84 @@ func heldBy(runs []throttletest.Start, from, to time.Time) map[string]float64 {
 	}
 	return held
 }
+
+// TestRunningTaskBegunAfterStop: a server goes on for a moment after its shaper has stopped, and
+// may begin a task then. Its lease is renewed as long as it runs.
+func TestRunningTaskBegunAfterStop(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 2 * time.Second}}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var r record
+		handler := r.handler(w, func(string) time.Duration { return 9 * time.Second })
+		first := w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8, ShutdownTimeout: time.Minute}), w.shaper.Wrap(handler))
+		w.shaper.Stop()
+		w.enqueue(0, "acme", 1)
+		time.Sleep(10 * time.Millisecond)
+		go first.Shutdown()
+		second := w.newShaper(nil)
+		time.Sleep(100 * time.Millisecond)
+		w.enqueue(1, "acme", 1)
+		w.start(w.client, second.Configure(asynq.Config{Concurrency: 8}), second.Wrap(handler))
+		w.drained(2, time.Minute)
+		r.checked(t, scopes, 2)
+	})
+}
+
+// TestCooldownForDays: a cool-down that is longer than any lease keeps nobody else's place, also
+// where all end at the same time.
+func TestCooldownForDays(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: time.Minute}}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			id, _ := asynq.GetTaskID(ctx)
+			w.mu.Lock()
+			w.runs[id]++
+			w.waits[id] = time.Since(w.began)
+			w.mu.Unlock()
+			if task.Headers()["tenant"] == "slow" {
+				if err := worker.Cooldown(ctx, "tenant", 100*24*time.Hour); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(time.Second - time.Since(w.began))
+			return nil
+		})
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8}), w.shaper.Wrap(handler))
+		for n, tenant := range []string{"globex", "slow", "acme"} {
+			w.enqueue(n, tenant, 1)
+		}
+		time.Sleep(500 * time.Millisecond)
+		w.enqueue(3, "acme", 1)
+		w.enqueue(4, "globex", 1)
+		w.until("the others' next", 5*time.Minute, func() bool { return w.ran("000003") == 1 && w.ran("000004") == 1 })
+		if last := max(w.startOf("000003"), w.startOf("000004")); last > 1500*time.Millisecond {
+			t.Errorf("it begins after %s, the places were free after a second", last)
+		}
+	})
+}
+
+// TestCooldownBehindTheHandler: what a handler has left behind may speak of a cool-down when the
+// place is given back already. It is a race, for the race detector to find.
+func TestCooldownBehindTheHandler(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		handler := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			again := func() error { return worker.Cooldown(ctx, "tenant", time.Second) }
+			go func() {
+				for range 1000 {
+					if err := again(); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			return again()
+		})
+		w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), w.shaper.Wrap(handler))
+		for n := range 5 {
+			w.enqueue(n, "acme", 1)
+		}
+		time.Sleep(20 * time.Second)
+	})
+}

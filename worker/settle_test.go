@@ -499,3 +499,33 @@ func TestUntouched_AfterSettle(t *testing.T) {
 		}
 	})
 }
+
+// TestSettleAfterARelease: a task that slept for its start when its shaper stopped is granted the
+// same start by the next. What it settles then counts.
+func TestSettleAfterARelease(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.result = func(ctx context.Context, _ *asynq.Task) error { return worker.Settle(ctx, 1) }
+		options := &worker.Options{MaxWait: 2 * time.Second}
+		first := w.newShaper(options)
+		server := w.serveWith(first, asynq.Config{Concurrency: 8})
+		for n := range 2 {
+			w.enqueue(n, "acme", 10)
+			time.Sleep(time.Millisecond)
+		}
+		w.until("it sleeps in its handler", 20*time.Second, func() bool { return time.Since(w.began) > 9*time.Second && w.in("000001", asynq.TaskStateActive)() })
+		first.Stop()
+		server.Shutdown()
+		if w.ran("000001") > 0 {
+			t.Fatal("it has run already")
+		}
+		if err := w.tasks.RunTask("default", "000001"); err != nil { // so that it comes before its slot
+			t.Fatal(err)
+		}
+		w.serveWith(w.newShaper(options), asynq.Config{Concurrency: 8})
+		w.drained(2, time.Minute)
+		if used, booked := w.used("acme"); used != 1 || booked != 0 {
+			t.Errorf("used %d, booked %d, want 1 and none", used, booked)
+		}
+	})
+}

@@ -16,9 +16,8 @@ import (
 )
 
 // JobFunc tells what a task takes: its Weight and its Keys, its Costs where they differ
-// from scope to scope, and a Deadline if it has one. ID, Nonce and MaxWait are filled in
-// by the Shaper. It is called before
-// every attempt, so keep weight and keys where they are cheap to read, such as the
+// from scope to scope, and a Deadline if it has one. ID, Nonce, MaxWait and Plan are filled
+// in by the Shaper or the Client. It is called before every attempt, so keep weight and keys where they are cheap to read, such as the
 // task's headers. An error fails the task as if its handler had returned it: asynq
 // tries again, and a retry is spent. A panic too, and a job that the throttle refuses as
 // invalid: the next attempt asks a function that may be mended by then. To end a task at

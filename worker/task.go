@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 	maps.Copy(marked, headers)
 	marked[spareHeader] = strconv.Itoa(retries)
 	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
-	return asynq.NewTaskWithHeaders(typename, payload, marked, own...)
+	return asynq.NewTaskWithHeaders(typename, payload, marked, slices.Clip(own)...) // asynq appends to it, in whose goroutine ever
 }
 
 // attempt is what asynq says about the task that a handler is called with.

@@ -62,11 +62,8 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		asked.Delay, asked.Guessed = DefaultAskedWait, true
 	}
 	delay, inForce := s.pauseKey(ctx, r, &asked)
-	switch stays := s.stays(a); {
-	case stays && inForce:
+	if s.stays(a) {
 		return true, s.linger(handler, a, r.Job, delay)
-	case stays: // who would come again would start at once
-		return true, sleep(handler, delay)
 	}
 	job := r.Job
 	if inForce {

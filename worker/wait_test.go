@@ -719,3 +719,22 @@ func scriptOf(cmd redis.Cmder) string {
 	}
 	return ""
 }
+
+// TestWaitOnTheLastRetryWithoutAPause: a task on its last retry whose upstream asks to wait for
+// longer than its Timeout comes again, also where the pause holds nobody back.
+func TestWaitOnTheLastRetryWithoutAPause(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Mode: throttle.Shadow, Limits: []throttle.Limit{throttle.PerMinute(100)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		calls := 0
+		w.result = func(context.Context, *asynq.Task) error {
+			if calls++; calls == 1 {
+				return worker.AskedToWait("tenant", time.Minute, nil)
+			}
+			return nil
+		}
+		w.serve(asynq.Config{Concurrency: 8})
+		id := w.enqueuePlain(0, "acme", 1, asynq.MaxRetry(0), asynq.Timeout(10*time.Second))
+		w.until("it has come again", 2*time.Minute, func() bool { return w.ran(id) == 2 })
+	})
+}

@@ -161,14 +161,14 @@ func (w *waker) attend(task wakeup) {
 		return
 	case err == nil && task.unrun(info):
 		err = s.inspector.RunTask(task.queue, task.id)
-	case gone(info, err) && !task.missed:
+	case WillNotCome(task.job.ID, info, err) && !task.missed:
 		// Who planned it may just be about to enqueue it.
 		task.missed, task.at = true, time.Now().Add(planAhead)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.put(task)
 		return
-	case gone(info, err):
+	case WillNotCome(task.job.ID, info, err):
 		s.puller.missed(task.lane)
 		s.giveBack(context.Background(), task.job)
 		return

@@ -49,7 +49,8 @@ func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 1
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
 	mark := g.mark()
-	if until, done := l.settled[mark]; done && until >= now || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+	done := l.marked(mark, now) || rebook && l.marked(mark+again, now)
+	if done || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
 	lane := l.lane(g.Lane)
@@ -74,6 +75,23 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	}
 	l.end()
 	return true
+}
+
+func (l *Line) marked(mark string, now int64) bool {
+	until, is := l.settled[mark]
+	return is && until >= now
+}
+
+// again is behind the mark of a grant that was made a booking, and then granted for the same
+// start: it may be settled, and not be made a booking once more.
+const again = "+"
+
+// grantedAgain notes a grant for the start of which it was made a booking.
+func (l *Line) grantedAgain(g Grant) {
+	if until, is := l.settled[g.mark()]; is {
+		l.settled[g.mark()+again] = until
+		delete(l.settled, g.mark())
+	}
 }
 
 // correct changes what is spent at a start, where it still counts. After a step back of the

@@ -123,6 +123,9 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 		return Answer{}, false
 	}
 	l.forgetJob(job.ID)
+	if known.arrival == f.at {
+		l.grantedAgain(Grant{ID: job.ID, Start: f.at})
+	}
 	return l.grant(job, lane, f.at), true
 }
 

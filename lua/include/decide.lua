@@ -111,8 +111,8 @@ end
 
 -- Exchanges a booking for a start: what has really started decides, not what is promised. A booking further ahead than
 -- any can be was made before the clock stepped back. Who only plans a job that is booked already is told so: its start is
--- for who brings it.
-local function redeem(job, lane, slot)
+-- for who brings it. A grant that was made a booking again may be granted for the same start: it can be settled then.
+local function redeem(job, lane, slot, again)
   if slot > horizon + 30000000 then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
@@ -121,6 +121,7 @@ local function redeem(job, lane, slot)
   -- Late by more than it may wait, it takes what is free now, and leaves to others what they are promised.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
+    if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
     return grant(job.id, lane, job.costs, at)
   end
 end
@@ -185,7 +186,7 @@ local function decide(job, lane, record)
     if text ~= lane.text then
       unbook(job.id, record)
     else
-      local answer = job.slot > 0 and redeem(job, lane, job.slot)
+      local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)
       if answer then return answer end
       back, job.arrival = true, tonumber(arrival)
     end

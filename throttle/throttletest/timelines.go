@@ -242,6 +242,18 @@ var timelines = []timeline{
 		{at: 10 * second, job: "b", want: "granted 10s"},
 		{at: 10 * second, call: "release", job: "b", want: "false"}, // it has started
 	}},
+	{name: "a grant that was released and granted for the same start is settled once", scopes: global(per10s(5)), rows: []row{
+		{at: 0, job: "a", weight: 5, want: "granted 0s"},
+		{at: 9 * second, job: "b", weight: 5, wait: second, want: "granted 10s"},
+		{at: 9 * second, call: "release", job: "b", want: "true"},
+		{at: 9 * second, call: "settle", job: "b", actual: 1, want: "false"},
+		{at: 9500 * milli, job: "b", weight: 5, wait: second, want: "granted 10s"},
+		{at: 9500 * milli, call: "release", job: "b", want: "false"}, // a late copy
+		{at: 11 * second, call: "settle", job: "b", actual: 1, want: "true"},
+		{at: 11 * second, call: "settle", job: "b", actual: 0, want: "false"},
+		{at: 11 * second, call: "release", job: "b", want: "false"},
+		{at: 11 * second, call: "usage", job: "global", want: "1 used, 0 booked, free 11s"},
+	}},
 	{name: "F38 a deadline before the slot is told and books nothing", scopes: global(per10s(1)), rows: []row{
 		{at: 0, job: "a", deadline: 1, want: "granted 0s"},
 		{at: 1 * second, job: "b", deadline: 10*second - micro, want: "too late, 10s, global 1/10s"},
