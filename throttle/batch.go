@@ -22,8 +22,8 @@ const (
 	gatherFor    = time.Millisecond
 )
 
-// givenBackAtOnce is how many grants are given back at the same time, beside the calls of
-// those who ask.
+// givenBackAtOnce is how many grants are given back at the same time: beside the calls of
+// those who ask, and before a call those of its own jobs.
 const givenBackAtOnce = 8
 
 // batcher sends the jobs of a process together. One call is under way at a time; the
@@ -66,7 +66,7 @@ type asked struct {
 type call struct {
 	asking int64
 	jobs   []*asked
-	late   []Reservation // what they were granted before, too late to be used
+	late   []Reservation // what some of them were granted before, too late to be used
 	sent   time.Time     // first
 }
 
@@ -231,16 +231,21 @@ func (b *batcher) newCall() *call {
 				a.give(Answer{Reservation: r})
 				continue
 			}
-			c.late = append(c.late, r)
+			if len(c.late) < givenBackAtOnce {
+				c.late = append(c.late, r)
+			} else {
+				b.isLate(r)
+			}
 		}
 		c.jobs = append(c.jobs, a)
 	}
 	return c
 }
 
-// send makes a call under the throttle's own timeout, whatever becomes of the callers. What its
-// jobs were granted before is given back first, since they may need that room. It returns no
-// answers if a repeated call had not been done.
+// send makes a call under the throttle's own timeout, whatever becomes of the callers. What some
+// of its jobs were granted before is given back first, since they may need that room; of many
+// that would take too long for those who ask. It returns no answers if a repeated call had not
+// been done.
 func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	t, ctx := b.throttle, context.Background()
 	if later := b.takeAllBack(c.late); len(later) > 0 {

@@ -332,7 +332,8 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 }
 
 // TestLateGrantsHoldUpNobody: a second without answers leaves grants that nobody has, more than
-// can be given back in the time of a call. All who ask afterwards are answered in time.
+// can be given back in the time of a call. All who ask afterwards are answered in time, those who
+// ask again for the same jobs too.
 func TestLateGrantsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,15 +342,23 @@ func TestLateGrantsHoldUpNobody(t *testing.T) {
 		th := fakeThrottle(t, client, Options{BreakAfter: -1})
 		var asked, failed atomic.Int64
 		ends := time.Now().Add(time.Minute)
-		for range 300 {
-			go func() {
-				for time.Now().Before(ends) {
-					if _, err := th.Reserve(t.Context(), fakeJob(strconv.FormatInt(asked.Add(1), 10))); err != nil {
-						failed.Add(1)
-					}
-					time.Sleep(200 * time.Millisecond)
+		ask := func(again bool) {
+			for time.Now().Before(ends) {
+				job := fakeJob(strconv.FormatInt(asked.Add(1), 10))
+				_, err := th.Reserve(t.Context(), job)
+				for lost := new(UnavailableError); again && errors.As(err, &lost); _, err = th.Reserve(t.Context(), job) {
+					failed.Add(1)
+					job.Nonce = lost.Nonce
+					time.Sleep(keptUsable + 200*time.Millisecond)
 				}
-			}()
+				if err != nil {
+					failed.Add(1)
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+		}
+		for i := range 300 {
+			go ask(i%2 == 0)
 		}
 		time.Sleep(3 * time.Second)
 		client.set(func() { client.lose = true })
