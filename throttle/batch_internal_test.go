@@ -253,11 +253,13 @@ func TestLostGrantHasItsOwnKeys(t *testing.T) {
 			}
 			time.Sleep(th.options.Grace + time.Second)
 		}
-		i := slices.IndexFunc(client.calls, func(c fakeCall) bool { return c.script == "settle" })
+		var calls []fakeCall
+		client.set(func() { calls = slices.Clone(client.calls) })
+		i := slices.IndexFunc(calls, func(c fakeCall) bool { return c.script == "settle" })
 		if i < 0 {
 			t.Fatal("nothing was given back")
 		}
-		if args := client.calls[i].args; args[3] != "a" || !strings.Contains(args[4], "tenant:acme") || args[5] != "1,7" {
+		if args := calls[i].args; args[3] != "a" || !strings.Contains(args[4], "tenant:acme") || args[5] != "1,7" {
 			t.Errorf("given back: %q", args)
 		}
 	})
@@ -297,8 +299,8 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 		}
 		client.set(func() { client.lose, client.takes = false, 10*time.Millisecond })
 		reserve() // after it is known what was granted
-		if len(client.settled) != 0 {
-			t.Fatalf("%v were given back too soon", client.settled)
+		if given := client.givenBack(); len(given) != 0 {
+			t.Fatalf("%v were given back too soon", given)
 		}
 		time.Sleep(th.options.Grace + time.Second)
 		client.set(func() {
@@ -306,8 +308,8 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 		})
 		reserve() // which finds the grants forgotten
 		time.Sleep(time.Second)
-		if len(client.settled) != 0 {
-			t.Fatalf("%v were given back by calls that failed", client.settled)
+		if given := client.givenBack(); len(given) != 0 {
+			t.Fatalf("%v were given back by calls that failed", given)
 		}
 		client.set(func() { client.failing, client.losing = nil, "settle" })
 		reserve()
@@ -316,8 +318,8 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 		reserve()
 		reserve() // meanwhile
 		time.Sleep(time.Second)
-		refunded := make(map[string]int)
-		for _, job := range client.settled {
+		refunded, given := make(map[string]int), client.givenBack()
+		for _, job := range given {
 			refunded[job]++
 		}
 		for _, job := range jobs {
@@ -325,8 +327,8 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 				t.Errorf("job %s was not given back", job.ID)
 			}
 		}
-		if len(refunded) != lost || len(client.settled) != lost+givenBackAtOnce { // of which the answers were lost
-			t.Errorf("%d refunds of %d jobs, want %d and %d", len(client.settled), len(refunded), lost+givenBackAtOnce, lost)
+		if len(refunded) != lost || len(given) != lost+givenBackAtOnce { // of which the answers were lost
+			t.Errorf("%d refunds of %d jobs, want %d and %d", len(given), len(refunded), lost+givenBackAtOnce, lost)
 		}
 	})
 }
@@ -372,8 +374,11 @@ func TestLateGrantsHoldUpNobody(t *testing.T) {
 		if n := failed.Load(); n > 0 {
 			t.Errorf("%d of %d fail after Redis answers again", n, asked.Load())
 		}
-		if len(th.batch.late) > 0 || len(client.settled) == 0 {
-			t.Errorf("%d grants are not given back, %d are", len(th.batch.late), len(client.settled))
+		th.batch.mu.Lock()
+		late := len(th.batch.late)
+		th.batch.mu.Unlock()
+		if given := len(client.givenBack()); late > 0 || given == 0 {
+			t.Errorf("%d grants are not given back, %d are", late, given)
 		}
 	})
 }
@@ -400,8 +405,8 @@ func TestCancelAgain(t *testing.T) {
 			t.Fatalf("got %t, %v while Redis is away", done, err)
 		}
 		client.set(func() { client.fail = nil })
-		if done, err := th.Cancel(t.Context(), job); !done || err != nil || !slices.Equal(client.settled, []string{"a"}) {
-			t.Errorf("got %t, %v, given back %v", done, err, client.settled)
+		if done, err := th.Cancel(t.Context(), job); !done || err != nil || !slices.Equal(client.givenBack(), []string{"a"}) {
+			t.Errorf("got %t, %v, given back %v", done, err, client.givenBack())
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,6 +136,13 @@ func (f *fakeRedis) askings() (list []string) {
 		}
 	}
 	return list
+}
+
+// givenBack are the jobs that were settled.
+func (f *fakeRedis) givenBack() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.settled)
 }
 
 func (f *fakeRedis) set(change func()) {
