@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -71,11 +72,11 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values) (what s
 	th := h.hub.board(ctx, nil).throttle
 	switch do := form.Get("do"); do {
 	case "pause":
-		as, err := throttle.ParseLimit("1/" + form.Get("for")) // it knows days
-		if err != nil || as.Running || as.Precision != 0 {
+		span, is := view.ParseSpan(form.Get("for"))
+		if !is {
 			return "", http.StatusBadRequest, fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
 		}
-		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(as.Window))
+		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(span))
 		return "paused until " + end.UTC().Format(time.RFC3339), http.StatusServiceUnavailable, err
 	case "resume":
 		_, err = th.Resume(ctx, key.Scope, key.Key)

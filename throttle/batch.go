@@ -234,7 +234,7 @@ func (b *batcher) newCall() *call {
 			if len(c.late) < givenBackAtOnce {
 				c.late = append(c.late, r)
 			} else {
-				b.isLate(r)
+				b.noteLate(r)
 			}
 		}
 		c.jobs = append(c.jobs, a)
@@ -250,7 +250,7 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	t, ctx := b.throttle, context.Background()
 	if later := b.takeAllBack(c.late); len(later) > 0 {
 		b.mu.Lock()
-		b.isLate(later...)
+		b.noteLate(later...)
 		b.mu.Unlock()
 	}
 	c.late = nil
@@ -269,9 +269,9 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	return t.decisions(reply, orders)
 }
 
-// isLate notes grants that are to be given back; those beyond mostKept stay charged. The caller
+// noteLate notes grants that are to be given back; those beyond mostKept stay charged. The caller
 // holds mu.
-func (b *batcher) isLate(grants ...Reservation) {
+func (b *batcher) noteLate(grants ...Reservation) {
 	b.late = append(b.late, grants[:min(len(grants), max(0, mostKept-len(b.late)))]...)
 }
 
@@ -290,7 +290,7 @@ func (b *batcher) takeLateBack() {
 	var failed []Reservation
 	for {
 		b.mu.Lock()
-		b.isLate(failed...)
+		b.noteLate(failed...)
 		late := b.late[:min(len(b.late), givenBackAtOnce)]
 		if len(late) == 0 || len(failed) > 0 {
 			b.giving = false
@@ -345,7 +345,7 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
 	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
-		b.isLate(forgotten...)
+		b.noteLate(forgotten...)
 	}
 	b.giveBack()
 	for i, answer := range answers {

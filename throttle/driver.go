@@ -51,8 +51,8 @@ type Pulled struct {
 }
 
 // Pull books the jobs in line whose turn has come and which have a place within
-// Options.Lookahead, and tells of those that were planned for later, 50 at most. Call it when Due says so, at most every 50 to 100 ms, or
-// sooner after a full one.
+// Options.Lookahead, and tells of those that were planned for later, 50 at most. Call it when
+// Due says so, at most every 50 to 100 ms, or sooner after a full one.
 //
 // What granted jobs hold that have ended is given back first, as by Done, so that those who
 // have their places next are among the booked.

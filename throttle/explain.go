@@ -223,22 +223,22 @@ func (e Explanation) guessText() string {
 
 // expectedText tells what is never from what is not known.
 func (e Explanation) expectedText() string {
-	switch {
-	case !e.Expected.IsZero():
-		return e.in(e.Expected)
-	case slices.ContainsFunc(e.Usage, Usage.isClosed):
+	if e.Expected.IsZero() && slices.ContainsFunc(e.Usage, Usage.isClosed) {
 		return "never, unless limits change"
 	}
-	return "at a time that is not known"
+	return e.in(e.Expected)
 }
 
 // in says how far an instant is from now.
 func (e Explanation) in(at time.Time) string {
-	d := at.Sub(e.Now).Round(time.Millisecond)
-	if d < 0 {
+	switch d := at.Sub(e.Now).Round(time.Millisecond); {
+	case at.IsZero():
+		return "at a time that is not known"
+	case d < 0:
 		return formatDuration(-d) + " ago"
+	default:
+		return "in " + formatDuration(d)
 	}
-	return "in " + formatDuration(d)
 }
 
 func (e Explanation) roomText(l LimitUsage) string {

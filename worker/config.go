@@ -24,14 +24,13 @@ const (
 // with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
 // 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
 // back is soon used again. A server
-// whose handlers are wrapped by several shapers takes the Configure of each, first of those
-// whose throttles have running limits. Without
-// it asynq would take a denial for a failure; a Shaper whose Configure was not
-// used notices, says so at error level, and lets tasks wait inside their handler
-// instead of putting them back. If tasks are processed and Wrap was never called, so
-// that nothing is throttled, the shaper says that at warn level: BaseContext, which
-// asynq calls for each task, tells it. From Configure on the shaper pulls the throttle's line,
-// until Stop.
+// whose handlers are wrapped by several shapers takes the Configure of each, first
+// of those whose throttles have running limits. Without it asynq would take a denial
+// for a failure; a Shaper whose Configure was not used notices, says so at error
+// level, and lets tasks wait inside their handler instead of putting them back. If
+// tasks are processed and Wrap was never called, so that nothing is throttled, the
+// shaper says that at warn level: BaseContext, which asynq calls for each task,
+// tells it. From Configure on the shaper pulls the throttle's line, until Stop.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	cfg.IsFailure = func(err error) bool {

@@ -183,8 +183,8 @@ func guess(ctx context.Context, th *throttle.Throttle, job throttle.Job, f fores
 // as long as the newest process has it that jobs run, or else for a lease, at the latest.
 func countsOf(ctx context.Context, th *throttle.Throttle) func(scope string, limit throttle.Limit) time.Duration {
 	runs := make(map[string]time.Duration)
-	if processes, err := th.Processes(ctx); err == nil && len(processes) > 0 {
-		for _, s := range processes[0].Scopes {
+	if scopes, err := published(ctx, th); err == nil {
+		for _, s := range scopes {
 			if s.Runs > 0 {
 				runs[s.Name] = s.Runs + s.Cooldown
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -77,11 +78,11 @@ func pauseEnd(length, until string, now time.Time) (time.Time, error) {
 	case length == "" && until == "":
 		return time.Time{}, usagef("say how long with --for, such as --for 2h, or until when with --until, such as --until 18:00")
 	case length != "":
-		as, err := throttle.ParseLimit("1/" + length) // it knows days
-		if err != nil || as.Running || as.Precision != 0 {
+		span, is := view.ParseSpan(length)
+		if !is {
 			return time.Time{}, usagef("--for %q is not a duration of up to 400 days, such as 30m, 2h or 1d", length)
 		}
-		return now.Add(as.Window), nil
+		return now.Add(span), nil
 	}
 	if end, err := time.Parse(time.RFC3339, until); err == nil {
 		return inFuture(end, now)

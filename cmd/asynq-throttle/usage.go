@@ -64,15 +64,21 @@ func (p *program) readUses(ctx context.Context, th *throttle.Throttle, args []st
 
 // scopesOf are the names of the scopes.
 func scopesOf(ctx context.Context, th *throttle.Throttle) ([]string, error) {
+	scopes, err := published(ctx, th)
+	var names []string
+	for _, s := range scopes {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// published are the scopes of the newest process.
+func published(ctx context.Context, th *throttle.Throttle) ([]throttle.Scope, error) {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return nil, err
 	}
-	var names []string
-	for _, s := range processes[0].Scopes {
-		names = append(names, s.Name)
-	}
-	return names, nil
+	return processes[0].Scopes, nil
 }
 
 func writeUses(g *page, uses view.Uses) {

@@ -49,7 +49,7 @@ func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 1
 func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
 	l.begin(now, settings)
 	mark := g.mark()
-	done := l.marked(mark, now) || rebook && l.marked(mark+again, now)
+	done := l.marked(mark, now) || rebook && l.marked(mark+grantedAgainMark, now)
 	if done || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
 		return false
 	}
@@ -82,14 +82,14 @@ func (l *Line) marked(mark string, now int64) bool {
 	return is && until >= now
 }
 
-// again is behind the mark of a grant that was made a booking, and then granted for the same
+// grantedAgainMark is behind the mark of a grant that was made a booking, and then granted for the same
 // start: it may be settled, and not be made a booking once more.
-const again = "+"
+const grantedAgainMark = "+"
 
 // grantedAgain notes a grant for the start of which it was made a booking.
 func (l *Line) grantedAgain(g Grant) {
 	if until, is := l.settled[g.mark()]; is {
-		l.settled[g.mark()+again] = until
+		l.settled[g.mark()+grantedAgainMark] = until
 		delete(l.settled, g.mark())
 	}
 }

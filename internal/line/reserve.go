@@ -103,7 +103,9 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 // redeem exchanges a booking for a start: what has really started decides, not what is
 // promised, until it is late by more than it may wait: then it takes what is free now, and
 // leaves to others what they are promised. A booking further ahead than any can be was made
-// before the clock stepped back. Who only plans a job that is booked already is told so: its start is for who brings it.
+// before the clock stepped back. Who only plans a job that is booked already is told so: its
+// start is for who brings it. A grant that was made a booking again may be granted for the same
+// start: it can be settled then.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false

@@ -4,7 +4,16 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
+
+// ParseSpan reads how long a pause is to be, such as 30m, 2h or 1d, up to 400 days. It returns
+// false for what is none.
+func ParseSpan(text string) (time.Duration, bool) {
+	as, err := throttle.ParseLimit("1/" + text) // it knows days
+	return as.Window, err == nil && !as.Running && as.Precision == 0
+}
 
 // Span is a duration in two units at most.
 func Span(d time.Duration) string {
