@@ -78,7 +78,8 @@ func anchors(text string) map[string]bool {
 			switch {
 			case r == ' ':
 				return '-'
-			case r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > utf8.RuneSelf && !strings.ContainsRune("…–—“”‘’→≤≥×·", r):
+			case r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' ||
+				r > utf8.RuneSelf && !strings.ContainsRune("…–—“”‘’→≤≥×·", r):
 				return r
 			}
 			return -1

@@ -29,13 +29,16 @@ func TestSections(t *testing.T) {
 		long    bool
 		want    []string
 	}{
-		{"decisions", false, []string{yardstick, "sorted-set log", rowReserve, rowTwoLimits, "16 goroutines, awake", "1 goroutine, idle"}},
+		{"decisions", false, []string{yardstick, "sorted-set log", rowReserve, rowTwoLimits, "16 goroutines, awake",
+			"1 goroutine, idle"}},
 		{"ledgers", true, []string{"refused, the exact ledger is full", "granted, entries leave"}},
+		{"sizes", false, []string{"1,000,000 a month", "redis_rate, asked once", "bytes of a scope key"}},
 		{"waiting", false, steps},
 		{"memory", false, []string{"a waiting job takes", "bytes of a quiet tenant"}},
 		{"tasks", false, []string{"tasks/s of bare asynq"}},
 		{"plan", false, []string{"planned by one EnqueueAll"}},
-		{"drain", false, []string{"sub-windows of a hundredth", "exact", "asynq's recipe", "the fullest window to its limit"}},
+		{"drain", false, []string{"sub-windows of a hundredth", "exact", "asynq's recipe",
+			"the fullest window to its limit"}},
 		{"running", false, []string{"10/running", "a place is used again", "part of the places"}},
 		{"longest", true, []string{"a limit raised", "200 tenants with a claim each", "longest call"}},
 		{"shaped", true, []string{"jobs/s"}},
@@ -118,7 +121,8 @@ func TestStrict(t *testing.T) {
 		o := small
 		o.strict = strict
 		var out strings.Builder
-		if err := run(t.Context(), &out, o); errors.Is(err, errMissed) != strict || err != nil && !strict || !strings.Contains(out.String(), "MISSED  what: 2, at most 1") {
+		if err := run(t.Context(), &out, o); errors.Is(err, errMissed) != strict || err != nil && !strict ||
+			!strings.Contains(out.String(), "MISSED  what: 2, at most 1") {
 			t.Errorf("strict %t: got %v, after:\n%s", strict, err, out.String())
 		}
 	}
@@ -145,10 +149,12 @@ func TestStrict(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	t.Parallel()
-	const stats = "# Commandstats\r\ncmdstat_hset:calls=9,usec=9\r\ncmdstat_config|resetstat:calls=1,usec=9\r\ncmdstat_info:calls=2,usec=5\r\n" +
+	const stats = "# Commandstats\r\ncmdstat_hset:calls=9,usec=9\r\ncmdstat_config|resetstat:calls=1,usec=9\r\n" +
+		"cmdstat_info:calls=2,usec=5\r\n" +
 		"cmdstat_evalsha:calls=3,usec=41,usec_per_call=13.67,rejected_calls=0,failed_calls=0\r\n"
 	var got spent
-	if err := got.count(stats); err != nil || got.evalshas != 3 || got.commands != 12 || got.scripts != 41*time.Microsecond {
+	if err := got.count(stats); err != nil || got.evalshas != 3 || got.commands != 12 ||
+		got.scripts != 41*time.Microsecond {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -156,7 +162,8 @@ func TestCount(t *testing.T) {
 func TestWorst(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	starts := []started{{at, "a"}, {at.Add(time.Second), "a"}, {at.Add(1500 * time.Millisecond), "b"}, {at.Add(2 * time.Second), "a"}}
+	starts := []started{{at, "a"}, {at.Add(time.Second), "a"}, {at.Add(1500 * time.Millisecond), "b"},
+		{at.Add(2 * time.Second), "a"}}
 	one := limits{throttle.Per(1, 2*time.Second)}
 	four := limits{throttle.Per(4, 2*time.Second)}
 	if got := worst(starts, one, four); got != 2 { // the third of a is a whole window after the first

@@ -79,7 +79,8 @@ func (b *bench) limiters(s *server) (rows []limiter, closeRows func(), err error
 	if err != nil {
 		return nil, closeRows, err
 	}
-	twoEach, err := reserve(client, rowTwoLimits, limits{tenant, throttle.PerDay(100 * tenantUnits)}, limits{global, throttle.PerDay(100 * globalUnits)})
+	twoEach, err := reserve(client, rowTwoLimits, limits{tenant, throttle.PerDay(100 * tenantUnits)},
+		limits{global, throttle.PerDay(100 * globalUnits)})
 	if err != nil {
 		return nil, closeRows, err
 	}
@@ -88,7 +89,8 @@ func (b *bench) limiters(s *server) (rows []limiter, closeRows func(), err error
 }
 
 // round asks each row in turn, for all rounds.
-func (b *bench) round(ctx context.Context, s *server, w way, rows []limiter, asked *int, all map[string]*figures) error {
+func (b *bench) round(ctx context.Context, s *server, w way, rows []limiter, asked *int,
+	all map[string]*figures) error {
 	if w.awake {
 		stop, err := awake()
 		if err != nil {
@@ -130,7 +132,8 @@ func (b *bench) round(ctx context.Context, s *server, w way, rows []limiter, ask
 }
 
 func (b *bench) printDecisions(w way, rows []limiter, all map[string]*figures) {
-	b.say("%-32s %8s %8s %8s %7s %8s %10s", fmt.Sprintf("%s, %d tenants", w, tenants), "CPU µs", "to rate", "script", "share", "p50 µs", "decisions/s")
+	b.say("%-32s %8s %8s %8s %7s %8s %10s", fmt.Sprintf("%s, %d tenants", w, tenants), "CPU µs", "to rate",
+		"script", "share", "p50 µs", "decisions/s")
 	for _, row := range rows {
 		f := all[row.name]
 		b.say("  %-30s %8.1f %8.2f %8.1f %6.0f%% %8.0f %10.0f",

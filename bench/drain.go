@@ -65,10 +65,12 @@ func drain(ctx context.Context, b *bench) error {
 	optimum := time.Duration(float64(b.jobs)/globalDrain*float64(drainWindow)) - drainWindow
 	b.say("%d jobs of %d tenants, %d per %s each, %d of all; %d workers, idle; of the limiter's own server per job:",
 		b.jobs, drainTenants, tenantDrain, drainWindow, globalDrain, asynqWorkers)
-	b.say("  %-26s %8s %9s %9s %10s %10s %10s %9s", "", "CPU µs", "commands", "EVALSHA", "asynq's µs", "put back", "makespan", "worst")
+	b.say("  %-26s %8s %9s %9s %10s %10s %10s %9s", "", "CPU µs", "commands", "EVALSHA", "asynq's µs", "put back",
+		"makespan", "worst")
 	row := func(name string, is outcome) {
 		n := float64(b.jobs)
-		b.say("  %-26s %8.0f %9.1f %9.2f %10.0f %10.2f %10.3f %9.2f", name, micros(is.limiter.cpu)/n, is.limiter.commands/n, is.limiter.evalshas/n,
+		b.say("  %-26s %8.0f %9.1f %9.2f %10.0f %10.2f %10.3f %9.2f", name, micros(is.limiter.cpu)/n,
+			is.limiter.commands/n, is.limiter.evalshas/n,
 			micros(is.queue.cpu)/n, is.putBacks, is.makespan.Seconds()/max(optimum, time.Second).Seconds(), is.worst)
 	}
 	for _, precision := range []struct {
@@ -78,7 +80,8 @@ func drain(ctx context.Context, b *bench) error {
 		{"sub-windows of a hundredth", func(l throttle.Limit) throttle.Limit { l.Precision = l.Window / 100; return l }},
 		{"exact", func(l throttle.Limit) throttle.Limit { l.Precision = throttle.Exact; return l }},
 	} {
-		is, err := b.shape(ctx, asynqWorkers, limits{precision.of(throttle.Per(tenantDrain, drainWindow))}, limits{precision.of(throttle.Per(globalDrain, drainWindow))}, b.jobs, drainTenants)
+		is, err := b.shape(ctx, asynqWorkers, limits{precision.of(throttle.Per(tenantDrain, drainWindow))},
+			limits{precision.of(throttle.Per(globalDrain, drainWindow))}, b.jobs, drainTenants)
 		if err != nil {
 			return err
 		}
@@ -113,7 +116,8 @@ func twoServers(ctx context.Context, f func(limiter, queue *server, decide, work
 }
 
 // shape drains by the middleware.
-func (b *bench) shape(ctx context.Context, workers int, tenant, global limits, jobs, tenants int) (is outcome, err error) {
+func (b *bench) shape(ctx context.Context, workers int, tenant, global limits, jobs,
+	tenants int) (is outcome, err error) {
 	err = twoServers(ctx, func(limiter, queue *server, decide, work *redis.Client) error {
 		th, err := open(decide, "drain", tenant, global, nil)
 		if err != nil {
@@ -139,7 +143,8 @@ func (b *bench) shape(ctx context.Context, workers int, tenant, global limits, j
 }
 
 // drain enqueues the jobs and runs them.
-func (r *record) drain(ctx context.Context, limiter, queue *server, work *redis.Client, config asynq.Config, handler asynq.Handler, tenants int, stop func()) (is outcome, err error) {
+func (r *record) drain(ctx context.Context, limiter, queue *server, work *redis.Client, config asynq.Config,
+	handler asynq.Handler, tenants int, stop func()) (is outcome, err error) {
 	client := asynq.NewClientFromRedisClient(work)
 	if _, err := together(r.jobs, enqueuers, func(i int) error {
 		task := worker.NewTask("drain", nil, map[string]string{"tenant": "t" + strconv.Itoa(i%tenants)})
@@ -239,7 +244,8 @@ func (b *bench) recipe(ctx context.Context) (is outcome, err error) {
 		})
 		is, err = r.drain(ctx, limiter, queue, work, config, handler, drainTenants, func() {})
 		is.putBacks = float64(putBacks.Load()) / float64(b.jobs)
-		is.worst = worst(r.starts, limits{throttle.Per(tenantDrain, drainWindow)}, limits{throttle.Per(globalDrain, drainWindow)})
+		is.worst = worst(r.starts, limits{throttle.Per(tenantDrain, drainWindow)},
+			limits{throttle.Per(globalDrain, drainWindow)})
 		return err
 	})
 	return is, err
@@ -265,7 +271,8 @@ const beyondReach = 5000
 // shaped drains large backlogs under one limit, each beside as many tasks of bare asynq: the
 // last one as fast as it can.
 func shaped(ctx context.Context, b *bench) error {
-	for _, of := range []backlog{{100_000, 10_000, 1000}, {50_000, 1, 1000}, {20_000, 1000, 500}, {80_000, 1000, beyondReach}} {
+	for _, of := range []backlog{{100_000, 10_000, 1000}, {50_000, 1, 1000}, {20_000, 1000, 500},
+		{80_000, 1000, beyondReach}} {
 		if !b.full {
 			of.jobs, of.tenants = of.jobs/10, max(of.tenants/10, 1)
 		}
@@ -289,10 +296,14 @@ func (b *bench) drainUnder(ctx context.Context, of backlog) error {
 	if err != nil {
 		return err
 	}
-	optimum := time.Duration(of.jobs-of.perSecond) * time.Second / time.Duration(of.perSecond) // the first second's are free
+	// the first second's are free
+	optimum := time.Duration(of.jobs-of.perSecond) * time.Second / time.Duration(of.perSecond)
 	perSecond := float64(of.jobs) / is.limiter.took.Seconds()
-	b.say("%d jobs of %d tenants under %d per second, %d workers, idle: %.0f jobs/s, of bare asynq's %.2f; %.0f µs of CPU of the limiter's server per job, %.2f EVALSHA",
-		of.jobs, of.tenants, of.perSecond, shapedWorkers, perSecond, perSecond/bare, micros(is.limiter.cpu)/float64(of.jobs), is.limiter.evalshas/float64(of.jobs))
+	b.say(
+		"%d jobs of %d tenants under %d per second, %d workers, idle: %.0f jobs/s, of bare asynq's %.2f; %.0f µs "+
+			"of CPU of the limiter's server per job, %.2f EVALSHA",
+		of.jobs, of.tenants, of.perSecond, shapedWorkers, perSecond, perSecond/bare,
+		micros(is.limiter.cpu)/float64(of.jobs), is.limiter.evalshas/float64(of.jobs))
 	if of.perSecond == beyondReach {
 		b.least("jobs per second to bare asynq's", perSecond/bare, 0.4)
 	} else if optimum > 0 {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,8 +25,9 @@ const longestCall = 10 * time.Millisecond
 var scripts = func() map[string]string {
 	names := make(map[string]string)
 	for name, text := range map[string]string{
-		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running, "report": lua.Report,
-		"set": lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
+		"reserve": lua.Reserve, "pull": lua.Pull, "leave": lua.Leave, "settle": lua.Settle, "running": lua.Running,
+		"report": lua.Report,
+		"set":    lua.Set, "usage": lua.Usage, "lines": lua.Lines, "check": lua.Check,
 	} {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // G401: Redis names scripts by it
 		names[hex.EncodeToString(sum[:])] = name
@@ -41,12 +43,19 @@ type setting struct {
 
 var settings = []setting{
 	{"a limit raised from 100 to 10,000", raised},
-	{"four exact limits of 1,000, heavy and light jobs", exactLimits},
-	{"two full exact ledgers of 10,000 entries", fullLedgers},
+	{"four exact limits of 700 to 1,000, heavy and light jobs", exactLimits},
+	{"two full exact ledgers of 1,000 entries", fullLedgers},
 	{"many in line, of 10,000 tenants", manyWaiting},
 	{"200 tenants with a claim each", manyClaims},
+	{"10,000 timers, all looked at anew", manyTimers},
 	{"2,000 places that are renewed and handed on", manyPlaces},
 	{"two scope keys of 1,000 bookings whose gaps alternate", alternatingGaps},
+	{"exact limits of 100 raised to 1,000, all used at once", raisedExact},
+	{"850 that run in sub-windows of their own", longTails(1)},
+	{"850 that run in sub-windows of their own, under eight scopes", longTails(8)},
+	{"a forecast over 100 busy tenants", busyTenants},
+	{"job IDs of 1 KB, 4 KB and 1 MB", longIDs},
+	{"64 limits of 100, heavy and light jobs", manyLimits},
 }
 
 // longest looks for the longest call of each script in bad settings, by the CPU time that
@@ -54,6 +63,9 @@ var settings = []setting{
 // that passes.
 func longest(ctx context.Context, b *bench) error {
 	for _, setting := range settings {
+		if !strings.Contains(setting.name, b.setting) {
+			continue
+		}
 		if err := withServer(ctx, func(s *server) error { return b.longestIn(ctx, s, setting) }); err != nil {
 			return fmt.Errorf("%s: %w", setting.name, err)
 		}
@@ -158,9 +170,9 @@ func drive(ctx context.Context, th *throttle.Throttle, length time.Duration) err
 
 // look asks what can be asked without changing anything.
 func look(ctx context.Context, th *throttle.Throttle, scope, key string, back time.Duration) error {
-	_, err := th.Usage(ctx, scope, key)
-	_, counted := th.Count(ctx, scope, key, back, 0)
-	_, lines := th.Lines(ctx, "")
+	_, err := th.Inspector().Usage(ctx, scope, key)
+	_, counted := th.Inspector().Count(ctx, scope, key, back, 0)
+	_, lines := th.Inspector().Lines(ctx, "")
 	return errors.Join(err, counted, lines)
 }
 
@@ -176,7 +188,7 @@ func raised(ctx context.Context, b *bench, client *redis.Client) error {
 	if err := drive(ctx, th, 500*time.Millisecond); err != nil {
 		return err
 	}
-	if err := th.SetLimits(ctx, throttle.Global, "", limits{throttle.PerMinute(10_000)}); err != nil {
+	if err := th.Inspector().SetLimits(ctx, throttle.Global, "", limits{throttle.PerMinute(10_000)}); err != nil {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, throttle.Global, "", time.Minute))
@@ -185,7 +197,7 @@ func raised(ctx context.Context, b *bench, client *redis.Client) error {
 func exactLimits(ctx context.Context, _ *bench, client *redis.Client) error {
 	var all limits
 	for i, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
-		all = append(all, throttle.Limit{Units: 1000 * int64(i+1), Window: window, Precision: throttle.Exact})
+		all = append(all, throttle.Limit{Units: 700 + 100*int64(i), Window: window, Precision: throttle.Exact})
 	}
 	th, err := open(client, "exact", all, all, &throttle.Options{Lookahead: time.Minute})
 	if err != nil {
@@ -226,7 +238,8 @@ func fullLedgers(ctx context.Context, _ *bench, client *redis.Client) error {
 	if _, err := th.Refund(ctx, first); err != nil {
 		return err
 	}
-	return errors.Join(look(ctx, th, "tenant", "acme", 4*time.Second), drive(ctx, th, 5*time.Second), look(ctx, th, throttle.Global, "", 4*time.Second))
+	return errors.Join(look(ctx, th, "tenant", "acme", 4*time.Second), drive(ctx, th, 5*time.Second),
+		look(ctx, th, throttle.Global, "", 4*time.Second))
 }
 
 func manyWaiting(ctx context.Context, b *bench, client *redis.Client) error {
@@ -275,10 +288,42 @@ func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 		return err
 	}
 	// Whatever makes room has them all looked at again.
-	if err := th.SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
+	if err := th.Inspector().SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, "tenant", "tenant-0", time.Minute))
+}
+
+// manyTimers has each of many tenants wait for a limit of its own. Then the limits and the mode of
+// all tenants are set, and the clock steps back.
+func manyTimers(ctx context.Context, _ *bench, client *redis.Client) error {
+	const tenants = 10_000
+	th, err := open(client, "timers", limits{throttle.PerMinute(1)}, limits{throttle.PerSecond(50_000)}, nil)
+	if err != nil {
+		return err
+	}
+	var jobs []throttle.Job
+	for i := range 2 * tenants {
+		jobs = append(jobs, job(fmt.Sprintf("timer-%d", i), "tenant-"+strconv.Itoa(i%tenants)))
+	}
+	for _, answer := range th.ReserveAll(ctx, jobs) {
+		if answer.Err != nil {
+			return answer.Err
+		}
+	}
+	for _, change := range []func() error{
+		func() error { return th.Inspector().SetLimits(ctx, "tenant", "", limits{throttle.PerHour(1)}) },
+		func() error { return th.Inspector().SetMode(ctx, "", throttle.Enforce) },
+		func() error { // the line was pulled by a clock that was ahead
+			ahead := time.Now().Add(3 * time.Second).UnixMicro()
+			return client.Set(ctx, "thr:{timers}:4:pulled", ahead, time.Minute).Err()
+		},
+	} {
+		if err := errors.Join(change(), drive(ctx, th, 3*time.Second)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // manyPlaces has as much run at once as makes a long ledger, and many wait for their places.
@@ -328,7 +373,7 @@ func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 			return err
 		}
 	}
-	_, err = th.Usage(ctx, "tenant", "acme")
+	_, err = th.Inspector().Usage(ctx, "tenant", "acme")
 	return err
 }
 
@@ -337,8 +382,10 @@ func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error {
 	const bookings = 1000
 	one := throttle.Limit{Units: 1, Window: time.Millisecond, Precision: throttle.Exact}
-	scopes := []throttle.Scope{{Name: "x", Limits: []throttle.Limit{one}, Optional: true}, {Name: "y", Limits: []throttle.Limit{one}, Optional: true}}
-	th, err := throttle.New("gaps", client, scopes, &throttle.Options{Lookahead: 24 * time.Hour, Timeout: time.Minute, Grace: time.Hour})
+	scopes := []throttle.Scope{{Name: "x", Limits: []throttle.Limit{one}, Optional: true},
+		{Name: "y", Limits: []throttle.Limit{one}, Optional: true}}
+	th, err := throttle.New("gaps", client, scopes,
+		&throttle.Options{Lookahead: 24 * time.Hour, Timeout: time.Minute, Grace: time.Hour})
 	if err != nil {
 		return err
 	}
@@ -363,9 +410,18 @@ func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error 
 	if _, err := th.Driver().Leave(ctx, gone); err != nil {
 		return err
 	}
+	both := make([]throttle.Job, 64)
+	for i := range both {
+		both[i] = throttle.Job{ID: "both" + strconv.Itoa(i), Weight: 1, Keys: map[string]string{"x": "1", "y": "1"}}
+	}
 	for range 5 {
-		if _, err := th.Peek(ctx, throttle.Job{ID: "both", Weight: 1, Keys: map[string]string{"x": "1", "y": "1"}}); err != nil {
+		if _, err := th.Peek(ctx, both[0]); err != nil {
 			return err
+		}
+	}
+	for _, answer := range th.ReserveAll(ctx, both) {
+		if answer.Err != nil {
+			return answer.Err
 		}
 	}
 	return nil

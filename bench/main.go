@@ -33,6 +33,7 @@ type options struct {
 	calls, rounds, tasks, jobs, plans, waiting int
 
 	only         string
+	setting      string
 	picture      string
 	write        string
 	full, strict bool
@@ -55,6 +56,7 @@ func main() {
 	flag.IntVar(&o.plans, "plans", o.plans, "asynq tasks that are enqueued at once")
 	flag.IntVar(&o.waiting, "waiting", o.waiting, "jobs in line where there are many")
 	flag.StringVar(&o.only, "only", "", "only the sections whose name contains this")
+	flag.StringVar(&o.setting, "setting", "", "of the longest calls only the settings whose name contains this")
 	flag.StringVar(&o.picture, "picture", "", "draw a drain beside asynq's recipe to this SVG file, and nothing else")
 	flag.StringVar(&o.write, "write", "", "write what is printed into this Markdown file, too")
 	flag.BoolVar(&o.full, "full", false, "as long as the documents' figures take, some ten minutes; the flags above win")
@@ -108,6 +110,7 @@ type section struct {
 var sections = []section{
 	{"decisions", "one decision with room, beside other limiters", decisions},
 	{"ledgers", "a decision under a long exact ledger, beside a short one", ledgers},
+	{"sizes", "full limits of few units and of many, beside redis_rate", sizesOfLimits},
 	{"waiting", "joining the line, pulling and redeeming, with many in line and with few", waiting},
 	{"longest", "the longest call of a script in bad settings", longest},
 	{"memory", "bytes and keys in Redis", memory},
@@ -126,7 +129,8 @@ type bench struct {
 }
 
 func run(ctx context.Context, out io.Writer, o options) error {
-	for name, n := range map[string]int{"calls": o.calls, "rounds": o.rounds, "tasks": o.tasks, "jobs": o.jobs, "plans": o.plans, "waiting": o.waiting} {
+	for name, n := range map[string]int{"calls": o.calls, "rounds": o.rounds, "tasks": o.tasks, "jobs": o.jobs,
+		"plans": o.plans, "waiting": o.waiting} {
 		if n < 1 {
 			return fmt.Errorf("%s must be 1 or more", name)
 		}

@@ -59,7 +59,8 @@ func (b *bench) waitingMemory(ctx context.Context, s *server, client *redis.Clie
 			return err
 		}
 		each := bytes / float64(b.waiting)
-		b.say("a waiting job takes %.0f bytes, of %d that wait, of %d tenants, IDs of %d bytes", each, b.waiting, tenants, len(l.id(0)))
+		b.say("a waiting job takes %.0f bytes, of %d that wait, of %d tenants, IDs of %d bytes", each, b.waiting,
+			tenants, len(l.id(0)))
 		if tenants < b.waiting/100 {
 			b.most("bytes of a waiting job", each, 200)
 		}
@@ -68,7 +69,8 @@ func (b *bench) waitingMemory(ctx context.Context, s *server, client *redis.Clie
 }
 
 // tenantMemory lets many tenants use so many units each.
-func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant limits, units int) (bytes, keys float64, err error) {
+func tenantMemory(ctx context.Context, s *server, client *redis.Client, tenant limits,
+	units int) (bytes, keys float64, err error) {
 	const many = 1000
 	th, err := open(client, fmt.Sprintf("tenants-%d-%d", len(tenant), units), tenant, nil, nil)
 	if err != nil {

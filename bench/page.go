@@ -18,7 +18,8 @@ func writePage(ctx context.Context, file string, full bool, printed string) erro
 	if !full {
 		command = "`cd bench && go run . -write ../docs/benchmarks.md`, the short form of `make benchmarks`,"
 	}
-	text := fmt.Sprintf(pageText, command, time.Now().UTC().Format(time.DateOnly), processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+	text := fmt.Sprintf(pageText, command, time.Now().UTC().Format(time.DateOnly), processor(), runtime.NumCPU(),
+		runtime.GOOS, runtime.GOARCH,
 		runtime.Version(), redisVersion(ctx), strings.TrimSpace(printed))
 	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // G306: it is for everybody to read
 }

@@ -41,12 +41,15 @@ func (b *bench) draw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.say("put back %.2f times per job, the fullest window %.2f of its limit; the same by the middleware", recipe.putBacks, recipe.worst)
-	shaped, err := b.shape(ctx, asynqWorkers, limits{throttle.Per(tenantDrain, drainWindow)}, limits{throttle.Per(globalDrain, drainWindow)}, b.jobs, drainTenants)
+	b.say("put back %.2f times per job, the fullest window %.2f of its limit; the same by the middleware",
+		recipe.putBacks, recipe.worst)
+	shaped, err := b.shape(ctx, asynqWorkers, limits{throttle.Per(tenantDrain, drainWindow)},
+		limits{throttle.Per(globalDrain, drainWindow)}, b.jobs, drainTenants)
 	if err != nil {
 		return err
 	}
-	b.say("put back %.2f times per job, the fullest window %.2f of its limit; drawn to %s", shaped.putBacks, shaped.worst, b.picture)
+	b.say("put back %.2f times per job, the fullest window %.2f of its limit; drawn to %s", shaped.putBacks,
+		shaped.worst, b.picture)
 	svg := svgOf([]panel{
 		{title: "asynq's recipe with redis_rate", is: recipe, level: levels(recipe.starts)},
 		{title: "asynq-throttle", is: shaped, level: levels(shaped.starts)},
@@ -109,10 +112,12 @@ func svgOf(panels []panel) string {
 	}
 	s.end, s.jobs = s.end.Truncate(time.Second)+time.Second, s.jobs*21/20
 	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
+	fmt.Fprintf(&svg,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
 		panelWidth*len(panels), panelHeight)
 	fmt.Fprintf(&svg, `<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n")
-	fmt.Fprintf(&svg, `<clipPath id="over"><rect x="0" y="0" width="%d" height="%.1f"/></clipPath>`+"\n", panelWidth, s.y(globalDrain))
+	fmt.Fprintf(&svg, `<clipPath id="over"><rect x="0" y="0" width="%d" height="%.1f"/></clipPath>`+"\n",
+		panelWidth, s.y(globalDrain))
 	for i, p := range panels {
 		fmt.Fprintf(&svg, `<g transform="translate(%d 0)">`+"\n", i*panelWidth)
 		p.draw(&svg, s)
@@ -124,7 +129,8 @@ func svgOf(panels []panel) string {
 
 func (p panel) draw(svg *strings.Builder, s scale) {
 	text := func(x, y float64, anchor, style, format string, args ...any) {
-		fmt.Fprintf(svg, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, style, fmt.Sprintf(format, args...))
+		fmt.Fprintf(svg, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, style,
+			fmt.Sprintf(format, args...))
 	}
 	area := p.area(s)
 	fmt.Fprintf(svg, `<path d="%s" fill="#7ba7d7"/>`+"\n", area)

@@ -32,7 +32,9 @@ func running(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer stop()
-	b.say("%d jobs of one tenant, handlers of %s ± 50 %%, %d servers of %d workers, awake; of the limiter's own server per job:",
+	b.say(
+		"%d jobs of one tenant, handlers of %s ± 50 %%, %d servers of %d workers, awake; of the limiter's own "+
+			"server per job:",
 		b.jobs, handlerTakes, runningServers, asynqWorkers)
 	window := throttle.Per(int64(runningPlaces*runningWindow/handlerTakes), runningWindow)
 	costs := make(map[throttle.Limit]float64)
@@ -46,19 +48,26 @@ func running(ctx context.Context, b *bench) error {
 			return err
 		}
 		costs[limit] = micros(is.limiter.cpu) / float64(b.jobs)
-		b.say("  %-12s %6.0f µs of CPU, %.0f in scripts, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d places used, most at once %d", limit, costs[limit], micros(is.limiter.scripts)/float64(b.jobs),
-			is.limiter.commands/float64(b.jobs), is.limiter.evalshas/float64(b.jobs), is.putBacks, placesUsed(runs), runningPlaces, atOnce(runs))
-		b.say("  %12s an idle server makes %.0f script calls a second to asynq's Redis, and takes %.1f %% of a core of it", "", calls, 100*part)
+		b.say(
+			"  %-12s %6.0f µs of CPU, %.0f in scripts, %5.1f commands, %5.2f EVALSHA, put back %.2f, %.3f of %d "+
+				"places used, most at once %d", limit, costs[limit], micros(is.limiter.scripts)/float64(b.jobs),
+			is.limiter.commands/float64(b.jobs), is.limiter.evalshas/float64(b.jobs), is.putBacks, placesUsed(runs),
+			runningPlaces, atOnce(runs))
+		b.say(
+			"  %12s an idle server makes %.0f script calls a second to asynq's Redis, and takes %.1f %% of a core of it",
+			"", calls, 100*part)
 		if !limit.Running {
 			continue
 		}
-		for _, over := range throttletest.Check([]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, runs) {
+		scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}
+		for _, over := range throttletest.Check(scopes, runs) {
 			return fmt.Errorf("more ran than the limit: %s", over)
 		}
 		// Until each task has asked once, one that is woken stands behind those that have not.
 		runs = runs[len(runs)/2:]
 		times := handOvers(runs)
-		b.say("  when all have asked once a place is used again after %.1f ms (median), %.1f ms (p99)", micros(percentile(times, 0.5))/1000, micros(percentile(times, 0.99))/1000)
+		b.say("  when all have asked once a place is used again after %.1f ms (median), %.1f ms (p99)",
+			micros(percentile(times, 0.5))/1000, micros(percentile(times, 0.99))/1000)
 		b.most("ms until a place is used again, p99", micros(percentile(times, 0.99))/1000, 20)
 		b.least("part of the places that is used", placesUsed(runs), 0.97)
 		b.most("put back per job", is.putBacks, 1.05)
@@ -127,7 +136,8 @@ func idleLooks(ctx context.Context, limit throttle.Limit) (calls, part float64, 
 			return err
 		}
 		server := asynq.NewServerFromRedisClient(work, configured(shapers[0]))
-		if err := server.Start(shapers[0].Wrap(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))); err != nil {
+		if err := server.Start(shapers[0].Wrap(
+			asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))); err != nil {
 			return err
 		}
 		defer server.Shutdown()

@@ -39,7 +39,8 @@ func tasks(ctx context.Context, b *bench) error {
 			}
 			without, with, ratios = append(without, plain), append(with, shaped), append(ratios, shaped/plain)
 		}
-		b.say("%d tasks, %d workers, awake: %.0f tasks/s of bare asynq, %.0f with the middleware", b.tasks, asynqWorkers, median(without), median(with))
+		b.say("%d tasks, %d workers, awake: %.0f tasks/s of bare asynq, %.0f with the middleware", b.tasks,
+			asynqWorkers, median(without), median(with))
 		b.least("tasks per second with the middleware to without", median(ratios), 0.70)
 		return nil
 	})
@@ -139,7 +140,9 @@ func plan(ctx context.Context, b *bench) error {
 				*w.figures = append(*w.figures, perSecond)
 			}
 		}
-		b.say("%d tasks, awake, %d rounds: %.0f tasks/s planned by one EnqueueAll; asynq alone %.0f one by one, %.0f by %d goroutines",
+		b.say(
+			"%d tasks, awake, %d rounds: %.0f tasks/s planned by one EnqueueAll; asynq alone %.0f one by one, %.0f "+
+				"by %d goroutines",
 			b.plans, rounds, median(planned), median(oneByOne), median(many), enqueuers)
 		b.least("planned to asynq's client one by one", median(planned)/median(oneByOne), 1.5)
 		b.say("        planned to asynq's client by %d goroutines: %.2f", enqueuers, median(planned)/median(many))
@@ -147,7 +150,8 @@ func plan(ctx context.Context, b *bench) error {
 	})
 }
 
-func enqueuedPerSecond(ctx context.Context, s *server, n int, enqueue func(context.Context, *redis.Client, []*asynq.Task) error) (perSecond float64, err error) {
+func enqueuedPerSecond(ctx context.Context, s *server, n int,
+	enqueue func(context.Context, *redis.Client, []*asynq.Task) error) (perSecond float64, err error) {
 	client := s.client()
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if err := client.FlushAll(ctx).Err(); err != nil {

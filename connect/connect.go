@@ -51,7 +51,8 @@ func openFailover(p *parts) (redis.UniversalClient, error) {
 		return nil, p.refusal(err)
 	}
 	if o.MasterName == "" {
-		return nil, &URLError{Scheme: p.scheme, Part: "parameter master", Reason: "is missing; it is what the sentinels call the primary"}
+		return nil, &URLError{Scheme: p.scheme, Part: "parameter master",
+			Reason: "is missing; it is what the sentinels call the primary"}
 	}
 	o.SentinelAddrs = append(p.addrs, o.SentinelAddrs[1:]...) // the parameter addr
 	o.SentinelUsername, o.SentinelPassword = p.user, p.password

@@ -27,11 +27,12 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	th, err := throttle.New("smtp", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}}}, nil)
+	th, err := throttle.New("smtp", client,
+		[]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}}}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	findings, err := th.Check(context.Background())
+	findings, err := th.Inspector().Check(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,9 @@ func parse(text string) (*parts, error) {
 	}
 	authority, tail := rest[:end], rest[end:]
 	if strings.Contains(tail, "@") {
-		return nil, p.bad("user", "an @ behind the addresses: / ? # in a user or password, and @ in a parameter, are to be escaped (%2F %3F %23 %40)")
+		return nil,
+			p.bad("user",
+				"an @ behind the addresses: escape / ? # in a user or password, and @ in a parameter (%2F %3F %23 %40)")
 	}
 	if err := p.setUser(authority); err != nil {
 		return nil, err
@@ -185,10 +187,12 @@ func (p *parts) setTail(tail string) error {
 	}
 	for name, values := range p.query {
 		if slices.Contains(readsReplicas, name) {
-			return p.bad("parameter "+name, "the client would read from replicas, which are out of date and run no script that writes")
+			return p.bad("parameter "+name,
+				"the client would read from replicas, which are out of date and run no script that writes")
 		}
 		for _, value := range values {
-			if n, err := strconv.ParseFloat(value, 64); err == nil && (n < -1 || n > mostOf) && name != "username" && name != "password" {
+			if n, err := strconv.ParseFloat(value, 64); err == nil && (n < -1 || n > mostOf) &&
+				name != "username" && name != "password" {
 				return p.bad("parameter "+name, "is not between -1 and "+strconv.Itoa(mostOf))
 			} else if err == nil && n < 0 && name == "pool_size" {
 				return p.bad("parameter "+name, "is not between 0 and "+strconv.Itoa(mostOf))

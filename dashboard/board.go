@@ -14,12 +14,11 @@ import (
 // board is what one look has found. Nothing in it changes but drawn, which is safe for use
 // by many goroutines.
 type board struct {
-	taken   time.Time // when the look began, by the local clock
-	done    time.Time // when it ended: it is shown for a second from then
-	changed bool      // something was changed since
-	err     error     // why the rest is as it was before
+	taken time.Time // when the look began, by the local clock
+	done  time.Time // when it ended: it is shown for a second from then
+	err   error     // why the rest is as it was before
 
-	throttle *throttle.Throttle
+	throttle *throttle.Inspector
 	now      time.Time // Redis' clock
 	process  processes
 	line     waiting
@@ -35,8 +34,11 @@ type board struct {
 
 // copy is a board that may be made another of.
 func (b *board) copy() *board {
-	next := board{taken: b.taken, done: b.done, throttle: b.throttle, now: b.now, process: b.process, line: b.line, keys: maps.Clone(b.keys), rows: b.rows,
-		started: b.started, putBack: b.putBack, stats: b.stats, err: b.err, drawn: new(drawn)}
+	next := *b
+	next.keys, next.drawn = maps.Clone(b.keys), new(drawn)
+	if next.keys == nil {
+		next.keys = make(map[scopeKey]*standing)
+	}
 	return &next
 }
 
@@ -51,7 +53,10 @@ type processes struct {
 	read    time.Time // by the local clock; zero: not yet
 	all     []throttle.Process
 	load    view.Load
+	sample  view.Sample // from which load is measured next
 	changes []throttle.Change
+	sets    view.Sets
+	noted   []throttle.Backlog
 }
 
 // scopes are those of the newest process.

@@ -18,9 +18,11 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // filled is a board of a throttle with the scopes global, tenant and domain.
 func filled() *board {
-	return &board{now: start, throttle: new(throttle.Throttle), keys: make(map[scopeKey]*standing), drawn: new(drawn), process: processes{all: []throttle.Process{{
-		Alive: true, FairScope: "tenant", Scopes: []throttle.Scope{{Name: throttle.Global}, {Name: "tenant"}, {Name: "domain"}},
-	}}}}
+	return &board{now: start, throttle: new(throttle.Inspector), keys: make(map[scopeKey]*standing),
+		drawn: new(drawn), process: processes{all: []throttle.Process{{
+			Alive: true, FairScope: "tenant", Scopes: []throttle.Scope{{Name: throttle.Global}, {Name: "tenant"},
+				{Name: "domain"}},
+		}}}}
 }
 
 // TestRowsAreBounded: however many wait and are paused, the overview shows some of each, and
@@ -29,13 +31,13 @@ func TestRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := filled()
 	for i := range 100 {
-		b.process.changes = append(b.process.changes, throttle.Change{
-			What: "pause", Scope: "domain", Key: fmt.Sprint("d", i), After: start.Add(time.Hour).Format(time.RFC3339),
-		})
+		b.process.sets.All = append(b.process.sets.All,
+			throttle.Setting{Scope: "domain", Key: fmt.Sprint("d", i), What: "pause", Until: start.Add(time.Hour)})
 	}
 	lanes := make([]throttle.Lane, 10_000)
 	for i := range lanes {
-		lanes[i] = throttle.Lane{Name: fmt.Sprint(i), Flow: fmt.Sprint("t", i), Scope: "tenant", Key: fmt.Sprint("t", i), Jobs: int64(i), Since: start.Add(-time.Duration(i) * time.Second)}
+		lanes[i] = throttle.Lane{Name: fmt.Sprint(i), Flow: fmt.Sprint("t", i), Scope: "tenant",
+			Key: fmt.Sprint("t", i), Jobs: int64(i), Since: start.Add(-time.Duration(i) * time.Second)}
 	}
 	b.line.under = make(map[scopeKey]view.Row)
 	b.line.put(lanes)
@@ -50,7 +52,8 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 
 	b = filled()
-	b.rows = []scopeKey{{"tenant", "idle"}, {"tenant", "used"}, {"tenant", "paused"}, {"tenant", "served less"}, {"tenant", "served"}}
+	b.rows = []scopeKey{{"tenant", "idle"}, {"tenant", "used"}, {"tenant", "paused"}, {"tenant", "served less"},
+		{"tenant", "served"}}
 	rows = b.choose(map[scopeKey]*standing{
 		{"tenant", "idle"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{}}}},
 		{"tenant", "used"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Used: 1}}}},
@@ -59,27 +62,9 @@ func TestRowsAreBounded(t *testing.T) {
 		{"tenant", "served less"}: {usage: throttle.Usage{Now: start, Served: 0.9}},
 		{"tenant", "served"}:      {usage: throttle.Usage{Now: start, Served: 1}},
 	})
-	if want := []scopeKey{{throttle.Global, ""}, {"tenant", "paused"}, {"tenant", "served less"}, {"tenant", "used"}}; !slices.Equal(rows, want) {
+	if want := []scopeKey{{throttle.Global, ""}, {"tenant", "paused"}, {"tenant", "served less"},
+		{"tenant", "used"}}; !slices.Equal(rows, want) {
 		t.Errorf("rows %v, want %v", rows, want)
-	}
-}
-
-// TestInForce: of each kind of change the last counts, and only while it holds.
-func TestInForce(t *testing.T) {
-	t.Parallel()
-	later, past := start.Add(time.Hour).Format(time.RFC3339), start.Add(-time.Second).Format(time.RFC3339)
-	changes := []throttle.Change{
-		{What: "pause", Scope: "domain", Key: "a", After: ""},
-		{What: "pause", Scope: "domain", Key: "a", After: later},
-		{What: "pause", Scope: "domain", Key: "b", After: later},
-		{What: "pause", Scope: "domain", Key: "c", After: past},
-		{What: "limits", Scope: "domain", Key: "a", After: "1/1s"},
-		{What: "limits", Scope: "domain", Key: "a", After: "2/1s"},
-		{What: "mode", After: "off"},
-	}
-	want := []throttle.Change{changes[2], changes[4], changes[6]}
-	if got := inForce(changes, start); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -90,23 +75,30 @@ func TestStartedSince(t *testing.T) {
 	use := func(limit throttle.Limit, used int64) throttle.LimitUsage {
 		return throttle.LimitUsage{Limit: limit, Used: used}
 	}
-	long, short, none := throttle.PerHour(100_000), throttle.Per(100, 500*time.Millisecond), throttle.Limit{Units: throttle.Unlimited, Window: time.Hour}
+	long, short, none := throttle.PerHour(100_000), throttle.Per(100, 500*time.Millisecond),
+		throttle.Limit{Units: throttle.Unlimited, Window: time.Hour}
 	for name, c := range map[string]struct {
 		was, is []throttle.LimitUsage
 		took    time.Duration
 		want    float64
 		known   bool
 	}{
-		"a short window":        {nil, []throttle.LimitUsage{use(short, 40), use(long, 9)}, time.Second, 80, true},
-		"growth":                {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 160)}, 2 * time.Second, 30, true},
-		"what left is no start": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 60)}, time.Second, 0, true},
-		"unlimited":             {[]throttle.LimitUsage{use(none, 0)}, []throttle.LimitUsage{use(none, 0)}, time.Second, 0, false},
-		"what runs":             {[]throttle.LimitUsage{use(throttle.Running(2), 1)}, []throttle.LimitUsage{use(throttle.Running(2), 2)}, time.Second, 0, false},
-		"another window":        {[]throttle.LimitUsage{use(throttle.PerDay(100_000), 1)}, []throttle.LimitUsage{use(long, 9)}, time.Second, 0, false},
-		"no time has passed":    {nil, []throttle.LimitUsage{use(short, 40)}, 0, 0, false},
+		"a short window": {nil, []throttle.LimitUsage{use(short, 40), use(long, 9)}, time.Second, 80, true},
+		"growth": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 160)},
+			2 * time.Second, 30, true},
+		"what left is no start": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 60)},
+			time.Second, 0, true},
+		"unlimited": {[]throttle.LimitUsage{use(none, 0)}, []throttle.LimitUsage{use(none, 0)},
+			time.Second, 0, false},
+		"what runs": {[]throttle.LimitUsage{use(throttle.Running(2), 1)},
+			[]throttle.LimitUsage{use(throttle.Running(2), 2)}, time.Second, 0, false},
+		"another window": {[]throttle.LimitUsage{use(throttle.PerDay(100_000), 1)},
+			[]throttle.LimitUsage{use(long, 9)}, time.Second, 0, false},
+		"no time has passed": {nil, []throttle.LimitUsage{use(short, 40)}, 0, 0, false},
 	} {
 		b := filled()
-		got, known := b.startedSince(t.Context(), throttle.Usage{Now: start, Limits: c.was}, throttle.Usage{Now: start.Add(c.took), Limits: c.is})
+		got, known := b.startedSince(t.Context(), throttle.Usage{Now: start, Limits: c.was},
+			throttle.Usage{Now: start.Add(c.took), Limits: c.is})
 		if got != c.want || known != c.known {
 			t.Errorf("%s: %v, %v, want %v, %v", name, got, known, c.want, c.known)
 		}
@@ -125,12 +117,9 @@ func TestOpenKeysAreWatched(t *testing.T) {
 		want []scopeKey
 	}{{func() {}, []scopeKey{a, b}}, {endA, []scopeKey{a, b}}, {endAgain, []scopeKey{b}}, {endB, nil}} {
 		c.end()
-		if got := h.opened(nil); !slices.Equal(got, c.want) {
-			t.Errorf("open are %v, want %v", got, c.want)
+		if l, _ := h.due(); !slices.Equal(l.open, c.want) {
+			t.Errorf("open are %v, want %v", l.open, c.want)
 		}
-	}
-	if got := h.opened(&b); !slices.Equal(got, []scopeKey{b}) {
-		t.Errorf("asked for is %v", got)
 	}
 }
 
@@ -140,9 +129,11 @@ func TestTooManyToTell(t *testing.T) {
 	t.Parallel()
 	key := scopeKey{"tenant", "acme"}
 	b := filled()
-	b.line = waiting{many: true, under: map[scopeKey]view.Row{key: {Scope: key.Scope, Key: key.Key, Flows: 30_000}}, most: []scopeKey{key}}
+	b.line = waiting{many: true, under: map[scopeKey]view.Row{key: {Scope: key.Scope, Key: key.Key, Flows: 30_000}},
+		most: []scopeKey{key}}
 	b.rows = b.choose(nil)
-	b.keys[key] = &standing{usage: throttle.Usage{Scope: key.Scope, Key: key.Key, Now: start, Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
+	b.keys[key] = &standing{usage: throttle.Usage{Scope: key.Scope, Key: key.Key, Now: start,
+		Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
 	h, _ := counting(t)
 	h.hub.read = func(context.Context, look) *board { return b }
 	w := httptest.NewRecorder()
@@ -151,5 +142,53 @@ func TestTooManyToTell(t *testing.T) {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %q in\n%s", want, w.Body.String())
 		}
+	}
+}
+
+// TestEqualRowsAreGrouped: of rows that say the same some are shown, and how many more there
+// are; what is paused comes first, then what is blocked; what is idle is folded.
+func TestEqualRowsAreGrouped(t *testing.T) {
+	t.Parallel()
+	b := filled()
+	full := throttle.Usage{Now: start,
+		Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}
+	put := func(scope, key string, u throttle.Usage, jobs int64) {
+		u.Scope, u.Key = scope, key
+		b.rows = append(b.rows, scopeKey{scope, key})
+		b.keys[scopeKey{scope, key}] = &standing{usage: u}
+		if jobs > 0 {
+			b.line.lanes = append(b.line.lanes, throttle.Lane{Name: scope + key, Flow: key, Scope: scope, Key: key, Jobs: jobs})
+		}
+	}
+	put(throttle.Global, "", throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(100)}}}, 0)
+	for i := range 8 {
+		put("tenant", fmt.Sprint("t", i), full, 10)
+	}
+	put("tenant", "idle", throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2)}}}, 0)
+	put("domain", "stopped", throttle.Usage{Now: start, Paused: start.Add(time.Hour)}, 0)
+	b.line.under = make(map[scopeKey]view.Row)
+	lanes := b.line.lanes
+	b.line.put(lanes)
+	o := overviewOf(b, false)
+	var shown []string
+	for _, row := range o.Rows {
+		shown = append(shown, row.Scope+" "+row.Key)
+	}
+	if want := []string{"domain stopped", "tenant t0", "tenant t1", "tenant t2", "global "}; !slices.Equal(shown, want) {
+		t.Errorf("shown are %q, want %q", shown, want)
+	}
+	if len(o.Folded) != 6 || o.FoldedText != "5 more like these, 1 idle" {
+		t.Errorf("%d folded: %q", len(o.Folded), o.FoldedText)
+	}
+	if len(o.Flows) != 4 || o.Flows[3].Same != 5 || o.Flows[3].Jobs != 50 || o.Flows[3].For != (scopeKey{}) {
+		t.Errorf("flows are %+v", o.Flows)
+	}
+	for i := range 8 {
+		if i != 1 { // of the others it is not known why they wait
+			delete(b.keys, scopeKey{"tenant", fmt.Sprint("t", i)})
+		}
+	}
+	if o = overviewOf(b, false); len(o.Flows) != 4 || o.Flows[0].Flow.Key == "" {
+		t.Errorf("of flows of which one is known %+v is told", o.Flows)
 	}
 }

@@ -19,9 +19,7 @@ const mostForm = 16 << 10
 // change changes what is set for a scope key, if the request may do so, and leads back to
 // the page of the scope key.
 func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
-	if why := h.mayChange(r); why != nil {
-		h.options.Logger.Warn("dashboard: a change is refused", zap.String("who", h.options.Who(r)), zap.String("throttle", h.hub.name), zap.Error(why))
-		http.Error(w, "this change is refused", http.StatusForbidden)
+	if h.refused(w, r, h.mayChange(r)) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
@@ -38,17 +36,42 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	what, status, err := h.do(ctx, key, r.PostForm)
+	f.For, f.Limits, f.Lasts, f.Why = r.PostForm.Get("for"), r.PostForm.Get("limits"), r.PostForm.Get("lasts"),
+		r.PostForm.Get("why")
+	asked, err := h.ask(ctx, h.hub.board(ctx, nil).throttle, key, f.Scopes, r.PostForm)
+	switch {
+	case err != nil:
+		f.Refused = problem(err)
+		h.write(w, "key", f, http.StatusServiceUnavailable)
+		return
+	case asked != nil:
+		f.Asked = asked
+		h.write(w, "key", f, http.StatusOK)
+		return
+	}
+	what, status, err := h.do(ctx, key, r.PostForm, h.options.Who(r))
 	if err != nil {
-		f.Refused, f.For, f.Limits = problem(err), r.PostForm.Get("for"), r.PostForm.Get("limits")
+		f.Refused = problem(err)
 		h.write(w, "key", f, status)
 		return
 	}
-	h.hub.changed()
+	h.hub.changed(key)
 	h.options.Logger.Info("dashboard: changed", zap.String("who", h.options.Who(r)), zap.String("throttle", h.hub.name),
 		zap.String("scope", key.Scope), zap.String("key", key.Key), zap.String("what", what))
 	w.Header().Set("Location", "key?"+query.Encode()) // relative, since the prefix may have been stripped
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// refused answers a request that may not be, and logs why not.
+func (h *Handler) refused(w http.ResponseWriter, r *http.Request, why error) bool {
+	if why == nil {
+		return false
+	}
+	h.options.Logger.Warn("dashboard: a request is refused", zap.String("who", h.options.Who(r)),
+		zap.String("throttle", h.hub.name),
+		zap.String("method", r.Method), zap.String("page", pageOf(r)), zap.Error(why))
+	http.Error(w, "this request is refused", http.StatusForbidden)
+	return true
 }
 
 // mayChange says why a request may not change anything; nil if it may.
@@ -68,28 +91,47 @@ func (h *Handler) mayChange(r *http.Request) error {
 var errReadOnly = fmt.Errorf("dashboard: Options.AllowChanges is not set")
 
 // do does what a form asks for. It returns that in words, or an HTTP status and why not.
-func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values) (what string, status int, err error) {
-	th := h.hub.board(ctx, nil).throttle
+func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
+	who string) (what string, status int, err error) {
+	th, by, why := h.hub.board(ctx, nil).throttle, throttle.By(who), throttle.Why(form.Get("why"))
 	switch do := form.Get("do"); do {
 	case "pause":
 		span, is := view.ParseSpan(form.Get("for"))
 		if !is {
-			return "", http.StatusBadRequest, fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
+			return "", http.StatusBadRequest,
+				fmt.Errorf("%q is not how long to pause, such as 30m, 2h or 1d; up to 400 days", form.Get("for"))
 		}
-		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(span))
+		end, err := th.Pause(ctx, key.Scope, key.Key, time.Now().Add(span), by, why)
 		return "paused until " + end.UTC().Format(time.RFC3339), http.StatusServiceUnavailable, err
 	case "resume":
-		_, err = th.Resume(ctx, key.Scope, key.Key)
+		_, err = th.Resume(ctx, key.Scope, key.Key, by, why)
 		return "resumed", http.StatusServiceUnavailable, err
 	case "limits":
 		limits, err := throttle.ParseLimits(form.Get("limits"))
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}
-		return "limits " + limitsText(limits), http.StatusServiceUnavailable, th.SetLimits(ctx, key.Scope, key.Key, limits)
+		end, err := endOf(form.Get("lasts"), time.Now())
+		if err != nil {
+			return "", http.StatusBadRequest, err
+		}
+		return "limits " + limitsText(limits), http.StatusServiceUnavailable,
+			th.SetLimits(ctx, key.Scope, key.Key, limits, throttle.Until(end), by, why)
 	case "reset":
-		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key)
+		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key, by, why)
 	default:
 		return "", http.StatusBadRequest, fmt.Errorf("nothing is called %q: it is pause, resume, limits or reset", do)
 	}
+}
+
+// endOf is when what lasts so long ends; the zero time for what is set until it is taken back.
+func endOf(lasts string, now time.Time) (time.Time, error) {
+	if lasts == "" {
+		return time.Time{}, nil
+	}
+	span, is := view.ParseSpan(lasts)
+	if !is {
+		return time.Time{}, fmt.Errorf("%q is not for how long, such as 30m, 4h or 1d; up to 400 days", lasts)
+	}
+	return now.Add(span), nil
 }

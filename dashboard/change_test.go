@@ -2,16 +2,21 @@ package dashboard_test
 
 import (
 	"errors"
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestChange: each button does what it says, is logged with who, and the page shows it at
@@ -31,10 +36,17 @@ func TestChange(t *testing.T) {
 		{"limits", "limits", "7/1h, 100/1d", "7/1h", "limits 7/1h, 100/24h"},
 		{"reset", "limits", "7/1h", "as configured", "limits as configured"},
 	} {
-		r := form(t.Context(), "do", c.do, "scope", "tenant", "key", hostile, c.field, c.value)
-		r.SetBasicAuth("ann", "secret")
-		got := ask(h, r)
-		if got.header.Get("Location") != "key?key="+url.QueryEscape(hostile)+"&scope=tenant" || got.status != http.StatusSeeOther {
+		send := func(more ...string) answer {
+			r := form(t.Context(), append([]string{"do", c.do, "scope", "tenant", "key", hostile, c.field, c.value}, more...)...)
+			r.SetBasicAuth("ann", "secret")
+			return ask(h, r)
+		}
+		got := send()
+		if before, asks := asked(got.text); asks {
+			got = send("sure", before)
+		}
+		if got.header.Get("Location") != "key?key="+url.QueryEscape(hostile)+"&scope=tenant" ||
+			got.status != http.StatusSeeOther {
 			t.Fatalf("%s: status %d\n%s", c.do, got.status, got.text)
 		}
 		if page := get(t.Context(), h, target); !strings.Contains(page.text, c.shows) {
@@ -52,9 +64,78 @@ func TestChange(t *testing.T) {
 			t.Errorf("%s: logged %v", c.do, fields["what"])
 		}
 	}
-	changes, err := w.throttle.Changes(t.Context())
+	changes, err := w.throttle.Inspector().Changes(t.Context())
 	if err != nil || len(changes) != 5 { // one of the world's
 		t.Errorf("%d changes, %v", len(changes), err)
+	}
+}
+
+// asked returns the limits that a page with a question says are in force, and whether it asks.
+func asked(page string) (before string, is bool) {
+	_, rest, is := strings.Cut(page, `name="sure" value="`)
+	before, _, _ = strings.Cut(rest, `"`)
+	return html.UnescapeString(before), is
+}
+
+// TestChangeAsks: limits, and a pause of all jobs, are changed only once somebody has seen what is
+// in force, what would be and what would not, and how that is taken back; and if it is so still.
+func TestChangeAsks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(&dashboard.Options{AllowChanges: true})
+	set := func(scope, key string, limits ...throttle.Limit) {
+		if err := w.throttle.Inspector().SetLimits(t.Context(), scope, key, limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := func() string {
+		s, err := w.throttle.Inspector().SettingsOf(t.Context(), "tenant", "acme")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(view.Find(s, "limits").Limits)
+	}
+	set("tenant", "acme", throttle.Per(10, time.Minute), throttle.PerDay(5000))
+	was := limits()
+	send := func(sure string) answer {
+		return post(t.Context(), h, "do", "limits", "scope", "tenant", "key", "acme", "limits", "20/1m", "sure", sure)
+	}
+	got := send("")
+	if limits() != was || got.status != http.StatusOK {
+		t.Errorf("status %d, limits %s, want %s as before", got.status, limits(), was)
+	}
+	for _, want := range []string{"Now: <b>10/1m, 5000/24h, set at run time for the key</b>",
+		"Make it: <b>20/1m</b>", "No longer in force: 5000/24h.", "To undo it: Set 10/1m, 5000/24h."} {
+		if !strings.Contains(got.text, want) {
+			t.Errorf("the question lacks %q\n%s", want, got.text)
+		}
+	}
+	before, _ := asked(got.text)
+	set("tenant", "acme", throttle.Per(11, time.Minute))
+	if got = send(before); !strings.Contains(got.text, "Now: <b>11/1m,") {
+		t.Errorf("somebody has set others meanwhile, and it does not ask again\n%s", got.text)
+	}
+	before, _ = asked(got.text)
+	if got = send(before); got.status != http.StatusSeeOther || limits() != "[20/1m]" {
+		t.Errorf("status %d, limits %s", got.status, limits())
+	}
+	if got = get(t.Context(), h, "/key?scope=tenant&key=acme&limits=7/1h"); !strings.Contains(got.text,
+		"No longer in force: 20/1m.") {
+		t.Errorf("Try does not say what it would lift\n%s", got.text)
+	}
+	if got = post(t.Context(), h, "do", "reset", "scope", "tenant", "key", "acme"); !strings.Contains(got.text,
+		"To undo it: Set 20/1m.") {
+		t.Errorf("Reset does not ask\n%s", got.text)
+	}
+
+	pause := func(sure string) answer {
+		return post(t.Context(), h, "do", "pause", "scope", "global", "key", "", "for", "1h", "sure", sure)
+	}
+	if got = pause(""); got.status != http.StatusOK || !strings.Contains(got.text, "no job of any key starts for 1h") {
+		t.Errorf("status %d\n%s", got.status, got.text)
+	}
+	if got = pause("not paused"); got.status != http.StatusSeeOther {
+		t.Errorf("status %d\n%s", got.status, got.text)
 	}
 }
 
@@ -71,11 +152,19 @@ func TestChangeRefused(t *testing.T) {
 		mark    func(r *http.Request)
 		logged  string
 	}{
-		"read-only":      {dashboard.Options{}, func(*http.Request) {}, "AllowChanges"},
-		"another site":   {dashboard.Options{AllowChanges: true}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, "cross-origin"},
-		"another host":   {dashboard.Options{AllowChanges: true}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, "cross-origin"},
-		"another origin": {dashboard.Options{AllowChanges: true}, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") }, "cross-origin"},
-		"Authorize":      {dashboard.Options{AllowChanges: true, Authorize: func(*http.Request) error { return forbidden }}, func(*http.Request) {}, "on holiday"},
+		"read-only": {dashboard.Options{}, func(*http.Request) {}, "AllowChanges"},
+		"another site": {dashboard.Options{AllowChanges: true},
+			func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, "cross-origin"},
+		"another host": {dashboard.Options{AllowChanges: true},
+			func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, "cross-origin"},
+		"another origin": {dashboard.Options{AllowChanges: true},
+			func(r *http.Request) {
+				r.Header.Del("Sec-Fetch-Site")
+				r.Header.Set("Origin",
+					"https://evil.example")
+			}, "cross-origin"},
+		"Authorize": {dashboard.Options{AllowChanges: true,
+			Authorize: func(*http.Request) error { return forbidden }}, func(*http.Request) {}, "on holiday"},
 	} {
 		core, logs := observer.New(zap.InfoLevel)
 		c.options.Logger = zap.New(core)
@@ -95,7 +184,7 @@ func TestChangeRefused(t *testing.T) {
 			t.Errorf("%s: logged %v", name, entries[0].ContextMap())
 		}
 	}
-	u, err := w.throttle.Usage(t.Context(), "tenant", "acme")
+	u, err := w.throttle.Inspector().Usage(t.Context(), "tenant", "acme")
 	if err != nil || !u.Paused.IsZero() {
 		t.Errorf("paused until %s, %v", u.Paused, err)
 	}
@@ -111,24 +200,117 @@ func TestChangeWrong(t *testing.T) {
 		status int
 		has    string
 	}{
-		"no such verb":   {[]string{"do", "purge", "scope", "tenant", "key", "acme"}, 400, "nothing is called"},
-		"no duration":    {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "soon"}, 400, `value="soon"`},
-		"too long":       {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "401d"}, 400, "up to 400 days"},
-		"no limit":       {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "<b>"}, 400, `value="&lt;b&gt;"`},
-		"no such scope":  {[]string{"do", "pause", "scope", "host", "key", "acme", "for", "1h"}, 404, "no such scope"},
-		"no key":         {[]string{"do", "pause", "scope", "tenant", "key", "", "for", "1h"}, 404, "Name a key"},
-		"a key of all":   {[]string{"do", "pause", "scope", "global", "key", "x", "for", "1h"}, 404, "has no keys"},
-		"more than text": {[]string{"do", "pause", "scope", "tenant", "key", strings.Repeat("x", 1<<15), "for", "1h"}, 400, "no form"},
+		"no such verb": {[]string{"do", "purge", "scope", "tenant", "key", "acme"}, 400, "nothing is called"},
+		"no duration":  {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "soon"}, 400, `value="soon"`},
+		"too long":     {[]string{"do", "pause", "scope", "tenant", "key", "acme", "for", "401d"}, 400, "up to 400 days"},
+		"no limit": {[]string{"do", "limits", "scope", "tenant", "key", "acme", "limits", "<b>"}, 400,
+			`value="&lt;b&gt;"`},
+		"no such scope": {[]string{"do", "pause", "scope", "host", "key", "acme", "for", "1h"}, 404, "no such scope"},
+		"no key":        {[]string{"do", "pause", "scope", "tenant", "key", "", "for", "1h"}, 404, "Name a key"},
+		"a key of all":  {[]string{"do", "pause", "scope", "global", "key", "x", "for", "1h"}, 404, "has no keys"},
+		"more than text": {[]string{"do", "pause", "scope", "tenant", "key", strings.Repeat("x", 1<<15), "for",
+			"1h"}, 400, "no form"},
 	} {
 		if got := post(t.Context(), h, c.fields...); got.status != c.status || !strings.Contains(got.text, c.has) {
 			t.Errorf("%s: status %d, want %d with %q\n%s", name, got.status, c.status, c.has, got.text)
 		}
 	}
 	w.server.SetError("READONLY You can't write against a read only replica.")
-	if got := post(t.Context(), h, "do", "resume", "scope", "tenant", "key", "acme"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.text, `role="alert"`) {
+	if got := post(t.Context(), h, "do", "resume", "scope", "tenant", "key", "acme"); got.status !=
+		http.StatusServiceUnavailable || !strings.Contains(got.text, `role="alert"`) {
 		t.Errorf("status %d\n%s", got.status, got.text)
 	}
-	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/key", http.NoBody)); got.status == http.StatusSeeOther {
+	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/key",
+		http.NoBody)); got.status == http.StatusSeeOther {
 		t.Errorf("status %d", got.status)
+	}
+}
+
+// TestAuthorizeIsAskedForAll: a client that Authorize refuses gets no page and no events.
+func TestAuthorizeIsAskedForAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	core, logs := observer.New(zap.InfoLevel)
+	h := w.pages(&dashboard.Options{Logger: zap.New(core), Authorize: func(r *http.Request) error {
+		if user, _, _ := r.BasicAuth(); user != "ann" {
+			return errors.New("only ann")
+		}
+		return nil
+	}})
+	for _, page := range []string{"/", "/key?scope=tenant&key=acme", "/job?id=mail-4-4", "/changes?all=1",
+		"/processes", "/events?page="} {
+		got := get(t.Context(), h, page)
+		if got.status != http.StatusForbidden || strings.Contains(got.text, "acme") {
+			t.Errorf("%s: status %d\n%s", page, got.status, got.text)
+		}
+		if entries := logs.TakeAll(); len(entries) != 1 || entries[0].ContextMap()["error"] != "only ann" {
+			t.Errorf("%s: logged %v", page, entries)
+		}
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	r.SetBasicAuth("ann", "secret")
+	if got := ask(h, r); got.status != http.StatusOK {
+		t.Errorf("ann: status %d", got.status)
+	}
+}
+
+// TestChangeByItsFullPath: a path that merely ends as that of a change is none.
+func TestChangeByItsFullPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(&dashboard.Options{AllowChanges: true})
+	mux := http.NewServeMux()
+	mux.Handle("/admin/throttle/", h)
+	mux.Handle("/stripped/", http.StripPrefix("/stripped", h))
+	for path, want := range map[string]int{
+		"/admin/throttle/x/key": http.StatusMethodNotAllowed, "/admin/throttle/x%2Fkey": http.StatusMethodNotAllowed,
+		"/stripped/x/key": http.StatusMethodNotAllowed, "/stripped/key": http.StatusSeeOther,
+		"/admin/throttle/key": http.StatusSeeOther,
+	} {
+		r := form(t.Context(), "do", "pause", "scope", "tenant", "key", path, "for", "1h")
+		to, err := url.Parse(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.URL = to
+		if got := ask(mux, r); got.status != want {
+			t.Errorf("%s: status %d, want %d", path, got.status, want)
+		}
+		u, err := w.throttle.Inspector().Usage(t.Context(), "tenant", path)
+		if err != nil || u.Paused.IsZero() == (want == http.StatusSeeOther) {
+			t.Errorf("%s: paused until %s, %v", path, u.Paused, err)
+		}
+	}
+}
+
+// deadlines is a writer that is told until when the body may take.
+type deadlines struct {
+	http.ResponseWriter
+	read []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(until time.Time) error {
+	d.read = append(d.read, until)
+	return nil
+}
+
+// TestBodyMayNotTakeForEver: a body has a time-out, on any server; what has none goes on.
+func TestBodyMayNotTakeForEver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(nil)
+	for _, c := range []struct {
+		r    *http.Request
+		want int
+	}{
+		{form(t.Context(), "do", "resume"), 1},
+		{httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), 0},
+		{httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader("slow")), 1},
+	} {
+		d := &deadlines{ResponseWriter: httptest.NewRecorder()}
+		h.ServeHTTP(d, c.r)
+		if len(d.read) != c.want {
+			t.Errorf("%s: %d deadlines, want %d", c.r.Method, len(d.read), c.want)
+		}
 	}
 }

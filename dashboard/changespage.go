@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -18,9 +17,10 @@ type changeRow struct {
 	One        bool // it is of one scope key
 	What, By   string
 	At         time.Time
+	Why        string
 	From, To   settingText
-	Text, Mode string // of what is set
-	Paused     time.Time
+	Text       string    // what is set
+	Until      time.Time // when it ends by itself
 }
 
 // settingText is limits or a mode, or until when something is paused.
@@ -34,16 +34,15 @@ func changesOf(b *board) changesPage {
 	for _, c := range b.process.changes {
 		p.All = append(p.All, b.changeRow(c))
 	}
-	for _, c := range inForce(b.process.changes, b.now) {
-		p.Holding = append(p.Holding, b.changeRow(c))
-	}
+	p.Holding = b.setRows(b.process.sets.At(b.now))
 	return p
 }
 
 func (b *board) changeRow(c throttle.Change) changeRow {
 	return changeRow{
-		instantNow: instantNow{b.now}, Scope: c.Scope, Key: c.Key, One: isOne(c.Scope, c.Key), What: c.What, By: c.By, At: c.At,
-		From: settingOf(c.What, c.Before), To: settingOf(c.What, c.After),
+		instantNow: instantNow{b.now}, Scope: c.Scope, Key: c.Key, One: isOne(c.Scope, c.Key), What: c.What,
+		By: c.By, Why: c.Why, At: c.At,
+		From: settingOf(c.What, c.Before), To: settingOf(c.What, c.After), Until: c.Until,
 	}
 }
 
@@ -62,17 +61,38 @@ func (h *Handler) search(ctx context.Context, b *board, f *frame) {
 	const enough = 30 * time.Second // it looks at all keys that Redis has
 	ctx, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
-	h.searching.Lock() // one at a time
-	defer h.searching.Unlock()
-	set, err := view.Settings(ctx, b.throttle)
+	select {
+	case h.searching <- struct{}{}:
+		defer h.searching.leave()
+	default:
+		f.Problem = "Somebody else looks through all scope keys: load the page again in some seconds."
+		return
+	}
+	set, err := b.throttle.Settings(ctx)
 	if err != nil {
 		f.Problem = problem(err)
 		return
 	}
+	f.Set = b.setRows(set)
+}
+
+// setRows are what is set.
+func (b *board) setRows(set []throttle.Setting) []changeRow {
+	var rows []changeRow
 	for _, s := range set {
-		f.Set = append(f.Set, changeRow{
+		row := changeRow{
 			instantNow: instantNow{b.now}, Scope: s.Scope, Key: s.Key, One: isOne(s.Scope, s.Key),
-			Text: limitsText(s.Limits), Mode: s.Mode, Paused: s.Paused, By: s.By,
-		})
+			What: s.What, Until: s.Until, By: s.By, Why: s.Why, At: s.At,
+		}
+		switch s.What {
+		case "pause":
+			row.Text = "paused"
+		case "limits":
+			row.Text = limitsText(s.Limits)
+		case "mode":
+			row.Text = "mode " + s.Mode
+		}
+		rows = append(rows, row)
 	}
+	return rows
 }

@@ -12,16 +12,17 @@
 //
 // # Cost
 //
-// Pages that are open are kept up to date by server-sent events. Redis is read once a
-// second at most, however many look, and not at all while nobody does. Such a look asks for
-// a bounded number of scope keys: those under which most waits, those that are open in a
-// browser, and those shown before. All that waits in line is read so seldom that it takes
-// less than a third of a percent of the time.
+// Pages that are open are kept up to date by server-sent events. They share one look at
+// Redis a second, however many they are, and Redis is not asked while nobody looks. A look
+// asks for a bounded number of scope keys: those under which most waits, those that are open
+// in a browser, and those shown before. All that waits in line is read so seldom that it
+// takes less than a third of a percent of the time. Whoever loads the page of another scope
+// key or of a job has Redis asked for that besides, one after the other.
 //
 // # Who may do what
 //
 // The pages show names of tenants to whoever reaches them, so mount them behind the
-// authentication of your own program. They change nothing unless Options.AllowChanges is
-// set. A change must come from the pages' own origin, Options.Authorize may refuse it, and
-// each is logged with who asked for it.
+// authentication of your own program, or have Options.Authorize refuse requests. They change
+// nothing unless Options.AllowChanges is set. A change must come from the pages' own origin,
+// and each is logged with who asked for it.
 package dashboard

@@ -89,10 +89,11 @@ func useRows(u throttle.Usage) []useRow {
 	return rows
 }
 
-// chart is a history, drawn in fields of 10 by 50.
+// chart is a history, drawn in fields of 10 by 50. It has no bars where nothing started.
 type chart struct {
 	Bars         []chartBar
 	Width        int
+	Counts       bool
 	Window, Step time.Duration
 	Most         int64
 }
@@ -100,20 +101,24 @@ type chart struct {
 type chartBar struct {
 	X         int
 	Y, Height string
-	Units     int64
+	Text      string
+}
+
+// barAt is a bar of so much of the most in a field.
+func barAt(field int, part float64, text string) chartBar {
+	return chartBar{10 * field, number(50 - 50*part), number(50 * part), text}
 }
 
 func chartOf(h history) chart {
-	c := chart{Width: 10 * len(h.bars), Window: h.limit.Window, Step: h.limit.Window / mostBars}
+	c := chart{Width: 10 * len(h.bars), Counts: len(h.bars) > 0, Window: h.limit.Window, Step: h.limit.Window / mostBars}
 	for _, units := range h.bars {
 		c.Most = max(c.Most, units)
 	}
+	if c.Most == 0 {
+		return c
+	}
 	for i, units := range h.bars {
-		height := 0.0
-		if c.Most > 0 {
-			height = 50 * float64(units) / float64(c.Most)
-		}
-		c.Bars = append(c.Bars, chartBar{10 * i, number(50 - height), number(height), units})
+		c.Bars = append(c.Bars, barAt(i, float64(units)/float64(c.Most), strconv.FormatInt(units, 10)))
 	}
 	return c
 }

@@ -2,13 +2,16 @@ package dashboard
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"time"
 )
 
 const (
-	// mostLookers is how many browsers are kept up to date; others are told to come again.
-	mostLookers = 200
+	// mostLookers is how many pages are kept up to date, and mostOfClient how many of them
+	// are of one client. Others are told so, and stay as they are.
+	mostLookers  = 200
+	mostOfClient = 40
 	// stuck is how long a browser may take to take what it is told.
 	stuck = 10 * time.Second
 )
@@ -22,12 +25,22 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if h.lookers.Add(1) > mostLookers {
-		h.lookers.Add(-1)
-		http.Error(w, "too many look", http.StatusServiceUnavailable)
+	leave, is := h.streams.enter(h.clientOf(r), mostOfClient)
+	if !is {
+		tooMany(w,
+			fmt.Sprintf(
+				"%d pages are open from where you are, which is all that are kept up to date for one client. This "+
+					"page stays as it is: close others.", mostOfClient))
 		return
 	}
-	defer h.lookers.Add(-1)
+	defer leave()
+	if h.streams.inAll() > mostLookers {
+		tooMany(w,
+			fmt.Sprintf(
+				"%d pages are open in browsers, which is all that are kept up to date. This page stays as it is "+
+					"until some are closed.", mostLookers))
+		return
+	}
 	key := keyOf(page, query)
 	if key != nil && h.hub.board(r.Context(), nil).refuses(*key) != "" {
 		http.NotFound(w, r)

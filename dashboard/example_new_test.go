@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,7 @@ func ExampleNew() {
 	pages, err := dashboard.New("smtp", client, &dashboard.Options{
 		AllowChanges: true,
 		Authorize: func(r *http.Request) error {
-			if user, _, _ := r.BasicAuth(); user != "ann" {
+			if user, _, _ := r.BasicAuth(); r.Method == http.MethodPost && user != "ann" {
 				return errors.New("only ann is on call")
 			}
 			return nil
@@ -47,19 +48,23 @@ func ExampleNew() {
 	web.RegisterOnShutdown(pages.Close)
 
 	w := httptest.NewRecorder()
-	web.Handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/admin/throttle/key?scope=tenant&key=acme", http.NoBody))
+	web.Handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet,
+		"/admin/throttle/key?scope=tenant&key=acme", http.NoBody))
 	fmt.Println(w.Code, strings.Contains(w.Body.String(), "2 of 100 used"))
 	// Output: 200 true
 }
 
 // runThrottle is what another process does: it starts two jobs of acme.
 func runThrottle(client *redis.Client) {
-	th, err := throttle.New("smtp", client, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(100)}}}, nil)
+	th, err := throttle.New("smtp", client, []throttle.Scope{
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(100)}},
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
 	for _, id := range []string{"mail-1", "mail-2"} {
-		if _, err := th.Reserve(context.Background(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+		if _, err := th.Reserve(context.Background(),
+			throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -3,14 +3,15 @@ package dashboard
 import (
 	"bytes"
 	"embed"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -21,9 +22,11 @@ type Handler struct {
 	client  redis.UniversalClient
 	hub     *hub
 	origin  *http.CrossOriginProtection
-	lookers atomic.Int64 // browsers that are kept up to date
 
-	searching sync.Mutex // held while all that waits, or all keys, are looked through
+	streams   clients // browsers that are kept up to date
+	requests  clients // other requests
+	searching turn    // had while all keys are looked through
+	explained turn    // had while a job is looked for
 	closed    chan struct{}
 	close     func()
 }
@@ -43,7 +46,8 @@ func New(name string, client redis.UniversalClient, opts *Options) (*Handler, er
 		return nil, err
 	}
 	r := &reader{name: name, client: client, stats: options.Stats}
-	h := &Handler{options: options, client: client, hub: newHub(name, r.look), origin: http.NewCrossOriginProtection(), closed: make(chan struct{})}
+	h := &Handler{options: options, client: client, hub: newHub(name, r.look), origin: http.NewCrossOriginProtection(),
+		searching: newTurn(), explained: newTurn(), closed: make(chan struct{})}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
 	return h, nil
 }
@@ -67,18 +71,50 @@ var assetTypes = map[string]string{
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP serves a page by the last element of the path, so that any prefix does.
+// mostAtOnce is how many requests of one client are under way at the same time, without
+// those that keep browsers up to date.
+const mostAtOnce = 16
+
+// bodyTime is how long a form may take to arrive.
+const bodyTime = 10 * time.Second
+
+// pageOf is the page that a request asks for: its path below the pattern of the mux, or all
+// of it.
+func pageOf(r *http.Request) string {
+	if at := strings.IndexByte(r.Pattern, '/'); at >= 0 {
+		if page, is := strings.CutPrefix(r.URL.Path, r.Pattern[at:]); is {
+			return page
+		}
+	}
+	return strings.TrimPrefix(r.URL.Path, "/")
+}
+
+// ServeHTTP serves the pages below the pattern that a http.ServeMux has them under, or at
+// the root of a path that http.StripPrefix has left.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
-	page := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // where the reader has deadlines
+	}
+	page := pageOf(r)
 	kind, isAsset := assetTypes[page]
+	if !isAsset && page != "events" {
+		leave, is := h.requests.enter(h.clientOf(r), mostAtOnce)
+		if !is {
+			tooMany(w,
+				fmt.Sprintf("%d requests of yours are under way. Wait some seconds, then load the page again.", mostAtOnce))
+			return
+		}
+		defer leave()
+	}
 	switch {
 	case r.Method == http.MethodPost && page == "key":
 		h.change(w, r)
+	case !isAsset && h.options.Authorize != nil && h.refused(w, r, h.options.Authorize(r)):
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET", http.StatusMethodNotAllowed)
@@ -88,8 +124,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.events(w, r)
 	case pages[page] != nil:
 		h.page(w, r, page)
-	default:
+	case strings.Contains(page, "/"): // below other pages, from where a page of ours reaches no other
 		http.NotFound(w, r)
+	default:
+		f := frame{Throttle: h.hub.name, Title: "No such page", Page: "missing",
+			Problem: "There is no page " + view.Printable(page) + "."}
+		h.execute(w, missing, f, http.StatusNotFound)
 	}
 }
 

@@ -36,16 +36,17 @@ func (b *board) readHistory(ctx context.Context, u throttle.Usage) (history, err
 	limit, _ := longest(u)
 	h := history{read: b.taken, limit: limit}
 	step := limit.Window / mostBars
-	for i := mostBars; i > 0; i-- {
-		n, err := b.throttle.Count(ctx, u.Scope, u.Key, time.Duration(i)*step, time.Duration(i-1)*step)
-		var uncounted *throttle.InvalidJobError
-		if errors.As(err, &uncounted) {
-			return history{read: b.taken, limit: limit}, nil
-		}
-		if err != nil {
-			return h, err
-		}
-		h.bars = append(h.bars, n)
+	bars := make([]int64, mostBars)
+	err := together(mostBars, func(i int) error {
+		ago := time.Duration(mostBars-i) * step
+		var err error
+		bars[i], err = b.throttle.Count(ctx, u.Scope, u.Key, ago, ago-step)
+		return err
+	})
+	var uncounted *throttle.InvalidJobError
+	if errors.As(err, &uncounted) {
+		return h, nil
 	}
-	return h, nil
+	h.bars = bars
+	return h, err
 }

@@ -3,12 +3,21 @@ package dashboard
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // counting is a handler whose looks are counted, and read nothing.
@@ -16,7 +25,8 @@ func counting(t *testing.T) (*Handler, func() int) {
 	t.Helper()
 	var mu sync.Mutex
 	looks := 0
-	h := &Handler{closed: make(chan struct{}), origin: http.NewCrossOriginProtection()}
+	h := &Handler{options: Options{Who: asker}, closed: make(chan struct{}),
+		origin: http.NewCrossOriginProtection(), searching: newTurn(), explained: newTurn()}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
 	h.hub = newHub("smtp", func(context.Context, look) *board {
 		mu.Lock()
@@ -48,6 +58,7 @@ func TestOneReadPerSecond(t *testing.T) {
 			writers[i] = httptest.NewRecorder()
 			all.Go(func() {
 				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page=", http.NoBody)
+				r.RemoteAddr = fmt.Sprintf("192.0.2.%d:7", i)
 				h.ServeHTTP(writers[i], r)
 			})
 			time.Sleep(7 * time.Millisecond)
@@ -72,7 +83,7 @@ func TestOneReadPerSecond(t *testing.T) {
 		if n := looks(); n != after {
 			t.Errorf("%d looks, and all have gone", n-after)
 		}
-		if n := h.lookers.Load(); n != 0 {
+		if n := h.streams.inAll(); n != 0 {
 			t.Errorf("%d lookers are left", n)
 		}
 	})
@@ -126,7 +137,8 @@ func TestClose(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=changes", http.NoBody))
+			h.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=changes", http.NoBody))
 		}()
 		time.Sleep(3 * time.Second)
 		h.Close()
@@ -135,23 +147,176 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestTooManyLookers: a browser too many is told so, and the others stay.
-func TestTooManyLookers(t *testing.T) {
+// TestTooManyPages: a page too many is told so in a sentence, of one client and of all; other
+// clients' are kept up to date, and the overview is served.
+func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t)
-	h.lookers.Store(mostLookers)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page=", http.NoBody))
-	if w.Code != http.StatusServiceUnavailable || h.lookers.Load() != mostLookers {
-		t.Errorf("status %d, %d lookers", w.Code, h.lookers.Load())
+	ask := func(page, client string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // a stream ends at once
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
+		r.RemoteAddr = client
+		h.ServeHTTP(w, r)
+		return w
 	}
+	for range mostOfClient {
+		h.streams.enter("192.0.2.1", mostOfClient)
+	}
+	for page, want := range map[string]int{"192.0.2.1:1": http.StatusTooManyRequests, "192.0.2.2:1": http.StatusOK} {
+		if w := ask("/events?page=", page); w.Code != want ||
+			want != http.StatusOK && !strings.Contains(w.Body.String(), "40 pages are open from where you are") {
+			t.Errorf("%s: status %d, want %d: %s", page, w.Code, want, w.Body)
+		}
+	}
+	for i := range mostLookers - mostOfClient {
+		h.streams.enter(fmt.Sprint("user-", i), 1)
+	}
+	if w := ask("/events?page=", "192.0.2.2:1"); w.Code != http.StatusTooManyRequests ||
+		!strings.Contains(w.Body.String(), "200 pages are open") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+	if w := ask("/", "192.0.2.1:1"); w.Code != http.StatusOK {
+		t.Errorf("the overview: status %d", w.Code)
+	}
+	if n := h.streams.inAll(); n != mostLookers {
+		t.Errorf("%d pages are counted, want %d", n, mostLookers)
+	}
+	for range mostAtOnce {
+		h.requests.enter("192.0.2.1", mostAtOnce)
+	}
+	for client, want := range map[string]int{"192.0.2.1:2": http.StatusTooManyRequests, "192.0.2.2:1": http.StatusOK} {
+		if w := ask("/", client); w.Code != want {
+			t.Errorf("%s: status %d, want %d", client, w.Code, want)
+		}
+	}
+}
+
+// TestNobodyWaitsForAKey: while a scope key is read that somebody has asked for, the overview
+// is served from what was read.
+func TestNobodyWaitsForAKey(t *testing.T) {
+	t.Parallel()
+	h, _ := counting(t)
+	reading, read := make(chan struct{}), make(chan struct{})
+	all := h.hub.read
+	h.hub.read = func(ctx context.Context, l look) *board {
+		if l.more == nil {
+			return all(ctx, l)
+		}
+		close(reading)
+		<-read
+		b := l.before.copy()
+		b.keys[*l.more] = new(standing)
+		return b
+	}
+	key := scopeKey{"tenant", "acme"}
+	done := make(chan *board)
+	go func() { done <- h.hub.board(t.Context(), &key) }()
+	<-reading
+	if b := h.hub.board(t.Context(), nil); b.err != nil { // it would wait for ever
+		t.Error(b.err)
+	}
+	close(read)
+	if b := <-done; b.keys[key] == nil || h.hub.latest().keys[key] == nil {
+		t.Error("what was read is lost")
+	}
+}
+
+// TestJobDoesNotWaitForASearch: all keys are looked through by one at a time, and a second
+// who asks is told so; the page of a job is served meanwhile.
+func TestJobDoesNotWaitForASearch(t *testing.T) {
+	t.Parallel()
+	h, _ := counting(t)
+	h.searching.take(t.Context())
+	var f frame
+	h.search(t.Context(), filled(), &f) // it would wait for ever
+	if !strings.Contains(f.Problem, "Somebody else looks") {
+		t.Errorf("the second search says %q", f.Problem)
+	}
+	if !h.explained.take(t.Context()) {
+		t.Error("a job waits for the search")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.hub.current = filled()
+	h.hub.current.done = time.Now()
+	if f, status := h.job(ctx, "mail-1"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(f.Problem, "too much is asked for") {
+		t.Errorf("status %d, %q", status, f.Problem)
+	}
+}
+
+// calls counts the scripts that a client calls.
+type calls struct{ n atomic.Int64 }
+
+func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "evalsha") {
+			c.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestALookIsBounded: however many scope keys are open that nobody has seen before, a look
+// asks for some of them, and after some looks all were read.
+func TestALookIsBounded(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	th, err := throttle.New("smtp", client,
+		[]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}},
+			{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}}}, &throttle.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := th.Inspector().Usage(t.Context(), throttle.Global, ""); err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{name: "smtp", client: client}
+	var b *board
+	for b == nil || b.err != nil { // it publishes itself beside its decisions
+		b = r.look(t.Context(), look{})
+	}
+	counted := new(calls)
+	client.AddHook(counted)
+	open := make([]scopeKey, mostOfClient)
+	for i := range open {
+		open[i] = scopeKey{"tenant", fmt.Sprint("t", i)}
+	}
+	looks, highest := 0, int64(0)
+	for ; looks == 0 || slices.ContainsFunc(open,
+		func(key scopeKey) bool { return b.keys[key] == nil || b.keys[key].history.bars == nil }); looks++ {
+		before := counted.n.Load()
+		b = r.look(t.Context(), look{before: b, open: slices.Clone(open)})
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		highest = max(highest, counted.n.Load()-before)
+		if n, most := counted.n.Load()-before, int64(mostRows+mostOpen+mostHistories*mostBars+5); n > most {
+			t.Fatalf("a look calls %d scripts, want %d at most", n, most)
+		}
+		if looks > 2*mostOfClient {
+			t.Fatal("some are never read")
+		}
+	}
+	if highest < mostOpen {
+		t.Errorf("%d scripts in a look are counted", highest)
+	}
+	t.Logf("%d looks for %d scope keys, %d scripts at most in one", looks, len(open), highest)
 }
 
 // TestLineIsLeftAlone: the longer it takes to read who waits, the more seldom that is done.
 func TestLineIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for took, want := range map[time.Duration]time.Duration{time.Millisecond: 300 * time.Millisecond, 200 * time.Millisecond: time.Minute} {
+	for took, want := range map[time.Duration]time.Duration{time.Millisecond: 300 * time.Millisecond,
+		200 * time.Millisecond: time.Minute} {
 		w := waiting{read: now, took: took}
 		if w.due(now.Add(want-time.Millisecond)) || !w.due(now.Add(want)) {
 			t.Errorf("a line that took %s is not read again after %s", took, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -16,7 +17,7 @@ import (
 type jobPage struct {
 	explain.Explanation
 	Asked    string // the ID that was asked for
-	Says     string // its state in words
+	Never    bool   // it does not start unless limits change
 	Rows     []limitRow
 	Asynqmon string // the task's page there
 }
@@ -26,18 +27,10 @@ type limitRow struct {
 	instantNow
 }
 
-// says are the states in words.
-var says = map[string]string{
-	explain.Booked:  "booked",
-	explain.Waiting: "in line",
-	explain.Overdue: "it did not come to its slot; asked for again, it comes to the front of its lane",
-	explain.Unknown: "the throttle knows nothing of it: it has not asked yet, was given back, or has started",
-}
-
 // job explains a job. It asks Redis each time, one job after the other, and the page stays
 // as it is.
 func (h *Handler) job(ctx context.Context, id string) (frame, int) {
-	f := frame{Throttle: h.hub.name, Page: "job", Title: "Job " + name(id), ID: id}
+	f := frame{Throttle: h.hub.name, Page: "job", Title: "Job " + view.Printable(id), ID: id}
 	if id == "" {
 		f.Problem = "Name the ID of a job, or of a task in asynq."
 		return f, http.StatusBadRequest
@@ -49,8 +42,11 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h.searching.Lock()
-	defer h.searching.Unlock()
+	if !h.explained.take(ctx) {
+		f.Problem = problem(errBusy)
+		return f, http.StatusServiceUnavailable
+	}
+	defer h.explained.leave()
 	th, err := throttle.Attach(ctx, h.hub.name, h.client) // the shares of who waits now
 	var e explain.Explanation
 	if err == nil {
@@ -68,11 +64,12 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 }
 
 func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
-	p := jobPage{Explanation: e, Asked: id, Says: says[e.State]}
+	p := jobPage{Explanation: e, Asked: id}
 	for _, l := range e.Limits {
 		if !l.Free.After(e.Now.Add(time.Second)) && !l.Free.IsZero() { // it was asked a moment later
 			l.Free = e.Now
 		}
+		p.Never = p.Never || l.Limit != "" && l.Free.IsZero()
 		p.Rows = append(p.Rows, limitRow{l, instantNow{e.Now}})
 	}
 	if e.Task == nil {
@@ -81,7 +78,8 @@ func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
 		}
 	}
 	if p.Task != nil && h.options.Asynqmon != "" {
-		p.Asynqmon = strings.TrimSuffix(h.options.Asynqmon, "/") + "/queues/" + url.PathEscape(p.Task.Queue) + "/tasks/" + url.PathEscape(p.Task.ID)
+		p.Asynqmon = strings.TrimSuffix(h.options.Asynqmon, "/") + "/queues/" + url.PathEscape(p.Task.Queue) +
+			"/tasks/" + url.PathEscape(p.Task.ID)
 	}
 	return p
 }

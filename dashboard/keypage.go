@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
@@ -21,6 +24,10 @@ type keyPage struct {
 	History      chart
 	Blocked      blocked
 	WaitsFor     []flowRow
+	Own          int64 // jobs of the flow that wait, whatever for
+	IsFlow       bool
+	Answer       string // what there is to know of it, in a sentence
+	Until        time.Time
 	Changes      []changeRow
 }
 
@@ -47,14 +54,73 @@ func keyPageOf(b *board, key scopeKey) any {
 	here := b.line.blocked(key)
 	p.Blocked = blocked{here.Jobs, b.flowRows(here), here.InAll - len(here.Rows)}
 	if key.Scope == b.process.fair() {
-		p.WaitsFor = b.flowRows(b.line.keysOf(key.Key))
+		own := b.line.keysOf(key.Key)
+		p.WaitsFor, p.Own, p.IsFlow = b.flowRows(own), own.Jobs, true
 	}
 	for _, c := range b.process.changes {
 		if c.Scope == key.Scope && c.Key == key.Key && len(p.Changes) < mostFlows {
 			p.Changes = append(p.Changes, b.changeRow(c))
 		}
 	}
+	p.Answer, p.Until = p.answer(s.usage, key)
 	return p
+}
+
+// answer says in a sentence what keeps jobs back, and until when.
+func (p *keyPage) answer(u throttle.Usage, key scopeKey) (text string, until time.Time) {
+	why, until := view.Why(u)
+	switch {
+	case !p.Paused.IsZero():
+		return "Paused: nothing starts under it", p.Paused
+	case p.Blocked.Jobs > 0:
+		return fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, plural(p.Blocked.Jobs, "job"),
+			u.Waiting, plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
+	case p.Own > 0 && len(p.WaitsFor) > 0:
+		other, until := p.WaitsFor[0].For, p.WaitsFor[0].Until
+		text = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, plural(p.Own, "job"),
+			name(key.Key)+areWord(p.Own), strings.TrimSpace(other.Scope+" "+name(other.Key)))
+		if n := int64(len(p.WaitsFor) - 1); n > 0 {
+			text, until = fmt.Sprintf("%s and %d %s", text, n, plural(n, "other")), time.Time{}
+		}
+		if limit, wait := lastUnder(u, p.Own); wait > 0 {
+			return fmt.Sprintf("%s; under its own %s the last of them cannot start before %s from now", text,
+				view.LimitText(limit), view.Span(wait)), time.Time{}
+		}
+		return text, until
+	}
+	return "Nothing waits for it", time.Time{}
+}
+
+// lastUnder is the limit that keeps the last of so many jobs back longest, and for how long at
+// least: as many whole windows as they fill after the room that there is.
+func lastUnder(u throttle.Usage, jobs int64) (longest throttle.Limit, wait time.Duration) {
+	if u.Mode != throttle.Enforce {
+		return longest, 0
+	}
+	for _, l := range u.Limits {
+		if l.Limit.Units <= 0 || l.Limit.Running {
+			continue
+		}
+		late := jobs - max(0, l.Limit.Units-l.Used-l.Booked)
+		if full := (late - 1) / l.Limit.Units; late > 0 && time.Duration(full)*l.Limit.Window > wait {
+			longest, wait = l.Limit, time.Duration(full)*l.Limit.Window
+		}
+	}
+	return longest, wait
+}
+
+func waitWord(jobs int64) string {
+	if jobs == 1 {
+		return " waits"
+	}
+	return " wait"
+}
+
+func areWord(jobs int64) string {
+	if jobs == 1 {
+		return " is"
+	}
+	return " are"
 }
 
 // try says what limits would have kept back; it changes nothing.
@@ -75,6 +141,11 @@ func (h *Handler) try(ctx context.Context, f *frame) int {
 		f.Refused = problem(err)
 		return http.StatusServiceUnavailable
 	}
-	f.Tried = tried
+	now, _, err := limitsOf(ctx, b.throttle, f.Of, f.Scopes)
+	if err != nil {
+		f.Refused = problem(err)
+		return http.StatusServiceUnavailable
+	}
+	f.Tried, f.Lifted = tried, limitsText(view.Lifted(now.inForce, limits))
 	return http.StatusOK
 }

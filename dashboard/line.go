@@ -34,25 +34,34 @@ func (b *board) readLine(ctx context.Context) error {
 	}
 	w := waiting{read: b.taken, at: page.Now, under: make(map[scopeKey]view.Row)}
 	b.now = page.Now
-	lanes, err := b.throttle.Lanes(ctx)
+	enough, cancel := context.WithTimeout(ctx, patience/2)
+	defer cancel()
+	lanes, err := b.throttle.Lanes(enough)
 	switch {
 	case err == nil:
 		w.put(lanes)
+	case enough.Err() != nil && ctx.Err() == nil: // it takes too long
+		w.tell(page.Lines)
 	case errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil:
 		return err
 	default: // it says that more waits than it reads
-		w.many = true
-		for _, l := range page.Lines {
-			key := scopeKey{l.Scope, l.Key}
-			w.under[key] = view.Row{Scope: l.Scope, Key: l.Key, Flows: int(l.Flows)}
-			w.most = append(w.most, key)
-		}
-		slices.SortStableFunc(w.most, func(x, y scopeKey) int { return cmp.Compare(w.under[y].Flows, w.under[x].Flows) })
+		w.tell(page.Lines)
 	}
 	w.most = w.most[:min(len(w.most), mostRows)]
 	w.took = time.Since(began)
 	b.line = w
 	return nil
+}
+
+// tell has the scope keys under which jobs wait in place of the lanes.
+func (w *waiting) tell(lines []throttle.Line) {
+	w.many = true
+	for _, l := range lines {
+		key := scopeKey{l.Scope, l.Key}
+		w.under[key] = view.Row{Scope: l.Scope, Key: l.Key, Flows: int(l.Flows)}
+		w.most = append(w.most, key)
+	}
+	slices.SortStableFunc(w.most, func(x, y scopeKey) int { return cmp.Compare(w.under[y].Flows, w.under[x].Flows) })
 }
 
 // put puts lanes together.

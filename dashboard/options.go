@@ -17,14 +17,16 @@ type Options struct {
 	// AllowChanges lets pauses and limits of scope keys be changed from the pages. False is
 	// read-only: there are no buttons, and a change is refused.
 	AllowChanges bool
-	// Authorize is asked before each change, with its request. An error refuses the change;
-	// it is logged and not shown. nil refuses nobody who may see the pages.
+	// Authorize is asked before each page and each change, with its request; a change is a
+	// POST. An error refuses it; it is logged and not shown. A page that is open is asked for
+	// again only when it is loaded. nil refuses nobody who reaches the pages.
 	Authorize func(*http.Request) error
-	// Who names who asks for a change, for the log. nil is the user of HTTP's basic
-	// authentication, without one the address that the request came from.
+	// Who names who asks, for the log and to bound what one client may ask for at the same
+	// time. nil is the user of HTTP's basic authentication, without one the address that the
+	// request came from: set it behind a proxy, where all come from one.
 	Who func(*http.Request) string
 	// Logger takes each change, with who asked for it and the scope key, at info, and each
-	// that was refused at warn. nil is silent.
+	// request that was refused at warn. nil is silent.
 	Logger *zap.Logger
 	// Stats are the counts of this process' shaper, Shaper.Stats, to show how many tasks it
 	// puts back. nil shows none.

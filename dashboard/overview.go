@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
@@ -18,6 +21,12 @@ type overview struct {
 	Load             view.Load
 	Alive, Differing int
 	Rows             []keyRow
+	Folded           []keyRow // idle, or equal to others that are shown
+	FoldedText       string
+	Set              []changeRow
+	SetMore          int
+	SetKnown         bool
+	Backlog          *backlogChart
 	Flows            []flowRow
 	More             int
 	LineAt           time.Time
@@ -46,20 +55,127 @@ type flowRow struct {
 	For   scopeKey
 	Why   string
 	Until time.Time
+	Known bool // why, as far as there is to know
+	// Same is not 0 in a row that stands for so many flows that wait for the same, or each for
+	// a limit of its own, For is empty then.
+	Same int
 }
 
 func overviewOf(b *board, counted bool) overview {
 	o := overview{
 		Many: b.line.many, Jobs: b.line.flows.Jobs, FlowsInAll: int64(b.line.flows.Flows),
 		Started: b.started.text(), PutBack: b.putBack.text(), Counted: counted, Stats: b.stats,
-		Load: b.process.load, Flows: b.flowRows(b.line.flows), LineAt: b.line.at,
+		Load: b.process.load, LineAt: b.line.at,
 	}
 	o.Alive, o.Differing = b.process.differing()
-	o.More = b.line.flows.InAll - len(o.Flows)
-	for _, key := range b.rows {
-		o.Rows = append(o.Rows, b.keyRow(key))
+	flows := b.flowRows(b.line.flows)
+	o.Flows, o.More = grouped(flows), b.line.flows.InAll-len(flows)
+	o.Rows, o.Folded, o.FoldedText = b.fold()
+	o.Backlog = backlogOf(b.process.noted, b.now)
+	o.Set, o.SetKnown = b.setRows(b.process.sets.At(b.now)), b.process.sets.Known
+	slices.SortStableFunc(o.Set, func(x, y changeRow) int { return cmp.Compare(pausedFirst(x), pausedFirst(y)) })
+	if more := len(o.Set) - mostRows; more > 0 {
+		o.Set, o.SetMore = o.Set[:mostRows], more
 	}
 	return o
+}
+
+func pausedFirst(row changeRow) int {
+	if row.What != "pause" {
+		return 1
+	}
+	return 0
+}
+
+// mostAlike is how many rows that say the same are shown.
+const mostAlike = 3
+
+// grouped puts flows that wait for the same into one row, but for some. Of those of which it is
+// not known why, only as many are left as make some with the others.
+func grouped(rows []flowRow) []flowRow {
+	type alike struct {
+		scope, key, why string
+	}
+	var shown []flowRow
+	seen, more := make(map[alike]int), make(map[alike]int)
+	left := make(map[[2]string]int) // whatever the reason
+	for _, row := range rows {
+		is := alike{row.For.Scope, row.For.Key, row.Why}
+		own := row.For == row.Flow
+		if own {
+			is.key = ""
+		}
+		target := [2]string{is.scope, is.key}
+		if seen[is]++; seen[is] <= mostAlike && (row.Known || left[target] < mostAlike) {
+			left[target]++
+			shown = append(shown, row)
+			continue
+		}
+		at, known := more[is]
+		if !known {
+			at = len(shown)
+			more[is] = at
+			shown = append(shown, flowRow{instantNow: row.instantNow, For: row.For, Why: row.Why})
+			if own {
+				shown[at].For = scopeKey{}
+			}
+		}
+		shown[at].Same++
+		shown[at].Jobs += row.Jobs
+	}
+	return shown
+}
+
+// fold has what is paused first, then what is blocked, then what is in use. It folds what is
+// idle, and rows that are like others.
+func (b *board) fold() (shown, folded []keyRow, text string) {
+	rank := func(key scopeKey) int {
+		switch s := b.keys[key]; {
+		case s == nil || s.err != nil:
+			return 2
+		case s.usage.Paused.After(s.usage.Now):
+			return 0
+		case b.line.under[key].Flows > 0 || s.usage.Waiting > 0:
+			return 1
+		case inUse(s.usage):
+			return 2
+		}
+		return 3
+	}
+	keys := slices.Clone(b.rows)
+	slices.SortStableFunc(keys, func(x, y scopeKey) int { return cmp.Compare(rank(x), rank(y)) })
+	seen, alike, idle := make(map[string]int), 0, 0
+	for _, key := range keys {
+		row := b.keyRow(key)
+		is := row.alike()
+		if seen[is]++; rank(key) == 3 && key.Scope != throttle.Global {
+			idle++
+		} else if rank(key) > 0 && seen[is] > mostAlike {
+			alike++
+		} else {
+			shown = append(shown, row)
+			continue
+		}
+		folded = append(folded, row)
+	}
+	switch {
+	case alike > 0 && idle > 0:
+		text = fmt.Sprintf("%d more like these, %d idle", alike, idle)
+	case alike > 0:
+		text = fmt.Sprintf("%d more like these", alike)
+	default:
+		text = fmt.Sprintf("%d idle", idle)
+	}
+	return shown, folded, text
+}
+
+// alike is the same for rows that say the same of keys of one scope.
+func (r keyRow) alike() string {
+	text := r.Scope + r.Problem
+	for _, u := range r.Uses {
+		text += fmt.Sprint(" ", u.Limit, u.Bar.Full, u.SetFor, u.Mode, u.Served)
+	}
+	return text
 }
 
 func (r rate) text() rateText {
@@ -80,6 +196,9 @@ func (b *board) keyRow(key scopeKey) keyRow {
 	return row
 }
 
+// itsTurn is why something waits where there is room.
+const itsTurn = "its turn has not come"
+
 // flowRows say who waits, and for what as far as that is known.
 func (b *board) flowRows(w view.Waiting) []flowRow {
 	rows := make([]flowRow, len(w.Rows))
@@ -89,7 +208,9 @@ func (b *board) flowRows(w view.Waiting) []flowRow {
 			rows[i].Flow = scopeKey{fair, r.Flow}
 		}
 		if s := b.keys[rows[i].For]; s != nil && s.err == nil {
+			rows[i].Known = true
 			rows[i].Why, rows[i].Until = view.Why(s.usage)
+			rows[i].Why = cmp.Or(rows[i].Why, itsTurn)
 		}
 	}
 	return rows

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -24,8 +25,12 @@ var pages = map[string]*template.Template{
 	"processes": parsed("processes"),
 }
 
+// missing is the page in place of one that there is not.
+var missing = parsed("missing")
+
 func parsed(page string) *template.Template {
-	return template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/parts.html", "templates/"+page+".html"))
+	return template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html",
+		"templates/parts.html", "templates/"+page+".html"))
 }
 
 // frame is what all pages have.
@@ -42,9 +47,14 @@ type frame struct {
 	Scopes   []throttle.Scope
 	Allowed  bool
 	Of       scopeKey
-	For      string // how long a pause is to be, as it was asked for
-	Limits   string // as text
+	For      string // the length of a pause, as it was entered
+	Lasts    string // how long limits stay in force, as it was entered
+	Why      string
+	Limits   string // as they were entered
+	InForce  string // the limits that are in force
 	Tried    any
+	Lifted   string // what is tried would lift
+	Asked    *question
 	Refused  string
 	ID       string
 	Searched bool
@@ -68,8 +78,12 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, page string) {
 
 // write writes a whole page.
 func (h *Handler) write(w http.ResponseWriter, page string, f frame, status int) {
+	h.execute(w, pages[page], f, status)
+}
+
+func (h *Handler) execute(w http.ResponseWriter, page *template.Template, f frame, status int) {
 	var b bytes.Buffer
-	if err := pages[page].Execute(&b, f); err != nil {
+	if err := page.Execute(&b, f); err != nil {
 		http.Error(w, "the page cannot be written", http.StatusInternalServerError)
 		h.options.Logger.Error("dashboard: a page cannot be written: " + err.Error())
 		return
@@ -81,7 +95,7 @@ func (h *Handler) write(w http.ResponseWriter, page string, f frame, status int)
 
 // live is what changes on a page, drawn once for all who look at it, and when that was read.
 func (h *Handler) live(ctx context.Context, page string, query url.Values) ([]byte, time.Time, error) {
-	b := h.hub.board(ctx, keyOf(page, query))
+	b := h.hub.board(ctx, nil) // with what is open
 	part, err := b.drawn.part(page+"?"+query.Encode(), func() ([]byte, error) {
 		var w bytes.Buffer
 		f := h.frameOf(b, page, query)
@@ -108,7 +122,8 @@ func (h *Handler) frame(ctx context.Context, page string, query url.Values) (fra
 	key := keyOf(page, query)
 	if key != nil {
 		if refused := b.refuses(*key); refused != "" {
-			return frame{Throttle: h.hub.name, Title: "No such scope key", Page: page, Problem: refused, Of: *key}, http.StatusNotFound
+			return frame{Throttle: h.hub.name, Title: "No such scope key", Page: page, Problem: refused, Of: *key},
+				http.StatusNotFound
 		}
 		b = h.hub.board(ctx, key)
 	}
@@ -151,7 +166,10 @@ func (h *Handler) frameOf(b *board, page string, query url.Values) frame {
 		f.Title, f.Body = "Overview", overviewOf(b, h.options.Stats != nil)
 	case "key":
 		f.Of = *keyOf(page, query)
-		f.Title, f.Body = f.Of.Scope+" "+name(f.Of.Key), keyPageOf(b, f.Of)
+		f.Title, f.Body = f.Of.Scope+" "+view.Printable(f.Of.Key), keyPageOf(b, f.Of)
+		if s := b.keys[f.Of]; s != nil {
+			f.InForce = limitsInForce(s.usage)
+		}
 		values.Set("scope", f.Of.Scope)
 		values.Set("key", f.Of.Key)
 	case "changes":

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -22,41 +24,56 @@ const escaped = `&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;`
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := w.throttle.SetLimits(t.Context(), "tenant", hostile, []throttle.Limit{throttle.PerHour(2), throttle.PerDay(1000)}); err != nil {
+	if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", hostile,
+		[]throttle.Limit{throttle.PerHour(2), throttle.PerDay(1000)}); err != nil {
 		t.Fatal(err)
 	}
-	h := w.pages(&dashboard.Options{Asynqmon: "http://127.0.0.1:8080/", Stats: func() worker.Stats { return worker.Stats{Denied: 7, Granted: 11} }})
+	root := w.pages(&dashboard.Options{Asynqmon: "http://127.0.0.1:8080/",
+		Stats: func() worker.Stats { return worker.Stats{Denied: 7, Granted: 11} }})
+	h := http.NewServeMux()
+	h.Handle("/", root)
+	h.Handle("GET /admin/throttle/", root)
+	h.Handle("/stripped/", http.StripPrefix("/stripped", root))
 	for _, c := range []struct {
 		page   string
 		status int
 		has    []string
 	}{
-		{"", 200, []string{"<b>6</b> jobs of 2 flows", "configured alike", "7 in all, 11 granted", escaped, "gmail.example", "<strong>paused</strong> until", "2/1h", "2 of 2 used", ">serves 60 %</span>"}},
-		{"key?scope=tenant&key=acme", 200, []string{"tenant <bdi>acme</bdi>", "as configured", "<b>3</b> jobs of 1 flow", "Started in the last 1h00m", "Try"}},
-		{"key?scope=tenant&key=" + url.QueryEscape(hostile), 200, []string{escaped, "set at run time for the key", "1000/24h", "limits"}},
+		{"", 200, []string{"<b>6</b> jobs of 2 flows", "configured alike", "7 in all, 11 granted", escaped,
+			"gmail.example", "<strong>paused</strong> until", "2/1h", "2 of 2 used", ">serves 60 %</span>"}},
+		{"key?scope=tenant&key=acme", 200, []string{"tenant <bdi>acme</bdi>", "as configured",
+			"<b>3</b> jobs of 1 flow", "Started in the last 1h00m", "Try"}},
+		{"key?scope=tenant&key=" + url.QueryEscape(hostile), 200,
+			[]string{escaped, "set at run time for the key", "1000/24h", "limits"}},
 		{"key?scope=global&key=", 200, []string{"100/1h", "4<span", ">serves 60 %</span>"}},
 		{"key?scope=domain&key=gmail.example", 200, []string{"<strong>paused</strong> until", "Changed here"}},
 		{"key?scope=connections&key=web.example", 200, []string{"2/running", "0 of 2 used"}},
 		{"key?scope=tenant&key=nobody", 200, []string{"Nobody.", "0 of 2 used", "<dd>open</dd>"}},
-		{"key?scope=tenant&key=acme&limits=1/1h", 200, []string{"2 started in its last window", "1 would have been kept back"}},
+		{"key?scope=tenant&key=acme&limits=1/1h", 200,
+			[]string{"2 started in its last window", "1 would have been kept back"}},
 		{"key?scope=tenant&key=acme&limits=nonsense", 400, []string{"nonsense"}},
+		{"key?scope=domain&key=+spaces+", 200, []string{`<bdi>\x20spaces\x20</bdi>`}},
 		{"key?scope=host&key=x", 404, []string{"no such scope"}},
 		{"key?scope=tenant&key=", 404, []string{"Name a key"}},
 		{"key?scope=global&key=x", 404, []string{"has no keys"}},
-		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send", ">serves 60 %</span>", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
+		{"job?id=mail-4-4", 200, []string{"in line", "2 of 3 jobs", "tenant <bdi>acme</bdi>", "mail:send",
+			">serves 60 %</span>", "http://127.0.0.1:8080/queues/mails/tasks/mail-4-4", "scheduled"}},
 		{"job?id=" + url.QueryEscape(hostile), 404, []string{escaped, "knows nothing of it"}},
 		{"job?id=", 400, []string{"Name the ID"}},
-		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped, "Look through all scope keys"}},
+		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped,
+			"Look through all scope keys"}},
 		{"changes?all=1", 200, []string{"2/1h, 1000/24h", "gmail.example"}},
 		{"processes", 200, []string{"All 1 that are alive are configured alike", "100/1h"}},
 		{"style.css", 200, []string{"prefers-color-scheme: dark"}},
 		{"live.js", 200, []string{"EventSource"}},
 		{"icon.svg", 200, []string{"<svg"}},
-		{"nonsense", 404, nil},
+		{"nonsense", 404, []string{"There is no page nonsense.", `href="style.css"`}},
+		{"x/processes", 404, nil},
+		{"x/", 404, nil},
 		{"events?page=nonsense", 404, nil},
 		{"events?page=key&scope=host&key=x", 404, nil},
 	} {
-		for _, prefix := range []string{"/", "/admin/throttle/"} {
+		for _, prefix := range []string{"/", "/admin/throttle/", "/stripped/"} {
 			got := get(t.Context(), h, prefix+c.page)
 			if got.status != c.status {
 				t.Errorf("%s%s: status %d, want %d\n%s", prefix, c.page, got.status, c.status, got.text)
@@ -66,7 +83,7 @@ func TestPages(t *testing.T) {
 					t.Errorf("%s%s lacks %q\n%s", prefix, c.page, text, got.text)
 				}
 			}
-			for _, text := range []string{"<script>alert", "/admin", `style="`, "ZgotmplZ", "%!"} {
+			for _, text := range []string{"<script>alert", "/admin", "/stripped", `style="`, "ZgotmplZ", "%!"} {
 				if strings.Contains(got.text, text) {
 					t.Errorf("%s%s has %q\n%s", prefix, c.page, text, got.text)
 				}
@@ -94,18 +111,22 @@ func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.pages(nil)
-	if got := get(t.Context(), h, "/key?scope=tenant&key=acme"); strings.Contains(got.text, `method="post"`) || strings.Contains(got.text, "formmethod") {
+	if got := get(t.Context(), h, "/key?scope=tenant&key=acme"); strings.Contains(got.text, `method="post"`) ||
+		strings.Contains(got.text, "formmethod") {
 		t.Error("a page has buttons that change something")
 	}
-	if got := post(t.Context(), h, "do", "pause", "scope", "tenant", "key", "acme", "for", "1h"); got.status != http.StatusForbidden {
+	if got := post(t.Context(), h, "do", "pause", "scope", "tenant", "key", "acme", "for", "1h"); got.status !=
+		http.StatusForbidden {
 		t.Errorf("status %d", got.status)
 	}
 	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		if got := ask(h, httptest.NewRequestWithContext(t.Context(), method, "/key", http.NoBody)); got.status != http.StatusMethodNotAllowed {
+		if got := ask(h, httptest.NewRequestWithContext(t.Context(), method, "/key", http.NoBody)); got.status !=
+			http.StatusMethodNotAllowed {
 			t.Errorf("%s: status %d", method, got.status)
 		}
 	}
-	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/changes", http.NoBody)); got.status != http.StatusMethodNotAllowed {
+	if got := ask(h, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/changes",
+		http.NoBody)); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("status %d", got.status)
 	}
 }
@@ -115,7 +136,7 @@ func TestScopeThatIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.pages(nil)
-	if err := w.throttle.SetMode(t.Context(), "tenant", throttle.Off); err != nil {
+	if err := w.throttle.Inspector().SetMode(t.Context(), "tenant", throttle.Off); err != nil {
 		t.Fatal(err)
 	}
 	for _, page := range []string{"/key?scope=tenant&key=fresh", "/", "/processes"} {
@@ -135,7 +156,8 @@ func TestRedisAway(t *testing.T) {
 	}
 	w.server.SetError("LOADING Redis is loading the dataset in memory")
 	got := until(t, h, http.StatusServiceUnavailable)
-	if !strings.Contains(got.text, `role="alert"`) || !strings.Contains(got.text, "What follows is how it was at") || !strings.Contains(got.text, "<b>6</b> jobs") {
+	if !strings.Contains(got.text, `role="alert"`) ||
+		!strings.Contains(got.text, "What follows is how it was at") || !strings.Contains(got.text, "<b>6</b> jobs") {
 		t.Errorf("got\n%s", got.text)
 	}
 	w.server.SetError("")
@@ -147,17 +169,12 @@ func TestRedisAway(t *testing.T) {
 // until asks for the overview until it has a status: it is read once a second.
 func until(t *testing.T, h http.Handler, status int) answer {
 	t.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for ; ; <-poll.C {
-		got := get(t.Context(), h, "/")
-		if got.status == status {
-			return got
-		}
-		if t.Context().Err() != nil {
-			t.Fatalf("status %d, want %d", got.status, status)
-		}
-	}
+	var got answer
+	redistest.Await(t, fmt.Sprint("the overview has status ", status), func() bool {
+		got = get(t.Context(), h, "/")
+		return got.status == status
+	})
+	return got
 }
 
 // TestNothingKnownYet: a throttle that nobody has published, and a Redis that was never
@@ -212,7 +229,8 @@ func TestEvents(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewServer(w.pages(nil))
 	t.Cleanup(server.Close)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?page=key&scope=tenant&key=acme", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		server.URL+"/events?page=key&scope=tenant&key=acme", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,5 +267,64 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := dashboard.New("smtp", nil, nil); err == nil {
 		t.Error("no client is taken")
+	}
+}
+
+// TestOlderPauseIsShown: a dashboard that starts anew shows what is paused, however much was
+// changed since, and however often.
+func TestOlderPauseIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 210 {
+		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", "acme",
+			[]throttle.Limit{throttle.PerHour(int64(3 + i%2))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", fmt.Sprint("t", i),
+			[]throttle.Limit{throttle.PerHour(7)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := w.pages(nil)
+	for _, page := range []string{"/", "/changes"} {
+		got := get(t.Context(), h, page)
+		if n := strings.Count(got.text, "<bdi>gmail.example</bdi>"); n == 0 {
+			t.Errorf("%s: the pause is not told\n%s", page, got.text)
+		}
+	}
+	limits, _, _ := strings.Cut(get(t.Context(), h, "/").text, "How it goes")
+	if _, limits, _ = strings.Cut(limits, "<h2>Limits</h2>"); !strings.Contains(limits, "gmail.example") {
+		t.Errorf("the paused key is not among the limits\n%s", limits)
+	}
+}
+
+// TestBacklogOnTheOverview: what the throttle's processes have noted is drawn between what is
+// in force and the limits.
+func TestBacklogOnTheOverview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if got := get(t.Context(), w.pages(nil), "/"); strings.Contains(got.text, "Over the last") {
+		t.Errorf("a chart is drawn of nothing\n%s", got.text)
+	}
+	for ago := 90; ago > 0; ago-- {
+		at := time.Now().Add(-time.Duration(ago) * time.Minute)
+		note := fmt.Sprint(at.UnixMicro(), ago*10, ago*1_000_000)
+		if err := w.client.LPush(t.Context(), "thr:{smtp}:4:backlog", note).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := get(t.Context(), w.pages(nil), "/").text
+	_, rest, _ := strings.Cut(got, "<h2>In force</h2>")
+	chart, _, is := strings.Cut(rest, "<h2>Limits</h2>")
+	for _, text := range []string{"Over the last 3 hours", "Jobs in line: <b>10</b>", "900 at most",
+		"Longest wait: <b>1s</b>", "1m30s at most"} {
+		if !is || !strings.Contains(chart, text) {
+			t.Errorf("the chart lacks %q\n%s", text, chart)
+		}
+	}
+	if bars := strings.Count(chart, "<rect "); bars != 2*24 && bars != 2*25 {
+		t.Errorf("%d bars, want two times half of 48", bars)
 	}
 }

@@ -25,7 +25,8 @@ func processesOf(b *board) processesPage {
 	p := processesPage{Scopes: b.process.scopes()}
 	p.Alive, p.Differing = b.process.differing()
 	for _, one := range b.process.all {
-		row := processRow{instantNow: instantNow{b.now}, Name: one.String(), Alive: one.Alive, Since: one.Since, Seen: one.Seen}
+		row := processRow{instantNow: instantNow{b.now}, Name: one.String(), Alive: one.Alive, Since: one.Since,
+			Seen: one.Seen}
 		row.Differences = b.process.all[0].Differences(one)
 		p.All = append(p.All, row)
 	}

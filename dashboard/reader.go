@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,9 +16,10 @@ import (
 
 // How much one look reads.
 const (
-	mostRows  = 12              // scope keys that the overview shows
-	mostOpen  = 8               // scope keys that are open in browsers, in turns
-	processed = 5 * time.Second // how long what seldom changes is taken for right
+	mostRows      = 12              // scope keys that the overview shows
+	mostOpen      = 8               // scope keys that are open in browsers, in turns
+	mostHistories = 2               // of these
+	processed     = 5 * time.Second // how long what seldom changes is taken for right
 )
 
 // reader reads Redis. It keeps nothing: what was read before is given to it.
@@ -36,7 +38,9 @@ func (r *reader) look(ctx context.Context, l look) *board {
 	b.err = nil
 	var err error
 	if l.more != nil {
-		err = b.readKey(ctx, *l.more, true)
+		if err = b.readKeys(ctx, []scopeKey{*l.more}); err == nil {
+			err = b.readHistories(ctx, []scopeKey{*l.more})
+		}
 	} else {
 		b.taken = time.Now()
 		err = r.readAll(ctx, b, l)
@@ -63,29 +67,35 @@ func (r *reader) readAll(ctx context.Context, b *board, l look) error {
 			return err
 		}
 	}
-	before := b.keys
-	b.keys = make(map[scopeKey]*standing)
-	open := slices.Clone(l.open)
-	slices.SortStableFunc(open, func(x, y scopeKey) int { return lastRead(before[x]).Compare(lastRead(before[y])) })
-	for i, key := range open {
-		b.keys[key] = before[key]
-		if i < mostOpen || before[key] == nil {
-			if err := b.readKey(ctx, key, true); err != nil {
-				return err
-			}
-		}
-	}
-	b.rows = b.choose(before)
-	for _, key := range b.rows {
-		if b.keys[key] == nil || !slices.Contains(open, key) {
-			b.keys[key] = before[key]
-			if err := b.readKey(ctx, key, false); err != nil {
-				return err
-			}
-		}
+	if err := b.readOpen(ctx, l.open); err != nil {
+		return err
 	}
 	b.count(ctx, r, l.before)
 	return nil
+}
+
+// readOpen reads the scope keys that are open in browsers, those first that were read
+// longest ago, and the rows of the overview.
+func (b *board) readOpen(ctx context.Context, open []scopeKey) error {
+	before := b.keys
+	b.keys = make(map[scopeKey]*standing)
+	slices.SortStableFunc(open, func(x, y scopeKey) int { return lastRead(before[x]).Compare(lastRead(before[y])) })
+	b.rows = b.choose(before)
+	now := slices.Clone(open[:min(len(open), mostOpen)])
+	for _, key := range b.rows {
+		if !slices.Contains(now, key) {
+			now = append(now, key)
+		}
+	}
+	for _, key := range slices.Concat(now, open) {
+		if before[key] != nil {
+			b.keys[key] = before[key]
+		}
+	}
+	if err := b.readKeys(ctx, now); err != nil {
+		return err
+	}
+	return b.readHistories(ctx, open)
 }
 
 // readProcesses reads what seldom changes, and attaches anew where the configuration does.
@@ -108,13 +118,50 @@ func (r *reader) readProcesses(ctx context.Context, b *board) error {
 	if p.changes, err = th.Changes(ctx); err != nil {
 		return err
 	}
-	p.load = view.LoadOf(ctx, th)
+	if p.noted, err = th.Backlogs(ctx); err != nil {
+		return err
+	}
+	p.sets = readSets(ctx, th, b.process.sets, p.changes)
+	p.load, p.sample = view.LoadSince(ctx, th, b.process.sample)
 	b.throttle, b.process = th, p
 	return nil
 }
 
-// readKey reads how a scope key stands, and what started under one that is open.
-func (b *board) readKey(ctx context.Context, key scopeKey, open bool) error {
+// readSets reads what is set. Where Redis has so many keys that this takes too long, it stays
+// as it is, which may be not known: pages have more to show.
+func readSets(ctx context.Context, th *throttle.Inspector, before view.Sets, changes []throttle.Change) view.Sets {
+	ctx, cancel := context.WithTimeout(ctx, patience/3)
+	defer cancel()
+	began := time.Now()
+	sets, err := before.Read(ctx, th, changes)
+	if err != nil {
+		return before.Later(time.Since(began))
+	}
+	return sets
+}
+
+// readKeys reads how scope keys stand.
+func (b *board) readKeys(ctx context.Context, keys []scopeKey) error {
+	read := make([]*standing, len(keys))
+	err := together(len(keys), func(i int) error {
+		var err error
+		read[i], err = b.readKey(ctx, keys[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		b.keys[key] = read[i]
+		if now := read[i].usage.Now; now.After(b.now) {
+			b.now = now
+		}
+	}
+	return nil
+}
+
+// readKey reads how a scope key stands. It changes nothing of the board.
+func (b *board) readKey(ctx context.Context, key scopeKey) (*standing, error) {
 	var next standing
 	if before := b.keys[key]; before != nil {
 		next = *before
@@ -125,21 +172,30 @@ func (b *board) readKey(ctx context.Context, key scopeKey, open bool) error {
 	switch {
 	case errors.Is(err, throttle.ErrState), errors.As(err, &invalid):
 		next.err, next.usage = err, throttle.Usage{Scope: key.Scope, Key: key.Key, Now: b.now}
-		b.keys[key] = &next
-		return nil
 	case err != nil:
-		return err
+		return nil, err
+	default:
+		next.usage, next.full = u, with(next.full, fullest(u))
 	}
-	if !u.Now.Before(b.now) {
-		b.now = u.Now
-	}
-	next.usage, next.full = u, with(next.full, fullest(u))
-	if open && next.history.due(u, b.taken) {
-		if next.history, err = b.readHistory(ctx, u); err != nil {
+	return &next, nil
+}
+
+// readHistories reads what started under some of the open scope keys, those first of which
+// that was read longest ago.
+func (b *board) readHistories(ctx context.Context, open []scopeKey) error {
+	due := slices.DeleteFunc(slices.Clone(open), func(key scopeKey) bool {
+		s := b.keys[key]
+		return s == nil || s.err != nil || !s.history.due(s.usage, b.taken)
+	})
+	slices.SortStableFunc(due, func(x, y scopeKey) int { return b.keys[x].history.read.Compare(b.keys[y].history.read) })
+	for _, key := range due[:min(len(due), mostHistories)] {
+		next := *b.keys[key]
+		var err error
+		if next.history, err = b.readHistory(ctx, next.usage); err != nil {
 			return err
 		}
+		b.keys[key] = &next
 	}
-	b.keys[key] = &next
 	return nil
 }
 
@@ -149,13 +205,14 @@ func (b *board) readKey(ctx context.Context, key scopeKey, open bool) error {
 func (b *board) choose(before map[scopeKey]*standing) []scopeKey {
 	var rows []scopeKey
 	add := func(key scopeKey) {
-		if len(rows) < mostRows && b.refuses(key) == "" && !slices.Contains(rows, key) {
+		hashed := strings.HasPrefix(key.Key, "~") // of a very long key Redis has no more
+		if len(rows) < mostRows && !hashed && b.refuses(key) == "" && !slices.Contains(rows, key) {
 			rows = append(rows, key)
 		}
 	}
 	add(scopeKey{Scope: throttle.Global})
-	for i, set := range inForce(b.process.changes, b.now) {
-		if set.What == "pause" && set.Key != "" && i < mostRows/2 {
+	for _, set := range b.process.sets.At(b.now) {
+		if set.What == "pause" && len(rows) < mostRows/2 {
 			add(scopeKey{set.Scope, set.Key})
 		}
 	}
@@ -216,27 +273,4 @@ func fullest(u throttle.Usage) float64 {
 		most = max(most, row.Ratio)
 	}
 	return most
-}
-
-// inForce are the changes that hold now: the last of each kind of each scope key, if it set
-// something.
-func inForce(changes []throttle.Change, now time.Time) []throttle.Change {
-	type of struct{ what, scope, key string }
-	seen := make(map[of]bool)
-	var holding []throttle.Change
-	for _, c := range changes {
-		name := of{c.What, c.Scope, c.Key}
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if c.After == "" {
-			continue
-		}
-		if end, err := time.Parse(time.RFC3339, c.After); c.What == "pause" && err == nil && !end.After(now) {
-			continue
-		}
-		holding = append(holding, c)
-	}
-	return holding
 }

@@ -1,11 +1,13 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"html/template"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -13,38 +15,33 @@ import (
 
 // functions are what templates write with.
 var functions = template.FuncMap{
-	"name":    name,
-	"linked":  func(key string) bool { return !strings.HasPrefix(key, "~") },
-	"far":     far,
-	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
-	"when":    func(at, now time.Time) instant { return instant{at, now} },
-	"span":    view.Span,
-	"short":   func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
-	"percent": func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
-	"part":    view.PartText,
-	"plural":  plural,
-	"limits":  limitsText,
-	"leased":  view.Leased,
+	"name":     name,
+	"linked":   func(key string) bool { return !strings.HasPrefix(key, "~") },
+	"far":      far,
+	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+	"clock":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"when":     func(at, now time.Time) instant { return instant{at, now} },
+	"span":     view.Span,
+	"short":    func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
+	"percent":  func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
+	"part":     view.PartText,
+	"plural":   plural,
+	"sentence": func(text string) string { return view.Printable(view.Capital(text)) },
+	"limits":   limitsText,
+	"leased":   view.Leased,
+}
+
+// name is a name as a page shows it: spaces at its ends, which nobody sees, are escaped too.
+func name(text string) string {
+	const space = `\x20`
+	inner := strings.TrimLeft(text, " ")
+	before := len(text) - len(inner)
+	inner = strings.TrimRight(inner, " ")
+	return strings.Repeat(space, before) + view.Printable(inner) + strings.Repeat(space, len(text)-before-len(inner))
 }
 
 // instant is a time, and the one from which it is told how far it is; both on Redis' clock.
 type instant struct{ At, Now time.Time }
-
-// name shows a name that users made as it is, but what cannot be seen: that is escaped, and
-// what would turn the direction of the text with it.
-func name(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		quoted := strconv.QuoteRune(r)
-		b.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return b.String()
-}
 
 // far says how far an instant is from now.
 func far(at, now time.Time) string {
@@ -68,7 +65,16 @@ func plural(n int64, what string) string {
 func limitsText(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
-		texts[i] = l.String()
+		texts[i] = view.LimitText(l)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// limitsInForce are the limits of a scope key as they can be set.
+func limitsInForce(u throttle.Usage) string {
+	texts := make([]string, len(u.Limits))
+	for i, l := range u.Limits {
+		texts[i] = view.LimitText(l.Limit)
 	}
 	return strings.Join(texts, ", ")
 }
@@ -86,6 +92,9 @@ func problem(err error) string {
 	if err == nil {
 		return ""
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("This takes longer than %s to read: Redis is slow, or so much waits.", patience)
+	}
 	text := strings.TrimPrefix(err.Error(), "throttle: ")
-	return strings.Join(strings.Fields(text), " ") + "."
+	return view.Printable(strings.Join(strings.Fields(text), " ")) + "."
 }

@@ -5,23 +5,12 @@ import (
 	"time"
 )
 
-func TestName(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"acme": "acme", "big corp": "big corp", "Zoë 会社": "Zoë 会社", `<script>alert("1")</script>`: `<script>alert("1")</script>`,
-		"a\nb": `a\nb`, "a\x00b": `a\x00b`, "gpj\u202eexe": `gpj\u202eexe`, "a\xffb": "a\ufffdb",
-	} {
-		if got := name(text); got != want {
-			t.Errorf("%q is shown as %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestFar(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for d, want := range map[time.Duration]string{
-		0: "now", 50 * time.Millisecond: "now", 1500 * time.Millisecond: "in 1.5s", -90 * time.Second: "1m30s ago", 50 * time.Hour: "in 2d02h",
+		0: "now", 50 * time.Millisecond: "now", 1500 * time.Millisecond: "in 1.5s", -90 * time.Second: "1m30s ago",
+		50 * time.Hour: "in 2d02h",
 	} {
 		if got := far(now.Add(d), now); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -48,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	w.client = redis.NewClient(&redis.Options{Addr: w.server.Addr(), DialTimeout: 100 * time.Millisecond, MaxRetries: -1})
 	t.Cleanup(func() { _ = w.client.Close() })
 	var err error
-	if w.throttle, err = throttle.New("smtp", w.client, scopes, nil); err != nil {
+	if w.throttle, err = throttle.New("smtp", w.client, scopes, &throttle.Options{Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
@@ -68,7 +69,8 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.throttle.Report(ctx, throttle.Global, "", said); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := asynq.NewClientFromRedisClient(w.client).Enqueue(asynq.NewTask("mail:send", nil), asynq.Queue("mails"), asynq.TaskID("mail-4-4"), asynq.ProcessIn(time.Hour)); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(w.client).Enqueue(asynq.NewTask("mail:send", nil),
+		asynq.Queue("mails"), asynq.TaskID("mail-4-4"), asynq.ProcessIn(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	w.published()
@@ -78,18 +80,10 @@ func newWorld(t *testing.T) *world {
 // published waits until the throttle's process has published itself.
 func (w *world) published() {
 	w.Helper()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for ; ; <-poll.C {
+	redistest.Await(w, "the process has published itself", func() bool {
 		_, err := throttle.Attach(w.Context(), "smtp", w.client)
-		var attach *throttle.AttachError
-		if !errors.As(err, &attach) {
-			return
-		}
-		if w.Context().Err() != nil {
-			w.Fatal(err)
-		}
-	}
+		return !errors.As(err, new(*throttle.AttachError))
+	})
 }
 
 // pages are those of the world.

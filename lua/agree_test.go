@@ -74,14 +74,17 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 
 func history(t *rapid.T, s *scripted) {
 	s.settings = line.Settings{
-		Lookahead: rapid.SampledFrom([]int64{second / 10, second, second, 5 * second, 400 * 86400 * second}).Draw(t, "lookahead"),
-		Grace:     rapid.SampledFrom([]int64{1000, second, 5 * second}).Draw(t, "grace"),
-		Scopes:    make(map[string]line.Scope),
-		Timed:     rapid.Bool().Draw(t, "timed"),
-		Lower:     rapid.SampledFrom([]int64{9, 9, 1, 99}).Draw(t, "lower"),
+		Lookahead: rapid.SampledFrom([]int64{second / 10, second, second, 5 * second, 400 * 86400 * second}).Draw(
+			t, "lookahead"),
+		Grace:  rapid.SampledFrom([]int64{1000, second, 5 * second}).Draw(t, "grace"),
+		Scopes: make(map[string]line.Scope),
+		Timed:  rapid.Bool().Draw(t, "timed"),
+		Lower:  rapid.SampledFrom([]int64{9, 9, 1, 99}).Draw(t, "lower"),
 	}
+	s.steps = rapid.SampledFrom([]int{0, 0, 0, 30, 100, 300}).Draw(t, "steps")
 	for _, name := range []string{"global", "tenant", "domain"} {
-		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Enforce, line.Enforce, line.Shadow, line.Off}).Draw(t, "mode")
+		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Enforce, line.Enforce, line.Shadow,
+			line.Off}).Draw(t, "mode")
 		s.settings.Scopes[name] = line.Scope{Mode: mode, Limits: drawLimits(t, name)}
 	}
 	m := newMachine(s)
@@ -115,11 +118,14 @@ func usualHistory(t *rapid.T, s *scripted) {
 		for _, w := range []int64{7 * second, 60 * second} {
 			precision := rapid.SampledFrom([]int64{1, w / 100, w / 3}).Draw(t, "precision")
 			if w == 7*second && rapid.Bool().Draw(t, "running") {
-				limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{50, 1000}).Draw(t, "at once"), Window: -5 * second, Precision: second / 200})
+				limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{50, 1000}).Draw(t, "at once"),
+					Window: -5 * second, Precision: second / 200})
 			}
-			limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Window: w, Precision: precision})
+			limits = append(limits,
+				line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Window: w, Precision: precision})
 		}
-		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce, Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
+		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce,
+			Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
 	}
 	m := newMachine(s)
 	t.Repeat(map[string]func(*rapid.T){
@@ -140,11 +146,13 @@ func usualHistory(t *rapid.T, s *scripted) {
 }
 
 func newMachine(s *scripted) *machine {
-	return &machine{s: s, l: line.New(), now: 1_795_219_498_189_530, jobs: make(map[string]line.Job), slots: make(map[string]int64)}
+	return &machine{s: s, l: line.New(), now: 1_795_219_498_189_530, jobs: make(map[string]line.Job),
+		slots: make(map[string]int64)}
 }
 
 func (m *machine) advance(t *rapid.T) {
-	step := rapid.SampledFrom([]int64{1, 1000, second / 20, second / 3, second, 5 * second, 61 * second, 3700 * second}).Draw(t, "step")
+	step := rapid.SampledFrom([]int64{1, 1000, second / 20, second / 3, second, 5 * second, 61 * second,
+		3700 * second}).Draw(t, "step")
 	m.now += step
 }
 
@@ -161,13 +169,14 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 	}
 	m.drawn++
 	class := flow + rapid.SampledFrom([]string{"", "", "#1", "#3"}).Draw(t, "priority")
-	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: class + "|" + strings.Join(keys, ","), Latest: -1, Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
+	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: class + "|" + strings.Join(keys, ","), Latest: line.Never,
+		Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
 	for range keys {
 		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5, 9}).Draw(t, "cost"))
 	}
 	j.MaxWait = rapid.SampledFrom([]int64{0, 1_200_000, 200_000}).Draw(t, "max wait")
 	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "has deadline") {
-		j.Latest = rapid.SampledFrom([]int64{0, second, 100 * second}).Draw(t, "latest")
+		j.Latest = rapid.SampledFrom([]int64{-1, 0, second, 100 * second}).Draw(t, "latest")
 	}
 	j.Plan = rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "plan")
 	return j
@@ -187,7 +196,7 @@ func (m *machine) arriveUsual(t *rapid.T) {
 	var jobs []line.Job
 	for range rapid.SampledFrom([]int{1, 5, 20}).Draw(t, "batch") {
 		j := m.drawJob(t)
-		j.Latest, j.Plan = -1, false
+		j.Latest, j.Plan = line.Never, false
 		for i := range j.Costs {
 			j.Costs[i] = j.Costs[0]
 		}
@@ -197,17 +206,22 @@ func (m *machine) arriveUsual(t *rapid.T) {
 }
 
 func (m *machine) ask(t *rapid.T, jobs []line.Job) {
-	want := m.l.Reserve(m.now, m.s.settings, jobs)
 	next, got, err := m.s.reserve(m.now, jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(got) < 1 || len(got) > len(jobs) {
+		t.Fatalf("%d answers for %d jobs", len(got), len(jobs))
+	}
+	jobs, rest := jobs[:len(got)], jobs[len(got):] // the call has taken its steps
+	want := m.l.Reserve(m.now, m.s.settings, jobs)
 	texts := make([]string, len(want))
 	for i, a := range want {
 		texts[i] = answerText(a)
 		id := jobs[i].ID
 		if a.Outcome == line.Granted {
-			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start})
+			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start,
+				Decided: m.now})
 		}
 		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.TooHeavy {
 			delete(m.jobs, id)
@@ -228,6 +242,9 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	}
 	if want := m.l.Next(); next != want {
 		t.Fatalf("next %d, want %d", next, want)
+	}
+	if len(rest) > 0 {
+		m.ask(t, rest)
 	}
 }
 
@@ -269,11 +286,12 @@ func (m *machine) pullOnce(t *rapid.T, bookings, looks int) {
 	if brings == 0 {
 		pull = m.l.PullOnly
 	}
-	want := pull(m.now, m.s.settings, bookings, looks)
-	got, err := m.s.pull(m.now, bookings, looks, brings)
+	got, ends, err := m.s.pull(m.now, bookings, looks, brings)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.l.Ends = ends
+	want := pull(m.now, m.s.settings, bookings, looks)
 	if diff := cmp.Diff(pulledText(want), got); diff != "" {
 		t.Fatalf("pull (-line +script):\n%s", diff)
 	}
@@ -345,7 +363,7 @@ func (m *machine) settle(t *rapid.T) {
 	}
 	if want && rebook {
 		m.ids = append(m.ids, g.ID)
-		m.jobs[g.ID] = line.Job{ID: g.ID, Lane: g.Lane, Costs: g.Costs, Latest: -1, Share: share}
+		m.jobs[g.ID] = line.Job{ID: g.ID, Lane: g.Lane, Costs: g.Costs, Latest: line.Never, Share: share}
 		m.slots[g.ID] = g.Start
 	}
 }
@@ -372,14 +390,15 @@ func (m *machine) done(t *rapid.T) {
 
 // compareHandOver has the places given back and the line pulled in one call.
 func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool, cooldowns string) {
+	got, ends, err := m.s.pull(m.now, 50, 200, 1, ended(grants, cooldowns)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.l.Ends = ends
 	want := m.l.Pull(m.now, m.s.settings, 50, 200)
 	texts := pulledText(want)
 	for i, is := range held {
 		texts = slices.Insert(texts, 3+i, map[bool]string{true: "1", false: "0"}[is])
-	}
-	got, err := m.s.pull(m.now, 50, 200, 1, ended(grants, cooldowns)...)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if diff := cmp.Diff(texts, got); diff != "" {
 		t.Fatalf("done and pull (-line +script):\n%s", diff)
@@ -424,7 +443,8 @@ func (m *machine) some(t *rapid.T) []line.Grant {
 }
 
 func (m *machine) drawName(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"global:", "tenant:a", "tenant:b", "tenant:c", "domain:x", "domain:y"}).Draw(t, "name")
+	return rapid.SampledFrom([]string{"global:", "tenant:a", "tenant:b", "tenant:c", "domain:x", "domain:y"}).Draw(
+		t, "name")
 }
 
 func (m *machine) pause(t *rapid.T) {
@@ -435,21 +455,36 @@ func (m *machine) pause(t *rapid.T) {
 		what, value, until = "pause", fmt.Sprint(length), m.now+length
 	}
 	before, is := m.l.Pause(m.now, m.s.settings, name, until)
-	m.compareSet(t, what, name, value, fmt.Sprint(before), fmt.Sprint(is))
+	m.compareSet(t, what, name, value, 0, fmt.Sprint(before), fmt.Sprint(is))
 }
 
-func (m *machine) compareSet(t *rapid.T, what, name, value, before, after string) {
-	got, err := m.s.set(m.now, what, name, value)
+func (m *machine) compareSet(t *rapid.T, what, name, value string, lasts int64, before, after string) {
+	got, err := m.s.set(m.now, what, name, value, lasts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{fmt.Sprint(m.l.Next()), before, after}
 	if what == "limits" || what == "mode" {
 		want[1], got[1] = "", ""
+		if value != "" {
+			want[2] += fmt.Sprintf("|%d", m.endOf(lasts)%line.Never)
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("set %s %s %s (-line +script):\n%s", what, name, value, diff)
 	}
+}
+
+// endOf is when what is set for so long ends.
+func (m *machine) endOf(lasts int64) int64 {
+	if lasts == 0 {
+		return line.Never
+	}
+	return m.now + lasts
+}
+
+func drawLasts(t *rapid.T) int64 {
+	return rapid.SampledFrom([]int64{0, 0, 1, second / 5, second, 7 * second, 90 * second}).Draw(t, "lasts")
 }
 
 // report is what an upstream said, now, for a request of just now, of before or of one that was granted.
@@ -490,8 +525,9 @@ func (m *machine) limits(t *rapid.T) {
 			limits[i].Units = 0
 		}
 	}
-	m.l.SetLimits(m.now, m.s.settings, name, limits)
-	m.compareSet(t, "limits", name, limitsText(limits), "", limitsText(limits))
+	lasts := drawLasts(t)
+	m.l.SetLimits(m.now, m.s.settings, name, limits, m.endOf(lasts))
+	m.compareSet(t, "limits", name, limitsText(limits), lasts, "", limitsText(limits))
 }
 
 func (m *machine) mode(t *rapid.T) {
@@ -501,8 +537,9 @@ func (m *machine) mode(t *rapid.T) {
 	if text != "" {
 		mode = line.Mode(text[0])
 	}
-	m.l.SetMode(m.now, m.s.settings, scope, mode)
-	m.compareSet(t, "mode", scope, text, "", text)
+	lasts := drawLasts(t)
+	m.l.SetMode(m.now, m.s.settings, scope, mode, m.endOf(lasts))
+	m.compareSet(t, "mode", scope, text, lasts, "", text)
 }
 
 func (m *machine) usage(t *rapid.T) {

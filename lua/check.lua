@@ -53,6 +53,7 @@ try('ZSCORE', redis.pcall('ZSCORE', key, '1'))
 try('ZRANGE', redis.pcall('ZRANGE', key, '0', '1'))
 try('ZRANGEBYSCORE', redis.pcall('ZRANGEBYSCORE', key, '0', '1'))
 try('ZREM', redis.pcall('ZREM', key, '1'))
+try('ZSCAN', redis.pcall('ZSCAN', key, '0'))
 local may_delete = try('DEL', redis.pcall('DEL', key)) ~= nil
 try('UNLINK', redis.pcall('UNLINK', key))
 -- These commands succeed with any arguments, unless the key has another type.

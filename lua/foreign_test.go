@@ -29,7 +29,8 @@ type crowded struct {
 
 // jobOf is a job of a tenant; namedJobOf is one of a domain too.
 func jobOf(tenant, id string, cost int64) line.Job {
-	return line.Job{ID: id, Lane: tenant + "|global:,tenant:" + tenant, Costs: []int64{cost, cost}, Latest: -1, Share: 1}
+	return line.Job{ID: id, Lane: tenant + "|global:,tenant:" + tenant, Costs: []int64{cost, cost},
+		Latest: line.Never, Share: 1}
 }
 
 func namedJobOf(tenant, id string, cost int64) line.Job {
@@ -79,14 +80,15 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	c.comes(t, "2 ", late) // nobody comes for it
 	c.now += 7_000_000
 	for _, change := range [][3]string{
-		{"limits", "tenant:e", "5/60000000/1"}, {"limits", "tenant", limitsText(tenant)}, {"mode", "domain", "s"}, {"pause", "tenant:f", "1000000000"},
+		{"limits", "tenant:e", "5/60000000/1"}, {"limits", "tenant", limitsText(tenant)}, {"mode", "domain", "s"},
+		{"pause", "tenant:f", "1000000000"},
 	} {
-		if _, err := c.set(c.now, change[0], change[1], change[2]); err != nil {
+		if _, err := c.set(c.now, change[0], change[1], change[2], 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
-		if _, err := c.pull(c.now, 50, 200, 1); err != nil {
+		if _, _, err := c.pull(c.now, 50, 200, 1); err != nil {
 			t.Fatal(err)
 		}
 		c.now += 1000
@@ -253,12 +255,12 @@ func (c *crowded) calls() map[string]func() (string, error) {
 			_, err := c.settle(now, c.grants["b0"], []int64{41, 41}, 3_600_000_000, 1, false)
 			return "", err
 		},
-		"pause":              run(lua.Set, "pause", "tenant:a", "1000000", ""),
+		"pause":              run(lua.Set, "pause", "tenant:a", "1000000", "0", "ann|"),
 		"report":             run(lua.Report, "tenant:a", "1 0 0 100", "0/50/10"),
-		"resume":             run(lua.Set, "resume", "tenant:b", "", ""),
-		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/60000000/1", ""),
-		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/60000000/1", ""),
-		"mode":               run(lua.Set, "mode", "tenant", "s", ""),
+		"resume":             run(lua.Set, "resume", "tenant:b", "", "0", "ann|"),
+		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/60000000/1", "0", "ann|"),
+		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/60000000/1", "0", "ann|"),
+		"mode":               run(lua.Set, "mode", "tenant", "s", "0", "ann|"),
 		"usage":              run(lua.Usage, "", "tenant:a", "tenant:b", "global:"),
 		"usage with entries": run(lua.Usage, "e", "tenant:a", "global:"),
 		"count":              run(lua.Usage, "c 1000000 0", "tenant:a"),
@@ -270,7 +272,7 @@ func (c *crowded) calls() map[string]func() (string, error) {
 		"lines jobs":         run(lua.Lines, "jobs", "b|global:,tenant:b", 0, 100),
 		"lines job":          run(lua.Lines, "job", "shared", "b|global:,tenant:b", 0, 100),
 		"pull": func() (string, error) {
-			said, err := c.pull(now, 50, 200, 1)
+			said, _, err := c.pull(now, 50, 200, 1)
 			if err != nil {
 				return "", err
 			}
@@ -332,7 +334,8 @@ func TestF16_ForeignData(t *testing.T) {
 				}
 			}
 		}
-		for _, kind := range []string{"control", "key", "ledger", "timers", "jobs", "claims", "lane", "lanes", "wait", "tags"} {
+		for _, kind := range []string{"control", "key", "ledger", "timers", "jobs", "claims", "lane", "lanes",
+			"wait", "tags"} {
 			if found[kind] == 0 {
 				t.Errorf("nobody has noticed anything at %s: %v", kind, found)
 			}

@@ -12,17 +12,14 @@ local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing w
 read_scopes(found[2])
 local ids, left = {}, {}
 for i = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
-local records, fields = call('HMGET', jobs, unpack(ids)), {}
-for i = 1, #ids do fields[i] = '=' .. ids[i] end
-local leads = call('HMGET', claims, unpack(fields)) -- lanes whose first jobs they are
+local records = call('HMGET', jobs, unpack(ids))
 check_line()
 
 -- Decide.
-local function leave_line(id, record, leads)
-  if record == '-' then
-    local lane = leads and lane_of(leads)
-    local arrival, first_id = match(lane and call('LINDEX', lane.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
-    if first_id == id then look_anew(lane, arrival, id) end
+local function leave_line(id, record)
+  local _, waits_in = place_in_line(record)
+  if waits_in then
+    leave_lane(id, lane_of(waits_in))
     return 1
   end
   local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
@@ -36,7 +33,7 @@ end
 
 local gone = {} -- one may be named twice
 for i = 1, #ids do
-  left[i] = records[i] and not gone[ids[i]] and leave_line(ids[i], records[i], leads[i]) or 0
+  left[i] = records[i] and not gone[ids[i]] and leave_line(ids[i], records[i]) or 0
   gone[ids[i]] = true
 end
 

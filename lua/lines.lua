@@ -28,12 +28,12 @@ local function integer(score) return format('%d', tonumber(score or 0)) end
 local tells = {}
 
 function tells.keys()
-  -- Names follow each other in the order of their timers; those of bookings and claims are left out.
+  -- Names follow each other in the order of their timers; those of bookings, claims and a mark are left out.
   local found = call('ZRANGE', timers, from, from + count - 1, 'WITHSCORES')
   page(#found / 2)
   for i = 1, #found, 2 do
     local name = found[i]
-    if not match(name, '^[=+]') then
+    if not match(name, '^[=+~]') then
       tell(name, integer(found[i + 1]), integer(call('ZCARD', prefix .. 'wait:' .. name)), call('HGET', prefix .. 'tags:' .. name, '*') or '0')
     end
   end
@@ -59,6 +59,11 @@ local function lanes_page(queue, flow, from)
 end
 
 local function tell_flow(queue, flow, tag)
+  if sub(queue, -1) == '!' then -- a lane
+    local arrival = match(call('LINDEX', prefix .. 'lane:' .. flow, 0) or '0', '^%d+')
+    tell(match(match(flow, '^[^|]*'), '^[^#]*'), tag, '1')
+    return tell_lanes({ flow, arrival })
+  end
   local found = lanes_page(queue, flow, 0)
   tell(flow, tag, integer(#found / 2))
   tell_lanes(found)
@@ -70,8 +75,10 @@ function tells.queues()
     tell(integer(#found / 2))
     for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
     local tags = from == 0 and call('HGETALL', prefix .. 'tags:' .. ARGV[i]) or {}
-    tell(integer(#tags / 2))
+    local finish = from == 0 and call('ZRANGE', prefix .. 'finish:' .. ARGV[i], 0, -1, 'WITHSCORES') or {}
+    tell(integer(#tags / 2 + #finish / 2))
     for j = 1, #tags do tell(tags[j]) end
+    for j = 1, #finish do tell(finish[j]) end
   end
 end
 
@@ -100,7 +107,7 @@ local function jobs_of(lane)
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do
     local arrival, costs = match(found[i], '^(%d+):([%d,]+):')
-    if records[i] == '-' then there[#there + 1] = { ids[i], arrival, costs } end
+    if records[i] == '-' .. arrival .. ' ' .. lane then there[#there + 1] = { ids[i], arrival, costs } end
   end
   return there, #found
 end
@@ -131,21 +138,18 @@ end
 function tells.job()
   local record, lane = call('HGET', jobs, ARGV[5]) or '', ARGV[6]
   local slot, arrival = match(record, '^(%d+) %S+ (%d+) ')
-  local queue, timer, place = '', nil, 0
-  if record == '-' then
+  local queue, timer, place, waits = '', nil, 0, sub(record, 1, 1) == '-'
+  if waits then
     local element
     place, element = place_of(ARGV[5], prefix .. 'lane:' .. lane)
     arrival = element and match(element, '^%d+')
     for name in gmatch(lane, '[|,]([^,]+)') do
-      for _, q in ipairs({ name, name .. '!' }) do
-        if call('ZSCORE', prefix .. 'lanes:' .. q .. ':' .. match(lane, '^[^|]*'), lane) then
-          queue, timer = q, call('ZSCORE', timers, q)
-        end
-      end
+      if call('ZSCORE', prefix .. 'lanes:' .. name .. ':' .. match(lane, '^[^|]*'), lane) then queue = name end
+      if call('ZSCORE', prefix .. 'wait:' .. name .. '!', lane) then queue = name .. '!' end
     end
-    if queue == '' then timer = call('ZSCORE', timers, '+' .. lane) end
+    timer = call('ZSCORE', timers, queue == '' and '+' .. lane or queue)
   end
-  tell(slot or '0', arrival or '0', integer(place), integer(record == '-' and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
+  tell(slot or '0', arrival or '0', integer(place), integer(waits and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
 end
 
 tells[kind]()

@@ -49,11 +49,13 @@ func TestComposeRefuses(t *testing.T) {
 			[]string{"verb.lua", "include/a.lua", "include/b.lua", "not exist"},
 		},
 		"a doubled include": {
-			map[string]string{"verb.lua": "-- include: a\n-- include: b\n-- include: a\n", "include/a.lua": "", "include/b.lua": ""},
+			map[string]string{"verb.lua": "-- include: a\n-- include: b\n-- include: a\n", "include/a.lua": "",
+				"include/b.lua": ""},
 			[]string{"verb.lua", "a twice"},
 		},
 		"a doubled include in an include": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n-- include: b\n", "include/b.lua": ""},
+			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n-- include: b\n",
+				"include/b.lua": ""},
 			[]string{"include/a.lua", "b twice"},
 		},
 		"an include of itself": {
@@ -61,7 +63,8 @@ func TestComposeRefuses(t *testing.T) {
 			[]string{"include/a.lua includes itself"},
 		},
 		"a circle": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n", "include/b.lua": "-- include: c\n", "include/c.lua": "-- include: a\n"},
+			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n",
+				"include/b.lua": "-- include: c\n", "include/c.lua": "-- include: a\n"},
 			[]string{"include/a.lua includes itself", "include/b.lua", "include/c.lua"},
 		},
 	}

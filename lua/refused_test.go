@@ -122,7 +122,8 @@ func TestF11_MigratingSlot(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want it refused", step, what, err)
 			}
 		}
-		if diff := cmp.Diff(before, []map[string]string{dumps(t, source.client, slot), dumps(t, target.client, slot)}); diff != "" {
+		if diff := cmp.Diff(before, []map[string]string{dumps(t, source.client, slot),
+			dumps(t, target.client, slot)}); diff != "" {
 			t.Errorf("%s: something was written (-before +after):\n%s", step, diff)
 		}
 	}

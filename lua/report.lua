@@ -64,13 +64,18 @@ local function enter_debts()
   return owed
 end
 
+local function close_for(length)
+  key.closed = max(key.closed, now + length)
+  key.paused = max(key.pause, key.closed)
+end
+
 -- One refusal counts in a round trip: what was asked before the last one tells nothing new.
 local function follow_refusal(owed)
-  if wait > 0 then key.paused = max(key.paused, now + wait) end
+  if wait > 0 then close_for(wait) end
   if started ~= 0 and started <= key.down then return end
   local part = 1000 - key.less
   if part == before and not owed then key.less = 1000 - max(least, floor(part * KEEPS / 1000)) end
-  if wait == 0 then key.paused = max(key.paused, now + min(MOST, FIRST * 2 ^ min(key.refusals, 9))) end
+  if wait == 0 then close_for(min(MOST, FIRST * 2 ^ min(key.refusals, 9))) end
   key.down, key.changed, key.refusals = now, now, key.refusals + 1
 end
 
@@ -86,7 +91,6 @@ end
 if ceiling < before then key.less, key.changed = 1000 - ceiling, now end
 local owed = enter_debts()
 if refused then follow_refusal(owed) else follow_answer() end
-if key.less == 0 and key.refusals == 0 then key.down, key.changed = 0, 0 end
 key.dirty = true
 
 -- Write.

@@ -1,7 +1,9 @@
 -- Purpose: decide for jobs, one after the other.
 -- ARGV[4] asker: who asks; ARGV[5] asking: rises with each call of the asker, used up also without jobs; 0: look only
--- ARGV[6..] of each job: id, lane, "costs plan max_wait latest share": 0 or 1, us, us from now or -1, 1 and up
--- Reply: text, repeated for the same asking: "now next", then a line for each job:
+-- ARGV[6..] of each job: id, lane, "costs plan max_wait latest share": 0 or 1; us; us from now until its last useful start,
+--   -1: that has passed; 1 and up
+-- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order; if that took all the
+--   steps of one call, the others are to be asked for again:
 --   "1 start lease", then "!name,..." the scope keys that are off and charged nothing, if there are any, then "holder until" of
 --   what would hold it back were it not in shadow; lease: us, the shortest of what it holds, 0 for nothing
 --   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
@@ -55,7 +57,7 @@ local function grant_usual()
     usual.hold = usual.hold or usual[i].running
   end
   for i = 7, #ARGV, 3 do
-    local lane, cost = lanes[ARGV[i]], match(ARGV[i + 1], '^(%d+) 0 ')
+    local lane, cost = lanes[ARGV[i]], match(ARGV[i + 1], '^(%d+) 0 %d+ %d')
     if not cost then return false end
     cost = cost + 0
     for j = 1, #lane do
@@ -97,6 +99,7 @@ if line and #ARGV > 5 then
   check_line()
 end
 for i = 6, #ARGV, 3 do
+  if budget.left <= 0 and i > 6 then break end
   local costs, plan, max_wait, latest, share = match(ARGV[i + 2], '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)$')
   local job = { id = ARGV[i], costs_text = costs, max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
     share = share, arrival = now + (i - 6) / 3 }

@@ -14,33 +14,17 @@ local verb, timed = match(ARGV[4], '^(%a+) ([01])$')
 timed = timed == '1'
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
-for i = 5, #ARGV, 3 do places_of(ARGV[i], ARGV[i + 1]) end
+for i = 5, #ARGV, 3 do run_of(ARGV[i], tonumber(ARGV[i + 1])) end
 check_line()
 
 -- Decide, and write the line and what is held on the way.
-local function renew(id, start)
-  local places, all = places_of(id, start)
-  if not all then return give_back(id, start, '', timed) end
-  if timed and places.paid < now then pay(places) end
-  local renewed = {}
-  for i = 1, #places do
-    local place = places[i]
-    local key, ledger = place.key, place.ledger
-    local at = max(place.at, floor((now + key.shift) / ledger.precision))
-    count_at(place, place.at, -place.units)
-    count_at(place, at, place.units)
-    renewed[i] = { key.name, ledger.window, at, place.units }
-  end
-  hold(id, start, places.class, places.paid, renewed, now)
-  return true
-end
-
 local held = {}
 for i = 5, #ARGV, 3 do
   local id, start, all = ARGV[i], tonumber(ARGV[i + 1]), nil
-  if verb == 'renew' then all = renew(id, start) else all = give_back(id, start, ARGV[i + 2], timed) end
+  if verb == 'renew' then all = renew(id, start, timed) else all = give_back(id, start, ARGV[i + 2], timed) end
   held[#held + 1] = all and 1 or 0
 end
+count_moves()
 
 -- Write.
 save_keys()

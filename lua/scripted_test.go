@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ type scripted struct {
 	prefix   string
 	settings line.Settings
 	asking   int
+	steps    int // that one call takes; 0: many
 }
 
 func limitsText(limits []line.Limit) string {
@@ -56,7 +58,8 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 		scope := s.settings.Scopes[name]
 		scopes += name + "=" + string(scope.Mode) + ":" + limitsText(scope.Limits) + ";"
 	}
-	header := []any{now, fmt.Sprintf("%d %d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000, max(1, s.settings.Lower)), scopes}
+	header := []any{now, fmt.Sprintf("%d %d %d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000,
+		max(1, s.settings.Lower), cmp.Or(s.steps, 8000)), scopes}
 	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"}, append(header, args...)...).Result()
 }
 
@@ -69,7 +72,8 @@ func (s *scripted) reserve(now int64, jobs []line.Job) (int64, []string, error) 
 		if j.Plan {
 			plan = 1
 		}
-		args = append(args, j.ID, j.Lane, fmt.Sprintf("%s %d %d %d %d", costsText(j.Costs), plan, j.MaxWait, j.Latest, j.Share))
+		args = append(args, j.ID, j.Lane, fmt.Sprintf("%s %d %d %d %d", costsText(j.Costs), plan, j.MaxWait,
+			j.Latest, j.Share))
 	}
 	reply, err := s.run(lua.Reserve, now, args...)
 	if err != nil {
@@ -125,16 +129,20 @@ func texts(reply any) []string {
 	return all
 }
 
-func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...any) ([]string, error) {
+// pull tells what a pull did, and the check at which it ended since its steps were taken, 0 if they were not.
+func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...any) (pulled []string, ends int, err error) {
 	timed := 0
 	if s.settings.Timed {
 		timed = 1
 	}
-	reply, err := s.run(lua.Pull, now, append([]any{fmt.Sprintf("%d %d %d %d", bookings, looks, brings, timed)}, ended...)...)
+	reply,
+		err := s.run(lua.Pull, now, append([]any{fmt.Sprintf("%d %d %d %d", bookings, looks, brings, timed)}, ended...)...)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return texts(reply)[1:], nil
+	all := texts(reply)[1:]
+	ends, err = strconv.Atoi(all[3])
+	return slices.Delete(all, 3, 4), ends, err
 }
 
 func pulledText(p line.Pulled) []string {
@@ -159,12 +167,14 @@ func (s *scripted) leave(now int64, ids []string) ([]string, error) {
 	return texts(reply)[1:], nil
 }
 
-func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64, share int64, rebook bool) ([]string, error) {
+func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64, share int64,
+	rebook bool) ([]string, error) {
 	flag := 0
 	if rebook {
 		flag = 1
 	}
-	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual), fmt.Sprintf("%d %d %d %d", g.Start, within, share, flag))
+	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual),
+		fmt.Sprintf("%d %d %d %d %d", g.Start, g.Decided, within, share, flag))
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +202,9 @@ func ended(grants []line.Grant, cooldowns string) (args []any) {
 	return args
 }
 
-func (s *scripted) set(now int64, what, name, value string) ([]string, error) {
-	reply, err := s.run(lua.Set, now, what, name, value, "")
+// set sets something for so long, for 0 until it is taken back.
+func (s *scripted) set(now int64, what, name, value string, lasts int64) ([]string, error) {
+	reply, err := s.run(lua.Set, now, what, name, value, fmt.Sprint(lasts), "ann%40host|a+reason")
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +237,7 @@ func (s *scripted) report(now int64, name string, r line.Report) ([]string, erro
 }
 
 func stateText(k line.KeyState) string {
-	text := fmt.Sprintf("%d %d %c %c %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Flows, k.Timer)
+	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
 	for _, u := range k.Limits {
 		text += fmt.Sprintf("\n%d/%d/%d %d %d %d", u.Limit.Units, u.Limit.Window, u.Limit.Precision, u.Used, u.Booked, u.Free)
 	}

@@ -2,8 +2,9 @@
 -- ARGV[4] what: pause, resume, limits or mode; ARGV[5] name: of a scope key; for limits of a scope too; for a mode of a scope, or
 -- '' for all
 -- ARGV[6] value: of a pause for how long, us, kept if it ends later already; limits as text or a mode, '' takes back what
--- was set, and that a scope key is served less
--- Reply: now, next, what was set before, what is set now: pauses as us, "0" for none, else text, '' for nothing
+-- was set, and that a scope key is served less; ARGV[7] ends: for how long limits or a mode are set, us, 0: until they are
+-- taken back; ARGV[8] "by|why": who sets it and why
+-- Reply: now, next, what was set before, what is set now: pauses as us, "0" for none, else "value|ends", '' for nothing
 -- include: request
 -- include: entries
 -- include: ledger
@@ -11,47 +12,69 @@
 -- include: line
 
 -- Read.
-local what, name, value = ARGV[4], ARGV[5], ARGV[6]
+local what, name, value, ends = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 local control = found[2] or '-'
 read_scopes(found[2])
 check_line()
 local of_key = string.find(name, ':', 1, true)
 
+local note = format('|%d|', now) .. ARGV[8]
+local setting = value == '' and '-' or value .. format('|%d', ends > 0 and now + ends or 0) .. note
+
+-- What is set, without when, by whom and why.
+local function told(text) return match(text, '^[^|]+|%d+') or '' end
+
 local function set_pause(key)
   local before = key.paused > now and key.paused or 0
-  key.paused = what == 'pause' and max(before, now + value) or 0
+  if what ~= 'pause' then
+    key.pause, key.closed = 0, 0
+  elseif now + value > key.pause then
+    key.pause, key.note = now + value, note
+  end
+  key.paused = max(key.pause, key.closed)
   return format('%d', before), format('%d', key.paused)
 end
 
 local function set_own_limits(key)
   local before = key.own
-  if value == '' then key.less, key.down, key.changed, key.refusals = 0, 0, 0, 0 end
-  key.own, key.expire = value == '' and '-' or value, 0
-  return before == '-' and '' or before, value
+  if value == '' then key.less, key.refusals = 0, 0 end
+  key.own, key.own_ends, key.expire = setting, ends > 0 and now + ends or NEVER, 0
+  return told(before), told(setting)
 end
 
--- The control key's text with one thing changed.
-local function with(control, scope, mode, limits)
-  local all, rest, before, set, order = '-', {}, '', {}, {}
-  if control ~= '-' then all, control = sub(control, 1, 1), sub(control, 3) end
-  for known, its_mode, its_limits in gmatch(control, '([^=;]+)=([-eso]):([^;]*);') do
+-- What is set, '-' once it has ended. Notes until when the control key is needed for it.
+local needed = 0
+local function lasting(text)
+  local value, ends_at = setting_of(text, 'control')
+  if value == '-' then return value end
+  needed = max(needed, ends_at)
+  return text
+end
+
+-- The control key's text with one thing changed, without what has ended.
+local function with(control, scope, is_mode)
+  local all, rest, before, set, order = '-', {}, nil, {}, {}
+  if control ~= '-' then all, control = match(control, '^([^;]+);(.*)$') end
+  for known, its_mode, its_limits in gmatch(control, '([^=;]+)=([^:;]+):([^;]+);') do
     set[known], order[#order + 1] = { its_mode, its_limits }, known
   end
   if scope == '' then
-    before, all = all, mode == '' and '-' or mode
+    before, all = all, setting
   else
     if not set[scope] then
       set[scope], order[#order + 1] = { '-', '-' }, scope
       table.sort(order)
     end
-    local which = mode and 1 or 2
+    local which = is_mode and 1 or 2
     before = set[scope][which]
-    set[scope][which] = (mode or limits) == '' and '-' or mode or limits
+    set[scope][which] = setting
   end
+  if setting_of(before, 'control') == '-' then before = '-' end
+  all = lasting(all)
   for i = 1, #order do
-    local s = set[order[i]]
-    if s[1] ~= '-' or s[2] ~= '-' then rest[#rest + 1] = order[i] .. '=' .. s[1] .. ':' .. s[2] .. ';' end
+    local mode, limits_text = lasting(set[order[i]][1]), lasting(set[order[i]][2])
+    if mode ~= '-' or limits_text ~= '-' then rest[#rest + 1] = order[i] .. '=' .. mode .. ':' .. limits_text .. ';' end
   end
   if all == '-' and #rest == 0 then return '-', before end
   return all .. ';' .. table.concat(rest), before
@@ -64,8 +87,8 @@ if of_key then
   key.dirty = true
   if what == 'limits' then before, after = set_own_limits(key) else before, after = set_pause(key) end
 else
-  control, before = with(control, name, what == 'mode' and value or nil, value)
-  before, after = before == '-' and '' or before, value
+  control, before = with(control, name, what == 'mode')
+  before, after = told(before), told(setting)
 end
 
 -- Write.
@@ -74,18 +97,11 @@ if of_key then
   save_keys()
   hurry(name)
 else
-  if control == '-' then call('SET', KEYS[1], control, 'PX', kept) else call('SET', KEYS[1], control) end
-  local at, looked = format('%d', now), {}
-  local members = call('ZRANGE', timers, 0, -1)
-  for i = 1, #members do
-    local kind = sub(members[i], 1, 1)
-    if kind == '+' or kind ~= '=' and (name == '' or sub(members[i], 1, #name + 1) == name .. ':') then
-      looked[#looked + 1], looked[#looked + 2] = at, members[i]
-    end
-    if #looked == 2000 or i == #members and #looked > 0 then
-      call('ZADD', timers, 'XX', 'LT', unpack(looked))
-      looked = {}
-    end
+  if needed < NEVER then
+    call('SET', KEYS[1], control, 'PX', format('%d', kept + floor(max(0, needed - now) / 1000)))
+  else
+    call('SET', KEYS[1], control)
   end
+  hurry_all('0', name == '' and '' or name .. ':')
 end
 return { format('%d', now), format('%d', save_line()), before, after }

@@ -1,6 +1,6 @@
 -- Purpose: correct what a grant was charged at its start, once; or make a booking of it again.
 -- ARGV[4] id; ARGV[5] lane; ARGV[6] charged; ARGV[7] actual: costs, 0 and up
--- ARGV[8] "start settle_within share rebook": us, us, 1 and up, 0 or 1
+-- ARGV[8] "start decided settle_within share rebook": us; us, when it was granted; us, 1 and up, 0 or 1
 -- Reply: now, next, 1 if it was done, else 0
 -- include: request
 -- include: entries
@@ -11,8 +11,8 @@
 
 -- Read.
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
-local start, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) ([01])$')
-start, within, rebook = tonumber(start), tonumber(within), rebook == '1'
+local start, decided, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) (%d+) ([01])$')
+start, decided, within, rebook = tonumber(start), tonumber(decided), tonumber(within), rebook == '1'
 local mark = of_grant('settled', id, start)
 local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
@@ -21,7 +21,7 @@ if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, i
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
 check_line()
 local lane = lane_of(ARGV[5])
-places_of(id, start)
+run_of(id, start)
 charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 
 -- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
@@ -41,18 +41,18 @@ local function correct_log(key, ledger, at, delta)
 end
 
 -- After a step back of the clock, until it has caught up or the ledger is empty, what is found at a start may be another's:
--- then nothing is given back, and what was taken beyond the charge counts from now on; so it does where nothing is found of
--- a start that would count still. What runs at once is left alone.
+-- then nothing is given back, and what was taken beyond the charge counts from now on. So it does where nothing is found of
+-- a start that would count still, and in a ledger that did not count yet when the start was granted. What runs stays.
 local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
   delta = min(delta, NEVER - ledger.spent)
   local at = floor(time_of(key, start) / ledger.precision)
   local _, there = find(ledger.tail, at)
-  local changed = 0
-  if there then
+  local changed, counted = 0, decided >= ledger.since
+  if counted and there then
     ledger.tail, changed = add(ledger.tail, at, delta)
-  elseif ledger.length > ledger.passed then
+  elseif counted and ledger.length > ledger.passed then
     changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
   end
   ledger.spent = ledger.spent + changed
@@ -77,6 +77,7 @@ for i = 1, #lane do
 end
 if rebook then
   give_back(id, start, '')
+  count_moves()
   promise(id, lane, ARGV[6], charged, start, start)
   expire('jobs', 'timers')
 else

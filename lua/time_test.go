@@ -19,7 +19,8 @@ func TestLedgerTimeIsThatOfWhatLeft(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := &scripted{client: client, prefix: "thr:{" + rand.Text() + "}:4:", settings: line.Settings{
 			Lookahead: second, Grace: 5 * second,
-			Scopes: map[string]line.Scope{"global": {Mode: line.Enforce, Limits: []line.Limit{{Units: 10, Window: 2 * second, Precision: 1}}}},
+			Scopes: map[string]line.Scope{"global": {Mode: line.Enforce,
+				Limits: []line.Limit{{Units: 10, Window: 2 * second, Precision: 1}}}},
 		}}
 		seen := func() string {
 			t.Helper()
@@ -31,7 +32,8 @@ func TestLedgerTimeIsThatOfWhatLeft(t *testing.T) {
 		}
 		reserve := func(now int64, id string, cost int64, want string) {
 			t.Helper()
-			_, answers, err := s.reserve(now, []line.Job{{ID: id, Lane: "|global:", Costs: []int64{cost}, Latest: -1, Share: 1}})
+			_, answers,
+				err := s.reserve(now, []line.Job{{ID: id, Lane: "|global:", Costs: []int64{cost}, Latest: line.Never, Share: 1}})
 			if err != nil || !strings.HasPrefix(answers[0], want) {
 				t.Fatalf("job %s: got %q, %v; want %q", id, answers, err, want)
 			}

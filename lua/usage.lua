@@ -1,10 +1,11 @@
 -- Purpose: tell how scope keys stand. It writes nothing.
 -- ARGV[4] "" | "e" (also all entries) | "c from to": count what started from so many us ago (included) to so many us ago
 -- ARGV[5..] names of scope keys
--- Reply: now, then for each a text: "paused part mode origin flows timer" (us or 0; thousandths of its limits that are served; flows
---   that stand under it; when it is looked at),
+-- Reply: now, then for each a text, until the steps of one call are taken: "paused part mode origin ends flows timer" (us or 0;
+--   thousandths of its limits that are served; when the next of what is set for it ends; flows that stand under it; when it
+--   is looked at),
 --   a line for each limit in force: "units/window/precision used booked free" (free: the earliest start of one unit, 0 never),
---   with e for each window in Redis "= window precision n shift" and its entries "q spent booked", q a sub-window,
+--   with e for each window in Redis "= window precision n shift spent booked", these as entries, '-' for none,
 --   with c "# units", -1 if no window reaches that far
 -- include: request
 -- include: entries
@@ -18,19 +19,18 @@ local found = call('MGET', prefix .. 'none', KEYS[1])
 read_scopes(found[2])
 
 -- Decide.
-local function all_entries(key, ledger, lines)
-  lines[#lines + 1] = format('= %d %d %d %d', ledger.window, ledger.precision, ledger.n, key.shift)
+local function all_entries(key, ledger)
   trim(key, ledger)
-  local i = 1
-  local at, units = spent_at(key, ledger, i)
-  while at do
-    lines[#lines + 1] = format('%d %d 0', at, units)
-    i = i + 1
-    at, units = spent_at(key, ledger, i)
+  local old, spent, booked = '', ledger.tail, ledger.ahead
+  if ledger.passed < ledger.length then
+    old = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', ledger.length - 1))
   end
-  local ats, booked = {}, {}
-  list_of(ledger.ahead, ats, booked)
-  for j = 1, #ats do lines[#lines + 1] = format('%d 0 %d', ats[j], booked[j]) end
+  spent = table.concat({ old, spent })
+  budget.left = budget.left - (#spent + #booked) / 128
+  return table.concat({
+    format('= %d %d %d %d', ledger.window, ledger.precision, ledger.n, key.shift),
+    spent == '' and '-' or spent, booked == '' and '-' or booked,
+  }, ' ')
 end
 
 -- Of the windows that reach that far, the one with the finest precision.
@@ -53,7 +53,8 @@ end
 
 local function state(name)
   local key = key_of(name)
-  local lines = { format('%d %d %s %s %d %d', key.paused > now and key.paused or 0, 1000 - key.less, key.mode, key.origin,
+  local paused, ends = key.paused > now and key.paused or 0, key.ends < NEVER and key.ends or 0
+  local lines = { format('%d %d %s %s %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
     call('ZCARD', prefix .. 'wait:' .. name), tonumber(call('ZSCORE', timers, name) or 0)) }
   for i = 1, #key.limits do
     local limit = key.limits[i]
@@ -66,10 +67,13 @@ local function state(name)
     lines[#lines + 1] = format('%d/%d/%d %d %d %d', limit.units, limit.window, limit.precision, used, booked, free)
   end
   if from then lines[#lines + 1] = format('# %d', count(key)) end
-  for i = 1, entries and #key or 0 do all_entries(key, key[i], lines) end
+  for i = 1, entries and #key or 0 do lines[#lines + 1] = all_entries(key, key[i]) end
   return table.concat(lines, '\n')
 end
 
 local reply = { format('%d', now) }
-for i = 5, #ARGV do reply[#reply + 1] = state(ARGV[i]) end
+for i = 5, #ARGV do
+  if budget.left <= 0 and i > 5 then break end
+  reply[#reply + 1] = state(ARGV[i])
+end
 return reply

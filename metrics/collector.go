@@ -31,6 +31,9 @@ type Collector struct {
 	waits, latenesses, scripts *prometheus.HistogramVec
 	usedRatio, keyUsedRatio    *prometheus.Desc
 	waiting, keyWaiting        *prometheus.Desc
+	waitingJobs, oldest        *prometheus.Desc
+	paused, overrides          *prometheus.Desc
+	oldestOverride             *prometheus.Desc
 	blocked, differing         *prometheus.Desc
 
 	mu      sync.RWMutex
@@ -44,43 +47,81 @@ func New(opts *Options) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Collector{
+	c := &Collector{
 		options: options,
 		watched: make(map[string]*watch),
 
-		decisions:    counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle", "outcome", "source"),
-		units:        counter("throttle_units_total", "Units of the jobs that were answered by their weight, each charge once.", "throttle", "outcome", "source"),
-		held:         counter("throttle_held_total", "Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle", "scope", "window"),
-		shadowed:     counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.", "throttle", "scope", "window"),
-		fallbacks:    counter("throttle_fallbacks_total", "Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
-		failures:     counter("throttle_script_failures_total", "Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
-		putBacks:     counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.", "throttle", "reason"),
-		pauses:       counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
-		adaptations:  counter("throttle_adaptations_total", "Changes of the part of a key's limits that its upstream serves: lowered or raised.", "throttle", "scope", "direction"),
-		settlements:  counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
-		settledUnits: counter("throttle_settled_units_total", "Units by which charges were corrected: returned or added.", "throttle", "direction"),
+		decisions: counter("throttle_decisions_total", "Answers to jobs that asked for a start.", "throttle",
+			"outcome", "source"),
+		units: counter("throttle_units_total",
+			"Units of the jobs that were answered by their weight, each charge once.", "throttle", "outcome", "source"),
+		held: counter("throttle_held_total",
+			"Answers to jobs that a limit kept from starting at once, by the limit that held longest.", "throttle",
+			"scope", "window"),
+		shadowed: counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.",
+			"throttle", "scope", "window"),
+		fallbacks: counter("throttle_fallbacks_total",
+			"Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
+		failures: counter("throttle_script_failures_total",
+			"Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
+		putBacks: counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.",
+			"throttle", "reason"),
+		pauses: counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
+		adaptations: counter("throttle_adaptations_total",
+			"Changes of the part of a key's limits that its upstream serves: lowered or raised.", "throttle",
+			"scope", "direction"),
+		settlements: counter("throttle_settlements_total", "Charges that were corrected to what the job took.", "throttle"),
+		settledUnits: counter("throttle_settled_units_total",
+			"Units by which charges were corrected: returned or added.", "throttle", "direction"),
 
-		waits:      histogram("throttle_wait_seconds", "Time from the answer to the start that was granted, booked or guessed.", waitBuckets, "throttle", "outcome"),
-		latenesses: histogram("throttle_start_lateness_seconds", "Time from the granted start to the begin of the job.", latenessBuckets, "throttle"),
-		scripts:    histogram("throttle_script_duration_seconds", "Time that calls of scripts took, the network included.", scriptBuckets, "throttle", "script"),
+		waits: histogram("throttle_wait_seconds",
+			"Time from the answer to the start that was granted, booked or guessed.", waitBuckets, "throttle", "outcome"),
+		latenesses: histogram("throttle_start_lateness_seconds",
+			"Time from the granted start to the begin of the job.", latenessBuckets, "throttle"),
+		scripts: histogram("throttle_script_duration_seconds",
+			"Time that calls of scripts took, the network included.", scriptBuckets, "throttle", "script"),
+	}
+	c.describe()
+	return c, nil
+}
 
-		usedRatio: prometheus.NewDesc("throttle_used_ratio",
-			"Part of a limit that started in the window that ends now, of the busiest keys the highest.", []string{"throttle", "scope", "window"}, nil),
-		keyUsedRatio: prometheus.NewDesc("throttle_key_used_ratio",
-			"Part of a limit that started in the window that ends now, for the keys that the program named.", []string{"throttle", "scope", "window", "key"}, nil),
-		served: prometheus.NewDesc("throttle_served_ratio",
-			"Part of its limits that the upstream serves, of the busiest keys the lowest.", []string{"throttle", "scope"}, nil),
-		keyServed: prometheus.NewDesc("throttle_key_served_ratio",
-			"Part of its limits that the upstream serves, for the keys that the program named.", []string{"throttle", "scope", "key"}, nil),
-		waiting: prometheus.NewDesc("throttle_waiting_flows",
-			"Flows that wait in line, by the scope whose keys have no room for them.", []string{"throttle", "scope"}, nil),
-		keyWaiting: prometheus.NewDesc("throttle_key_waiting_flows",
-			"Flows that wait in line under the keys that the program named.", []string{"throttle", "scope", "key"}, nil),
-		blocked: prometheus.NewDesc("throttle_blocked_keys",
-			"Keys of a scope under which jobs wait in line.", []string{"throttle", "scope"}, nil),
-		differing: prometheus.NewDesc("throttle_differing_processes",
-			"Processes that are alive and configured differently from the newest.", []string{"throttle"}, nil),
-	}, nil
+// describe names what is read at each scrape.
+func (c *Collector) describe() {
+	c.usedRatio = desc("throttle_used_ratio",
+		"Part of a limit that started in the window that ends now, of the busiest keys the highest.",
+		"throttle", "scope", "window")
+	c.keyUsedRatio = desc("throttle_key_used_ratio",
+		"Part of a limit that started in the window that ends now, for the keys that the program named.",
+		"throttle", "scope", "window", "key")
+	c.served = desc("throttle_served_ratio",
+		"Part of its limits that the upstream serves, of the busiest keys the lowest.", "throttle", "scope")
+	c.keyServed = desc("throttle_key_served_ratio",
+		"Part of its limits that the upstream serves, for the keys that the program named.",
+		"throttle", "scope", "key")
+	c.waiting = desc("throttle_waiting_flows",
+		"Flows that wait in line, by the scope whose keys have no room for them.", "throttle", "scope")
+	c.keyWaiting = desc("throttle_key_waiting_flows",
+		"Flows that wait in line under the keys that the program named.", "throttle", "scope", "key")
+	c.waitingJobs = desc("throttle_waiting_jobs",
+		"Jobs that wait in line, by the scope that has no room for them and their priority.",
+		"throttle", "scope", "priority")
+	c.oldest = desc("throttle_oldest_wait_seconds",
+		"For how long the job has waited that came first of those in line.", "throttle", "scope", "priority")
+	c.paused = desc("throttle_paused_keys",
+		"Scope keys that are paused.", "throttle", "scope")
+	c.oldestOverride = desc("throttle_oldest_override_seconds",
+		"For how long the oldest limits or mode without an end have been set at run time, by scope; 0 if there are none.",
+		"throttle", "scope")
+	c.overrides = desc("throttle_overrides",
+		"Scopes and scope keys whose limits or mode are set at run time.", "throttle", "scope")
+	c.blocked = desc("throttle_blocked_keys",
+		"Keys of a scope under which jobs wait in line.", "throttle", "scope")
+	c.differing = desc("throttle_differing_processes",
+		"Processes that are alive and configured differently from the newest.", "throttle")
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -96,7 +137,11 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, part := range c.parts() {
 		part.Describe(to)
 	}
-	for _, asked := range []*prometheus.Desc{c.usedRatio, c.keyUsedRatio, c.served, c.keyServed, c.waiting, c.keyWaiting, c.blocked, c.differing} {
+	for _, asked := range []*prometheus.Desc{c.usedRatio, c.keyUsedRatio, c.served, c.keyServed, c.waiting,
+		c.keyWaiting, c.blocked, c.differing} {
+		to <- asked
+	}
+	for _, asked := range []*prometheus.Desc{c.waitingJobs, c.oldest, c.paused, c.overrides, c.oldestOverride} {
 		to <- asked
 	}
 }
@@ -113,7 +158,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.adaptations, c.settlements, c.settledUnits,
+		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.adaptations,
+		c.settlements, c.settledUnits,
 		c.waits, c.latenesses, c.scripts,
 	}
 }
@@ -121,10 +167,10 @@ func (c *Collector) parts() []prometheus.Collector {
 // Watch reports what these throttles use and what waits, and has the counters that alerts
 // are set on begin at zero, so that the first increase is seen. A throttle of the same name
 // takes the other's place.
-func (c *Collector) Watch(throttles ...*throttle.Throttle) {
+func (c *Collector) Watch(throttles ...*throttle.Inspector) {
 	for _, th := range throttles {
 		c.mu.Lock()
-		c.watched[th.Name()] = &watch{throttle: th, busy: make(map[string]*busy)}
+		c.watched[th.Name()] = newWatch(th)
 		c.mu.Unlock()
 		c.beginAtZero(th.Name())
 	}

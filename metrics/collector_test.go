@@ -17,7 +17,8 @@ import (
 // TestNames: Prometheus' own linter finds nothing.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	collector, th := observed(t, miniredis.RunT(t).Addr(), &metrics.Options{Keys: map[string][]string{"tenant": {"acme"}}}, throttle.Options{})
+	collector, th := observed(t, miniredis.RunT(t).Addr(),
+		&metrics.Options{Keys: map[string][]string{"tenant": {"acme"}}}, throttle.Options{})
 	if _, err := th.Reserve(t.Context(), job("a", "acme", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func BenchmarkDecided(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					collector.Decided(throttle.Decision{Throttle: "mail", Reservation: throttle.Reservation{Job: jobs[i%len(jobs)], Outcome: throttle.Granted}})
+					collector.Decided(throttle.Decision{Throttle: "mail",
+						Reservation: throttle.Reservation{Job: jobs[i%len(jobs)], Outcome: throttle.Granted}})
 					collector.Called(throttle.ScriptCall{Throttle: "mail", Script: "reserve", Took: time.Millisecond})
 				}
 			})

@@ -23,7 +23,8 @@ const (
 // everything is a scrape in which each metric is there.
 func everything(t *testing.T) families {
 	t.Helper()
-	collector, th := observed(t, miniredis.RunT(t).Addr(), &metrics.Options{Keys: map[string][]string{"tenant": {"acme"}}}, throttle.Options{})
+	collector, th := observed(t, miniredis.RunT(t).Addr(),
+		&metrics.Options{Keys: map[string][]string{"tenant": {"acme"}}}, throttle.Options{})
 	if _, err := th.Reserve(t.Context(), job("a", "acme", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +181,22 @@ func TestEachMetricIsShownAndDescribed(t *testing.T) {
 // TestExpressionsAreRead: what is not there would be found.
 func TestExpressionsAreRead(t *testing.T) {
 	t.Parallel()
-	const expression = `histogram_quantile(0.9, sum by (le, outcome) (rate(throttle_wait_seconds_bucket{throttle=~"a|throttle_b", x!="y"}[5m]))) / throttle_gone_total`
-	if got, want := metricsIn(expression), []string{"throttle_gone_total", "throttle_wait_seconds_bucket"}; !slices.Equal(got, want) {
+	const expression = `histogram_quantile(0.9, sum by (le, outcome) (` +
+		`rate(throttle_wait_seconds_bucket{throttle=~"a|throttle_b", x!="y"}[5m]))) / throttle_gone_total`
+	if got, want := metricsIn(expression),
+		[]string{"throttle_gone_total", "throttle_wait_seconds_bucket"}; !slices.Equal(got, want) {
 		t.Errorf("metrics %q, want %q", got, want)
 	}
 	if got, want := labelsIn(expression), []string{"throttle", "x", "le", "outcome"}; !slices.Equal(got, want) {
 		t.Errorf("labels %q, want %q", got, want)
 	}
 	there := everything(t)
-	if there.family("throttle_gone_total") != nil || there.family("throttle_held_total_bucket") != nil || there.family("throttle_wait_seconds_sum") == nil {
+	if there.family("throttle_gone_total") != nil || there.family("throttle_held_total_bucket") != nil ||
+		there.family("throttle_wait_seconds_sum") == nil {
 		t.Error("family takes a name for a metric that is none, or the other way round")
 	}
-	if hasLabel(there["throttle_held_total"], "le") || !hasLabel(there["throttle_wait_seconds"], "le") || hasLabel(there["throttle_wait_seconds"], "tenant") {
+	if hasLabel(there["throttle_held_total"], "le") || !hasLabel(there["throttle_wait_seconds"], "le") ||
+		hasLabel(there["throttle_wait_seconds"], "tenant") {
 		t.Error("hasLabel finds a label that is not there, or not one that is")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,22 +33,24 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Observer: collector})
+	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Observer: collector, Timeout: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
-	collector.Watch(th)
+	collector.Watch(th.Inspector())
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector)
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 
-	if _, err := th.Reserve(context.Background(), throttle.Job{ID: "mail-1", Weight: 3, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+	if _, err := th.Reserve(context.Background(),
+		throttle.Job{ID: "mail-1", Weight: 3, Keys: map[string]string{"tenant": "acme"}}); err != nil {
 		log.Fatal(err)
 	}
 	page := httptest.NewRecorder()
 	handler.ServeHTTP(page, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
-		if strings.HasPrefix(line, "throttle_used_ratio") || strings.HasPrefix(line, `throttle_units_total{outcome="granted"`) {
+		if strings.HasPrefix(line, "throttle_used_ratio") ||
+			strings.HasPrefix(line, `throttle_units_total{outcome="granted"`) {
 			fmt.Print(line)
 		}
 	}

@@ -34,7 +34,8 @@ const (
 )
 
 // undecided are the outcomes whose source is none.
-var undecided = []string{outcomeNeverFits, outcomeBlocked, outcomeInvalid, outcomeUnavailable, outcomeCancelled, outcomeFailed}
+var undecided = []string{outcomeNeverFits, outcomeBlocked, outcomeInvalid, outcomeUnavailable, outcomeCancelled,
+	outcomeFailed}
 
 // The values of the label reason.
 const (

@@ -49,14 +49,16 @@ func (o *Options) withDefaults() (Options, error) {
 			return options, &throttle.OptionError{Field: "Keys", Value: scope, Reason: "has no keys, or an empty one"}
 		}
 		if slices.ContainsFunc(keys, func(key string) bool { return !utf8.ValidString(key) }) {
-			return options, &throttle.OptionError{Field: "Keys", Value: scope, Reason: "has a key that is not UTF-8, as labels have to be"}
+			return options, &throttle.OptionError{Field: "Keys", Value: scope,
+				Reason: "has a key that is not UTF-8, as labels have to be"}
 		}
 		keys = slices.Sorted(slices.Values(keys))
 		options.Keys[scope] = slices.Compact(keys) // twice the same series would fail the scrape
 		count += len(keys)
 	}
 	if count > maxKeys {
-		return options, &throttle.OptionError{Field: "Keys", Value: count, Reason: fmt.Sprintf("more than %d keys in all", maxKeys)}
+		return options, &throttle.OptionError{Field: "Keys", Value: count,
+			Reason: fmt.Sprintf("more than %d keys in all", maxKeys)}
 	}
 	return options, nil
 }

@@ -25,7 +25,8 @@ type provisioning map[string]string
 func provisioned(t *testing.T) provisioning {
 	t.Helper()
 	files := make(provisioning)
-	for _, name := range []string{composeFile, providerFile, datasourceFile, dashboardFile, prometheusFile, emailerReadme, emailerOptions} {
+	for _, name := range []string{composeFile, providerFile, datasourceFile, dashboardFile, prometheusFile,
+		emailerReadme, emailerOptions} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -88,9 +89,11 @@ func (p provisioning) faults() []string {
 	port := r.one(datasourceFile, `^ +url: http://[^:]+:(\d+)$`)
 	r.service(r.one(datasourceFile, `^ +url: http://([^:]+):\d+$`),
 		"- ./deploy/prometheus/prometheus.yml:/etc/prometheus/prometheus.yml:ro", // so that it is Prometheus
+		"- ./deploy/prometheus/alerts.yml:"+r.one(prometheusFile, `^ +- (/\S+\.yml)$`)+":ro",
 		`- "127.0.0.1:`+port+`:`+port+`"`,
 		`- "`+r.one(prometheusFile, `^ +- targets: \["([^:]+):\d+"\]$`)+`:host-gateway"`)
-	if step, every := r.one(datasourceFile, `^ +timeInterval: (\S+)$`), r.one(prometheusFile, `^ +scrape_interval: (\S+)$`); step != every {
+	if step, every := r.one(datasourceFile, `^ +timeInterval: (\S+)$`),
+		r.one(prometheusFile, `^ +scrape_interval: (\S+)$`); step != every {
 		r.fault("%s: a timeInterval of %s, scraped is every %s", datasourceFile, step, every)
 	}
 	r.datasource()
@@ -100,7 +103,7 @@ func (p provisioning) faults() []string {
 		composeFile:    `-metrics [\d.]+:(\d+)`,
 		prometheusFile: `-metrics …:(\d+)`,
 		emailerReadme:  `-metrics [\d.]+:(\d+)`,
-		emailerOptions: `"metrics", .*such as [\d.]+:(\d+)`,
+		emailerOptions: `(?s)"metrics",.{1,80}?such as [\d.]+:(\d+)`,
 	} {
 		for _, told := range r.all(name, pattern) {
 			if told != scraped {
@@ -138,7 +141,8 @@ func (r *reader) datasource() {
 		if variable.Datasource != nil {
 			asked = append(asked, *variable.Datasource)
 		}
-		if variable.Type == "datasource" && variable.Query == there.Type && r.one(datasourceFile, `^ +isDefault: (\S+)$`) == "true" {
+		if variable.Type == "datasource" && variable.Query == there.Type &&
+			r.one(datasourceFile, `^ +isDefault: (\S+)$`) == "true" {
 			known[source{there.Type, "${" + variable.Name + "}"}] = true
 		}
 	}
@@ -185,6 +189,7 @@ func TestProvisioningIsRead(t *testing.T) {
 		{dashboardFile, `"name": "datasource"`, `"name": "source"`},
 		{dashboardFile, `"query": "prometheus"`, `"query": "loki"`},
 		{prometheusFile, "internal:9464", "internal:9465"},
+		{prometheusFile, "/etc/prometheus/alerts.yml", "/etc/alerts.yml"},
 		{prometheusFile, "host.docker.internal:", "localhost:"},
 		{emailerReadme, "-metrics 172.17.0.1:9464", "-metrics 172.17.0.1:9465"},
 		{emailerOptions, "such as 127.0.0.1:9464", "such as 127.0.0.1:9465"},

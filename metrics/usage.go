@@ -15,9 +15,14 @@ import (
 
 // watch is a throttle whose use and waiting jobs are reported.
 type watch struct {
-	throttle *throttle.Throttle
+	throttle *throttle.Inspector
 	mu       sync.Mutex
 	busy     map[string]*busy // by the scope's name
+	set      settings
+}
+
+func newWatch(th *throttle.Inspector) *watch {
+	return &watch{throttle: th, busy: make(map[string]*busy)}
 }
 
 // noteKeys counts what a job takes for its keys, if its throttle is watched.
@@ -67,11 +72,16 @@ func (c *Collector) collectUsage(to chan<- prometheus.Metric) {
 	c.mu.RUnlock()
 	for _, w := range watched {
 		scopes := w.scopes()
+		all := scopes
 		if c.collectGlobal(ctx, to, w) {
-			c.collectLines(ctx, to, w, append(scopes, throttle.Global))
-		} else {
-			c.collectLines(ctx, to, w, scopes)
+			all = append(slices.Clone(scopes), throttle.Global)
 		}
+		now := time.Now()
+		if at, waits, err := c.collectLines(ctx, to, w, all); err == nil {
+			c.collectLanes(ctx, to, w, all, at, waits)
+			now = at
+		}
+		c.collectSettings(ctx, to, w, all, now)
 		for _, scope := range scopes {
 			c.collectBusy(ctx, to, w, scope)
 		}
@@ -116,8 +126,10 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 const mostPages = 20
 
 // collectLines tells how much waits under the keys of each scope, of these also where
-// nothing does. What there is beyond mostPages, which 10,000 keys fill, is not told.
-func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string) {
+// nothing does. What there is beyond mostPages, which 10,000 keys fill, is not told. It returns
+// the instant of its answer, and whether anything waits.
+func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metric, w *watch,
+	scopes []string) (at time.Time, waits bool, err error) {
 	flows, keys := make(map[string]int64), make(map[string]int) // by scope
 	for _, scope := range scopes {
 		flows[scope] = 0
@@ -126,8 +138,9 @@ func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metri
 	for range mostPages {
 		page, err := w.throttle.Lines(ctx, from)
 		if err != nil {
-			return
+			return at, waits, err
 		}
+		at, waits = page.Now, waits || len(page.Lines) > 0
 		for _, line := range page.Lines {
 			flows[line.Scope] += line.Flows
 			keys[line.Scope]++
@@ -140,6 +153,7 @@ func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metri
 		to <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(n), w.throttle.Name(), scope)
 		to <- prometheus.MustNewConstMetric(c.blocked, prometheus.GaugeValue, float64(keys[scope]), w.throttle.Name(), scope)
 	}
+	return at, waits, nil
 }
 
 // collectBusy tells the highest ratio of the keys with the most units.
@@ -174,13 +188,15 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 
 // collectKeys tells the ratios of the keys that were named, and what waits under them,
 // where the throttle has such a scope.
-func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string, keys []string) {
+func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string,
+	keys []string) {
 	for _, key := range keys {
 		usage, err := w.throttle.Usage(ctx, scope, key)
 		if err != nil {
 			continue
 		}
-		to <- prometheus.MustNewConstMetric(c.keyWaiting, prometheus.GaugeValue, float64(usage.Waiting), w.throttle.Name(), scope, key)
+		to <- prometheus.MustNewConstMetric(c.keyWaiting, prometheus.GaugeValue, float64(usage.Waiting),
+			w.throttle.Name(), scope, key)
 		to <- prometheus.MustNewConstMetric(c.keyServed, prometheus.GaugeValue, usage.Served, w.throttle.Name(), scope, key)
 		for _, limit := range usage.Limits {
 			w.tell(to, c.keyUsedRatio, usage, limit, key)
@@ -189,7 +205,8 @@ func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric
 }
 
 // tell tells what part of a limit has started in the window that ends now.
-func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage, of throttle.LimitUsage, key ...string) {
+func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage,
+	of throttle.LimitUsage, key ...string) {
 	if of.Limit.Units == throttle.Unlimited {
 		return
 	}

@@ -14,18 +14,21 @@ type account struct {
 	windows []line.Window // what is in Redis, if it was asked for
 }
 
-// accounts reads the answer of usage.
-func (t *Throttle) accounts(reply any, names []string) ([]account, error) {
+// accounts reads the answer of usage: of the first names, one at least.
+func (t *setup) accounts(reply any, names []string) ([]account, error) {
 	v := arrayOf("usage", reply)
 	now := v.instant()
-	accounts := make([]account, len(names))
-	for i, name := range names {
-		accounts[i] = t.account(now, name, v)
+	var accounts []account
+	for _, name := range names {
+		if !v.more() && len(accounts) > 0 {
+			break
+		}
+		accounts = append(accounts, t.account(now, name, v))
 	}
 	return accounts, v.end()
 }
 
-func (t *Throttle) account(now time.Time, name string, v *values) account {
+func (t *setup) account(now time.Time, name string, v *values) account {
 	lines := strings.Split(v.text(), "\n")
 	var a account
 	a.Now = now
@@ -36,14 +39,15 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 		switch kind, _, _ := strings.Cut(text, " "); {
 		case kind == "=":
 			l.text()
-			a.windows = append(a.windows, line.Window{Window: l.integer(), Precision: l.natural(), N: l.natural(), Shift: l.integer()})
+			a.windows = append(a.windows, line.Window{
+				Window: l.integer(), Precision: l.natural(), N: l.natural(), Shift: l.integer(), Spent: l.entries(),
+				Booked: l.entries(),
+			})
 		case kind == "#":
 			l.text()
 			a.counts = append(a.counts, l.integer())
 		case strings.Contains(kind, "/"):
 			a.Limits = append(a.Limits, t.limitUsage(a.Scope, now, l))
-		case len(a.windows) > 0:
-			l.entry(&a.windows[len(a.windows)-1])
 		default:
 			v.wrong = true
 		}
@@ -52,15 +56,24 @@ func (t *Throttle) account(now time.Time, name string, v *values) account {
 	return a
 }
 
-// entry reads a sub-window with what is spent and what is booked in it.
-func (v *values) entry(of *line.Window) {
-	at, spent, booked := v.natural(), v.natural(), v.natural()
-	if spent > 0 {
-		of.Spent = append(of.Spent, line.Entry{At: at, Units: spent})
+// digitsOf is the length of each of an entry's two numbers, the sub-window and its units.
+const digitsOf = 16
+
+// entries reads entries as Redis has them; - for none.
+func (v *values) entries() (list []line.Entry) {
+	text := v.text()
+	if text == "-" {
+		return nil
 	}
-	if booked > 0 {
-		of.Booked = append(of.Booked, line.Entry{At: at, Units: booked})
+	v.wrong = v.wrong || text == "" || len(text)%(2*digitsOf) != 0
+	for ; len(text) >= 2*digitsOf; text = text[2*digitsOf:] {
+		parts := values{rest: []string{text[:digitsOf], text[digitsOf : 2*digitsOf]}}
+		e := line.Entry{At: parts.natural(), Units: parts.natural()}
+		if v.wrong = v.wrong || parts.wrong; e.Units > 0 {
+			list = append(list, e)
+		}
 	}
+	return list
 }
 
 // summary reads the line that tells of no limit.
@@ -78,12 +91,12 @@ func (a *account) summary(v *values, line string) {
 	default:
 		v.wrong = true
 	}
-	a.Waiting, a.Next = l.natural(), l.instant()
+	a.Ends, a.Waiting, a.Next = l.instant(), l.natural(), l.instant()
 	a.Mode = Mode(max(mode, 0))
 	v.wrong = v.wrong || mode < 0 || len(letter) != 1 || l.end() != nil
 }
 
-func (t *Throttle) limitUsage(scope string, now time.Time, l *values) LimitUsage {
+func (t *setup) limitUsage(scope string, now time.Time, l *values) LimitUsage {
 	u := LimitUsage{Limit: l.limit(t, scope), Used: l.natural(), Booked: l.natural()}
 	if free := l.integer(); free == -1 {
 		u.Free = now

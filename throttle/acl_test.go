@@ -21,7 +21,8 @@ import (
 // docs/operations.md: what go-redis sends, and what the scripts call.
 func leastRules(t testing.TB) []string {
 	t.Helper()
-	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth", "+evalsha", "+script|load"}
+	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth",
+		"+evalsha", "+script|load"}
 	for _, command := range commandsCalled(t) {
 		rules = append(rules, "+"+strings.ToLower(command))
 	}
@@ -87,7 +88,7 @@ func TestF18_LeastRulesOnCluster(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	for i := range 6 {
 		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
-		if _, err := th.Check(t.Context()); err != nil {
+		if _, err := th.Inspector().Check(t.Context()); err != nil {
 			t.Errorf("throttle %d: %v", i, err)
 		}
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 1}); err != nil {
@@ -131,7 +132,8 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 		}
 		given := slices.Concat(rules, faulty.Missing)
 		for round := 0; ; round++ {
-			again, err := throttle.New(th.Name(), userClient(t, server, "lacking", given), globalScope(throttle.PerHour(5)), nil)
+			again, err := throttle.New(th.Name(), userClient(t, server, "lacking", given), globalScope(throttle.PerHour(5)),
+				&throttle.Options{Timeout: patient})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +159,9 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 		all = append(all, "+"+strings.ToLower(command))
 	}
 	later := []string{"+lpush", "+rpush", "+append"}
-	lack("only HSET", sortedAsProbed(t, slices.DeleteFunc(slices.Clone(all), func(rule string) bool { return rule == "+hset" || slices.Contains(later, rule) })),
+	lack("only HSET", sortedAsProbed(t,
+		slices.DeleteFunc(slices.Clone(all),
+			func(rule string) bool { return rule == "+hset" || slices.Contains(later, rule) })),
 		later, append(without(all...), "+hset"))
 	lack("no keys", []string{"~thr:{NAME}:*"}, nil, without("~thr:*"))
 	lack("others' keys", []string{"~thr:{NAME}:*"}, nil, append(without("~thr:*"), "~thr:{other}:*"))
@@ -197,11 +201,13 @@ func TestF18_WrongPassword(t *testing.T) {
 		found, err := check(t, th)
 		// Redis ends the connection of who sends a script without a password. Who is still
 		// sending may find that first, and not the reason.
-		for tries := 0; tries < 20 && err != nil && (strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "broken pipe")); tries++ {
+		for tries := 0; tries < 20 && err != nil &&
+			(strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "broken pipe")); tries++ {
 			found, err = check(t, th)
 		}
 		var faulty *throttle.CheckError
-		if !errors.As(err, &faulty) || !slices.Equal(found["fault"], []string{"permission"}) || strings.Contains(err.Error(), "SECRET") {
+		if !errors.As(err, &faulty) || !slices.Equal(found["fault"], []string{"permission"}) ||
+			strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want a *CheckError about permission", what, err)
 		}
 	}
@@ -217,7 +223,8 @@ func TestF18_WithoutPermission(t *testing.T) {
 	th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
 	_, err := th.Reserve(context.Background(), throttle.Job{ID: "x", Weight: 1})
 	unavailable(t, "without SET", err, "other")
-	open := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Fallback: throttle.FallbackOpen, BreakPeriod: time.Hour})
+	open := newThrottle(t, client, globalScope(throttle.PerHour(5)),
+		&throttle.Options{Fallback: throttle.FallbackOpen, BreakPeriod: time.Hour})
 	if got := reserve(t, open, throttle.Job{ID: "x", Weight: 1}); got.Source != throttle.FallbackOpen {
 		t.Errorf("without SET, open: got %+v", got)
 	}

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// decisions reads the answer of reserve: an Answer for each order.
-func (t *Throttle) decisions(reply any, orders []*order) ([]Answer, error) {
+// decisions reads the answer of reserve: an Answer for each order, or for the first ones, since a
+// call ends that takes long. The others were not looked at.
+func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
 	text, isText := reply.(string)
 	lines := strings.Split(text, "\n")
 	head := lineOf("reserve", lines[0])
 	at := head.stamp()
-	if err := head.end(); err != nil || !isText || len(lines) != 1+len(orders) {
+	if err := head.end(); err != nil || !isText || len(lines) > 1+len(orders) || len(lines) < 1+min(1, len(orders)) {
 		return nil, badReply("reserve")
 	}
 	t.line.heard(at)
-	answers := make([]Answer, len(orders))
-	for i, o := range orders {
+	answers := make([]Answer, len(lines)-1)
+	for i, o := range orders[:len(answers)] {
 		answers[i].Reservation, answers[i].Err = t.decision(o, at, lineOf("reserve", lines[1+i]))
 	}
 	return answers, nil
@@ -39,7 +40,7 @@ const (
 )
 
 // decision reads one line of the answer of reserve.
-func (t *Throttle) decision(o *order, at stamp, v *values) (Reservation, error) {
+func (t *setup) decision(o *order, at stamp, v *values) (Reservation, error) {
 	outcome := v.natural()
 	if v.wrong {
 		return Reservation{}, badReply("reserve")
@@ -63,7 +64,7 @@ func (t *Throttle) decision(o *order, at stamp, v *values) (Reservation, error) 
 }
 
 // reservation reads what was decided.
-func (t *Throttle) reservation(outcome Outcome, o *order, at stamp, v *values) (Reservation, error) {
+func (t *setup) reservation(outcome Outcome, o *order, at stamp, v *values) (Reservation, error) {
 	r := Reservation{Job: o.job, Outcome: outcome, Now: at.now, Next: at.next, lane: o.lane, Start: v.instant()}
 	switch outcome {
 	case Granted:
@@ -109,7 +110,7 @@ const noHolder = "-"
 
 // holdIf reads what holds a job back and how much of it is used and booked, if it
 // says so.
-func (t *Throttle) holdIf(o *order, v *values) *Hold {
+func (t *setup) holdIf(o *order, v *values) *Hold {
 	if !v.more() {
 		return nil
 	}
@@ -122,7 +123,7 @@ func (t *Throttle) holdIf(o *order, v *values) *Hold {
 }
 
 // hold reads a limit, name/units/window/precision, or a pause, name/p.
-func (t *Throttle) hold(o *order, v *values) *Hold {
+func (t *setup) hold(o *order, v *values) *Hold {
 	text := v.text()
 	if text == noHolder {
 		return nil
@@ -160,7 +161,7 @@ const (
 )
 
 // heavy reads which limit can never hold the job.
-func (t *Throttle) heavy(o *order, v *values) error {
+func (t *setup) heavy(o *order, v *values) error {
 	hold, origin := t.hold(o, v), v.text()
 	if err := v.end(); err != nil || hold == nil || hold.Paused {
 		return badReply("reserve")

@@ -4,30 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 )
 
-// attachedTimeout bounds each call of who only looks, and may do so from far away.
+// attachedTimeout bounds each call of an attached Inspector, which may be far away from Redis.
 const attachedTimeout = 2 * time.Second
 
-// AttachError says that a throttle cannot be attached to, or that one to which Attach did
-// was asked for what it does not do.
+// AttachError says why a throttle cannot be attached to.
 type AttachError struct {
 	Throttle string // its name
-	Call     string // what it does not do, such as Reserve; empty if it cannot be attached to
 	Reason   string
 }
 
 func (e *AttachError) Error() string {
-	if e.Call != "" {
-		return fmt.Sprintf("throttle: %s of the attached throttle %s: %s", e.Call, e.Throttle, e.Reason)
-	}
 	return fmt.Sprintf("throttle: %s cannot be attached to: %s", e.Throttle, e.Reason)
-}
-
-func (t *Throttle) refused(call string) error {
-	return &AttachError{Throttle: t.name, Call: call, Reason: "it looks and controls, and has no limits of its own to decide by"}
 }
 
 // newest is the first process of this state version.
@@ -44,8 +34,8 @@ func newest(name string, all []Process) (Process, error) {
 	return Process{}, &AttachError{Throttle: name, Reason: reason}
 }
 
-// attached makes a throttle of what a process has published.
-func (c *caller) attached(ctx context.Context, name string, p Process) (*Throttle, error) {
+// attached makes an inspector of what a process has published.
+func (c *caller) attached(ctx context.Context, name string, p Process) (*Inspector, error) {
 	options := c.options
 	options.Lookahead, options.Grace, options.FairScope, options.Shares = p.Lookahead, p.Grace, p.FairScope, p.Shares
 	options.FairByTime, options.PriorityFloor = p.FairByTime, cmp.Or(p.PriorityFloor, defaultPriorityFloor)
@@ -61,18 +51,18 @@ func (c *caller) attached(ctx context.Context, name string, p Process) (*Throttl
 		fair, err = options.fairScope(p.Scopes)
 	}
 	if err != nil {
-		return nil, &AttachError{Throttle: name, Reason: "what " + p.String() + " has published is no configuration: " + err.Error()}
+		return nil, &AttachError{Throttle: name,
+			Reason: "what " + p.String() + " has published is no configuration: " + err.Error()}
 	}
-	t := newThrottle(name, fair, p.Scopes, options, c)
-	t.looks = true
-	known, err := c.fields(ctx, t.keys.prefix+"shares")
+	t := newSetup(name, fair, p.Scopes, options, c)
+	known, err := c.scores(ctx, t.keys.prefix+"shares")
 	if err != nil {
 		return nil, err
 	}
-	for flow, text := range known.of {
-		if share, err := strconv.Atoi(text); err == nil && share >= 1 && share <= maxShare {
-			t.shares.known[flow] = share
+	for flow, score := range known {
+		if share := int64(score) % shareSecond; share >= 1 && share <= maxShare {
+			t.shares.known[flow] = int(share)
 		}
 	}
-	return t, nil
+	return &Inspector{t}, nil
 }

@@ -40,7 +40,7 @@ func TestPublishingNeedsNoOtherPermission(t *testing.T) {
 	if e, err := attached.ExplainID(t.Context(), "b"); err != nil || e.Waiting != 1 {
 		t.Errorf("in line: %+v, %v", e, err)
 	}
-	if s, err := attached.SettingOf(t.Context(), "tenant", ""); err != nil || s.Mode != "shadow" {
+	if s, err := attached.SettingsOf(t.Context(), "tenant", ""); err != nil || len(s) != 1 || s[0].Mode != "shadow" {
 		t.Errorf("set: %+v, %v", s, err)
 	}
 	if _, err := attached.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "scan") {
@@ -61,7 +61,8 @@ func TestPublishingHarmsNobody(t *testing.T) {
 		}
 		return info
 	}
-	th := published(t, direct, nameOf(t), tenantAndGlobal(throttle.PerHour(1_000_000), throttle.PerHour(1_000_000)), throttle.Options{})
+	th := published(t, direct, nameOf(t), tenantAndGlobal(throttle.PerHour(1_000_000), throttle.PerHour(1_000_000)),
+		throttle.Options{})
 	for range 500 {
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: nameOf(t), Weight: 1, Keys: of("a")}); err != nil {
 			t.Fatal(err)
@@ -73,12 +74,15 @@ func TestPublishingHarmsNobody(t *testing.T) {
 	// HSET is used by the jobs that wait or are booked alone.
 	rules := slices.DeleteFunc(leastRules(t), func(rule string) bool { return rule == "+hset" })
 	core, logs := observer.New(zap.DebugLevel)
-	lacking, err := throttle.New(nameOf(t), userClient(t, server, "lacking", rules), globalScope(throttle.PerHour(1_000_000_000)), &throttle.Options{Timeout: patient, Logger: zap.New(core)})
+	lacking, err := throttle.New(nameOf(t), userClient(t, server, "lacking", rules),
+		globalScope(throttle.PerHour(1_000_000_000)), &throttle.Options{Timeout: patient, Logger: zap.New(core)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); logs.FilterMessageSnippet("could not be published").Len() == 0 && time.Now().Before(deadline); {
-		if r, err := lacking.Reserve(t.Context(), throttle.Job{ID: nameOf(t), Weight: 1}); err != nil || r.Outcome != throttle.Granted {
+	for deadline := time.Now().Add(time.Minute); logs.FilterMessageSnippet("could not be published").Len() == 0 &&
+		time.Now().Before(deadline); {
+		if r, err := lacking.Reserve(t.Context(), throttle.Job{ID: nameOf(t), Weight: 1}); err != nil ||
+			r.Outcome != throttle.Granted {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
@@ -100,7 +104,8 @@ func TestAttachToCluster(t *testing.T) {
 	for range 6 {
 		name := nameOf(t)
 		names = append(names, name)
-		th, err := throttle.New(name, client, tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(9)), &throttle.Options{Timeout: patient})
+		th, err := throttle.New(name, client, tenantAndGlobal(throttle.PerHour(1), throttle.PerHour(9)),
+			&throttle.Options{Timeout: patient})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,8 @@ import (
 )
 
 // published makes a throttle that has published itself.
-func published(t *testing.T, client *redis.Client, name string, scopes []throttle.Scope, options throttle.Options) *throttle.Throttle {
+func published(t *testing.T, client *redis.Client, name string, scopes []throttle.Scope,
+	options throttle.Options) *throttle.Throttle {
 	t.Helper()
 	if options.Timeout == 0 {
 		options.Timeout = patient
@@ -41,7 +42,7 @@ func published(t *testing.T, client *redis.Client, name string, scopes []throttl
 
 func processesOf(t *testing.T, th *throttle.Throttle) []throttle.Process {
 	t.Helper()
-	all, err := th.Processes(t.Context())
+	all, err := th.Inspector().Processes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +50,17 @@ func processesOf(t *testing.T, th *throttle.Throttle) []throttle.Process {
 }
 
 // TestPublishedAndAttached: a process publishes once it has had an answer; who attaches
-// finds its scopes and settings, sees and controls, and decides nothing.
+// finds its scopes and settings, sees and controls.
 func TestPublishedAndAttached(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		ctx, name := t.Context(), "attached-"+nameOf(t)
 		var none *throttle.AttachError
-		if _, err := throttle.Attach(ctx, name, client); !errors.As(err, &none) || none.Throttle != name || none.Call != "" {
+		if _, err := throttle.Attach(ctx, name, client); !errors.As(err, &none) || none.Throttle != name {
 			t.Fatalf("attached to nothing: %v", err)
 		}
-		scopes := tenantAndGlobal(throttle.PerMinute(2), throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second})
+		scopes := tenantAndGlobal(throttle.PerMinute(2),
+			throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second})
 		scopes[0].Mode = throttle.Shadow
 		th := published(t, client, name, scopes, throttle.Options{
 			Lookahead: 3 * time.Second, Grace: 7 * time.Second, Shares: map[string]int{"acme": 3}, PriorityFloor: 0.2,
@@ -83,12 +85,19 @@ func TestPublishedAndAttached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		looksOnly(t, attached)
+		job := throttle.Job{ID: "a", Weight: 1, Keys: of("acme")}
+		if r, err := attached.Peek(ctx, job); err != nil || r.Outcome != throttle.Granted {
+			t.Errorf("Peek: %+v, %v", r, err)
+		}
+		if _, err := attached.Forecast(ctx, []throttle.Job{job}); err != nil {
+			t.Errorf("Forecast: %v", err)
+		}
 		if err := attached.SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerMinute(9)}); err != nil {
 			t.Fatal(err)
 		}
-		u, err := th.Usage(ctx, "tenant", "acme")
-		if err != nil || len(u.Limits) != 1 || u.Limits[0].Limit.Units != 9 || u.SetFor != "key" || u.Mode != throttle.Shadow {
+		u, err := th.Inspector().Usage(ctx, "tenant", "acme")
+		if err != nil || len(u.Limits) != 1 || u.Limits[0].Limit.Units != 9 || u.SetFor != "key" ||
+			u.Mode != throttle.Shadow {
 			t.Errorf("set by the attached one: %+v, %v", u, err)
 		}
 		if n := len(processesOf(t, th)); n != 1 {
@@ -99,32 +108,6 @@ func TestPublishedAndAttached(t *testing.T) {
 			t.Errorf("list: %q, %v", names, err)
 		}
 	})
-}
-
-// looksOnly asks an attached throttle for all that decides.
-func looksOnly(t *testing.T, th *throttle.Throttle) {
-	t.Helper()
-	ctx, job := t.Context(), throttle.Job{ID: "a", Weight: 1, Keys: of("acme")}
-	granted := throttle.Reservation{Job: job, Outcome: throttle.Granted, Start: time.Now()}
-	_, reserve := th.Reserve(ctx, job)
-	_, wait := th.Wait(ctx, job)
-	_, pull := th.Driver().Pull(ctx)
-	_, settle := th.Settle(ctx, granted, 1)
-	_, refund := th.Refund(ctx, granted)
-	_, release := th.Driver().Release(ctx, granted)
-	all := th.ReserveAll(ctx, []throttle.Job{job})[0].Err
-	for what, err := range map[string]error{"Reserve": reserve, "ReserveAll": all, "Wait": wait, "Pull": pull, "Settle": settle, "Refund": refund, "Release": release} {
-		var refused *throttle.AttachError
-		if !errors.As(err, &refused) || refused.Throttle != th.Name() || refused.Call == "" {
-			t.Errorf("%s of an attached throttle: %v", what, err)
-		}
-	}
-	if r, err := th.Peek(ctx, job); err != nil || r.Outcome != throttle.Granted {
-		t.Errorf("Peek: %+v, %v", r, err)
-	}
-	if _, err := th.Forecast(ctx, []throttle.Job{job}); err != nil {
-		t.Errorf("Forecast: %v", err)
-	}
 }
 
 // TestProcessesDiffer: of two configurations the newest is attached to, and Check and a line
@@ -145,8 +128,10 @@ func TestProcessesDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		core, logs := observer.New(zap.WarnLevel)
-		fresh := published(t, client, name, tenantAndGlobal(throttle.PerMinute(3), throttle.PerMinute(50)), throttle.Options{Logger: zap.New(core), Grace: time.Second})
-		if all := logs.FilterMessageSnippet("configured differently").All(); len(all) != 1 || !strings.Contains(fmt.Sprint(all[0].ContextMap()), "scope tenant 3/1m, not 2/1m") {
+		fresh := published(t, client, name, tenantAndGlobal(throttle.PerMinute(3), throttle.PerMinute(50)),
+			throttle.Options{Logger: zap.New(core), Grace: time.Second})
+		if all := logs.FilterMessageSnippet("configured differently").All(); len(all) != 1 ||
+			!strings.Contains(fmt.Sprint(all[0].ContextMap()), "scope tenant 3/1m, not 2/1m") {
 			t.Errorf("logged: %v", logs.All())
 		}
 		if n := client.HLen(ctx, "thr:{"+name+"}:processes").Val(); n != 2 {
@@ -164,8 +149,8 @@ func TestProcessesDiffer(t *testing.T) {
 		if diff := cmp.Diff(want, both[0].Differences(both[1])); diff != "" {
 			t.Errorf("differences (-want +got):\n%s", diff)
 		}
-		for _, th := range []*throttle.Throttle{old, fresh, attached} {
-			findings, err := check(t, th)
+		for _, inspector := range []*throttle.Inspector{old.Inspector(), fresh.Inspector(), attached} {
+			findings, err := checkBy(t, inspector)
 			if !slices.Contains(findings["warning"], "processes") {
 				t.Errorf("check finds %v, %v, want the other process", findings, err)
 			}
@@ -211,7 +196,8 @@ func TestAttachToOtherState(t *testing.T) {
 				t.Fatal(err)
 			}
 			var wrong *throttle.AttachError
-			if _, err := throttle.Attach(t.Context(), name, client); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			if _, err := throttle.Attach(t.Context(), name, client); !errors.As(err, &wrong) ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", text, err, want)
 			}
 		}

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"strconv"
@@ -37,7 +36,6 @@ const givenBackAtOnce = 8
 // for those who ask again.
 type batcher struct {
 	throttle *Throttle
-	asker    string // names this batcher in Redis
 
 	mu         sync.Mutex
 	queue      []*asked
@@ -71,7 +69,7 @@ type call struct {
 }
 
 func newBatcher(t *Throttle) *batcher {
-	return &batcher{throttle: t, asker: rand.Text()[:16], enough: make(chan struct{}, 1), kept: make(keptGrants)}
+	return &batcher{throttle: t, enough: make(chan struct{}, 1), kept: make(keptGrants)}
 }
 
 // nonce draws one for a job that has none.
@@ -79,7 +77,7 @@ func (b *batcher) nonce() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nonces++
-	return b.asker + "." + strconv.FormatInt(b.nonces, 10)
+	return b.throttle.asker + "." + strconv.FormatInt(b.nonces, 10)
 }
 
 // ask has jobs decided, in their order, and returns an answer for each: an error where
@@ -262,7 +260,7 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	if repeated {
 		asked = nil
 	}
-	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(b.asker, c.asking, asked...))
+	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(c.asking, asked...))
 	if err != nil || repeated && isUndone(reply) {
 		return nil, err
 	}
@@ -341,13 +339,15 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 	}
 }
 
-// give hands out answers, and keeps the grants of callers who have gone.
+// give hands out answers, and keeps the grants of callers who have gone. Jobs that the call has left
+// undecided, since it took long, go with the next.
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
 	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
 		b.noteLate(forgotten...)
 	}
 	b.giveBack()
+	b.queue = append(c.jobs[len(answers):len(c.jobs):len(c.jobs)], b.queue...)
 	for i, answer := range answers {
 		switch a, r := c.jobs[i], answer.Reservation; {
 		case !a.gone:

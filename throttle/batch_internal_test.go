@@ -133,7 +133,8 @@ func TestCallersDeadline(t *testing.T) {
 		wg.Go(func() {
 			_, err := th.Reserve(ctx, fakeJob("hasty"))
 			var unavailable *UnavailableError
-			if !errors.As(err, &unavailable) || unavailable.Failure != failureTimeout || unavailable.Nonce == "" || !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.As(err, &unavailable) || unavailable.Failure != failureTimeout || unavailable.Nonce == "" ||
+				!errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want a timeout with a nonce", err)
 			}
 		})
@@ -163,7 +164,8 @@ func TestCallersDeadlineAlone(t *testing.T) {
 		th := fakeThrottle(t, client, Options{BreakAfter: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if _, err := th.Peek(ctx, fakeJob("a")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := th.Peek(ctx, fakeJob("a")); !errors.Is(err, ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if s := th.redis.breaker.State(); s != gobreaker.StateClosed {

@@ -96,8 +96,11 @@ func BenchmarkLook(b *testing.B) {
 	th := crowded(b)
 	for name, look := range map[string]func(ctx context.Context) error{
 		"Peek":  func(ctx context.Context) error { _, err := th.Peek(ctx, benchJob(1, 1)); return err },
-		"Usage": func(ctx context.Context) error { _, err := th.Usage(ctx, "tenant", "0"); return err },
-		"Count": func(ctx context.Context) error { _, err := th.Count(ctx, "tenant", "0", time.Minute, 0); return err },
+		"Usage": func(ctx context.Context) error { _, err := th.Inspector().Usage(ctx, "tenant", "0"); return err },
+		"Count": func(ctx context.Context) error {
+			_, err := th.Inspector().Count(ctx, "tenant", "0", time.Minute, 0)
+			return err
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -210,5 +213,6 @@ func benchThrottle(b *testing.B, scopes []throttle.Scope) *throttle.Throttle {
 }
 
 func benchJob(i, keys int) throttle.Job {
-	return throttle.Job{ID: fmt.Sprint("job", i), Weight: int64(1 + i%10), Keys: of(strconv.Itoa(i % keys)), Nonce: "n" + strconv.Itoa(i)}
+	return throttle.Job{ID: fmt.Sprint("job", i), Weight: int64(1 + i%10), Keys: of(strconv.Itoa(i % keys)),
+		Nonce: "n" + strconv.Itoa(i)}
 }

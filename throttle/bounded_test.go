@@ -80,7 +80,7 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 	count("Usage", func() error { _, err := s.Usage(at, throttle.Global, ""); return err })
 	count("Lines", func() error { _, err := s.Lines(at, ""); return err })
 	driver := s.throttle.Driver()
-	count("Jobs of a lane", func() error { _, _, err := driver.LaneJobs(t.Context(), driver.LaneOf(last), ""); return err })
+	count("Jobs of a lane", func() error { _, _, err := driver.Jobs(t.Context(), driver.LaneOf(last), ""); return err })
 	pull := func(call string, at time.Time) (pulled throttle.Pulled) {
 		count(call, func() (err error) { pulled, err = s.Pull(at); return err })
 		return pulled

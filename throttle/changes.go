@@ -22,8 +22,10 @@ const (
 // 200 are kept for 30 days.
 type Change struct {
 	At time.Time `json:"at"` // on Redis' clock
-	// By is who did it: the user and the host, the program and its process.
-	By string `json:"by"`
+	// By is who did it: the person, if one was named, the user and the host, the program and
+	// its process. Why is the reason, if one was given.
+	By  string `json:"by"`
+	Why string `json:"why,omitempty"`
 	// What was changed: pause, limits or mode.
 	What string `json:"what"`
 	// Scope and Key name what it was changed for. An empty Key of a keyed scope is all its
@@ -34,20 +36,22 @@ type Change struct {
 	// when it is paused (RFC 3339); empty for nothing.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	// Until is when what was set ends by itself; zero: it does not.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Changes returns what was changed at run time, the last first. It blocks for one round
 // trip and fails as Usage does.
-func (t *Throttle) Changes(ctx context.Context) ([]Change, error) {
+func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	lists, err := t.redis.lists(ctx, []string{t.keys.prefix + "changes"}, 0, mostChanges-1)
+	list, err := t.redis.list(ctx, t.keys.prefix+"changes", 0, mostChanges-1)
 	if err != nil {
 		return nil, err
 	}
 	var changes []Change
-	for _, text := range lists[0] {
+	for _, text := range list {
 		var c Change
 		if err := json.Unmarshal([]byte(text), &c); err == nil {
 			changes = append(changes, c)
@@ -58,18 +62,19 @@ func (t *Throttle) Changes(ctx context.Context) ([]Change, error) {
 
 // noteChange keeps who changed what. That it could not be kept is no error: the change is
 // in force.
-func (t *Throttle) noteChange(ctx context.Context, what, name string, s setting) {
+func (t *setup) noteChange(ctx context.Context, what, name string, s setting, of terms) {
 	if t.now != nil || s.before == s.inForce {
 		return
 	}
-	c := Change{At: s.now, By: actor(), What: what, Scope: name}
+	c := Change{At: s.now, By: of.who(), Why: of.why, What: what, Scope: name}
 	if scope, key, is := splitName(name); is {
 		c.Scope, c.Key = scope, key
 	}
 	if what == "resume" {
 		c.What = "pause"
 	}
-	c.Before, c.After = t.settingText(c, s.before, s.now), t.settingText(c, s.inForce, s.now)
+	c.Before, _ = t.settingText(c, s.before, s.now)
+	c.After, c.Until = t.settingText(c, s.inForce, s.now)
 	text, err := json.Marshal(c)
 	if err == nil {
 		err = t.redis.pushed(ctx, t.keys.prefix+"changes", string(text), mostChanges, changesKeptFor)
@@ -79,24 +84,35 @@ func (t *Throttle) noteChange(ctx context.Context, what, name string, s setting)
 	}
 }
 
-// settingText is for people what the scripts keep.
-func (t *Throttle) settingText(c Change, text string, now time.Time) string {
+// settingText is for people what the scripts say, and when it ends.
+func (t *setup) settingText(c Change, text string, now time.Time) (string, time.Time) {
+	value, ends, _ := strings.Cut(text, "|")
 	switch {
-	case text == "" || text == "-":
-		return ""
+	case value == "":
+		return "", time.Time{}
 	case c.What == "limits":
-		return limitsString(t.limitsOf(c.Scope, text))
+		return limitsString(t.limitsOf(c.Scope, value)), endOf(ends)
 	case c.What == "mode":
-		return modeOf(text).String()
+		return modeOf(value).String(), endOf(ends)
 	}
-	if end, err := pauseEnd(text); err == nil && end.After(now) {
-		return end.UTC().Format(time.RFC3339)
+	end := endOf(value)
+	if !end.After(now) {
+		return "", time.Time{}
 	}
-	return ""
+	return end.UTC().Format(time.RFC3339), end
+}
+
+// endOf reads when what is set ends; the zero time where it does not.
+func endOf(text string) time.Time {
+	end, err := pauseEnd(text)
+	if err != nil || end.UnixMicro() == 0 {
+		return time.Time{}
+	}
+	return end
 }
 
 // limitsOf reads limits as the scripts keep them.
-func (t *Throttle) limitsOf(scope, text string) []Limit {
+func (t *setup) limitsOf(scope, text string) []Limit {
 	var limits []Limit
 	for part := range strings.SplitSeq(text, ",") {
 		v := &values{rest: []string{part}}
@@ -112,12 +128,13 @@ func modeOf(letter string) Mode {
 	return Mode(max(0, strings.Index(modeLetters, letter)))
 }
 
-// actor is who uses this process.
+// actor is who uses this process, in no more than a few hundred bytes.
 var actor = sync.OnceValue(func() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = cmp.Or(u.Username, u.Uid)
 	}
 	p := thisProcess()
-	return fmt.Sprintf("%s@%s (%s, process %d)", name, p.Host, p.Program, p.PID)
+	const most = 64 // bytes of each name
+	return fmt.Sprintf("%.*s@%.*s (%.*s, process %d)", most, name, most, p.Host, most, p.Program, p.PID)
 })

@@ -24,7 +24,8 @@ type Finding struct {
 	// from deciding and does not pass by itself.
 	Severity string
 	// What it is about, short and stable: version, script, permission, command,
-	// replica, replicas, eviction, memory, persistence, clock, client, info or processes.
+	// replica, replicas, eviction, memory, persistence, clock, client, info, processes or
+	// margin.
 	What string
 	// Text says what was found, Remedy what to do about it. Neither has a key of a
 	// user's, nor a password.
@@ -68,12 +69,13 @@ func (e *CheckError) Error() string {
 // or replicas that are missing now, a clock that differs by more than a second, settings
 // of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
 // cannot be read. Also processes that are alive and configured differently, from this one
-// or, if it is attached, from that which it was attached to.
+// or, if it is attached, from that which it was attached to; and processes whose jobs began
+// later than a Scope.Margin after their grants, in the last hour.
 //
 // It blocks for some ten round trips, each for Options.Timeout at most, and ends with the
 // first that takes longer. The breaker neither keeps it from asking nor hears of it. It
 // is safe for use by many goroutines.
-func (t *Throttle) Check(ctx context.Context) ([]Finding, error) {
+func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -105,7 +107,7 @@ func (c *caller) withAddress(err error) error {
 
 // check gathers what one Check finds.
 type check struct {
-	throttle *Throttle
+	throttle *Inspector
 	findings []Finding // notes and warnings
 	faults   []Finding
 	refused  []string // commands, in capitals
@@ -132,7 +134,8 @@ func (c *check) findOnce(severity string, what, text, remedy string) {
 // faulty is nil if nothing has to stop the program.
 func (c *check) faulty() error {
 	if len(c.refused) > 0 {
-		c.find(fault, "permission", "the user may not call "+strings.Join(c.refused, ", "), "allow "+strings.Join(c.missing, " "))
+		c.find(fault, "permission", "the user may not call "+strings.Join(c.refused, ", "),
+			"allow "+strings.Join(c.missing, " "))
 	}
 	if len(c.faults) == 0 {
 		return nil
@@ -150,7 +153,8 @@ func (c *check) load(ctx context.Context) error {
 		case c.blames("SCRIPT LOAD", err):
 			return nil // it would be the same with the others
 		case strings.Contains(cause(err), "rror compiling script"):
-			c.find(fault, "script", "the server cannot read the script "+s.name+": "+cause(err), "use Redis 6.2 or newer, or Valkey")
+			c.find(fault, "script", "the server cannot read the script "+s.name+": "+cause(err),
+				"use Redis 6.2 or newer, or Valkey")
 		default:
 			return err
 		}
@@ -165,7 +169,8 @@ func (c *check) blames(command string, err error) bool {
 	switch {
 	// The last is what a server that wants a password says of a long request without one.
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"), strings.Contains(text, "unauthenticated"):
-		c.findOnce(fault, "permission", "Redis does not know the client's user, or its password", "give the client the right ones")
+		c.findOnce(fault, "permission", "Redis does not know the client's user, or its password",
+			"give the client the right ones")
 	case refusesKey(text):
 		c.refuseKeys()
 	case refusesCommand(text):
@@ -203,7 +208,8 @@ func refusesCommand(text string) bool {
 }
 
 func refusesKey(text string) bool {
-	return strings.Contains(text, "ermissions to access") || strings.Contains(text, "can't access at least one of the keys")
+	return strings.Contains(text, "ermissions to access") ||
+		strings.Contains(text, "can't access at least one of the keys")
 }
 
 func (c *check) refuse(command string) {
@@ -217,7 +223,8 @@ func (c *check) refuseKeys() {
 	pattern := "~thr:{" + c.throttle.name + "}:*"
 	if !slices.Contains(c.missing, pattern) {
 		c.missing = append(c.missing, pattern)
-		c.find(fault, "permission", "the user may not use all of the throttle's keys, which begin with "+c.throttle.keys.prefix, "allow "+pattern)
+		c.find(fault, "permission", "the user may not use all of the throttle's keys, which begin with "+
+			c.throttle.keys.prefix, "allow "+pattern)
 	}
 }
 
@@ -265,19 +272,23 @@ func (c *check) failed(command, text string) {
 	case is("READONLY"):
 		c.replica()
 	case is("NOREPLICAS"):
-		c.findOnce(warning, "replicas", "Redis takes no writes, since fewer replicas than min-replicas-to-write follow it: nothing is decided until they do",
+		c.findOnce(warning, "replicas",
+			"Redis takes no writes, since fewer replicas than min-replicas-to-write follow it: nothing is decided until they do",
 			"bring the replicas back, or lower min-replicas-to-write")
 	case is("OOM"):
 		c.findOnce(warning, "memory", "Redis has no memory for writes: nothing is decided until it has", "raise maxmemory")
 	case is("MISCONF"):
-		c.findOnce(warning, "persistence", "Redis takes no writes, since it cannot save its data: nothing is decided until it can", "look at its log and its disk")
+		c.findOnce(warning, "persistence",
+			"Redis takes no writes, since it cannot save its data: nothing is decided until it can",
+			"look at its log and its disk")
 	default:
 		c.find(fault, "command", lacks(command, text), remedyOfLack)
 	}
 }
 
 func (c *check) replica() {
-	c.findOnce(fault, "replica", "this server is a replica, and the scripts write", "give the client the primary's address, or use go-redis' failover or Cluster client")
+	c.findOnce(fault, "replica", "this server is a replica, and the scripts write",
+		"give the client the primary's address, or use go-redis' failover or Cluster client")
 }
 
 // skewed is from when on the difference of two clocks is worth a warning.
@@ -292,17 +303,23 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 	if ahead < 0 {
 		where = "behind"
 	}
-	c.find(warning, "clock", fmt.Sprintf("Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such as asynq go by this one",
-		ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
+	c.find(warning, "clock",
+		fmt.Sprintf(
+			"Redis' clock is %s %s this machine's, give or take %s: the limits hold all the same, but queues such "+
+				"as asynq go by this one",
+			ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
 }
 
 // server judges what INFO says.
 func (c *check) server(unread string, info map[string]string) {
 	version, policy := info["redis_version"], info["maxmemory_policy"]
 	if version == "" || policy == "" {
-		text, remedy := "the server does not describe itself in INFO", "see to it yourself that it is Redis 6.2 or newer, or Valkey, a primary, with maxmemory-policy noeviction"
+		text, remedy := "the server does not describe itself in INFO",
+			"see to it yourself that it is Redis 6.2 or newer, or Valkey, a primary, with maxmemory-policy noeviction"
 		if refusesCommand(unread) {
-			text, remedy = "the user may not read INFO, so that version, role, eviction policy and persistence are not known", "allow +info"
+			text,
+				remedy = "the user may not read INFO, so that version, role, eviction policy and persistence are "+
+				"not known", "allow +info"
 		}
 		c.find(note, "info", text, remedy)
 	}
@@ -311,16 +328,20 @@ func (c *check) server(unread string, info map[string]string) {
 	}
 	if policy != "" && policy != "noeviction" {
 		if info["maxmemory"] == "0" {
-			c.find(note, "eviction", "maxmemory-policy is "+policy+", which does no harm as long as maxmemory is 0", "set maxmemory-policy to noeviction")
+			c.find(note, "eviction", "maxmemory-policy is "+policy+", which does no harm as long as maxmemory is 0",
+				"set maxmemory-policy to noeviction")
 		} else {
-			c.find(warning, "eviction", "maxmemory-policy is "+policy+": short of memory, Redis may evict what was used of the limits", "set maxmemory-policy to noeviction")
+			c.find(warning, "eviction", "maxmemory-policy is "+policy+
+				": short of memory, Redis may evict what was used of the limits", "set maxmemory-policy to noeviction")
 		}
 	}
 	if info["role"] == "slave" {
 		c.replica()
 	}
 	if info["aof_enabled"] == "0" {
-		c.findOnce(note, "persistence", "appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot", "set appendonly to yes if that must not be")
+		c.findOnce(note, "persistence",
+			"appendonly is off: a restart of Redis forgets what was used and booked since its last snapshot",
+			"set appendonly to yes if that must not be")
 	}
 }
 
@@ -329,12 +350,16 @@ func (c *check) processes(ctx context.Context) {
 	all, err := c.throttle.Processes(ctx)
 	if err != nil {
 		if text := cause(err); refusesKey(text) || refusesCommand(text) {
-			c.find(note, "processes", "the user may not read how the processes are configured", "allow ~"+"thr:{"+c.throttle.name+"}:*")
+			c.find(note, "processes", "the user may not read how the processes are configured",
+				"allow ~"+"thr:{"+c.throttle.name+"}:*")
 		}
 		return // a client that takes scripts alone; or it is not known this time
 	}
 	self := c.throttle.self()
 	for _, p := range all {
+		if p.Alive {
+			c.margins(p)
+		}
 		what := self.Differences(p)
 		if !p.Alive || len(what) == 0 {
 			continue
@@ -344,6 +369,25 @@ func (c *check) processes(ctx context.Context) {
 		if len(c.findings) >= mostProcesses {
 			return
 		}
+	}
+}
+
+// recently is how long a job that began later than a margin is worth a warning.
+const recently = time.Hour
+
+// margins judges how long after their grants a process begins its jobs.
+func (c *check) margins(p Process) {
+	for _, s := range p.Scopes {
+		delay := p.Delays[s.Name]
+		if delay.Late == 0 || p.Seen.Sub(delay.LastLate) > recently {
+			continue
+		}
+		text := fmt.Sprintf(
+			"%s began %d of %d jobs of scope %s later than its margin of %s after their grants, the latest after %s: "+
+				"a strict upstream may have counted more than the limit",
+			p, delay.Late, delay.Started, s.Name, formatDuration(s.Margin),
+			formatDuration(delay.Longest.Round(time.Millisecond)))
+		c.find(warning, "margin", text, "raise Scope.Margin, or see why jobs begin late (throttle_start_lateness_seconds)")
 	}
 }
 

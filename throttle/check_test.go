@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -82,7 +83,13 @@ func TestF18_CheckProbesWhatIsCalled(t *testing.T) {
 // severity.
 func check(t testing.TB, th *throttle.Throttle) (found map[string][]string, err error) {
 	t.Helper()
-	findings, err := th.Check(t.Context())
+	return checkBy(t, th.Inspector())
+}
+
+// checkBy is check by an inspector.
+func checkBy(t testing.TB, inspector *throttle.Inspector) (found map[string][]string, err error) {
+	t.Helper()
+	findings, err := inspector.Check(t.Context())
 	var faulty *throttle.CheckError
 	if errors.As(err, &faulty) {
 		findings = slices.Concat(findings, faulty.Faults)
@@ -153,22 +160,28 @@ func TestF15_CheckConfigurations(t *testing.T) {
 			want: found{note: {"persistence"}, warning: {"eviction"}}, text: "maxmemory-policy is volatile-lru",
 		},
 		"eviction without maxmemory": {
-			args: []string{"--maxmemory-policy", "allkeys-lfu"}, want: found{note: {"eviction", "persistence"}}, text: "as long as maxmemory is 0",
+			args: []string{"--maxmemory-policy", "allkeys-lfu"}, want: found{note: {"eviction", "persistence"}},
+			text: "as long as maxmemory is 0",
 		},
 		"out of memory": {
-			args: []string{"--maxmemory", "1"}, want: found{note: {"persistence"}, warning: {"memory"}}, text: "no memory for writes",
+			args: []string{"--maxmemory", "1"}, want: found{note: {"persistence"}, warning: {"memory"}},
+			text: "no memory for writes",
 		},
 		"replica": {
-			args: []string{"--replicaof", "127.0.0.1", "1"}, want: found{note: {"persistence"}, fault: {"replica"}}, text: "this server is a replica",
+			args: []string{"--replicaof", "127.0.0.1", "1"}, want: found{note: {"persistence"}, fault: {"replica"}},
+			text: "this server is a replica",
 		},
 		"replica that takes writes": {
-			args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}, want: found{note: {"persistence"}, fault: {"replica"}}, text: "this server is a replica",
+			args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"},
+			want: found{note: {"persistence"}, fault: {"replica"}}, text: "this server is a replica",
 		},
 		"too few replicas": {
-			args: []string{"--min-replicas-to-write", "1"}, want: found{note: {"persistence"}, warning: {"replicas"}}, text: "min-replicas-to-write",
+			args: []string{"--min-replicas-to-write", "1"},
+			want: found{note: {"persistence"}, warning: {"replicas"}}, text: "min-replicas-to-write",
 		},
 		"cannot save": {
-			args: []string{"--save", "3600", "1"}, prepare: failToSave, want: found{warning: {"persistence"}}, text: "cannot save its data",
+			args: []string{"--save", "3600", "1"}, prepare: failToSave, want: found{warning: {"persistence"}},
+			text: "cannot save its data",
 		},
 		"renamed commands": {
 			args: []string{"--rename-command", "HMGET", "", "--rename-command", "ZADD", "zadd2"},
@@ -197,7 +210,7 @@ func TestF15_CheckConfigurations(t *testing.T) {
 			if errors.As(err, &faulty) != (len(test.want[fault]) > 0) || faulty == nil && err != nil {
 				t.Errorf("got the error %v, want a *CheckError only for faults", err)
 			}
-			findings, _ := th.Check(t.Context())
+			findings, _ := th.Inspector().Check(t.Context())
 			if faulty != nil {
 				findings = append(findings, faulty.Faults...)
 			}
@@ -213,11 +226,12 @@ func TestF15_CheckConfigurations(t *testing.T) {
 func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, "--rename-command", "EVALSHA", "").Client(t)
-	th, err := throttle.New("t", client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50)), nil)
+	scopes := tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50))
+	th, err := throttle.New("t", client, scopes, &throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = th.Usage(t.Context(), "tenant", "acme")
+	_, err = th.Inspector().Usage(t.Context(), "tenant", "acme")
 	unavailable(t, "no EVALSHA", err, "other")
 	if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, "unknown command") {
 		t.Errorf("got the text %q, want the cause and no key", text)
@@ -238,7 +252,7 @@ func failToSave(t *testing.T, client *redis.Client) {
 	if err := client.BgSave(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the save fails", patient, func() bool {
+	redistest.Await(t, "the save fails", func() bool {
 		info, err := client.Info(t.Context(), "persistence").Result()
 		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
 	})
@@ -272,8 +286,9 @@ func TestCheckVersions(t *testing.T) {
 	}
 	own := regexp.MustCompile(`redis_version:\S+`).FindString(version)
 	for says, want := range map[string][]string{
-		"redis_version:6.0.16": {"version"}, "redis_version:5.0.14": {"version"}, "redis_version:6": nil, "redis_version:unstable": nil,
-		"redis_version:6.2.0": nil, "redis_version:7.4.1": nil, "redis_version:8.0.0": nil, "redis_version:10.1": nil,
+		"redis_version:6.0.16": {"version"}, "redis_version:5.0.14": {"version"}, "redis_version:6": nil,
+		"redis_version:unstable": nil,
+		"redis_version:6.2.0":    nil, "redis_version:7.4.1": nil, "redis_version:8.0.0": nil, "redis_version:10.1": nil,
 		"redis_version:5.0.0\r\nvalkey_version:8.0.1": nil,
 	} {
 		th := newThrottle(t, retold{client, strings.NewReplacer(own, says)}, globalScope(throttle.PerHour(5)), nil)
@@ -292,7 +307,7 @@ func TestF25_CheckClocks(t *testing.T) {
 		for _, ahead := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 70 * time.Second} {
 			th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
 			th.SetNow(func() time.Time { return time.Now().Add(ahead) })
-			findings, err := th.Check(t.Context())
+			findings, err := th.Inspector().Check(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,19 +348,20 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	many := newThrottle(t, cluster, scopes, &options)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := single.Check(ended); !errors.Is(err, context.Canceled) {
+	if _, err := single.Inspector().Check(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("context over: got %v, want %v", err, context.Canceled)
 	}
 	var wrong *throttle.InvalidJobError
-	if _, err := single.Check(nil); !errors.As(err, &wrong) || wrong.Field != "ctx" { //nolint:staticcheck // it must not panic
+	//nolint:staticcheck // it must not panic
+	if _, err := single.Inspector().Check(nil); !errors.As(err, &wrong) || wrong.Field != "ctx" {
 		t.Errorf("no context: got %v, want an *InvalidJobError", err)
 	}
 	server.Pause()
 	for name, th := range map[string]*throttle.Throttle{"silent": single, "silent Cluster": many} {
 		began := time.Now()
-		findings, err := th.Check(t.Context())
+		findings, err := th.Inspector().Check(t.Context())
 		unavailable(t, name, err, "timeout")
-		if took := time.Since(began); took > 10*options.Timeout+soon {
+		if took := time.Since(began); longtest.Full() && took > 10*options.Timeout+soon {
 			t.Errorf("%s: took %s", name, took)
 		}
 		if got := len(findings); got != map[string]int{"silent": 0, "silent Cluster": 3}[name] {
@@ -355,7 +371,7 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	server.Resume()
 	server.Stop()
 	once := newThrottle(t, onceClient(t, server.Addr), scopes, nil)
-	_, err := once.Check(t.Context())
+	_, err := once.Inspector().Check(t.Context())
 	unavailable(t, "refused", err, "other")
 }
 
@@ -381,8 +397,9 @@ func TestCheckOfDistantRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const within = 250 * time.Millisecond
-		th := newThrottle(t, distant{after: within - time.Millisecond}, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: within})
-		if findings, err := th.Check(t.Context()); err != nil || len(findings) > 0 {
+		th := newThrottle(t, distant{after: within - time.Millisecond}, globalScope(throttle.PerHour(5)),
+			&throttle.Options{Timeout: within})
+		if findings, err := th.Inspector().Check(t.Context()); err != nil || len(findings) > 0 {
 			t.Errorf("got %v, %v; want nothing to be told", findings, err)
 		}
 	})
@@ -393,19 +410,26 @@ func TestCheckOfDistantRedis(t *testing.T) {
 func TestCheckOnCluster(t *testing.T) {
 	t.Parallel()
 	addrs := twoNodes(t)
-	good := redis.ClusterOptions{ContextTimeoutEnabled: true, ClusterStateReloadInterval: time.Second, DialTimeout: time.Second}
+	good := redis.ClusterOptions{ContextTimeoutEnabled: true, ClusterStateReloadInterval: time.Second,
+		DialTimeout: time.Second}
 	tests := map[string]struct {
 		change func(*redis.ClusterOptions)
 		want   found
 		text   string
 	}{
-		"good":               {func(*redis.ClusterOptions) {}, found{"note": {"persistence"}}, ""},
-		"heedless":           {func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false }, found{"note": {"persistence"}, "warning": {"client"}}, "ContextTimeoutEnabled"},
-		"old picture":        {func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 0 }, found{"note": {"persistence"}, "warning": {"client"}}, "ClusterStateReloadInterval"},
-		"slow to give up":    {func(o *redis.ClusterOptions) { o.DialTimeout = 10 * patient }, found{"note": {"persistence"}, "warning": {"client"}}, "DialTimeout"},
-		"reads of replicas":  {func(o *redis.ClusterOptions) { o.ReadOnly = true }, found{"note": {"client", "persistence"}}, "leave"},
-		"by latency":         {func(o *redis.ClusterOptions) { o.RouteByLatency = true }, found{"note": {"client", "persistence"}}, "leave"},
-		"wherever it may be": {func(o *redis.ClusterOptions) { o.RouteRandomly = true }, found{"note": {"client", "persistence"}}, "leave"},
+		"good": {func(*redis.ClusterOptions) {}, found{"note": {"persistence"}}, ""},
+		"heedless": {func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false },
+			found{"note": {"persistence"}, "warning": {"client"}}, "ContextTimeoutEnabled"},
+		"old picture": {func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 0 },
+			found{"note": {"persistence"}, "warning": {"client"}}, "ClusterStateReloadInterval"},
+		"slow to give up": {func(o *redis.ClusterOptions) { o.DialTimeout = 11 * patient },
+			found{"note": {"persistence"}, "warning": {"client"}}, "DialTimeout"},
+		"reads of replicas": {func(o *redis.ClusterOptions) { o.ReadOnly = true },
+			found{"note": {"client", "persistence"}}, "leave"},
+		"by latency": {func(o *redis.ClusterOptions) { o.RouteByLatency = true },
+			found{"note": {"client", "persistence"}}, "leave"},
+		"wherever it may be": {func(o *redis.ClusterOptions) { o.RouteRandomly = true },
+			found{"note": {"client", "persistence"}}, "leave"},
 	}
 	for name, test := range tests {
 		options := good
@@ -416,12 +440,12 @@ func TestCheckOnCluster(t *testing.T) {
 		}
 		client := redis.NewClusterClient(&options)
 		t.Cleanup(func() { _ = client.Close() })
-		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: 5 * time.Second})
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: patient})
 		got, err := check(t, th)
 		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 			t.Errorf("%s: got %v; findings (-want +got):\n%s", name, err, diff)
 		}
-		findings, _ := th.Check(t.Context())
+		findings, _ := th.Inspector().Check(t.Context())
 		if !slices.ContainsFunc(findings, func(f throttle.Finding) bool { return strings.Contains(f.Remedy, test.text) }) {
 			t.Errorf("%s: found %v, want a remedy that names %s", name, findings, test.text)
 		}
@@ -457,7 +481,7 @@ func twoNodes(t *testing.T) (addrs []string) {
 		}
 	}
 	for _, node := range nodes {
-		eventually(t, "the Cluster is formed", patient, func() bool {
+		redistest.Await(t, "the Cluster is formed", func() bool {
 			info, err := node.ClusterInfo(ctx).Result()
 			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2")
 		})

@@ -107,7 +107,8 @@ func TestClassicCarlson(t *testing.T) {
 			p.allowed(10, time.Duration(i)*second+precision, 1, visitor("1", "ann"))
 		}
 		check("the hour is used up", 0, p.allowed(5, 30*minute, 1, visitor("1", "ann")))
-		check("with its precision of a minute it is, for up to a minute longer", 0, p.allowed(1, 60*minute+30*second, 1, visitor("1", "ann")))
+		check("with its precision of a minute it is, for up to a minute longer", 0,
+			p.allowed(1, 60*minute+30*second, 1, visitor("1", "ann")))
 		check("the first minute has left", 10, p.allowed(11, 61*minute, 1, visitor("1", "ann")))
 	})
 }

@@ -42,7 +42,8 @@ func TestF23_F24_ClockSteps(t *testing.T) {
 					began, really := now, now // on a clock that does not step
 					var starts []throttletest.Start
 					load := func(id string, d time.Duration) (first time.Time) {
-						for end := really.Add(d); really.Before(end); really = really.Add(longtest.Of(340*time.Millisecond, 170*time.Millisecond)) {
+						for end := really.Add(d); really.Before(end); really = really.Add(
+							longtest.Of(340*time.Millisecond, 170*time.Millisecond)) {
 							now := now.Add(really.Sub(began))
 							got, err := s.Reserve(now, throttle.Job{ID: fmt.Sprint(id, now.UnixMicro()), Weight: 3, Keys: of("a")})
 							switch {

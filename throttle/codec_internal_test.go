@@ -21,7 +21,7 @@ func TestHeaderText(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
 	want := [2]string{
-		"1000000 5000000 2764801000 9",
+		"1000000 5000000 2764801000 9 8000",
 		"global=e:1000/1000000/10000;tenant=e:100/60000000/1,2000/86400000000/864000000;domain=s:;",
 	}
 	if th.header != want {
@@ -37,12 +37,18 @@ func TestOrderText(t *testing.T) {
 		lane, costs string
 	}{
 		{"one weight", Job{Weight: 5, Keys: map[string]string{"tenant": "acme"}}, "acme|global:,tenant:acme", "5"},
-		{"optional", Job{Weight: 5, Keys: map[string]string{"tenant": "a b", "domain": "x.org"}}, "a%20b|domain:x.org,global:,tenant:a%20b", "5"},
-		{"costs", Job{Weight: 5, Costs: map[string]int64{"tenant": 3, Global: 1}, Keys: map[string]string{"tenant": "a", "domain": "d"}}, "a|domain:d,global:,tenant:a", "5,1,3"},
-		{"same costs", Job{Weight: 5, Costs: map[string]int64{"tenant": 3, Global: 3}, Keys: map[string]string{"tenant": "a"}}, "a|global:,tenant:a", "3"},
-		{"a scope that does not concern it", Job{Weight: 5, Costs: map[string]int64{Global: 0}, Keys: map[string]string{"tenant": "a"}}, "a|tenant:a", "5"},
-		{"its flow's scope", Job{Weight: 5, Costs: map[string]int64{"tenant": 0}, Keys: map[string]string{"tenant": "a"}}, "a|global:", "5"},
-		{"a lower priority", Job{Weight: 5, Priority: 2, Keys: map[string]string{"tenant": "a b"}}, "a%20b#2|global:,tenant:a%20b", "5"},
+		{"optional", Job{Weight: 5, Keys: map[string]string{"tenant": "a b", "domain": "x.org"}},
+			"a%20b|domain:x.org,global:,tenant:a%20b", "5"},
+		{"costs", Job{Weight: 5, Costs: map[string]int64{"tenant": 3, Global: 1},
+			Keys: map[string]string{"tenant": "a", "domain": "d"}}, "a|domain:d,global:,tenant:a", "5,1,3"},
+		{"same costs", Job{Weight: 5, Costs: map[string]int64{"tenant": 3, Global: 3},
+			Keys: map[string]string{"tenant": "a"}}, "a|global:,tenant:a", "3"},
+		{"a scope that does not concern it",
+			Job{Weight: 5, Costs: map[string]int64{Global: 0}, Keys: map[string]string{"tenant": "a"}}, "a|tenant:a", "5"},
+		{"its flow's scope", Job{Weight: 5, Costs: map[string]int64{"tenant": 0},
+			Keys: map[string]string{"tenant": "a"}}, "a|global:", "5"},
+		{"a lower priority", Job{Weight: 5, Priority: 2, Keys: map[string]string{"tenant": "a b"}},
+			"a%20b#2|global:,tenant:a%20b", "5"},
 		{"no flow", Job{Weight: 5, Costs: map[string]int64{"tenant": 0}}, "|global:", "5"},
 		{"nothing", Job{Weight: 5, Costs: map[string]int64{"tenant": 0, Global: 0}}, "|", "5"},
 	}
@@ -101,12 +107,15 @@ func TestReserveArguments(t *testing.T) {
 	th := codecThrottle(t)
 	now := time.UnixMicro(1_000_000)
 	th.now = func() time.Time { return now }
-	o, err := th.order(t.Context(), Job{ID: "j", Weight: 2, Keys: map[string]string{"tenant": "a"}, MaxWait: time.Second, Plan: true, Deadline: now.Add(3 * time.Second)})
+	o,
+		err := th.order(t.Context(), Job{ID: "j", Weight: 2, Keys: map[string]string{"tenant": "a"},
+		MaxWait: time.Second, Plan: true, Deadline: now.Add(3 * time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := texts(th.reserveArguments("me", 7, o))
-	want := []string{"1000000", th.header[0], th.header[1], "me", "7", "j", "a|global:,tenant:a", "2 1 1000000 3000000 1"}
+	got := texts(th.reserveArguments(7, o))
+	want := []string{"1000000", th.header[0], th.header[1], th.asker, "7", "j", "a|global:,tenant:a",
+		"2 1 1000000 3000000 1"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -142,12 +151,15 @@ func TestDecisions(t *testing.T) {
 		})},
 		{"2 2000 global:/7/60000000/600000 3 4", with(func(r *Reservation) {
 			r.Outcome, r.Start = Booked, at(2000)
-			r.Hold = &Hold{Scope: Global, Limit: Limit{Units: 7, Window: time.Minute, Precision: 600 * time.Millisecond}, Used: 3, Booked: 4, Until: at(2000)}
+			r.Hold = &Hold{Scope: Global, Limit: Limit{Units: 7, Window: time.Minute,
+				Precision: 600 * time.Millisecond}, Used: 3, Booked: 4, Until: at(2000)}
 		})},
 		{"3 2000 - 0 0 4 5", with(func(r *Reservation) {
 			r.Outcome, r.Start, r.Ahead, r.Late = Waiting, at(2000), 4, at(1000).Add(4*time.Millisecond+12*time.Second)
 		})},
-		{"4 2000 tenant:a/100/60000000/1 3 4", &DeadlineError{Job: "j", Start: at(2000), Hold: &Hold{Scope: "tenant", Key: "a", Limit: minute, Used: 3, Booked: 4, Until: at(2000)}}},
+		{"4 2000 tenant:a/100/60000000/1 3 4",
+			&DeadlineError{Job: "j", Start: at(2000),
+				Hold: &Hold{Scope: "tenant", Key: "a", Limit: minute, Used: 3, Booked: 4, Until: at(2000)}}},
 		{"5 tenant:a/100/60000000/1 c", &NeverFitsError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
 		{"5 tenant:a/100/60000000/1 s", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
 		{"5 tenant:a/100/60000000/1 k", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
@@ -168,9 +180,12 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 -1", "1 1000 0 tenant:a/100/60000000/1", "1 1000 0 nobody:/1/1/1 5", "2 2000 tenant:a/100/60000000 3 4",
-		"2 2000 tenant:a/100/60000000/1 3", "2 2000 tenant:a/100/60000000/1 3 4 5", "2 2000 tenant:a/-2/60000000/1 3 4", "2 2000 tenant:a/1/0/1 3 4",
-		"3 2000", "3 2000 - 0 0 4", "3 2000 - 0 0 -4 5", "4", "5", "5 - c", "5 tenant:a/p c", "5 tenant:a/100/60000000/1", "5 tenant:a/100/60000000/1 x", "0 WRONGTYPE Operation",
+		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 -1", "1 1000 0 tenant:a/100/60000000/1",
+		"1 1000 0 nobody:/1/1/1 5", "2 2000 tenant:a/100/60000000 3 4",
+		"2 2000 tenant:a/100/60000000/1 3", "2 2000 tenant:a/100/60000000/1 3 4 5",
+		"2 2000 tenant:a/-2/60000000/1 3 4", "2 2000 tenant:a/1/0/1 3 4",
+		"3 2000", "3 2000 - 0 0 4", "3 2000 - 0 0 -4 5", "4", "5", "5 - c", "5 tenant:a/p c",
+		"5 tenant:a/100/60000000/1", "5 tenant:a/100/60000000/1 x", "0 WRONGTYPE Operation",
 	} {
 		answers, err := th.decisions("1000 5000\n"+line, []*order{o})
 		if err == nil {
@@ -180,7 +195,8 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%q: got %v, want ErrState", line, err)
 		}
 	}
-	for _, reply := range []any{nil, int64(1), "", "1000", "1000 0", "1000 0\n1 1000\n1 1000", "x y\n1 1000", []any{"1000 0\n1 1000"}} {
+	for _, reply := range []any{nil, int64(1), "", "1000", "1000 0", "1000 0\n1 1000\n1 1000", "x y\n1 1000",
+		[]any{"1000 0\n1 1000"}} {
 		if _, err := th.decisions(reply, []*order{o}); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}
@@ -216,7 +232,8 @@ func TestEstimate(t *testing.T) {
 		}
 		r := answers[0].Reservation
 		if r.Start.Sub(r.Now) != row.start || r.Late.Sub(r.Now) != row.late || !r.Hold.Until.Equal(r.Start) {
-			t.Errorf("%q: start after %s, late after %s; want %s, %s", row.line, r.Start.Sub(r.Now), r.Late.Sub(r.Now), row.start, row.late)
+			t.Errorf("%q: start after %s, late after %s; want %s, %s", row.line, r.Start.Sub(r.Now),
+				r.Late.Sub(r.Now), row.start, row.late)
 		}
 	}
 }
@@ -224,11 +241,15 @@ func TestEstimate(t *testing.T) {
 func TestPulled(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	p, err := th.pulled([]any{"1000", "2000", "1", "", int64(1), int64(0), "a", "3000", "acme|global:,tenant:acme", "b", "500", "|global:"}, 2)
-	if err != nil || len(p.Booked) != 1 || len(p.Overdue) != 1 || !slices.Equal(p.Held, []bool{true, false}) || !p.Next.Equal(time.UnixMicro(2000)) {
+	p,
+		err := th.pulled([]any{"1000", "2000", "1", "", "0", int64(1), int64(0), "a", "3000",
+		"acme|global:,tenant:acme", "b", "500", "|global:"}, 2)
+	if err != nil || len(p.Booked) != 1 || len(p.Overdue) != 1 || !slices.Equal(p.Held, []bool{true, false}) ||
+		!p.Next.Equal(time.UnixMicro(2000)) {
 		t.Fatalf("got %+v, %v", p, err)
 	}
-	want := Reservation{Job: Job{ID: "a", Keys: map[string]string{"tenant": "acme"}}, Outcome: Booked, Now: time.UnixMicro(1000), Start: time.UnixMicro(3000), lane: "acme|global:,tenant:acme"}
+	want := Reservation{Job: Job{ID: "a", Keys: map[string]string{"tenant": "acme"}}, Outcome: Booked,
+		Now: time.UnixMicro(1000), Start: time.UnixMicro(3000), lane: "acme|global:,tenant:acme"}
 	if !reflect.DeepEqual(p.Booked[0], want) {
 		t.Errorf("got %+v, want %+v", p.Booked[0], want)
 	}
@@ -236,7 +257,9 @@ func TestPulled(t *testing.T) {
 	if keys := th.keysOf(encode(long)+"|tenant:"+encode(long), &values{}); !strings.HasPrefix(keys["tenant"], "~") {
 		t.Errorf("keys %v", keys)
 	}
-	for _, reply := range []any{nil, "x", []any{}, []any{"1", "2"}, []any{"1", "2", "1", ""}, []any{"1", "2", "0", "", "a"}, []any{"1", "2", "1", "", "a", "x", "|"}, []any{"1", "2", "1", "", "a", "1", "no lane"}, []any{"1", nil, "0", ""}} {
+	for _, reply := range []any{nil, "x", []any{}, []any{"1", "2"}, []any{"1", "2", "1", "", "0"},
+		[]any{"1", "2", "0", ""}, []any{"1", "2", "0", "", "0", "a"}, []any{"1", "2", "1", "", "0", "a", "x", "|"},
+		[]any{"1", "2", "1", "", "0", "a", "1", "no lane"}, []any{"1", nil, "0", "", "0"}} {
 		if _, err := th.pulled(reply, 0); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}
@@ -246,28 +269,35 @@ func TestPulled(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	text := "9000 600 s k 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= 60000000 1 60000000 0\n10 1 0\n11 3 0\n10 0 2\n= 5000000 500 10001 -7"
+	text := "9000 600 s k 5000 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= " +
+		"60000000 1 60000000 0 0000000000000010000000000000000100000000000000110000000000000003 " +
+		"00000000000000100000000000000002\n= 5000000 500 10001 -7 - -"
 	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, at := accounts[0], time.UnixMicro
-	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: Shadow, Paused: at(9000), Served: 0.6, SetFor: "key", Waiting: 3, Next: at(4000), Limits: []LimitUsage{
-		{Limit: PerMinute(100), Used: 5, Booked: 6, Free: at(7000)},
-		{Limit: PerDay(Unlimited), Free: at(1000)},
-		{Limit: Per(0, 90*time.Second)},
-	}}
+	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: Shadow, Paused: at(9000), Served: 0.6,
+		SetFor: "key", Ends: at(5000), Waiting: 3, Next: at(4000), Limits: []LimitUsage{
+			{Limit: PerMinute(100), Used: 5, Booked: 6, Free: at(7000)},
+			{Limit: PerDay(Unlimited), Free: at(1000)},
+			{Limit: Per(0, 90*time.Second)},
+		}}
 	if !reflect.DeepEqual(a.Usage, want) {
 		t.Errorf("got %+v, want %+v", a.Usage, want)
 	}
 	windows := []line.Window{
-		{Window: 60_000_000, Precision: 1, N: 60_000_000, Spent: []line.Entry{{At: 10, Units: 1}, {At: 11, Units: 3}}, Booked: []line.Entry{{At: 10, Units: 2}}},
+		{Window: 60_000_000, Precision: 1, N: 60_000_000,
+			Spent: []line.Entry{{At: 10, Units: 1}, {At: 11, Units: 3}}, Booked: []line.Entry{{At: 10, Units: 2}}},
 		{Window: 5_000_000, Precision: 500, N: 10_001, Shift: -7},
 	}
 	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.windows, windows) {
 		t.Errorf("counts %d, windows %v", a.counts, a.windows)
 	}
-	for _, text := range []string{"", "0 1001 e c 0 0", "0 -1 e c 0 0", "0 e c 0 0", "0 1000 e c 0", "0 1000 x c 0 0", "0 1000  c 0 0", "0 1000 es c 0 0", "0 1000 e x 0 0", "0 1000 e c 0 0 0", "0 1000 e c 0 0\n1/2", "0 1000 e c 0 0\n1/2/3 1 2", "0 1000 e c 0 0\n1 2 3", "0 1000 e c 0 0\n= 1 2 3", "0 1000 e c 0 0\n#"} {
+	for _, text := range []string{"", "0 1001 e c 0 0 0", "0 -1 e c 0 0 0", "0 e c 0 0 0", "0 1000 e c 0 0",
+		"0 1000 x c 0 0 0", "0 1000  c 0 0 0", "0 1000 es c 0 0 0", "0 1000 e x 0 0 0", "0 1000 e c 0 0 0 0",
+		"0 1000 e c 0 0 0\n1/2", "0 1000 e c 0 0 0\n1/2/3 1 2", "0 1000 e c 0 0 0\n1 2 3", "0 1000 e c 0 0 0\n= 1 2 3",
+		"0 1000 e c 0 0 0\n= 1 1 1 0 - 1", "0 1000 e c 0 0 0\n= 1 1 1 0 - ", "0 1000 e c 0 0 0\n#"} {
 		if _, err := th.accounts([]any{"1000", text}, []string{"global:"}); !errors.Is(err, ErrState) {
 			t.Errorf("%q: got %v, want ErrState", text, err)
 		}
@@ -281,23 +311,26 @@ func TestSettleText(t *testing.T) {
 	t.Parallel()
 	client := newFake()
 	th := fakeThrottle(t, client, Options{})
-	job := Job{ID: "j", Weight: 5, Costs: map[string]int64{"tenant": 3}, Keys: map[string]string{"tenant": "a"}}
-	granted := Reservation{Job: job, Outcome: Granted, Start: time.UnixMicro(1000)}
+	job := Job{ID: "j", Weight: 5, Costs: map[string]int64{"tenant": 3}, Keys: map[string]string{"tenant": "a"},
+		MaxWait: time.Second}
+	granted := Reservation{Job: job, Outcome: Granted, Start: time.UnixMicro(1000), Now: time.UnixMicro(900)}
 	rows := []struct {
 		settle func() (bool, error)
 		want   string
 	}{
-		{func() (bool, error) { return th.Settle(t.Context(), granted, 4) }, "5,3 4,3 1000 3600000000 1 0"},
-		{func() (bool, error) { return th.SettleCosts(t.Context(), granted, map[string]int64{"tenant": 1}) }, "5,3 5,1 1000 3600000000 1 0"},
-		{func() (bool, error) { return th.Refund(t.Context(), granted) }, "5,3 0 1000 3600000000 1 0"},
-		{func() (bool, error) { return th.Driver().Release(t.Context(), granted) }, "5,3 0 1000 3600000000 1 1"},
+		{func() (bool, error) { return th.Settle(t.Context(), granted, 4) }, "5,3 4,3 1000 900 3600000000 1 0"},
+		{func() (bool, error) { return th.SettleCosts(t.Context(), granted, map[string]int64{"tenant": 1}) },
+			"5,3 5,1 1000 900 3600000000 1 0"},
+		{func() (bool, error) { return th.Refund(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 0"},
+		{func() (bool, error) { return th.Driver().Release(t.Context(), granted) }, "5,3 0 1000 900 3600000000 1 1"},
 	}
 	for i, row := range rows {
 		if done, err := row.settle(); err != nil || !done {
 			t.Fatalf("row %d: %t, %v", i, done, err)
 		}
 		args := client.calls[i].args
-		if got := fmt.Sprint(strings.Join(args[5:], " ")); args[3] != "j" || args[4] != "a|global:,tenant:a" || got != row.want {
+		if got := fmt.Sprint(strings.Join(args[5:], " ")); args[3] != "j" || args[4] != "a|global:,tenant:a" ||
+			got != row.want {
 			t.Errorf("row %d: got %q of %q, want %q", i, got, args[4], row.want)
 		}
 	}

@@ -34,7 +34,8 @@ func (c *caller) commands(ctx context.Context) (redis.Cmdable, error) {
 }
 
 // command asks the server that has the keys something, within Options.Timeout.
-func command[T any](ctx context.Context, c *caller, ask func(ctx context.Context, client redis.Cmdable) (T, error)) (T, error) {
+func command[T any](ctx context.Context, c *caller,
+	ask func(ctx context.Context, client redis.Cmdable) (T, error)) (T, error) {
 	began := time.Now()
 	reply, err := c.within(ctx, func(ctx context.Context) (any, error) {
 		client, err := c.commands(ctx)
@@ -113,21 +114,48 @@ func (c *caller) pushed(ctx context.Context, key, element string, most int64, li
 	return err
 }
 
-// lists are elements of several lists, of each from one place to another.
-func (c *caller) lists(ctx context.Context, keys []string, from, to int64) ([][]string, error) {
-	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) ([][]string, error) {
-		lists := make([]*redis.StringSliceCmd, len(keys))
+// taken sets a key for so long, if it is not set, and tells whether it did and what time it was.
+func (c *caller) taken(ctx context.Context, key string, lives time.Duration) (now time.Time, is bool, err error) {
+	type reply struct {
+		now time.Time
+		is  bool
+	}
+	r, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (reply, error) {
+		var set *redis.BoolCmd
+		var now *redis.TimeCmd
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, key := range keys {
-				lists[i] = p.LRange(ctx, key, from, to)
-			}
+			set, now = p.SetNX(ctx, key, 1, lives), p.Time(ctx)
 			return nil
 		})
-		texts := make([][]string, len(keys))
-		for i := range lists {
-			texts[i] = lists[i].Val()
+		return reply{now.Val(), set.Val()}, err
+	})
+	return r.now, r.is, err
+}
+
+// lives has a key live for so long.
+func (c *caller) lives(ctx context.Context, key string, lives time.Duration) error {
+	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
+		return client.PExpire(ctx, key, lives).Result()
+	})
+	return err
+}
+
+// list is elements of a list, from one place to another.
+func (c *caller) list(ctx context.Context, key string, from, to int64) ([]string, error) {
+	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) ([]string, error) {
+		return client.LRange(ctx, key, from, to).Result()
+	})
+}
+
+// scores are those of a sorted set, by member.
+func (c *caller) scores(ctx context.Context, key string) (map[string]float64, error) {
+	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) (map[string]float64, error) {
+		members, err := client.ZRangeWithScores(ctx, key, 0, -1).Result()
+		scores := make(map[string]float64, len(members))
+		for _, m := range members {
+			scores[fmt.Sprint(m.Member)] = m.Score
 		}
-		return texts, err
+		return scores, err
 	})
 }
 
@@ -227,7 +255,8 @@ func List(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 }
 
 // onPrimaries collects from each primary of a Cluster.
-func onPrimaries(ctx context.Context, cluster *redis.ClusterClient, collect func(context.Context, redis.Cmdable) ([]string, error)) ([]string, error) {
+func onPrimaries(ctx context.Context, cluster *redis.ClusterClient,
+	collect func(context.Context, redis.Cmdable) ([]string, error)) ([]string, error) {
 	found := make(chan []string)
 	done := make(chan error, 1)
 	go func() {
@@ -245,10 +274,8 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient, collect func
 	return all, <-done
 }
 
-// Attach opens a throttle from what the processes that decide by it have published in
-// Redis: to look at it (Usage, Lines, Lanes, Explain, Forecast, Peek, Check), and to
-// control it (Pause, SetLimits, SetMode, Cancel, Leave). It never decides, since it has no
-// limits of its own: Reserve, Wait, Pull, Settle and Release answer an *AttachError.
+// Attach returns an Inspector of the throttle called name, from the configuration that the processes
+// which decide by it have published in Redis.
 //
 // Where processes are configured differently, as during a deployment, it takes the
 // configuration of the newest that is alive, the first of Processes. It does not follow
@@ -258,7 +285,7 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient, collect func
 // The error is an *AttachError if nothing is published that this version can read, an
 // *OptionError for the name or the client, or that of Redis, as of Usage. It blocks for two
 // round trips.
-func Attach(ctx context.Context, name string, client redis.Scripter) (*Throttle, error) {
+func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}

@@ -14,7 +14,8 @@ import (
 // timelines.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	on := func(client *redis.Client) func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
+	on := func(client *redis.Client) func(t *testing.T, scopes []throttle.Scope,
+		options throttle.Options) throttletest.Subject {
 		return func(t *testing.T, scopes []throttle.Scope, options throttle.Options) throttletest.Subject {
 			return newScripted(newThrottle(t, client, scopes, &options))
 		}

@@ -15,9 +15,6 @@ const (
 	mostLooks    = 200
 )
 
-// mostLeaving is how many jobs one call takes out of line.
-const mostLeaving = 64
-
 // Driver is what a program needs that brings the jobs of a queue of its own; for asynq
 // the package worker does it. Without anybody who pulls, no job in line is ever booked.
 // It is safe for use by many goroutines, and has no state of its own.
@@ -43,7 +40,7 @@ type Pulled struct {
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
 	Next time.Time
-	// Full tells that as many jobs were booked as one pull books: more may be due.
+	// Full tells that the pull has done as much as one pull does: more may be due.
 	Full bool
 	// Held tells of each job that has ended whether it held its places until now, as Done
 	// does.
@@ -57,7 +54,7 @@ type Pulled struct {
 // What granted jobs hold that have ended is given back first, as by Done, so that those who
 // have their places next are among the booked.
 //
-// It blocks for one round trip, and for one more for each 64 jobs that have ended beyond the
+// It blocks for one round trip, and for more as Done does for jobs that have ended beyond the
 // first, and fails as Done does; the jobs that have ended may be told of again then. Where its
 // answer is lost, its jobs are found as overdue by a later one.
 func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
@@ -69,11 +66,8 @@ func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) 
 }
 
 func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) (Pulled, error) {
-	if t.looks {
-		return Pulled{}, t.refused("Pull")
-	}
 	g, err := t.grantsOf(ctx, runningDone, ended)
-	for err == nil && len(g.asked) > mostEnding {
+	for err == nil && len(g.asked) > g.atOnce {
 		err = t.tell(ctx, runningDone, g)
 	}
 	if err != nil {
@@ -90,7 +84,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	}
 	t.means.ended(some, pulled.Now)
 	g.answered(pulled.Held)
-	pulled.Held, pulled.Full = g.held, len(pulled.Booked) >= mostBookings
+	pulled.Held, pulled.Full = g.held, pulled.Full || len(pulled.Booked) >= mostBookings
 	return pulled, nil
 }
 
@@ -99,24 +93,15 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 // that since, so pull about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
-// Leave gives back the places in line and the bookings of jobs that will not come, by
-// their IDs, and says of each whether it had one. They are free at once. It blocks for
-// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an
-// error it says what was done before.
+// Leave gives back the places in line and the bookings of jobs that will not come: see
+// Inspector.Leave.
 func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
-	var left []bool
-	for some := range slices.Chunk(ids, mostLeaving) {
-		leavers := make([]leaver, len(some))
-		for i, id := range some {
-			leavers[i].id = id
-		}
-		done, err := d.throttle.leave(ctx, leavers...)
-		if err != nil {
-			return left, err
-		}
-		left = append(left, done...)
-	}
-	return left, nil
+	return d.throttle.Inspector().Leave(ctx, ids)
+}
+
+// Jobs returns a page of the jobs that stand in a lane: see Inspector.Jobs.
+func (d Driver) Jobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
+	return d.throttle.Inspector().Jobs(ctx, lane, from)
 }
 
 // Release turns a grant whose start is still ahead back into a booking of the
@@ -139,27 +124,6 @@ func (d Driver) HandsOver() bool {
 // LaneOf names the lane that a job stands in or was booked from, for maps: jobs with the
 // same scope keys have the same. It is empty if the throttle has not said which.
 func (d Driver) LaneOf(r Reservation) string { return r.lane }
-
-// LaneJobs returns a page of the jobs that stand in a lane, in their order, as Waiting:
-// from the place named by from, empty for the front. The lane is one that LaneOf names.
-// next is where the next page begins, empty if this was the last. What comes or goes
-// while pages are read may be missed or come twice.
-//
-// It changes nothing, blocks for one round trip and fails as Usage does.
-func (d Driver) LaneJobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
-	t := d.throttle
-	page, err := t.page(ctx, "jobs", from, lane)
-	if err != nil {
-		return nil, "", err
-	}
-	for page.more() {
-		w := page.waiter()
-		r := Reservation{Job: Job{ID: w.ID}, Outcome: Waiting, Now: page.now, lane: lane}
-		r.Job.Keys = t.keysOf(lane, page.values)
-		jobs = append(jobs, r)
-	}
-	return jobs, page.next, page.end()
-}
 
 // lineTimer is what this process knows of when the line is to be pulled.
 type lineTimer struct {
@@ -200,12 +164,13 @@ func (l *lineTimer) next() time.Time {
 }
 
 // pulled reads the answer of pull, before which so many jobs have ended.
-func (t *Throttle) pulled(reply any, ended int) (Pulled, error) {
+func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
 	v := arrayOf("pull", reply)
 	at := v.stamp()
 	p := Pulled{Now: at.now, Next: at.next}
 	booked, trouble := v.natural(), v.text()
-	for range ended {
+	p.Full = v.natural() > 0 // the check at which it ended
+	for range jobs {
 		p.Held = append(p.Held, v.yes())
 	}
 	for n := int64(0); n < booked && v.more(); n++ {
@@ -225,7 +190,7 @@ func (t *Throttle) pulled(reply any, ended int) (Pulled, error) {
 }
 
 // booking reads the id, the slot and the lane of a job.
-func (t *Throttle) booking(now time.Time, v *values) Reservation {
+func (t *setup) booking(now time.Time, v *values) Reservation {
 	r := Reservation{Outcome: Booked, Now: now}
 	r.Job.ID = v.text()
 	r.Start = v.instant()
@@ -237,7 +202,7 @@ func (t *Throttle) booking(now time.Time, v *values) Reservation {
 
 // keysOf are the keys of the jobs in a lane. A key that only its hash is left of stays
 // encoded.
-func (t *Throttle) keysOf(lane string, v *values) map[string]string {
+func (t *setup) keysOf(lane string, v *values) map[string]string {
 	flow, _, names, is := laneParts(lane)
 	v.wrong = v.wrong || !is
 	keys := make(map[string]string)

@@ -110,7 +110,8 @@ type DeadlineError struct {
 
 func (e *DeadlineError) Error() string {
 	if e.Start.IsZero() {
-		return fmt.Sprintf("throttle: there is no start before limits change, and the deadline is %s", e.Deadline.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("throttle: there is no start before limits change, and the deadline is %s",
+			e.Deadline.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("throttle: the earliest start %s is after the deadline %s",
 		e.Start.UTC().Format(time.RFC3339), e.Deadline.UTC().Format(time.RFC3339))

@@ -62,9 +62,9 @@ const (
 )
 
 // guesses are situations, each with what the last job in them is told. The first of a lane
-// waits until there is room for it; one with n jobs before it at least for n+1 times its
-// weight, under a limit of its own fair key, and under any other for as many times more as
-// flows stand there. Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
+// waits until there is room for it; one with n jobs before it at least for its weight and n
+// times the mean of those that have waited, under a limit of its own fair key, and under any other for as many
+// times more as flows stand there. Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
 var guesses = map[string]struct {
 	scopes []throttle.Scope
 	shares map[string]int
@@ -80,21 +80,24 @@ var guesses = map[string]struct {
 	},
 	"behind 2 jobs of its lane": {
 		scopes: guessScopes(2, 100, 100),
-		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
-		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{16 * time.Second, 73 * time.Second, 2, "tenant a 2/10s: 2, 0"}, // 3 of 2: 15 s
+		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "", waiting},
+			{time.Second, "3", 2, "a", "", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "", waiting},
+		want:  guess{26 * time.Second, 113 * time.Second, 2, "tenant a 2/10s: 2, 0"}, // 2+2+1 of 2: 25 s
 	},
 	"behind its tenant's other lane, of which nothing is told": {
 		scopes: guessScopes(2, 100, 100),
-		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "x", waiting}, {time.Second, "3", 2, "a", "x", waiting}},
-		asked:  asking{time.Second, "4", 1, "a", "y", waiting},
-		want:   guess{10 * time.Second, 49 * time.Second, 0, "tenant a 2/10s: 2, 0"},
+		before: []asking{{0, "1", 2, "a", "", granted}, {time.Second, "2", 2, "a", "x", waiting},
+			{time.Second, "3", 2, "a", "x", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "y", waiting},
+		want:  guess{10 * time.Second, 49 * time.Second, 0, "tenant a 2/10s: 2, 0"},
 	},
 	"the shared limit, nobody else": {
 		scopes: guessScopes(100, 100, 2),
-		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting}, {time.Second, "3", 2, "a", "", waiting}},
-		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{16 * time.Second, 73 * time.Second, 2, "global  2/10s: 2, 0"}, // 3 of 2: 15 s
+		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "a", "", waiting},
+			{time.Second, "3", 2, "a", "", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "", waiting},
+		want:  guess{26 * time.Second, 113 * time.Second, 2, "global  2/10s: 2, 0"}, // 2+2+1 of 2: 25 s
 	},
 	"the shared limit, one other has a line": {
 		scopes: guessScopes(100, 100, 2),
@@ -103,13 +106,15 @@ var guesses = map[string]struct {
 			{time.Second, "4", 1, "b", "", waiting},
 		},
 		asked: asking{time.Second, "5", 1, "a", "", waiting},
-		want:  guess{31 * time.Second, 133 * time.Second, 2, "global  2/10s: 2, 0"}, // 3x2 of 2: 30 s
+		// (2x5/3+1)x2 of 2: 43 s
+		want: guess{44333333 * time.Microsecond, 186333332 * time.Microsecond, 2, "global  2/10s: 2, 0"},
 	},
 	"the shared limit, the first of a tenant beside a line of others": {
 		scopes: guessScopes(100, 100, 2),
-		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "b", "", waiting}, {time.Second, "3", 2, "b", "", waiting}},
-		asked:  asking{time.Second, "4", 1, "a", "", waiting},
-		want:   guess{11 * time.Second, 53 * time.Second, 0, "global  2/10s: 2, 0"}, // 1x2 of 2: 10 s; there is room at 10 s
+		before: []asking{{0, "1", 2, "z", "", granted}, {time.Second, "2", 2, "b", "", waiting},
+			{time.Second, "3", 2, "b", "", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "", waiting},
+		want:  guess{11 * time.Second, 53 * time.Second, 0, "global  2/10s: 2, 0"}, // 1x2 of 2: 10 s; there is room at 10 s
 	},
 	"the shared limit, three others": {
 		scopes: guessScopes(100, 100, 2),
@@ -118,7 +123,7 @@ var guesses = map[string]struct {
 			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
 		},
 		asked: asking{time.Second, "6", 1, "a", "", waiting},
-		want:  guess{41 * time.Second, 173 * time.Second, 1, "global  2/10s: 2, 0"}, // 2x4 of 2: 40 s
+		want:  guess{56 * time.Second, 233 * time.Second, 1, "global  2/10s: 2, 0"}, // (7/4+1)x4 of 2: 55 s
 	},
 	"the shared limit, three others: shares are not counted": {
 		scopes: guessScopes(100, 100, 2),
@@ -128,12 +133,13 @@ var guesses = map[string]struct {
 			{time.Second, "4", 2, "c", "", waiting}, {time.Second, "5", 2, "d", "", waiting},
 		},
 		asked: asking{time.Second, "6", 1, "a", "", waiting},
-		want:  guess{41 * time.Second, 173 * time.Second, 1, "global  2/10s: 2, 0"}, // the same
+		want:  guess{56 * time.Second, 233 * time.Second, 1, "global  2/10s: 2, 0"}, // the same
 	},
 	"two limits that have room at the same instant: the first is told": {
 		scopes: guessScopes(2, 100, 8),
 		before: []asking{
-			{0, "1", 2, "a", "", granted}, {0, "2", 2, "z", "", granted}, {0, "3", 2, "y", "", granted}, {0, "4", 2, "x", "", granted},
+			{0, "1", 2, "a", "", granted}, {0, "2", 2, "z", "", granted}, {0, "3", 2, "y", "", granted},
+			{0, "4", 2, "x", "", granted},
 			{time.Second, "5", 2, "a", "", waiting}, {time.Second, "6", 1, "b", "", waiting},
 		},
 		asked: asking{time.Second, "7", 1, "a", "", waiting},
@@ -150,9 +156,10 @@ var guesses = map[string]struct {
 	},
 	"a full domain: other tenants that wait for it take turns": {
 		scopes: guessScopes(100, 1, 100),
-		before: []asking{{0, "1", 1, "a", "x", granted}, {time.Second, "2", 1, "b", "x", waiting}, {time.Second, "3", 1, "b", "x", waiting}},
-		asked:  asking{time.Second, "4", 1, "a", "x", waiting},
-		want:   guess{21 * time.Second, 93 * time.Second, 0, "domain x 1/10s: 1, 0"}, // 1x2 of 1: 20 s
+		before: []asking{{0, "1", 1, "a", "x", granted}, {time.Second, "2", 1, "b", "x", waiting},
+			{time.Second, "3", 1, "b", "x", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "x", waiting},
+		want:  guess{21 * time.Second, 93 * time.Second, 0, "domain x 1/10s: 1, 0"}, // 1x2 of 1: 20 s
 	},
 	"what is booked is before it": {
 		scopes: guessScopes(2, 100, 100),
@@ -161,7 +168,8 @@ var guesses = map[string]struct {
 			{9500 * time.Millisecond, "3", 1, "a", "", waiting},
 		},
 		asked: asking{9500 * time.Millisecond, "4", 1, "a", "", waiting},
-		want:  guess{20 * time.Second, 63500 * time.Millisecond, 1, "tenant a 2/10s: 2, 2"}, // 2 of 2: 10 s; there is room at 20 s
+		// 2 of 2: 10 s; there is room at 20 s
+		want: guess{20 * time.Second, 63500 * time.Millisecond, 1, "tenant a 2/10s: 2, 2"},
 	},
 	"known again: all of its lane but itself": {
 		scopes: guessScopes(100, 100, 10),
@@ -170,7 +178,14 @@ var guesses = map[string]struct {
 			{time.Second, "4", 4, "a", "", waiting}, {time.Second, "5", 4, "a", "", waiting},
 		},
 		asked: asking{time.Second, "4", 4, "a", "", waiting},
-		want:  guess{17 * time.Second, 77 * time.Second, 3, "global  10/10s: 10, 0"}, // 4x4 of 10: 16 s
+		want:  guess{14 * time.Second, 65 * time.Second, 3, "global  10/10s: 10, 0"}, // 3x3+4 of 10: 13 s
+	},
+	"a light one that would have room, were it not for heavy ones of its lane": {
+		scopes: guessScopes(100, 100, 10),
+		before: []asking{{0, "1", 8, "z", "", granted}, {time.Second, "2", 6, "a", "", waiting},
+			{time.Second, "3", 6, "a", "", waiting}},
+		asked: asking{time.Second, "4", 1, "a", "", waiting},
+		want:  guess{4 * time.Second, 25 * time.Second, 2, ""}, // 6+6+1 of 10, of which 10 at once: 3 s
 	},
 	"no wait is guessed longer than the longest window": {
 		scopes: globalAndTenant(throttle.Per(1, maxWindow)),
@@ -199,8 +214,8 @@ func TestGuesses(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 			late := r.Late.After(r.Start) || r.Late.Sub(r.Now) >= 240*time.Hour
-			if !late || r.Start.Before(r.Now) || !r.Hold.Until.Equal(r.Start) {
-				t.Errorf("%s: now %s, start %s, until %s, late %s", name, r.Now, r.Start, r.Hold.Until, r.Late)
+			if !late || r.Start.Before(r.Now) || r.Hold != nil && !r.Hold.Until.Equal(r.Start) {
+				t.Errorf("%s: now %s, start %s, hold %v, late %s", name, r.Now, r.Start, r.Hold, r.Late)
 			}
 		}
 	})

@@ -109,8 +109,10 @@ func TestEstimator_Rules(t *testing.T) {
 		want  map[int64]int64 // by size; learned are 100 to 199
 	}{
 		{"the same for each", func(int64) int64 { return 500 }, map[int64]int64{100: 500, 150: 500, 1: 500, 398: 1000}},
-		{"so many on top", func(size int64) int64 { return size + 300 }, map[int64]int64{100: 400, 150: 450, 1: 400, 398: 998}},
-		{"fewer than the size", func(size int64) int64 { return size - 99 }, map[int64]int64{100: 1, 150: 51, 1: 1, 398: 200}},
+		{"so many on top", func(size int64) int64 { return size + 300 },
+			map[int64]int64{100: 400, 150: 450, 1: 400, 398: 998}},
+		{"fewer than the size", func(size int64) int64 { return size - 99 },
+			map[int64]int64{100: 1, 150: 51, 1: 1, 398: 200}},
 		{"so many times", func(size int64) int64 { return 3 * size }, map[int64]int64{100: 300, 150: 450, 1: 300, 398: 1194}},
 		{"a part", func(size int64) int64 { return (size + 3) / 4 }, map[int64]int64{100: 26, 1: 26, 199: 52, 398: 103}},
 	}
@@ -199,7 +201,8 @@ func TestEstimator_ForgetsKinds(t *testing.T) {
 	e.Estimate("used", 0)
 	e.Estimate("never learned", 0) // takes no room
 	e.Learn("one more", 0, 100)
-	for kind, want := range map[string]int64{"summarise": 100, "used": 100, "0": 100, "one more": 100, "unused": 7, "never learned": 7} {
+	for kind, want := range map[string]int64{"summarise": 100, "used": 100, "0": 100, "one more": 100, "unused": 7,
+		"never learned": 7} {
 		if got := e.Estimate(kind, 0); got != want {
 			t.Errorf("kind %q: charged %d, want %d", kind, got, want)
 		}
@@ -306,7 +309,8 @@ func TestPropertyEstimator(t *testing.T) {
 				fits = fits || math.Abs(got-want) <= 1+1e-9*want
 			}
 			if !fits {
-				t.Fatalf("kind %s of size %d after %d settlements: charged %v, want one of %v", kind, size, len(histories[key(kind, size)]), got, answers)
+				t.Fatalf("kind %s of size %d after %d settlements: charged %v, want one of %v", kind, size,
+					len(histories[key(kind, size)]), got, answers)
 			}
 		}
 	})
@@ -333,7 +337,9 @@ func TestPropertyEstimator_Covers(t *testing.T) {
 			}
 		}
 		if want := int(math.Ceil(0.95 * float64(len(sizes)-first))); covered < want || charged < settled {
-			t.Fatalf("of %d jobs that took %d in all %d are covered, charged %d; want %d, and no less than they took", len(sizes)-first, settled, covered, charged, want)
+			t.Fatalf(
+				"of %d jobs that took %d in all %d are covered, charged %d; want %d, and no less than they took",
+				len(sizes)-first, settled, covered, charged, want)
 		}
 		size, more := number.Draw(t, "size"), number.Draw(t, "more")
 		if less, more := e.Estimate("summarise", size), e.Estimate("summarise", size+more); less < 1 || more < less {
@@ -412,21 +418,24 @@ func TestEstimator_ChargedOverSettled(t *testing.T) {
 		of       jobs
 		from, to float64
 	}{
-		"constant":                         {func(*rand.Rand) (int64, int64) { return 0, usually }, 1, 1},
-		"the size tells nothing, 0.13":     {varying(0.13), 1, goal},
-		"sizes that tell nothing, 0.13":    {unrelated(0.13), 1, goal},
-		"half on top, 0.24":                {onTop(0.5, 0.24), 1, goal},
-		"half by multiples, 0.24":          {byMultiples(0.5, 0.24), 1, goal},
-		"four fifths on top, 0.5":          {onTop(0.8, 0.5), 1, goal},
-		"four fifths by multiples, 0.5":    {byMultiples(0.8, 0.5), 1, goal},
-		"92 of 100 on top, 1":              {onTop(0.92, 1), 1, goal},
-		"92 of 100 by multiples, 1":        {byMultiples(0.92, 1), 1, goal},
-		"from 0.6 of the largest":          {uniform(0.6), 1, goal},
-		"beyond the goal: 0.25":            {varying(0.25), 1.4, 1.6},
-		"beyond the goal: 0.5":             {varying(0.5), 1.9, 2.3},
-		"beyond the goal: 1":               {varying(1), 2.8, 3.8},
-		"beyond the goal: uniform":         {uniform(0), 1.8, 2},
-		"beyond the goal: half and little": {func(r *rand.Rand) (int64, int64) { return 0, usually * int64(r.IntN(2)) }, 1.8, 2.2},
+		"constant":                      {func(*rand.Rand) (int64, int64) { return 0, usually }, 1, 1},
+		"the size tells nothing, 0.13":  {varying(0.13), 1, goal},
+		"sizes that tell nothing, 0.13": {unrelated(0.13), 1, goal},
+		"half on top, 0.24":             {onTop(0.5, 0.24), 1, goal},
+		"half by multiples, 0.24":       {byMultiples(0.5, 0.24), 1, goal},
+		"four fifths on top, 0.5":       {onTop(0.8, 0.5), 1, goal},
+		"four fifths by multiples, 0.5": {byMultiples(0.8, 0.5), 1, goal},
+		"92 of 100 on top, 1":           {onTop(0.92, 1), 1, goal},
+		"92 of 100 by multiples, 1":     {byMultiples(0.92, 1), 1, goal},
+		"from 0.6 of the largest":       {uniform(0.6), 1, goal},
+		"beyond the goal: 0.25":         {varying(0.25), 1.4, 1.6},
+		"beyond the goal: 0.5":          {varying(0.5), 1.9, 2.3},
+		"beyond the goal: 1":            {varying(1), 2.8, 3.8},
+		"beyond the goal: uniform":      {uniform(0), 1.8, 2},
+		"beyond the goal: half and little": {func(r *rand.Rand) (int64, int64) {
+			return 0,
+				usually * int64(r.IntN(2))
+		}, 1.8, 2.2},
 		"rare and huge is not less than its mean": {func(r *rand.Rand) (int64, int64) {
 			return 0, usually * (1 + 99*max(0, 1-int64(r.IntN(100))))
 		}, 0.7, 1.4},
@@ -484,7 +493,8 @@ func TestEstimator_AtOnce(t *testing.T) {
 			}
 			t.Logf("over with 1, 4 and 8 at once: %.5f, %.5f and %.5f", over[1], over[4], over[8])
 			if over[1] > row.one || over[4] > row.four || over[8] > row.all || over[1] < 0.03 {
-				t.Errorf("over with 1, 4 and 8 at once: %.5f, %.5f and %.5f; want up to %g, %g and %g", over[1], over[4], over[8], row.one, row.four, row.all)
+				t.Errorf("over with 1, 4 and 8 at once: %.5f, %.5f and %.5f; want up to %g, %g and %g", over[1],
+					over[4], over[8], row.one, row.four, row.all)
 			}
 		})
 	}

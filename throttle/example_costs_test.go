@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -26,7 +27,7 @@ func ExampleJob_costs() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(1000)}}, // mails
 		{Name: "domain", Limits: []throttle.Limit{throttle.PerMinute(20)}},   // connections
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func ExampleJob_costs() {
 		log.Fatal(err)
 	}
 	for _, of := range [][2]string{{"tenant", "acme"}, {"domain", "web.example"}} {
-		usage, err := th.Usage(ctx, of[0], of[1])
+		usage, err := th.Inspector().Usage(ctx, of[0], of[1])
 		if err != nil {
 			log.Fatal(err)
 		}

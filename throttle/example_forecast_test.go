@@ -14,7 +14,7 @@ import (
 
 // When would a campaign of a hundred mails be out, given what is under way? Nothing is
 // reserved by asking.
-func ExampleThrottle_Forecast() {
+func ExampleInspector_Forecast() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
 		log.Fatal(err)
@@ -26,7 +26,7 @@ func ExampleThrottle_Forecast() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleThrottle_Forecast() {
 	for i := range campaign {
 		campaign[i] = throttle.Job{Weight: 1, Keys: map[string]string{"tenant": "acme"}}
 	}
-	forecast, err := th.Forecast(context.Background(), campaign)
+	forecast, err := th.Inspector().Forecast(context.Background(), campaign)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func ExampleThrottle_Forecast() {
 
 // Why does a job not start? Explain tells all that is known of it; its text is for
 // people.
-func ExampleThrottle_Explain() {
+func ExampleInspector_Explain() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
 		log.Fatal(err)
@@ -59,7 +59,7 @@ func ExampleThrottle_Explain() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func ExampleThrottle_Explain() {
 	if _, err := th.Reserve(ctx, mail); err != nil {
 		log.Fatal(err)
 	}
-	e, err := th.Explain(ctx, mail)
+	e, err := th.Inspector().Explain(ctx, mail)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -79,7 +79,8 @@ func ExampleThrottle_Explain() {
 	fmt.Printf("it waits for %s %s\n", e.Blocked.Scope, e.Blocked.Key)
 	for _, usage := range e.Usage {
 		for _, limit := range usage.Limits {
-			fmt.Printf("%s %s: %d used, %d booked, paused: %t\n", usage.Scope, limit.Limit, limit.Used, limit.Booked, !usage.Paused.IsZero())
+			fmt.Printf("%s %s: %d used, %d booked, paused: %t\n", usage.Scope, limit.Limit, limit.Used,
+				limit.Booked, !usage.Paused.IsZero())
 		}
 	}
 	// log.Print(e) has all of it on one screen.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -13,7 +14,7 @@ import (
 
 // Limits are set while workers run. All processes obey with their next decision, until
 // they are taken back.
-func ExampleThrottle_SetLimits() {
+func ExampleInspector_SetLimits() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
 		log.Fatal(err)
@@ -25,12 +26,12 @@ func ExampleThrottle_SetLimits() {
 	ctx := context.Background()
 	th, err := throttle.New("api", client, []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(1000)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
 	show := func(tenant string) {
-		usage, err := th.Usage(ctx, "tenant", tenant)
+		usage, err := th.Inspector().Usage(ctx, "tenant", tenant)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -41,15 +42,16 @@ func ExampleThrottle_SetLimits() {
 		fmt.Printf(", set for: %s\n", usage.SetFor)
 	}
 	// For one tenant, and for all that have none of their own.
-	if err := th.SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(5000), throttle.PerSecond(10)}); err != nil {
+	limits := []throttle.Limit{throttle.PerHour(5000), throttle.PerSecond(10)}
+	if err := th.Inspector().SetLimits(ctx, "tenant", "acme", limits); err != nil {
 		log.Fatal(err)
 	}
-	if err := th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(500)}); err != nil {
+	if err := th.Inspector().SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(500)}); err != nil {
 		log.Fatal(err)
 	}
 	show("acme")
 	show("globex")
-	if err := th.ResetLimits(ctx, "tenant", ""); err != nil {
+	if err := th.Inspector().ResetLimits(ctx, "tenant", ""); err != nil {
 		log.Fatal(err)
 	}
 	show("globex")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -13,7 +14,7 @@ import (
 
 // A limit is tried in shadow: nothing is delayed, and each grant tells what would have
 // held it back. What was counted counts when it is enforced.
-func ExampleThrottle_SetMode() {
+func ExampleInspector_SetMode() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
 		log.Fatal(err)
@@ -25,7 +26,7 @@ func ExampleThrottle_SetMode() {
 	ctx := context.Background()
 	th, err := throttle.New("crawl", client, []throttle.Scope{
 		{Name: "host", Limits: []throttle.Limit{throttle.PerMinute(2)}, Mode: throttle.Shadow},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func ExampleThrottle_SetMode() {
 	visit("page-1")
 	visit("page-2")
 	visit("page-3")
-	if err := th.SetMode(ctx, "host", throttle.Enforce); err != nil {
+	if err := th.Inspector().SetMode(ctx, "host", throttle.Enforce); err != nil {
 		log.Fatal(err)
 	}
 	visit("page-4")

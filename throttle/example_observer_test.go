@@ -57,7 +57,7 @@ func ExampleObserver() {
 	var count counters
 	th, err := throttle.New("llm", client, []throttle.Scope{
 		{Name: "model", Limits: []throttle.Limit{throttle.PerMinute(1000)}}, // tokens
-	}, &throttle.Options{Observer: &count})
+	}, &throttle.Options{Observer: &count, Timeout: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

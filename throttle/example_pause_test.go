@@ -27,7 +27,7 @@ func ExampleThrottle_Pause() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}},
 		{Name: "domain"}, // no limit of its own; it can be paused
-	}, &throttle.Options{Lookahead: time.Hour})
+	}, &throttle.Options{Lookahead: time.Hour, Timeout: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

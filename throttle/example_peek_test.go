@@ -25,7 +25,7 @@ func ExampleThrottle_Peek() {
 	ctx := context.Background()
 	th, err := throttle.New("crawl", client, []throttle.Scope{
 		{Name: "host", Limits: []throttle.Limit{throttle.PerMinute(100)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func ExampleThrottle_Peek() {
 		}
 		fmt.Printf("weight %d: %s, after %s\n", weight, r.Outcome, r.Delay().Round(time.Minute))
 	}
-	usage, err := th.Usage(ctx, "host", "example.org")
+	usage, err := th.Inspector().Usage(ctx, "host", "example.org")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func ExampleJob_priority() {
 	const interactive, batch = 0, 1
 	th, err := throttle.New("model", client, []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(60)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func ExampleJob_priority() {
 			log.Fatal(err)
 		}
 	}
-	forecast, err := th.Forecast(ctx, []throttle.Job{prompt("answer", interactive), prompt("summary", batch)})
+	forecast, err := th.Inspector().Forecast(ctx, []throttle.Job{prompt("answer", interactive), prompt("summary", batch)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -24,7 +25,8 @@ func ExampleNew_processes() {
 
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(3)}}}
 	open := func() *throttle.Throttle {
-		th, err := throttle.New("smtp", client, scopes, nil)
+		// This Redis shares a machine that may be busy.
+		th, err := throttle.New("smtp", client, scopes, &throttle.Options{Timeout: 5 * time.Second})
 		if err != nil {
 			log.Fatal(err)
 		}

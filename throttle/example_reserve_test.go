@@ -24,7 +24,10 @@ func ExampleThrottle_Reserve() {
 
 	th, err := throttle.New("crawl", client, []throttle.Scope{
 		{Name: "host", Limits: []throttle.Limit{throttle.PerMinute(100)}},
-	}, &throttle.Options{Lookahead: time.Hour}) // nobody waits in line for a slot within the hour
+	}, &throttle.Options{
+		Lookahead: time.Hour,       // nobody waits in line for a slot within the hour
+		Timeout:   5 * time.Second, // this Redis shares a machine that may be busy
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func ExampleThrottle_Reserve_resourceAndConsumer() {
 	resource, err := throttle.New("resource-12", client, []throttle.Scope{
 		{Name: "consumer", Limits: []throttle.Limit{throttle.Per(3, 10*time.Second)}},
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(5, 10*time.Second)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -48,7 +48,8 @@ func ExampleThrottle_Reserve_resourceAndConsumer() {
 		case err == nil:
 			fmt.Printf("second %2d, consumer %s: allowed\n", second, consumer)
 		case errors.As(err, &refused):
-			fmt.Printf("second %2d, consumer %s: refused: %s has used %d of %s\n", second, consumer, refused.Hold.Scope, refused.Hold.Used, refused.Hold.Limit)
+			fmt.Printf("second %2d, consumer %s: refused: %s has used %d of %s\n", second, consumer,
+				refused.Hold.Scope, refused.Hold.Used, refused.Hold.Limit)
 		default:
 			fmt.Println(err)
 		}

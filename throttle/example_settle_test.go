@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,7 @@ func ExampleThrottle_Settle() {
 	ctx := context.Background()
 	th, err := throttle.New("llm", client, []throttle.Scope{
 		{Name: "model", Limits: []throttle.Limit{throttle.PerMinute(1000)}}, // tokens
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func ExampleThrottle_Settle() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	usage, err := th.Usage(ctx, "model", "large")
+	usage, err := th.Inspector().Usage(ctx, "model", "large")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -28,6 +29,7 @@ func ExampleOptions_shares() {
 	}, &throttle.Options{
 		FairScope: "tenant", // the default, where there is a scope of this name
 		Shares:    map[string]int{"acme": 3},
+		Timeout:   5 * time.Second, // this Redis shares a machine that may be busy
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -38,7 +40,7 @@ func ExampleOptions_shares() {
 			campaign = append(campaign, throttle.Job{Weight: 1, Keys: map[string]string{"tenant": tenant}})
 		}
 	}
-	forecast, err := th.Forecast(context.Background(), campaign)
+	forecast, err := th.Inspector().Forecast(context.Background(), campaign)
 	if err != nil {
 		log.Fatal(err)
 	}

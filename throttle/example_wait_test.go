@@ -24,7 +24,7 @@ func ExampleThrottle_Wait() {
 
 	th, err := throttle.New("api", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(2, 300*time.Millisecond)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -130,7 +130,8 @@ func (a *aging) advance(t *rapid.T) {
 	step := rapid.OneOf(
 		rapid.Int64Range(0, 5_000_000),
 		rapid.Int64Range(0, 200_000_000),
-		rapid.SampledFrom([]int64{1, 1_000_000, 7_000_000, 37_000_000, 60_000_000, 90_000_000, 600_000_000, 3_600_000_000, 3_700_000_000, 9_000_000_000, 100_000_000_000}),
+		rapid.SampledFrom([]int64{1, 1_000_000, 7_000_000, 37_000_000, 60_000_000, 90_000_000, 600_000_000,
+			3_600_000_000, 3_700_000_000, 9_000_000_000, 100_000_000_000}),
 	).Draw(t, "step")
 	if a.passed += time.Duration(step) * time.Microsecond; a.passed < mostPasses {
 		a.now = a.now.Add(time.Duration(step) * time.Microsecond)
@@ -159,7 +160,7 @@ func (a *aging) everyKeyExpires(t *rapid.T) {
 		isSet := end == "control" && text != "-"
 		if scopeKey, is := strings.CutPrefix(end, "ledger:"); is {
 			scopeKey = scopeKey[:strings.LastIndex(scopeKey, ":")]
-			hasOwn = a.set.own[scopeKey] != nil
+			hasOwn = a.set.own[scopeKey].is != nil
 		}
 		if !hasOwn && !isSet {
 			t.Fatalf("key %q has no expiry: %q", key, text)
@@ -191,7 +192,8 @@ func (a *aging) nothingRemains(t *rapid.T) {
 	}
 	a.server.FastForward(last)
 	a.now = a.now.Add(last)
-	keys := slices.DeleteFunc(a.keys(), func(key string) bool { _, end, _ := strings.Cut(key, "}:4:"); return a.isLost(end) })
+	keys := slices.DeleteFunc(a.keys(),
+		func(key string) bool { _, end, _ := strings.Cut(key, "}:4:"); return a.isLost(end) })
 	if len(keys) > 0 {
 		t.Fatalf("after %s there is still %q", last, keys)
 	}
@@ -296,7 +298,8 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		const grace, window = 5 * time.Second, 20 * time.Second
 		scopes := []throttle.Scope{
-			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(3, time.Second), {Units: 9, Window: window, Precision: time.Second}}},
+			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(3, time.Second),
+				{Units: 9, Window: window, Precision: time.Second}}},
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(20, window)}, Optional: true},
 		}
 		for lookahead, want := range map[time.Duration]string{
@@ -309,7 +312,8 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 			seen := make(map[string]bool)
 			for i := range 60 {
 				now = now.Add(time.Duration(i%7) * 100 * time.Millisecond)
-				job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%3), Keys: of(fmt.Sprint(i % 2)), MaxWait: time.Duration(i%5) * time.Second}
+				job := throttle.Job{ID: fmt.Sprint(i), Weight: int64(1 + i%3), Keys: of(fmt.Sprint(i % 2)),
+					MaxWait: time.Duration(i%5) * time.Second}
 				got, err := s.Reserve(now, job)
 				if err != nil {
 					t.Fatalf("job %d: %v", i, err)
@@ -330,7 +334,8 @@ func TestEveryKeyExpiresInTime(t *testing.T) {
 						bound = ahead + time.Hour + time.Second
 					}
 					if left := ttl(t, client, key); left <= 0 || left > bound {
-						t.Errorf("job %d, lookahead %s: key %q expires in %s, want above 0 and at most %s", i, lookahead, key, left, bound)
+						t.Errorf("job %d, lookahead %s: key %q expires in %s, want above 0 and at most %s", i,
+							lookahead, key, left, bound)
 					}
 				}
 				if i%4 == 0 {
@@ -359,7 +364,8 @@ func TestF15_EvictedKeys(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
 			for _, end := range []string{"control", "key:global:", "ledger:global::60000000", "jobs", "timers", "asked:"} {
-				limit := throttle.Limit{Units: 20, Window: time.Minute, Precision: precision} // more entries than the scope key has in its own value
+				// more entries than the scope key has in its own value
+				limit := throttle.Limit{Units: 20, Window: time.Minute, Precision: precision}
 				s := newScripted(newThrottle(t, client, globalScope(limit), nil))
 				what := fmt.Sprintf("%s of %s", end, limit)
 				now := time.UnixMicro(1_800_000_000_000_000)
@@ -422,7 +428,8 @@ func TestF15_EvictedLine(t *testing.T) {
 	t.Parallel()
 	const lane = "a|global:,tenant:a"
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		for _, end := range []string{"", "jobs", "timers", "tags:global:", "wait:global:", "lanes:global::a", "lane:" + lane} {
+		for _, end := range []string{"", "jobs", "timers", "tags:global:", "wait:global:", "lanes:global::a",
+			"lane:" + lane} {
 			lost := strings.Contains(end, "lane") || strings.HasPrefix(end, "wait")
 			scopes := tenantAndGlobal(throttle.Per(5, 10*time.Second), throttle.Per(2, 10*time.Second))
 			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
@@ -480,13 +487,14 @@ func TestF54_ConfigurationsSideBySide(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		old := newThrottle(t, client, globalScope(throttle.PerMinute(10), throttle.PerHour(20)), nil)
 		changed, err := throttle.New(old.Name(), client, globalScope(throttle.PerHour(5), throttle.PerDay(50)),
-			&throttle.Options{Lookahead: maxWindow})
+			&throttle.Options{Timeout: patient, Lookahead: maxWindow})
 		if err != nil {
 			t.Fatal(err)
 		}
 		reserve(t, old, throttle.Job{ID: "1", Weight: 4})
 		// The new limit of the hour is below what was used: nothing more starts.
-		if got := reserve(t, changed, throttle.Job{ID: "2", Weight: 2}); got.Outcome != throttle.Booked || got.Hold == nil || got.Hold.Limit != throttle.PerHour(5) {
+		if got := reserve(t, changed, throttle.Job{ID: "2", Weight: 2}); got.Outcome != throttle.Booked ||
+			got.Hold == nil || got.Hold.Limit != throttle.PerHour(5) {
 			t.Errorf("lowered: got %+v, want booked because of 5/1h", got)
 		}
 		reserve(t, changed, throttle.Job{ID: "3", Weight: 1})
@@ -497,7 +505,7 @@ func TestF54_ConfigurationsSideBySide(t *testing.T) {
 			"old":     {old, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
 			"changed": {changed, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 1, Booked: 2}}}, // the day is new to it
 		} {
-			usage, err := test.th.Usage(t.Context(), throttle.Global, "")
+			usage, err := test.th.Inspector().Usage(t.Context(), throttle.Global, "")
 			if err != nil {
 				t.Fatal(err)
 			}

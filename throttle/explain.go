@@ -23,8 +23,8 @@ type Explanation struct {
 	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
 	// Arrived is since when it waits in line; zero if it does not. Before it are so many
-	// of the Waiting jobs of its lane, -1 where that is not known of a very long line. A job that did not come to its slot has Arrived and
-	// no Waiting: asked for again, it comes to the front of its lane.
+	// of the Waiting jobs of its lane, -1 where that is not known of a very long line. A job that did not come to
+	// its slot has Arrived and no Waiting: asked for again, it comes to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
 	// Blocked is the scope key under which its lane stands, with no limit and no units;
@@ -48,7 +48,7 @@ type Explanation struct {
 // Keys and Priority that it was reserved with. It changes nothing. It blocks for two round trips, for
 // a job in line as Forecast does, and fails as Peek does. Where more waits than Forecast
 // reads, it is not known when the job is expected to start.
-func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
+func (t *Inspector) Explain(ctx context.Context, job Job) (Explanation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {
 		return Explanation{}, err
@@ -64,7 +64,7 @@ func (t *Throttle) Explain(ctx context.Context, job Job) (Explanation, error) {
 }
 
 // explain tells what is known of a job, but for one in line when it is expected to start.
-func (t *Throttle) explain(ctx context.Context, o *order) (Explanation, error) {
+func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) {
 	job := o.job
 	p, err := t.page(ctx, "job", "", job.ID, o.lane)
 	if err != nil {
@@ -92,7 +92,7 @@ func (t *Throttle) explain(ctx context.Context, o *order) (Explanation, error) {
 
 // inLine adds what is known of a job that waits: its lane's claim, its place in a long
 // lane, and when it is expected to start.
-func (t *Throttle) inLine(ctx context.Context, o *order, e *Explanation) error {
+func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error {
 	r, err := t.readLine(ctx, nil)
 	if errors.Is(err, errTooMany) {
 		return nil
@@ -130,7 +130,8 @@ func (o *order) blocked(name string) *Hold {
 // before it and how many there are in its lane, the queue that the lane stands in, and
 // that one's timer.
 func (o *order) explanation(p *page) (Explanation, error) {
-	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: p.now, Slot: p.instant(), Arrived: p.instant(), Before: p.integer(), Waiting: p.natural()}
+	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: p.now, Slot: p.instant(), Arrived: p.instant(),
+		Before: p.integer(), Waiting: p.natural()}
 	name, parked := strings.CutSuffix(p.text(), parkedMark)
 	if name != "" {
 		e.Blocked, e.Parked = o.blocked(name), parked
@@ -146,10 +147,12 @@ func (e Explanation) String() string {
 	e.writeJob(&b)
 	for _, u := range e.Usage {
 		if u.Paused.After(e.Now) {
-			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key), u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
+			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key),
+				u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
 		}
 		if u.Served < 1 {
-			fmt.Fprintf(&b, "  %s is served %s of its limits by the upstream\n", scopeKeyText(u.Scope, u.Key), partText(u.Served))
+			fmt.Fprintf(&b, "  %s is served %s of its limits by the upstream\n", scopeKeyText(u.Scope, u.Key),
+				partText(u.Served))
 		}
 		for _, l := range u.Limits {
 			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
@@ -184,9 +187,12 @@ func (e Explanation) writePlace(b *strings.Builder) {
 	under := scopeKeyText(e.Blocked.Scope, e.Blocked.Key)
 	switch {
 	case !e.Claimed.IsZero():
-		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under, e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
+		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under,
+			e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
 	case e.Parked:
-		fmt.Fprintf(b, "  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n", under, e.in(e.Looked))
+		fmt.Fprintf(b,
+			"  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n",
+			under, e.in(e.Looked))
 	default:
 		fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
 	}
@@ -288,6 +294,9 @@ func originText(u Usage) string {
 	text := ""
 	if u.SetFor != "" {
 		text = ", set for the " + u.SetFor
+	}
+	if !u.Ends.IsZero() {
+		text += " until " + u.Ends.UTC().Format(clockFormat)
 	}
 	if u.Mode != Enforce {
 		text += ", " + u.Mode.String()

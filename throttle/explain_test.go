@@ -23,12 +23,13 @@ var threeScopes = []throttle.Scope{
 
 // explained is what a story's job is told to be, and that nothing changed by it. It
 // must fit a screen.
-func explained(t *testing.T, client *redis.Client, s *scripted, at time.Duration, job throttle.Job) (e throttle.Explanation) {
+func explained(t *testing.T, client *redis.Client, s *scripted, at time.Duration,
+	job throttle.Job) (e throttle.Explanation) {
 	t.Helper()
 	s.now = dawn.Add(at)
 	unchanged(t, client, s.throttle, func() {
 		var err error
-		if e, err = s.throttle.Explain(t.Context(), job); err != nil {
+		if e, err = s.throttle.Inspector().Explain(t.Context(), job); err != nil {
 			t.Fatalf("Explain %s: %v", job.ID, err)
 		}
 	})
@@ -92,17 +93,20 @@ job booked at 2027-01-15 08:00:09.700 UTC
 			t.Errorf("booked: got %+v", booked)
 		}
 		waits := explained(t, client, s, 9800*time.Millisecond, job("waits too"))
-		if lines := strings.Split(waits.String(), "\n"); lines[1] != "  in line since 2027-01-15 08:00:09.700 UTC, 1 of 2 jobs before it, expected to start in 10.2s" ||
+		if lines := strings.Split(waits.String(), "\n"); lines[1] !=
+			"  in line since 2027-01-15 08:00:09.700 UTC, 1 of 2 jobs before it, expected to start in 10.2s" ||
 			lines[2] != `  its lane stands under tenant "acme", which is looked at again in 9.2s` {
 			t.Errorf("in line: got\n%s", waits)
 		}
-		if waits.Before != 1 || waits.Waiting != 2 || waits.Parked || !waits.Claimed.IsZero() || !waits.Expected.Equal(dawn.Add(20*time.Second)) {
+		if waits.Before != 1 || waits.Waiting != 2 || waits.Parked || !waits.Claimed.IsZero() ||
+			!waits.Expected.Equal(dawn.Add(20*time.Second)) {
 			t.Errorf("in line: got %+v", waits)
 		}
 		if diff := cmp.Diff(&throttle.Hold{Scope: "tenant", Key: "acme"}, waits.Blocked); diff != "" {
 			t.Errorf("it stands under (-want +got):\n%s", diff)
 		}
-		reads(t, "nobody", explained(t, client, s, 9800*time.Millisecond, throttle.Job{ID: "nobody", Weight: 1, Keys: map[string]string{"tenant": "new", "domain": "web.de"}}), `
+		nobody := throttle.Job{ID: "nobody", Weight: 1, Keys: map[string]string{"tenant": "new", "domain": "web.de"}}
+		reads(t, "nobody", explained(t, client, s, 9800*time.Millisecond, nobody), `
 job nobody at 2027-01-15 08:00:09.800 UTC
   nothing is known of it: it never asked, was given back, or has started
   domain "web.de"          20/1s                   0 used        0 booked  room now
@@ -116,7 +120,8 @@ job nobody at 2027-01-15 08:00:09.800 UTC
 			t.Fatalf("%d are overdue, %v; want 2", len(pulled.Overdue), err)
 		}
 		overdue := explained(t, client, s, 16*time.Second, job("booked"))
-		if line := strings.Split(overdue.String(), "\n")[1]; line != "  it did not come to its slot; asked for again, it comes to the front of its lane" || overdue.Arrived.IsZero() {
+		if line := strings.Split(overdue.String(), "\n")[1]; line !=
+			"  it did not come to its slot; asked for again, it comes to the front of its lane" || overdue.Arrived.IsZero() {
 			t.Errorf("overdue: got %+v\n%s", overdue, line)
 		}
 	})
@@ -127,7 +132,8 @@ job nobody at 2027-01-15 08:00:09.800 UTC
 func TestExplainHeavy(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(10, 10*time.Second)), throttle.Options{})
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(10, 10*time.Second)),
+			throttle.Options{})
 		job := func(tenant string) throttle.Job {
 			return throttle.Job{ID: "heavy " + tenant, Weight: 9, Keys: of(tenant)}
 		}
@@ -139,13 +145,17 @@ func TestExplainHeavy(t *testing.T) {
 		}
 		global := &throttle.Hold{Scope: throttle.Global}
 		first := explained(t, client, s, 3*time.Second, job("b"))
-		if !first.Claimed.Equal(dawn.Add(10*time.Second)) || first.Parked || !first.Expected.Equal(first.Claimed) || !cmp.Equal(first.Blocked, global) ||
-			!strings.Contains(first.String(), "\n  its lane's first job is heavy and has a claim under global for 2027-01-15 08:00:10.000 UTC (in 7s)\n") {
+		if !first.Claimed.Equal(dawn.Add(10*time.Second)) || first.Parked || !first.Expected.Equal(first.Claimed) ||
+			!cmp.Equal(first.Blocked, global) ||
+			!strings.Contains(first.String(),
+				"\n  its lane's first job is heavy and has a claim under global for 2027-01-15 08:00:10.000 UTC (in 7s)\n") {
 			t.Errorf("the first: got %+v\n%s", first, first)
 		}
 		second := explained(t, client, s, 3*time.Second, job("c"))
-		if !second.Parked || !second.Claimed.IsZero() || !second.Expected.Equal(dawn.Add(20*time.Second)) || !cmp.Equal(second.Blocked, global) ||
-			!strings.Contains(second.String(), "\n  its lane's first job is heavy and waits to claim room under global, which is looked at again in ") {
+		if !second.Parked || !second.Claimed.IsZero() || !second.Expected.Equal(dawn.Add(20*time.Second)) ||
+			!cmp.Equal(second.Blocked, global) ||
+			!strings.Contains(second.String(),
+				"\n  its lane's first job is heavy and waits to claim room under global, which is looked at again in ") {
 			t.Errorf("the second: got %+v\n%s", second, second)
 		}
 	})
@@ -179,10 +189,10 @@ job waits at 2027-01-15 08:00:01.000 UTC
   tenant "acme"            2/10s                   0 used        0 booked  room now
   tenant "acme"            50000/24h               0 used        0 booked  room now
 `)
-		do(s.SetLimits(s.now, "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}))
-		do(s.SetLimits(s.now, "domain", "", []throttle.Limit{throttle.PerMinute(30)}))
-		do(s.SetMode(s.now, "domain", throttle.Shadow))
-		do(s.SetMode(s.now, throttle.Global, throttle.Off))
+		do(s.SetLimits(s.now, "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}, time.Time{}))
+		do(s.SetLimits(s.now, "domain", "", []throttle.Limit{throttle.PerMinute(30)}, time.Time{}))
+		do(s.SetMode(s.now, "domain", throttle.Shadow, time.Time{}))
+		do(s.SetMode(s.now, throttle.Global, throttle.Off, time.Time{}))
 		drain(t, s, dawn.Add(2*time.Second))
 		reads(t, "closed, set and shadowed", explained(t, client, s, 2*time.Second, job), `
 job waits at 2027-01-15 08:00:02.000 UTC
@@ -209,8 +219,10 @@ func TestExplainServed(t *testing.T) {
 		job := func(id string) throttle.Job {
 			return throttle.Job{ID: id, Weight: 3, Keys: map[string]string{"tenant": "acme"}}
 		}
-		for scope, told := range map[string]throttle.ReportedLimit{throttle.Global: {Units: 343, Remaining: -1}, "tenant": {Units: 6, Remaining: -1}} {
-			if _, err := s.Report(dawn, scope, job("").Keys[scope], throttle.Report{Limits: []throttle.ReportedLimit{told}}); err != nil {
+		for scope, told := range map[string]throttle.ReportedLimit{throttle.Global: {Units: 343, Remaining: -1},
+			"tenant": {Units: 6, Remaining: -1}} {
+			if _, err := s.Report(dawn, scope, job("").Keys[scope],
+				throttle.Report{Limits: []throttle.ReportedLimit{told}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -237,7 +249,9 @@ func TestExplainFitsAScreen(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		scopes := []throttle.Scope{
-			{Name: throttle.Global, Limits: []throttle.Limit{{Units: 90_000_000, Window: 6 * time.Hour, Precision: 90 * time.Second}, throttle.PerDay(90_000_000)}},
+			{Name: throttle.Global,
+				Limits: []throttle.Limit{{Units: 90_000_000, Window: 6 * time.Hour, Precision: 90 * time.Second},
+					throttle.PerDay(90_000_000)}},
 			{Name: "tenant", Limits: []throttle.Limit{throttle.Per(2, 10*time.Second), throttle.PerDay(50_000)}},
 			{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(20), throttle.PerHour(5000)}},
 		}
@@ -246,13 +260,13 @@ func TestExplainFitsAScreen(t *testing.T) {
 			ID: "asynq:default/00000000-0000-7000-8000-000000000000/0", Weight: 1,
 			Keys: map[string]string{"tenant": strings.Repeat("ünter", 40), "domain": strings.Repeat("x", 300)},
 		}
-		if err := s.SetLimits(dawn, throttle.Global, "", scopes[0].Limits); err != nil {
+		if err := s.SetLimits(dawn, throttle.Global, "", scopes[0].Limits, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetMode(dawn, "", throttle.Shadow); err != nil {
+		if err := s.SetMode(dawn, "", throttle.Shadow, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetMode(dawn, "tenant", throttle.Enforce); err != nil {
+		if err := s.SetMode(dawn, "tenant", throttle.Enforce, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		comes(t, s, 0, throttle.Job{ID: "first", Weight: 2, Keys: job.Keys}, throttle.Granted)
@@ -274,12 +288,13 @@ func TestExplainRefuses(t *testing.T) {
 	s := nearly(t, miniClient(t), tenantAndGlobal(throttle.PerSecond(1), throttle.PerSecond(1)), throttle.Options{})
 	var invalid *throttle.InvalidJobError
 	for _, job := range []throttle.Job{{Weight: 1, Keys: of("a")}, {ID: "a", Keys: of("a")}, {ID: "a", Weight: 1}} {
-		if got, err := s.throttle.Explain(t.Context(), job); !errors.As(err, &invalid) || !cmp.Equal(got, throttle.Explanation{}) {
+		if got, err := s.throttle.Inspector().Explain(t.Context(), job); !errors.As(err, &invalid) ||
+			!cmp.Equal(got, throttle.Explanation{}) {
 			t.Errorf("%+v: got %v, %v", job, got, err)
 		}
 	}
 	s.now = dawn
-	heavy, err := s.throttle.Explain(t.Context(), throttle.Job{ID: "heavy", Weight: 9, Keys: of("a")})
+	heavy, err := s.throttle.Inspector().Explain(t.Context(), throttle.Job{ID: "heavy", Weight: 9, Keys: of("a")})
 	if err != nil || !strings.Contains(fmt.Sprint(heavy), "nothing is known of it") {
 		t.Errorf("heavier than its limits: got %v, %v", heavy, err)
 	}

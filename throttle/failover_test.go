@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -106,7 +107,7 @@ func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(
 	for n := range 4 {
 		wg.Go(func() { a.ask(ctx, strconv.Itoa(n)) })
 	}
-	await(t, "decisions before", a.hasGranted(50))
+	redistest.Await(t, "decisions before", a.hasGranted(50))
 	owner := r.owner(t, keyOf(th))
 	a.mu.Lock()
 	end(owner)
@@ -114,12 +115,12 @@ func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(
 	a.mu.Unlock()
 	r.replaced(t, keyOf(th), owner)
 	f := failover{replaced: time.Since(a.died)}
-	awaitWithin(t, 3*time.Minute, "decisions again", a.hasResumed)
+	redistest.Await(t, "decisions again", a.hasResumed)
 	stop()
 	wg.Wait()
 	var known int64
-	awaitWithin(t, 3*time.Minute, "an answer of a client that has resumed", func() bool {
-		usage, err := th.Usage(t.Context(), throttle.Global, "")
+	redistest.Await(t, "an answer of a client that has resumed", func() bool {
+		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
 		if err == nil {
 			known = usage.Limits[0].Used
 		}
@@ -132,8 +133,8 @@ func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(
 func kill(s *redistest.Server) { s.Stop() }
 
 // TestF07_F08_DecisionsResume kills the primary (kill -9) behind a client that package
-// connect has opened. Decisions resume within a second of the failover, which takes as
-// long as it takes. What the new primary does not know of is forgotten, and no more.
+// connect has opened. Decisions resume, in full within a second of the failover, which takes
+// as long as it takes. What the new primary does not know of is forgotten, and no more.
 func TestF07_F08_DecisionsResume(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) replicated{"sentinel": onSentinels, "cluster": onCluster} {
@@ -143,7 +144,7 @@ func TestF07_F08_DecisionsResume(t *testing.T) {
 			f := r.outage(t, r.open(t), kill)
 			t.Logf("failover %s, decisions after %s, %d charges lost", f.replaced, f.resumed, f.lost)
 			const within, slack = time.Second, time.Second // for a machine that stands still
-			if f.resumed > f.replaced+within+slack {
+			if longtest.Full() && f.resumed > f.replaced+within+slack {
 				t.Errorf("decisions resumed %s after the failover, want at most %s", f.resumed-f.replaced, within)
 			}
 		})

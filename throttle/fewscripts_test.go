@@ -21,7 +21,8 @@ func TestFewScriptsBesideManyWhoWait(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t).Client(t)
 			client, hook := hookedClient(t, server)
-			th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(10)), &throttle.Options{Lookahead: time.Second, Timeout: time.Minute})
+			th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(10)),
+				&throttle.Options{Lookahead: time.Second, Timeout: time.Minute})
 			for first := 0; first < crowd; first += 1000 {
 				jobs := make([]throttle.Job, 1000)
 				for i := range jobs {
@@ -35,7 +36,8 @@ func TestFewScriptsBesideManyWhoWait(t *testing.T) {
 			}
 			hook.calls.Store(0)
 			before := commandsRun(t, server)
-			for i, answer := range th.ReserveAll(t.Context(), []throttle.Job{{ID: "one", Weight: 1, Keys: of(tenant)}, {ID: "two", Weight: 1, Keys: of(tenant)}}) {
+			for i, answer := range th.ReserveAll(t.Context(),
+				[]throttle.Job{{ID: "one", Weight: 1, Keys: of(tenant)}, {ID: "two", Weight: 1, Keys: of(tenant)}}) {
 				if answer.Err != nil || (answer.Reservation.Outcome == throttle.Waiting) != (tenant == "crowd") {
 					t.Errorf("job %d: %+v", i, answer)
 				}

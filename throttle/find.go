@@ -15,13 +15,16 @@ const mostSearched = 10_000
 // it is guessed.
 const mostPlayed = 5_000
 
-// ExplainID is Explain for a job of which only the ID is known. Where it waits in line, all
-// lanes are looked through, ten thousand places a call; with more than 5,000 jobs in line
+// ExplainID is Explain for a job of which only the ID is known. Where it waits in line, its
+// lane is looked through, ten thousand places a call; with more than 5,000 jobs in line
 // its start is guessed. What has started is not known any more: of that, and of a job that
 // never came, it says that nothing is known. It fails as Lanes does.
-func (t *Throttle) ExplainID(ctx context.Context, id string) (Explanation, error) {
-	if ctx == nil || id == "" {
-		return Explanation{}, &InvalidJobError{Job: id, Field: "ID", Value: id, Reason: "is empty, or ctx is nil"}
+func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, error) {
+	if ctx == nil {
+		return Explanation{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	}
+	if err := checkID(id); err != nil {
+		return Explanation{}, err
 	}
 	record, err := t.redis.field(ctx, t.keys.prefix+"jobs", id)
 	if err != nil {
@@ -31,8 +34,9 @@ func (t *Throttle) ExplainID(ctx context.Context, id string) (Explanation, error
 	switch parts := strings.SplitN(record, " ", 4); {
 	case len(parts) == 4: // slot, costs, arrival, lane
 		at.order = t.orderOf(id, parts[3], parts[1])
-	case record == "-":
-		if at, err = t.search(ctx, id); err != nil {
+	case strings.HasPrefix(record, "-"): // arrival, lane
+		_, lane, _ := strings.Cut(record, " ")
+		if at, err = t.search(ctx, id, lane); err != nil {
 			return Explanation{}, err
 		}
 	}
@@ -57,43 +61,33 @@ type found struct {
 	arrived        time.Time
 }
 
-// search looks for a job through all lanes.
-func (t *Throttle) search(ctx context.Context, id string) (found, error) {
+// search looks for a job in its lane.
+func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) {
 	lanes, err := t.Lanes(ctx)
 	if err != nil {
 		return found{}, err
 	}
 	at := found{order: &order{job: Job{ID: id}}} // of one that has left meanwhile
-	for _, lane := range lanes {
-		at.inLine += lane.Jobs
-	}
-	for len(lanes) > 0 {
-		n := together(lanes, mostSearched, func(l Lane) int64 { return l.Jobs })
-		for from := int64(0); from == 0 || from < lanes[0].Jobs; from += mostSearched {
-			lists, err := t.redis.lists(ctx, t.listsOf(lanes[:n]), from, from+mostSearched-1)
-			if err != nil {
-				return found{}, err
-			}
-			for i, list := range lists {
-				if place, element := placeOf(id, list); place >= 0 {
-					at.order, at.before = t.orderOf(id, lanes[i].Name, element[1]), from+int64(place)
-					micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
-					at.arrived = instant(micros)
-					return at, nil
-				}
-			}
+	jobs := int64(0)
+	for _, l := range lanes {
+		at.inLine += l.Jobs
+		if l.Name == lane {
+			jobs = l.Jobs
 		}
-		lanes = lanes[n:]
+	}
+	for from := int64(0); from == 0 || from < jobs; from += mostSearched {
+		list, err := t.redis.list(ctx, t.keys.prefix+"lane:"+lane, from, from+mostSearched-1)
+		if err != nil {
+			return found{}, err
+		}
+		if place, element := placeOf(id, list); place >= 0 {
+			at.order, at.before = t.orderOf(id, lane, element[1]), from+int64(place)
+			micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
+			at.arrived = instant(micros)
+			return at, nil
+		}
 	}
 	return at, nil
-}
-
-func (t *Throttle) listsOf(lanes []Lane) []string {
-	keys := make([]string, len(lanes))
-	for i, lane := range lanes {
-		keys[i] = t.keys.prefix + "lane:" + lane.Name
-	}
-	return keys
 }
 
 // placeOf finds a job among elements "arrival:costs:id"; -1 if it is not there.
@@ -108,7 +102,7 @@ func placeOf(id string, list []string) (place int, element []string) {
 
 // guess says when a job in line starts by how many are before it, how many flows stand
 // under its scope keys and what their limits let through. It is zero under a limit of 0.
-func (t *Throttle) guess(o *order, e *Explanation) {
+func (t *Inspector) guess(o *order, e *Explanation) {
 	e.Expected, e.Guessed = e.Now, true
 	later := func(at time.Time) {
 		if at.After(e.Expected) {
@@ -138,7 +132,7 @@ func (t *Throttle) guess(o *order, e *Explanation) {
 }
 
 // orderOf is what a job takes, by its lane and its costs as Redis has them.
-func (t *Throttle) orderOf(id, lane, costs string) *order {
+func (t *Inspector) orderOf(id, lane, costs string) *order {
 	flow, priority, names, _ := laneParts(lane)
 	o := &order{job: Job{ID: id, Priority: priority}, flow: flow, lane: lane}
 	units := strings.Split(costs, ",")

@@ -35,7 +35,7 @@ type Forecast struct {
 // lanes move meanwhile, it reads them up to three times, so as to miss none. With more than
 // 20,000 lanes or a million jobs in line it fails. Its errors: those of Peek, by the first
 // job that has one.
-func (t *Throttle) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
+func (t *Inspector) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
 	orders := make([]*order, len(jobs))
 	for i, job := range jobs {
 		if job.ID == "" {
@@ -107,13 +107,15 @@ func (r *reader) load() (*line.Line, line.Settings) {
 		}
 	}
 	return line.Load(r.snapshot, line.Settings{
-		Lookahead: r.options.Lookahead.Microseconds(), Grace: r.options.Grace.Microseconds(), Lower: r.options.unitsForOneLower(),
+		Lookahead: r.options.Lookahead.Microseconds(), Grace: r.options.Grace.Microseconds(),
+		Lower: r.options.unitsForOneLower(),
 	})
 }
 
 // handsOver tells whether a queue is of a scope key with a running limit.
 func (r *reader) handsOver(queue string) bool {
-	return slices.ContainsFunc(r.accounts[strings.TrimSuffix(queue, "!")].Limits, func(u LimitUsage) bool { return u.Limit.Running })
+	return slices.ContainsFunc(r.accounts[strings.TrimSuffix(queue, "!")].Limits,
+		func(u LimitUsage) bool { return u.Limit.Running })
 }
 
 // play plays the line through until jobs have started. It tells which are in line, and
@@ -132,7 +134,7 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 	l, settings := r.load()
 	jobs := make([]line.Job, len(orders))
 	for i, o := range orders {
-		jobs[i] = line.Job{ID: newcomer + strconv.Itoa(i), Lane: o.lane, Latest: -1, Share: r.shares.of(o.flow)}
+		jobs[i] = line.Job{ID: newcomer + strconv.Itoa(i), Lane: o.lane, Latest: line.Never, Share: r.shares.of(o.flow)}
 		for c := range o.charges {
 			jobs[i].Costs = append(jobs[i].Costs, o.charges[c].units)
 		}
@@ -168,8 +170,9 @@ func (r *reader) neverFits(o *order, held *line.Held) error {
 	if a.SetFor != "" {
 		return nil
 	}
+	of := r.scopeOf(a.Scope)
 	for _, u := range a.Limits {
-		if u.Limit.Running && held.Limit.Window < 0 || u.Limit.span().Microseconds() == held.Limit.Window {
+		if u.Limit.Running && held.Limit.Window < 0 || of.span(u.Limit).Microseconds() == held.Limit.Window {
 			return &NeverFitsError{Job: o.job.ID, Weight: c.units, Scope: a.Scope, Key: c.key, Limit: u.Limit}
 		}
 	}

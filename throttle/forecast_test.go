@@ -165,7 +165,7 @@ func (f foreseen) come(t interface {
 	}
 	began := st.now
 	st.s.now = began
-	forecast, err := st.s.throttle.Forecast(context.Background(), f.after)
+	forecast, err := st.s.throttle.Inspector().Forecast(context.Background(), f.after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +192,17 @@ func drawForeseen(pick func(label string, n int) int, certain bool) foreseen {
 		for n := range most {
 			window := windows[(first+n)%len(windows)]
 			precision := []time.Duration{0, 0, throttle.Exact, window / 20, window / 3, window}[pick(label+" precision", 6)]
-			limits = append(limits, throttle.Limit{Units: units[pick(label+" units", len(units))], Window: window, Precision: precision.Truncate(time.Microsecond)})
+			limits = append(limits, throttle.Limit{Units: units[pick(label+" units", len(units))], Window: window,
+				Precision: precision.Truncate(time.Microsecond)})
 		}
 		return limits
 	}
 	f := foreseen{
 		scopes: []throttle.Scope{
-			{Name: throttle.Global, Limits: limits("global", 1+pick("global limits", 2), []int64{10, 20, 50, 101, 200}, []time.Duration{time.Second, 5 * time.Second, 20 * time.Second})},
-			{Name: "tenant", Limits: limits("tenant", pick("tenant limits", 3), []int64{5, 10, 30, 60, 101}, []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, time.Minute})},
+			{Name: throttle.Global, Limits: limits("global", 1+pick("global limits", 2),
+				[]int64{10, 20, 50, 101, 200}, []time.Duration{time.Second, 5 * time.Second, 20 * time.Second})},
+			{Name: "tenant", Limits: limits("tenant", pick("tenant limits", 3), []int64{5, 10, 30, 60, 101},
+				[]time.Duration{time.Second, 5 * time.Second, 20 * time.Second, time.Minute})},
 			{Name: "domain", Optional: true},
 		},
 		options: throttle.Options{
@@ -211,7 +214,8 @@ func drawForeseen(pick func(label string, n int) int, certain bool) foreseen {
 	}
 	heavy := 1
 	if !certain {
-		f.scopes[2].Limits = limits("domain", pick("domain limits", 2), []int64{5, 10, 30}, []time.Duration{time.Second, 10 * time.Second})
+		f.scopes[2].Limits = limits("domain", pick("domain limits", 2), []int64{5, 10, 30},
+			[]time.Duration{time.Second, 10 * time.Second})
 		f.options.FairScope = []string{"", "", "domain", throttle.Global}[pick("fair scope", 4)]
 		heavy = 1 + 2*pick("heavy", 3)
 	}
@@ -313,7 +317,9 @@ func TestForecastMostly(t *testing.T) {
 			settings++
 		}
 	}
-	t.Logf("%d of %d jobs in %d of %d settings are off by more than 2 %% and a second, at most by %s of a wait of %s", missed, jobs, settings, all, worst.off, worst.wait)
+	t.Logf(
+		"%d of %d jobs in %d of %d settings are off by more than 2 %% and a second, at most by %s of a wait of %s",
+		missed, jobs, settings, all, worst.off, worst.wait)
 	if missed > jobs/20 || settings > all/6 {
 		t.Error("too many")
 	}
@@ -323,7 +329,8 @@ func TestForecastMostly(t *testing.T) {
 // behind which jobs wait that weigh one each.
 func inLineOf(t testing.TB, client *redis.Client, waiting int) *scripted {
 	t.Helper()
-	s := nearly(t, client, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second)), throttle.Options{})
+	s := nearly(t, client, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second)),
+		throttle.Options{})
 	comes(t, s, 0, throttle.Job{ID: "first", Weight: 2, Keys: of("acme")}, throttle.Granted)
 	for i := range waiting {
 		comes(t, s, time.Second, throttle.Job{ID: fmt.Sprintf("w%d", i), Keys: of("acme")}, throttle.Waiting)
@@ -347,7 +354,7 @@ func after(seconds ...float64) []time.Time {
 func foresees(t *testing.T, what string, s *scripted, at time.Duration, jobs []throttle.Job, want []time.Time) {
 	t.Helper()
 	s.now = dawn.Add(at)
-	got, err := s.throttle.Forecast(t.Context(), jobs)
+	got, err := s.throttle.Inspector().Forecast(t.Context(), jobs)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -383,16 +390,17 @@ func TestForecastOfWhatIsThere(t *testing.T) {
 		unchanged(t, client, s.throttle, func() {
 			foresees(t, "paused", s, time.Second, []throttle.Job{job("acme"), job("b")}, after(55, 1))
 		})
-		if err := s.SetLimits(dawn.Add(time.Second), "tenant", "acme", []throttle.Limit{throttle.Per(0, 10*time.Second)}); err != nil {
+		if err := s.SetLimits(dawn.Add(time.Second), "tenant", "acme",
+			[]throttle.Limit{throttle.Per(0, 10*time.Second)}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetMode(dawn.Add(time.Second), throttle.Global, throttle.Shadow); err != nil {
+		if err := s.SetMode(dawn.Add(time.Second), throttle.Global, throttle.Shadow, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		unchanged(t, client, s.throttle, func() {
 			foresees(t, "closed", s, time.Second, []throttle.Job{job("acme"), job("b")}, after(-1, 1))
 		})
-		if err := s.SetMode(dawn.Add(time.Second), "tenant", throttle.Off); err != nil {
+		if err := s.SetMode(dawn.Add(time.Second), "tenant", throttle.Off, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		foresees(t, "off", s, time.Second, []throttle.Job{job("acme")}, after(1))
@@ -416,16 +424,18 @@ func TestForecastRefuses(t *testing.T) {
 			{throttle.Job{Weight: 1}, &invalid},
 			{throttle.Job{Weight: 3, Keys: of("acme")}, &never},
 		} {
-			if got, err := s.throttle.Forecast(t.Context(), []throttle.Job{fine, row.job}); !errors.As(err, row.kind) || !cmp.Equal(got, throttle.Forecast{}) {
+			if got, err := s.throttle.Inspector().Forecast(t.Context(),
+				[]throttle.Job{fine, row.job}); !errors.As(err, row.kind) || !cmp.Equal(got, throttle.Forecast{}) {
 				t.Errorf("%+v: got %+v, %v; want a %T", row.job, got, err, row.kind)
 			}
 		}
-		if _, err := s.throttle.Forecast(nil, nil); !errors.As(err, &invalid) || invalid.Field != "ctx" { //nolint:staticcheck // a mistake of a user
+		//nolint:staticcheck // a mistake of a user
+		if _, err := s.throttle.Inspector().Forecast(nil, nil); !errors.As(err, &invalid) || invalid.Field != "ctx" {
 			t.Errorf("no context: got %v", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.throttle.Forecast(ended, []throttle.Job{fine}); !errors.Is(err, context.Canceled) {
+		if _, err := s.throttle.Inspector().Forecast(ended, []throttle.Job{fine}); !errors.Is(err, context.Canceled) {
 			t.Errorf("the context has ended: got %v", err)
 		}
 	})
@@ -442,10 +452,12 @@ func TestForecastPastHeavyJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetLimits(dawn.Add(time.Second), "tenant", "acme", []throttle.Limit{throttle.Per(1, 10*time.Second)}); err != nil {
+		if err := s.SetLimits(dawn.Add(time.Second), "tenant", "acme",
+			[]throttle.Limit{throttle.Per(1, 10*time.Second)}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		foresees(t, "behind one that is too heavy now", s, time.Second, []throttle.Job{{Weight: 1, Keys: of("acme")}}, after(10))
+		foresees(t, "behind one that is too heavy now", s, time.Second,
+			[]throttle.Job{{Weight: 1, Keys: of("acme")}}, after(10))
 		got, err := s.throttle.Driver().Expect(t.Context(), []throttle.Reservation{heavy})
 		if err != nil || !got.Starts[0].IsZero() {
 			t.Errorf("one that is too heavy now: got %v, %v; want no start", got, err)
@@ -457,7 +469,8 @@ func TestForecastPastHeavyJobs(t *testing.T) {
 // trip, and keys of which Redis has only the hash.
 func TestForecastPages(t *testing.T) {
 	t.Parallel()
-	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second), throttle.Per(100_000, 10*time.Second)), throttle.Options{})
+	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second),
+		throttle.Per(100_000, 10*time.Second)), throttle.Options{})
 	long := strings.Repeat("long", 100)
 	var jobs []throttle.Job
 	fill := func(tenant string, n int) {
@@ -480,7 +493,8 @@ func TestForecastPages(t *testing.T) {
 			waiting = append(waiting, answer.Reservation)
 		}
 	}
-	newcomers := []throttle.Job{{Weight: 1, Keys: of("a")}, {Weight: 1, Keys: of(long)}, {Weight: 1, Keys: of("t128")}, {Weight: 1, Keys: of("new")}}
+	newcomers := []throttle.Job{{Weight: 1, Keys: of("a")}, {Weight: 1, Keys: of(long)},
+		{Weight: 1, Keys: of("t128")}, {Weight: 1, Keys: of("new")}}
 	foresees(t, "behind many", s, 0, newcomers, after(330, 30, 10, 0))
 	got, err := s.throttle.Driver().Expect(t.Context(), waiting)
 	if err != nil {
@@ -501,8 +515,9 @@ func TestForecastPages(t *testing.T) {
 func TestForecastOfVeryMany(t *testing.T) {
 	t.Parallel()
 	flows, each := longtest.Of(1000, 10_000), 10
-	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(throttle.Unlimited)), throttle.Options{})
-	if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerMinute(1000)}); err != nil {
+	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(throttle.Unlimited)),
+		throttle.Options{})
+	if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerMinute(1000)}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	s.now = dawn
@@ -527,7 +542,7 @@ func TestForecastOfVeryMany(t *testing.T) {
 		t.Fatalf("the last is expected after %s, %v; want about %s", got.Last.Sub(dawn), err, want)
 	}
 	t.Logf("%d jobs of %d flows took %s", len(jobs), flows, took)
-	if took > 5*time.Second { // so that a busy machine does not fail it
+	if longtest.Full() && took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
 }
@@ -556,7 +571,8 @@ func TestExpect(t *testing.T) {
 			})
 		}
 		expect("before", []throttle.Reservation{waits, booked, gone, second}, 20, 10, 10.5, 10)
-		if got, err := s.throttle.Driver().Expect(t.Context(), nil); err != nil || len(got.Starts) != 0 || !got.Last.IsZero() {
+		if got, err := s.throttle.Driver().Expect(t.Context(), nil); err != nil || len(got.Starts) != 0 ||
+			!got.Last.IsZero() {
 			t.Errorf("nobody: got %+v, %v", got, err)
 		}
 		s.now = dawn.Add(19500 * time.Millisecond)
@@ -575,7 +591,8 @@ func TestExpect(t *testing.T) {
 //	go test ./throttle -run '^$' -bench BenchmarkForecast
 func BenchmarkForecast(b *testing.B) {
 	const each = 50_000
-	th, err := throttle.New(redistest.Name(b), redistest.Shared(b).Client(b), tenantAndGlobal(throttle.PerMinute(300), throttle.PerMinute(6000)),
+	th, err := throttle.New(redistest.Name(b), redistest.Shared(b).Client(b),
+		tenantAndGlobal(throttle.PerMinute(300), throttle.PerMinute(6000)),
 		&throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		b.Fatal(err)
@@ -591,7 +608,7 @@ func BenchmarkForecast(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		forecast, err := th.Forecast(b.Context(), jobs[each:])
+		forecast, err := th.Inspector().Forecast(b.Context(), jobs[each:])
 		if err != nil || forecast.Last.Sub(forecast.Now) < 10*time.Minute {
 			b.Fatal(forecast.Last.Sub(forecast.Now), err)
 		}

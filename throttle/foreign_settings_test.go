@@ -49,7 +49,8 @@ func TestForeignSettings(t *testing.T) {
 	}
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		for name, row := range rows {
-			th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(2)), &throttle.Options{Lookahead: time.Second})
+			th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(2)),
+				&throttle.Options{Lookahead: time.Second})
 			first := reserve(t, th, throttle.Job{ID: "first", Weight: 2, Keys: of("a")}) // all there is
 			key := "thr:{" + th.Name() + "}:4:" + row.key
 			before, err := client.Get(t.Context(), key).Result()
@@ -69,12 +70,15 @@ func TestForeignSettings(t *testing.T) {
 					return err
 				},
 				"ReserveAll": func() error {
-					return th.ReserveAll(t.Context(), []throttle.Job{{ID: "next", Weight: 1, Keys: of("a")}, {ID: "one more", Weight: 1, Keys: of("a")}})[1].Err
+					return th.ReserveAll(t.Context(), []throttle.Job{{ID: "next", Weight: 1, Keys: of("a")},
+						{ID: "one more", Weight: 1, Keys: of("a")}})[1].Err
 				},
-				"Settle":    func() error { _, err := th.Settle(t.Context(), first, 1); return err },
-				"Usage":     func() error { _, err := th.Usage(t.Context(), "tenant", "a"); return err },
-				"Pause":     func() error { _, err := th.Pause(t.Context(), "tenant", "a", time.Now().Add(time.Hour)); return err },
-				"SetLimits": func() error { return th.SetLimits(t.Context(), "tenant", "a", []throttle.Limit{throttle.PerMinute(9)}) },
+				"Settle": func() error { _, err := th.Settle(t.Context(), first, 1); return err },
+				"Usage":  func() error { _, err := th.Inspector().Usage(t.Context(), "tenant", "a"); return err },
+				"Pause":  func() error { _, err := th.Pause(t.Context(), "tenant", "a", time.Now().Add(time.Hour)); return err },
+				"SetLimits": func() error {
+					return th.Inspector().SetLimits(t.Context(), "tenant", "a", []throttle.Limit{throttle.PerMinute(9)})
+				},
 			}
 			for call, ask := range calls {
 				if err := ask(); !errors.Is(err, throttle.ErrState) {

@@ -15,7 +15,9 @@ import (
 func openingDomain(t *testing.T, tenant throttle.Limit) *driver {
 	t.Helper()
 	domain := throttle.Limit{Units: 100, Window: 10 * time.Second, Precision: throttle.Exact}
-	return newDriverOn(t, quickServer(t), tenantsOf(throttle.PerSecond(100_000), tenant, throttle.Scope{Name: "domain", Optional: true, Limits: []throttle.Limit{domain}}))
+	return newDriverOn(t, quickServer(t),
+		tenantsOf(throttle.PerSecond(100_000), tenant,
+			throttle.Scope{Name: "domain", Optional: true, Limits: []throttle.Limit{domain}}))
 }
 
 // lastOf is how long after an instant the last of the jobs started whose IDs begin so.
@@ -36,7 +38,8 @@ func TestLanesThatLeaveLetOthersIn(t *testing.T) {
 	for name, leave := range map[string]func(d *driver, tenant string){
 		"their own limit is full": func(d *driver, tenant string) { d.enqueue(1, "else-"+tenant, 1, of(tenant)) },
 		"their jobs are cancelled": func(d *driver, tenant string) {
-			if _, err := d.script.Cancel(d.now, throttle.Job{ID: tenant + "-0", Weight: 1, Keys: toFullDomain(tenant)}); err != nil {
+			if _, err := d.script.Cancel(d.now,
+				throttle.Job{ID: tenant + "-0", Weight: 1, Keys: toFullDomain(tenant)}); err != nil {
 				d.t.Fatal(err)
 			}
 		},
@@ -105,7 +108,9 @@ func TestSettledLooksAtItsOwnLane(t *testing.T) {
 	limit := func(units int64) throttle.Limit {
 		return throttle.Limit{Units: units, Window: 200 * time.Second, Precision: throttle.Exact}
 	}
-	d := newDriverOn(t, quickServer(t), tenantsOf(throttle.PerSecond(100_000), limit(10), throttle.Scope{Name: "domain", Limits: []throttle.Limit{limit(20)}}))
+	d := newDriverOn(t, quickServer(t),
+		tenantsOf(throttle.PerSecond(100_000), limit(10),
+			throttle.Scope{Name: "domain", Limits: []throttle.Limit{limit(20)}}))
 	var grant throttle.Reservation
 	d.granted = func(r throttle.Reservation) {
 		if r.Job.ID == "big-0" {
@@ -134,7 +139,9 @@ func TestSettledLooksAtItsOwnLane(t *testing.T) {
 // back for them, however many they are, does not let their tenant start before others.
 func TestManyRefundsGiveNoTurns(t *testing.T) {
 	t.Parallel()
-	d := newDriverOn(t, quickServer(t), tenantsOf(throttle.Limit{Units: 500, Window: 10 * time.Second, Precision: throttle.Exact}, throttle.PerSecond(10_000)))
+	d := newDriverOn(t, quickServer(t),
+		tenantsOf(throttle.Limit{Units: 500, Window: 10 * time.Second, Precision: throttle.Exact},
+			throttle.PerSecond(10_000)))
 	var grants []throttle.Reservation
 	d.granted = func(r throttle.Reservation) {
 		if r.Job.Weight == 10 {
@@ -177,11 +184,14 @@ func TestNothingOfTheLineRemains(t *testing.T) {
 	}
 	d.run(100*time.Millisecond, 50*time.Millisecond)
 	for i := range 50 {
-		d.enqueue(1, fmt.Sprint("other-", i, "-"), int64(1+i%4), map[string]string{"tenant": fmt.Sprint("g", i), "domain": fmt.Sprint("x", i)})
+		d.enqueue(1, fmt.Sprint("other-", i, "-"), int64(1+i%4),
+			map[string]string{"tenant": fmt.Sprint("g", i), "domain": fmt.Sprint("x", i)})
 	}
 	d.run(5*time.Second, 250*time.Millisecond)
 	for i := range 3 {
-		if _, err := d.script.Cancel(d.now, throttle.Job{ID: fmt.Sprint("gone", i, "-0"), Weight: int64(1 + i), Keys: toFullDomain(fmt.Sprint("gone", i))}); err != nil {
+		if _, err := d.script.Cancel(d.now,
+			throttle.Job{ID: fmt.Sprint("gone", i, "-0"), Weight: int64(1 + i),
+				Keys: toFullDomain(fmt.Sprint("gone", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,8 @@ var tenPerTenSeconds = throttle.Limit{Units: 10, Window: 10 * time.Second, Preci
 // apart; nothing else is.
 func fullDomain(t *testing.T, client *redis.Client) *driver {
 	t.Helper()
-	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000), throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
+	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000),
+		throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
 	d := newDriver(t, scopes, throttle.Options{})
 	if client != nil {
 		d = newDriverOn(t, client, scopes)
@@ -65,7 +66,8 @@ func TestFullDomainIsShared(t *testing.T) {
 // three times as much.
 func TestFullDomainIsSharedByShares(t *testing.T) {
 	t.Parallel()
-	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000), throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
+	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000),
+		throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
 	d := newDriver(t, scopes, throttle.Options{Shares: map[string]int{"b": 3}})
 	for _, tenant := range []string{"a", "b", "c"} {
 		d.enqueue(200, tenant+"-", 1, toFullDomain(tenant))
@@ -171,7 +173,9 @@ func TestNamesDoNotDecide(t *testing.T) {
 			}
 		}
 		if by := d.startedBy(); by["old"] < 20 || last > 24*time.Second {
-			t.Errorf("old tenants %s, newcomers %s: %d of 20 old jobs have started, the last after %s; alone it takes 20 s", names[0], names[1], by["old"], last)
+			t.Errorf(
+				"old tenants %s, newcomers %s: %d of 20 old jobs have started, the last after %s; alone it takes 20 s",
+				names[0], names[1], by["old"], last)
 		}
 	}
 }
@@ -180,7 +184,8 @@ func TestNamesDoNotDecide(t *testing.T) {
 // as much as who is charged what it takes.
 func TestSharesAreOfWhatIsTaken(t *testing.T) {
 	t.Parallel()
-	d := newDriver(t, tenantsOf(throttle.Limit{Units: 20, Window: 10 * time.Second, Precision: throttle.Exact}, throttle.PerSecond(1000)), throttle.Options{})
+	d := newDriver(t, tenantsOf(throttle.Limit{Units: 20, Window: 10 * time.Second, Precision: throttle.Exact},
+		throttle.PerSecond(1000)), throttle.Options{})
 	d.granted = func(r throttle.Reservation) {
 		if r.Job.Weight > 1 {
 			if done, err := d.script.Settle(d.now, r, 1); err != nil || !done {

@@ -85,7 +85,7 @@ func TestHashOfALongKey(t *testing.T) {
 	if _, err := th.Pause(ctx, "tenant", long, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	set, err := th.Settings(ctx)
+	set, err := th.Inspector().Settings(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +94,11 @@ func TestHashOfALongKey(t *testing.T) {
 		told = s.Key
 	}
 	var wrong *throttle.InvalidJobError
-	_, errUsage := th.Usage(ctx, "tenant", told)
+	_, errUsage := th.Inspector().Usage(ctx, "tenant", told)
 	_, errResume := th.Resume(ctx, "tenant", told)
-	for _, err := range []error{errUsage, errResume, th.SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}), th.ResetLimits(ctx, "tenant", told)} {
+	for _, err := range []error{errUsage, errResume,
+		th.Inspector().SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}),
+		th.Inspector().ResetLimits(ctx, "tenant", told)} {
 		if !errors.As(err, &wrong) || wrong.Field != "key" || !strings.HasPrefix(told, "~") {
 			t.Errorf("%q: %v", told, err)
 		}
@@ -110,6 +112,7 @@ func hostileValues(t *testing.T, server *miniredis.Miniredis, client *redis.Clie
 	t.Helper()
 	passed := &keysPassed{client, make(map[string]struct{})}
 	th := hostileThrottle(t, passed)
+	id = asID("", id)
 	hostileHistory(t, th, throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": domain}})
 	checkKeys(t, th, server.Keys(), throttle.Encode(tenant), throttle.Encode(domain))
 	for key := range passed.keys {
@@ -151,26 +154,26 @@ func hostileHistory(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 		t.Fatalf("got %v, %v, %v; want two granted and one in line", first.Outcome, granted.Outcome, waits.Outcome)
 	}
 	_, errs["Peek"] = th.Peek(ctx, third)
-	_, errs["Usage"] = th.Usage(ctx, "tenant", tenant)
-	_, errs["Count"] = th.Count(ctx, "tenant", tenant, time.Minute, 0)
-	_, errs["Forecast"] = th.Forecast(ctx, []throttle.Job{third})
+	_, errs["Usage"] = th.Inspector().Usage(ctx, "tenant", tenant)
+	_, errs["Count"] = th.Inspector().Count(ctx, "tenant", tenant, time.Minute, 0)
+	_, errs["Forecast"] = th.Inspector().Forecast(ctx, []throttle.Job{third})
 	_, errs["Pause"] = th.Pause(ctx, "tenant", tenant, time.Now().Add(time.Hour))
-	errs["SetLimits"] = th.SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(2)})
-	explained, err := th.Explain(ctx, third)
+	errs["SetLimits"] = th.Inspector().SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(2)})
+	explained, err := th.Inspector().Explain(ctx, third)
 	errs["Explain"] = err
 	if text := explained.String(); explained.Arrived.IsZero() || !isScreen(text) {
 		t.Errorf("Explain: %.1000q; want a job in line, and no bytes that move a terminal", text)
 	}
 	_, errs["Settle"] = th.Settle(ctx, granted, 1)
-	page, err := th.Lines(ctx, "")
+	page, err := th.Inspector().Lines(ctx, "")
 	errs["Lines"] = err
 	if want := tenant; len(page.Lines) != 1 || page.Lines[0].Key != want && page.Lines[0].Key != throttle.Encode(want) {
 		t.Errorf("Lines: %+v, want that of %.40q", page.Lines, want)
 	}
-	jobs, _, err := th.Driver().LaneJobs(ctx, th.Driver().LaneOf(waits), "")
-	errs["LaneJobs"] = err
+	jobs, _, err := th.Driver().Jobs(ctx, th.Driver().LaneOf(waits), "")
+	errs["Jobs"] = err
 	if len(jobs) != 1 || jobs[0].Job.ID != third.ID {
-		t.Errorf("LaneJobs: %.200v, want %.40q", jobs, third.ID)
+		t.Errorf("Jobs: %.200v, want %.40q", jobs, third.ID)
 	}
 	_, errs["Pull"] = th.Driver().Pull(ctx)
 	_, errs["Release"] = th.Driver().Release(ctx, first)
@@ -190,7 +193,8 @@ func hostileHistory(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 // isScreen tells whether a text is a screen of lines and does nothing else to a terminal.
 func isScreen(text string) bool {
 	hidden := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
-	return len(text) < 4000 && utf8.ValidString(text) && strings.Count(text, "\n") == len(strings.Split(strings.TrimSpace(text), "\n")) && !strings.ContainsFunc(text, hidden)
+	return len(text) < 4000 && utf8.ValidString(text) &&
+		strings.Count(text, "\n") == len(strings.Split(strings.TrimSpace(text), "\n")) && !strings.ContainsFunc(text, hidden)
 }
 
 // checkKeys holds the keys that were written to their form.
@@ -203,7 +207,11 @@ func checkKeys(t *testing.T, th *throttle.Throttle, keys []string, tenant, domai
 		if !under || hashTag(key) != th.Name() || len(key) > longestKey {
 			t.Errorf("key %.500q: want it under %s, and at most %d bytes", key, prefix, longestKey)
 		}
-		if end := strings.HasPrefix(rest, "settled:"); !end && strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`*?[]{}"'\`, r) }) {
+		if end := strings.HasPrefix(rest, "settled:"); !end &&
+			strings.ContainsFunc(rest, func(r rune) bool {
+				return r <= ' ' || r > '~' ||
+					strings.ContainsRune(`*?[]{}"'\`, r)
+			}) {
 			t.Errorf("key %.500q: want no bytes that mean something elsewhere", key)
 		}
 		there[rest] = true
@@ -227,15 +235,16 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 	th := hostileThrottle(t, passed)
 	for _, name := range append([]string{"", "tenant:a", "~", "!tenant", "%tenant", "Tenant", "control"}, hostile...) {
 		for call, err := range map[string]error{
-			"Usage":     second(th.Usage(t.Context(), name, "a")),
-			"Count":     second(th.Count(t.Context(), name, "a", time.Second, 0)),
+			"Usage":     second(th.Inspector().Usage(t.Context(), name, "a")),
+			"Count":     second(th.Inspector().Count(t.Context(), name, "a", time.Second, 0)),
 			"Pause":     second(th.Pause(t.Context(), name, "a", time.Now().Add(time.Hour))),
 			"Resume":    second(th.Resume(t.Context(), name, "a")),
 			"Report":    second(th.Report(t.Context(), name, "a", throttle.Report{})),
-			"Reset":     th.ResetLimits(t.Context(), name, "a"),
-			"SetLimits": th.SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
+			"Reset":     th.Inspector().ResetLimits(t.Context(), name, "a"),
+			"SetLimits": th.Inspector().SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
 			"ResetMode": resetMode(th, name),
-			"Reserve":   second(th.Reserve(t.Context(), throttle.Job{ID: "x", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b", name: "c"}})),
+			"Reserve": second(th.Reserve(t.Context(),
+				throttle.Job{ID: "x", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b", name: "c"}})),
 		} {
 			var wrong *throttle.InvalidJobError
 			if !errors.As(err, &wrong) {
@@ -248,8 +257,8 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 	}
 	// A lane is asked for in Redis, since other processes may know its scopes.
 	for _, name := range hostile {
-		if jobs, _, err := th.Driver().LaneJobs(t.Context(), name, ""); err != nil || len(jobs) > 0 {
-			t.Errorf("LaneJobs of lane %.40q: got %v, %v; want none", name, jobs, err)
+		if jobs, _, err := th.Driver().Jobs(t.Context(), name, ""); err != nil || len(jobs) > 0 {
+			t.Errorf("Jobs of lane %.40q: got %v, %v; want none", name, jobs, err)
 		}
 	}
 	if keys := keyNames(t, client, th); len(keys) > 0 {
@@ -264,5 +273,5 @@ func resetMode(th *throttle.Throttle, name string) error {
 	if name == "" {
 		return fmt.Errorf("not asked: %w", &throttle.InvalidJobError{})
 	}
-	return th.ResetMode(context.Background(), name)
+	return th.Inspector().ResetMode(context.Background(), name)
 }

@@ -12,7 +12,7 @@ import (
 // its maps.
 type Job struct {
 	// ID names this job among all jobs of the throttle, one attempt of it: the
-	// reservation is found again by it. 1 byte or more; bytes of any value.
+	// reservation is found again by it. 1 to 1,024 bytes of any value.
 	ID string
 	// Weight is how many units the job takes of each limit: 1 to 2^53.
 	Weight int64
@@ -36,15 +36,17 @@ type Job struct {
 	// days.
 	MaxWait time.Duration
 	// Deadline is the latest useful start. A job that cannot start by then is
-	// refused with a *DeadlineError instead of booked. Zero means none.
+	// refused with a *DeadlineError instead of booked, and one that is asked for later whatever
+	// room there is. Zero means none.
 	Deadline time.Time
 	// Plan makes a plan for later: where there is room at once the job is booked, not
 	// granted, and is to be asked for again. Driver.Pull tells of a slot that is ahead.
 	Plan bool
-	// Nonce names this asking for a decision. Asked again of the same Throttle with
-	// the same nonce, because the answer was lost, a granted job is not charged twice.
-	// Up to 128 letters, digits, _ . or -. Empty draws a new one, which the Reservation
-	// and an *UnavailableError have.
+	// Nonce is for an answer that was lost, and for nothing else: asked again of the same
+	// Throttle with the nonce of the *UnavailableError, a job that was granted then is not
+	// charged twice. An answer that has come is not kept: a granted job that is asked for
+	// again is a new start, and charged again, also with the same nonce.
+	// Up to 128 letters, digits, _ . or -. Empty draws one, which an *UnavailableError has.
 	Nonce string
 }
 
@@ -57,7 +59,7 @@ type charge struct {
 }
 
 // order checks a job and lists what it takes.
-func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
+func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Job: job.ID, Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -82,52 +84,79 @@ func (t *Throttle) order(ctx context.Context, job Job) (*order, error) {
 	return o, nil
 }
 
-func (t *Throttle) checkNumbers(job Job) error {
+// maxID bounds what a call has Redis compare, keep and send back of IDs.
+const maxID = 1024
+
+// checkID refuses what is no job's ID. The error does not have one that is too long.
+func checkID(id string) error {
 	switch {
-	case job.ID == "":
-		return &InvalidJobError{Field: "ID", Value: job.ID, Reason: "is empty"}
+	case id == "":
+		return &InvalidJobError{Field: "ID", Value: id, Reason: "is empty"}
+	case len(id) > maxID:
+		return &InvalidJobError{Job: id[:shownOfID], Field: "ID", Value: len(id),
+			Reason: fmt.Sprintf("is more than %d bytes", maxID)}
+	}
+	return nil
+}
+
+// shownOfID is how much of an ID that is too long an error names.
+const shownOfID = 64
+
+func (t *setup) checkNumbers(job Job) error {
+	if err := checkID(job.ID); err != nil {
+		return err
+	}
+	switch {
 	case job.Weight == 0:
-		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d: "+
-			"set it to the units that the job takes of each limit, such as 1", maxUnits)}
+		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight,
+			Reason: fmt.Sprintf("is not between 1 and %d: "+
+				"set it to the units that the job takes of each limit, such as 1", maxUnits)}
 	case job.Weight < 1 || job.Weight > maxUnits:
-		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
+		return &InvalidJobError{Job: job.ID, Field: "Weight", Value: job.Weight,
+			Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
 	case job.Priority < 0 || job.Priority > LowestPriority:
-		return &InvalidJobError{Job: job.ID, Field: "Priority", Value: job.Priority, Reason: fmt.Sprintf("is not between 0 and %d", LowestPriority)}
+		return &InvalidJobError{Job: job.ID, Field: "Priority", Value: job.Priority,
+			Reason: fmt.Sprintf("is not between 0 and %d", LowestPriority)}
 	case job.MaxWait < 0 || job.MaxWait > maxWindow:
-		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait, Reason: "is not between 0 and " + formatDuration(maxWindow)}
+		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait,
+			Reason: "is not between 0 and " + formatDuration(maxWindow)}
 	case len(job.Nonce) > maxEncoded || !plainNonce(job.Nonce):
-		return &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce, Reason: "is not up to 128 letters, digits, _ . or -"}
+		return &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce,
+			Reason: "is not up to 128 letters, digits, _ . or -"}
 	}
 	return nil
 }
 
 // checkScopes refuses the names of scopes that are none, and costs that are none.
-func (t *Throttle) checkScopes(job Job) error {
+func (t *setup) checkScopes(job Job) error {
 	for name := range job.Keys {
 		switch {
 		case name == Global:
 			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "has no keys: leave it out; " + t.keyed()}
 		case !t.hasScope(name):
-			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name, Reason: "names a scope this throttle does not have; " + t.keyed()}
+			return &InvalidJobError{Job: job.ID, Field: "Keys", Value: name,
+				Reason: "names a scope this throttle does not have; " + t.keyed()}
 		}
 	}
 	return t.checkCosts(job.ID, job.Costs)
 }
 
-func (t *Throttle) checkCosts(id string, costs map[string]int64) error {
+func (t *setup) checkCosts(id string, costs map[string]int64) error {
 	for name, cost := range costs {
 		switch {
 		case !t.hasScope(name):
-			return &InvalidJobError{Job: id, Field: "Costs", Value: name, Reason: "names a scope this throttle does not have; there are: " + t.names(nil)}
+			return &InvalidJobError{Job: id, Field: "Costs", Value: name,
+				Reason: "names a scope this throttle does not have; there are: " + t.names(nil)}
 		case cost < 0 || cost > maxUnits:
-			return &InvalidJobError{Job: id, Field: "Costs", Value: cost, Reason: fmt.Sprintf("of scope %s is not between 0 and %d", name, maxUnits)}
+			return &InvalidJobError{Job: id, Field: "Costs", Value: cost,
+				Reason: fmt.Sprintf("of scope %s is not between 0 and %d", name, maxUnits)}
 		}
 	}
 	return nil
 }
 
 // chargeOf is what a job takes of a scope; no units if the scope does not concern it.
-func (t *Throttle) chargeOf(job Job, scope *Scope) (charge, error) {
+func (t *setup) chargeOf(job Job, scope *Scope) (charge, error) {
 	key, named := job.Keys[scope.Name]
 	cost, own := job.Costs[scope.Name]
 	if !own {
@@ -135,7 +164,8 @@ func (t *Throttle) chargeOf(job Job, scope *Scope) (charge, error) {
 	}
 	switch {
 	case named && key == "":
-		return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has an empty key for this scope: name one" + orOptional(scope)}
+		return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name,
+			Reason: "has an empty key for this scope: name one" + orOptional(scope)}
 	case cost == 0:
 		return charge{}, nil
 	case named || scope.Name == Global:
@@ -143,7 +173,8 @@ func (t *Throttle) chargeOf(job Job, scope *Scope) (charge, error) {
 	case scope.Optional:
 		return charge{}, nil
 	}
-	return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name, Reason: "has no key for this scope: name one" + orOptional(scope) + "; " + t.keyed()}
+	return charge{}, &InvalidJobError{Job: job.ID, Field: "Keys", Value: scope.Name,
+		Reason: "has no key for this scope: name one" + orOptional(scope) + "; " + t.keyed()}
 }
 
 // orOptional says how a job may do without a key.
@@ -155,7 +186,7 @@ func orOptional(scope *Scope) string {
 }
 
 // keyed says which scopes a job names keys for.
-func (t *Throttle) keyed() string {
+func (t *setup) keyed() string {
 	names := t.names(func(s Scope) bool { return s.Name != Global })
 	if names == "" {
 		return "this throttle has no scope with keys"
@@ -164,7 +195,7 @@ func (t *Throttle) keyed() string {
 }
 
 // names are those of the scopes, or of some.
-func (t *Throttle) names(which func(s Scope) bool) string {
+func (t *setup) names(which func(s Scope) bool) string {
 	var names []string
 	for _, s := range t.scopes {
 		if which == nil || which(s) {

@@ -3,6 +3,7 @@ package throttle_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,8 +53,9 @@ func keyNames(t testing.TB, client *redis.Client, th *throttle.Throttle) []strin
 	var names []string
 	scan := client.Scan(t.Context(), 0, "thr:{"+th.Name()+"}:*", 1000).Iterator()
 	for scan.Next(t.Context()) {
-		if key := scan.Val(); !strings.HasSuffix(key, "}:processes") && !strings.HasSuffix(key, "}:4:changes") {
-			names = append(names, key)
+		_, kind, _ := strings.Cut(scan.Val(), "}:")
+		if !slices.Contains([]string{"processes", "4:changes", "4:backlog", "4:noting"}, kind) {
+			names = append(names, scan.Val())
 		}
 	}
 	if err := scan.Err(); err != nil {
@@ -106,21 +108,5 @@ func unchanged(t testing.TB, client *redis.Client, th *throttle.Throttle, f func
 	f()
 	if diff := cmp.Diff(before, keyspace(t, client, th)); diff != "" {
 		t.Errorf("what is in Redis changed (-before +after):\n%s", diff)
-	}
-}
-
-// eventually polls until done says true. It is for what happens outside this
-// process; a second is long for that, five are for a busy machine.
-func eventually(t testing.TB, what string, within time.Duration, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(within); ; <-tick.C {
-		if done() {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("%s: not within %s", what, within)
-		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // Lane is jobs that wait in line with the same scope keys and priority.
 type Lane struct {
-	// Name is what Driver.LaneJobs asks for.
+	// Name is what Jobs asks for.
 	Name string `json:"name"`
 	// Flow is the key of the fair scope, empty where there is none. Keys are those of the
 	// keyed scopes, by the scope's name. Of very long keys only the hash is known.
@@ -37,7 +37,7 @@ type Lane struct {
 // lanes move meanwhile it reads them up to three times, so as to miss none; one that was
 // emptied may be told. With more than 20,000 lanes it fails. Its other errors are those
 // of Usage.
-func (t *Throttle) Lanes(ctx context.Context) ([]Lane, error) {
+func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	r, err := t.readLanes(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func (t *Throttle) Lanes(ctx context.Context) ([]Lane, error) {
 		scope, key, _ := splitName(name)
 		flow, priority, _, _ := laneParts(lane)
 		lanes = append(lanes, Lane{
-			Name: lane, Flow: decoded(flow), Keys: t.keysOf(lane, new(values)), Priority: priority, Jobs: jobs[lane], Since: instant(since),
+			Name: lane, Flow: decoded(flow), Keys: t.keysOf(lane, new(values)), Priority: priority,
+			Jobs: jobs[lane], Since: instant(since),
 			Scope: scope, Key: key, Looked: instant(timer), Parked: parked,
 		})
 		return &lanes[len(lanes)-1]
@@ -69,4 +70,24 @@ func (t *Throttle) Lanes(ctx context.Context) ([]Lane, error) {
 	}
 	slices.SortStableFunc(lanes, func(a, b Lane) int { return a.Since.Compare(b.Since) })
 	return lanes, nil
+}
+
+// Jobs returns a page of the jobs that stand in a lane, in their order, as Waiting:
+// from the place named by from, empty for the front. The lane is named by Lane.Name or by
+// Driver.LaneOf. next is where the next page begins, empty if this was the last. What comes or goes
+// while pages are read may be missed or come twice.
+//
+// It changes nothing, blocks for one round trip and fails as Usage does.
+func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
+	page, err := t.page(ctx, "jobs", from, lane)
+	if err != nil {
+		return nil, "", err
+	}
+	for page.more() {
+		w := page.waiter()
+		r := Reservation{Job: Job{ID: w.ID}, Outcome: Waiting, Now: page.now, lane: lane}
+		r.Job.Keys = t.keysOf(lane, page.values)
+		jobs = append(jobs, r)
+	}
+	return jobs, page.next, page.end()
 }

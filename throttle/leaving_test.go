@@ -19,7 +19,9 @@ import (
 // booked, and who left or was not there is told.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	d := newDriverOn(t, quickServer(t), tenantsOf(throttle.Limit{Units: 2, Window: 10 * time.Second, Precision: throttle.Exact}, throttle.Per(100, 10*time.Second)))
+	d := newDriverOn(t, quickServer(t),
+		tenantsOf(throttle.Limit{Units: 2, Window: 10 * time.Second, Precision: throttle.Exact},
+			throttle.Per(100, 10*time.Second)))
 	d.enqueue(1, "first-", 2, of("x"))
 	ids := []string{"a0", "a:1\n\x00", "{a2}", "a3", "a4"}
 	for i, id := range ids {
@@ -56,7 +58,9 @@ func TestLeave(t *testing.T) {
 // TestLeaveGivesBookingsBack: the room of booked jobs that leave is others' at once.
 func TestLeaveGivesBookingsBack(t *testing.T) {
 	t.Parallel()
-	d := newDriverOn(t, quickServer(t), tenantsOf(throttle.Limit{Units: 10, Window: 10 * time.Second, Precision: throttle.Exact}, throttle.Per(100, 10*time.Second)))
+	d := newDriverOn(t, quickServer(t),
+		tenantsOf(throttle.Limit{Units: 10, Window: 10 * time.Second, Precision: throttle.Exact},
+			throttle.Per(100, 10*time.Second)))
 	d.enqueue(10, "first-", 1, of("x"))
 	d.enqueue(500, "gone-", 1, of("a"))
 	d.enqueue(10, "stays-", 1, of("b"))
@@ -89,7 +93,8 @@ func TestLeaveGivesBookingsBack(t *testing.T) {
 func TestLeaveManyOfALane(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := nearly(t, client, tenantAndGlobal(throttle.PerMinute(100), throttle.Limit{Units: 1, Window: time.Minute, Precision: throttle.Exact}), throttle.Options{})
+		s := nearly(t, client, tenantAndGlobal(throttle.PerMinute(100),
+			throttle.Limit{Units: 1, Window: time.Minute, Precision: throttle.Exact}), throttle.Options{})
 		driver := s.throttle.Driver()
 		comes(t, s, 0, throttle.Job{ID: "first", Keys: of("a")}, throttle.Granted)
 		const jobs, stays = 520, 333 // more than a page has
@@ -104,7 +109,7 @@ func TestLeaveManyOfALane(t *testing.T) {
 		told := func() (ids []string) {
 			t.Helper()
 			for from, pages := "", 0; pages == 0 || from != ""; pages++ {
-				page, next, err := driver.LaneJobs(t.Context(), driver.LaneOf(last), from)
+				page, next, err := driver.Jobs(t.Context(), driver.LaneOf(last), from)
 				if err != nil || pages > jobs {
 					t.Fatalf("page %d: %v", pages, err)
 				}
@@ -116,11 +121,13 @@ func TestLeaveManyOfALane(t *testing.T) {
 			return ids
 		}
 		ids := told()
-		if len(ids) != jobs || !slices.IsSortedFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
+		if len(ids) != jobs || !slices.IsSortedFunc(ids,
+			func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 			t.Fatalf("%d jobs are told, want %d in their order: %q", len(ids), jobs, ids)
 		}
 		// The first is booked meanwhile.
-		if booked, err := s.Pull(dawn.Add(59500 * time.Millisecond)); err != nil || len(booked.Booked) != 1 || booked.Booked[0].Job.ID != "0" {
+		if booked, err := s.Pull(dawn.Add(59500 * time.Millisecond)); err != nil || len(booked.Booked) != 1 ||
+			booked.Booked[0].Job.ID != "0" {
 			t.Fatalf("pulled %+v, %v; want the first", booked.Booked, err)
 		}
 		gone := append(slices.Delete(slices.Clone(ids), stays, stays+1), "nobody")
@@ -160,7 +167,8 @@ func TestLeaveTwiceInOneCall(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		scopes := globalScope(throttle.Limit{Units: 4, Window: time.Minute, Precision: time.Second})
 		for name, s := range map[string]throttletest.Subject{
-			"scripts": newScripted(newThrottle(t, client, scopes, nil)), "model": throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
+			"scripts": newScripted(newThrottle(t, client, scopes, nil)),
+			"model":   throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
 		} {
 			for _, job := range []throttle.Job{{ID: "all", Weight: 4}, {ID: "one", Weight: 1}, {ID: "other", Weight: 1}} {
 				if _, err := s.Reserve(dawn, job); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -23,8 +24,10 @@ func TestF15_PropertyLostLog(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		rapid.Check(t, func(r *rapid.T) {
-			hour := throttle.Limit{Units: rapid.Int64Range(20, 200).Draw(r, "hour"), Window: time.Hour, Precision: throttle.Exact}
-			day := throttle.Limit{Units: 5 * hour.Units, Window: 24 * time.Hour, Precision: rapid.SampledFrom([]time.Duration{throttle.Exact, time.Minute}).Draw(r, "precision")}
+			units := rapid.Int64Range(20, longtest.Of[int64](60, 200)).Draw(r, "hour")
+			hour := throttle.Limit{Units: units, Window: time.Hour, Precision: throttle.Exact}
+			day := throttle.Limit{Units: 5 * hour.Units, Window: 24 * time.Hour,
+				Precision: rapid.SampledFrom([]time.Duration{throttle.Exact, time.Minute}).Draw(r, "precision")}
 			scopes := globalScope(hour, day)
 			s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: maxWindow}))
 			now := time.UnixMicro(1_800_000_000_000_000)
@@ -45,7 +48,7 @@ func TestF15_PropertyLostLog(t *testing.T) {
 			}
 			r.Repeat(map[string]func(*rapid.T){
 				"light jobs": func(t *rapid.T) {
-					for range rapid.IntRange(1, 40).Draw(t, "jobs") {
+					for range rapid.IntRange(1, longtest.Of(12, 40)).Draw(t, "jobs") {
 						now = now.Add(time.Duration(rapid.Int64Range(1, 60_000_000).Draw(t, "after")) * time.Microsecond)
 						ask(1)
 					}
@@ -62,7 +65,8 @@ func TestF15_PropertyLostLog(t *testing.T) {
 					starts = starts[:len(starts)-1]
 				},
 				"time passes": func(t *rapid.T) {
-					now = now.Add(time.Duration(rapid.Int64Range(1, int64(30*time.Hour/time.Microsecond)).Draw(t, "by")) * time.Microsecond)
+					now = now.Add(
+						time.Duration(rapid.Int64Range(1, int64(30*time.Hour/time.Microsecond)).Draw(t, "by")) * time.Microsecond)
 				},
 				"lose": func(t *rapid.T) {
 					for _, window := range []throttle.Limit{hour, day} {
@@ -104,13 +108,14 @@ func TestF15_LogOfALostKey(t *testing.T) {
 		for range 39 {
 			reserve(t, th, throttle.Job{ID: rand.Text(), Weight: 1})
 		}
-		usage, err := th.Usage(t.Context(), throttle.Global, "")
+		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
 		if err != nil || usage.Limits[0].Used != 40 {
 			t.Errorf("got %+v, %v; want 40 units used", usage.Limits, err)
 		}
 		got := reserve(t, th, throttle.Job{ID: "heavy", Weight: 61})
 		if want := first.Add(time.Hour); got.Outcome != throttle.Booked || !got.Start.Equal(want) {
-			t.Errorf("got %s at %s, want booked at %s, an hour after the first start that is known", got.Outcome, got.Start, want)
+			t.Errorf("got %s at %s, want booked at %s, an hour after the first start that is known", got.Outcome,
+				got.Start, want)
 		}
 	})
 }
@@ -128,12 +133,13 @@ func TestForeignSpent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		more := strings.Replace(text, "\n3600000000 1 1 ", "\n3600000000 1 90 ", 1)
+		more := strings.Replace(text, " 1 0 32 ", " 90 0 32 ", 1)
 		if err := client.Set(t.Context(), key, more, time.Hour).Err(); err != nil || more == text {
 			t.Fatalf("%q: %v", text, err)
 		}
 		var foreign *throttle.StateError
-		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "2", Weight: 70}); !errors.As(err, &foreign) || foreign.Key != key {
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "2", Weight: 70}); !errors.As(err, &foreign) ||
+			foreign.Key != key {
 			t.Errorf("got %v, want an error about %s", err, key)
 		}
 	})

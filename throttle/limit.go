@@ -32,6 +32,10 @@ const exactUnits = 100
 // divided into by default.
 const defaultSubWindows = 100
 
+// maxEntries is how many entries a ledger may need: one for each unit of its limit, or one for each
+// sub-window, whichever is fewer. It bounds what one decision reads.
+const maxEntries = 1000
+
 // DefaultLease is the Lease of a running limit that names none.
 const DefaultLease = 30 * time.Second
 
@@ -63,7 +67,8 @@ type Limit struct {
 	// whole sub-window has left the window, so the limit errs on the strict
 	// side by at most one Precision. Precision is also how late a booked job
 	// may start without moving in its ledger.
-	// 0 means Exact for up to 100 units, else a hundredth of the window.
+	// 0 means Exact for up to 100 units, else a hundredth of the window. A limit of more than
+	// 1,000 units is counted in 1,000 sub-windows at most.
 	Precision time.Duration
 	// Running makes it a limit on the units that run at once: from a job's start until
 	// Throttle.Done, or until its Lease is over. It has no Window and no Precision.
@@ -276,6 +281,10 @@ func (l Limit) validate() error {
 		return bad("precision %s is not between %s and the window", l.Precision, Exact)
 	case l.Precision%time.Microsecond != 0:
 		return bad("precision %s is not in whole microseconds", l.Precision)
+	case l.Units > maxEntries && l.Window > maxEntries*l.precision():
+		return bad(
+			"precision %s divides the window into more than %d sub-windows, and there are more units than that: want %s or more",
+			formatDuration(l.precision()), maxEntries, formatDuration(l.coarseEnough()))
 	}
 	return nil
 }
@@ -292,6 +301,12 @@ func (l Limit) precision() time.Duration {
 		return Exact
 	}
 	return (l.Window / defaultSubWindows).Truncate(time.Microsecond)
+}
+
+// coarseEnough is the finest precision that a limit of many units may have.
+func (l Limit) coarseEnough() time.Duration {
+	us := (l.Window.Microseconds() + maxEntries - 1) / maxEntries
+	return time.Duration(us) * time.Microsecond
 }
 
 // lease is the Lease in force.

@@ -30,26 +30,30 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 		want  throttle.Limit
 		print string // what String says; empty: the text
 	}{
-		"per minute":              {"100/1m", throttle.PerMinute(100), ""},
-		"per second":              {"1/1s", throttle.PerSecond(1), ""},
-		"a unit for one of it":    {"10/s", throttle.PerSecond(10), "10/1s"},
-		"a day":                   {" 10 / d ", throttle.PerDay(10), "10/24h"},
-		"running":                 {"3/running", throttle.Running(3), ""},
-		"running, with a lease":   {" 3 / running @ 1m", throttle.Limit{Units: 3, Running: true, Lease: time.Minute}, "3/running@1m"},
-		"running, unlimited":      {"unlimited/running", throttle.Running(throttle.Unlimited), ""},
-		"per hour":                {"7/1h", throttle.PerHour(7), ""},
-		"per day":                 {"2000/24h", throttle.PerDay(2000), ""},
-		"days":                    {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
-		"precision":               {"500/1m@1s", throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second}, ""},
-		"exact by name":           {"500/1m@1us", throttle.Limit{Units: 500, Window: time.Minute, Precision: throttle.Exact}, "500/1m@1µs"},
-		"precision in days":       {"500/7d@1d", throttle.Limit{Units: 500, Window: 7 * day, Precision: day}, "500/168h@24h"},
-		"spaces":                  {"  100 / 1m @ 1s ", throttle.Limit{Units: 100, Window: time.Minute, Precision: time.Second}, "100/1m@1s"},
-		"F48 none":                {"0/1m", throttle.PerMinute(0), ""},
-		"F48 unlimited":           {"unlimited/1m", throttle.PerMinute(throttle.Unlimited), ""},
-		"F47 largest units":       {"9007199254740992/1s", throttle.PerSecond(1 << 53), ""},
-		"F49 shortest window":     {"1/1ms", throttle.Per(1, time.Millisecond), ""},
-		"F49 longest window":      {"1/400d", throttle.Per(1, 400*day), "1/9600h"},
-		"window as precision":     {"5/10s@10s", throttle.Limit{Units: 5, Window: 10 * time.Second, Precision: 10 * time.Second}, ""},
+		"per minute":           {"100/1m", throttle.PerMinute(100), ""},
+		"per second":           {"1/1s", throttle.PerSecond(1), ""},
+		"a unit for one of it": {"10/s", throttle.PerSecond(10), "10/1s"},
+		"a day":                {" 10 / d ", throttle.PerDay(10), "10/24h"},
+		"running":              {"3/running", throttle.Running(3), ""},
+		"running, with a lease": {" 3 / running @ 1m",
+			throttle.Limit{Units: 3, Running: true, Lease: time.Minute}, "3/running@1m"},
+		"running, unlimited": {"unlimited/running", throttle.Running(throttle.Unlimited), ""},
+		"per hour":           {"7/1h", throttle.PerHour(7), ""},
+		"per day":            {"2000/24h", throttle.PerDay(2000), ""},
+		"days":               {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
+		"precision":          {"500/1m@1s", throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second}, ""},
+		"exact by name": {"500/1m@1us",
+			throttle.Limit{Units: 500, Window: time.Minute, Precision: throttle.Exact}, "500/1m@1µs"},
+		"precision in days": {"500/7d@1d", throttle.Limit{Units: 500, Window: 7 * day, Precision: day}, "500/168h@24h"},
+		"spaces": {"  100 / 1m @ 1s ",
+			throttle.Limit{Units: 100, Window: time.Minute, Precision: time.Second}, "100/1m@1s"},
+		"F48 none":            {"0/1m", throttle.PerMinute(0), ""},
+		"F48 unlimited":       {"unlimited/1m", throttle.PerMinute(throttle.Unlimited), ""},
+		"F47 largest units":   {"9007199254740992/1s", throttle.PerSecond(1 << 53), ""},
+		"F49 shortest window": {"1/1ms", throttle.Per(1, time.Millisecond), ""},
+		"F49 longest window":  {"1/400d", throttle.Per(1, 400*day), "1/9600h"},
+		"window as precision": {"5/10s@10s",
+			throttle.Limit{Units: 5, Window: 10 * time.Second, Precision: 10 * time.Second}, ""},
 		"window in parts":         {"5/1h30m", throttle.Per(5, 90*time.Minute), ""},
 		"window with an end of 0": {"5/10m", throttle.Per(5, 10*time.Minute), ""},
 		"window of 1h0m10s":       {"5/1h0m10s", throttle.Per(5, time.Hour+10*time.Second), ""},
@@ -80,9 +84,12 @@ func TestF45_ParseLimitRefuses(t *testing.T) {
 		"", "/", "100", "100/", "/1m", "100/1m@", "100/1m/1s", "100/1m@1s@1s", "100,200/1m",
 		"-1/1m", "-100/1m", "+100/1m", "1.5/1m", "1e3/1m", "0x10/1m", "nan/1m", "inf/1m", "Unlimited/1m", "1_000/1m", "١/1m",
 		"9007199254740993/1m", "9223372036854775807/1m", "9223372036854775808/1m", "99999999999999999999/1m", // F47
-		"1/0s", "1/1us", "1/999us", "1/-1m", "1/401d", "1/9600h1us", "1/400d1h", "1/99999d", "1/65536d", "1/-1d", "1/1.5d", "1/+1d", "1/60", "1/1", "1/nan", "1/1m1", // F49
+		// F49
+		"1/0s", "1/1us", "1/999us", "1/-1m", "1/401d", "1/9600h1us", "1/400d1h", "1/99999d", "1/65536d", "1/-1d",
+		"1/1.5d", "1/+1d", "1/60", "1/1", "1/nan", "1/1m1",
 		"1/1.0000005s", "1/1m@1ns", "1/1m@1500ns", "1/1m@0s", "1/1m@0d", "1/1m@-1s", "1/1m@2m", "1/1m@x",
-		"3/running@", "3/running@0s", "3/running@199ms", "3/running@24h1s", "3/running@1m@1s", "3/running/1m", "3/Running", "running/1m", "-1/running", "3/running@300ms1ns",
+		"3/running@", "3/running@0s", "3/running@199ms", "3/running@24h1s", "3/running@1m@1s", "3/running/1m",
+		"3/Running", "running/1m", "-1/running", "3/running@300ms1ns",
 	} {
 		limit, err := throttle.ParseLimit(text)
 		var bad *throttle.LimitError
@@ -112,7 +119,8 @@ func TestParseLimits(t *testing.T) {
 func TestLimitInJSON(t *testing.T) {
 	t.Parallel()
 	type file struct{ Limits []throttle.Limit }
-	want := file{Limits: []throttle.Limit{throttle.PerMinute(100), {Units: 500, Window: time.Hour, Precision: time.Minute}}}
+	want := file{Limits: []throttle.Limit{throttle.PerMinute(100),
+		{Units: 500, Window: time.Hour, Precision: time.Minute}}}
 	text, err := json.Marshal(want)
 	if err != nil || string(text) != `{"Limits":["100/1m","500/1h@1m"]}` {
 		t.Errorf("Marshal: got %s, %v", text, err)
@@ -152,7 +160,8 @@ func FuzzParseLimit(f *testing.F) {
 		}
 		inRange := limit.Units >= throttle.Unlimited && limit.Units <= maxUnits &&
 			limit.Window >= time.Millisecond && limit.Window <= maxWindow && limit.Window%time.Microsecond == 0 &&
-			limit.Precision >= 0 && limit.Precision <= limit.Window && limit.Precision%time.Microsecond == 0
+			limit.Precision >= 0 && limit.Precision <= limit.Window && limit.Precision%time.Microsecond == 0 &&
+			(limit.Units <= 1000 || limit.Precision == 0 || limit.Window/limit.Precision <= 1000)
 		if !inRange {
 			t.Fatalf("ParseLimit(%q) took %+v, which is out of range", text, limit)
 		}
@@ -174,17 +183,27 @@ func TestF49_WindowsAndF47_UnitsInCode(t *testing.T) {
 		throttle.Per(1, time.Millisecond), throttle.Per(1, 400*day), throttle.Per(101, time.Millisecond),
 		throttle.PerSecond(maxUnits), throttle.PerSecond(0), throttle.PerSecond(throttle.Unlimited),
 		{Units: 1, Window: time.Second, Precision: time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Second},
+		{Units: 1000, Window: time.Second, Precision: throttle.Exact},
+		{Units: 1001, Window: time.Second, Precision: time.Millisecond},
+		{Units: 1001, Window: time.Millisecond, Precision: throttle.Exact},
+		{Units: throttle.Unlimited, Window: time.Second, Precision: throttle.Exact},
 	}
 	bad := []throttle.Limit{
-		{}, throttle.Per(1, 0), throttle.Per(1, -time.Second), throttle.Per(1, time.Microsecond), throttle.Per(1, time.Millisecond-1),
+		{}, throttle.Per(1, 0), throttle.Per(1, -time.Second), throttle.Per(1, time.Microsecond),
+		throttle.Per(1, time.Millisecond-1),
 		throttle.Per(1, time.Millisecond+1), throttle.Per(1, 400*day+time.Microsecond), throttle.Per(1, math.MaxInt64),
-		throttle.PerSecond(-2), throttle.PerSecond(math.MinInt64), throttle.PerSecond(maxUnits + 1), throttle.PerSecond(math.MaxInt64),
+		throttle.PerSecond(-2), throttle.PerSecond(math.MinInt64), throttle.PerSecond(maxUnits + 1),
+		throttle.PerSecond(math.MaxInt64),
 		{Units: 1, Window: time.Second, Precision: -1}, {Units: 1, Window: time.Second, Precision: 1},
-		{Units: 1, Window: time.Second, Precision: time.Second + time.Microsecond}, {Units: 1, Window: time.Second, Precision: time.Microsecond + 1},
+		{Units: 1, Window: time.Second, Precision: time.Second + time.Microsecond},
+		{Units: 1, Window: time.Second, Precision: time.Microsecond + 1},
+		{Units: 1001, Window: time.Second, Precision: throttle.Exact},
+		{Units: 1001, Window: time.Second, Precision: 999 * time.Microsecond},
 	}
 	client := miniClient(t)
 	for _, limit := range good {
-		if _, err := throttle.New("n", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, nil); err != nil {
+		if _, err := throttle.New("n", client,
+			[]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{limit}}}, nil); err != nil {
 			t.Errorf("New with %+v: got %v, want none", limit, err)
 		}
 	}

@@ -29,7 +29,8 @@ import (
 
 // changing are the calls of which one has to change something at least: histories are added
 // until it has.
-var changing = []string{"cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "report", "pause", "resume", "limits", "mode"}
+var changing = []string{"cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "report",
+	"pause", "resume", "limits", "mode"}
 
 // TestF55_Linearizable: eight clients on two throttles, with all calls that decide or
 // change something.
@@ -102,7 +103,8 @@ func TestLinearizabilityIsRefused(t *testing.T) {
 	addr := miniClient(t).Options().Addr
 	t.Run("an answer is changed", func(t *testing.T) {
 		// What a history has to change depends on how the clients happen to take turns.
-		kinds, changed := []string{"start", "outcome", "next", "units", "booked", "left", "done", "paused until"}, make(map[string]int)
+		kinds, changed := []string{"start", "outcome", "next", "units", "booked", "left", "done", "paused until"},
+			make(map[string]int)
 		missing := func(kind string) bool { return changed[kind] == 0 }
 		for seed := uint64(1); seed <= 20 && slices.ContainsFunc(kinds, missing); seed++ {
 			a := newArena(t, 1)

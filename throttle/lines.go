@@ -17,8 +17,8 @@ type Line struct {
 	// the hash is known, which begins with ~.
 	Scope, Key string
 	// Flows is how many flows wait there: keys of the fair scope, with one lane or more
-	// each. Heavy is how many of them wait for room for a heavy job: parked, or with a
-	// claim on their place. A flow with lanes of both kinds counts for each.
+	// each. Heavy is how many lanes wait for room for a heavy job: parked, or with a claim
+	// on their place.
 	Flows, Heavy int64
 	// Looked is when it is looked at again, on Redis' clock; zero if that is not before
 	// something is changed.
@@ -44,7 +44,7 @@ const mostOnPage = 500
 // flows on one and the others on the other. What comes or goes while pages are read may
 // come once, twice or not at all. It changes nothing, blocks for one round trip, for the
 // first page two, and fails as Usage does.
-func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
+func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	p, err := t.page(ctx, "keys", from)
 	if err != nil {
 		return LinesPage{}, err
@@ -73,7 +73,7 @@ func (t *Throttle) Lines(ctx context.Context, from string) (LinesPage, error) {
 }
 
 // addClaims adds the lanes that stand in no queue, since they have a claim.
-func (t *Throttle) addClaims(ctx context.Context, lines map[string]*Line) error {
+func (t *setup) addClaims(ctx context.Context, lines map[string]*Line) error {
 	return t.pages(ctx, "claims", func(p *page) {
 		c := p.claim(t.options.Lookahead)
 		of := p.lineOf(lines, c.Names[0], c.Timer)
@@ -90,7 +90,7 @@ type page struct {
 }
 
 // page asks for a page of one kind of entries, of what names say.
-func (t *Throttle) page(ctx context.Context, kind, from string, of ...string) (*page, error) {
+func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*page, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -106,8 +106,9 @@ func (t *Throttle) page(ctx context.Context, kind, from string, of ...string) (*
 
 // ask asks for a page; of jobs one that begins at a place as seen from the end, if that is
 // below 0.
-func (t *Throttle) ask(ctx context.Context, kind string, from int, of ...string) (*page, error) {
-	reply, err := t.redis.run(ctx, linesScript, t.linesArguments(kind, append(of, strconv.Itoa(from), strconv.Itoa(mostOnPage))...))
+func (t *setup) ask(ctx context.Context, kind string, from int, of ...string) (*page, error) {
+	reply, err := t.redis.run(ctx, linesScript,
+		t.linesArguments(kind, append(of, strconv.Itoa(from), strconv.Itoa(mostOnPage))...))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (t *Throttle) ask(ctx context.Context, kind string, from int, of ...string)
 }
 
 // pages reads all pages of one kind of entries.
-func (t *Throttle) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
+func (t *setup) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
 	for from := ""; ; {
 		p, err := t.page(ctx, kind, from, of...)
 		if err != nil {

@@ -65,7 +65,8 @@ func allLines(t testing.TB, s *scripted, at time.Duration, most int) map[string]
 func TestLinesPages(t *testing.T) {
 	t.Parallel()
 	pages := func(t *testing.T, client *redis.Client, keys int) {
-		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(100_000, 10*time.Second)), throttle.Options{})
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second),
+			throttle.Per(100_000, 10*time.Second)), throttle.Options{})
 		want := make(map[string]throttle.Line)
 		for i := range keys {
 			key := fmt.Sprintf("k%d", i)
@@ -86,7 +87,7 @@ func TestLinesPages(t *testing.T) {
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		pages(t, redistest.Shared(t).Client(t), 2000)
+		pages(t, redistest.Shared(t).Client(t), longtest.Of(1200, 2000))
 	})
 }
 
@@ -100,7 +101,8 @@ func TestLinesOfVeryMany(t *testing.T) {
 		keys = 10_000
 	}
 	client := redistest.Shared(t).Client(t)
-	s := nearly(t, client, tenantAndGlobal(throttle.Per(3, 10*time.Second), throttle.Per(1000, 10*time.Second)), throttle.Options{})
+	s := nearly(t, client, tenantAndGlobal(throttle.Per(3, 10*time.Second), throttle.Per(1000, 10*time.Second)),
+		throttle.Options{})
 	prefix := "thr:{" + s.throttle.Name() + "}:4:"
 	pipe := client.Pipeline()
 	for i := range keys {
@@ -131,7 +133,8 @@ func TestLinesOfVeryMany(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d lines in %d pages of at most %d in %s, the longest took %s", len(told), pages, largest, time.Since(began).Round(time.Millisecond), longest)
+	t.Logf("%d lines in %d pages of at most %d in %s, the longest took %s", len(told), pages, largest,
+		time.Since(began).Round(time.Millisecond), longest)
 	if len(told) != keys || largest > 500 {
 		t.Errorf("%d keys, in pages of at most %d; want %d, 500", len(told), largest, keys)
 	}
@@ -142,7 +145,8 @@ func TestLinesOfVeryMany(t *testing.T) {
 func TestLinesKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(200, 10*time.Second)), throttle.Options{})
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(200, 10*time.Second)),
+			throttle.Options{})
 		want := make(map[string]throttle.Line)
 		for i, key := range hostile {
 			if key == "" {
@@ -177,7 +181,8 @@ func TestLinesKeys(t *testing.T) {
 func TestLinesWithoutFairScope(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		for name, options := range map[string]throttle.Options{"no scope": {FairScope: throttle.Global}, "as if by its default": {}} {
+		for name, options := range map[string]throttle.Options{"no scope": {FairScope: throttle.Global},
+			"as if by its default": {}} {
 			scopes := tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(2, 10*time.Second))
 			if options.FairScope == "" {
 				scopes[0].Name = "customer"
@@ -200,7 +205,8 @@ func TestLinesWithoutFairScope(t *testing.T) {
 func TestLinesOfHeavyJobs(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(10, 10*time.Second)), throttle.Options{})
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(10, 10*time.Second)),
+			throttle.Options{})
 		comes(t, s, 0, throttle.Job{ID: "first", Weight: 5, Keys: of("a")}, throttle.Granted)
 		for _, tenant := range []string{"b", "c"} {
 			comes(t, s, time.Second, throttle.Job{ID: "heavy " + tenant, Weight: 9, Keys: of(tenant)}, throttle.Waiting)
@@ -243,14 +249,22 @@ func TestLineShare(t *testing.T) {
 			a, b    string
 			ofA     int
 		}{
-			"equal":                  {throttle.Options{}, "a", "b", 4},
-			"by Shares":              {throttle.Options{Shares: map[string]int{"é|,=": 6}}, "é|,=", "b", 6},
-			"Shares before Share":    {throttle.Options{Shares: map[string]int{"a": 6}, Share: func(string) int { return 1 }}, "a", "b", 6},
-			"by Share":               {throttle.Options{Share: func(key string) int { return map[string]int{"a": 6, "b": -7}[key] }}, "a", "b", 6},
-			"more than there can be": {throttle.Options{Share: func(key string) int { return map[string]int{"a": 1 << 40}[key] }}, "a", "b", 6},
-			"not asked for a hash":   {throttle.Options{Share: func(string) int { return 6 }}, "a", long, 6},
+			"equal":     {throttle.Options{}, "a", "b", 4},
+			"by Shares": {throttle.Options{Shares: map[string]int{"é|,=": 6}}, "é|,=", "b", 6},
+			"Shares before Share": {throttle.Options{Shares: map[string]int{"a": 6},
+				Share: func(string) int { return 1 }}, "a", "b", 6},
+			"by Share": {throttle.Options{Share: func(
+				key string) int {
+				return map[string]int{"a": 6, "b": -7}[key]
+			}}, "a", "b", 6},
+			"more than there can be": {throttle.Options{Share: func(
+				key string) int {
+				return map[string]int{"a": 1 << 40}[key]
+			}}, "a", "b", 6},
+			"not asked for a hash": {throttle.Options{Share: func(string) int { return 6 }}, "a", long, 6},
 		} {
-			s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second), throttle.Per(7, 10*time.Second)), row.options)
+			s := nearly(t, client, tenantAndGlobal(throttle.Per(100, 10*time.Second),
+				throttle.Per(7, 10*time.Second)), row.options)
 			comes(t, s, 0, throttle.Job{ID: "first", Weight: 7, Keys: of("z")}, throttle.Granted)
 			for i := range 7 {
 				comes(t, s, time.Second, throttle.Job{ID: fmt.Sprint("a", i), Keys: of(row.a)}, throttle.Waiting)

@@ -52,7 +52,8 @@ type localCharge struct {
 
 func newLocalShare(share float64) *localShare {
 	return &localShare{
-		share: share, buckets: make(map[localLimit]*rate.Limiter), running: make(map[localLimit]int64), runs: make(map[localGrant]*localRun),
+		share: share, buckets: make(map[localLimit]*rate.Limiter), running: make(map[localLimit]int64),
+		runs: make(map[localGrant]*localRun),
 	}
 }
 
@@ -67,6 +68,9 @@ func (t *Throttle) localCharges(o *order) []localCharge {
 		}
 		for _, limit := range c.scope.Limits {
 			if limit.Units != Unlimited {
+				if !limit.Running {
+					limit.Window += c.scope.Margin
+				}
 				charges = append(charges, localCharge{localLimit{c.name, limit}, c.units})
 			}
 		}

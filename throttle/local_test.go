@@ -67,7 +67,8 @@ func TestF03_PropertyLocalShare(t *testing.T) {
 // drawShares draws scopes, and the same with their limits cut down to the share.
 func drawShares(t *rapid.T, share float64) (scopes, shares []throttle.Scope) {
 	for _, name := range []string{"tenant", throttle.Global} {
-		limit := throttle.Per(rapid.Int64Range(10, 300).Draw(t, name), time.Duration(rapid.Int64Range(1, 60).Draw(t, "window"))*time.Second)
+		limit := throttle.Per(rapid.Int64Range(10, 300).Draw(t, name),
+			time.Duration(rapid.Int64Range(1, 60).Draw(t, "window"))*time.Second)
 		scopes = append(scopes, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
 		limit.Units = int64(float64(limit.Units) * share)
 		shares = append(shares, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
@@ -86,7 +87,8 @@ func TestF03_LocalShareIsUsed(t *testing.T) {
 		granted := make(map[string]int)
 		for i := range 10 * 60 { // ten minutes
 			for _, tenant := range []string{"a", "b", "c"} {
-				if _, err := th.Reserve(t.Context(), throttle.Job{ID: fmt.Sprint(tenant, i), Weight: 1, Keys: of(tenant)}); err == nil {
+				if _, err := th.Reserve(t.Context(),
+					throttle.Job{ID: fmt.Sprint(tenant, i), Weight: 1, Keys: of(tenant)}); err == nil {
 					granted[tenant]++
 				}
 			}
@@ -132,8 +134,10 @@ func TestFallbacksAreLoggedAndNotFlooding(t *testing.T) {
 		}
 		for i, left := range []int64{0, 999} {
 			fields := entries[i].ContextMap()
-			if entries[i].Level != zapcore.WarnLevel || fields["throttle"] != th.Name() || fields["failure"] != "other" || fields["not_logged"] != left {
-				t.Errorf("line %d: got %s %v, want a warning about %s with %d not logged", i, entries[i].Level, fields, th.Name(), left)
+			if entries[i].Level != zapcore.WarnLevel || fields["throttle"] != th.Name() ||
+				fields["failure"] != "other" || fields["not_logged"] != left {
+				t.Errorf("line %d: got %s %v, want a warning about %s with %d not logged", i, entries[i].Level,
+					fields, th.Name(), left)
 			}
 		}
 	})

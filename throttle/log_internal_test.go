@@ -34,7 +34,8 @@ func TestLogWithoutALogger(t *testing.T) { //nolint:paralleltest // it changes o
 		t.Fatal(err)
 	}
 	line := string(text)
-	for _, want := range []string{"WARN", "throttle: Redis cannot decide, no job starts", `"throttle": "smtp"`, `"cause": "away"`} {
+	for _, want := range []string{"WARN", "throttle: Redis cannot decide, no job starts", `"throttle": "smtp"`,
+		`"cause": "away"`} {
 		if !strings.Contains(line, want) {
 			t.Errorf("%q does not hold %q", line, want)
 		}

@@ -28,7 +28,8 @@ func TestLongMaxWaitAndAWindowThatIsAdded(t *testing.T) {
 			ask := func(who *scripted, at time.Duration, starts *[]throttletest.Start) {
 				t.Helper()
 				asked++
-				r, err := who.Reserve(dawn.Add(at), throttle.Job{ID: fmt.Sprint("job", asked), Weight: 1, MaxWait: 30 * time.Second})
+				r, err := who.Reserve(dawn.Add(at),
+					throttle.Job{ID: fmt.Sprint("job", asked), Weight: 1, MaxWait: 30 * time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,7 +48,8 @@ func TestLongMaxWaitAndAWindowThatIsAdded(t *testing.T) {
 				t.Fatalf("%d granted, the last for %s; want 10, the last in 10 s", len(before), last.Sub(dawn))
 			}
 			if set {
-				if err := a.SetLimits(dawn.Add(time.Second), throttle.Global, "", []throttle.Limit{old, added}); err != nil {
+				if err := a.SetLimits(dawn.Add(time.Second), throttle.Global, "", []throttle.Limit{old, added},
+					time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -17,7 +17,8 @@ import (
 func TestF15_LostLine(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		for _, end := range []string{"", "timers", "wait:tenant:a", "lanes:tenant:a:a", "lane:a|global:,tenant:a", "tags:tenant:a", "jobs"} {
+		for _, end := range []string{"", "timers", "wait:tenant:a", "lanes:tenant:a:a", "lane:a|global:,tenant:a",
+			"tags:tenant:a", "jobs"} {
 			for _, leave := range []bool{false, true} {
 				lostLine(t, client, end, leave)
 			}
@@ -44,7 +45,8 @@ func lostLine(t *testing.T, client *redis.Client, end string, leave bool) {
 		return got.Outcome == throttle.Granted
 	}
 	// Limits of its own keep a scope key from the shorter way, which is for where nobody waits.
-	if err := s.SetLimits(dawn, "tenant", "a", []throttle.Limit{throttle.Per(3, 10*time.Second)}); err != nil {
+	if err := s.SetLimits(dawn, "tenant", "a", []throttle.Limit{throttle.Per(3, 10*time.Second)},
+		time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Pause(dawn, "tenant", "b", dawn.Add(time.Hour)); err != nil {
@@ -82,4 +84,57 @@ func lostLine(t *testing.T, client *redis.Client, end string, leave bool) {
 	for _, over := range throttletest.Check(scopes, starts) {
 		t.Errorf("%s: window over its limit: %s", what, over)
 	}
+}
+
+// TestF15_LostLaneUnderArrivals takes a lane's jobs away while others keep coming to the lane, as
+// many as the limit lets through. The old jobs ask again now and then, and start before those that
+// came later; no window is over its limit.
+func TestF15_LostLaneUnderArrivals(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second))
+		s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
+		var starts []throttletest.Start
+		waiting := map[string]bool{}
+		ask := func(at time.Duration, id string) {
+			t.Helper()
+			job := throttle.Job{ID: id, Weight: 1, Keys: of("a")}
+			got, err := s.Reserve(dawn.Add(at), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting[id] = got.Outcome != throttle.Granted
+			if !waiting[id] {
+				starts = append(starts, throttletest.Start{At: got.Start, Weight: 1, Keys: job.Keys})
+			}
+		}
+		for i := range 8 {
+			ask(time.Duration(i)*time.Millisecond, fmt.Sprint("old", i))
+		}
+		takeAway(t, client, s, "lane:a|global:,tenant:a")
+		for second := range 60 {
+			at := time.Duration(1+second) * time.Second
+			for _, r := range drain(t, s, dawn.Add(at)) {
+				if waiting[r.Job.ID] {
+					ask(r.Start.Sub(dawn), r.Job.ID)
+				}
+			}
+			if second%5 == 0 {
+				ask(at, fmt.Sprint("late", second))
+			}
+			for i := range 8 {
+				if id := fmt.Sprint("old", i); second%10 == 9 && waiting[id] {
+					ask(at, id)
+				}
+			}
+		}
+		for i := range 8 {
+			if id := fmt.Sprint("old", i); waiting[id] {
+				t.Errorf("%s has not started in a minute", id)
+			}
+		}
+		for _, over := range throttletest.Check(scopes, starts) {
+			t.Errorf("window over its limit: %s", over)
+		}
+	})
 }

@@ -6,11 +6,15 @@ import (
 	"time"
 )
 
-// means are how long the jobs that this process has ended ran, by scope: for guesses.
+// means are what the jobs of this process were like, by scope: for guesses.
 type means struct {
-	mu sync.Mutex
-	of map[string]time.Duration
+	mu    sync.Mutex
+	of    map[string]time.Duration // how long those that it has ended ran
+	units map[string]meanUnits     // what those cost that waited in line
 }
+
+// meanUnits is a mean over the last jobs, about as many as jobs says.
+type meanUnits struct{ units, jobs float64 }
 
 // meanOver is over about how many jobs a mean goes.
 const meanOver = 16
@@ -45,9 +49,34 @@ func (m *means) get(scope string) (time.Duration, bool) {
 	return mean, known
 }
 
+// waits notes what a job costs that waits in line.
+func (m *means) waits(o *order) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.units == nil {
+		m.units = make(map[string]meanUnits)
+	}
+	for i := range o.charges {
+		mean := m.units[o.charges[i].scope.Name]
+		mean.jobs = min(mean.jobs+1, meanOver)
+		mean.units += (float64(o.charges[i].units) - mean.units) / mean.jobs
+		m.units[o.charges[i].scope.Name] = mean
+	}
+}
+
+// weight guesses what a job in line costs of a scope: as much as this one, if nothing is known.
+func (m *means) weight(o *order, scope string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mean, known := m.units[scope]; known {
+		return mean.units
+	}
+	return float64(o.units(scope))
+}
+
 // runs guesses for how long a job counts under the running limit of a scope, if anything is
 // known of it.
-func (t *Throttle) runs(scope string) (time.Duration, bool) {
+func (t *setup) runs(scope string) (time.Duration, bool) {
 	i := slices.IndexFunc(t.scopes, func(s Scope) bool { return s.Name == scope })
 	if i < 0 {
 		return 0, false
@@ -62,7 +91,7 @@ func (t *Throttle) runs(scope string) (time.Duration, bool) {
 
 // counts guesses for how long a start counts under a limit of a scope, on the late side:
 // exactly so under a window.
-func (t *Throttle) counts(scope string, limit Limit) time.Duration {
+func (t *setup) counts(scope string, limit Limit) time.Duration {
 	if !limit.Running {
 		return limit.Window
 	}

@@ -20,7 +20,8 @@ import (
 func TestJobErrorsNameTheFix(t *testing.T) {
 	t.Parallel()
 	client := miniClient(t)
-	th := newThrottle(t, client, append(tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), throttle.Scope{Name: "domain", Optional: true}), nil)
+	th := newThrottle(t, client, append(tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)),
+		throttle.Scope{Name: "domain", Optional: true}), nil)
 	bare := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
 	keys := func(list ...string) map[string]string {
 		keys := make(map[string]string)
@@ -34,14 +35,23 @@ func TestJobErrorsNameTheFix(t *testing.T) {
 		job  throttle.Job
 		want string
 	}{
-		"no key":                {th, throttle.Job{ID: "j", Weight: 1}, "tenant has no key for this scope: name one, or make the scope Optional; the scopes with keys are: tenant, domain"},
-		"empty key":             {th, throttle.Job{ID: "j", Weight: 1, Keys: of("")}, "has an empty key for this scope: name one, or make the scope Optional"},
-		"empty key of optional": {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "domain", "")}, "name one, or leave the scope out"},
-		"unknown scope":         {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tennant", "a")}, "tennant names a scope this throttle does not have; the scopes with keys are: tenant, domain"},
-		"key of global":         {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "global", "x")}, "global has no keys: leave it out"},
-		"no scope with keys":    {bare, throttle.Job{ID: "j", Weight: 1, Keys: of("a")}, "this throttle has no scope with keys"},
-		"unknown cost":          {th, throttle.Job{ID: "j", Weight: 1, Keys: of("a"), Costs: map[string]int64{"host": 1}}, "host names a scope this throttle does not have; there are: tenant, global, domain"},
-		"weight 0":              {th, throttle.Job{ID: "j", Keys: of("a")}, "Weight 0 is not between 1 and 9007199254740992: set it to the units that the job takes of each limit, such as 1"},
+		"no key": {th, throttle.Job{ID: "j", Weight: 1},
+			"tenant has no key for this scope: name one, or make the scope Optional; the scopes with keys are: tenant, domain"},
+		"empty key": {th, throttle.Job{ID: "j", Weight: 1, Keys: of("")},
+			"has an empty key for this scope: name one, or make the scope Optional"},
+		"empty key of optional": {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "domain", "")},
+			"name one, or leave the scope out"},
+		"unknown scope": {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tennant", "a")},
+			"tennant names a scope this throttle does not have; the scopes with keys are: tenant, domain"},
+		"key of global": {th, throttle.Job{ID: "j", Weight: 1, Keys: keys("tenant", "a", "global", "x")},
+			"global has no keys: leave it out"},
+		"no scope with keys": {bare, throttle.Job{ID: "j", Weight: 1, Keys: of("a")},
+			"this throttle has no scope with keys"},
+		"unknown cost": {th, throttle.Job{ID: "j", Weight: 1, Keys: of("a"),
+			Costs: map[string]int64{"host": 1}},
+			"host names a scope this throttle does not have; there are: tenant, global, domain"},
+		"weight 0": {th, throttle.Job{ID: "j", Keys: of("a")},
+			"Weight 0 is not between 1 and 9007199254740992: set it to the units that the job takes of each limit, such as 1"},
 	} {
 		_, err := test.of.Reserve(t.Context(), test.job)
 		var wrong *throttle.InvalidJobError
@@ -49,7 +59,8 @@ func TestJobErrorsNameTheFix(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", name, err, test.want)
 		}
 	}
-	if _, err := th.Usage(t.Context(), "tennant", "a"); err == nil || !strings.Contains(err.Error(), "there are: tenant, global, domain") {
+	if _, err := th.Inspector().Usage(t.Context(), "tennant", "a"); err == nil ||
+		!strings.Contains(err.Error(), "there are: tenant, global, domain") {
 		t.Errorf("Usage of an unknown scope: got %v", err)
 	}
 }
@@ -65,7 +76,8 @@ func TestFallbackIsNamedInTheLog(t *testing.T) {
 	} {
 		core, logs := observer.New(zapcore.WarnLevel)
 		client := onceClient(t, "127.0.0.1:1")
-		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), &throttle.Options{Fallback: is, LocalShare: 1, Logger: zap.New(core), Timeout: time.Second})
+		th := newThrottle(t, client, globalScope(throttle.PerHour(5)),
+			&throttle.Options{Fallback: is, LocalShare: 1, Logger: zap.New(core), Timeout: time.Second})
 		_, err := th.Reserve(t.Context(), throttle.Job{ID: "j", Weight: 1})
 		if (err != nil) != (is == throttle.FallbackClosed) {
 			t.Errorf("%s: %v", is, err)
@@ -81,21 +93,28 @@ func TestCheckNamesTheAddress(t *testing.T) {
 	t.Parallel()
 	silent := redistest.Start(t)
 	silent.Pause()
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"}, Password: "SECRET", MaxRetries: -1})
-	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "SECRET", MaxRetries: -1, DialTimeout: 50 * time.Millisecond, DialerRetries: 1})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"},
+		Password: "SECRET", MaxRetries: -1})
+	sentinel := redis.NewFailoverClient(
+		&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "SECRET",
+			MaxRetries: -1, DialTimeout: 50 * time.Millisecond, DialerRetries: 1})
 	for name, test := range map[string]struct {
 		client redis.UniversalClient
 		want   string
 	}{
-		"silent":   {redis.NewClient(&redis.Options{Addr: silent.Addr, Password: "SECRET", Username: "SECRET"}), "throttle: Redis at " + silent.Addr + " cannot decide (timeout): "},
-		"wrong":    {redis.NewClient(&redis.Options{Addr: "redis://SECRET:SECRET@127.0.0.1:1", MaxRetries: -1}), "throttle: Redis at 127.0.0.1:1 cannot decide ("},
+		"silent": {redis.NewClient(&redis.Options{Addr: silent.Addr, Password: "SECRET", Username: "SECRET"}),
+			"throttle: Redis at " + silent.Addr + " cannot decide (timeout): "},
+		"wrong": {redis.NewClient(&redis.Options{Addr: "redis://SECRET:SECRET@127.0.0.1:1", MaxRetries: -1}),
+			"throttle: Redis at 127.0.0.1:1 cannot decide ("},
 		"cluster":  {cluster, "throttle: Redis at 127.0.0.1:1, 127.0.0.1:2 cannot decide ("},
 		"sentinel": {sentinel, "throttle: Redis cannot decide ("},
 	} {
 		t.Cleanup(func() { _ = test.client.Close() })
-		th := newThrottle(t, test.client, globalScope(throttle.PerHour(5)), &throttle.Options{Timeout: 300 * time.Millisecond})
-		_, err := th.Check(t.Context())
-		if !errors.Is(err, throttle.ErrUnavailable) || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "SECRET") {
+		th := newThrottle(t, test.client, globalScope(throttle.PerHour(5)),
+			&throttle.Options{Timeout: 300 * time.Millisecond})
+		_, err := th.Inspector().Check(t.Context())
+		if !errors.Is(err, throttle.ErrUnavailable) || !strings.HasPrefix(err.Error(), test.want) ||
+			strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want %s…", name, err, test.want)
 		}
 	}

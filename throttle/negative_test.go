@@ -22,14 +22,15 @@ func TestNegativeLimits(t *testing.T) {
 			if _, err := throttle.New("t", client, globalScope(limits...), nil); !errors.As(err, &wrong) {
 				t.Errorf("New with %d: got %v, want a *LimitError", units, err)
 			}
-			if err := s.SetLimits(dawn, throttle.Global, "", limits); !errors.As(err, &wrong) {
+			if err := s.SetLimits(dawn, throttle.Global, "", limits, time.Time{}); !errors.As(err, &wrong) {
 				t.Errorf("SetLimits to %d: got %v, want a *LimitError", units, err)
 			}
 		}
 		if _, err := throttle.ParseLimit("-1/1h"); err == nil {
 			t.Error("-1/1h is a limit")
 		}
-		if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerHour(throttle.Unlimited)}); err != nil {
+		if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerHour(throttle.Unlimited)},
+			time.Time{}); err != nil {
 			t.Error(err)
 		}
 		comes(t, s, time.Second, throttle.Job{ID: "many", Weight: 1_000_000}, throttle.Granted)

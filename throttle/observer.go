@@ -8,8 +8,8 @@ import (
 // Observer hears what a throttle does, for metrics, traces or a log of one's own;
 // the package metrics has one for Prometheus. Its methods are called by the
 // goroutine that does it, by many at once, and hold that goroutine up: they must
-// not block, nor panic, nor call the throttle. What they are given is not theirs to
-// change.
+// not block, nor call the throttle. A panic is logged and changes nothing else. What they
+// are given is not theirs to change.
 type Observer interface {
 	// Decided is called with each answer of Reserve, and so of Wait.
 	Decided(Decision)
@@ -96,8 +96,8 @@ type PutBack struct {
 	Err error
 }
 
-// Observer returns Options.Observer, nil if there is none: for packages that begin
-// jobs or put them back, so that it hears of that too.
+// Observer returns what passes all on to Options.Observer, nil if there is none: for packages
+// that begin jobs or put them back, so that it hears of that too.
 func (t *Throttle) Observer() Observer { return t.options.Observer }
 
 // observeDecision says what became of one job, so long after it was asked for.
@@ -109,16 +109,10 @@ func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
 	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took})
 }
 
-// observeStart says that a granted job begins now, so long after its answer.
-func (t *Throttle) observeStart(r Reservation, answered time.Time) {
-	if t.options.Observer != nil {
-		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
-	}
-}
-
 // observeCall says of one call of a script, with the error as classify made it.
 func (c *caller) observeCall(s script, began time.Time, err error) {
-	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began), Failure: failureIn(err)})
+	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began),
+		Failure: failureIn(err)})
 }
 
 // failureIn is the failure of an error, empty if it has none.

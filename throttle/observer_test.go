@@ -20,6 +20,7 @@ type told struct {
 	outages   []throttle.Outage
 	calls     []throttle.ScriptCall
 	starts    []throttle.Lateness
+	putBacks  []throttle.PutBack
 }
 
 func (o *told) Decided(d throttle.Decision) { o.decisions = append(o.decisions, d) }
@@ -29,6 +30,8 @@ func (o *told) FellBack(f throttle.Outage) { o.outages = append(o.outages, f) }
 func (o *told) Called(c throttle.ScriptCall) { o.calls = append(o.calls, c) }
 
 func (o *told) Started(l throttle.Lateness) { o.starts = append(o.starts, l) }
+
+func (o *told) PutBack(p throttle.PutBack) { o.putBacks = append(o.putBacks, p) }
 
 func (o *told) scripts() []string {
 	return each(o.calls, func(c throttle.ScriptCall) string { return c.Script })
@@ -68,8 +71,8 @@ func observed(t *testing.T, opts throttle.Options) (*throttle.Throttle, *told, *
 func TestObserverIsToldOfDecisions(t *testing.T) {
 	t.Parallel()
 	th, observer, _ := observed(t, throttle.Options{})
-	if th.Observer() != observer {
-		t.Error("Observer is another than the one of the options")
+	if th.Observer().PutBack(throttle.PutBack{}); len(observer.putBacks) != 1 {
+		t.Error("Observer does not pass on what it is told")
 	}
 	for i, job := range []throttle.Job{
 		{ID: "a", Weight: 2, Keys: of("acme")},
@@ -83,7 +86,8 @@ func TestObserverIsToldOfDecisions(t *testing.T) {
 		if len(observer.decisions) != i+1 || got.Throttle != th.Name() || !errors.Is(got.Err, err) {
 			t.Fatalf("job %s: told %+v, got error %v", job.ID, observer.decisions, err)
 		}
-		if err == nil && !cmp.Equal(got.Reservation, r, whole) || err != nil && !cmp.Equal(got.Reservation, throttle.Reservation{Job: job}, whole) {
+		if err == nil && !cmp.Equal(got.Reservation, r, whole) ||
+			err != nil && !cmp.Equal(got.Reservation, throttle.Reservation{Job: job}, whole) {
 			t.Errorf("job %s: told %+v, got %+v", job.ID, got.Reservation, r)
 		}
 		if got.Took <= 0 {
@@ -158,7 +162,8 @@ func TestObserverIsToldOfStarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(observer.starts) != 1 || !cmp.Equal(observer.starts[0].Reservation, r, whole) || observer.starts[0].Late < 0 || observer.starts[0].Throttle != th.Name() {
+	if len(observer.starts) != 1 || !cmp.Equal(observer.starts[0].Reservation, r, whole) ||
+		observer.starts[0].Late < 0 || observer.starts[0].Throttle != th.Name() {
 		t.Errorf("told %+v", observer.starts)
 	}
 }

@@ -83,8 +83,8 @@ type Options struct {
 	Shares map[string]int
 	// Share says the share of a key that Shares does not have. It is called often
 	// and by several goroutines; less than 1 is taken as 1, more than 1,000,000 as
-	// 1,000,000. It is not asked for keys of more than about 128 bytes, of which
-	// Redis has only the hash.
+	// 1,000,000. A panic is logged, and the share is 1. It is not asked for keys of more
+	// than about 128 bytes, of which Redis has only the hash.
 	Share func(key string) int
 	// FairByTime divides the places of running limits by units times the seconds that they
 	// are held, so that a key with long jobs does not have more of them than one with short
@@ -135,13 +135,14 @@ func (o *Options) withDefaults() (Options, error) {
 	if options.Logger == nil {
 		options.Logger = toStandardError()
 	}
-	return options, options.validate()
+	return options.guarded(), options.validate()
 }
 
 func (o Options) validate() error {
 	switch {
 	case o.Fallback < FallbackClosed || o.Fallback > FallbackLocal:
-		return &OptionError{Field: "Fallback", Value: int(o.Fallback), Reason: "is none of FallbackClosed, FallbackOpen, FallbackLocal"}
+		return &OptionError{Field: "Fallback", Value: int(o.Fallback),
+			Reason: "is none of FallbackClosed, FallbackOpen, FallbackLocal"}
 	case o.Fallback == FallbackLocal && !(o.LocalShare > 0 && o.LocalShare <= 1):
 		return &OptionError{Field: "LocalShare", Value: o.LocalShare, Reason: "FallbackLocal needs a share above 0, up to 1"}
 	case o.Timeout < time.Millisecond || o.Timeout > time.Minute:
@@ -149,19 +150,22 @@ func (o Options) validate() error {
 	case o.Grace < time.Millisecond || o.Grace > 24*time.Hour:
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
 	case o.Lookahead < 100*time.Millisecond || o.Lookahead > maxWindow:
-		return &OptionError{Field: "Lookahead", Value: o.Lookahead, Reason: "is not between 100ms and " + formatDuration(maxWindow)}
+		return &OptionError{Field: "Lookahead", Value: o.Lookahead,
+			Reason: "is not between 100ms and " + formatDuration(maxWindow)}
 	case !(o.PriorityFloor >= leastPriorityFloor && o.PriorityFloor <= 0.5):
 		return &OptionError{Field: "PriorityFloor", Value: o.PriorityFloor, Reason: "is not between 0.01 and 0.5"}
 	case !o.Mode.valid():
 		return &OptionError{Field: "Mode", Value: int(o.Mode), Reason: "is none of Enforce, Shadow, Off"}
 	case o.SettleWithin < time.Minute || o.SettleWithin > maxWindow:
-		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin, Reason: "is not between 1m and " + formatDuration(maxWindow)}
+		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin,
+			Reason: "is not between 1m and " + formatDuration(maxWindow)}
 	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
 		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
 	}
 	for key, share := range o.Shares {
 		if share < 1 || share > maxShare {
-			return &OptionError{Field: "Shares", Value: share, Reason: fmt.Sprintf("of key %q is not between 1 and %d", key, maxShare)}
+			return &OptionError{Field: "Shares", Value: share,
+				Reason: fmt.Sprintf("of key %q is not between 1 and %d", key, maxShare)}
 		}
 	}
 	return nil

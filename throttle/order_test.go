@@ -37,7 +37,8 @@ func order(t *rapid.T, client *redis.Client) {
 	const longest = 3 * time.Second
 	scopes := drawScopesOf(t, 500*time.Millisecond, time.Second, longest)
 	options := drawOptions(t)
-	options.Lookahead = rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second}).Draw(t, "near")
+	options.Lookahead = rapid.SampledFrom(
+		[]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second}).Draw(t, "near")
 	c := &crew{
 		subject: newScripted(newThrottle(t, client, scopes, &options)),
 		now:     time.UnixMicro(1_795_219_498_189_530),
@@ -52,7 +53,8 @@ func order(t *rapid.T, client *redis.Client) {
 		c.late = make(map[string]time.Duration)
 		onTime := rapid.Just(int64(0))
 		for _, job := range c.arrivals {
-			c.late[job.ID] = time.Duration(rapid.OneOf(onTime, onTime, onTime, onTime, rapid.Int64Range(1, 1_000_000), rapid.Int64Range(1, latest.Microseconds())).
+			c.late[job.ID] = time.Duration(rapid.OneOf(onTime, onTime, onTime, onTime,
+				rapid.Int64Range(1, 1_000_000), rapid.Int64Range(1, latest.Microseconds())).
 				Draw(t, "late")) * time.Microsecond
 		}
 	}
@@ -79,13 +81,15 @@ func order(t *rapid.T, client *redis.Client) {
 // drawArrivals draws jobs in the order that they come in, every other time all of
 // one weight.
 func drawArrivals(t *rapid.T, scopes []throttle.Scope, now time.Time) []happening {
-	heaviest := (&machine{scopes: scopes}).lightest()
+	heaviest := (&machine{}).lightest(scopes...)
 	if rapid.Bool().Draw(t, "of one weight") {
 		heaviest = 1
 	}
 	arrivals := make([]happening, rapid.IntRange(1, 30).Draw(t, "jobs"))
 	for i := range arrivals {
-		now = now.Add(time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 400_000), rapid.Int64Range(0, 3_000_000)).Draw(t, "gap")) * time.Microsecond)
+		now = now.Add(
+			time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 400_000),
+				rapid.Int64Range(0, 3_000_000)).Draw(t, "gap")) * time.Microsecond)
 		job := throttle.Job{
 			ID:     fmt.Sprintf("job%d", i),
 			Weight: rapid.Int64Range(1, heaviest).Draw(t, "weight"),

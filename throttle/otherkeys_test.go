@@ -15,7 +15,8 @@ import (
 func TestBookedUnderOtherKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := newScripted(newThrottle(t, client, tenantAndGlobal(throttle.PerHour(100), throttle.PerHour(1)), &throttle.Options{Lookahead: time.Second}))
+		s := newScripted(newThrottle(t, client, tenantAndGlobal(throttle.PerHour(100), throttle.PerHour(1)),
+			&throttle.Options{Lookahead: time.Second}))
 		now := time.Unix(1_800_000_000, 0)
 		for _, job := range []throttle.Job{
 			{ID: "runs", Weight: 1, Keys: of("a")},
@@ -27,7 +28,7 @@ func TestBookedUnderOtherKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.SetMode(now, throttle.Global, throttle.Off); err != nil {
+		if err := s.SetMode(now, throttle.Global, throttle.Off, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		pulled, err := s.Pull(now.Add(time.Millisecond))

@@ -34,58 +34,79 @@ func TestSettingRefuses(t *testing.T) {
 		unchanged(t, client, th, func() {
 			ctx := t.Context()
 			for name, bad := range badScopeKeys {
-				_, err := th.Usage(ctx, bad.scope, bad.key)
+				_, err := th.Inspector().Usage(ctx, bad.scope, bad.key)
 				invalid("Usage, "+name, err, bad.field)
 				if bad.key == "" {
 					continue // all keys of the scope
 				}
-				invalid("SetLimits, "+name, th.SetLimits(ctx, bad.scope, bad.key, hour), bad.field)
-				invalid("ResetLimits, "+name, th.ResetLimits(ctx, bad.scope, bad.key), bad.field)
+				invalid("SetLimits, "+name, th.Inspector().SetLimits(ctx, bad.scope, bad.key, hour), bad.field)
+				invalid("ResetLimits, "+name, th.Inspector().ResetLimits(ctx, bad.scope, bad.key), bad.field)
 			}
 			for _, scope := range []string{"host", "Tenant", "tenant:acme"} {
-				invalid("SetLimits of all of "+scope, th.SetLimits(ctx, scope, "", hour), "scope")
-				invalid("ResetLimits of all of "+scope, th.ResetLimits(ctx, scope, ""), "scope")
-				invalid("SetMode of "+scope, th.SetMode(ctx, scope, throttle.Off), "scope")
-				invalid("ResetMode of "+scope, th.ResetMode(ctx, scope), "scope")
+				invalid("SetLimits of all of "+scope, th.Inspector().SetLimits(ctx, scope, "", hour), "scope")
+				invalid("ResetLimits of all of "+scope, th.Inspector().ResetLimits(ctx, scope, ""), "scope")
+				invalid("SetMode of "+scope, th.Inspector().SetMode(ctx, scope, throttle.Off), "scope")
+				invalid("ResetMode of "+scope, th.Inspector().ResetMode(ctx, scope), "scope")
 			}
 			for name, call := range map[string]func(ctx context.Context) error{
-				"SetLimits":               func(ctx context.Context) error { return th.SetLimits(ctx, "tenant", "a", hour) },
-				"SetLimits of all keys":   func(ctx context.Context) error { return th.SetLimits(ctx, "tenant", "", hour) },
-				"ResetLimits":             func(ctx context.Context) error { return th.ResetLimits(ctx, "tenant", "a") },
-				"ResetLimits of all keys": func(ctx context.Context) error { return th.ResetLimits(ctx, "tenant", "") },
-				"SetMode":                 func(ctx context.Context) error { return th.SetMode(ctx, "tenant", throttle.Off) },
-				"SetMode of all":          func(ctx context.Context) error { return th.SetMode(ctx, "", throttle.Off) },
-				"ResetMode":               func(ctx context.Context) error { return th.ResetMode(ctx, "") },
-				"Usage":                   func(ctx context.Context) error { _, err := th.Usage(ctx, "tenant", "a"); return err },
+				"SetLimits": func(ctx context.Context) error {
+					return th.Inspector().SetLimits(ctx,
+						"tenant", "a", hour)
+				},
+				"SetLimits of all keys": func(ctx context.Context) error {
+					return th.Inspector().SetLimits(
+						ctx, "tenant", "", hour)
+				},
+				"ResetLimits": func(ctx context.Context) error {
+					return th.Inspector().ResetLimits(
+						ctx, "tenant", "a")
+				},
+				"ResetLimits of all keys": func(ctx context.Context) error { return th.Inspector().ResetLimits(ctx, "tenant", "") },
+				"SetMode": func(ctx context.Context) error {
+					return th.Inspector().SetMode(ctx,
+						"tenant", throttle.Off)
+				},
+				"SetMode of all": func(ctx context.Context) error { return th.Inspector().SetMode(ctx, "", throttle.Off) },
+				"ResetMode":      func(ctx context.Context) error { return th.Inspector().ResetMode(ctx, "") },
+				"Usage": func(ctx context.Context) error {
+					_,
+						err := th.Inspector().Usage(ctx, "tenant", "a")
+					return err
+				},
 			} {
 				invalid(name+" without a context", call(nil), "ctx")
 			}
-			for name, limits := range map[string][]throttle.Limit{"none": nil, "an empty list": {}, "65": many, "one window twice": {throttle.PerHour(1), throttle.PerHour(2)}} {
+			for name, limits := range map[string][]throttle.Limit{"none": nil, "an empty list": {}, "65": many,
+				"one window twice": {throttle.PerHour(1), throttle.PerHour(2)}} {
 				var wrong *throttle.OptionError
-				if err := th.SetLimits(ctx, "tenant", "a", limits); !errors.As(err, &wrong) || wrong.Reason == "" {
+				if err := th.Inspector().SetLimits(ctx, "tenant", "a", limits); !errors.As(err, &wrong) || wrong.Reason == "" {
 					t.Errorf("limits, %s: got %v, want an *OptionError", name, err)
 				}
 			}
-			for _, limit := range []throttle.Limit{{}, throttle.PerHour(-2), throttle.Per(1, time.Microsecond), throttle.Per(1, 401*day), {Units: 1, Window: time.Hour, Precision: 2 * time.Hour}} {
+			for _, limit := range []throttle.Limit{{}, throttle.PerHour(-2), throttle.Per(1, time.Microsecond),
+				throttle.Per(1, 401*day), {Units: 1, Window: time.Hour, Precision: 2 * time.Hour}} {
 				var wrong *throttle.LimitError
-				if err := th.SetLimits(ctx, "tenant", "a", []throttle.Limit{limit}); !errors.As(err, &wrong) || wrong.Reason == "" {
+				if err := th.Inspector().SetLimits(ctx, "tenant", "a",
+					[]throttle.Limit{limit}); !errors.As(err, &wrong) || wrong.Reason == "" {
 					t.Errorf("limit %s: got %v, want a *LimitError", limit, err)
 				}
 			}
 			for _, mode := range []throttle.Mode{-1, 3, 99} {
-				if err := th.SetMode(ctx, "tenant", mode); !isOptionError(err, "mode") {
+				if err := th.Inspector().SetMode(ctx, "tenant", mode); !isOptionError(err, "mode") {
 					t.Errorf("mode %d: got %v, want an *OptionError", mode, err)
 				}
 				if _, err := throttle.New("x", client, globalScope(), &throttle.Options{Mode: mode}); !isOptionError(err, "Mode") {
 					t.Errorf("Options.Mode %d: got %v, want an *OptionError", mode, err)
 				}
-				if _, err := throttle.New("x", client, []throttle.Scope{{Name: throttle.Global, Mode: mode}}, nil); !isOptionError(err, "Scope.Mode") {
+				if _, err := throttle.New("x", client, []throttle.Scope{{Name: throttle.Global, Mode: mode}},
+					nil); !isOptionError(err, "Scope.Mode") {
 					t.Errorf("Scope.Mode %d: got %v, want an *OptionError", mode, err)
 				}
 			}
 		})
 		for _, within := range []time.Duration{-1, time.Minute - 1, maxWindow + 1} {
-			if _, err := throttle.New("x", client, globalScope(), &throttle.Options{SettleWithin: within}); !isOptionError(err, "SettleWithin") {
+			if _, err := throttle.New("x", client, globalScope(),
+				&throttle.Options{SettleWithin: within}); !isOptionError(err, "SettleWithin") {
 				t.Errorf("SettleWithin %s: got %v, want an *OptionError", within, err)
 			}
 		}
@@ -96,7 +117,8 @@ func TestSettingRefuses(t *testing.T) {
 func TestNamesOfModes(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		throttle.Enforce.String(): "enforce", throttle.Shadow.String(): "shadow", throttle.Off.String(): "off", throttle.Mode(7).String(): "unknown",
+		throttle.Enforce.String(): "enforce", throttle.Shadow.String(): "shadow", throttle.Off.String(): "off",
+		throttle.Mode(7).String(): "unknown",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -121,7 +143,7 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 			{throttle.PerSecond(1), throttle.PerMinute(2), throttle.PerDay(3)},
 		} {
 			for _, key := range []string{"acme", "a b~c", "x:y|z=1,2", "{}\x00\n%", string(make([]byte, 300))} {
-				if err := th.SetLimits(t.Context(), "tenant", key, limits); err != nil {
+				if err := th.Inspector().SetLimits(t.Context(), "tenant", key, limits); err != nil {
 					t.Fatal(err)
 				}
 				state := inForce(t, other, "tenant", key)
@@ -162,12 +184,18 @@ func TestWhoseLimitsAreInForce(t *testing.T) {
 			a, b string // whose, and how many
 		}{
 			{"nothing is set", func() error { return nil }, " 5", " 5"},
-			{"for all keys", func() error { return th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(3)}) }, "scope 3", "scope 3"},
-			{"for a", func() error { return th.SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(4)}) }, "key 4", "scope 3"},
-			{"for all keys again", func() error { return th.SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(2)}) }, "key 4", "scope 2"},
-			{"taken back for all keys", func() error { return th.ResetLimits(ctx, "tenant", "") }, "key 4", " 5"},
-			{"taken back for a", func() error { return th.ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
-			{"taken back again", func() error { return th.ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
+			{"for all keys", func() error {
+				return th.Inspector().SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(3)})
+			}, "scope 3", "scope 3"},
+			{"for a", func() error {
+				return th.Inspector().SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(4)})
+			}, "key 4", "scope 3"},
+			{"for all keys again", func() error {
+				return th.Inspector().SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerHour(2)})
+			}, "key 4", "scope 2"},
+			{"taken back for all keys", func() error { return th.Inspector().ResetLimits(ctx, "tenant", "") }, "key 4", " 5"},
+			{"taken back for a", func() error { return th.Inspector().ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
+			{"taken back again", func() error { return th.Inspector().ResetLimits(ctx, "tenant", "a") }, " 5", " 5"},
 		} {
 			if err := row.do(); err != nil {
 				t.Fatalf("%s: %v", row.what, err)
@@ -196,19 +224,20 @@ func TestManyLimitsOnOneKey(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		th := newThrottle(t, client, globalScope(windows(60, time.Second)...), nil)
 		for _, n := range []int{1, 4} {
-			if err := th.SetLimits(t.Context(), throttle.Global, "", windows(n, time.Hour)); err != nil {
+			if err := th.Inspector().SetLimits(t.Context(), throttle.Global, "", windows(n, time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			reserve(t, th, throttle.Job{ID: fmt.Sprint("with ", n), Weight: 1})
 		}
 		unchanged(t, client, th, func() {
 			for _, n := range []int{5, 64} {
-				if err := th.SetLimits(t.Context(), throttle.Global, "", windows(n, time.Hour)); !isOptionError(err, "limits") {
+				if err := th.Inspector().SetLimits(t.Context(), throttle.Global, "",
+					windows(n, time.Hour)); !isOptionError(err, "limits") {
 					t.Errorf("%d more than 60: got %v, want an *OptionError", n, err)
 				}
 			}
 		})
-		if err := th.SetLimits(t.Context(), throttle.Global, "", windows(64, time.Second)); err != nil {
+		if err := th.Inspector().SetLimits(t.Context(), throttle.Global, "", windows(64, time.Second)); err != nil {
 			t.Errorf("64, 60 of them of the same windows: %v", err)
 		}
 		reserve(t, th, throttle.Job{ID: "with 64", Weight: 1})

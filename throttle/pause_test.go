@@ -74,7 +74,7 @@ func TestPauseRefuses(t *testing.T) {
 // inForce is what holds for a scope key.
 func inForce(t testing.TB, th *throttle.Throttle, scope, key string) throttle.Usage {
 	t.Helper()
-	state, err := th.Usage(t.Context(), scope, key)
+	state, err := th.Inspector().Usage(t.Context(), scope, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,8 @@ func TestPauseTellsItsEnd(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		observer := new(heard)
-		th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50)), &throttle.Options{Observer: observer})
+		th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(50)),
+			&throttle.Options{Observer: observer})
 		for _, key := range []string{"acme", "a b", "x:y|z=1,2", "{}\x00\n%", "ü", string(make([]byte, 300))} {
 			until := time.Now().Add(time.Hour)
 			ends, err := th.Pause(t.Context(), "tenant", key, until)
@@ -102,7 +103,8 @@ func TestPauseTellsItsEnd(t *testing.T) {
 				t.Errorf("key %.10q: paused until %s, want %s", key, state.Paused, ends)
 			}
 			r := reserve(t, th, throttle.Job{ID: "of " + key, Weight: 1, Keys: of(key)})
-			if r.Outcome != throttle.Booked || !r.Start.Equal(ends) || r.Hold == nil || r.Hold.Key != key || !r.Hold.Paused || r.Hold.Limit != (throttle.Limit{}) {
+			if r.Outcome != throttle.Booked || !r.Start.Equal(ends) || r.Hold == nil || r.Hold.Key != key ||
+				!r.Hold.Paused || r.Hold.Limit != (throttle.Limit{}) {
 				t.Errorf("key %.10q: %+v, hold %+v", key, r, r.Hold)
 			}
 			if done, err := th.Resume(t.Context(), "tenant", key); !done || err != nil {
@@ -122,24 +124,25 @@ func TestWaitBehindAPause(t *testing.T) {
 	for name, resumed := range map[string]bool{"it ends": false, "it is ended": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, globalScope(throttle.PerMinute(10)), &throttle.Options{Lookahead: time.Second}, func(t *testing.T, th *throttle.Throttle) {
-				began := time.Now()
-				if _, err := th.Pause(t.Context(), throttle.Global, "", began.Add(time.Minute)); err != nil {
-					t.Fatal(err)
-				}
-				if resumed {
-					timer := time.AfterFunc(20*time.Second, func() { _, _ = th.Resume(t.Context(), throttle.Global, "") })
-					defer timer.Stop()
-				}
-				r, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1})
-				took := time.Since(began)
-				if err != nil || r.Outcome != throttle.Granted {
-					t.Fatalf("%+v, %v", r, err)
-				}
-				if !resumed && took != time.Minute || resumed && (took < 20*time.Second || took > 21*time.Second) {
-					t.Errorf("it took %s", took)
-				}
-			})
+			inBubble(t, globalScope(throttle.PerMinute(10)), &throttle.Options{Lookahead: time.Second},
+				func(t *testing.T, th *throttle.Throttle) {
+					began := time.Now()
+					if _, err := th.Pause(t.Context(), throttle.Global, "", began.Add(time.Minute)); err != nil {
+						t.Fatal(err)
+					}
+					if resumed {
+						timer := time.AfterFunc(20*time.Second, func() { _, _ = th.Resume(t.Context(), throttle.Global, "") })
+						defer timer.Stop()
+					}
+					r, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1})
+					took := time.Since(began)
+					if err != nil || r.Outcome != throttle.Granted {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					if !resumed && took != time.Minute || resumed && (took < 20*time.Second || took > 21*time.Second) {
+						t.Errorf("it took %s", took)
+					}
+				})
 		})
 	}
 }
@@ -165,7 +168,8 @@ func TestPausesVanish(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := ttl(t, client, name(row.key)); left < row.want-time.Second || left > row.want+row.want/2+5*time.Minute {
-				t.Errorf("paused for %s, then %s is paused for %s: it lives %s, want that and little more", row.until, row.key, row.want, left)
+				t.Errorf("paused for %s, then %s is paused for %s: it lives %s, want that and little more",
+					row.until, row.key, row.want, left)
 			}
 		}
 		for _, key := range []string{"a", "b", "c"} {
@@ -244,10 +248,10 @@ func TestSettingsSurvive(t *testing.T) {
 			t.Errorf("with a pause only %s has no expiry", name)
 		}
 	}
-	if err := th.SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(2)}); err != nil {
+	if err := th.Inspector().SetLimits(ctx, "tenant", "a", []throttle.Limit{throttle.PerHour(2)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := th.SetMode(ctx, throttle.Global, throttle.Off); err != nil {
+	if err := th.Inspector().SetMode(ctx, throttle.Global, throttle.Off); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := th.Pause(ctx, "tenant", "b", time.Now().Add(time.Hour)); err != nil {
@@ -267,8 +271,8 @@ func TestSettingsSurvive(t *testing.T) {
 		t.Errorf("after a year: %+v", state)
 	}
 	for _, reset := range []func() error{
-		func() error { return other.ResetLimits(ctx, "tenant", "a") },
-		func() error { return other.ResetMode(ctx, throttle.Global) },
+		func() error { return other.Inspector().ResetLimits(ctx, "tenant", "a") },
+		func() error { return other.Inspector().ResetMode(ctx, throttle.Global) },
 		func() error { _, err := other.Resume(ctx, "tenant", "a"); return err },
 		func() error { _, err := other.Resume(ctx, "tenant", "b"); return err },
 	} {
@@ -316,7 +320,7 @@ func TestForeignControls(t *testing.T) {
 					job := throttle.Job{ID: "a", Weight: 1, Keys: of("a")}
 					_, reserved := th.Reserve(t.Context(), job)
 					_, peeked := th.Peek(t.Context(), job)
-					_, used := th.Usage(t.Context(), "tenant", "a")
+					_, used := th.Inspector().Usage(t.Context(), "tenant", "a")
 					for call, err := range map[string]error{"Reserve": reserved, "Peek": peeked, "Usage": used} {
 						if !errors.Is(err, throttle.ErrState) {
 							t.Errorf("%s: %v, want ErrState", call, err)

@@ -15,7 +15,8 @@ import (
 func TestPlanOfABookedJobTakesNothing(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := newScripted(newThrottle(t, client, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, time.Second)}}}, nil))
+		s := newScripted(newThrottle(t, client,
+			[]throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, time.Second)}}}, nil))
 		ask := func(after time.Duration, id string, plan bool) throttle.Reservation {
 			r, err := s.Reserve(dawn.Add(after), throttle.Job{ID: id, Weight: 1, Keys: of("acme"), Plan: plan})
 			if err != nil {

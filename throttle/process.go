@@ -18,8 +18,8 @@ import (
 )
 
 // Process is what one Throttle value has published of itself and of its configuration:
-// once it had its first answer, and every ten minutes as long as it has answers. A day
-// after the last it is gone. All instants are on Redis' clock.
+// once it had its first answer, and every ten minutes as long as it has answers; every minute
+// while its jobs begin later than a margin. A day after the last it is gone. All instants are on Redis' clock.
 type Process struct {
 	ID      string `json:"id"` // of the Throttle value, drawn anew by each
 	Host    string `json:"host"`
@@ -48,6 +48,9 @@ type Process struct {
 	Shares      map[string]int `json:"shares,omitempty"`
 	SharesInAll int            `json:"shares_in_all,omitempty"`
 	ShareFunc   bool           `json:"share_func,omitempty"`
+	// Delays are how long after their grants the process has begun its jobs, for each scope
+	// with a Margin.
+	Delays map[string]StartDelay `json:"delays,omitempty"`
 }
 
 // String names the process for people.
@@ -113,6 +116,9 @@ func scopeTexts(scopes []Scope) map[string]string {
 		if s.Runs > 0 {
 			texts[s.Name] += " (runs for " + formatDuration(s.Runs) + ")"
 		}
+		if s.Margin > 0 {
+			texts[s.Name] += " (with a margin of " + formatDuration(s.Margin) + ")"
+		}
 		if s.Floor > 0 {
 			texts[s.Name] += " (follows its upstream down to " + strconv.FormatFloat(s.Floor, 'g', 3, 64) + ")"
 		}
@@ -135,7 +141,7 @@ func limitsString(limits []Limit) string {
 // Processes returns what the processes of this throttle have published, those that are
 // alive first, and of these the newest first; those of other state versions too. It
 // blocks for one round trip and fails as Usage does.
-func (t *Throttle) Processes(ctx context.Context) ([]Process, error) {
+func (t *Inspector) Processes(ctx context.Context) ([]Process, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -164,7 +170,10 @@ func processesOf(found fields) []Process {
 	}
 	slices.SortFunc(all, func(a, b Process) int {
 		if a.Alive != b.Alive {
-			return cmp.Compare(isSet(b.Alive), isSet(a.Alive)) // "set" is after "not set"
+			if a.Alive {
+				return -1
+			}
+			return 1
 		}
 		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.ID, b.ID))
 	})
@@ -172,15 +181,16 @@ func processesOf(found fields) []Process {
 }
 
 // self is this process, as it is to be published.
-func (t *Throttle) self() Process {
+func (t *setup) self() Process {
 	p := thisProcess()
-	p.ID, p.State = t.batch.asker, stateVersion
+	p.ID, p.State = t.asker, stateVersion
 	p.Lookahead, p.Grace, p.FairScope, p.FairByTime = t.options.Lookahead, t.options.Grace, t.fair, t.options.FairByTime
 	p.PriorityFloor = t.options.PriorityFloor
 	p.Scopes = copyScopes(t.scopes)
 	for i := range p.Scopes {
 		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)
 	}
+	p.Delays = t.delays.all()
 	p.SharesInAll, p.ShareFunc = len(t.options.Shares), t.options.Share != nil
 	unreadable := func(key string) bool { return !utf8.ValidString(key) }
 	if p.SharesInAll <= mostShares && !slices.ContainsFunc(slices.Collect(maps.Keys(t.options.Shares)), unreadable) {

@@ -22,7 +22,8 @@ func TestSharesAreCopied(t *testing.T) {
 // TestSharesThatAreNoText: processes that are alike do not differ by what JSON cannot say.
 func TestSharesThatAreNoText(t *testing.T) {
 	t.Parallel()
-	th, err := New("t", newFake(), []Scope{{Name: "tenant", Limits: []Limit{PerMinute(1)}}}, &Options{Shares: map[string]int{"M\xfcller": 2}})
+	th, err := New("t", newFake(), []Scope{{Name: "tenant", Limits: []Limit{PerMinute(1)}}},
+		&Options{Shares: map[string]int{"M\xfcller": 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // sameAs is a throttle of the same name, as another process has it.
-func sameAs(t testing.TB, client redis.Scripter, th *throttle.Throttle, scopes []throttle.Scope, opts throttle.Options) *throttle.Throttle {
+func sameAs(t testing.TB, client redis.Scripter, th *throttle.Throttle, scopes []throttle.Scope,
+	opts throttle.Options) *throttle.Throttle {
 	t.Helper()
 	if opts.Timeout == 0 {
 		opts.Timeout = patient
@@ -62,7 +63,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 			t.Helper()
 			parsed, err := throttle.ParseLimits(text)
 			if err == nil {
-				err = th.SetLimits(t.Context(), scope, key, parsed)
+				err = th.Inspector().SetLimits(t.Context(), scope, key, parsed)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 	mode := func(scope string, mode throttle.Mode) func(*testing.T, *throttle.Throttle) {
 		return func(t *testing.T, th *throttle.Throttle) {
 			t.Helper()
-			if err := th.SetMode(t.Context(), scope, mode); err != nil {
+			if err := th.Inspector().SetMode(t.Context(), scope, mode); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,19 +161,25 @@ func TestOneCallWhateverIsSet(t *testing.T) {
 		}{
 			"Reserve": {"reserve", func() error { _, err := other.Reserve(ctx, job("y")); return err }},
 			"Peek":    {"reserve", func() error { _, err := other.Peek(ctx, job("x")); return err }},
-			"Usage":   {"usage", func() error { _, err := other.Usage(ctx, "tenant", "acme"); return err }},
-			"Count":   {"usage", func() error { _, err := other.Count(ctx, "tenant", "acme", time.Minute, 0); return err }},
-			"Cancel":  {"leave", func() error { _, err := other.Cancel(ctx, job("x")); return err }},
-			"Settle":  {"settle", func() error { _, err := other.Settle(ctx, granted, 2); return err }},
-			"Pull":    {"pull", func() error { _, err := other.Driver().Pull(ctx); return err }},
-			"Lines":   {"lines", func() error { _, err := other.Lines(ctx, ""); return err }},
+			"Usage":   {"usage", func() error { _, err := other.Inspector().Usage(ctx, "tenant", "acme"); return err }},
+			"Count": {"usage", func() error {
+				_,
+					err := other.Inspector().Count(ctx, "tenant", "acme", time.Minute, 0)
+				return err
+			}},
+			"Cancel": {"leave", func() error { _, err := other.Cancel(ctx, job("x")); return err }},
+			"Settle": {"settle", func() error { _, err := other.Settle(ctx, granted, 2); return err }},
+			"Pull":   {"pull", func() error { _, err := other.Driver().Pull(ctx); return err }},
+			"Lines":  {"lines", func() error { _, err := other.Inspector().Lines(ctx, ""); return err }},
 		}
 		for name, c := range calls {
 			for _, change := range []func() error{
-				func() error { return setter.SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(9)}) },
-				func() error { return setter.SetMode(ctx, "tenant", throttle.Shadow) },
-				func() error { return setter.ResetMode(ctx, "tenant") },
-				func() error { return setter.ResetLimits(ctx, "tenant", "acme") },
+				func() error {
+					return setter.Inspector().SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(9)})
+				},
+				func() error { return setter.Inspector().SetMode(ctx, "tenant", throttle.Shadow) },
+				func() error { return setter.Inspector().ResetMode(ctx, "tenant") },
+				func() error { return setter.Inspector().ResetLimits(ctx, "tenant", "acme") },
 			} {
 				if err := change(); err != nil {
 					t.Fatal(err)
@@ -202,7 +209,8 @@ func TestLimitsOfManyKeys(t *testing.T) {
 		setter := newThrottle(t, client, scopes, nil)
 		other := sameAs(t, client, setter, scopes, throttle.Options{})
 		for _, key := range []string{"t0", "t1", "t2"} {
-			if err := setter.SetLimits(t.Context(), "tenant", key, []throttle.Limit{throttle.PerHour(3)}); err != nil {
+			if err := setter.Inspector().SetLimits(t.Context(), "tenant", key,
+				[]throttle.Limit{throttle.PerHour(3)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -210,7 +218,8 @@ func TestLimitsOfManyKeys(t *testing.T) {
 			for i := range 6 {
 				n = append(n, 0)
 				for j := range 8 {
-					if reserve(t, other, throttle.Job{ID: fmt.Sprint(round, i, "-", j), Weight: 1, Keys: of(fmt.Sprint("t", i))}).Outcome == throttle.Granted {
+					if reserve(t, other, throttle.Job{ID: fmt.Sprint(round, i, "-", j), Weight: 1,
+						Keys: of(fmt.Sprint("t", i))}).Outcome == throttle.Granted {
 						n[i]++
 					}
 				}
@@ -220,7 +229,8 @@ func TestLimitsOfManyKeys(t *testing.T) {
 		if diff := cmp.Diff([]int{3, 3, 3, 2, 2, 2}, granted("own ")); diff != "" {
 			t.Error("their own, granted", diff)
 		}
-		if err := setter.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(20)}); err != nil {
+		if err := setter.Inspector().SetLimits(t.Context(), "tenant", "",
+			[]throttle.Limit{throttle.PerHour(20)}); err != nil {
 			t.Fatal(err)
 		}
 		// The others have two that are spent and six that are booked.
@@ -237,7 +247,8 @@ func TestClosedInAnotherProcess(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		options := throttle.Options{Lookahead: time.Second}
 		before := newThrottle(t, client, globalScope(throttle.PerMinute(0)), &options)
-		if r, err := newScripted(before).Reserve(dawn, throttle.Job{ID: "waits", Weight: 1}); err != nil || r.Outcome != throttle.Waiting {
+		if r, err := newScripted(before).Reserve(dawn, throttle.Job{ID: "waits", Weight: 1}); err != nil ||
+			r.Outcome != throttle.Waiting {
 			t.Fatalf("got %s, %v; want waiting", r.Outcome, err)
 		}
 		after := newScripted(sameAs(t, client, before, globalScope(throttle.PerMinute(100)), options))

@@ -26,7 +26,8 @@ func TestPropertyPromises(t *testing.T) {
 func promises(t *rapid.T, client *redis.Client) {
 	scopes := drawScopes(t)
 	h := &machine{scopes: scopes}
-	subject := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: maxWindow, Timeout: 30 * time.Second}))
+	subject := newScripted(newThrottle(t, client, scopes,
+		&throttle.Options{Lookahead: maxWindow, Timeout: 30 * time.Second}))
 	now := time.UnixMicro(1_795_219_498_189_530)
 	var waiting []throttle.Reservation
 	var starts []throttletest.Start
@@ -44,7 +45,8 @@ func promises(t *rapid.T, client *redis.Client) {
 		limits[scope.Name] = scopes[i].Limits
 	}
 	for n := range rapid.IntRange(1, 40).Draw(t, "jobs") {
-		if raised := rapid.SampledFrom(scopes).Draw(t, "raised").Name; len(limits[raised]) > 0 && rapid.IntRange(0, 3).Draw(t, "raise") == 0 {
+		if raised := rapid.SampledFrom(scopes).Draw(t, "raised").Name; len(limits[raised]) > 0 &&
+			rapid.IntRange(0, 3).Draw(t, "raise") == 0 {
 			for i, limit := range limits[raised] {
 				if limit.Precision == 0 && limit.Units > 100 {
 					limit.Precision = (limit.Window / 100).Truncate(time.Microsecond)
@@ -54,9 +56,12 @@ func promises(t *rapid.T, client *redis.Client) {
 				if limit.Units != throttle.Unlimited {
 					limit.Units += rapid.Int64Range(0, 5).Draw(t, "by")
 				}
+				if limit.Precision < limit.Window/1000 {
+					limit.Units = min(limit.Units, 1000)
+				}
 				limits[raised][i] = limit
 			}
-			if err := subject.SetLimits(now, raised, "", limits[raised]); err != nil {
+			if err := subject.SetLimits(now, raised, "", limits[raised], time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		}

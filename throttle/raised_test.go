@@ -33,7 +33,8 @@ func TestRaisedLimitMovesNoBookingLater(t *testing.T) {
 					t.Fatalf("%s: %s for %s before it is raised", window, b.Outcome, slot)
 				}
 				raised := throttle.Limit{Units: 150, Window: window, Precision: precision}
-				if err := s.SetLimits(dawn.Add(2*time.Second), throttle.Global, "", []throttle.Limit{raised}); err != nil {
+				if err := s.SetLimits(dawn.Add(2*time.Second), throttle.Global, "", []throttle.Limit{raised},
+					time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 				// Somebody asks under the new limit.
@@ -42,7 +43,8 @@ func TestRaisedLimitMovesNoBookingLater(t *testing.T) {
 				}
 				again := ask(slot, "b")
 				if again.Outcome != throttle.Granted || again.Start.Sub(dawn) > slot {
-					t.Errorf("%s: booked for %s under 100, then raised to %s: %s for %s, %s later", window, slot, raised, again.Outcome, again.Start.Sub(dawn), again.Start.Sub(dawn)-slot)
+					t.Errorf("%s: booked for %s under 100, then raised to %s: %s for %s, %s later", window, slot,
+						raised, again.Outcome, again.Start.Sub(dawn), again.Start.Sub(dawn)-slot)
 				}
 			}
 		}

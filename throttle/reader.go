@@ -20,11 +20,12 @@ const (
 )
 
 // errTooMany says that more waits than is read.
-var errTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long", mostLanes, mostWaiting)
+var errTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long",
+	mostLanes, mostWaiting)
 
 // reader reads what waits, and how the scope keys stand that concern it.
 type reader struct {
-	*Throttle
+	*setup
 	now      time.Time
 	snapshot line.Snapshot
 	queues   []queued
@@ -65,7 +66,7 @@ func (o outline) equal(other outline) bool {
 
 // readLine reads what waits, and how the scope keys stand that concern it and some jobs.
 // The scope keys come last: a job that is booked meanwhile counts twice rather than not.
-func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, error) {
+func (t *setup) readLine(ctx context.Context, orders []*order) (*reader, error) {
 	r, err := t.readLanes(ctx)
 	if err == nil {
 		err = r.readJobs(ctx)
@@ -79,7 +80,7 @@ func (t *Throttle) readLine(ctx context.Context, orders []*order) (*reader, erro
 // readLanes reads which lanes there are, and under what they stand. A lane that moves
 // meanwhile may be missed: then it reads again, and keeps what only the readings before
 // have found.
-func (t *Throttle) readLanes(ctx context.Context) (*reader, error) {
+func (t *setup) readLanes(ctx context.Context) (*reader, error) {
 	r, err := t.readOutline(ctx)
 	var before []place
 	for n := 1; err == nil; n++ {
@@ -118,8 +119,8 @@ func (r *reader) stands(p place) {
 }
 
 // readOutline reads under what lanes stand, and which have a claim.
-func (t *Throttle) readOutline(ctx context.Context) (*reader, error) {
-	r := &reader{Throttle: t, seen: make(map[string]bool), accounts: make(map[string]account)}
+func (t *setup) readOutline(ctx context.Context) (*reader, error) {
+	r := &reader{setup: t, seen: make(map[string]bool), accounts: make(map[string]account)}
 	err := r.pages(ctx, "keys", func(p *page) { r.queues = append(r.queues, p.queue()) })
 	if err == nil {
 		err = r.pages(ctx, "claims", func(p *page) { r.readClaim(p.claim(r.options.Lookahead)) })
@@ -400,7 +401,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 // snapshotOf is how a scope key stands. A job that runs is taken to end when it has run as
 // long as others did; where nothing is known of that, as soon as another could start.
 func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
-	k := a.snapshot(name)
+	k := a.snapshot(name, r.scopeOf(a.Scope))
 	for i, u := range a.Limits {
 		if !u.Limit.Running {
 			continue
@@ -423,14 +424,15 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 }
 
 // snapshot is how a scope key stands, for package line.
-func (a *account) snapshot(name string) line.KeySnapshot {
-	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: line.Mode(a.Mode.letter()[0]), Windows: a.windows}
+func (a *account) snapshot(name string, of Scope) line.KeySnapshot {
+	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: line.Mode(a.Mode.letter()[0]),
+		Windows: a.windows}
 	if !a.Paused.IsZero() {
 		k.Paused = a.Paused.UnixMicro()
 	}
 	for _, u := range a.Limits {
 		k.Limits = append(k.Limits, line.Limit{
-			Units: u.Limit.Units, Window: u.Limit.span().Microseconds(), Precision: u.Limit.precision().Microseconds(),
+			Units: u.Limit.Units, Window: of.span(u.Limit).Microseconds(), Precision: u.Limit.precision().Microseconds(),
 		})
 	}
 	return k

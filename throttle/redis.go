@@ -38,13 +38,13 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	if err != nil {
 		return nil, err
 	}
-	return newThrottle(name, fair, scopes, options, newCaller(name, client, options)), nil
+	return newThrottle(newSetup(name, fair, scopes, options, newCaller(name, client, options))), nil
 }
 
 // Client returns the client that the throttle asks Redis through: the one that it was made
 // with, or a copy of that with the throttle's timeout. It is for packages beside it that
 // keep something about a throttle under a key of their own.
-func (t *Throttle) Client() redis.Scripter { return t.redis.client }
+func (t *setup) Client() redis.Scripter { return t.redis.client }
 
 // script is a composed script, its verb and the hash that Redis knows it by.
 type script struct{ name, text, hash string }
@@ -68,7 +68,8 @@ var (
 
 // scripts are all that a throttle runs.
 var scripts = []script{
-	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, reportScript, usageScript, linesScript, checkScript,
+	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, reportScript, usageScript,
+	linesScript, checkScript,
 }
 
 // caller runs scripts with a timeout of its own and leaves Redis alone for a
@@ -350,19 +351,24 @@ func (c *caller) checkClient() []Finding {
 		findings = append(findings, Finding{Severity: severity, What: "client", Text: text, Remedy: remedy})
 	}
 	if !options.ContextTimeoutEnabled {
-		find(warning, "the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
-			options.ReadTimeout.String()+") and its retries are over", "set ClusterOptions.ContextTimeoutEnabled")
+		find(warning,
+			"the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
+				options.ReadTimeout.String()+") and its retries are over", "set ClusterOptions.ContextTimeoutEnabled")
 	}
 	if options.ClusterStateReloadInterval > slowReload {
-		find(warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+options.ClusterStateReloadInterval.String(),
+		find(warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+
+			options.ClusterStateReloadInterval.String(),
 			"set ClusterOptions.ClusterStateReloadInterval to 500ms")
 	}
 	if most := 10 * c.options.Timeout; options.DialTimeout > most {
-		find(warning, "looking for the new primary the client of the Cluster may wait "+options.DialTimeout.String()+" for each node that is silent",
+		find(warning, "looking for the new primary the client of the Cluster may wait "+
+			options.DialTimeout.String()+" for each node that is silent",
 			"set ClusterOptions.DialTimeout to "+most.String()+" or less")
 	}
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
-		find(note, "ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are run by primaries",
+		find(note,
+			"ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are "+
+				"run by primaries",
 			"leave them out if the client has no other user")
 	}
 	return findings

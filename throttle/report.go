@@ -67,17 +67,15 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return Adaptation{}, err
 	}
-	if t.looks {
-		return Adaptation{}, t.refused("Report")
-	}
-	floor := t.floorOf(scope)
-	if floor == 0 {
-		return Adaptation{}, &OptionError{Field: "Scope.Floor", Value: floor, Reason: "is not set for scope " + scope + ": its limits do not follow the upstream"}
+	of := t.scopeOf(scope)
+	if of.Floor == 0 {
+		return Adaptation{}, &OptionError{Field: "Scope.Floor", Value: of.Floor,
+			Reason: "is not set for scope " + scope + ": its limits do not follow the upstream"}
 	}
 	if err := r.validate(); err != nil {
 		return Adaptation{}, err
 	}
-	reply, err := t.redis.run(ctx, reportScript, t.reportArguments(scopeKeyName(scope, key), floor, r))
+	reply, err := t.redis.run(ctx, reportScript, t.reportArguments(scopeKeyName(scope, key), of, r))
 	if err != nil {
 		return Adaptation{}, err
 	}
@@ -100,19 +98,21 @@ func (r Report) validate() error {
 	}
 	for _, l := range r.Limits {
 		if l.Window < 0 || l.Units < -1 || l.Remaining < -1 {
-			return &InvalidJobError{Field: "Limits", Value: l, Reason: "want a Window of 0 or more, and Units and Remaining of -1 or more"}
+			return &InvalidJobError{Field: "Limits", Value: l,
+				Reason: "want a Window of 0 or more, and Units and Remaining of -1 or more"}
 		}
 	}
 	return nil
 }
 
-func (t *Throttle) floorOf(scope string) float64 {
+// scopeOf is a scope of the configuration; the zero Scope if it is none.
+func (t *setup) scopeOf(name string) Scope {
 	for _, s := range t.scopes {
-		if s.Name == scope {
-			return s.Floor
+		if s.Name == name {
+			return s
 		}
 	}
-	return 0
+	return Scope{}
 }
 
 func (t *Throttle) observeReport(a Adaptation, r Report) {

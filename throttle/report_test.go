@@ -80,7 +80,8 @@ func TestReport(t *testing.T) {
 		{"it says how long it wants to be left alone", []step{
 			{0, with(refused, func(r *throttle.Report) { r.RetryAfter = 20 * time.Second }), 0.7, 20 * time.Second},
 			{time.Second, with(refused, func(r *throttle.Report) { r.RetryAfter = 5 * time.Second }), 0.49, 19 * time.Second},
-			{20 * time.Second, with(refused, func(r *throttle.Report) { r.RetryAfter = 1000 * time.Hour }), 0.343, 24 * time.Hour},
+			{20 * time.Second, with(refused, func(r *throttle.Report) { r.RetryAfter = 1000 * time.Hour }), 0.343,
+				24 * time.Hour},
 		}},
 		{"it says what it serves: less at once, more a tenth a window", []step{
 			{0, serves(60, -1), 0.6, 0},
@@ -97,8 +98,10 @@ func TestReport(t *testing.T) {
 		}},
 		{"what it says explains a refusal", []step{
 			{0, with(serves(60, -1), func(r *throttle.Report) { r.Refused = true }), 0.6, time.Second},
-			{time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.6, 2 * time.Second},      // others had used 60
-			{3 * time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.42, 4 * time.Second}, // that was known
+			// others had used 60
+			{time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.6, 2 * time.Second},
+			// that was known
+			{3 * time.Second, with(serves(60, 0), func(r *throttle.Report) { r.Refused = true }), 0.42, 4 * time.Second},
 		}},
 		{"a day without a change ends it", []step{
 			{0, refused, 0.7, time.Second},
@@ -162,7 +165,8 @@ func TestReportHoldsJobsBack(t *testing.T) {
 			return started
 		}
 		report := func(now time.Time, units, remaining int64) {
-			if _, err := s.Report(now, "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: remaining}}}); err != nil {
+			if _, err := s.Report(now, "tenant", "acme",
+				throttle.Report{Limits: []throttle.ReportedLimit{{Units: units, Remaining: remaining}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,14 +203,16 @@ func TestReportAndHeavyJobs(t *testing.T) {
 		if _, err := s.Reserve(dawn, job("light", 1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Report(dawn, "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
+		if _, err := s.Report(dawn, "tenant", "acme",
+			throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
 			t.Fatal(err)
 		}
 		heavy, err := s.Reserve(dawn, job("heavy", 90))
 		if want := dawn.Add(time.Minute); err != nil || heavy.Outcome != throttle.Booked || !heavy.Start.Equal(want) {
 			t.Fatalf("a job of 90 got %+v, %v; want its slot at %s", heavy, err, want)
 		}
-		if light, err := s.Reserve(dawn.Add(time.Second), job("beside it", 1)); err != nil || !light.Start.Equal(dawn.Add(2*time.Minute)) {
+		if light, err := s.Reserve(dawn.Add(time.Second), job("beside it", 1)); err != nil ||
+			!light.Start.Equal(dawn.Add(2*time.Minute)) {
 			t.Errorf("a job behind it got %+v, %v; want its slot a minute later", light, err)
 		}
 		var never *throttle.NeverFitsError
@@ -222,7 +228,8 @@ func TestReportIsTakenBack(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := newScripted(newThrottle(t, client, following(), nil))
 		for _, tenant := range []string{"acme", "other"} {
-			if _, err := s.Report(dawn, "tenant", tenant, throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
+			if _, err := s.Report(dawn, "tenant", tenant,
+				throttle.Report{Limits: []throttle.ReportedLimit{{Units: 20, Remaining: -1}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +257,8 @@ func TestReportLeavesWhatIsLeft(t *testing.T) {
 			}
 			usage, err := s.Usage(dawn, "tenant", "acme")
 			if err != nil || usage.Served != 1 || usage.Limits[0].Used != row.used {
-				t.Errorf("%d left of 1000: %d of 100 used, %v served, %v; want %d", row.remaining, usage.Limits[0].Used, usage.Served, err, row.used)
+				t.Errorf("%d left of 1000: %d of 100 used, %v served, %v; want %d", row.remaining,
+					usage.Limits[0].Used, usage.Served, err, row.used)
 			}
 		}
 	})
@@ -277,7 +285,8 @@ func TestReportsOfManyProcesses(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		one := newThrottle(t, client, following(), nil)
 		two := sameAs(t, client, one, following(), throttle.Options{})
-		if _, err := one.Report(t.Context(), "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: 1}}}); err != nil {
+		if _, err := one.Report(t.Context(), "tenant", "acme",
+			throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		first := reserve(t, two, throttle.Job{ID: "first", Weight: 1, Keys: of("acme")})
@@ -318,7 +327,7 @@ func TestReportsOfOneBurst(t *testing.T) {
 		}
 		refused.Wait()
 		for _, th := range []*throttle.Throttle{one, two} {
-			if u, err := th.Usage(t.Context(), "tenant", "acme"); err != nil || u.Served != 0.7 {
+			if u, err := th.Inspector().Usage(t.Context(), "tenant", "acme"); err != nil || u.Served != 0.7 {
 				t.Errorf("served %g (%v), want 0.7", u.Served, err)
 			}
 		}
@@ -333,7 +342,8 @@ func TestReportInShadow(t *testing.T) {
 		scopes := following()
 		scopes[0].Mode = throttle.Shadow
 		th := newThrottle(t, client, scopes, nil)
-		if _, err := th.Report(t.Context(), "tenant", "acme", throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: -1}}}); err != nil {
+		if _, err := th.Report(t.Context(), "tenant", "acme",
+			throttle.Report{Limits: []throttle.ReportedLimit{{Units: 50, Remaining: -1}}}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 51 {
@@ -359,7 +369,8 @@ func TestReportRefusesWhatIsWrong(t *testing.T) {
 	}
 	th := newThrottle(t, client, append(following(), throttle.Scope{Name: throttle.Global}), nil)
 	var option *throttle.OptionError
-	if _, err := th.Report(t.Context(), throttle.Global, "", throttle.Report{}); !errors.As(err, &option) || option.Field != "Scope.Floor" {
+	if _, err := th.Report(t.Context(), throttle.Global, "", throttle.Report{}); !errors.As(err, &option) ||
+		option.Field != "Scope.Floor" {
 		t.Errorf("a scope without a floor: got %v", err)
 	}
 	for name, said := range map[string]throttle.Report{
@@ -370,7 +381,8 @@ func TestReportRefusesWhatIsWrong(t *testing.T) {
 		"Limits: left":   {Limits: []throttle.ReportedLimit{{Remaining: -2}}},
 	} {
 		var invalid *throttle.InvalidJobError
-		if _, err := th.Report(t.Context(), "tenant", "acme", said); !errors.As(err, &invalid) || len(name) < len(invalid.Field) || name[:len(invalid.Field)] != invalid.Field {
+		if _, err := th.Report(t.Context(), "tenant", "acme", said); !errors.As(err, &invalid) ||
+			len(name) < len(invalid.Field) || name[:len(invalid.Field)] != invalid.Field {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -396,7 +408,8 @@ func TestReportNeverExceedsTheLimits(t *testing.T) {
 			} else if _, err := s.Cancel(now, job); err != nil {
 				t.Fatal(err)
 			}
-			said := throttle.Report{Refused: n%50 == 49, RetryAfter: time.Millisecond, Limits: []throttle.ReportedLimit{{Units: int64(n * 37 % 1000), Remaining: int64(n*91%2000) - 1}}}
+			said := throttle.Report{Refused: n%50 == 49, RetryAfter: time.Millisecond,
+				Limits: []throttle.ReportedLimit{{Units: int64(n * 37 % 1000), Remaining: int64(n*91%2000) - 1}}}
 			if _, err := s.Report(now, "tenant", "acme", said); err != nil {
 				t.Fatal(err)
 			}

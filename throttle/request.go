@@ -93,26 +93,32 @@ func (o *order) units(scope string) int64 {
 	return 0
 }
 
+// mostSteps bounds the work of one call of a script: a step takes half a microsecond of
+// Redis, so that a call ends after some 4 ms. What it has left undone the next one does.
+const mostSteps = 8_000
+
 // newHeader are the arguments that never change: how far ahead jobs are booked, how
-// long bookings count and the line's keys live, what priorities are worth, and the scopes.
+// long bookings count and the line's keys live, what priorities are worth, how many steps one
+// call takes, and the scopes.
 func newHeader(scopes []Scope, options Options) [2]string {
-	times := integers(' ', options.Lookahead.Microseconds(), options.Grace.Microseconds(), lineKept(scopes, options.Lookahead).Milliseconds(),
-		options.unitsForOneLower())
+	times := integers(' ', options.Lookahead.Microseconds(), options.Grace.Microseconds(),
+		lineKept(scopes, options.Lookahead).Milliseconds(),
+		options.unitsForOneLower(), mostSteps)
 	var b strings.Builder
 	for _, scope := range scopes {
-		b.WriteString(scope.Name + "=" + max(scope.Mode, options.Mode).letter() + ":" + limitsText(scope.Limits) + ";")
+		b.WriteString(scope.Name + "=" + max(scope.Mode, options.Mode).letter() + ":" + scope.limitsText(scope.Limits) + ";")
 	}
 	return [2]string{times, b.String()}
 }
 
-// limitsText lists limits by their windows: units/window/precision, in microseconds, with
-// the lease of a running limit as a negative window.
-func limitsText(limits []Limit) string {
+// limitsText lists limits of the scope by their windows: units/window/precision, in
+// microseconds, the window with the margin, and the lease of a running limit as a negative one.
+func (s Scope) limitsText(limits []Limit) string {
 	limits = slices.Clone(limits)
 	slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.span(), b.span()) })
 	texts := make([]string, len(limits))
 	for i, l := range limits {
-		texts[i] = integers('/', l.Units, l.span().Microseconds(), l.precision().Microseconds())
+		texts[i] = integers('/', l.Units, s.span(l).Microseconds(), l.precision().Microseconds())
 	}
 	return strings.Join(texts, ",")
 }
@@ -124,14 +130,14 @@ func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.length())
+			longest = max(longest, limit.length()+scope.Margin)
 		}
 	}
 	return lookahead + 2*longest + 30*24*time.Hour
 }
 
 // arguments puts a script's own arguments after those that all scripts begin with.
-func (t *Throttle) arguments(own ...string) []any {
+func (t *setup) arguments(own ...string) []any {
 	args := make([]any, 0, 3+len(own))
 	args = append(args, t.nowArgument(), t.header[0], t.header[1])
 	for _, text := range own {
@@ -141,7 +147,7 @@ func (t *Throttle) arguments(own ...string) []any {
 }
 
 // nowArgument is empty in production: the script then reads Redis' clock.
-func (t *Throttle) nowArgument() string {
+func (t *setup) nowArgument() string {
 	if t.now == nil {
 		return ""
 	}
@@ -153,9 +159,9 @@ const peeking = 0
 
 // reserveArguments ask for decisions. asking is a number that rises with each call of
 // the same asker.
-func (t *Throttle) reserveArguments(asker string, asking int64, orders ...*order) []any {
+func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 	own := make([]string, 0, 2+3*len(orders))
-	own = append(own, asker, strconv.FormatInt(asking, 10))
+	own = append(own, t.asker, strconv.FormatInt(asking, 10))
 	for _, o := range orders {
 		own = append(own, o.job.ID, o.lane,
 			o.costs()+" "+integers(' ', flag(o.job.Plan), o.job.MaxWait.Microseconds(), t.latest(o.job), t.shares.of(o.flow)))
@@ -163,17 +169,21 @@ func (t *Throttle) reserveArguments(asker string, asking int64, orders ...*order
 	return t.arguments(own...)
 }
 
-// latest is how far off a job's deadline is, -1 if it has none.
-func (t *Throttle) latest(job Job) int64 {
+// latest is how far off a job's deadline is, in microseconds: farther than any start if it has
+// none, -1 if it has passed.
+func (t *setup) latest(job Job) int64 {
 	if job.Deadline.IsZero() {
-		return -1
+		return maxUnits
 	}
-	return max(0, t.until(job.Deadline)).Microseconds()
+	if left := t.until(job.Deadline); left >= 0 {
+		return left.Microseconds()
+	}
+	return -1
 }
 
 // until is how far off an instant is by the local clock, the only one that the
 // caller can have meant it by.
-func (t *Throttle) until(instant time.Time) time.Duration {
+func (t *setup) until(instant time.Time) time.Duration {
 	if t.now == nil {
 		return time.Until(instant)
 	}
@@ -182,7 +192,7 @@ func (t *Throttle) until(instant time.Time) time.Duration {
 
 // pullArguments ask for a pull, before which what jobs hold that have ended is given back.
 // Who does not bring jobs that did not come leaves them to others.
-func (t *Throttle) pullArguments(bookings, looks int64, brings bool, ended []Reservation) []any {
+func (t *setup) pullArguments(bookings, looks int64, brings bool, ended []Reservation) []any {
 	own := []string{integers(' ', bookings, looks, flag(brings), flag(t.options.FairByTime))}
 	return t.arguments(append(own, t.grantArguments(ended)...)...)
 }
@@ -190,7 +200,7 @@ func (t *Throttle) pullArguments(bookings, looks int64, brings bool, ended []Res
 // leaver is a job that will not come. Its lane and costs are empty if not known.
 type leaver struct{ id, lane, costs string }
 
-func (t *Throttle) leaveArguments(leavers ...leaver) []any {
+func (t *setup) leaveArguments(leavers ...leaver) []any {
 	own := make([]string, 0, 3*len(leavers))
 	for _, l := range leavers {
 		own = append(own, l.id, l.lane, l.costs)
@@ -200,9 +210,10 @@ func (t *Throttle) leaveArguments(leavers ...leaver) []any {
 
 // settleArguments correct what a job was charged at its start. With rebook, what is
 // given back is booked again for the same start.
-func (t *Throttle) settleArguments(o *order, start time.Time, actual string, rebook bool) []any {
+func (t *setup) settleArguments(o *order, granted *Reservation, actual string, rebook bool) []any {
 	return t.arguments(o.job.ID, o.lane, o.costs(), actual,
-		integers(' ', start.UnixMicro(), t.options.SettleWithin.Microseconds(), t.shares.of(o.flow), flag(rebook)))
+		integers(' ', granted.Start.UnixMicro(), granted.decided(), t.options.SettleWithin.Microseconds(),
+			t.shares.of(o.flow), flag(rebook)))
 }
 
 // The verbs of running.
@@ -212,13 +223,13 @@ const (
 )
 
 // runningArguments end what grants hold, or renew it.
-func (t *Throttle) runningArguments(verb string, grants []Reservation) []any {
+func (t *setup) runningArguments(verb string, grants []Reservation) []any {
 	own := []string{verb + " " + strconv.FormatInt(flag(t.options.FairByTime), 10)}
 	return t.arguments(append(own, t.grantArguments(grants)...)...)
 }
 
 // grantArguments are grants with their cool-downs.
-func (t *Throttle) grantArguments(grants []Reservation) []string {
+func (t *setup) grantArguments(grants []Reservation) []string {
 	own := make([]string, 0, 3*len(grants))
 	for i := range grants {
 		g := &grants[i]
@@ -228,7 +239,7 @@ func (t *Throttle) grantArguments(grants []Reservation) []string {
 }
 
 // cooldowns are how long what a job held counts on, by its scopes.
-func (t *Throttle) cooldowns(granted *Reservation) string {
+func (t *setup) cooldowns(granted *Reservation) string {
 	text := ""
 	for i := range t.scopes {
 		cooldown := t.scopes[i].Cooldown
@@ -242,12 +253,13 @@ func (t *Throttle) cooldowns(granted *Reservation) string {
 	return text
 }
 
-func (t *Throttle) setArguments(what, name, value string) []any {
-	return t.arguments(what, name, value, "")
+// setArguments change what is set, for a time, or for 0 until it is taken back.
+func (t *setup) setArguments(what, name, value string, left time.Duration, of terms) []any {
+	return t.arguments(what, name, value, integers(' ', left.Microseconds()), of.note())
 }
 
 // reportArguments tell what an upstream said.
-func (t *Throttle) reportArguments(name string, floor float64, r Report) []any {
+func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	started := int64(0)
 	if !r.Started.IsZero() {
 		started = max(0, r.Started.UnixMicro())
@@ -258,10 +270,15 @@ func (t *Throttle) reportArguments(name string, floor float64, r Report) []any {
 		if units < 0 { // it does not say: as many as may be
 			units = maxUnits
 		}
-		limits[i] = integers('/', l.Window.Microseconds(), units, min(l.Remaining, maxUnits))
+		window := l.Window
+		if window != 0 {
+			window += of.Margin
+		}
+		limits[i] = integers('/', window.Microseconds(), units, min(l.Remaining, maxUnits))
 	}
 	wait := (min(r.RetryAfter, maxLease) + time.Microsecond - 1).Microseconds()
-	return t.arguments(name, integers(' ', flag(r.Refused), started, wait, inThousandths(floor)), strings.Join(limits, ","))
+	return t.arguments(name, integers(' ', flag(r.Refused), started, wait, inThousandths(of.Floor)),
+		strings.Join(limits, ","))
 }
 
 // The flags of usage.
@@ -276,12 +293,12 @@ func usageCount(from, to time.Duration) string {
 	return "c " + integers(' ', (from+time.Microsecond-1).Microseconds(), to.Microseconds())
 }
 
-func (t *Throttle) usageArguments(flags string, names ...string) []any {
+func (t *setup) usageArguments(flags string, names ...string) []any {
 	return t.arguments(append([]string{flags}, names...)...)
 }
 
 // linesArguments ask for a page of what waits.
-func (t *Throttle) linesArguments(kind string, own ...string) []any {
+func (t *setup) linesArguments(kind string, own ...string) []any {
 	return t.arguments(append([]string{kind}, own...)...)
 }
 

@@ -32,8 +32,8 @@ func (o Outcome) String() string {
 
 // Reservation is the answer for one job. It is a value: nothing in it changes.
 type Reservation struct {
-	// Job is the job as it was asked for, with the Nonce that was used. Of a job that a
-	// pull brings only the ID and the Keys are known.
+	// Job is the job as it was asked for. Of a job that a pull brings only the ID and the
+	// Keys are known.
 	Job Job
 	// Outcome is Granted, Booked or Waiting.
 	Outcome Outcome
@@ -82,6 +82,16 @@ type Reservation struct {
 // Delay is how long after the answer the start is: 0 or more. It is what to
 // sleep, whatever the local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
+
+// decided is when a job was granted, in microseconds, or the earliest that it can have been:
+// Now is later in a grant that was replayed, and may be missing in one that was written down.
+func (r *Reservation) decided() int64 {
+	earliest := max(0, r.Start.Add(-r.Job.MaxWait).UnixMicro())
+	if r.Replayed || r.Now.After(r.Start) {
+		return earliest
+	}
+	return max(earliest, r.Now.UnixMicro())
+}
 
 // ahead is how long before its slot a booked job may be asked for.
 func (r Reservation) ahead() time.Duration {

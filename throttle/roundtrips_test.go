@@ -3,6 +3,7 @@ package throttle_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,9 +14,20 @@ import (
 )
 
 // sent notes what a client sends, a pipeline with the number of its commands.
-type sent struct{ commands []string }
+type sent struct {
+	mu       sync.Mutex
+	commands []string
+}
+
+func (s *sent) note(command string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands = append(s.commands, command)
+}
 
 func (s *sent) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	commands := s.commands
 	s.commands = nil
 	return commands
@@ -27,7 +39,7 @@ func (s *sent) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements redis.Hook.
 func (s *sent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.commands = append(s.commands, cmd.Name())
+		s.note(cmd.Name())
 		return next(ctx, cmd)
 	}
 }
@@ -35,7 +47,7 @@ func (s *sent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.commands = append(s.commands, fmt.Sprintf("pipeline of %d", len(cmds)))
+		s.note(fmt.Sprintf("pipeline of %d", len(cmds)))
 		return next(ctx, cmds)
 	}
 }
@@ -45,12 +57,15 @@ func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func TestReserveRoundTrips(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
-		client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: true}) // so that the throttle uses this very client
+		// so that the throttle uses this very client
+		client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = client.Close() })
 		wire := new(sent)
 		client.AddHook(wire)
-		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(100, 10*time.Second)), throttle.Options{})
-		if err := s.SetLimits(dawn, "tenant", "b", []throttle.Limit{throttle.Per(2, 10*time.Second)}); err != nil {
+		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second), throttle.Per(100, 10*time.Second)),
+			throttle.Options{})
+		if err := s.SetLimits(dawn, "tenant", "b", []throttle.Limit{throttle.Per(2, 10*time.Second)},
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		comes(t, s, 0, throttle.Job{ID: "first", Keys: of("a")}, throttle.Granted)

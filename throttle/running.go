@@ -2,8 +2,15 @@ package throttle
 
 import "context"
 
-// mostEnding is how many grants one call ends or renews.
-const mostEnding = 64
+// One call ends or renews so many grants at most, and so many places that they may hold: one
+// under each scope.
+const (
+	mostEnding = 64
+	mostPlaces = 192
+)
+
+// endingAtOnce is how many grants one call ends or renews.
+func (t *setup) endingAtOnce() int { return max(1, min(mostEnding, mostPlaces/len(t.scopes))) }
 
 // Done tells that granted jobs have ended: what they hold of running limits is free at once,
 // or after its cool-down, and the line is looked at for who is next. It tells for each
@@ -11,8 +18,9 @@ const mostEnding = 64
 // job's Lease was over: another may have started meanwhile, and nothing cools down. Grants
 // without a Lease hold nothing, and are not asked for.
 //
-// It blocks for one round trip per 64 grants and fails as Reserve does, without fallback;
-// then it may be called again, and places that nobody gives back are free after their Lease.
+// It blocks for one round trip per 64 grants, of fewer with more than three scopes, and fails
+// as Reserve does, without fallback; then it may be called again, and places that nobody gives
+// back are free after their Lease.
 // The error is also an *InvalidJobError for a reservation that is no grant. It is safe for
 // many goroutines.
 func (t *Throttle) Done(ctx context.Context, granted ...Reservation) ([]bool, error) {
@@ -28,9 +36,6 @@ func (t *Throttle) Renew(ctx context.Context, granted ...Reservation) ([]bool, e
 }
 
 func (t *Throttle) running(ctx context.Context, verb string, granted []Reservation) ([]bool, error) {
-	if t.looks {
-		return nil, t.refused("Done and Renew")
-	}
 	g, err := t.grantsOf(ctx, verb, granted)
 	for err == nil && len(g.asked) > 0 {
 		err = t.tell(ctx, verb, g)
@@ -41,13 +46,14 @@ func (t *Throttle) running(ctx context.Context, verb string, granted []Reservati
 // grants are some of which Redis is told that they have ended, or run on.
 type grants struct {
 	held   []bool
+	atOnce int           // how many one call tells of
 	asked  []Reservation // of which it is yet to be told
 	places []int         // of these in held
 }
 
 // grantsOf checks grants, and answers for those that Redis does not know.
 func (t *Throttle) grantsOf(ctx context.Context, verb string, granted []Reservation) (*grants, error) {
-	g := new(grants)
+	g := &grants{atOnce: t.endingAtOnce()}
 	for _, r := range granted {
 		if err := t.checkGrant(ctx, r); err != nil {
 			return g, err
@@ -68,7 +74,7 @@ func (t *Throttle) grantsOf(ctx context.Context, verb string, granted []Reservat
 }
 
 // next are as many as one call tells of.
-func (g *grants) next() []Reservation { return g.asked[:min(len(g.asked), mostEnding)] }
+func (g *grants) next() []Reservation { return g.asked[:min(len(g.asked), g.atOnce)] }
 
 // answered takes whether the next ones held their places until now.
 func (g *grants) answered(held []bool) {
@@ -106,9 +112,13 @@ func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
 	case at < 1 || at > maxUnits:
 		return &InvalidJobError{Job: r.Job.ID, Field: "Start", Value: r.Start, Reason: "is no start"}
 	}
+	if err := checkID(r.Job.ID); err != nil {
+		return err
+	}
 	for scope, cooldown := range r.Cooldowns {
 		if cooldown < 0 || cooldown > maxLease {
-			return &InvalidJobError{Job: r.Job.ID, Field: "Cooldowns", Value: cooldown, Reason: "of scope " + scope + " is not between 0 and " + formatDuration(maxLease)}
+			return &InvalidJobError{Job: r.Job.ID, Field: "Cooldowns", Value: cooldown,
+				Reason: "of scope " + scope + " is not between 0 and " + formatDuration(maxLease)}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -31,7 +32,8 @@ func TestRunningRefusesWhatIsWrong(t *testing.T) {
 		startless.Start = time.Time{}
 		cold.Cooldowns = map[string]time.Duration{"tenant": -1}
 		for field, wrong := range map[string]throttle.Reservation{"Outcome": waits, "Start": startless, "Cooldowns": cold} {
-			for name, call := range map[string]func(context.Context, ...throttle.Reservation) ([]bool, error){"Done": th.Done, "Renew": th.Renew} {
+			for name, call := range map[string]func(context.Context,
+				...throttle.Reservation) ([]bool, error){"Done": th.Done, "Renew": th.Renew} {
 				var invalid *throttle.InvalidJobError
 				if _, err := call(t.Context(), good, wrong); !errors.As(err, &invalid) || invalid.Field != field {
 					t.Errorf("%s: got %v, want an error about %s", name, err, field)
@@ -72,7 +74,8 @@ func TestRunningLimitsThatAreWrong(t *testing.T) {
 	}
 	th := newThrottle(t, client, runningTenants(throttle.Running(1)), ahead)
 	var limit *throttle.LimitError
-	if err := th.SetLimits(t.Context(), "tenant", "acme", wrong["a short lease"].Limits); !errors.As(err, &limit) {
+	if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme",
+		wrong["a short lease"].Limits); !errors.As(err, &limit) {
 		t.Errorf("set: got %v, want a *LimitError", err)
 	}
 }
@@ -86,14 +89,15 @@ func TestRunningSetAtRunTime(t *testing.T) {
 			return reserve(t, th, throttle.Job{ID: id, Weight: 1, Keys: of("acme")})
 		}
 		a, b := ask("a"), ask("b")
-		if err := th.SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(3)}); err != nil {
+		if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(3)}); err != nil {
 			t.Fatal(err)
 		}
 		c, d := ask("c"), ask("d")
-		if a.Lease != time.Minute || b.Outcome != throttle.Granted || c.Outcome != throttle.Granted || d.Outcome != throttle.Waiting {
+		if a.Lease != time.Minute || b.Outcome != throttle.Granted || c.Outcome != throttle.Granted ||
+			d.Outcome != throttle.Waiting {
 			t.Errorf("got %s, %s, %s, %s under 2 and then 3 at once", a.Outcome, b.Outcome, c.Outcome, d.Outcome)
 		}
-		if err := th.SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(1)}); err != nil {
+		if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(1)}); err != nil {
 			t.Fatal(err)
 		}
 		if held, err := th.Done(t.Context(), a, b); err != nil || !held[0] || !held[1] {
@@ -152,7 +156,8 @@ func TestRunningLeavesNoKeys(t *testing.T) {
 			}
 		}
 		keys, err := client.Keys(t.Context(), "thr:{"+th.Name()+"}:*:run:*").Result()
-		if more, _ := client.Keys(t.Context(), "thr:{"+th.Name()+"}:*:key:*").Result(); err != nil || len(keys)+len(more) != 0 {
+		if more, _ := client.Keys(t.Context(), "thr:{"+th.Name()+"}:*:key:*").Result(); err != nil ||
+			len(keys)+len(more) != 0 {
 			t.Errorf("left: %q %q (%v)", keys, more, err)
 		}
 	})
@@ -183,7 +188,7 @@ func TestRunningForecast(t *testing.T) {
 			for i := range 21 {
 				jobs = append(jobs, job(100+i))
 			}
-			forecast, err := s.throttle.Forecast(t.Context(), jobs)
+			forecast, err := s.throttle.Inspector().Forecast(t.Context(), jobs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,10 +201,12 @@ func TestRunningForecast(t *testing.T) {
 				}
 			}
 			waits, err := s.Reserve(now, job(203))
-			if wait := waits.Start.Sub(now); err != nil || waits.Outcome != throttle.Waiting || wait < time.Second/2 || wait > 4*time.Second {
+			if wait := waits.Start.Sub(now); err != nil || waits.Outcome != throttle.Waiting ||
+				wait < time.Second/2 || wait > 4*time.Second {
 				t.Errorf("%s: it is taken to start in %s (%+v, %v), want about 2s", name, wait, waits, err)
 			}
-			if e, err := s.throttle.Explain(t.Context(), job(203)); err != nil || e.Expected.Sub(now) > 4*time.Second {
+			if e, err := s.throttle.Inspector().Explain(t.Context(), job(203)); err != nil ||
+				e.Expected.Sub(now) > 4*time.Second {
 				t.Errorf("%s: explained to start in %s (%v), want about 2s", name, e.Expected.Sub(now), err)
 			}
 		}
@@ -220,7 +227,7 @@ func TestRunningForecastOfNothingKnown(t *testing.T) {
 		for i := range 3 {
 			reserve(t, th, throttle.Job{ID: fmt.Sprint("before", i), Weight: 1, Keys: of("acme")})
 		}
-		forecast, err := th.Forecast(t.Context(), jobs)
+		forecast, err := th.Inspector().Forecast(t.Context(), jobs)
 		if last := forecast.Last.Sub(forecast.Now); err != nil || last < 3*time.Second || last > 6*time.Second {
 			t.Errorf("44 jobs, ten a second: the last starts after %s (%v), want about 4s", last, err)
 		}
@@ -231,7 +238,8 @@ func TestRunningForecastOfNothingKnown(t *testing.T) {
 func TestRunningLocalShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, away(t), runningTenants(throttle.Running(10)), &throttle.Options{Lookahead: time.Second, Fallback: throttle.FallbackLocal, LocalShare: 0.5})
+		th := newThrottle(t, away(t), runningTenants(throttle.Running(10)),
+			&throttle.Options{Lookahead: time.Second, Fallback: throttle.FallbackLocal, LocalShare: 0.5})
 		ask := func(id string, weight int64) (throttle.Reservation, error) {
 			return th.Reserve(t.Context(), throttle.Job{ID: id, Weight: weight, Keys: of("acme")})
 		}
@@ -258,4 +266,37 @@ func TestRunningLocalShare(t *testing.T) {
 			t.Errorf("all has ended: %v", err)
 		}
 	})
+}
+
+// TestWorkOfEndingManyIsBounded: one call reads what each grant holds once, and with many scopes there are more calls,
+// of fewer grants.
+func TestWorkOfEndingManyIsBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t).Client(t)
+	client, hook := hookedClient(t, server)
+	for scopes, want := range map[int]struct{ calls, commands int }{1: {1, 3 * 64}, 8: {3, 3*64 + 3*20}} {
+		all, keys := make([]throttle.Scope, scopes), make(map[string]string)
+		for i := range all {
+			all[i] = throttle.Scope{Name: fmt.Sprint("scope", i), Limits: []throttle.Limit{throttle.Running(1000)}}
+			keys[all[i].Name] = "acme"
+		}
+		th := newThrottle(t, client, all, ahead)
+		granted := make([]throttle.Reservation, 64)
+		for i := range granted {
+			granted[i] = reserve(t, th, throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: keys})
+		}
+		if _, err := th.Renew(t.Context(), granted[:1]...); err != nil { // the script is loaded
+			t.Fatal(err)
+		}
+		th.AwaitPublished()
+		calls, before := hook.calls.Load(), commandsRun(t, server)
+		if _, err := th.Renew(t.Context(), granted...); err != nil {
+			t.Fatal(err)
+		}
+		commands := commandsRun(t, server) - before
+		if got := int(hook.calls.Load() - calls); got != want.calls || commands > want.commands {
+			t.Errorf("%d scopes: 64 grants are renewed in %d calls and by %d commands, want %d and %d at most",
+				scopes, got, commands, want.calls, want.commands)
+		}
+	}
 }

@@ -37,9 +37,32 @@ type Scope struct {
 	// from 0.001 to below 1; 0 means that they do not follow. A job that is heavier than what
 	// is served starts when nothing else counts.
 	Floor float64 `json:"floor,omitempty"`
+	// Margin is how much longer each window counts than its limit says, so that the limit
+	// holds for whatever has its effect within that time of its granted start: a strict
+	// upstream counts a request when it arrives. Where no effect is later than that, no
+	// interval of Window has the effects of more than Units. It costs Margin of
+	// Window+Margin: 0.3 % for 200 ms of a minute, 17 % of a second. From 0, which is
+	// none, to a minute, in whole microseconds; Window and Margin are 400 days at most.
+	// Usage, Explain and all else show the limit as it is entered; what is used
+	// counts for that much longer. It does not concern running limits. Windows
+	// with another margin are new: they count from when they are first asked for, and limits
+	// that were set at run time are to be set again.
+	Margin time.Duration `json:"margin,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
+}
+
+// maxMargin is the longest Margin.
+const maxMargin = time.Minute
+
+// span is the window of a limit of the scope as the scripts name and count it, with the
+// margin.
+func (s Scope) span(l Limit) time.Duration {
+	if l.Running {
+		return l.span()
+	}
+	return l.span() + s.Margin
 }
 
 // maxLimits bounds the work of one decision: the limits that concern one job.
@@ -63,13 +86,21 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 			return &OptionError{Field: "Scope.Mode", Value: int(scope.Mode), Reason: "is none of Enforce, Shadow, Off"}
 		}
 		if scope.Cooldown < 0 || scope.Cooldown > maxLease || scope.Cooldown%time.Microsecond != 0 {
-			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown, Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
+			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown,
+				Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
 		}
-		if part := inThousandths(scope.Floor); scope.Floor != 0 && (scope.Floor < 0 || part < 1 || part >= thousandths) || scope.Floor != scope.Floor {
-			return &OptionError{Field: "Scope.Floor", Value: scope.Floor, Reason: "is neither 0 nor a part of the limits, from 0.001 to below 1"}
+		if part := inThousandths(scope.Floor); scope.Floor != 0 &&
+			(scope.Floor < 0 || part < 1 || part >= thousandths) || scope.Floor != scope.Floor {
+			return &OptionError{Field: "Scope.Floor", Value: scope.Floor,
+				Reason: "is neither 0 nor a part of the limits, from 0.001 to below 1"}
+		}
+		if scope.Margin < 0 || scope.Margin > maxMargin || scope.Margin%time.Microsecond != 0 {
+			return &OptionError{Field: "Scope.Margin", Value: scope.Margin,
+				Reason: "is not between 0 and " + formatDuration(maxMargin) + ", in whole microseconds"}
 		}
 		if scope.Runs < 0 || scope.Runs > maxWindow {
-			return &OptionError{Field: "Scope.Runs", Value: scope.Runs, Reason: "is not between 0 and " + formatDuration(maxWindow)}
+			return &OptionError{Field: "Scope.Runs", Value: scope.Runs,
+				Reason: "is not between 0 and " + formatDuration(maxWindow)}
 		}
 		if err := scope.validateLimits(); err != nil {
 			return err
@@ -80,7 +111,8 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 		limits += len(scope.Limits)
 	}
 	if limits > maxLimits {
-		return &OptionError{Field: "Scope.Limits", Value: limits, Reason: fmt.Sprintf("more than %d limits in all", maxLimits)}
+		return &OptionError{Field: "Scope.Limits", Value: limits,
+			Reason: fmt.Sprintf("more than %d limits in all", maxLimits)}
 	}
 	return nil
 }
@@ -93,13 +125,18 @@ func (s Scope) validateLimits() error {
 		}
 		if limit.Running {
 			running++
+		} else if limit.Window+s.Margin > maxWindow {
+			return &OptionError{Field: "Scope.Margin", Value: s.Margin,
+				Reason: "makes the window of " + limit.String() + " longer than " + formatDuration(maxWindow)}
 		}
 		if windows[limit.span()] || running > 1 {
-			return &OptionError{Field: "Scope.Limits", Value: limit.String(), Reason: "scope " + s.Name + " has two limits of this kind; keep the lower one"}
+			return &OptionError{Field: "Scope.Limits", Value: limit.String(),
+				Reason: "scope " + s.Name + " has two limits of this kind; keep the lower one"}
 		}
 		windows[limit.span()] = true
 		if limit.Running && s.Cooldown > limit.lease() {
-			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown, Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}
+			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown,
+				Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}
 		}
 	}
 	return nil
@@ -110,7 +147,9 @@ func (s Scope) validateLimits() error {
 func checkLeases(scope string, limits []Limit, lookahead time.Duration) error {
 	for _, limit := range limits {
 		if limit.Running && limit.lease() < 2*lookahead {
-			return &LimitError{Text: limit.String(), Reason: fmt.Sprintf("of scope %s: the lease %s is shorter than twice the Lookahead %s", scope, formatDuration(limit.lease()), formatDuration(lookahead))}
+			return &LimitError{Text: limit.String(),
+				Reason: fmt.Sprintf("of scope %s: the lease %s is shorter than twice the Lookahead %s", scope,
+					formatDuration(limit.lease()), formatDuration(lookahead))}
 		}
 	}
 	return nil

@@ -38,7 +38,8 @@ func TestOrderOfScopesDoesNotMatter(t *testing.T) {
 		comes(t, other, 9500*time.Millisecond, job("booked by the other"), throttle.Booked)
 		comes(t, one, 9500*time.Millisecond, job("waits"), throttle.Waiting)
 		comes(t, other, 9500*time.Millisecond, job("waits behind"), throttle.Waiting)
-		if r := comes(t, other, 9500*time.Millisecond, job("waits"), throttle.Waiting); r.Hold == nil || r.Hold.Scope == throttle.Global {
+		if r := comes(t, other, 9500*time.Millisecond, job("waits"), throttle.Waiting); r.Hold == nil ||
+			r.Hold.Scope == throttle.Global {
 			t.Errorf("who waits, asked by the other: %+v, want it held by its tenant or domain", r)
 		}
 		if done, err := other.Settle(dawn.Add(9500*time.Millisecond), granted, 1); !done || err != nil {

@@ -75,14 +75,15 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 	ask("deadline", with(func(j *throttle.Job) { j.ID, j.Deadline = "late-"+marker, time.Now().Add(time.Minute) }))
 	ask("weight", with(func(j *throttle.Job) { j.Weight = -1 }))
 	ask("unknown scope", with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, "host": domain} }))
-	ask("key for global", with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, throttle.Global: domain} }))
+	ask("key for global",
+		with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, throttle.Global: domain} }))
 	_, errs["settled for less than nothing"] = th.Settle(ctx, granted, -1)
 	_, errs["settled for a scope that is none"] = th.SettleCosts(ctx, granted, map[string]int64{"host": 1})
-	if err := th.SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(4)}); err != nil {
+	if err := th.Inspector().SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(4)}); err != nil {
 		t.Fatal(err)
 	}
 	ask("blocked", with(func(j *throttle.Job) { j.ID = "blocked-" + marker }))
-	if err := th.ResetLimits(ctx, "tenant", tenant); err != nil {
+	if err := th.Inspector().ResetLimits(ctx, "tenant", tenant); err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -91,7 +92,8 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 
 	prefix := "thr:{" + th.Name() + "}:4:"
 	lane := tenant + "|domain:" + domain + ",global:,tenant:" + tenant
-	for _, end := range []string{"key:tenant:" + tenant, "lane:" + lane, "lanes:tenant:" + tenant + ":" + tenant, "wait:tenant:" + tenant, "tags:tenant:" + tenant, "jobs", "timers"} {
+	for _, end := range []string{"key:tenant:" + tenant, "lane:" + lane, "lanes:tenant:" + tenant + ":" + tenant,
+		"wait:tenant:" + tenant, "tags:tenant:" + tenant, "jobs", "timers"} {
 		aside := "aside:" + prefix + end
 		err := client.Rename(ctx, prefix+end, aside).Err()
 		was := err == nil
@@ -112,16 +114,16 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 			for call, err := range everyJobCall(soonOver(t), th, job) {
 				foreign(errs, fmt.Sprintf("%s of %s at %s", call, kind, end), err)
 			}
-			_, err := th.Explain(ctx, job)
+			_, err := th.Inspector().Explain(ctx, job)
 			foreign(errs, fmt.Sprintf("Explain of %s at %s", kind, end), err)
-			_, err = th.Usage(ctx, "tenant", tenant)
+			_, err = th.Inspector().Usage(ctx, "tenant", tenant)
 			foreign(errs, fmt.Sprintf("Usage of %s at %s", kind, end), err)
-			_, err = th.Forecast(ctx, []throttle.Job{job})
+			_, err = th.Inspector().Forecast(ctx, []throttle.Job{job})
 			foreign(errs, fmt.Sprintf("Forecast of %s at %s", kind, end), err)
 			_, err = th.Driver().Pull(ctx)
 			foreign(errs, fmt.Sprintf("Pull of %s at %s", kind, end), err)
-			_, _, err = th.Driver().LaneJobs(ctx, lane, "")
-			foreign(errs, fmt.Sprintf("LaneJobs of %s at %s", kind, end), err)
+			_, _, err = th.Driver().Jobs(ctx, lane, "")
+			foreign(errs, fmt.Sprintf("Jobs of %s at %s", kind, end), err)
 			_, err = th.Driver().Leave(ctx, []string{job.ID + "2"})
 			foreign(errs, fmt.Sprintf("Leave of %s at %s", kind, end), err)
 			_, err = th.Refund(ctx, granted)
@@ -140,7 +142,7 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 		t.Fatal(err)
 	}
 	ask("foreign control", job)
-	_, errs["foreign limits"] = th.Usage(ctx, "tenant", tenant)
+	_, errs["foreign limits"] = th.Inspector().Usage(ctx, "tenant", tenant)
 	_, errs["foreign pause"] = th.Pause(ctx, "domain", domain, time.Now().Add(time.Hour))
 	return errs
 }
@@ -198,7 +200,8 @@ func TestF16_T12_StateErrorNamesItsKey(t *testing.T) {
 			t.Fatalf("got %#v, want a *StateError with the key %s", err, key)
 		}
 		sum := sha256.Sum256([]byte(key))
-		if text := err.Error(); strings.Contains(text, "acme") || !strings.Contains(text, hex.EncodeToString(sum[:6])) || !strings.Contains(text, "}:4:key:") {
+		if text := err.Error(); strings.Contains(text, "acme") ||
+			!strings.Contains(text, hex.EncodeToString(sum[:6])) || !strings.Contains(text, "}:4:key:") {
 			t.Errorf("it reads %q, want the kind of key and its hash", text)
 		}
 		whole := (&throttle.StateError{Key: "thr:{n}:4:line"}).Error()

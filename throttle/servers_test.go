@@ -112,12 +112,12 @@ func (s *scripted) Leave(now time.Time, ids []string) ([]bool, error) {
 
 func (s *scripted) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
 	s.now = now
-	return s.throttle.Usage(context.Background(), scope, key)
+	return s.throttle.Inspector().Usage(context.Background(), scope, key)
 }
 
 func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
 	s.now = now
-	return s.throttle.Count(context.Background(), scope, key, from, to)
+	return s.throttle.Inspector().Count(context.Background(), scope, key, from, to)
 }
 
 func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
@@ -127,7 +127,7 @@ func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.
 
 func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error) {
 	s.now = now
-	return s.throttle.Lines(context.Background(), from)
+	return s.throttle.Inspector().Lines(context.Background(), from)
 }
 
 func (s *scripted) Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error) {
@@ -170,24 +170,24 @@ func (s *scripted) Resume(now time.Time, scope, key string) (bool, error) {
 	return s.throttle.Resume(context.Background(), scope, key)
 }
 
-func (s *scripted) SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error {
+func (s *scripted) SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error {
 	s.now = now
-	return s.throttle.SetLimits(context.Background(), scope, key, limits)
+	return s.throttle.Inspector().SetLimits(context.Background(), scope, key, limits, throttle.Until(until))
 }
 
 func (s *scripted) ResetLimits(now time.Time, scope, key string) error {
 	s.now = now
-	return s.throttle.ResetLimits(context.Background(), scope, key)
+	return s.throttle.Inspector().ResetLimits(context.Background(), scope, key)
 }
 
-func (s *scripted) SetMode(now time.Time, scope string, mode throttle.Mode) error {
+func (s *scripted) SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error {
 	s.now = now
-	return s.throttle.SetMode(context.Background(), scope, mode)
+	return s.throttle.Inspector().SetMode(context.Background(), scope, mode, throttle.Until(until))
 }
 
 func (s *scripted) ResetMode(now time.Time, scope string) error {
 	s.now = now
-	return s.throttle.ResetMode(context.Background(), scope)
+	return s.throttle.Inspector().ResetMode(context.Background(), scope)
 }
 
 // drain pulls as a worker does until there is nothing to pull.

@@ -13,18 +13,22 @@ import (
 // that the scope key does not concern are not delayed. A pause is never shortened by
 // another: Resume ends it. A time that is past pauses nothing.
 //
-// The time is meant by the local clock; its distance, up to 400 days, is what counts.
+// The time is meant by the local clock; its distance, up to 400 days, is what counts. Of
+// the options Why and By are of use here.
 // Pause returns when the pause ends by Redis' clock. It blocks for two round trips, the
 // second to keep who changed what (Changes), and fails as Reserve does, without fallback.
-func (t *Throttle) Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error) {
+func (t *setup) Pause(ctx context.Context, scope, key string, until time.Time,
+	options ...SetOption) (time.Time, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return time.Time{}, err
 	}
 	length := max(0, t.until(until))
 	if length > maxWindow {
-		return time.Time{}, &InvalidJobError{Field: "until", Value: until, Reason: "is more than " + formatDuration(maxWindow) + " away"}
+		return time.Time{}, &InvalidJobError{Field: "until", Value: until,
+			Reason: "is more than " + formatDuration(maxWindow) + " away"}
 	}
-	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), integers(' ', length.Microseconds()))
+	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), integers(' ', length.Microseconds()),
+		slices.Concat(options, []SetOption{Until(time.Time{})}))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -43,11 +47,11 @@ func (t *Throttle) Pause(ctx context.Context, scope, key string, until time.Time
 
 // Resume ends a pause now. It returns false if the scope key was not paused. Jobs
 // that waited for it are pulled at once. It blocks and fails as Pause does.
-func (t *Throttle) Resume(ctx context.Context, scope, key string) (bool, error) {
+func (t *setup) Resume(ctx context.Context, scope, key string, options ...SetOption) (bool, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return false, err
 	}
-	s, err := t.set(ctx, "resume", scopeKeyName(scope, key), "")
+	s, err := t.set(ctx, "resume", scopeKeyName(scope, key), "", options)
 	if err != nil {
 		return false, err
 	}
@@ -57,8 +61,8 @@ func (t *Throttle) Resume(ctx context.Context, scope, key string) (bool, error) 
 
 // SetLimits sets the limits of one scope key at run time, for all processes, from
 // their next decision on; with an empty key of a keyed scope those of all its keys
-// that have none of their own. They are kept in Redis until ResetLimits, and win over
-// every configuration.
+// that have none of their own. They are kept in Redis until ResetLimits, or until they end
+// by themselves (Until), and win over every configuration.
 //
 // Other units count at once, with all that was spent before: lowered, nothing starts
 // until the window is under its limit, and a booked job may have to wait longer; raised,
@@ -71,36 +75,42 @@ func (t *Throttle) Resume(ctx context.Context, scope, key string) (bool, error) 
 // A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
 // in line, under a limit below its weight with a *BlockedError until the limits change.
 //
+// Limits that end do so by Redis' clock, for all processes at the same instant: a start at or
+// after it is under the limits that follow, whose windows count meanwhile. Who waits is looked
+// at then.
+//
 // It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
-func (t *Throttle) SetLimits(ctx context.Context, scope, key string, limits []Limit) error {
+func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []Limit, options ...SetOption) error {
 	if len(limits) == 0 {
-		return &OptionError{Field: "limits", Value: 0, Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
+		return &OptionError{Field: "limits", Value: 0,
+			Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
 	}
-	if err := (Scope{Name: scope, Limits: limits}).validateLimits(); err != nil {
+	if err := (Scope{Name: scope, Limits: limits, Margin: t.scopeOf(scope).Margin}).validateLimits(); err != nil {
 		return err
 	}
 	if err := checkLeases(scope, limits, t.options.Lookahead); err != nil {
 		return err
 	}
 	if windows := t.windows(scope, limits); windows > maxLimits {
-		return &OptionError{Field: "limits", Value: len(limits), Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", windows, maxLimits)}
+		return &OptionError{Field: "limits", Value: len(limits),
+			Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", windows, maxLimits)}
 	}
 	precise := make([]Limit, len(limits))
 	for i, limit := range limits {
 		precise[i] = t.asConfigured(scope, limit)
 	}
-	return t.setLimits(ctx, scope, key, limitsText(precise))
+	return t.setLimits(ctx, scope, key, t.scopeOf(scope).limitsText(precise), options)
 }
 
 // ResetLimits takes back what SetLimits set for a scope key, or with an empty key of
 // a keyed scope for all its keys: what is set more generally, or else each process'
 // configuration, is in force again. A scope key that is served less, as Report has it, is
 // served whole again. It blocks and fails as Pause does.
-func (t *Throttle) ResetLimits(ctx context.Context, scope, key string) error {
-	return t.setLimits(ctx, scope, key, "")
+func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options ...SetOption) error {
+	return t.setLimits(ctx, scope, key, "", options)
 }
 
-func (t *Throttle) setLimits(ctx context.Context, scope, key, text string) error {
+func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, options []SetOption) error {
 	name := scope
 	if key != "" || scope == Global {
 		name = scopeKeyName(scope, key)
@@ -108,18 +118,16 @@ func (t *Throttle) setLimits(ctx context.Context, scope, key, text string) error
 			return err
 		}
 	} else if !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
+		return &InvalidJobError{Field: "scope", Value: scope,
+			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
 	}
-	_, err := t.set(ctx, "limits", name, text)
+	_, err := t.set(ctx, "limits", name, text, options)
 	return err
 }
 
-// mostFiner is up to how many units a limit keeps a precision that is finer than its default.
-const mostFiner = 1000
-
 // asConfigured gives a limit without a precision, or a lease, the configured one's. With another it
 // would begin to count anew.
-func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
+func (t *setup) asConfigured(scope string, limit Limit) Limit {
 	if limit.Running && limit.Lease == 0 {
 		limit.Lease = t.leaseOf(scope)
 	}
@@ -131,7 +139,7 @@ func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
 			if s.Name != scope || own.Running || own.Window != limit.Window || own.Units == Unlimited {
 				continue
 			}
-			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= mostFiner {
+			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= maxEntries {
 				limit.Precision = was
 			}
 		}
@@ -141,7 +149,7 @@ func (t *Throttle) asConfigured(scope string, limit Limit) Limit {
 
 // leaseOf is the configured lease of a scope's running limit, 0 if it has none: with another
 // one what runs already would not count.
-func (t *Throttle) leaseOf(scope string) time.Duration {
+func (t *setup) leaseOf(scope string) time.Duration {
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
 			if s.Name == scope && own.Running {
@@ -154,7 +162,7 @@ func (t *Throttle) leaseOf(scope string) time.Duration {
 
 // windows is how many a scope key may count where these limits are set: those of the
 // configuration go on counting.
-func (t *Throttle) windows(scope string, limits []Limit) int {
+func (t *setup) windows(scope string, limits []Limit) int {
 	n := len(limits)
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
@@ -168,51 +176,60 @@ func (t *Throttle) windows(scope string, limits []Limit) int {
 
 // SetMode sets the mode of a scope at run time, for all processes, from their next
 // decision on; with an empty scope that of all scopes which have none set. It is kept
-// in Redis until ResetMode, and wins over every configuration. It blocks and fails as
-// SetLimits does.
-func (t *Throttle) SetMode(ctx context.Context, scope string, mode Mode) error {
+// in Redis until ResetMode, or until it ends by itself, as limits do, and wins over every
+// configuration. It blocks and fails as SetLimits does.
+func (t *Inspector) SetMode(ctx context.Context, scope string, mode Mode, options ...SetOption) error {
 	if !mode.valid() {
 		return &OptionError{Field: "mode", Value: int(mode), Reason: "is none of Enforce, Shadow, Off"}
 	}
-	return t.setMode(ctx, scope, mode.letter())
+	return t.setMode(ctx, scope, mode.letter(), options)
 }
 
 // ResetMode takes back what SetMode set. It blocks and fails as SetLimits does.
-func (t *Throttle) ResetMode(ctx context.Context, scope string) error {
-	return t.setMode(ctx, scope, "")
+func (t *Inspector) ResetMode(ctx context.Context, scope string, options ...SetOption) error {
+	return t.setMode(ctx, scope, "", options)
 }
 
-func (t *Throttle) setMode(ctx context.Context, scope, letter string) error {
+func (t *Inspector) setMode(ctx context.Context, scope, letter string, options []SetOption) error {
 	if scope != "" && !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
+		return &InvalidJobError{Field: "scope", Value: scope,
+			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
 	}
-	_, err := t.set(ctx, "mode", scope, letter)
+	_, err := t.set(ctx, "mode", scope, letter, options)
 	return err
 }
 
 // set changes what is set at run time.
-func (t *Throttle) set(ctx context.Context, what, name, value string) (setting, error) {
+func (t *setup) set(ctx context.Context, what, name, value string, options []SetOption) (setting, error) {
 	if ctx == nil {
 		return setting{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	reply, err := t.redis.run(ctx, setScript, t.setArguments(what, name, value))
+	of, err := termsOf(options)
+	if err != nil {
+		return setting{}, err
+	}
+	left, err := t.left(of)
+	if err != nil {
+		return setting{}, err
+	}
+	reply, err := t.redis.run(ctx, setScript, t.setArguments(what, name, value, left, of))
 	if err != nil {
 		return setting{}, err
 	}
 	s, err := t.setting(reply)
 	if err == nil {
-		t.noteChange(ctx, what, name, s)
+		t.noteChange(ctx, what, name, s, of)
 	}
 	return s, err
 }
 
-// setting is the answer of set.
+// setting is the answer of set: a pause's end, "value|ends" of other things, empty for nothing.
 type setting struct {
 	now             time.Time
 	before, inForce string
 }
 
-func (t *Throttle) setting(reply any) (setting, error) {
+func (t *setup) setting(reply any) (setting, error) {
 	v := arrayOf("set", reply)
 	at := v.stamp()
 	s := setting{now: at.now, before: v.text(), inForce: v.text()}

@@ -3,31 +3,38 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Setting is what is set at run time for one scope key, for all keys of a scope, or, the
-// mode, for all scopes.
+// Setting is one thing that is set at run time, a pause, limits or a mode: for one scope key,
+// for all keys of a scope, or, a mode, for all scopes. Who set it, when, why and until when
+// are kept with it.
 type Setting struct {
-	// Scope and Key name it. An empty Key of a keyed scope is all its keys, an empty Scope
-	// all scopes. Of a very long key only the hash is known, which begins with ~.
+	// Scope and Key name what it is set for. An empty Key of a keyed scope is all its keys, an
+	// empty Scope all scopes. Of a very long key only the hash is known, which begins with ~.
 	Scope string `json:"scope,omitempty"`
 	Key   string `json:"key,omitempty"`
-	// Paused is until when it is paused, on Redis' clock; zero if it is not.
-	Paused time.Time `json:"paused,omitzero"`
-	// Limits are those that were set, nil if none were.
+	What  string `json:"what"` // pause, limits or mode
+	// Limits are those that were set, Mode the mode's name.
 	Limits []Limit `json:"limits,omitempty"`
-	// Mode is the mode's name, empty if none was set.
-	Mode string `json:"mode,omitempty"`
+	Mode   string  `json:"mode,omitempty"`
+	// Until is when it ends by itself, on Redis' clock; zero: it does not. A pause always does.
+	Until time.Time `json:"until,omitzero"`
+	// At is when it was set, on Redis' clock, By who did it, as a Change has it, and Why the
+	// reason, if one was given.
+	At  time.Time `json:"at"`
+	By  string    `json:"by"`
+	Why string    `json:"why,omitempty"`
 }
 
 // Settings returns all that is set at run time: for all scopes and for whole scopes first,
 // then for keys by their names. It looks at every key that the throttle's server has, some
 // ten thousand a call, and at the beginning of each scope key. It changes nothing and fails
 // as Usage does; ctx bounds it.
-func (t *Throttle) Settings(ctx context.Context) ([]Setting, error) {
+func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -35,12 +42,12 @@ func (t *Throttle) Settings(ctx context.Context) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := t.settingsOf(control)
-	names, err := t.scopeKeyNames(ctx, "")
+	page, err := t.page(ctx, "claims", "") // for its instant
 	if err != nil {
 		return nil, err
 	}
-	page, err := t.page(ctx, "claims", "") // for its instant
+	settings := t.settingsOf(control, page.now)
+	names, err := t.scopeKeyNames(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -50,51 +57,50 @@ func (t *Throttle) Settings(ctx context.Context) ([]Setting, error) {
 			return nil, err
 		}
 		for i, header := range headers {
-			if s, is := t.settingOf(some[i], header, page.now); is {
-				settings = append(settings, s)
-			}
+			settings = append(settings, t.settingsOfKey(some[i], header, page.now)...)
 		}
 	}
 	return settings, nil
 }
 
-// SettingOf returns what is set at run time for one scope key, for all keys of a keyed scope
-// where key is empty, or for all scopes where both are. It blocks for three round trips at
-// most and fails as Usage does.
-func (t *Throttle) SettingOf(ctx context.Context, scope, key string) (Setting, error) {
+// SettingsOf returns what is set at run time for one scope key, for all keys of a keyed scope
+// where key is empty, or for all scopes where both are: none, one, or a pause and limits, or
+// limits and a mode. It blocks for three round trips at most and fails as Usage does.
+func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Setting, error) {
 	if ctx == nil || scope != "" && !t.hasScope(scope) {
-		return Setting{}, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
+		return nil, &InvalidJobError{Field: "scope", Value: scope,
+			Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
 	}
-	control, err := t.redis.value(ctx, t.keys.control)
+	page, err := t.page(ctx, "claims", "") // for its instant
 	if err != nil {
-		return Setting{}, err
+		return nil, err
 	}
-	set := Setting{Scope: scope, Key: key}
-	for _, s := range t.settingsOf(control) {
-		if s.Scope == scope && key == "" {
-			set = s
+	var set []Setting
+	if key == "" {
+		control, err := t.redis.value(ctx, t.keys.control)
+		if err != nil {
+			return nil, err
 		}
+		set = slices.DeleteFunc(t.settingsOf(control, page.now), func(s Setting) bool { return s.Scope != scope })
 	}
 	if key == "" && scope != Global {
 		return set, nil
 	}
-	u, err := t.Usage(ctx, scope, key) // for its instant
-	if err != nil {
-		return Setting{}, err
-	}
 	name := scopeKeyName(scope, key)
 	headers, err := t.headers(ctx, []string{name})
 	if err != nil {
-		return Setting{}, err
+		return nil, err
 	}
-	if own, is := t.settingOf(name, headers[0], u.Now); is {
-		set.Paused, set.Limits = own.Paused, own.Limits
+	for _, own := range t.settingsOfKey(name, headers[0], page.now) {
+		own.Key = key
+		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // of Global the key's win
+		set = append(set, own)
 	}
 	return set, nil
 }
 
 // scopeKeyNames lists the scope keys that Redis has of a scope, or of all.
-func (t *Throttle) scopeKeyNames(ctx context.Context, scope string) ([]string, error) {
+func (t *setup) scopeKeyNames(ctx context.Context, scope string) ([]string, error) {
 	prefix := t.keys.prefix + "key:"
 	if scope != "" {
 		prefix = t.keys.prefix + "key:" + scope + ":"
@@ -106,36 +112,53 @@ func (t *Throttle) scopeKeyNames(ctx context.Context, scope string) ([]string, e
 	return names, err
 }
 
-// settingsOf reads the control key: "-", or "mode;" and "scope=mode:limits;" for each.
-func (t *Throttle) settingsOf(control string) []Setting {
+// settingsOf reads what holds of the control key: "-", or "mode;" and "scope=mode:limits;" for each.
+func (t *setup) settingsOf(control string, now time.Time) []Setting {
 	var settings []Setting
-	all, rest, is := strings.Cut(control, ";")
-	if is && all != "-" {
-		settings = append(settings, Setting{Mode: modeOf(all).String()})
-	}
-	for part := range strings.SplitSeq(rest, ";") {
-		scope, set, is := strings.Cut(part, "=")
-		mode, limits, has := strings.Cut(set, ":")
-		if !is || !has {
-			continue
+	keep := func(s Setting, text string) {
+		value, rest, is := strings.Cut(text, "|")
+		if !is || !s.noted(rest) || !s.Until.IsZero() && !s.Until.After(now) {
+			return
 		}
-		s := Setting{Scope: scope}
-		if mode != "-" {
-			s.Mode = modeOf(mode).String()
-		}
-		if limits != "-" {
-			s.Limits = t.limitsOf(scope, limits)
+		if s.What == "mode" {
+			s.Mode = modeOf(value).String()
+		} else {
+			s.Limits = t.limitsOf(s.Scope, value)
 		}
 		settings = append(settings, s)
+	}
+	all, rest, _ := strings.Cut(control, ";")
+	keep(Setting{What: "mode"}, all)
+	for part := range strings.SplitSeq(rest, ";") {
+		scope, set, _ := strings.Cut(part, "=")
+		mode, limits, _ := strings.Cut(set, ":")
+		keep(Setting{Scope: scope, What: "limits"}, limits)
+		keep(Setting{Scope: scope, What: "mode"}, mode)
 	}
 	return settings
 }
 
+// noted reads "until|at|by|why", or of a pause "at|by|why".
+func (s *Setting) noted(text string) bool {
+	parts := strings.Split(text, "|")
+	if s.What != "pause" && len(parts) == 4 {
+		s.Until, parts = endOf(parts[0]), parts[1:]
+	}
+	if len(parts) != 3 {
+		return false
+	}
+	var badBy, badWhy error
+	s.At = endOf(parts[0])
+	s.By, badBy = url.QueryUnescape(parts[1])
+	s.Why, badWhy = url.QueryUnescape(parts[2])
+	return badBy == nil && badWhy == nil
+}
+
 // mostOfHeader is how much is read of a scope key at first. What is set for few is longer.
-const mostOfHeader = 128
+const mostOfHeader = 512
 
 // headers are the first lines of scope keys.
-func (t *Throttle) headers(ctx context.Context, names []string) ([]string, error) {
+func (t *setup) headers(ctx context.Context, names []string) ([]string, error) {
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = t.keys.prefix + "key:" + name
@@ -154,31 +177,38 @@ func (t *Throttle) headers(ctx context.Context, names []string) ([]string, error
 	return texts, err
 }
 
-// settingOf reads a scope key's first line: "expire seen offset paused limits", and perhaps how
-// it follows its upstream.
-func (t *Throttle) settingOf(name, header string, now time.Time) (Setting, bool) {
+// settingsOfKey reads what holds of a scope key's first line: "expire seen offset pause limits",
+// and perhaps how it follows its upstream.
+func (t *setup) settingsOfKey(name, header string, now time.Time) []Setting {
 	parts := strings.Split(header, " ")
 	scope, key, is := splitName(name)
 	if len(parts) < 5 || !is {
-		return Setting{}, false // none, or foreign: whoever decides there is told
+		return nil // none, or foreign: whoever decides there is told
 	}
-	s := Setting{Scope: scope, Key: key}
-	if end, err := pauseEnd(parts[3]); err == nil && end.After(now) {
-		s.Paused = end
+	var settings []Setting
+	pause := Setting{Scope: scope, Key: key, What: "pause"}
+	if end, rest, _ := strings.Cut(parts[3], "|"); pause.noted(rest) {
+		if pause.Until = endOf(end); pause.Until.After(now) {
+			settings = append(settings, pause)
+		}
 	}
-	if parts[4] != "-" {
-		s.Limits = t.limitsOf(scope, parts[4])
+	limits := Setting{Scope: scope, Key: key, What: "limits"}
+	if value, rest, _ := strings.Cut(parts[4], "|"); limits.noted(rest) &&
+		(limits.Until.IsZero() || limits.Until.After(now)) {
+		limits.Limits = t.limitsOf(scope, value)
+		settings = append(settings, limits)
 	}
-	return s, !s.Paused.IsZero() || s.Limits != nil
+	return settings
 }
 
 // UsageAll returns how each key of a scope stands that Redis has, by their names; of Global
 // its one. It looks at every key that the throttle's server has, some ten thousand a call,
 // and asks for 500 scope keys in one. It changes nothing and fails as Usage does; ctx
 // bounds it.
-func (t *Throttle) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
+func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
 	if ctx == nil || !t.hasScope(scope) {
-		return nil, &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
+		return nil, &InvalidJobError{Field: "scope", Value: scope,
+			Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
 	}
 	names, err := []string{scopeKeyName(Global, "")}, error(nil)
 	if scope != Global {

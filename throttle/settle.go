@@ -17,7 +17,8 @@ import (
 // longer ago than Options.SettleWithin, and where Redis did not decide. The charge is
 // then what it was. It also returns false where the answer of this very call was lost
 // and the client made it again; the charge is then corrected. Any process of the same
-// configuration can settle a grant: only its Job, its Start and Uncharged are read.
+// configuration can settle a grant: only its Job, Start, Now and
+// Uncharged are read. A window that has counted only since the job was granted stays as it is.
 //
 // What a job holds of running limits stays as it was charged: Done gives it back.
 //
@@ -27,7 +28,8 @@ import (
 // is also an *InvalidJobError for a reservation that is no grant.
 func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64) (bool, error) {
 	if actual < 0 || actual > maxUnits {
-		return false, &InvalidJobError{Job: granted.Job.ID, Field: "actual", Value: actual, Reason: fmt.Sprintf("is not between 0 and %d", maxUnits)}
+		return false, &InvalidJobError{Job: granted.Job.ID, Field: "actual", Value: actual,
+			Reason: fmt.Sprintf("is not between 0 and %d", maxUnits)}
 	}
 	return t.settle(ctx, granted, func(c *charge) int64 {
 		if _, own := granted.Job.Costs[c.scope.Name]; own {
@@ -60,10 +62,8 @@ func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error
 
 // settle corrects each charge to what actual says. With rebook, what is given back is
 // booked again for the same start.
-func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(c *charge) int64, rebook bool) (bool, error) {
-	if t.looks {
-		return false, t.refused("Settle")
-	}
+func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(c *charge) int64,
+	rebook bool) (bool, error) {
 	if err := t.checkGrant(ctx, granted); err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 		}
 		return actual(c)
 	}
-	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, granted.Start, o.costsBy(corrected), rebook))
+	reply, err := t.redis.run(ctx, settleScript, t.settleArguments(o, &granted, o.costsBy(corrected), rebook))
 	if err != nil {
 		return false, withJob(err, granted.Job)
 	}

@@ -36,14 +36,16 @@ func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
 			field   string
 			value   any
 		}{
-			"-1 units":              {good, -1, "actual", int64(-1)},
-			"MinInt64 units":        {good, math.MinInt64, "actual", int64(math.MinInt64)},
-			"2^53+1 units":          {good, 1<<53 + 1, "actual", int64(1<<53 + 1)},
-			"a booking":             {booked, 1, "Outcome", throttle.Booked},
-			"a job in line":         {with(func(r *throttle.Reservation) { r.Outcome = throttle.Waiting }), 1, "Outcome", throttle.Waiting},
-			"nothing":               {throttle.Reservation{}, 1, "Outcome", throttle.Outcome(0)},
-			"no start":              {with(func(r *throttle.Reservation) { r.Start = time.Time{} }), 1, "Start", time.Time{}},
-			"a start past 2^53 us":  {with(func(r *throttle.Reservation) { r.Start = time.UnixMicro(1<<53 + 1) }), 1, "Start", time.UnixMicro(1<<53 + 1)},
+			"-1 units":       {good, -1, "actual", int64(-1)},
+			"MinInt64 units": {good, math.MinInt64, "actual", int64(math.MinInt64)},
+			"2^53+1 units":   {good, 1<<53 + 1, "actual", int64(1<<53 + 1)},
+			"a booking":      {booked, 1, "Outcome", throttle.Booked},
+			"a job in line": {with(func(r *throttle.Reservation) { r.Outcome = throttle.Waiting }), 1,
+				"Outcome", throttle.Waiting},
+			"nothing":  {throttle.Reservation{}, 1, "Outcome", throttle.Outcome(0)},
+			"no start": {with(func(r *throttle.Reservation) { r.Start = time.Time{} }), 1, "Start", time.Time{}},
+			"a start past 2^53 us": {with(func(r *throttle.Reservation) { r.Start = time.UnixMicro(1<<53 + 1) }),
+				1, "Start", time.UnixMicro(1<<53 + 1)},
 			"no ID":                 {with(func(r *throttle.Reservation) { r.Job.ID = "" }), 1, "ID", ""},
 			"no weight":             {with(func(r *throttle.Reservation) { r.Job.Weight = 0 }), 1, "Weight", int64(0)},
 			"no keys":               {with(func(r *throttle.Reservation) { r.Job.Keys = nil }), 1, "Keys", "tenant"},
@@ -58,13 +60,15 @@ func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
 					t.Errorf("%s: got %t, %v, want an *InvalidJobError", name, done, err)
 					return
 				}
-				if wrong.Field != test.field || wrong.Value != test.value || wrong.Job != test.granted.Job.ID || wrong.Reason == "" {
+				if wrong.Field != test.field || wrong.Value != test.value || wrong.Job != test.granted.Job.ID ||
+					wrong.Reason == "" {
 					t.Errorf("%s: got %+v, want field %s and value %v", name, wrong, test.field, test.value)
 				}
 			})
 		}
 		var wrong *throttle.InvalidJobError
-		if _, err := th.Settle(nil, good, 1); !errors.As(err, &wrong) || wrong.Field != "ctx" { //nolint:staticcheck // a nil context is what is tested
+		//nolint:staticcheck // a nil context is what is tested
+		if _, err := th.Settle(nil, good, 1); !errors.As(err, &wrong) || wrong.Field != "ctx" {
 			t.Errorf("without a context: %v", err)
 		}
 		if done, err := th.Settle(t.Context(), good, maxUnits); !done || err != nil {
@@ -98,7 +102,7 @@ func TestSettleOnceOfMany(t *testing.T) {
 		}
 		close(begin)
 		wg.Wait()
-		usage, err := th.Usage(t.Context(), throttle.Global, "")
+		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +137,7 @@ func TestSettleManyAtOnce(t *testing.T) {
 			if key == "" {
 				scope = throttle.Global
 			}
-			usage, err := th.Usage(t.Context(), scope, key)
+			usage, err := th.Inspector().Usage(t.Context(), scope, key)
 			if err != nil || usage.Limits[0].Used != units {
 				t.Errorf("%s %q: %+v, %v, want %d used", scope, key, usage, err, units)
 			}
@@ -237,7 +241,7 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 				th := newThrottle(t, client, tenantAndGlobal(hour, hour), nil)
 				mode := func(m throttle.Mode) {
 					t.Helper()
-					if err := th.SetMode(t.Context(), "tenant", m); err != nil {
+					if err := th.Inspector().SetMode(t.Context(), "tenant", m); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -253,7 +257,7 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 				}
 				for scope, want := range map[string]int64{"tenant": 7, throttle.Global: 7 + actual} {
 					key := map[string]string{"tenant": "acme"}[scope]
-					usage, err := th.Usage(t.Context(), scope, key)
+					usage, err := th.Inspector().Usage(t.Context(), scope, key)
 					if err != nil || usage.Limits[0].Used != want {
 						t.Errorf("%s: got %+v, %v, want %d used", scope, usage.Limits, err, want)
 					}
@@ -264,15 +268,15 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 }
 
 // TestSettleOfNothingLeft: where all of a sub-window was given back nothing is found any more, in
-// the tail as in the log: what was taken beyond a charge of there counts from now on. Here the day
-// has been counted from after the first start on, whose refund takes back another's unit.
+// the tail as in the log: what was taken beyond a charge of there counts from now on. Here the clock
+// steps back a little: what starts until it has caught up counts a second later, and its refund takes
+// back the unit of another that did start then.
 func TestSettleOfNothingLeft(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		hour := throttle.Limit{Units: 1000, Window: time.Hour, Precision: time.Minute}
-		day := throttle.Limit{Units: 1000, Window: 24 * time.Hour, Precision: time.Minute}
+		day := throttle.Limit{Units: 1000, Window: 24 * time.Hour, Precision: time.Second}
 		for _, more := range []int64{2, 40} { // with 40 the first entries are in the log
-			s := newScripted(newThrottle(t, client, globalScope(hour), nil))
+			s := newScripted(newThrottle(t, client, globalScope(day), nil))
 			ask := func(at time.Duration, id string, weight int64) throttle.Reservation {
 				t.Helper()
 				r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: weight})
@@ -281,23 +285,21 @@ func TestSettleOfNothingLeft(t *testing.T) {
 				}
 				return r
 			}
-			before := ask(0, "before", 9)
-			if err := s.SetLimits(dawn.Add(time.Second), throttle.Global, "", []throttle.Limit{hour, day}); err != nil {
-				t.Fatal(err)
-			}
-			after := ask(2*time.Second, "after", 1)
+			other := ask(0, "other", 1)
+			ask(2*time.Second, "seen", 1)
+			back := ask(0, "back", 9)
 			for i := range more {
 				ask(time.Duration(i+1)*time.Minute, fmt.Sprint("more", i), 1)
 			}
 			later := dawn.Add(50 * time.Minute)
-			if _, err := s.Refund(later, before); err != nil {
+			if _, err := s.Refund(later, back); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Settle(later, after, 21); err != nil {
+			if _, err := s.Settle(later, other, 21); err != nil {
 				t.Fatal(err)
 			}
-			if u, err := s.Usage(later, throttle.Global, ""); err != nil || u.Limits[1].Used != more+20 {
-				t.Errorf("%d more: %d units of the day are used, %v; want theirs and 20", more, u.Limits[1].Used, err)
+			if u, err := s.Usage(later, throttle.Global, ""); err != nil || u.Limits[0].Used != more+30 {
+				t.Errorf("%d more: %d units of the day are used, %v; want theirs and 30", more, u.Limits[0].Used, err)
 			}
 		}
 	})
@@ -312,7 +314,8 @@ func TestSettleForTooManyUnits(t *testing.T) {
 		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
 			scopes := globalScope(throttle.Limit{Units: 10, Window: time.Minute, Precision: precision})
 			for name, s := range map[string]throttletest.Subject{
-				"scripts": newScripted(newThrottle(t, client, scopes, nil)), "model": throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
+				"scripts": newScripted(newThrottle(t, client, scopes, nil)),
+				"model":   throttletest.NewModel(scopes, throttle.Options{Lookahead: maxWindow}),
 			} {
 				var starts []throttletest.Start
 				ask := func(at time.Duration, id string, weight int64) throttle.Reservation {

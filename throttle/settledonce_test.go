@@ -12,7 +12,8 @@ import (
 )
 
 // settles fails the test unless a settlement does what is expected, and so much is used then.
-func settles(t *testing.T, s *scripted, at time.Duration, granted throttle.Reservation, actual int64, want bool, used int64) {
+func settles(t *testing.T, s *scripted, at time.Duration, granted throttle.Reservation, actual int64, want bool,
+	used int64) {
 	t.Helper()
 	done, err := s.Settle(dawn.Add(at), granted, actual)
 	if err != nil || done != want {
@@ -33,7 +34,8 @@ func TestGrantIsSettledOnceWhateverSettleWithin(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	for _, first := range []time.Duration{time.Minute, 119 * time.Minute} {
-		s := newScripted(newThrottle(t, client, globalScope(throttle.PerDay(10)), &throttle.Options{SettleWithin: 2 * time.Hour}))
+		s := newScripted(newThrottle(t, client, globalScope(throttle.PerDay(10)),
+			&throttle.Options{SettleWithin: 2 * time.Hour}))
 		at := time.Duration(0)
 		pass := func(until time.Duration) time.Duration {
 			server.FastForward(until - at)
@@ -43,7 +45,8 @@ func TestGrantIsSettledOnceWhateverSettleWithin(t *testing.T) {
 		granted := comes(t, s, 0, throttle.Job{ID: "a", Weight: 5}, throttle.Granted)
 		late := comes(t, s, 0, throttle.Job{ID: "late", Weight: 2}, throttle.Granted)
 		settles(t, s, pass(first), granted, 1, true, 1+2)
-		for _, again := range []time.Duration{first, max(first, 62*time.Minute), 119 * time.Minute, 120 * time.Minute, 121 * time.Minute, 20 * time.Hour} {
+		for _, again := range []time.Duration{first, max(first, 62*time.Minute), 119 * time.Minute,
+			120 * time.Minute, 121 * time.Minute, 20 * time.Hour} {
 			settles(t, s, pass(max(at, again)), granted, 4, false, 1+2)
 		}
 		settles(t, s, at, late, 0, false, 1+2)

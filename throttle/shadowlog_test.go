@@ -29,11 +29,13 @@ func TestShadowIsLogged(t *testing.T) {
 		}
 		reserve(t, th, throttle.Job{ID: "b", Weight: 1, Keys: of("acme")})
 		lines := logs.All()
-		if len(lines) != 1 || lines[0].Level != zapcore.InfoLevel || lines[0].Message != "throttle: a limit in shadow would have delayed a job" {
+		if len(lines) != 1 || lines[0].Level != zapcore.InfoLevel ||
+			lines[0].Message != "throttle: a limit in shadow would have delayed a job" {
 			t.Fatalf("got %v, want one line", lines)
 		}
 		fields := lines[0].ContextMap()
-		if fields["throttle"] != th.Name() || fields["scope"] != "tenant" || fields["limit"] != "1/1h" || fields["not_logged"] != int64(0) {
+		if fields["throttle"] != th.Name() || fields["scope"] != "tenant" || fields["limit"] != "1/1h" ||
+			fields["not_logged"] != int64(0) {
 			t.Errorf("got %v, want tenant's limit 1/1h of %s", fields, th.Name())
 		}
 		if delay, _ := fields["delay"].(time.Duration); delay <= 59*time.Minute || delay > time.Hour {

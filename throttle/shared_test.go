@@ -39,7 +39,8 @@ func TestOneThrottleOfManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				random := rand.New(rand.NewPCG(1, uint64(g)))
 				for i := range each {
-					job := throttle.Job{ID: fmt.Sprint(g, "-", i), Weight: 1 + random.Int64N(3), Keys: of(fmt.Sprint("t", random.IntN(3)))}
+					job := throttle.Job{ID: fmt.Sprint(g, "-", i), Weight: 1 + random.Int64N(3),
+						Keys: of(fmt.Sprint("t", random.IntN(3)))}
 					useAll(t, th, job)
 				}
 			})
@@ -51,13 +52,15 @@ func TestOneThrottleOfManyGoroutines(t *testing.T) {
 		if changes < 6 {
 			t.Errorf("changed %d times: this test has lost its object", changes)
 		}
-		if err := errors.Join(other.ResetMode(t.Context(), "tenant"), other.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(7)})); err != nil {
+		if err := errors.Join(other.Inspector().ResetMode(t.Context(), "tenant"),
+			other.Inspector().SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(7)})); err != nil {
 			t.Fatal(err)
 		}
 		var granted atomic.Int64
 		for i := range 50 {
 			wg.Go(func() {
-				if reserve(t, th, throttle.Job{ID: fmt.Sprint("last", i), Weight: 1, Keys: of("fresh")}).Outcome == throttle.Granted {
+				if reserve(t, th, throttle.Job{ID: fmt.Sprint("last", i), Weight: 1, Keys: of("fresh")}).Outcome ==
+					throttle.Granted {
 					granted.Add(1)
 				}
 			})
@@ -75,17 +78,17 @@ func meddle(t *testing.T, th *throttle.Throttle, i int) {
 	var err error
 	switch i % 6 {
 	case 0:
-		err = th.SetLimits(t.Context(), "tenant", "t1", []throttle.Limit{throttle.PerHour(20 + int64(i)%20)})
+		err = th.Inspector().SetLimits(t.Context(), "tenant", "t1", []throttle.Limit{throttle.PerHour(20 + int64(i)%20)})
 	case 1:
-		err = th.SetMode(t.Context(), "tenant", throttle.Shadow)
+		err = th.Inspector().SetMode(t.Context(), "tenant", throttle.Shadow)
 	case 2:
-		err = th.SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(30)})
+		err = th.Inspector().SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(30)})
 	case 3:
-		err = th.ResetMode(t.Context(), "tenant")
+		err = th.Inspector().ResetMode(t.Context(), "tenant")
 	case 4:
-		err = th.ResetLimits(t.Context(), "tenant", "t1")
+		err = th.Inspector().ResetLimits(t.Context(), "tenant", "t1")
 	case 5:
-		err = th.ResetLimits(t.Context(), "tenant", "")
+		err = th.Inspector().ResetLimits(t.Context(), "tenant", "")
 	}
 	if err != nil {
 		t.Errorf("meddling: %v", err)
@@ -105,18 +108,19 @@ func useAll(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 		_, err = th.Cancel(ctx, job)
 		allowed(t, "Cancel", err)
 	}
-	for _, answer := range th.ReserveAll(ctx, []throttle.Job{{ID: job.ID + "a", Weight: 1, Keys: job.Keys}, {ID: job.ID + "b", Weight: 1, Keys: job.Keys}}) {
+	for _, answer := range th.ReserveAll(ctx,
+		[]throttle.Job{{ID: job.ID + "a", Weight: 1, Keys: job.Keys}, {ID: job.ID + "b", Weight: 1, Keys: job.Keys}}) {
 		allowed(t, "ReserveAll", answer.Err)
 	}
 	_, err = th.Peek(ctx, job)
 	allowed(t, "Peek", err)
-	_, err = th.Usage(ctx, "tenant", job.Keys["tenant"])
+	_, err = th.Inspector().Usage(ctx, "tenant", job.Keys["tenant"])
 	allowed(t, "Usage", err)
-	_, err = th.Lines(ctx, "")
+	_, err = th.Inspector().Lines(ctx, "")
 	allowed(t, "Lines", err)
 	_, err = th.Driver().Pull(ctx)
 	allowed(t, "Pull", err)
-	_, err = th.Explain(ctx, job)
+	_, err = th.Inspector().Explain(ctx, job)
 	allowed(t, "Explain", err)
 }
 

@@ -50,7 +50,8 @@ func (s sideBySide) expect(t testing.TB, who *scripted, at time.Duration, id, wa
 func TestConfigurationsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(2, 10*time.Second)}, []throttle.Limit{throttle.Per(4, 10*time.Second)})
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(2, 10*time.Second)},
+			[]throttle.Limit{throttle.Per(4, 10*time.Second)})
 		s.expect(t, s.a, 0, "a1", "granted at 0s")
 		s.expect(t, s.b, time.Second, "b1", "granted at 1s")
 		s.expect(t, s.a, 2*time.Second, "a2", "booked by global 2/10s at 10s")
@@ -58,7 +59,8 @@ func TestConfigurationsSideBySide(t *testing.T) {
 		s.expect(t, s.a, 2*time.Second, "a3", "booked by global 2/10s at 12s")
 		s.expect(t, s.b, 2*time.Second, "b3", "granted at 2s")
 		s.expect(t, s.b, 2*time.Second, "b4", "booked by global 4/10s at 11s")
-		if err := s.a.SetLimits(dawn.Add(3*time.Second), throttle.Global, "", []throttle.Limit{throttle.Per(5, 10*time.Second)}); err != nil {
+		if err := s.a.SetLimits(dawn.Add(3*time.Second), throttle.Global, "",
+			[]throttle.Limit{throttle.Per(5, 10*time.Second)}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		s.expect(t, s.b, 3*time.Second, "b5", "granted at 3s")
@@ -94,7 +96,8 @@ func TestPrecisionsSideBySide(t *testing.T) {
 		s.expect(t, s.a, 22500*time.Millisecond, "a3", "granted at 22.5s")
 		s.expect(t, s.a, 22500*time.Millisecond, "a4", "booked by global 2/10s@1µs at 33s")
 		// Set at run time it is the same: units count at once, a precision when it is new.
-		if err := s.a.SetLimits(dawn.Add(23*time.Second), throttle.Global, "", []throttle.Limit{exact}); err != nil {
+		if err := s.a.SetLimits(dawn.Add(23*time.Second), throttle.Global, "", []throttle.Limit{exact},
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		s.expect(t, s.b, 23*time.Second, "b4", "booked by global 2/10s at 33s")
@@ -112,7 +115,8 @@ func TestPrecisionsSideBySide(t *testing.T) {
 func TestWindowsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(3, 10*time.Second)}, []throttle.Limit{throttle.PerMinute(5)})
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(3, 10*time.Second)},
+			[]throttle.Limit{throttle.PerMinute(5)})
 		s.expect(t, s.a, 0, "a1", "granted at 0s")
 		s.expect(t, s.b, 1*time.Second, "b1", "granted at 1s")
 		s.expect(t, s.a, 2*time.Second, "a2", "granted at 2s")
@@ -133,7 +137,8 @@ func TestWindowsSideBySide(t *testing.T) {
 func TestTurnsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(1000, 10*time.Second)}, []throttle.Limit{throttle.PerMinute(1000)})
+		s := newSideBySide(t, client, []throttle.Limit{throttle.Per(1000, 10*time.Second)},
+			[]throttle.Limit{throttle.PerMinute(1000)})
 		for i := range 20 {
 			at := time.Duration(i) * 50 * time.Millisecond
 			s.expect(t, s.a, at, fmt.Sprint("a", i), fmt.Sprintf("granted at %s", at))
@@ -206,7 +211,8 @@ func TestPropertySideBySide(t *testing.T) {
 			}
 			own := [][]throttle.Limit{limits("a"), limits("b")}
 			first := newThrottle(t, client, globalScope(own[0]...), nil)
-			second, err := throttle.New(first.Name(), client, globalScope(own[1]...), &throttle.Options{Timeout: patient, Lookahead: maxWindow})
+			second, err := throttle.New(first.Name(), client, globalScope(own[1]...),
+				&throttle.Options{Timeout: patient, Lookahead: maxWindow})
 			if err != nil {
 				t.Fatal(err)
 			}

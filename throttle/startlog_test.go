@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -40,30 +41,53 @@ func (h startLog) counts(start counted, scope, key string) bool {
 	return has && own == key
 }
 
+// setUntil is something that is set until an instant; the zero time: until it is taken back.
+type setUntil[T any] struct {
+	is    T
+	until time.Time
+}
+
+func (s setUntil[T]) holds(at time.Time) bool { return s.until.IsZero() || s.until.After(at) }
+
 // overrides are what a test has set at run time.
 type overrides struct {
 	pauses map[string]time.Time // by scope:key
-	own    map[string][]throttle.Limit
-	modes  map[string]throttle.Mode
+	own    map[string]setUntil[[]throttle.Limit]
+	modes  map[string]setUntil[throttle.Mode]
 }
 
 func newOverrides() overrides {
-	return overrides{make(map[string]time.Time), make(map[string][]throttle.Limit), make(map[string]throttle.Mode)}
+	return overrides{make(map[string]time.Time), make(map[string]setUntil[[]throttle.Limit]),
+		make(map[string]setUntil[throttle.Mode])}
 }
 
-func (o overrides) limits(scope throttle.Scope, key string) []throttle.Limit {
-	if limits, set := o.own[scope.Name+":"+key]; set {
-		return limits
-	}
-	if limits, set := o.own[scope.Name+":"]; set {
-		return limits
-	}
-	return scope.Limits
+// limits are those in force for a start at an instant.
+func (o overrides) limits(scope throttle.Scope, key string, at time.Time) []throttle.Limit {
+	return o.counted(scope, key, at)[0]
 }
 
-func (o overrides) mode(scope throttle.Scope) throttle.Mode {
-	if mode, set := o.modes[scope.Name]; set {
-		return mode
+// counted are the limits in force at an instant, and those that follow when they end: their
+// windows count too.
+func (o overrides) counted(scope throttle.Scope, key string, at time.Time) (all [][]throttle.Limit) {
+	for _, name := range slices.Compact([]string{scope.Name + ":" + key, scope.Name + ":"}) {
+		own, set := o.own[name]
+		if !set || !own.holds(at) {
+			continue
+		}
+		if all = append(all, own.is); own.until.IsZero() {
+			return all
+		}
 	}
-	return o.modes[""]
+	return append(all, scope.Limits)
+}
+
+// mode is that of a scope at an instant.
+func (o overrides) mode(scope throttle.Scope, at time.Time) throttle.Mode {
+	if mode, set := o.modes[scope.Name]; set && mode.holds(at) {
+		return mode.is
+	}
+	if mode, set := o.modes[""]; set && mode.holds(at) {
+		return mode.is
+	}
+	return throttle.Enforce
 }

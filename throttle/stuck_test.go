@@ -217,7 +217,8 @@ func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
 	d := newDriver(t, globalScope(throttle.PerDay(10)), throttle.Options{})
 	d.enqueue(30, "job", 1, nil)
 	d.run(time.Minute, time.Second)
-	raised, err := throttle.New(d.script.throttle.Name(), d.client(), globalScope(throttle.PerDay(90)), &throttle.Options{Timeout: patient})
+	raised, err := throttle.New(d.script.throttle.Name(), d.client(), globalScope(throttle.PerDay(90)),
+		&throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,12 +237,14 @@ func (d *driver) client() *redis.Client {
 // for both; the limits of the scope that it does not have hold for those who have it.
 func TestForeignLane(t *testing.T) {
 	t.Parallel()
-	domain := throttle.Scope{Name: "domain", Limits: []throttle.Limit{{Units: 4, Window: 10 * time.Second, Precision: throttle.Exact}}, Optional: true}
+	domain := throttle.Scope{Name: "domain",
+		Limits: []throttle.Limit{{Units: 4, Window: 10 * time.Second, Precision: throttle.Exact}}, Optional: true}
 	d := newDriver(t, tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2), domain), throttle.Options{})
 	full := d.script
 	d.enqueue(12, "foreign", 1, map[string]string{"tenant": "a", "domain": "x"})
 	d.enqueue(20, "own", 1, of("b"))
-	other, err := throttle.New(d.script.throttle.Name(), d.client(), tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), &throttle.Options{Timeout: patient})
+	other, err := throttle.New(d.script.throttle.Name(), d.client(),
+		tenantsOf(throttle.PerSecond(2), throttle.PerSecond(2)), &throttle.Options{Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,4 +316,48 @@ func TestVeryManyUnitsInLine(t *testing.T) {
 	if a, b := of("a"), of("b"); a < 60 || b < 60 {
 		t.Errorf("a started %d and b %d jobs, want about as many", a, b)
 	}
+}
+
+// TestAllAreLookedAtAnew: 1,000 tenants wait for limits of their own that are raised for all of them at
+// once, and then the clock steps back. No call goes through all of their timers, and each is looked
+// at within a second, whatever it waited for.
+func TestAllAreLookedAtAnew(t *testing.T) {
+	t.Parallel()
+	const tenants = 1000
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, tenantAndGlobal(throttle.PerHour(1), throttle.Per(10_000, time.Hour)), throttle.Options{})
+		jobs := func(name string, want throttle.Outcome) {
+			for i := range tenants {
+				comes(t, s, 0, throttle.Job{ID: fmt.Sprintf("%s-%d", name, i), Keys: of(fmt.Sprint("tenant", i))}, want)
+			}
+		}
+		jobs("first", granted)
+		jobs("second", waiting)
+		jobs("third", waiting)
+		booked := 0
+		pull := func(from time.Duration) {
+			for n := range 40 {
+				pulled, err := s.Pull(dawn.Add(from + time.Duration(n)*25*time.Millisecond))
+				if err != nil {
+					t.Fatal(err)
+				}
+				booked += len(pulled.Booked)
+			}
+		}
+		if err := s.SetLimits(dawn.Add(time.Minute), "tenant", "", []throttle.Limit{throttle.PerHour(2)},
+			time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		pull(time.Minute)
+		if booked != tenants {
+			t.Errorf("%d jobs were booked after the limits were raised, want %d", booked, tenants)
+		}
+		if err := s.SetMode(dawn.Add(2*time.Minute), "tenant", throttle.Shadow, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		pull(90 * time.Second) // the clock steps back by half a minute
+		if booked != 2*tenants {
+			t.Errorf("%d jobs were booked after nothing held them any more, want %d", booked, 2*tenants)
+		}
+	})
 }

@@ -77,8 +77,8 @@ func occupied(t *testing.T, client *redis.Client) (keys, megabytes int64) {
 
 // TestF51_T2_ManyTenantsComeAndGo: a hundred thousand tenants with a job each leave
 // nothing behind, neither keys nor memory, once a minute and a quarter has passed, but for
-// the control key and the last answer: every key has an expiry, and no other a longer one. TENANTS=1000000 in the environment tries as many, in a
-// minute or two.
+// the control key and the last answer: every key has an expiry, and no other a longer one. TENANTS=1000000 in
+// the environment tries as many, in a minute or two.
 func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	tenants := longtest.Of(20_000, 100_000)
@@ -96,7 +96,7 @@ func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	client := server.Client(t)
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, 100*time.Millisecond)}}}
 	th := newThrottle(t, client, scopes, &throttle.Options{Grace: time.Millisecond, Lookahead: 100 * time.Millisecond})
-	if _, err := th.Check(t.Context()); err != nil {
+	if _, err := th.Inspector().Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	beforeKeys, beforeMemory := occupied(t, client)
@@ -131,7 +131,8 @@ func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	t.Logf("%d tenants in %s: keys %d, %d, %d; MB %d, %d, %d (before, at the peak, after)",
 		tenants, took.Round(time.Second), beforeKeys, peakKeys, afterKeys, beforeMemory, peakMemory, afterMemory)
 	if forever > 0 || afterKeys > beforeKeys+3 || afterMemory > beforeMemory+10+peakMemory/20 {
-		t.Errorf("%d keys without expiry; keys %d, were %d; MB %d, were %d", forever, afterKeys, beforeKeys, afterMemory, beforeMemory)
+		t.Errorf("%d keys without expiry; keys %d, were %d; MB %d, were %d", forever, afterKeys, beforeKeys,
+			afterMemory, beforeMemory)
 	}
 	grow(t, client, 31*24*time.Hour)
 	if keys, _ := occupied(t, client); keys > beforeKeys {

@@ -12,54 +12,37 @@ import (
 //   - Reserve, when they can put a job off until its slot, as a queue can;
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
-//   - Peek, Usage, Lines, Lanes and Explain, to look without taking;
-//   - Attach, to look from a program that is configured with no limits;
+//   - Peek, to ask without taking;
+//   - Inspector, to look at limits and at what waits, and to change limits at run time;
 //   - Driver, when they bring the jobs of a queue of their own.
 //
 // A Throttle is safe for use by many goroutines. It starts none that outlives a call by more
 // than two of Options.Timeout and the client's own timeouts, and needs no closing.
 type Throttle struct {
-	name    string
-	keys    keys
-	scopes  []Scope
-	fair    string // the fair scope's name, empty for one line for all
-	shares  shares
-	header  [2]string // what all scripts are asked with
-	options Options
-	redis   *caller
-	batch   *batcher
-	line    lineTimer
-	local   *localShare // nil unless FallbackLocal
-	means   means
-	logged  *rateLimitedLog
-	looks   bool             // made by Attach: it decides nothing
-	sign    signOfLife       // when the configuration is published next
-	now     func() time.Time // nil in production: Redis' own clock
+	*setup
+	batch  *batcher
+	local  *localShare // nil unless FallbackLocal
+	sign   signOfLife  // when the configuration is published next
+	noting noting      // when what waits is noted next
 }
 
 // newThrottle builds a throttle of checked parts.
-func newThrottle(name, fair string, scopes []Scope, options Options, redis *caller) *Throttle {
-	t := &Throttle{
-		name:    name,
-		keys:    newKeys(name),
-		scopes:  copyScopes(scopes),
-		fair:    fair,
-		shares:  newShares(options),
-		header:  newHeader(scopes, options),
-		options: options,
-		redis:   redis,
-		logged:  newRateLimitedLog(options.Logger),
-	}
+func newThrottle(s *setup) *Throttle {
+	t := &Throttle{setup: s}
 	t.batch = newBatcher(t)
-	t.redis.answered = t.publishIfDue
-	if options.Fallback == FallbackLocal {
-		t.local = newLocalShare(options.LocalShare)
+	t.redis.answered = func(at time.Time) {
+		t.publishIfDue(at)
+		t.noteIfDue(at)
+	}
+	if s.options.Fallback == FallbackLocal {
+		t.local = newLocalShare(s.options.LocalShare)
 	}
 	return t
 }
 
-// Name returns the throttle's name.
-func (t *Throttle) Name() string { return t.name }
+// Inspector looks at what this throttle limits and changes it at run time. It shares the
+// throttle's configuration, client and circuit breaker, and costs nothing to make.
+func (t *Throttle) Inspector() *Inspector { return &Inspector{t.setup} }
 
 // Reserve decides for a job: granted, if all its limits have room within
 // MaxWait; booked, with the slot at which to ask again; or waiting, in line behind
@@ -101,12 +84,6 @@ func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
 
 // reserve decides for jobs in one round trip.
 func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
-	if t.looks {
-		for i := range answers {
-			answers[i].Err = t.refused("Reserve")
-		}
-		return
-	}
 	began := time.Now()
 	orders, places := make([]*order, 0, len(jobs)), make([]int, 0, len(jobs))
 	for i, job := range jobs {
@@ -121,13 +98,17 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 		if job.Nonce == "" {
 			o.job.Nonce = t.batch.nonce()
 		}
-		o.job.Keys, o.job.Costs = maps.Clone(job.Keys), maps.Clone(job.Costs) // a grant may be kept for longer than the caller waits
+		// a grant may be kept for longer than the caller waits
+		o.job.Keys, o.job.Costs = maps.Clone(job.Keys), maps.Clone(job.Costs)
 		orders, places = append(orders, o), append(places, i)
 	}
 	if len(orders) > 0 {
 		for i, answer := range t.batch.ask(ctx, orders...) {
 			if answer.Err != nil {
 				answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err)
+			}
+			if answer.Err == nil {
+				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn one is for a lost answer only
 			}
 			answers[places[i]] = answer
 		}
@@ -141,12 +122,12 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 
 // Peek says what Reserve would answer if the job came now for the first time, and
 // changes nothing. It blocks and fails as Reserve does, without fallback.
-func (t *Throttle) Peek(ctx context.Context, job Job) (Reservation, error) {
+func (t *setup) Peek(ctx context.Context, job Job) (Reservation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {
 		return Reservation{}, err
 	}
-	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(t.batch.asker, peeking, o))
+	reply, err := t.redis.run(ctx, reserveScript, t.reserveArguments(peeking, o))
 	if err != nil {
 		return Reservation{}, withJob(err, o.job)
 	}
@@ -180,42 +161,4 @@ func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 		return false, withJob(err, job)
 	}
 	return left[0], nil
-}
-
-// leave gives back what jobs have that will not come.
-func (t *Throttle) leave(ctx context.Context, leavers ...leaver) ([]bool, error) {
-	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
-	}
-	for _, l := range leavers {
-		if l.id == "" {
-			return nil, &InvalidJobError{Field: "ID", Value: "", Reason: "is empty"}
-		}
-	}
-	reply, err := t.redis.run(ctx, leaveScript, t.leaveArguments(leavers...))
-	if err != nil {
-		return nil, err
-	}
-	return t.done("leave", reply, len(leavers))
-}
-
-// scopeKey checks the name of a scope key.
-func (t *Throttle) scopeKey(ctx context.Context, scope, key string) error {
-	switch {
-	case ctx == nil:
-		return &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
-	case !t.hasScope(scope):
-		return &InvalidJobError{Field: "scope", Value: scope, Reason: "is no scope of this throttle; there are: " + t.names(nil)}
-	case scope == Global && key != "":
-		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
-	case scope != Global && key == "":
-		return &InvalidJobError{Field: "key", Value: scope, Reason: "wants a key"}
-	case isHash(key):
-		return &InvalidJobError{Field: "key", Value: key, Reason: "stands for a key that is too long to be kept: name that one"}
-	}
-	return nil
-}
-
-func (t *Throttle) hasScope(name string) bool {
-	return slices.ContainsFunc(t.scopes, func(s Scope) bool { return s.Name == name })
 }

@@ -43,14 +43,17 @@ func (m *meanwhile) before() {
 }
 
 // reading is a throttle whose round trips another one of the same name can come between.
-func reading(t *testing.T, server *redis.Client, scopes []throttle.Scope) (s *scripted, other *throttle.Throttle, between *meanwhile) {
+func reading(t *testing.T, server *redis.Client,
+	scopes []throttle.Scope) (s *scripted, other *throttle.Throttle, between *meanwhile) {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: true}) // so that the throttle uses this very client
+	// so that the throttle uses this very client
+	client := redis.NewClient(&redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	between = new(meanwhile)
 	client.AddHook(between)
 	s = nearly(t, client, scopes, throttle.Options{})
-	other, err := throttle.New(s.throttle.Name(), server, scopes, &throttle.Options{Lookahead: time.Second, Timeout: patient})
+	other, err := throttle.New(s.throttle.Name(), server, scopes,
+		&throttle.Options{Lookahead: time.Second, Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,8 @@ func reading(t *testing.T, server *redis.Client, scopes []throttle.Scope) (s *sc
 // whileItMoves expects jobs in line, each time with something else done before another one
 // of the calls, until it has been done before each. Each job must be told a start that is
 // not before the one given.
-func whileItMoves(t *testing.T, server *redis.Client, scopes []throttle.Scope, wait func(s *scripted) []throttle.Reservation, do func(other *throttle.Throttle), first time.Duration) {
+func whileItMoves(t *testing.T, server *redis.Client, scopes []throttle.Scope,
+	wait func(s *scripted) []throttle.Reservation, do func(other *throttle.Throttle), first time.Duration) {
 	t.Helper()
 	for at := 1; ; at++ {
 		s, other, between := reading(t, server, scopes)
@@ -79,7 +83,8 @@ func whileItMoves(t *testing.T, server *redis.Client, scopes []throttle.Scope, w
 		}
 		for i, start := range got.Starts {
 			if start.Before(dawn.Add(first)) {
-				t.Errorf("the line moves before call %d: job %s is expected at %s, want %s or later", at, answers[i].Job.ID, start.Sub(dawn), first)
+				t.Errorf("the line moves before call %d: job %s is expected at %s, want %s or later", at,
+					answers[i].Job.ID, start.Sub(dawn), first)
 				break
 			}
 		}
@@ -102,7 +107,8 @@ func TestExpectWhileLanesMove(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
 		wait := func(s *scripted) (last []throttle.Reservation) {
-			comes(t, s, 0, throttle.Job{ID: "first", Weight: 6, Costs: map[string]int64{"tenant": 1}, Keys: of("z")}, throttle.Granted)
+			comes(t, s, 0, throttle.Job{ID: "first", Weight: 6, Costs: map[string]int64{"tenant": 1},
+				Keys: of("z")}, throttle.Granted)
 			for i := range 5 {
 				for _, tenant := range []string{"a", "b"} {
 					r := comes(t, s, 0, throttle.Job{ID: fmt.Sprint(tenant, i), Keys: of(tenant)}, throttle.Waiting)
@@ -114,7 +120,8 @@ func TestExpectWhileLanesMove(t *testing.T) {
 			s.now = dawn.Add(9500 * time.Millisecond)
 			return last
 		}
-		whileItMoves(t, server, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(6, 10*time.Second)), wait, pulls(t), 30*time.Second)
+		whileItMoves(t, server, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(6, 10*time.Second)),
+			wait, pulls(t), 30*time.Second)
 	})
 }
 
@@ -123,7 +130,8 @@ func TestExpectWhileLanesMove(t *testing.T) {
 func TestExpectWhileParkedLanesMove(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
-		scopes := append(tenantAndGlobal(throttle.Per(4, 10*time.Second), throttle.Per(100, 10*time.Second)), throttle.Scope{Name: "domain"})
+		scopes := append(tenantAndGlobal(throttle.Per(4, 10*time.Second), throttle.Per(100, 10*time.Second)),
+			throttle.Scope{Name: "domain"})
 		wait := func(s *scripted) (all []throttle.Reservation) {
 			keys := func(domain string) map[string]string { return map[string]string{"tenant": "a", "domain": domain} }
 			comes(t, s, 0, throttle.Job{ID: "first", Weight: 3, Keys: keys("x")}, throttle.Granted)
@@ -162,5 +170,6 @@ func TestExpectWhileALongLaneIsBooked(t *testing.T) {
 		s.now = dawn.Add(9500 * time.Millisecond)
 		return waiting
 	}
-	whileItMoves(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second), throttle.Per(100_000, 10*time.Second)), wait, pulls(t), 30*time.Second)
+	whileItMoves(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second),
+		throttle.Per(100_000, 10*time.Second)), wait, pulls(t), 30*time.Second)
 }

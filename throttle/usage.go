@@ -22,6 +22,9 @@ type Usage struct {
 	// SetFor tells where the limits come from: "scope" or "key", where they were set at
 	// run time for the scope or the key; empty for the configuration.
 	SetFor string
+	// Ends is when the next of what was set at run time for it ends by itself: its limits or its
+	// mode, on Redis' clock; zero if nothing ends.
+	Ends time.Time
 	// Waiting is how many flows stand under the scope key, Next when it is looked at
 	// again, on Redis' clock; zero if none do.
 	Waiting int64
@@ -55,7 +58,7 @@ func (u Usage) isClosed() bool {
 // Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
 // does, without fallback; the error is also an *InvalidJobError for a scope key that
 // the throttle does not have.
-func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) {
+func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return Usage{}, err
 	}
@@ -75,12 +78,13 @@ func (t *Throttle) Usage(ctx context.Context, scope, key string) (Usage, error) 
 // one precision at either end, on the high side. Blocks and fails as Usage does;
 // an interval that no window covers is an *InvalidJobError: also where nothing counts, since
 // the scope is Off.
-func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
+func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return 0, err
 	}
 	if to < 0 || from < to || from > maxWindow {
-		return 0, &InvalidJobError{Field: "interval", Value: from - to, Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
+		return 0, &InvalidJobError{Field: "interval", Value: from - to,
+			Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
 	}
 	a, err := t.usage(ctx, usageCount(from, to), scopeKeyName(scope, key))
 	if err != nil {
@@ -90,17 +94,26 @@ func (t *Throttle) Count(ctx context.Context, scope, key string, from, to time.D
 	case len(counts) != 1:
 		return 0, badReply("usage")
 	case counts[0] < 0:
-		return 0, &InvalidJobError{Field: "interval", Value: from, Reason: "goes further back than every window that counts in scope " + scope}
+		return 0, &InvalidJobError{Field: "interval", Value: from,
+			Reason: "goes further back than every window that counts in scope " + scope}
 	default:
 		return counts[0], nil
 	}
 }
 
-// usage asks about scope keys.
-func (t *Throttle) usage(ctx context.Context, flags string, names ...string) ([]account, error) {
-	reply, err := t.redis.run(ctx, usageScript, t.usageArguments(flags, names...))
-	if err != nil {
-		return nil, err
+// usage asks about scope keys, of which one call tells as many as do not take Redis long.
+func (t *setup) usage(ctx context.Context, flags string, names ...string) (all []account, err error) {
+	for len(all) < len(names) {
+		rest := names[len(all):]
+		reply, err := t.redis.run(ctx, usageScript, t.usageArguments(flags, rest...))
+		if err != nil {
+			return nil, err
+		}
+		some, err := t.accounts(reply, rest)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
-	return t.accounts(reply, names)
+	return all, nil
 }

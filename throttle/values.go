@@ -109,13 +109,17 @@ func (v *values) yes() bool {
 }
 
 // limit is units/window/precision.
-func (v *values) limit(t *Throttle, scope string) Limit {
+func (v *values) limit(t *setup, scope string) Limit {
 	parts := &values{rest: strings.Split(v.text(), "/")}
 	units, window, precision := parts.integer(), parts.integer(), parts.duration()
 	span := time.Duration(window) * time.Microsecond
-	if parts.end() != nil || units < Unlimited || window == 0 || max(window, -window) > int64(maxWindow/time.Microsecond) || precision == 0 {
+	if parts.end() != nil || units < Unlimited || window == 0 ||
+		max(window, -window) > int64(maxWindow/time.Microsecond) || precision == 0 {
 		v.wrong = true
 		return Limit{}
+	}
+	if margin := t.scopeOf(scope).Margin; span > margin { // else it was set under another margin
+		span -= margin
 	}
 	limit := Limit{Units: units, Window: span, Precision: precision}
 	if span < 0 {
@@ -150,10 +154,11 @@ func instant(micros int64) time.Time {
 
 // limitAs is a limit as the configuration has it: with a Precision of 0 where that
 // means the same.
-func (t *Throttle) limitAs(scope string, limit Limit) Limit {
+func (t *setup) limitAs(scope string, limit Limit) Limit {
 	for i := range t.scopes {
 		for _, own := range t.scopes[i].Limits {
-			if t.scopes[i].Name == scope && own.Units == limit.Units && own.span() == limit.span() && own.precision() == limit.precision() {
+			if t.scopes[i].Name == scope && own.Units == limit.Units && own.span() == limit.span() &&
+				own.precision() == limit.precision() {
 				return own
 			}
 		}
@@ -175,7 +180,7 @@ type stamp struct {
 func (v *values) stamp() stamp { return stamp{now: v.instant(), next: v.instant()} }
 
 // endAt is end; of a good answer the line's timer hears.
-func (t *Throttle) endAt(at stamp, v *values) error {
+func (t *setup) endAt(at stamp, v *values) error {
 	err := v.end()
 	if err == nil {
 		t.line.heard(at)
@@ -184,13 +189,13 @@ func (t *Throttle) endAt(at stamp, v *values) error {
 }
 
 // done reads the answer of a script that says for each thing whether it was done.
-func (t *Throttle) done(script string, reply any, want int) ([]bool, error) {
+func (t *setup) done(script string, reply any, want int) ([]bool, error) {
 	done, _, err := t.doneAt(script, reply, want)
 	return done, err
 }
 
 // doneAt also says when, on Redis' clock.
-func (t *Throttle) doneAt(script string, reply any, want int) ([]bool, time.Time, error) {
+func (t *setup) doneAt(script string, reply any, want int) ([]bool, time.Time, error) {
 	v := arrayOf(script, reply)
 	at := v.stamp()
 	done := make([]bool, want)

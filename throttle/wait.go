@@ -29,7 +29,8 @@ const (
 // are Redis'. A job that is only planned (Job.Plan) is an *InvalidJobError: it never starts.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.Plan {
-		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true, Reason: "is of no use here: who plans a job does not wait for it"}
+		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true,
+			Reason: "is of no use here: who plans a job does not wait for it"}
 	}
 	if job.MaxWait >= 0 { // what is negative, Reserve refuses
 		job.MaxWait = max(job.MaxWait, waitAhead)
@@ -57,7 +58,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 			return Reservation{}, gaveUp(err)
 		}
 		if r.Outcome == Granted {
-			t.observeStart(r, answered)
+			t.started(r, answered)
 			return r, nil
 		}
 	}

@@ -23,7 +23,8 @@ func TestWaitRefusesAPlan(t *testing.T) {
 	t.Parallel()
 	inBubble(t, globalScope(throttle.PerMinute(10)), nil, func(t *testing.T, th *throttle.Throttle) {
 		var wrong *throttle.InvalidJobError
-		if _, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1, Plan: true}); !errors.As(err, &wrong) || wrong.Field != "Plan" {
+		if _, err := th.Wait(t.Context(), throttle.Job{ID: "a", Weight: 1, Plan: true}); !errors.As(err, &wrong) ||
+			wrong.Field != "Plan" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -31,7 +32,8 @@ func TestWaitRefusesAPlan(t *testing.T) {
 
 // inBubble runs a test in virtual time: the throttle, go-redis and a miniredis whose
 // clock is the bubble's.
-func inBubble(t *testing.T, scopes []throttle.Scope, opts *throttle.Options, test func(t *testing.T, th *throttle.Throttle)) {
+func inBubble(t *testing.T, scopes []throttle.Scope, opts *throttle.Options,
+	test func(t *testing.T, th *throttle.Throttle)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
@@ -74,18 +76,20 @@ func TestWaitForLimits(t *testing.T) {
 	t.Parallel()
 	for _, set := range []int64{0, 1} {
 		inBubble(t, globalScope(throttle.Per(5, time.Minute)), nil, func(t *testing.T, th *throttle.Throttle) {
-			if err := th.SetLimits(t.Context(), throttle.Global, "", []throttle.Limit{throttle.Per(set, time.Minute)}); err != nil {
+			if err := th.Inspector().SetLimits(t.Context(), throttle.Global, "",
+				[]throttle.Limit{throttle.Per(set, time.Minute)}); err != nil {
 				t.Fatal(err)
 			}
 			time.AfterFunc(5*time.Minute, func() {
-				if err := th.ResetLimits(context.Background(), throttle.Global, ""); err != nil {
+				if err := th.Inspector().ResetLimits(context.Background(), throttle.Global, ""); err != nil {
 					t.Error(err)
 				}
 			})
 			began := time.Now()
 			got, err := th.Wait(t.Context(), throttle.Job{ID: "heavy", Weight: 3})
 			// It asks every ten seconds, and once more soon after where it was in line.
-			if waited := time.Since(began); err != nil || got.Outcome != throttle.Granted || waited < 5*time.Minute || waited > 5*time.Minute+11*time.Second {
+			if waited := time.Since(began); err != nil || got.Outcome != throttle.Granted ||
+				waited < 5*time.Minute || waited > 5*time.Minute+11*time.Second {
 				t.Errorf("limit %d: %v, %v after %s", set, got.Outcome, err, waited)
 			}
 		})
@@ -156,10 +160,11 @@ func TestWaitGivesBack(t *testing.T) {
 				defer timer.Stop()
 				_, err := th.Wait(ctx, throttle.Job{ID: "second", Weight: 1})
 				// A call that gives back may wait a moment, to be made with the one under way.
-				if took := time.Since(began); !errors.Is(err, context.Canceled) || took < patience || took > patience+time.Millisecond {
+				if took := time.Since(began); !errors.Is(err, context.Canceled) || took < patience ||
+					took > patience+time.Millisecond {
 					t.Errorf("got %v after %s, want %v after %s", err, took, context.Canceled, patience)
 				}
-				usage, err := th.Usage(t.Context(), throttle.Global, "")
+				usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
 				if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != 0 {
 					t.Errorf("afterwards: usage %+v, %v; want the first job's unit only", usage, err)
 				}
@@ -185,7 +190,8 @@ func TestWaitAndDeadlines(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		if _, err = th.Wait(ctx, throttle.Job{ID: "b", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 20*time.Second {
+		if _, err = th.Wait(ctx, throttle.Job{ID: "b", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != 20*time.Second {
 			t.Errorf("context's deadline: got %v after %s, want %v after 20s", err, time.Since(began), context.DeadlineExceeded)
 		}
 		got, err := th.Wait(t.Context(), throttle.Job{ID: "c", Weight: 1, Deadline: began.Add(time.Minute)})
@@ -205,7 +211,8 @@ func TestWaitBehindJobsThatNeverCome(t *testing.T) {
 			reserve(t, th, throttle.Job{ID: fmt.Sprint("gone", i), Weight: 1})
 		}
 		began := time.Now()
-		if _, err := th.Wait(t.Context(), throttle.Job{ID: "mine", Weight: 1}); err != nil || time.Since(began) != 4*time.Second {
+		if _, err := th.Wait(t.Context(), throttle.Job{ID: "mine", Weight: 1}); err != nil ||
+			time.Since(began) != 4*time.Second {
 			t.Errorf("behind three that never come: %v after %s, want 4s", err, time.Since(began))
 		}
 		time.Sleep(time.Hour)

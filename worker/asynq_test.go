@@ -49,16 +49,17 @@ func TestUpstreamFact1_NoFailureKeepsTheRetries(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
-		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible}, func(ctx context.Context, _ *asynq.Task) error {
-			call := calls.Add(1)
-			if retried, _ := asynq.GetRetryCount(ctx); retried != 0 {
-				t.Errorf("call %d: retried %d times, want 0", call, retried)
-			}
-			if call <= 50 {
-				return errNotYet
-			}
-			return nil
-		})
+		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible},
+			func(ctx context.Context, _ *asynq.Task) error {
+				call := calls.Add(1)
+				if retried, _ := asynq.GetRetryCount(ctx); retried != 0 {
+					t.Errorf("call %d: retried %d times, want 0", call, retried)
+				}
+				if call <= 50 {
+					return errNotYet
+				}
+				return nil
+			})
 		id := w.enqueuePlain(0, "acme", 1, asynq.MaxRetry(1))
 		w.until("asynq is done with the task", 2*time.Minute, w.gone(id))
 		w.archived(0)
@@ -77,7 +78,8 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		var denied, again time.Time
 		var mu sync.Mutex
-		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 1600 * time.Millisecond }},
+		w.bare(asynq.Config{IsFailure: notAFailure,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 1600 * time.Millisecond }},
 			func(context.Context, *asynq.Task) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -184,20 +186,21 @@ func TestUpstreamHeadersAndPayloadSurvivePutBack_E10(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		var calls atomic.Int64
-		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible}, func(_ context.Context, task *asynq.Task) error {
-			call := calls.Add(1)
-			if task.Headers()["tenant"] != "acme" || string(task.Payload()) != "body" {
-				t.Errorf("call %d: headers %v and payload %q, want them as they were sent", call, task.Headers(), task.Payload())
-			}
-			if call == 1 {
-				task.Headers()["added"] = "by the handler"
-				return errNotYet
-			}
-			if task.Headers()["added"] != "by the handler" {
-				t.Errorf("headers are %v: what a handler writes into them is no longer kept", task.Headers())
-			}
-			return nil
-		})
+		w.bare(asynq.Config{IsFailure: notAFailure, RetryDelayFunc: asSoonAsPossible},
+			func(_ context.Context, task *asynq.Task) error {
+				call := calls.Add(1)
+				if task.Headers()["tenant"] != "acme" || string(task.Payload()) != "body" {
+					t.Errorf("call %d: headers %v and payload %q, want them as they were sent", call, task.Headers(), task.Payload())
+				}
+				if call == 1 {
+					task.Headers()["added"] = "by the handler"
+					return errNotYet
+				}
+				if task.Headers()["added"] != "by the handler" {
+					t.Errorf("headers are %v: what a handler writes into them is no longer kept", task.Headers())
+				}
+				return nil
+			})
 		w.send(asynq.NewTaskWithHeaders("mail", []byte("body"), map[string]string{"tenant": "acme"}), asynq.TaskID("a"))
 		w.until("asynq is done with the task", time.Minute, w.gone("a"))
 		if got := calls.Load(); got != 2 {

@@ -18,7 +18,7 @@ const mostBlockedFor = 5 * time.Minute
 func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.blocked.next(job.ID, s.options.Backoff)
 	if stays {
-		return s.linger(ctx, a, job, delay)
+		return s.stay(ctx, a, delay)
 	}
 	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}

@@ -18,9 +18,9 @@ func (w *world) set(scope, key string, limits ...throttle.Limit) {
 	w.t.Helper()
 	var err error
 	if len(limits) == 0 {
-		err = w.throttle.ResetLimits(w.t.Context(), scope, key)
+		err = w.throttle.Inspector().ResetLimits(w.t.Context(), scope, key)
 	} else {
-		err = w.throttle.SetLimits(w.t.Context(), scope, key, limits)
+		err = w.throttle.Inspector().SetLimits(w.t.Context(), scope, key, limits)
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -45,7 +45,8 @@ func TestSetLimits_Zero(t *testing.T) {
 		{"of a key, reset", "tenant", "acme", 20 * time.Second, nil, 60, 3, quick},
 		{"of a key, raised", "tenant", "acme", 20 * time.Second, []throttle.Limit{throttle.PerSecond(100)}, 60, 3, quick},
 		{"of all keys, reset", "tenant", "", 20 * time.Second, nil, 60, 3, quick},
-		{"of all keys, lifted", "tenant", "", 20 * time.Second, []throttle.Limit{throttle.Per(throttle.Unlimited, time.Second)}, 60, 3, quick},
+		{"of all keys, lifted", "tenant", "", 20 * time.Second,
+			[]throttle.Limit{throttle.Per(throttle.Unlimited, time.Second)}, 60, 3, quick},
 		{"of all, reset", throttle.Global, "", 20 * time.Second, nil, 60, 3, quick},
 		{"for longer than a lane is set aside", "tenant", "acme", 5*time.Minute + 10*time.Second, nil, 10, 1, slow},
 	}
@@ -55,7 +56,8 @@ func TestSetLimits_Zero(t *testing.T) {
 			if raced && row.zero > time.Minute {
 				t.Skip("takes long with the race detector, and does nothing at the same time")
 			}
-			scopes := append(perTenant(50, time.Second), throttle.Scope{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(1000)}})
+			scopes := append(perTenant(50, time.Second),
+				throttle.Scope{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(1000)}})
 			inBubble(t, scopes, func(t *testing.T, w *world) {
 				w.serve(row.cfg)
 				w.enqueue(9000, "acme", 50) // takes the first second
@@ -66,7 +68,8 @@ func TestSetLimits_Zero(t *testing.T) {
 				for n := range row.stay {
 					w.enqueuePlain(8000+n, "acme", 1, asynq.MaxRetry(0))
 				}
-				w.until("they are put back", 700*time.Millisecond, func() bool { return w.shaper.Stats().Denied >= int64(row.tasks) })
+				w.until("they are put back", 700*time.Millisecond,
+					func() bool { return w.shaper.Stats().Denied >= int64(row.tasks) })
 				w.set(row.scope, row.key, throttle.PerSecond(0))
 				time.Sleep(row.zero)
 				if got := w.shaper.Stats().Granted; got != 1 {
@@ -181,14 +184,16 @@ func TestSetLimits_BelowTheWeight(t *testing.T) {
 					if n > 0 {
 						time.Sleep(want[n-1])
 					}
-					w.until("it is put back again", 4*time.Second, func() bool { return len(seen.seen()) > n && w.in(id, asynq.TaskStateRetry)() })
+					w.until("it is put back again", 4*time.Second,
+						func() bool { return len(seen.seen()) > n && w.in(id, asynq.TaskStateRetry)() })
 					info := w.task(id)
 					// asynq has whole seconds.
 					if got := info.NextProcessAt.Sub(seen.lastly()); got < want[n] || got > want[n]+time.Second {
 						t.Errorf("put-back %d: asynq brings it back after %s, want %s", n+1, got, want[n])
 					}
 					if info.Retried != 0 || info.LastErr != "throttled: it weighs more than a limit that was set allows" {
-						t.Errorf("put-back %d: retried %d times with %q, want 0 and the same text each time", n+1, info.Retried, info.LastErr)
+						t.Errorf("put-back %d: retried %d times with %q, want 0 and the same text each time", n+1,
+							info.Retried, info.LastErr)
 					}
 				}
 				if got := seen.seen(); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -231,7 +236,8 @@ func TestSetLimits_BelowTheWeightAgain(t *testing.T) {
 		w.set("tenant", "acme")
 		w.drained(1, 20*time.Second)
 		got := seen.seen()
-		if want := growing(time.Second, 3); fmt.Sprint(got[:3]) != fmt.Sprint(want) || fmt.Sprint(got[len(got)-2:]) != fmt.Sprint(want[:2]) {
+		if want := growing(time.Second, 3); fmt.Sprint(got[:3]) != fmt.Sprint(want) ||
+			fmt.Sprint(got[len(got)-2:]) != fmt.Sprint(want[:2]) {
 			t.Errorf("put back for %v, want it to begin with 1s twice", got)
 		}
 		w.archived(0)

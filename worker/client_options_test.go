@@ -18,19 +18,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestUpstreamFact_OptionTypes: a Client reads a task's own options by the names that
-// asynq gives them, see taskoptions.go. If this fails, look there: with wrong names a
-// task's ID and queue would silently be others than its user gave it.
-func TestUpstreamFact_OptionTypes(t *testing.T) {
+// TestUpstreamFact_OptionsOfATask: a Client reads a task's own options where asynq keeps them,
+// see taskoptions.go. If this fails, look there: nothing would be planned.
+func TestUpstreamFact_OptionsOfATask(t *testing.T) {
 	t.Parallel()
-	for want, option := range map[string]asynq.Option{
-		"queueOption": asynq.Queue("q"), "taskIDOption": asynq.TaskID("id"), "groupOption": asynq.Group("g"),
-		"processAtOption": asynq.ProcessAt(time.Now()), "processInOption": asynq.ProcessIn(time.Second),
-	} {
-		if got := reflect.TypeOf(option).Name(); got != want {
-			t.Errorf("asynq calls it %s, it was %s", got, want)
-		}
-	}
 	field, has := reflect.TypeFor[asynq.Task]().FieldByName("opts")
 	if !has || field.Type != reflect.TypeFor[[]asynq.Option]() {
 		t.Errorf("a task keeps its options in %v, it was a slice called opts", field)
@@ -57,7 +48,8 @@ func TestClientPassesOptions(t *testing.T) {
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		client := w.newClient()
 		at := w.began.Add(90 * time.Minute).Truncate(time.Second)
-		retries := map[string]int{"NewTask": asynqsRetries + 10, "asynq.NewTask": asynqsRetries, "Enqueue": asynqsRetries + 10}
+		retries := map[string]int{"NewTask": asynqsRetries + 10, "asynq.NewTask": asynqsRetries,
+			"Enqueue": asynqsRetries + 10}
 		rows := []struct {
 			name   string
 			opts   []asynq.Option
@@ -78,26 +70,32 @@ func TestClientPassesOptions(t *testing.T) {
 			{name: "Deadline", opts: []asynq.Option{asynq.Deadline(at)}, differ: func(_ string, info *asynq.TaskInfo) bool {
 				return !info.Deadline.Equal(at)
 			}},
-			{name: "Timeout", opts: []asynq.Option{asynq.Timeout(77 * time.Second)}, differ: func(_ string, info *asynq.TaskInfo) bool {
-				return info.Timeout != 77*time.Second
-			}},
-			{name: "Retention", opts: []asynq.Option{asynq.Retention(3 * time.Hour)}, differ: func(_ string, info *asynq.TaskInfo) bool {
-				return info.Retention != 3*time.Hour
-			}},
+			{name: "Timeout", opts: []asynq.Option{asynq.Timeout(77 * time.Second)},
+				differ: func(_ string, info *asynq.TaskInfo) bool {
+					return info.Timeout != 77*time.Second
+				}},
+			{name: "Retention", opts: []asynq.Option{asynq.Retention(3 * time.Hour)},
+				differ: func(_ string, info *asynq.TaskInfo) bool {
+					return info.Retention != 3*time.Hour
+				}},
 			{name: "MaxRetry", opts: []asynq.Option{asynq.MaxRetry(3)}, differ: func(way string, info *asynq.TaskInfo) bool {
 				return info.MaxRetry != map[string]int{"NewTask": 13, "asynq.NewTask": 3, "Enqueue": 3}[way]
 			}},
 			{name: "Unique", opts: []asynq.Option{asynq.Unique(time.Hour)}},
-			{name: "ProcessAt", opts: []asynq.Option{asynq.ProcessAt(at)}, kept: true, differ: func(_ string, info *asynq.TaskInfo) bool {
-				return !info.NextProcessAt.Equal(at)
-			}},
-			{name: "ProcessIn", opts: []asynq.Option{asynq.ProcessIn(time.Hour)}, kept: true, differ: func(_ string, info *asynq.TaskInfo) bool {
-				return info.NextProcessAt.Sub(time.Now().Add(time.Hour)).Abs() > time.Second
-			}},
-			{name: "ProcessAt and TaskID", opts: []asynq.Option{asynq.ProcessAt(at), asynq.TaskID("later")}, id: "later", kept: true},
-			{name: "Group", opts: []asynq.Option{asynq.Group("batch")}, kept: true, differ: func(_ string, info *asynq.TaskInfo) bool {
-				return info.Group != "batch" || info.State != asynq.TaskStateAggregating
-			}},
+			{name: "ProcessAt", opts: []asynq.Option{asynq.ProcessAt(at)}, kept: true,
+				differ: func(_ string, info *asynq.TaskInfo) bool {
+					return !info.NextProcessAt.Equal(at)
+				}},
+			{name: "ProcessIn", opts: []asynq.Option{asynq.ProcessIn(time.Hour)}, kept: true,
+				differ: func(_ string, info *asynq.TaskInfo) bool {
+					return info.NextProcessAt.Sub(time.Now().Add(time.Hour)).Abs() > time.Second
+				}},
+			{name: "ProcessAt and TaskID", opts: []asynq.Option{asynq.ProcessAt(at), asynq.TaskID("later")},
+				id: "later", kept: true},
+			{name: "Group", opts: []asynq.Option{asynq.Group("batch")}, kept: true,
+				differ: func(_ string, info *asynq.TaskInfo) bool {
+					return info.Group != "batch" || info.State != asynq.TaskStateAggregating
+				}},
 		}
 		for n, row := range rows {
 			for way, give := range ways {
@@ -105,7 +103,8 @@ func TestClientPassesOptions(t *testing.T) {
 				if row.name == "nil" && way == "NewTask" {
 					continue // which looks at each
 				}
-				if _, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers(tenant, 1))); err != nil { // so that the next has to wait
+				// so that the next has to wait
+				if _, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers(tenant, 1))); err != nil {
 					t.Fatal(err)
 				}
 				task, opts := give(tenant, row.opts)
@@ -135,7 +134,8 @@ func TestClientPassesOptions(t *testing.T) {
 						t.Errorf("%s: planned for %s, want the user's own time", what, p.Start)
 					}
 				} else {
-					want := fmt.Sprintf("asynq:%s/%s/0", map[bool]string{true: "Critical%2F1", false: queue}[queue == "Critical/1"], info.ID)
+					want := fmt.Sprintf("asynq:%s/%s/0",
+						map[bool]string{true: "Critical%2F1", false: queue}[queue == "Critical/1"], info.ID)
 					if r := p.Reservation; r.Outcome != throttle.Waiting || r.Job.ID != want || !p.Start.Equal(r.Start) {
 						t.Errorf("%s: job %s is %s, want %s to wait", what, r.Job.ID, r.Outcome, want)
 					}
@@ -185,39 +185,50 @@ func TestClientGivesBack(t *testing.T) {
 		is     error // nil: any
 		more   int64 // jobs that are held afterwards
 	}{
-		{name: "Unique", opts: []asynq.Option{asynq.Unique(time.Hour)}, is: asynq.ErrDuplicateTask, more: 1, before: func(t *testing.T, w *world) {
-			w.plan(t, "", asynq.Unique(time.Hour))
-		}},
-		{name: "TaskID of one that is planned", opts: []asynq.Option{asynq.TaskID("mine")}, is: asynq.ErrTaskIDConflict, more: 1, before: func(t *testing.T, w *world) {
-			w.plan(t, "mine")
-		}},
-		{name: "TaskID and Unique of one that is planned", opts: []asynq.Option{asynq.TaskID("mine"), asynq.Unique(time.Hour)}, is: asynq.ErrDuplicateTask, more: 1, before: func(t *testing.T, w *world) {
-			w.plan(t, "mine", asynq.Unique(time.Hour))
-		}},
-		{name: "TaskID of one that is done", opts: []asynq.Option{asynq.TaskID("done")}, is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
-			w.leave(t, "done", asynq.TaskStateCompleted)
-		}},
-		{name: "TaskID of one that is archived", opts: []asynq.Option{asynq.TaskID("failed")}, is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
-			w.leave(t, "failed", asynq.TaskStateArchived)
-		}},
-		{name: "TaskID of one that has failed once", opts: []asynq.Option{asynq.TaskID("again")}, is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
-			w.leave(t, "again", asynq.TaskStateRetry)
-		}},
+		{name: "Unique", opts: []asynq.Option{asynq.Unique(time.Hour)}, is: asynq.ErrDuplicateTask, more: 1,
+			before: func(t *testing.T, w *world) {
+				w.plan(t, "", asynq.Unique(time.Hour))
+			}},
+		{name: "TaskID of one that is planned", opts: []asynq.Option{asynq.TaskID("mine")},
+			is: asynq.ErrTaskIDConflict, more: 1, before: func(t *testing.T, w *world) {
+				w.plan(t, "mine")
+			}},
+		{name: "TaskID and Unique of one that is planned",
+			opts: []asynq.Option{asynq.TaskID("mine"), asynq.Unique(time.Hour)}, is: asynq.ErrDuplicateTask,
+			more: 1, before: func(t *testing.T, w *world) {
+				w.plan(t, "mine", asynq.Unique(time.Hour))
+			}},
+		{name: "TaskID of one that is done", opts: []asynq.Option{asynq.TaskID("done")},
+			is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
+				w.leave(t, "done", asynq.TaskStateCompleted)
+			}},
+		{name: "TaskID of one that is archived", opts: []asynq.Option{asynq.TaskID("failed")},
+			is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
+				w.leave(t, "failed", asynq.TaskStateArchived)
+			}},
+		{name: "TaskID of one that has failed once", opts: []asynq.Option{asynq.TaskID("again")},
+			is: asynq.ErrTaskIDConflict, before: func(t *testing.T, w *world) {
+				w.leave(t, "again", asynq.TaskStateRetry)
+			}},
 		{name: "blank TaskID", opts: []asynq.Option{asynq.TaskID(" ")}},
 		{name: "empty TaskID", opts: []asynq.Option{asynq.TaskID("")}},
 		{name: "Unique of a moment", opts: []asynq.Option{asynq.Unique(time.Millisecond)}},
 		{name: "no Queue", opts: []asynq.Option{asynq.Queue("")}},
 		{name: "context ended", ctx: ended, is: context.Canceled},
 		{name: "asynq's Redis away", cut: true, is: errCut},
-		{name: "asynq's Redis away, TaskID of one that is planned", cut: true, opts: []asynq.Option{asynq.TaskID("mine")}, is: errCut, more: 1, before: func(t *testing.T, w *world) {
-			w.plan(t, "mine")
-		}},
+		{name: "asynq's Redis away, TaskID of one that is planned", cut: true,
+			opts: []asynq.Option{asynq.TaskID("mine")}, is: errCut, more: 1, before: func(t *testing.T, w *world) {
+				w.plan(t, "mine")
+			}},
 	}
-	enqueues := map[string]func(ctx context.Context, c *worker.Client, task *asynq.Task, opts ...asynq.Option) (worker.Planned, error){
-		"Enqueue": func(ctx context.Context, c *worker.Client, task *asynq.Task, opts ...asynq.Option) (worker.Planned, error) {
+	enqueues := map[string]func(ctx context.Context, c *worker.Client, task *asynq.Task,
+		opts ...asynq.Option) (worker.Planned, error){
+		"Enqueue": func(ctx context.Context, c *worker.Client, task *asynq.Task,
+			opts ...asynq.Option) (worker.Planned, error) {
 			return c.Enqueue(ctx, task, opts...)
 		},
-		"EnqueueAll": func(ctx context.Context, c *worker.Client, task *asynq.Task, opts ...asynq.Option) (worker.Planned, error) {
+		"EnqueueAll": func(ctx context.Context, c *worker.Client, task *asynq.Task,
+			opts ...asynq.Option) (worker.Planned, error) {
 			plan, err := c.EnqueueAll(ctx, []*asynq.Task{task}, opts...)
 			return plan.Tasks[0], err
 		},
@@ -226,34 +237,37 @@ func TestClientGivesBack(t *testing.T) {
 		for kind, lookahead := range lookaheads {
 			for call, enqueue := range enqueues {
 				t.Run(row.name+", "+kind+", by "+call, func(t *testing.T) {
-					inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
-						wire := newWire(w)
-						client, err := worker.NewClient(w.throttle, wire.client, jobOf, nil)
-						if err != nil {
-							t.Fatal(err)
-						}
-						if row.before != nil {
-							row.before(t, w)
-						}
-						if _, err := w.throttle.Reserve(t.Context(), throttle.Job{ID: "other", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
-							t.Fatal(err)
-						}
-						booked, waiting := w.holds("acme")
-						if row.cut {
-							wire.cut()
-						}
-						ctx := row.ctx
-						if ctx == nil {
-							ctx = t.Context()
-						}
-						p, err := enqueue(ctx, client, worker.NewTask("mail", nil, headers("acme", 1)), row.opts...)
-						if err == nil || p.Err == nil || row.is != nil && (!errors.Is(err, row.is) || !errors.Is(p.Err, row.is)) || p.Info != nil || !p.Start.IsZero() {
-							t.Errorf("got %+v, %v; want %v", p, err, row.is)
-						}
-						if b, n := w.holds("acme"); b != booked || n != waiting || b+n < row.more {
-							t.Errorf("%d units are booked and %d jobs wait, before it were %d and %d", b, n, booked, waiting)
-						}
-					})
+					inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead},
+						func(t *testing.T, w *world) {
+							wire := newWire(w)
+							client, err := worker.NewClient(w.throttle, wire.client, jobOf, nil)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if row.before != nil {
+								row.before(t, w)
+							}
+							if _, err := w.throttle.Reserve(t.Context(),
+								throttle.Job{ID: "other", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+								t.Fatal(err)
+							}
+							booked, waiting := w.holds("acme")
+							if row.cut {
+								wire.cut()
+							}
+							ctx := row.ctx
+							if ctx == nil {
+								ctx = t.Context()
+							}
+							p, err := enqueue(ctx, client, worker.NewTask("mail", nil, headers("acme", 1)), row.opts...)
+							if err == nil || p.Err == nil || row.is != nil &&
+								(!errors.Is(err, row.is) || !errors.Is(p.Err, row.is)) || p.Info != nil || !p.Start.IsZero() {
+								t.Errorf("got %+v, %v; want %v", p, err, row.is)
+							}
+							if b, n := w.holds("acme"); b != booked || n != waiting || b+n < row.more {
+								t.Errorf("%d units are booked and %d jobs wait, before it were %d and %d", b, n, booked, waiting)
+							}
+						})
 				})
 			}
 		}
@@ -266,7 +280,8 @@ func (w *world) plan(t *testing.T, id string, opts ...asynq.Option) {
 	if id != "" {
 		opts = append(opts, asynq.TaskID(id))
 	}
-	if _, err := w.throttle.Reserve(t.Context(), throttle.Job{ID: "first", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+	if _, err := w.throttle.Reserve(t.Context(),
+		throttle.Job{ID: "first", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := w.newClient().Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1), opts...))
@@ -285,8 +300,10 @@ func (w *world) leave(t *testing.T, id string, state asynq.TaskState) {
 	if state == asynq.TaskStateRetry {
 		retries = 5
 	}
-	server := w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
-	w.send(worker.NewTask("mail", nil, headers("other", 1), asynq.TaskID(id), asynq.MaxRetry(retries), asynq.Retention(time.Hour)))
+	server := w.serve(asynq.Config{Concurrency: 1,
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+	w.send(worker.NewTask("mail", nil, headers("other", 1), asynq.TaskID(id), asynq.MaxRetry(retries),
+		asynq.Retention(time.Hour)))
 	w.until("it has run", time.Minute, w.in(id, state))
 	w.shaper.Stop()
 	server.Shutdown()
@@ -335,35 +352,37 @@ func TestClientGivesBackWhatItMayHave(t *testing.T) {
 	for kind, lookahead := range lookaheads {
 		for _, tasks := range []int{1, 2, 5} { // one is asked for alone, more are at once
 			t.Run(fmt.Sprint(kind, " ", tasks), func(t *testing.T) {
-				inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
-					lost, client := new(lostAnswers), bubbleClient(t, w.redis)
-					client.AddHook(lost)
-					th, err := throttle.New("world", client, w.scopes, &throttle.Options{Lookahead: lookahead})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err := th.Reserve(t.Context(), throttle.Job{ID: "first", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
-						t.Fatal(err)
-					}
-					c, err := worker.NewClient(th, w.client, jobOf, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					ctx, cancel := context.WithCancel(t.Context())
-					lost.giveUp = cancel
-					plan, err := c.EnqueueAll(ctx, mails(tasks, light, "acme"))
-					if !errors.Is(err, context.Canceled) {
-						t.Errorf("got %v", err)
-					}
-					for i, p := range plan.Tasks {
-						if p.Info != nil || !errors.Is(p.Err, context.Canceled) {
-							t.Errorf("task %d: got %+v", i, p)
+				inBubbleWith(t, perTenant(1, 10*time.Second), &throttle.Options{Lookahead: lookahead},
+					func(t *testing.T, w *world) {
+						lost, client := new(lostAnswers), bubbleClient(t, w.redis)
+						client.AddHook(lost)
+						th, err := throttle.New("world", client, w.scopes, &throttle.Options{Lookahead: lookahead})
+						if err != nil {
+							t.Fatal(err)
 						}
-					}
-					if booked, waiting := w.holds("acme"); booked != 0 || waiting != 0 {
-						t.Errorf("%d units are booked and %d jobs wait, want none", booked, waiting)
-					}
-				})
+						if _, err := th.Reserve(t.Context(),
+							throttle.Job{ID: "first", Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+							t.Fatal(err)
+						}
+						c, err := worker.NewClient(th, w.client, jobOf, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						ctx, cancel := context.WithCancel(t.Context())
+						lost.giveUp = cancel
+						plan, err := c.EnqueueAll(ctx, mails(tasks, light, "acme"))
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("got %v", err)
+						}
+						for i, p := range plan.Tasks {
+							if p.Info != nil || !errors.Is(p.Err, context.Canceled) {
+								t.Errorf("task %d: got %+v", i, p)
+							}
+						}
+						if booked, waiting := w.holds("acme"); booked != 0 || waiting != 0 {
+							t.Errorf("%d units are booked and %d jobs wait, want none", booked, waiting)
+						}
+					})
 			})
 		}
 	}
@@ -376,15 +395,16 @@ func TestClientRefuses(t *testing.T) {
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		var never *throttle.NeverFitsError
 		var invalid *throttle.InvalidJobError
-		client, err := worker.NewClient(w.throttle, w.client, func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
-			switch task.Headers()["tenant"] {
-			case "fails":
-				return throttle.Job{}, errNoTenant
-			case "panics":
-				panic("no such field")
-			}
-			return jobOf(ctx, task)
-		}, nil)
+		client, err := worker.NewClient(w.throttle, w.client,
+			func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+				switch task.Headers()["tenant"] {
+				case "fails":
+					return throttle.Job{}, errNoTenant
+				case "panics":
+					panic("no such field")
+				}
+				return jobOf(ctx, task)
+			}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +426,8 @@ func TestClientRefuses(t *testing.T) {
 				t.Errorf("task %d: got %+v", i, p)
 			}
 		}
-		if !errors.As(plan.Tasks[1].Err, &never) || never.Weight != 6 || !errors.As(plan.Tasks[2].Err, &invalid) || invalid.Field != "Weight" {
+		if !errors.As(plan.Tasks[1].Err, &never) || never.Weight != 6 || !errors.As(plan.Tasks[2].Err, &invalid) ||
+			invalid.Field != "Weight" {
 			t.Errorf("got %v and %v", plan.Tasks[1].Err, plan.Tasks[2].Err)
 		}
 		for _, id := range []string{"heavy", "light", "fails", "panics"} {
@@ -478,7 +499,8 @@ func TestClientWithoutADecision(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		wire.mend()
-		if err := w.throttle.SetLimits(t.Context(), "tenant", "few", []throttle.Limit{throttle.PerSecond(2)}); err != nil {
+		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", "few",
+			[]throttle.Limit{throttle.PerSecond(2)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second) // the breaker closes
@@ -493,7 +515,7 @@ func TestClientWithoutADecision(t *testing.T) {
 		}
 		w.serve(asynq.Config{Concurrency: 16})
 		w.drained(tasks, time.Minute)
-		if err := w.throttle.ResetLimits(t.Context(), "tenant", "few"); err != nil {
+		if err := w.throttle.Inspector().ResetLimits(t.Context(), "tenant", "few"); err != nil {
 			t.Fatal(err)
 		}
 		w.drained(tasks+1, time.Minute)
@@ -509,28 +531,30 @@ func TestClientBeforeWorkers(t *testing.T) {
 	const tasks = 240
 	for kind, lookahead := range lookaheads {
 		t.Run(kind, func(t *testing.T) {
-			inBubbleWith(t, quotas(2*time.Second, throttle.Exact), &throttle.Options{Lookahead: lookahead}, func(t *testing.T, w *world) {
-				var left []*asynq.Task
-				for i := range tasks {
-					left = append(left, worker.NewTask("mail", nil, headers(fmt.Sprint("t", i%3), int64(1+i%2)), asynq.TaskID(fmt.Sprintf("%06d", i)), asynq.MaxRetry(0)))
-				}
-				clients := []*worker.Client{w.newClient(), w.newClient()}
-				for n, client := range clients {
-					plan, err := client.EnqueueAll(t.Context(), left[n*tasks/2:(n+1)*tasks/2])
-					if err != nil || plan.Last.IsZero() {
-						t.Fatal(plan.Last, err)
+			inBubbleWith(t, quotas(2*time.Second, throttle.Exact), &throttle.Options{Lookahead: lookahead},
+				func(t *testing.T, w *world) {
+					var left []*asynq.Task
+					for i := range tasks {
+						left = append(left, worker.NewTask("mail", nil, headers(fmt.Sprint("t", i%3), int64(1+i%2)),
+							asynq.TaskID(fmt.Sprintf("%06d", i)), asynq.MaxRetry(0)))
 					}
-				}
-				time.Sleep(7 * time.Minute)
-				w.serve(asynq.Config{Concurrency: 8})
-				w.serveWith(w.newShaper(nil), asynq.Config{Concurrency: 8})
-				w.drained(tasks, time.Hour)
-				w.checked(tasks)
-				w.archived(0)
-				if booked, waiting := w.holds("t0"); booked != 0 || waiting != 0 {
-					t.Errorf("%d units are booked and %d jobs wait when all have run", booked, waiting)
-				}
-			})
+					clients := []*worker.Client{w.newClient(), w.newClient()}
+					for n, client := range clients {
+						plan, err := client.EnqueueAll(t.Context(), left[n*tasks/2:(n+1)*tasks/2])
+						if err != nil || plan.Last.IsZero() {
+							t.Fatal(plan.Last, err)
+						}
+					}
+					time.Sleep(7 * time.Minute)
+					w.serve(asynq.Config{Concurrency: 8})
+					w.serveWith(w.newShaper(nil), asynq.Config{Concurrency: 8})
+					w.drained(tasks, time.Hour)
+					w.checked(tasks)
+					w.archived(0)
+					if booked, waiting := w.holds("t0"); booked != 0 || waiting != 0 {
+						t.Errorf("%d units are booked and %d jobs wait when all have run", booked, waiting)
+					}
+				})
 		})
 	}
 }
@@ -589,9 +613,11 @@ func TestClientSpareRetry(t *testing.T) {
 		client := w.newClient()
 		var planned []*asynq.Task
 		for i := range tasks {
-			planned = append(planned, worker.NewTask("mail", nil, headers("acme", 1), asynq.TaskID(fmt.Sprintf("%06d", i)), asynq.MaxRetry(0)))
+			planned = append(planned, worker.NewTask("mail", nil, headers("acme", 1),
+				asynq.TaskID(fmt.Sprintf("%06d", i)), asynq.MaxRetry(0)))
 		}
-		planned = append(planned, worker.NewTask("mail", nil, headers("broken", 1), asynq.TaskID("broken"), asynq.MaxRetry(0)))
+		planned = append(planned, worker.NewTask("mail", nil, headers("broken", 1), asynq.TaskID("broken"),
+			asynq.MaxRetry(0)))
 		if _, err := client.EnqueueAll(t.Context(), planned); err != nil {
 			t.Fatal(err)
 		}
@@ -616,7 +642,8 @@ func TestClientSameTaskAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		// With room behind its options, where asynq's own append would write.
-		task := asynq.NewTaskWithHeaders("mail", nil, headers("acme", 1), append(make([]asynq.Option, 0, 8), asynq.MaxRetry(3))...)
+		task := asynq.NewTaskWithHeaders("mail", nil, headers("acme", 1),
+			append(make([]asynq.Option, 0, 8), asynq.MaxRetry(3))...)
 		tasks := slices.Repeat([]*asynq.Task{task}, 40)
 		plan, err := w.newClient().EnqueueAll(t.Context(), tasks)
 		if err != nil {
@@ -642,9 +669,9 @@ func TestClientSameTaskAgain(t *testing.T) {
 // own, has in each of them these.
 func TestTaskOfManyGoroutines(t *testing.T) {
 	t.Parallel()
-	connection := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	connection := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), PoolSize: 300})
 	t.Cleanup(func() { _ = connection.Close() })
-	th, err := throttle.New("shared", connection, perTenant(1000, time.Second), &throttle.Options{Timeout: 10 * time.Second})
+	th, err := throttle.New("shared", connection, perTenant(1000, time.Second), &throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

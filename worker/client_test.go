@@ -76,26 +76,28 @@ func TestDrainPlanned(t *testing.T) {
 // none is put back. asynq by itself would bring them a second later, and more.
 func TestPlannedTasksComeToTheirSlots(t *testing.T) {
 	t.Parallel()
-	inBubble(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(25, 250*time.Millisecond)}}}, func(t *testing.T, w *world) {
-		w.serve(asynq.Config{Concurrency: 64})
-		time.Sleep(3 * time.Second)
-		plan, err := w.newClient().EnqueueAll(t.Context(), mails(125, light, "acme"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.drained(125, time.Minute)
-		late := time.Duration(0)
-		for _, task := range plan.Tasks {
-			if task.Reservation.Outcome != throttle.Booked {
-				t.Fatalf("%s for %s", task.Info.ID, task.Reservation.Outcome)
+	inBubble(t,
+		[]throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(25, 250*time.Millisecond)}}},
+		func(t *testing.T, w *world) {
+			w.serve(asynq.Config{Concurrency: 64})
+			time.Sleep(3 * time.Second)
+			plan, err := w.newClient().EnqueueAll(t.Context(), mails(125, light, "acme"))
+			if err != nil {
+				t.Fatal(err)
 			}
-			late = max(late, w.began.Add(w.startOf(task.Info.ID)).Sub(task.Start))
-		}
-		if denied := w.shaper.Stats().Denied; late > 600*time.Millisecond || denied > 0 {
-			t.Errorf("up to %s late, %d put back; want 0.6s at most, and none", late, denied)
-		}
-		w.withinLimits()
-	})
+			w.drained(125, time.Minute)
+			late := time.Duration(0)
+			for _, task := range plan.Tasks {
+				if task.Reservation.Outcome != throttle.Booked {
+					t.Fatalf("%s for %s", task.Info.ID, task.Reservation.Outcome)
+				}
+				late = max(late, w.began.Add(w.startOf(task.Info.ID)).Sub(task.Start))
+			}
+			if denied := w.shaper.Stats().Denied; late > 600*time.Millisecond || denied > 0 {
+				t.Errorf("up to %s late, %d put back; want 0.6s at most, and none", late, denied)
+			}
+			w.withinLimits()
+		})
 }
 
 // TestForecast: what is forecast comes true, to 2 % of the wait or a second, for jobs
@@ -116,17 +118,25 @@ func TestForecast(t *testing.T) {
 		pause   time.Duration // of the first tenant
 	}{
 		{name: "one tenant", before: []string{"a"}, after: []string{"a"}, weight: light,
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(600, time.Minute)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(600, time.Minute)},
+				{Name: "tenant", Limits: window(60, 10*time.Second)}}},
 		{name: "a newcomer", before: []string{"a", "a", "a", "b"}, after: []string{"c", "b"}, weight: light,
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
-		{name: "shares", before: []string{"a", "b"}, after: []string{"a", "b", "c"}, weight: light, options: throttle.Options{Shares: map[string]int{"a": 3}},
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(80, 10*time.Second)}}},
-		{name: "weights", before: []string{"a", "b"}, after: []string{"a", "b"}, weight: func(n int) int64 { return 1 + int64(n%10)/9*4 },
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(90, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)},
+				{Name: "tenant", Limits: window(60, 10*time.Second)}}},
+		{name: "shares", before: []string{"a", "b"}, after: []string{"a", "b", "c"}, weight: light,
+			options: throttle.Options{Shares: map[string]int{"a": 3}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)},
+				{Name: "tenant", Limits: window(80, 10*time.Second)}}},
+		{name: "weights", before: []string{"a", "b"}, after: []string{"a", "b"},
+			weight: func(n int) int64 { return 1 + int64(n%10)/9*4 },
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(90, 10*time.Second)},
+				{Name: "tenant", Limits: window(60, 10*time.Second)}}},
 		{name: "a pause", before: []string{"a", "b"}, after: []string{"a", "b"}, weight: light, pause: 40 * time.Second,
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)}, {Name: "tenant", Limits: window(60, 10*time.Second)}}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(100, 10*time.Second)},
+				{Name: "tenant", Limits: window(60, 10*time.Second)}}},
 		{name: "exact, two windows", before: []string{"a", "b"}, after: []string{"b", "a"}, weight: light,
-			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(50, 5*time.Second)}, {Name: "tenant", Limits: []throttle.Limit{throttle.Per(20, 2*time.Second), throttle.Per(80, 20*time.Second)}}}},
+			scopes: []throttle.Scope{{Name: throttle.Global, Limits: window(50, 5*time.Second)},
+				{Name: "tenant", Limits: []throttle.Limit{throttle.Per(20, 2*time.Second), throttle.Per(80, 20*time.Second)}}}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -150,7 +160,7 @@ func TestForecast(t *testing.T) {
 					jobs[i] = throttle.Job{Weight: weight, Keys: map[string]string{"tenant": tenant}}
 					tasks[i] = worker.NewTask("mail", nil, headers(tenant, weight), asynq.TaskID(fmt.Sprintf("new-%06d", i)))
 				}
-				forecast, err := w.throttle.Forecast(ctx, jobs)
+				forecast, err := w.throttle.Inspector().Forecast(ctx, jobs)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +198,8 @@ func TestPlannedAgainWhileItRuns(t *testing.T) {
 		w.serve(asynq.Config{Concurrency: 8})
 		client := w.newClient()
 		plan := func() error {
-			_, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1), asynq.TaskID("sync"), asynq.Retention(time.Hour)))
+			_, err := client.Enqueue(t.Context(),
+				worker.NewTask("mail", nil, headers("acme", 1), asynq.TaskID("sync"), asynq.Retention(time.Hour)))
 			return err
 		}
 		if err := plan(); err != nil {

@@ -20,44 +20,52 @@ const (
 )
 
 // Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
-// and ErrorHandler, which are still called for everything that is no denial, and
+// and ErrorHandler, which are still called for everything that is no denial and see the
+// retries of a task as its user counts them (NewTask), and
 // with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
 // 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
 // back is soon used again. A server
 // whose handlers are wrapped by several shapers takes the Configure of each, first
 // of those whose throttles have running limits. Without it asynq would take a denial
 // for a failure; a Shaper whose Configure was not used notices, says so at error
-// level, and lets tasks wait inside their handler instead of putting them back. If
+// level, and lets tasks wait inside their handler instead of putting them back. A panic of
+// the user's functions, which would end the process, is logged: the error is a failure then,
+// and asynq's own delay is taken. If
 // tasks are processed and Wrap was never called, so that nothing is throttled, the
 // shaper says that at warn level: BaseContext, which asynq calls for each task,
 // tells it. From Configure on the shaper pulls the throttle's line, until Stop.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
+	if retryDelay == nil {
+		retryDelay = asynq.DefaultRetryDelayFunc
+	}
 	cfg.IsFailure = func(err error) bool {
+		fails := err != nil
 		switch {
 		case IsDenied(err):
 			return false
 		case isFailure != nil:
-			return isFailure(err)
+			guarded(s.log, "Config.IsFailure", func() { fails = isFailure(err) })
 		}
-		return err != nil
+		return fails
 	}
 	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
 		var denied *DeniedError
-		switch {
-		case errors.As(err, &denied):
+		if errors.As(err, &denied) {
 			denied.use.seen()
 			return fallbackDelay(denied.Delay)
-		case retryDelay != nil:
-			return retryDelay(n, err, task)
+		}
+		var delay time.Duration
+		if guarded(s.log, "Config.RetryDelayFunc", func() { delay = ownDelay(retryDelay, n, err, task) }) {
+			return delay
 		}
 		return asynq.DefaultRetryDelayFunc(n, err, task)
 	}
 	cfg.BaseContext = s.watchTasks(cfg.BaseContext)
 	if errorHandler != nil {
 		cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-			if !IsDenied(err) {
-				errorHandler.HandleError(ctx, task, err)
+			if counts, _ := retriesOf(ctx, task); isTold(ctx, counts, err) {
+				guarded(s.log, "Config.ErrorHandler", func() { errorHandler.HandleError(s.translate(ctx, counts), task, err) })
 			}
 		})
 	}
@@ -112,8 +120,9 @@ func (s *Shaper) complain() {
 	if !s.use.complaint.due(10 * time.Second) {
 		return
 	}
-	s.log.Error("worker: asynq does not know of denials: pass the Config that Shaper.Configure returns to the asynq server. " +
-		"Until then tasks wait inside their handler, where each occupies a worker")
+	s.log.Error(
+		"worker: asynq does not know of denials: pass the Config that Shaper.Configure returns to the asynq server. " +
+			"Until then tasks wait inside their handler, where each occupies a worker")
 }
 
 // seldom keeps a log line that many tasks have reason for from flooding the log.
@@ -129,15 +138,16 @@ func (s *seldom) due(every time.Duration) bool {
 // for each task.
 const wrapWithin = time.Second
 
-// watchTasks returns base, which asynq calls for each task. If Wrap was not called soon
-// after the first, it logs that nothing is throttled.
+// watchTasks returns base, which asynq calls for each task, with a note. If Wrap was not called
+// soon after the first, it logs that nothing is throttled.
 func (s *Shaper) watchTasks(base func() context.Context) func() context.Context {
-	if base == nil {
-		base = context.Background
-	}
 	return func() context.Context {
 		s.firstTask.Do(func() { time.AfterFunc(wrapWithin, s.missWrap) })
-		return base()
+		ctx := context.Background()
+		if base != nil {
+			guarded(s.log, "Config.BaseContext", func() { ctx = base() })
+		}
+		return withNote(ctx)
 	}
 }
 

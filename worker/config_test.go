@@ -84,7 +84,8 @@ func TestUsersFunctionsAreKept_F40(t *testing.T) {
 			t.Errorf("put back %d times, want before its second and its third run", got)
 		}
 		isFailure, delay, errHandler := user.heard()
-		for name, errs := range map[string][]error{"IsFailure": isFailure, "RetryDelayFunc": delay, "ErrorHandler": errHandler} {
+		for name, errs := range map[string][]error{"IsFailure": isFailure, "RetryDelayFunc": delay,
+			"ErrorHandler": errHandler} {
 			if len(errs) != 2 || !isAny(errs, errBroken) || !isAny(errs, errNoFailure) {
 				t.Errorf("%s was called with %q, want the handler's two errors", name, errs)
 			}
@@ -228,7 +229,8 @@ func TestUnusedConfigureIsLogged(t *testing.T) {
 		for n := range tasks {
 			w.enqueue(n, "acme", 1)
 		}
-		cfg := asynq.Config{Concurrency: 4, RetryDelayFunc: asSoonAsPossible, TaskCheckInterval: 50 * time.Millisecond, DelayedTaskCheckInterval: 500 * time.Millisecond}
+		cfg := asynq.Config{Concurrency: 4, RetryDelayFunc: asSoonAsPossible,
+			TaskCheckInterval: 50 * time.Millisecond, DelayedTaskCheckInterval: 500 * time.Millisecond}
 		s.Configure(cfg)
 		w.start(w.client, cfg, s.Wrap(asynq.HandlerFunc(w.process)))
 		w.until("it is noticed", 10*time.Second, func() bool { return errorsIn(logs) > 0 })

@@ -45,7 +45,8 @@ type DeploymentError struct {
 }
 
 func (e *DeploymentError) Error() string {
-	return fmt.Sprintf("worker: the throttle %s belongs to the asynq deployment %s, this is %s", e.Throttle, e.Holder, e.Deployment)
+	return fmt.Sprintf("worker: the throttle %s belongs to the asynq deployment %s, this is %s", e.Throttle,
+		e.Holder, e.Deployment)
 }
 
 // Is tells that nothing is decided for this deployment: the error is of the class
@@ -66,7 +67,7 @@ type deployment struct {
 	ours, theThrottles store  // asynq's Redis and the throttle's
 	log                *zap.Logger
 	complaint, warning seldom
-	claiming           chan struct{} // holds a token while somebody claims
+	claims, keeps      flight        // one claim, and one write of the ID, is under way at a time
 	known              chan struct{} // closed with the end of the first claim, or claimKnown after its begin
 	knowing            sync.Once
 
@@ -83,7 +84,7 @@ func newDeployment(throttle string, client any, asynqs store, log *zap.Logger) *
 	if !can {
 		return nil
 	}
-	return &deployment{throttle: throttle, ours: asynqs, theThrottles: theThrottles, log: log, claiming: make(chan struct{}, 1), known: make(chan struct{})}
+	return &deployment{throttle: throttle, ours: asynqs, theThrottles: theThrottles, log: log, known: make(chan struct{})}
 }
 
 // Claim takes the throttle for the deployment of asynq that the shaper's client belongs
@@ -94,17 +95,23 @@ func newDeployment(throttle string, client any, asynqs store, log *zap.Logger) *
 // round trips, as long as the clients let it.
 func (s *Shaper) Claim(ctx context.Context) error { return s.deployment.claim(ctx) }
 
-// claim finds out whose the throttle is, and takes it if it is nobody's.
+// claim finds out whose the throttle is, and takes it if it is nobody's. A claim that is
+// under way is waited for, until the context ends.
 func (d *deployment) claim(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
+	claim := d.claims.begin(func() error { return d.decide(context.WithoutCancel(ctx)) })
 	select {
-	case d.claiming <- struct{}{}:
-		defer func() { <-d.claiming }()
+	case <-claim.done:
+		return claim.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// decide is one claim.
+func (d *deployment) decide(ctx context.Context) error {
 	holder, err := d.ask(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,44 +136,64 @@ func (d *deployment) waitNoMore() {
 	}
 }
 
-// ask returns the deployment whose the throttle is. It is called by one at a time, who
-// alone writes the ID.
+// ask returns the deployment whose the throttle is. A deployment that has the throttle needs
+// the throttle's Redis only: asynq's may be away for longer than a claim lasts.
 func (d *deployment) ask(ctx context.Context) (holder string, err error) {
-	mine := d.id
-	if mine == "" {
-		mine = rand.Text()
+	d.mu.Lock()
+	known := d.id
+	d.mu.Unlock()
+	if known != "" {
+		holder, err = d.take(ctx, known)
+		switch {
+		case err != nil:
+			return "", err
+		case holder == known:
+			d.keep(ctx, known)
+			return holder, nil
+		}
 	}
-	// Kept before the throttle is taken: others of this deployment come with the same.
-	if err := d.ours.SetNX(ctx, deploymentKey, mine, 0).Err(); err != nil {
+	kept, err := d.kept(ctx)
+	if err != nil || kept == known {
+		return holder, err
+	}
+	d.mu.Lock()
+	d.id = kept
+	d.mu.Unlock()
+	return d.take(ctx, kept)
+}
+
+// kept returns the deployment's ID as asynq's Redis has it, which gets one if it has none:
+// before the throttle is taken, so that others of this deployment come with the same.
+func (d *deployment) kept(ctx context.Context) (id string, err error) {
+	if err := d.ours.SetNX(ctx, deploymentKey, rand.Text(), 0).Err(); err != nil {
 		return "", fmt.Errorf("worker: the deployment's ID cannot be kept: %w", err)
 	}
-	kept, err := d.ours.Get(ctx, deploymentKey).Result()
+	id, err = d.ours.Get(ctx, deploymentKey).Result()
 	if err != nil {
 		return "", fmt.Errorf("worker: the deployment's ID cannot be read: %w", err)
 	}
-	if d.id == "" {
-		mine = kept
-	}
-	holder, err = d.take(ctx, mine)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("worker: whose the throttle is cannot be read: %w", err)
-	case holder == kept:
-		mine = kept
-	case holder == mine:
-		// asynq's Redis has lost the ID, and got another since from who has just begun.
-		err = d.ours.Set(ctx, deploymentKey, mine, 0).Err()
-	default:
-		mine = kept
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.id = mine
-	return holder, err
+	return id, nil
+}
+
+// keep writes the ID of a deployment that has the throttle to asynq's Redis, which may have
+// lost it, and have got another since from a process that has just begun.
+func (d *deployment) keep(ctx context.Context, id string) {
+	d.keeps.begin(func() error {
+		err := d.ours.Set(ctx, deploymentKey, id, 0).Err()
+		if err != nil {
+			d.log.Debug("worker: the deployment's ID cannot be kept", zap.Error(err))
+		}
+		return err
+	})
 }
 
 // take takes the throttle for a deployment, or finds whose it is.
 func (d *deployment) take(ctx context.Context, id string) (holder string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("worker: whose the throttle is cannot be read: %w", err)
+		}
+	}()
 	key := "thr:{" + d.throttle + "}:asynq"
 	for range 3 { // it may expire in between
 		if taken, err := d.theThrottles.SetNX(ctx, key, id, heldFor).Result(); taken || err != nil {
@@ -228,38 +255,28 @@ func (d *deployment) others(ctx context.Context) error {
 	return d.refusal()
 }
 
-// claimed is others, for a caller in whose process no goroutine claims.
+// claimed is others, for a caller in whose process no goroutine claims. It waits for a claim
+// that is due, for claimKnown at most.
 func (d *deployment) claimed(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
 	d.mu.Lock()
-	if due := !time.Now().Before(d.again); due {
+	due := !time.Now().Before(d.again)
+	if due {
 		d.again = time.Now().Add(claimedAgain)
-		d.mu.Unlock()
-		d.claimSoon(ctx)
-		d.mu.Lock()
 	}
-	defer d.mu.Unlock()
-	return d.refusal()
-}
-
-// claimSoon claims, and leaves the claim behind if it takes longer than claimKnown.
-func (d *deployment) claimSoon(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := d.claim(context.WithoutCancel(ctx)); err != nil {
+	d.mu.Unlock()
+	if due {
+		ctx, cancel := context.WithTimeout(ctx, claimKnown)
+		defer cancel()
+		if err := d.claim(ctx); err != nil {
 			d.log.Debug("worker: the throttle could not be claimed for this asynq deployment", zap.Error(err))
 		}
-	}()
-	timer := time.NewTimer(claimKnown)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	case <-ctx.Done():
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refusal()
 }
 
 // refusal is a *DeploymentError or nil. The caller holds mu.
@@ -268,4 +285,35 @@ func (d *deployment) refusal() error {
 		return nil
 	}
 	return &DeploymentError{Throttle: d.throttle, Deployment: d.id, Holder: d.holder}
+}
+
+// flight makes a call in a goroutine of its own, one at a time.
+type flight struct {
+	mu  sync.Mutex
+	now *call // nil: none is under way
+}
+
+// call is one call of a flight. Its err is written before done is closed.
+type call struct {
+	done chan struct{}
+	err  error
+}
+
+// begin makes a call, unless one is under way, and returns the one that is.
+func (f *flight) begin(do func() error) *call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now != nil {
+		return f.now
+	}
+	c := &call{done: make(chan struct{})}
+	f.now = c
+	go func() {
+		c.err = do()
+		f.mu.Lock()
+		f.now = nil
+		f.mu.Unlock()
+		close(c.done)
+	}()
+	return c
 }

@@ -31,9 +31,9 @@
 // Settle and SettleCosts correct the charge to what the task really took, Refund takes it back.
 // With Options.Estimator the next task of its kind is charged by what was settled. An
 // upstream that asks to wait is left alone by all workers when the handler returns
-// AskedToWait, or what HTTPWait and SMTPWait make of a reply: the task's key is
-// paused, its charge given back, and it takes its place after the pause, without a
-// retry spent.
+// AskedToWait: the task's key is paused, its charge given back, and it takes its place after
+// the pause, without a retry spent. The package upstream finds in replies of HTTP and SMTP
+// servers how long they ask to wait.
 //
 // Report tells what an upstream answered. The limits of a scope with a Floor follow it: a
 // refusal lowers the part of them that is served, as does a header that says that it serves

@@ -43,9 +43,6 @@ func (e *DeniedError) reason() string {
 	case isBlocked(e.Err):
 		return "it weighs more than a limit that was set allows"
 	case e.Err != nil:
-		if errors.Is(e.Err, errTurns) {
-			return e.Err.Error()
-		}
 		var wait *WaitError
 		if errors.As(e.Err, &wait) {
 			return wait.Error()

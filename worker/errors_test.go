@@ -26,12 +26,17 @@ func TestDeniedErrorText_HoldsNoKey(t *testing.T) {
 		want   string
 	}{
 		{worker.DeniedError{Err: blocked}, "throttled: it weighs more than a limit that was set allows"},
-		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, blocked)}, "throttled: it weighs more than a limit that was set allows"},
-		{worker.DeniedError{Err: worker.AskedToWait("domain", 90*time.Second, said)}, "throttled: worker: the upstream asks to wait 1m30s, scope domain"},
-		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, worker.AskedToWait("domain", 0, said))}, "throttled: worker: the upstream asks to wait 1m0s, scope domain"},
+		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, blocked)},
+			"throttled: it weighs more than a limit that was set allows"},
+		{worker.DeniedError{Err: worker.AskedToWait("domain", 90*time.Second, said)},
+			"throttled: worker: the upstream asks to wait 1m30s, scope domain"},
+		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, worker.AskedToWait("domain", 0, said))},
+			"throttled: worker: the upstream asks to wait 1m0s, scope domain"},
 		{worker.DeniedError{Slot: at, Hold: pause}, "throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
-		{worker.DeniedError{Slot: at, Hold: pause, InLine: true}, "throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
-		{worker.DeniedError{Slot: at, Hold: zero, InLine: true}, "throttled: closed by tenant limit 0/1m, until that is changed"},
+		{worker.DeniedError{Slot: at, Hold: pause, InLine: true},
+			"throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
+		{worker.DeniedError{Slot: at, Hold: zero, InLine: true},
+			"throttled: closed by tenant limit 0/1m, until that is changed"},
 		{worker.DeniedError{Slot: at, InLine: true}, "throttled: in line, about 2026-03-01T11:00:05Z"},
 		{worker.DeniedError{Err: said}, "throttled: Redis cannot decide"},
 	}

@@ -24,8 +24,12 @@ func (o *Options) estimated(ask JobFunc) JobFunc {
 
 // learn has the estimator know what a task was settled with.
 func (o *Options) learn(task *asynq.Task, actual int64) {
-	if o.Estimator != nil {
-		kind, size := o.kindOf(task)
+	if o.Estimator == nil {
+		return
+	}
+	var kind string
+	var size int64
+	if guarded(o.Logger, "Options.Kind", func() { kind, size = o.kindOf(task) }) {
 		o.Estimator.Learn(kind, size, actual)
 	}
 }

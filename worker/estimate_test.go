@@ -78,7 +78,8 @@ func TestEstimator(t *testing.T) {
 		{"scope by scope", unweighed, nil, func(ctx context.Context) error {
 			return worker.SettleCosts(ctx, map[string]int64{"tenant": 5})
 		}, 20, 20},
-		{"and then failed", unweighed, nil, func(ctx context.Context) error { return errors.Join(worker.Settle(ctx, 5), failed) }, 20, 5},
+		{"and then failed", unweighed, nil,
+			func(ctx context.Context) error { return errors.Join(worker.Settle(ctx, 5), failed) }, 20, 5},
 		{"and then untouched", unweighed, nil, func(ctx context.Context) error { return worker.Untouched(failed) }, 20, 20},
 	}
 	for _, row := range rows {
@@ -124,7 +125,8 @@ func TestEstimator_Client(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []int64{26, 26 + 9} {
-			if _, err := c.Enqueue(t.Context(), mails(1, func(int) int64 { return 6 }, "acme")[0], asynq.TaskID(fmt.Sprint(i))); err != nil {
+			if _, err := c.Enqueue(t.Context(), mails(1, func(int) int64 { return 6 }, "acme")[0],
+				asynq.TaskID(fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 			if _, booked := w.used("acme"); booked != want {
@@ -181,7 +183,8 @@ func TestEstimator_Goal(t *testing.T) {
 			t.Errorf("charged %d over settled %d is %.3f, want 1 to 1.25", charged, settled, ratio)
 		}
 		if s.Stats().Denied == 0 || len(starts) != tasks {
-			t.Errorf("%d starts, %d put back; want %d, and some that are estimated anew when they come", len(starts), s.Stats().Denied, tasks)
+			t.Errorf("%d starts, %d put back; want %d, and some that are estimated anew when they come",
+				len(starts), s.Stats().Denied, tasks)
 		}
 		for _, over := range throttletest.Check(scopes, starts) {
 			t.Errorf("window over its limit, as the upstream counts: %s", over)

@@ -29,7 +29,7 @@ func ExampleClient_EnqueueAll() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +41,8 @@ func ExampleClient_EnqueueAll() {
 	}
 	campaign := make([]*asynq.Task, 50)
 	for i := range campaign {
-		campaign[i] = worker.NewTask("mail:send", fmt.Appendf(nil, "mail %d", i+1), map[string]string{"tenant": "acme"}, asynq.MaxRetry(3))
+		campaign[i] = worker.NewTask("mail:send", fmt.Appendf(nil, "mail %d", i+1),
+			map[string]string{"tenant": "acme"}, asynq.MaxRetry(3))
 	}
 	began := time.Now()
 	plan, err := queue.EnqueueAll(context.Background(), campaign, asynq.Queue("mails"))
@@ -50,7 +51,8 @@ func ExampleClient_EnqueueAll() {
 	}
 	for _, n := range []int{1, 20, 21, 50} {
 		task := plan.Tasks[n-1]
-		fmt.Printf("mail %d of queue %s: %s, after %s\n", n, task.Info.Queue, task.Reservation.Outcome, task.Start.Sub(began).Round(time.Minute))
+		fmt.Printf("mail %d of queue %s: %s, after %s\n", n, task.Info.Queue, task.Reservation.Outcome,
+			task.Start.Sub(began).Round(time.Minute))
 	}
 	fmt.Println("the last after", plan.Last.Sub(began).Round(time.Minute))
 	// Output:

@@ -37,7 +37,8 @@ func ExampleCooldown() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 4, LogLevel: asynq.FatalLevel}))
+	workers := asynq.NewServerFromRedisClient(client,
+		shaper.Configure(asynq.Config{Concurrency: 4, LogLevel: asynq.FatalLevel}))
 	get := func() { time.Sleep(20 * time.Millisecond) }
 	fetched := make(chan time.Time)
 	mux := asynq.NewServeMux()

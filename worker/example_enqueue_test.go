@@ -27,7 +27,7 @@ func ExampleClient_Enqueue() {
 
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(2)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -47,7 +47,8 @@ func Example_estimate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
+	workers := asynq.NewServerFromRedisClient(client,
+		shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
 	mux := asynq.NewServeMux()
 	mux.Use(shaper.Wrap)
 	answered := make(chan string)

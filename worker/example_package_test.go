@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
@@ -31,7 +32,7 @@ func Example() {
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}},
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerSecond(2), throttle.PerDay(50_000)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -27,7 +28,7 @@ func ExampleReport() {
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/first":
 			w.Header().Set("X-Ratelimit-Limit-Requests", "100")
@@ -40,7 +41,7 @@ func ExampleReport() {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	}))
-	defer upstream.Close()
+	defer api.Close()
 
 	th, err := throttle.New("api", client, []throttle.Scope{
 		{Name: "account", Limits: []throttle.Limit{throttle.PerMinute(100)}, Floor: 0.1}, // never below a tenth
@@ -54,12 +55,13 @@ func ExampleReport() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
+	workers := asynq.NewServerFromRedisClient(client,
+		shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
 	mux := asynq.NewServeMux()
 	mux.Use(shaper.Wrap)
 	told := make(chan string)
 	mux.HandleFunc("call", func(ctx context.Context, task *asynq.Task) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL+string(task.Payload()), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, api.URL+string(task.Payload()), http.NoBody)
 		if err != nil {
 			return worker.Untouched(err)
 		}
@@ -68,12 +70,12 @@ func ExampleReport() {
 			return err
 		}
 		defer resp.Body.Close()
-		wait := worker.HTTPWait("account", resp, time.Now()) // nil, if it was served
-		said := throttle.Report{Refused: wait != nil}
-		said.RetryAfter, _ = worker.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
-		for _, limit := range worker.HTTPLimits(resp) {
+		wait, refused := upstream.HTTPWait(resp)
+		said := throttle.Report{Refused: refused, RetryAfter: wait}
+		for _, limit := range upstream.HTTPLimits(resp) {
 			if limit.Counts == "requests" { // as the scope does
-				said.Limits = append(said.Limits, throttle.ReportedLimit{Units: limit.Units, Remaining: limit.Remaining})
+				its := throttle.ReportedLimit{Window: time.Minute, Units: limit.Units, Remaining: limit.Remaining}
+				said.Limits = append(said.Limits, its)
 			}
 		}
 		follows, err := worker.Report(ctx, "account", said)
@@ -81,7 +83,10 @@ func ExampleReport() {
 			log.Print(err) // the limits stay as they were; no reason to ask the upstream again
 		}
 		told <- fmt.Sprintf("%s %d: %.2f is served", task.Payload(), resp.StatusCode, follows.Served)
-		return wait // or nil
+		if refused {
+			return worker.AskedToWait("account", wait, nil)
+		}
+		return nil
 	})
 
 	queue := asynq.NewClientFromRedisClient(client)
@@ -96,7 +101,7 @@ func ExampleReport() {
 	for range 3 {
 		fmt.Println(<-told)
 	}
-	usage, err := th.Usage(context.Background(), "account", "ours")
+	usage, err := th.Inspector().Usage(context.Background(), "account", "ours")
 	if err != nil {
 		log.Fatal(err)
 	}

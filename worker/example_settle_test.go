@@ -38,7 +38,8 @@ func ExampleSettle() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	workers := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
+	workers := asynq.NewServerFromRedisClient(client,
+		shaper.Configure(asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}))
 	mux := asynq.NewServeMux()
 	mux.Use(shaper.Wrap)
 	answered := make(chan string)
@@ -71,7 +72,7 @@ func ExampleSettle() {
 	for range 3 {
 		fmt.Println(<-answered)
 	}
-	usage, err := th.Usage(context.Background(), "model", "large")
+	usage, err := th.Inspector().Usage(context.Background(), "model", "large")
 	if err != nil {
 		log.Fatal(err)
 	}

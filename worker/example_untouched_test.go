@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
@@ -28,7 +29,7 @@ func ExampleUntouched() {
 
 	th, err := throttle.New("smtp", client, []throttle.Scope{
 		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(20)}},
-	}, nil)
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func ExampleUntouched() {
 		log.Fatal(err)
 	}
 	used := func() int64 {
-		usage, err := th.Usage(context.Background(), "tenant", "acme")
+		usage, err := th.Inspector().Usage(context.Background(), "tenant", "acme")
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func ExampleUntouched() {
 	})
 
 	queue := asynq.NewClientFromRedisClient(client)
-	if _, err := queue.Enqueue(worker.NewTask("mail:send", []byte("mail 1"), map[string]string{"tenant": "acme"})); err != nil {
+	if _,
+		err := queue.Enqueue(worker.NewTask("mail:send", []byte("mail 1"), map[string]string{"tenant": "acme"})); err != nil {
 		log.Fatal(err)
 	}
 	if err := workers.Start(mux); err != nil {

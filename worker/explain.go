@@ -10,10 +10,10 @@ import (
 )
 
 // Explain tells what is known of a task: what asynq has of it says its job, and the
-// throttle the rest (throttle.Throttle.Explain). A task that asynq does not keep any
+// throttle the rest (throttle.Inspector.Explain). A task that asynq does not keep any
 // more is asynq's error. It blocks for a few round trips.
 func (c *Client) Explain(ctx context.Context, queue, id string) (throttle.Explanation, error) {
-	info, err := c.inspector.GetTaskInfo(queue, id)
+	info, err := c.inspector.Inspector.GetTaskInfo(queue, id) // which lists no queue
 	if err != nil {
 		return throttle.Explanation{}, fmt.Errorf("worker: task %s of queue %s: %w", id, queue, err)
 	}
@@ -21,6 +21,6 @@ func (c *Client) Explain(ctx context.Context, queue, id string) (throttle.Explan
 	if err != nil {
 		return throttle.Explanation{}, err
 	}
-	job.ID = attempt{queue: queue, id: id, retried: info.Retried}.jobID()
-	return c.throttle.Explain(ctx, job)
+	job.ID = JobID(queue, id, info.Retried)
+	return c.looks.Explain(ctx, job)
 }

@@ -21,7 +21,8 @@ func TestClientExplains(t *testing.T) {
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		client := w.newClient()
 		w.result = func(context.Context, *asynq.Task) error { return errBroken }
-		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+		w.serve(asynq.Config{Concurrency: 1,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
 		failed := w.enqueue(0, "acme", 5)
 		w.until("it has failed", 5*time.Second, w.in(failed, asynq.TaskStateRetry))
 		waiting := w.enqueue(1, "acme", 2)
@@ -43,7 +44,8 @@ func TestClientExplains(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err = client.Explain(t.Context(), "default", waiting)
-		if err != nil || len(e.Usage) != 1 || e.Usage[0].Served != 0.6 || !strings.Contains(e.String(), `tenant "acme" is served 60 % of its limits by the upstream`) {
+		if err != nil || len(e.Usage) != 1 || e.Usage[0].Served != 0.6 ||
+			!strings.Contains(e.String(), `tenant "acme" is served 60 % of its limits by the upstream`) {
 			t.Errorf("got %v, %s; want that 60 %% is served", err, e)
 		}
 
@@ -52,7 +54,8 @@ func TestClientExplains(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := "asynq:default/" + failed + "/1"; e.Job != want || !e.Slot.IsZero() || !e.Arrived.IsZero() {
-			t.Errorf("got job %s, booked for %s, in line since %s; want %s, of which nothing is known", e.Job, e.Slot, e.Arrived, want)
+			t.Errorf("got job %s, booked for %s, in line since %s; want %s, of which nothing is known", e.Job,
+				e.Slot, e.Arrived, want)
 		}
 
 		if _, err := client.Explain(t.Context(), "default", "nobody"); !errors.Is(err, asynq.ErrTaskNotFound) {

@@ -10,7 +10,7 @@ import (
 )
 
 // giving has the places of tasks that end at about the same time given back in one call: those
-// that end while one is under way go with the next, so that nobody waits when it is idle.
+// that end while one is under way go with the next.
 type giving struct {
 	mu   sync.Mutex
 	busy bool
@@ -19,29 +19,26 @@ type giving struct {
 
 // handover is one call, and the tasks that have ended.
 type handover struct {
-	ended []throttle.Reservation
+	ended []*run
 	done  chan struct{}
-	err   error
 }
 
-// handOver gives a task's place back, and has the task brought that has it next. It returns
-// when the place is given back.
-func (p *puller) handOver(ended throttle.Reservation) error {
+// handOver has a task's place given back, and the task brought that has it next. It does not
+// wait: the channel is closed once the place is given back, or left to the runner.
+func (p *puller) handOver(ended *run) (given <-chan struct{}) {
 	g := &p.giving
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.next == nil {
 		g.next = &handover{done: make(chan struct{})}
 	}
-	own := g.next
-	own.ended = append(own.ended, ended)
-	leads := !g.busy
-	g.busy = true
-	g.mu.Unlock()
-	if leads {
-		p.giveNext()
+	g.next.ended = append(g.next.ended, ended)
+	given = g.next.done
+	if !g.busy {
+		g.busy = true
+		go p.giveNext()
 	}
-	<-own.done
-	return own.err
+	return given
 }
 
 // giveNext makes the next call, and leaves those behind it to another goroutine.
@@ -51,8 +48,10 @@ func (p *puller) giveNext() {
 	h := g.next
 	g.next = nil
 	g.mu.Unlock()
-	pulled, err := p.giveBack(h.ended)
-	h.err = err
+	pulled, err := p.giveBack(granted(h.ended))
+	if err != nil {
+		p.shaper.runner.again(h.ended)
+	}
 	close(h.done)
 	g.mu.Lock()
 	g.busy = g.next != nil
@@ -68,7 +67,8 @@ func (p *puller) giveNext() {
 // giveBack gives places back and, if anybody waits, pulls the line in the same call.
 func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error) {
 	ctx := context.Background()
-	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && p.shaper.deployment.others(ctx) == nil {
+	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && !p.unwoken.Load() &&
+		p.shaper.deployment.others(ctx) == nil {
 		return p.shaper.driver.Pull(ctx, ended...)
 	}
 	_, err := p.shaper.throttle.Done(ctx, ended...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -48,7 +49,8 @@ func (e *endings) Done(_ context.Context, ended ...throttle.Reservation) ([]bool
 
 // TestHandOver: places are given back in the call that pulls the line; those of tasks that end
 // while one is under way go together in the next, and each is told of once. Where nobody waits,
-// or the shaper has stopped, nothing is pulled. An error is that of all in the call.
+// or the shaper has stopped, nothing is pulled. After an error all in the call are left to the
+// runner.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -64,8 +66,9 @@ func TestHandOver(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				line := &endings{dueDouble: dueDouble{takes: 10 * time.Millisecond, fails: row.fails}}
-				s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
-				s.puller = newPuller(s)
+				s := &Shaper{throttle: line, looks: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+				s.puller, s.runner = newPuller(s), newRunner(s)
+				s.runner.started = true // what it is left with is looked at here
 				if row.waits {
 					line.due = time.Now().Add(time.Minute)
 				}
@@ -79,14 +82,59 @@ func TestHandOver(t *testing.T) {
 					ids = append(ids, id)
 					all.Go(func() {
 						time.Sleep(time.Duration(4*i) * time.Millisecond)
-						if err := s.puller.handOver(throttle.Reservation{Job: throttle.Job{ID: id}}); (err != nil) != row.fails {
-							t.Errorf("%s: %v", id, err)
-						}
+						<-s.puller.handOver(&run{granted: throttle.Reservation{Job: throttle.Job{ID: id}}, over: true})
 					})
 				}
 				all.Wait()
+				left := 0
+				if row.fails {
+					left = len(ids)
+				}
+				if got := len(s.runner.runs); got != left {
+					t.Errorf("%d are left to the runner, want %d", got, left)
+				}
 				if slices.Sort(line.ended); !slices.Equal(line.calls, row.want) || !slices.Equal(line.ended, ids) {
 					t.Errorf("calls %v of %v, want %v of each once", line.calls, line.ended, row.want)
+				}
+			})
+		})
+	}
+}
+
+// TestRunOutlivesItsLease: a task whose process stood still for longer than its lease is counted
+// and told of when its handler returns as soon as the process goes on, also where the clock that
+// timers go by stood still too. One that ends in time is not.
+func TestRunOutlivesItsLease(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	for name, row := range map[string]struct {
+		stood time.Duration // since the task was asked for
+		wall  time.Duration // the wall clock alone was ahead
+		want  int64
+	}{
+		"in time":       {stood: lease / 2},
+		"stopped":       {stood: 4 * lease, want: 1},
+		"suspended":     {wall: 4 * lease, want: 1},
+		"told just now": {stood: lease - lease/20, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.WarnLevel)
+				line := &endings{}
+				s := &Shaper{throttle: line, looks: line, driver: line, log: zap.New(core), stopped: make(chan struct{})}
+				s.puller, s.runner = newPuller(s), newRunner(s)
+				s.runner.started = true // nothing is renewed while the process stands still
+				r := throttle.Reservation{Job: throttle.Job{ID: "job"}, Lease: lease}
+				_, place := s.runner.begin(t.Context(), r, time.Now().Add(-row.stood))
+				if row.wall > 0 {
+					place.until = place.until.Round(0).Add(-row.wall)
+				}
+				synctest.Wait()
+				s.runner.end(t.Context(), place, r)
+				synctest.Wait()
+				if got := s.stats.lost.Load(); got != row.want || int64(logs.Len()) != row.want {
+					t.Errorf("%d are lost and %d told of, want %d", got, logs.Len(), row.want)
 				}
 			})
 		})

@@ -28,6 +28,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		if err != nil {
 			return err
 		}
+		ctx = s.translate(ctx, a.retries)
 		if s.isInside(ctx, a) {
 			return next.ProcessTask(ctx, task)
 		}
@@ -36,6 +37,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 				return err
 			}
 		}
+		noteRun(ctx)
 		err = s.shape(ctx, task, a, next)
 		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
 			return fmt.Errorf("%w (last of %d retries: %w)", err, a.own(), asynq.SkipRetry)
@@ -48,12 +50,12 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 // waits here for as long as its upstream asks.
 func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next asynq.Handler) error {
 	for {
-		r, err := s.untilStart(ctx, task, a)
+		r, asked, err := s.untilStart(ctx, task, a)
 		if err != nil {
 			return err
 		}
 		s.stats.granted.Add(1)
-		again, err := s.process(ctx, task, a, r, next)
+		again, err := s.process(ctx, task, a, r, asked, next)
 		if !again || err != nil {
 			return err
 		}
@@ -73,11 +75,13 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	for {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 		switch {
-		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() || strings.HasPrefix(info.LastErr, putBack) || strings.HasPrefix(info.LastErr, usedUp)):
+		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() ||
+			strings.HasPrefix(info.LastErr, putBack) || strings.HasPrefix(info.LastErr, usedUp)):
 			return nil
 		case err == nil:
-			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1, info.LastErr, asynq.SkipRetry)
-		case gone(nil, err):
+			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1,
+				info.LastErr, asynq.SkipRetry)
+		case errors.Is(err, asynq.ErrTaskNotFound):
 			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
 		}
 		// To put it back would overwrite what is asked for.
@@ -87,12 +91,13 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	}
 }
 
-// untilStart returns once the task may start, or with the error that its handler is to
-// return.
-func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task, a attempt) (throttle.Reservation, error) {
+// untilStart returns once the task may start, with its grant and when that was asked for by
+// the local clock, or with the error that its handler is to return.
+func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
+	a attempt) (r throttle.Reservation, asked time.Time, err error) {
 	job, err := jobOf(ctx, s.job, task)
 	if err != nil {
-		return throttle.Reservation{}, err
+		return r, asked, err
 	}
 	job.ID, job.Plan = a.jobID(), false // who plans has the same function, and may say so
 	for {
@@ -100,29 +105,30 @@ func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task, a attempt) (t
 		stays := s.stays(a)
 		if err := s.deployment.others(ctx); err != nil {
 			if err := s.awaitRedis(ctx, a, job, err, stays); err != nil {
-				return throttle.Reservation{}, err
+				return r, asked, err
 			}
 			continue
 		}
-		r, err := s.reserve(ctx, job)
+		asked = time.Now()
+		r, err = s.reserve(ctx, job)
 		switch {
 		case err == nil && r.Outcome == throttle.Granted:
 			s.blocked.forget(job.ID)
-			return r, s.begin(ctx, a, r, stays)
+			return r, asked, s.begin(ctx, a, r, stays)
 		case isBlocked(err):
 			if err := s.awaitLimits(ctx, a, job, err, stays); err != nil {
-				return r, err
+				return r, asked, err
 			}
 		case err == nil:
 			if err := s.awaitSlot(ctx, a, r, stays); err != nil {
-				return r, err
+				return r, asked, err
 			}
 		case errors.Is(err, throttle.ErrUnavailable) && ctx.Err() == nil:
 			if err := s.awaitRedis(ctx, a, job, err, stays); err != nil {
-				return r, err
+				return r, asked, err
 			}
 		default:
-			return r, s.refusal(a, err)
+			return r, asked, s.refusal(a, err)
 		}
 	}
 }
@@ -188,10 +194,12 @@ func (s *Shaper) refusal(a attempt, err error) error {
 	var late *throttle.DeadlineError
 	switch {
 	case errors.As(err, &invalid):
-		s.log.Warn("worker: the job function made a wrong job, the task fails", zap.String("queue", a.queue), zap.String("task", a.id), zap.Error(err))
+		s.log.Warn("worker: the job function made a wrong job, the task fails", zap.String("queue", a.queue),
+			zap.String("task", a.id), zap.Error(err))
 	case errors.As(err, &never) || errors.As(err, &late):
 		s.stats.ended.Add(1)
-		s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue), zap.String("task", a.id), zap.Error(err))
+		s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue),
+			zap.String("task", a.id), zap.Error(err))
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 	}
 	return err
@@ -220,7 +228,7 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {
 			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
 		}
-		return s.deny(a, r)
+		return s.deny(a, r, r.Delay())
 	}
 }
 
@@ -228,25 +236,26 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 // until it is time to ask again: in line that is often enough to come in time when
 // it has been booked.
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
-	deadline, has := ctx.Deadline()
-	if r.Outcome == throttle.Booked && has && time.Now().Add(r.Delay()).After(deadline) {
-		if err := s.tooLate(a, r); err != nil {
+	delay := restFor(r)
+	if deadline, has := ctx.Deadline(); has && time.Now().Add(delay).After(deadline) {
+		var err error
+		if delay, err = s.beforeDeadline(a, r, delay); err != nil {
 			s.giveBack(ctx, r.Job)
 			return err
 		}
 	}
 	if !stays {
-		return s.deny(a, r)
+		return s.deny(a, r, delay)
 	}
-	delay := r.Delay()
+	delay = r.Delay()
 	if !atSlot(r) {
 		delay -= r.Job.MaxWait / 2
 	}
 	if r.Outcome == throttle.Waiting {
 		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
-	err := s.linger(ctx, a, r.Job, delay)
-	if err != nil && !IsDenied(err) && !s.comesAgain(a) {
+	err := s.stay(ctx, a, delay)
+	if err != nil && !s.isStopped() { // after Stop asynq takes the task back, which asks for its place
 		s.giveBack(ctx, r.Job)
 	}
 	return err
@@ -258,37 +267,39 @@ func atSlot(r throttle.Reservation) bool {
 	return r.Outcome == throttle.Booked && r.Delay() <= r.Job.MaxWait
 }
 
-// comesAgain tells, when the context of a waiting task has ended, that the task may want
-// its place again: asynq takes it back since the server stops, or cannot be asked, which
-// is why it has lost the task.
-func (s *Shaper) comesAgain(a attempt) bool {
-	if s.isStopped() {
-		return true
-	}
-	_, err := s.inspector.GetTaskInfo(a.queue, a.id)
-	return err != nil && !gone(nil, err)
-}
+// nearDeadline is how long before its Deadline a task in line comes back, to be ended with the
+// reason: asynq calls no handler after it. It covers asynq's whole seconds and intervals.
+const nearDeadline = 5 * time.Second
 
-// tooLate tells whether a slot after the end of this attempt ends the task: a
-// Deadline does. A Timeout begins anew with the next attempt, or when the task turns,
-// and a handler's context does not tell which of the two its deadline is.
-func (s *Shaper) tooLate(a attempt, r throttle.Reservation) error {
+// beforeDeadline ends a task that cannot start before its Deadline, and lets no other wait
+// beyond it. A Timeout begins anew with the next attempt, and a handler's context does not tell
+// which of the two its deadline is.
+func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Duration) (time.Duration, error) {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
-	passes := err == nil && !info.Deadline.IsZero() && time.Now().Add(r.Delay()).After(info.Deadline)
-	if !passes {
-		return nil
+	if err != nil || info.Deadline.IsZero() {
+		return delay, nil //nolint:nilerr // asynq's own end of the task remains
 	}
-	return s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
+	left := time.Until(info.Deadline)
+	passes := r.Start.IsZero() || r.Delay() > left
+	switch {
+	case passes && (r.Outcome == throttle.Booked || left < nearDeadline):
+		return 0, s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
+	case r.Outcome == throttle.Waiting:
+		return min(delay, untilNear(left)), nil
+	}
+	return delay, nil
 }
 
-// awaitRedis puts a task back for a short while when Redis cannot decide, or must not
-// since the throttle is another deployment's; one that has to stay waits here.
+// untilNear is how long a task in line may rest whose Deadline is so far away.
+func untilNear(deadline time.Duration) time.Duration { return max(time.Second, deadline-nearDeadline) }
+
+// awaitRedis puts a task back when Redis cannot decide, or must not since the throttle is
+// another deployment's; one that has to stay waits here.
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
-	delay := s.options.Backoff + rand.N(s.options.Backoff)
 	if stays {
-		return s.linger(ctx, a, job, delay)
+		return s.stay(ctx, a, s.options.Backoff+rand.N(s.options.Backoff))
 	}
-	s.refused.add(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job})
+	delay := s.outage.refuse(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job}, s.options.Backoff)
 	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
 	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
@@ -301,22 +312,27 @@ const askInLine = 500 * time.Millisecond
 // task that comes too early is put back once more.
 const leastFallback = time.Minute
 
-// untilLate is for how long a task in line is left to those who bring it.
-func untilLate(r throttle.Reservation) time.Duration { return max(leastFallback, r.Late.Sub(r.Now)) }
-
-// deny puts a task back. A booked one is woken for its slot; one in line by the
-// process that pulls it, or else by asynq, later than it should start.
-func (s *Shaper) deny(a attempt, r throttle.Reservation) error {
-	delay := r.Delay()
+// restFor is for how long a task rests if nobody brings it before: until its slot, and in line
+// for as long as it is left to those who pull it.
+func restFor(r throttle.Reservation) time.Duration {
 	if r.Outcome == throttle.Waiting {
-		delay = untilLate(r)
-	} else {
-		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r), slot: time.Now().Add(delay), atSlot: atSlot(r)})
+		return max(leastFallback, r.Late.Sub(r.Now))
+	}
+	return r.Delay()
+}
+
+// deny puts a task back, until asynq brings it after a delay. A booked one is woken for its
+// slot; one in line by the process that pulls it, or else by asynq, later than it should start.
+func (s *Shaper) deny(a attempt, r throttle.Reservation, delay time.Duration) error {
+	if r.Outcome != throttle.Waiting {
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r),
+			slot: time.Now().Add(r.Delay()), atSlot: atSlot(r)})
 	}
 	s.countDenied(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
 		zap.Stringer("outcome", r.Outcome), zap.Duration("delay", delay))
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start, InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
+	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start,
+		InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 
 // giveBack cancels a booking or a place in line that this attempt will not use. If Redis

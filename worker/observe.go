@@ -7,13 +7,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// begin waits for a granted start and tells the throttle's observer how late the
-// handler begins.
+// begin waits for a granted start and tells the throttle how late the handler begins.
 func (s *Shaper) begin(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	answered := time.Now()
 	err := s.awaitStart(ctx, a, r, stays)
-	if err == nil && s.observer != nil {
-		s.observer.Started(throttle.Lateness{Throttle: s.name, Reservation: r, Late: max(0, time.Since(answered)-r.Delay())})
+	if err == nil {
+		s.driver.Started(r, answered)
 	}
 	return err
 }

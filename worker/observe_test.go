@@ -54,7 +54,8 @@ func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 		observer.mu.Lock()
 		defer observer.mu.Unlock()
 		if len(observer.starts) != tasks || int64(len(observer.putBacks)) != stats.Denied || stats.Denied == 0 {
-			t.Errorf("told of %d starts and %d put-backs, want %d and %d", len(observer.starts), len(observer.putBacks), tasks, stats.Denied)
+			t.Errorf("told of %d starts and %d put-backs, want %d and %d", len(observer.starts),
+				len(observer.putBacks), tasks, stats.Denied)
 		}
 		for _, s := range observer.starts {
 			if s.Throttle != "world" || s.Reservation.Outcome != throttle.Granted || s.Late < 0 || s.Late > time.Microsecond {
@@ -62,7 +63,8 @@ func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 			}
 		}
 		for _, p := range observer.putBacks {
-			if p.Throttle != "world" || p.Reservation.Outcome == throttle.Granted || p.Reservation.Job.Keys["tenant"] != "acme" || p.Delay <= 0 || p.Err != nil {
+			if p.Throttle != "world" || p.Reservation.Outcome == throttle.Granted ||
+				p.Reservation.Job.Keys["tenant"] != "acme" || p.Delay <= 0 || p.Err != nil {
 				t.Errorf("told of the put-back %+v", p)
 			}
 		}
@@ -92,7 +94,8 @@ func TestObserverIsToldWhyItIsPutBack(t *testing.T) {
 		observer.mu.Lock()
 		defer observer.mu.Unlock()
 		first := observer.putBacks[0]
-		if first.Throttle != "cut-off" || first.Reservation.Job.ID == "" || first.Delay < worker.DefaultBackoff || !errors.Is(first.Err, throttle.ErrUnavailable) {
+		if first.Throttle != "cut-off" || first.Reservation.Job.ID == "" || first.Delay < worker.DefaultBackoff ||
+			!errors.Is(first.Err, throttle.ErrUnavailable) {
 			t.Errorf("told of the put-back %+v", first)
 		}
 	})

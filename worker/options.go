@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
 // The defaults of Options.
@@ -24,20 +25,27 @@ type Options struct {
 	// makes starts more punctual, shorter leaves more workers free.
 	// 0 means DefaultMaxWait; 10 ms to 5 s.
 	MaxWait time.Duration
-	// Backoff is the shortest time after which a task is asked for again when
-	// Redis cannot decide (throttle.FallbackClosed); the longest is twice that. The
-	// first thousand are asked for as soon as Redis decides again.
+	// Backoff is the shortest time after which a task comes back when Redis cannot
+	// decide (throttle.FallbackClosed). The longer Redis is away, the longer it is: up to
+	// a minute, or twice Backoff if that is more. The first ten thousand tasks of a process
+	// come back as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
+	// MaxAskedWait is the longest wait that an upstream is granted, by a WaitError or by
+	// Report: a longer one is cut to this, DefaultAskedWait too. It bounds for how long one
+	// reply closes a key for all.
+	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
+	MaxAskedWait time.Duration
 	// KeepRunning lets a handler run on whose place under a running limit was lost. Else its
-	// context ends, with ErrPlaceLost as the cause.
+	// context ends shortly before, with ErrPlaceLost as the cause.
 	KeepRunning bool
 	// Estimator says the Weight of a job that its JobFunc leaves without, and learns what
 	// handlers settle (Settle). What is refunded, or settled scope by scope, teaches nothing.
 	// It knows what this process has run. nil: each job needs a Weight of its own.
 	Estimator *throttle.Estimator
 	// Kind says by which kind and size the Estimator knows a task. It is called where the
-	// JobFunc is, and when the task is settled. nil: the task's type, of no known size.
+	// JobFunc is, where a panic fails the task, and when the task is settled, where a panic is
+	// logged and nothing is learned. nil: the task's type, of no known size.
 	Kind func(task *asynq.Task) (kind string, size int64)
 	// Logger takes denials at debug, what could not be done at warn, and wrong
 	// use of this package at error. nil is the throttle's, see throttle.Options.Logger;
@@ -56,6 +64,9 @@ func (o *Options) withDefaults(th *throttle.Throttle) (Options, error) {
 	if options.Backoff == 0 {
 		options.Backoff = DefaultBackoff
 	}
+	if options.MaxAskedWait == 0 {
+		options.MaxAskedWait = upstream.MaxWait
+	}
 	if options.Logger == nil && th != nil {
 		options.Logger = th.Logger()
 	}
@@ -64,6 +75,9 @@ func (o *Options) withDefaults(th *throttle.Throttle) (Options, error) {
 		return options, &throttle.OptionError{Field: "MaxWait", Value: options.MaxWait, Reason: "is not between 10ms and 5s"}
 	case options.Backoff < 100*time.Millisecond || options.Backoff > time.Hour:
 		return options, &throttle.OptionError{Field: "Backoff", Value: options.Backoff, Reason: "is not between 100ms and 1h"}
+	case options.MaxAskedWait < time.Second || options.MaxAskedWait > upstream.MaxWait:
+		return options, &throttle.OptionError{Field: "MaxAskedWait", Value: options.MaxAskedWait,
+			Reason: "is not between 1s and 24h"}
 	}
 	return options, nil
 }

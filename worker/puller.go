@@ -2,13 +2,11 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -26,49 +24,29 @@ const (
 	// pullAgain is when it pulls again after a pull that failed: soon, since those in line
 	// wait for it. While Redis is away the throttle's breaker refuses without asking.
 	pullAgain = 100 * time.Millisecond
-	// suspected is how long all that is pulled from a lane is looked at in which a task
-	// was gone.
-	suspected = 10 * time.Second
-	// pausedKnown is how long it is believed whether a queue is paused.
-	pausedKnown = time.Second
 )
 
 // puller books the tasks in line, when an answer of the throttle says that it is time,
 // and hands them to the waker. What fails is done by the next pull, of this process or
 // another.
 type puller struct {
-	shaper  *Shaper
-	sooner  chan struct{} // says that the line is due before planned
-	hurried atomic.Bool   // a place was given back: who waits for it is not kept waiting
-	planned atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
-	done    sync.WaitGroup
-	clearer *clearer
-	warning seldom
-	giving  giving
+	shaper    *Shaper
+	sooner    chan struct{} // says that the line is due before planned
+	hurried   atomic.Bool   // a place was given back: who waits for it is not kept waiting
+	unwoken   atomic.Bool   // a wake-up has failed since asynq's Redis last answered
+	planned   atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
+	done      sync.WaitGroup
+	prospects *prospects
+	warning   seldom
+	giving    giving
 
 	mu      sync.Mutex
 	started bool
 	ended   bool
-	suspect map[string]suspicion   // by the lane
-	paused  map[string]pausedQueue // by its name
-}
-
-// suspicion is what is known of a lane in which a task was gone.
-type suspicion struct {
-	until time.Time // all that is pulled from it is looked at
-	row   int       // tasks that were gone, one after the other
-}
-
-type pausedQueue struct {
-	is    bool
-	until time.Time // known
 }
 
 func newPuller(s *Shaper) *puller {
-	return &puller{
-		shaper: s, sooner: make(chan struct{}, 1), clearer: &clearer{shaper: s},
-		suspect: make(map[string]suspicion), paused: make(map[string]pausedQueue),
-	}
+	return &puller{shaper: s, sooner: make(chan struct{}, 1), prospects: newProspects(s)}
 }
 
 // start starts the goroutine, once.
@@ -88,7 +66,7 @@ func (p *puller) end() {
 	p.ended = true
 	p.mu.Unlock()
 	p.shaper.deployment.waitNoMore()
-	p.clearer.end()
+	p.prospects.end()
 }
 
 // heard is called after each answer of the throttle, which may have said when the line
@@ -116,7 +94,9 @@ func (p *puller) run() {
 	defer timer.Stop()
 	last, apart, failed := time.Now().Add(-pullAnyway), time.Duration(0), false
 	for {
-		if p.shaper.deployment.others(ctx) != nil {
+		others := p.shaper.deployment.others(ctx) != nil
+		if others || p.wakesNobody() {
+			failed = failed || others
 			if p.shaper.pause(pullAnyway) != nil {
 				return
 			}
@@ -134,8 +114,8 @@ func (p *puller) run() {
 		p.hurried.Store(false)
 		last = time.Now()
 		full, err := p.pull(ctx)
-		if failed && err == nil {
-			p.shaper.refused.wake(p.shaper.waker)
+		if err == nil {
+			p.recovered(failed)
 		}
 		failed = err != nil
 		if apart = pullEvery + rand.N(pullSpread); full {
@@ -147,6 +127,27 @@ func (p *puller) run() {
 		case !failed && !checked && time.Since(asked) >= checkAgain:
 			checked, asked = p.check(ctx), time.Now()
 		}
+	}
+}
+
+// wakesNobody tells that asynq's Redis is away: what is booked could not be woken, and would
+// be forgotten in the end.
+func (p *puller) wakesNobody() bool {
+	if p.unwoken.Load() && p.shaper.inspector.answers() {
+		p.unwoken.Store(false)
+	}
+	return p.unwoken.Load()
+}
+
+// recovered ends an outage. If pulls had failed too, Redis was away, and what was put back since
+// then comes back at once; what only some other call had failed for comes by asynq's time.
+func (p *puller) recovered(failed bool) {
+	tasks := p.shaper.outage.over()
+	if !failed {
+		return
+	}
+	for _, task := range tasks {
+		p.shaper.waker.wake(task)
 	}
 }
 
@@ -176,14 +177,15 @@ func (p *puller) pull(ctx context.Context) (full bool, err error) {
 	return pulled.Full, p.take(ctx, pulled)
 }
 
-// take brings what a pull has found.
+// take brings what a pull has found. Tasks that may not come are looked at first: the slots
+// of those that do not are given back, for others to use.
 func (p *puller) take(ctx context.Context, pulled throttle.Pulled) error {
 	p.shaper.stats.pulled.Add(int64(len(pulled.Booked)))
 	var doubtful []wakeup
 	for _, r := range pulled.Booked {
 		if task, is := p.taskOf(r); !is {
 			continue // it waits without asynq and asks by itself
-		} else if p.suspects(task.lane) || p.isPaused(task.queue) {
+		} else if p.prospects.doubts(task) {
 			doubtful = append(doubtful, task)
 		} else {
 			p.shaper.waker.wake(task)
@@ -204,169 +206,21 @@ func (p *puller) taskOf(r throttle.Reservation) (task wakeup, is bool) {
 	return task, is
 }
 
-// bring has booked tasks woken for their slots that asynq has, and gives the slots of
-// the others back, for others to use.
 func (p *puller) bring(ctx context.Context, tasks []wakeup) error {
 	if len(tasks) == 0 || p.shaper.isStopped() {
 		return nil
 	}
-	seen := p.look(tasks)
+	seen := p.prospects.of(tasks)
 	for i, task := range tasks {
-		switch seen[i] {
-		case missing, waits, pends:
-			p.missed(task.lane)
-		case comes:
-			p.came(task.lane)
-			p.shaper.waker.wake(task)
-		default:
-			p.shaper.waker.wake(task)
+		if seen[i].leaves() {
+			p.prospects.missed(task.lane)
+			continue
 		}
-	}
-	if _, err := p.leave(ctx, tasks, seen); err != nil {
-		return err
-	}
-	for _, task := range tasks {
-		if p.missedInRow(task.lane) >= manyMissed {
-			p.clearer.take(task.lane)
+		if seen[i].fate != unknown {
+			p.prospects.came(task.lane)
 		}
+		p.shaper.waker.wake(task)
 	}
-	return nil
-}
-
-// leave gives back what tasks have in the throttle that will not come, and says how many
-// there are. Those that a paused queue holds become pending ones, if they are not: they ask
-// when it goes on.
-func (p *puller) leave(ctx context.Context, tasks []wakeup, seen []prospect) (gone int, err error) {
-	var ids []string
-	var pending []wakeup
-	for i, task := range tasks {
-		switch seen[i] {
-		case waits:
-			pending = append(pending, task)
-			ids = append(ids, task.job.ID)
-		case missing, pends:
-			ids = append(ids, task.job.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	_, err = p.shaper.driver.Leave(ctx, ids)
-	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // then it may have been done
-		inParallel(len(pending), func(i int) { p.shaper.leavePending(pending[i]) })
-	}
-	p.heard()
-	return len(ids), err
-}
-
-// prospect is whether a task in line will come.
-type prospect int
-
-const (
-	unknown prospect = iota // asynq does not say
-	comes
-	missing // it was deleted or archived by hand, has completed, or is at a later attempt
-	waits   // in a paused queue
-	pends   // there, for a worker
-)
-
-// look asks asynq about tasks, until the shaper stops.
-func (p *puller) look(tasks []wakeup) []prospect {
-	seen := make([]prospect, len(tasks))
-	inParallel(len(tasks), func(i int) {
-		if !p.shaper.isStopped() {
-			seen[i] = p.prospectOf(tasks[i])
-		}
-	})
-	return seen
-}
-
-func (p *puller) prospectOf(task wakeup) prospect {
-	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
-	switch {
-	case err == nil && task.unrun(info):
-		return comes
-	case WillNotCome(task.job.ID, info, err):
-		return missing
-	case err != nil:
-		return unknown
-	case task.rests(info) && p.isPaused(task.queue):
-		return waits
-	case task.isPending(info) && p.isPaused(task.queue):
-		return pends
-	}
-	return comes
-}
-
-// leavePending moves a task of a paused queue, which holds no place any more, to the
-// pending ones, unless it has gone on meanwhile.
-func (s *Shaper) leavePending(task wakeup) {
-	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
-	if err == nil && task.rests(info) {
-		err = s.inspector.RunTask(task.queue, task.id)
-	}
-	if err != nil {
-		s.log.Debug("worker: a task of a paused queue is not there", zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
-	}
-}
-
-// missed notes that a task of a lane was gone: perhaps many are.
-func (p *puller) missed(lane string) {
-	if lane == "" {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for other, suspicion := range p.suspect {
-		if suspicion.until.Before(now) {
-			delete(p.suspect, other)
-		}
-	}
-	p.suspect[lane] = suspicion{until: now.Add(suspected), row: p.suspect[lane].row + 1}
-}
-
-// came notes that a task of a lane was there.
-func (p *puller) came(lane string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if known, is := p.suspect[lane]; is {
-		p.suspect[lane] = suspicion{until: known.until}
-	}
-}
-
-func (p *puller) suspects(lane string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.suspect[lane].until.After(time.Now())
-}
-
-// missedInRow is how many tasks of a lane were gone, one after the other.
-func (p *puller) missedInRow(lane string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.suspect[lane].row
-}
-
-// isPaused asks asynq, about once a second for each queue.
-func (p *puller) isPaused(queue string) bool {
-	p.mu.Lock()
-	known := p.paused[queue]
-	p.mu.Unlock()
-	if time.Now().Before(known.until) {
-		return known.is
-	}
-	info, err := p.shaper.inspector.GetQueueInfo(queue)
-	known = pausedQueue{is: err == nil && info.Paused, until: time.Now().Add(pausedKnown)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused[queue] = known
-	return known.is
-}
-
-// gone tells from asynq's answer that nobody will come for a task's slot: it was
-// deleted or archived by hand.
-func gone(info *asynq.TaskInfo, err error) bool {
-	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) ||
-		err == nil && info.State == asynq.TaskStateArchived
+	_, err := p.prospects.leave(ctx, tasks, seen)
+	return err
 }

@@ -8,9 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -20,6 +17,7 @@ import (
 type dueDouble struct {
 	decider
 	driver
+	looker
 	mu    sync.Mutex
 	due   time.Time
 	then  func(now time.Time) time.Time // due after a pull; nil: no more
@@ -29,7 +27,7 @@ type dueDouble struct {
 	pulls []time.Time
 }
 
-// Check implements decider.
+// Check implements looker.
 func (d *dueDouble) Check(context.Context) ([]throttle.Finding, error) { return nil, nil }
 
 // Due implements driver.
@@ -73,20 +71,29 @@ func TestPullsWhenDue(t *testing.T) {
 		least, most   int
 		closest, wide time.Duration // of two pulls
 	}{
-		"nothing waits":   {func(time.Time) time.Time { return time.Time{} }, false, 20, 21, 500 * time.Millisecond, 500 * time.Millisecond},
-		"far ahead":       {func(now time.Time) time.Time { return now.Add(time.Hour) }, false, 20, 21, 500 * time.Millisecond, 500 * time.Millisecond},
-		"always due":      {func(now time.Time) time.Time { return now }, false, 150, 200, 50 * time.Millisecond, 61 * time.Millisecond},
-		"long ago":        {func(now time.Time) time.Time { return now.Add(-time.Hour) }, false, 150, 200, 50 * time.Millisecond, 61 * time.Millisecond},
-		"in 200ms":        {func(now time.Time) time.Time { return now.Truncate(200 * time.Millisecond).Add(200 * time.Millisecond) }, false, 48, 52, 50 * time.Millisecond, 201 * time.Millisecond},
-		"it cannot be":    {func(now time.Time) time.Time { return now }, true, 100, 101, 100 * time.Millisecond, 100 * time.Millisecond},
-		"sooner than was": {func(now time.Time) time.Time { return now.Add(70 * time.Millisecond) }, false, 120, 143, 70 * time.Millisecond, 81 * time.Millisecond},
+		"nothing waits": {func(time.Time) time.Time { return time.Time{} }, false, 20, 21, 500 * time.Millisecond,
+			500 * time.Millisecond},
+		"far ahead": {func(now time.Time) time.Time { return now.Add(time.Hour) }, false, 20, 21,
+			500 * time.Millisecond, 500 * time.Millisecond},
+		"always due": {func(now time.Time) time.Time { return now }, false, 150, 200, 50 * time.Millisecond,
+			61 * time.Millisecond},
+		"long ago": {func(now time.Time) time.Time { return now.Add(-time.Hour) }, false, 150, 200,
+			50 * time.Millisecond, 61 * time.Millisecond},
+		"in 200ms": {func(now time.Time) time.Time {
+			return now.Truncate(200 * time.Millisecond).Add(
+				200 * time.Millisecond)
+		}, false, 48, 52, 50 * time.Millisecond, 201 * time.Millisecond},
+		"it cannot be": {func(now time.Time) time.Time { return now }, true, 100, 101, 100 * time.Millisecond,
+			100 * time.Millisecond},
+		"sooner than was": {func(now time.Time) time.Time { return now.Add(70 * time.Millisecond) }, false, 120,
+			143, 70 * time.Millisecond, 81 * time.Millisecond},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				line := &dueDouble{fails: row.fails, then: row.due}
-				s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+				s := &Shaper{throttle: line, looks: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
 				s.puller = newPuller(s)
 				s.puller.start()
 				for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -115,7 +122,7 @@ func TestPullsOnAfterAFullOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		line := &dueDouble{full: 10, takes: 4 * time.Millisecond, then: func(now time.Time) time.Time { return now }}
-		s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+		s := &Shaper{throttle: line, looks: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
 		s.puller = newPuller(s)
 		s.puller.start()
 		time.Sleep(time.Second)
@@ -141,7 +148,7 @@ func TestPullsSooner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		line := new(dueDouble)
-		s := &Shaper{throttle: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+		s := &Shaper{throttle: line, looks: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
 		s.puller = newPuller(s)
 		s.puller.start()
 		time.Sleep(120 * time.Millisecond)
@@ -161,50 +168,4 @@ func TestPullsSooner(t *testing.T) {
 		s.puller.end()
 		s.puller.done.Wait()
 	})
-}
-
-// TestProspect: what asynq says of a task in line tells whether it will come: not where it
-// is gone, nor where its queue is paused, whether it rests there or is pending.
-func TestProspect(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	enqueuer, tasks := asynq.NewClientFromRedisClient(client), asynq.NewInspectorFromRedisClient(client)
-	s := &Shaper{inspector: tasks, log: zap.NewNop(), stopped: make(chan struct{})}
-	for _, queue := range []string{"open", "paused"} {
-		for id, opts := range map[string][]asynq.Option{"pending": nil, "planned": {asynq.ProcessIn(time.Hour)}, "archived": nil} {
-			if _, err := enqueuer.Enqueue(asynq.NewTask("mail", nil), append(opts, asynq.TaskID(id), asynq.Queue(queue))...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := tasks.ArchiveTask(queue, "archived"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tasks.PauseQueue("paused"); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		queue, id string
-		retried   int
-		want      prospect
-	}{
-		{"open", "pending", 0, comes},
-		{"open", "planned", 0, comes},
-		{"open", "archived", 0, missing},
-		{"open", "deleted", 0, missing},
-		{"nowhere", "pending", 0, missing},
-		{"paused", "pending", 0, pends},
-		{"paused", "planned", 0, waits},
-		{"paused", "archived", 0, missing},
-		{"paused", "planned", 1, comes}, // another attempt: not ours to judge
-	} {
-		if got := newPuller(s).prospectOf(wakeup{queue: row.queue, id: row.id, retried: row.retried, job: throttle.Job{ID: JobID(row.queue, row.id, row.retried)}}); got != row.want {
-			t.Errorf("%s %s, attempt %d: got %d, want %d", row.queue, row.id, row.retried, got, row.want)
-		}
-	}
-	_ = client.Close()
-	if got := newPuller(s).prospectOf(wakeup{queue: "open", id: "pending"}); got != unknown {
-		t.Errorf("without Redis: got %d, want %d", got, unknown)
-	}
 }

@@ -145,7 +145,8 @@ func TestReportFollowsAnIncident(t *testing.T) {
 					part, used := float64(refused)/float64(asked+refused), u.utilisation(span[0], span[1])
 					t.Logf("%s: %d asked, %.4f refused, %.3f used", name, asked+refused, part, used)
 					if part > row.refused || used < row.used {
-						t.Errorf("%s: %.4f refused, %.3f used, want at most %.2f and at least %.2f", name, part, used, row.refused, row.used)
+						t.Errorf("%s: %.4f refused, %.3f used, want at most %.2f and at least %.2f", name, part,
+							used, row.refused, row.used)
 					}
 				}
 				retried, err := w.tasks.ListRetryTasks("default", asynq.PageSize(5000))

@@ -219,7 +219,8 @@ func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
 				if got, want := w.ran(id), maxRetry+1; got != want {
 					t.Errorf("its handler was called %d times, want %d", got, want)
 				}
-				if got := w.task(id).LastErr; !strings.HasPrefix(got, "worker: the last of ") || !strings.Contains(got, context.DeadlineExceeded.Error()) {
+				if got := w.task(id).LastErr; !strings.HasPrefix(got, "worker: the last of ") ||
+					!strings.Contains(got, context.DeadlineExceeded.Error()) {
 					t.Errorf("the last error is %q, want what ended the last attempt", got)
 				}
 				time.Sleep(w.handle) // asynq leaves a handler behind after its Timeout

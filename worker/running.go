@@ -13,8 +13,10 @@ import (
 )
 
 // ErrPlaceLost is the cause with which a handler's context ends whose place under a running
-// limit is no longer its own: its process stood still for longer than the lease, or could not
-// reach Redis in time, and another task may have the place. See Options.KeepRunning.
+// limit is no longer its own, or will not be in a moment: its process stood still for longer
+// than the lease, or could not reach Redis in time, and another task may have the place. The
+// context ends a tenth of the lease before it is over by the local clock, a second at most,
+// whether or not Redis answers. See Options.KeepRunning.
 var ErrPlaceLost = errors.New("worker: the task's lease was over before it was renewed")
 
 // Cooldown has the task of a handler count as running, after it has ended, for so long under
@@ -49,6 +51,9 @@ const (
 	renewals = 3
 	// renewAgain is how often what failed is tried again, at most.
 	renewAgain = time.Second
+	// toldBefore is how long before the end of its lease a handler is told, at most: a
+	// tenth of a shorter lease.
+	toldBefore = time.Second
 	// mostCooldown is the longest lease that there may be.
 	mostCooldown = 24 * time.Hour
 )
@@ -70,26 +75,30 @@ type runner struct {
 type run struct {
 	granted throttle.Reservation
 	lose    context.CancelCauseFunc
-	until   time.Time // its lease, by the local clock
-	next    time.Time // when it is renewed, or given back
-	over    bool      // its handler has returned
+	soon    *time.Timer // goes off shortly before until
+	until   time.Time   // its lease, by the local clock
+	next    time.Time   // when it is renewed, or given back
+	over    bool        // its handler has returned
+	told    bool        // that its place is lost
 }
 
 func newRunner(s *Shaper) *runner {
 	return &runner{shaper: s, changed: make(chan struct{}, 1), runs: make(map[*run]struct{})}
 }
 
-// begin notes a task whose handler begins. The context ends when its place is lost. A task
-// that is no running limit's concern is none of the runner's: it returns nil.
-func (n *runner) begin(ctx context.Context, granted throttle.Reservation) (context.Context, *run) {
+// begin notes a task whose handler begins, under a grant that was asked for at a time. The
+// context ends when its place is lost. A task that is no running limit's concern is none of
+// the runner's: it returns nil.
+func (n *runner) begin(ctx context.Context, granted throttle.Reservation, asked time.Time) (context.Context, *run) {
 	if granted.Lease <= 0 {
 		return ctx, nil
 	}
 	r := &run{granted: granted}
-	r.renewed(time.Now())
 	ctx, r.lose = context.WithCancelCause(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	r.soon = time.AfterFunc(granted.Lease, func() { n.outlived(r) })
+	r.renewed(asked.Add(granted.Start.Sub(granted.Now))) // its lease begins with its start
 	n.wake(r)
 	return ctx, r
 }
@@ -106,22 +115,64 @@ func (n *runner) wake(r *run) {
 
 // renewed sets when a lease is renewed next that was at a time.
 func (r *run) renewed(at time.Time) {
-	r.until, r.next = at.Add(r.granted.Lease), at.Add(r.granted.Lease/renewals)
+	lease := r.granted.Lease
+	r.until, r.next = at.Add(lease), at.Add(lease/renewals)
+	if !r.told {
+		r.soon.Reset(time.Until(r.until) - min(lease/10, toldBefore))
+	}
 }
 
-// end gives back the place of a task whose handler has returned, for who is next.
-func (n *runner) end(r *run, granted throttle.Reservation) {
+// outlived tells a handler that its lease is about to be over. Should Redis still hear of it
+// in time, its place stays its own until it ends.
+func (n *runner) outlived(r *run) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, runs := n.runs[r]; runs {
+		n.lost(r)
+	}
+}
+
+// isOver tells whether a lease is over by the local clock, or by the wall clock: the other one
+// may stand still while the machine is suspended.
+func (r *run) isOver(now time.Time) bool {
+	return now.After(r.until) || now.Round(0).After(r.until.Round(0))
+}
+
+// end gives back the place of a task whose handler has returned, for who is next. It does not
+// wait for Redis: the handler's result is to come to asynq within the task's Timeout. Only
+// after Stop it waits for a moment, since the process may end with its last task.
+func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) {
 	if r == nil {
 		return
 	}
 	n.mu.Lock()
+	r.soon.Stop()
 	delete(n.runs, r)
+	if r.isOver(time.Now()) {
+		n.lost(r)
+	}
+	ended := &run{granted: granted, over: true, until: r.until} // r may be under way
 	n.mu.Unlock()
 	r.lose(nil)
-	if err := n.shaper.puller.handOver(granted); err != nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.wake(&run{granted: granted, over: true, until: r.until, next: time.Now().Add(renewAgain)}) // r may be under way
+	given := n.shaper.puller.handOver(ended)
+	if !n.shaper.isStopped() {
+		return
+	}
+	timer := time.NewTimer(n.shaper.maxWait(ctx))
+	defer timer.Stop()
+	select {
+	case <-given:
+	case <-timer.C:
+	}
+}
+
+// again has places given back later that could not be.
+func (n *runner) again(ended []*run) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range ended {
+		r.next = time.Now().Add(renewAgain)
+		n.wake(r)
 	}
 }
 
@@ -222,7 +273,8 @@ func (n *runner) renew(runs []*run) {
 	asked := time.Now()
 	held, err := n.shaper.throttle.Renew(context.Background(), granted(runs)...)
 	if err != nil && n.warning.due(time.Second) {
-		n.shaper.log.Warn("worker: the leases of running tasks cannot be renewed, it is tried again", zap.Int("tasks", len(runs)), zap.Error(err))
+		n.shaper.log.Warn("worker: the leases of running tasks cannot be renewed, it is tried again",
+			zap.Int("tasks", len(runs)), zap.Error(err))
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -243,10 +295,15 @@ func (n *runner) renew(runs []*run) {
 	}
 }
 
-// lost tells a handler that its place is another's.
+// lost tells a handler, once, that its place is another's. The caller holds mu.
 func (n *runner) lost(r *run) {
+	if r.told {
+		return
+	}
+	r.told = true
 	n.shaper.stats.lost.Add(1)
-	n.shaper.log.Warn("worker: a running task's lease was over before it was renewed", zap.String("job", r.granted.Job.ID), zap.Duration("lease", r.granted.Lease))
+	n.shaper.log.Warn("worker: a running task's lease was over before it was renewed",
+		zap.String("job", r.granted.Job.ID), zap.Duration("lease", r.granted.Lease))
 	if !n.shaper.options.KeepRunning {
 		r.lose(ErrPlaceLost)
 	}
@@ -256,7 +313,8 @@ func (n *runner) lost(r *run) {
 func (n *runner) giveBack(runs []*run) {
 	_, err := n.shaper.throttle.Done(context.Background(), granted(runs)...)
 	if err != nil && n.warning.due(time.Second) {
-		n.shaper.log.Warn("worker: the places of tasks that have ended cannot be given back, it is tried again", zap.Int("tasks", len(runs)), zap.Error(err))
+		n.shaper.log.Warn("worker: the places of tasks that have ended cannot be given back, it is tried again",
+			zap.Int("tasks", len(runs)), zap.Error(err))
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -28,6 +30,11 @@ type record struct {
 
 // handler runs for as long as a task takes, and writes down when it began and ended.
 func (r *record) handler(w *world, takes func(id string) time.Duration) asynq.Handler {
+	return r.handlerUntil(w, func(_ context.Context, id string) { time.Sleep(takes(id)) })
+}
+
+// handlerUntil runs until a function returns, and writes down when it began and ended.
+func (r *record) handlerUntil(w *world, run func(ctx context.Context, id string)) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		job, err := jobOf(ctx, task)
 		if err != nil {
@@ -38,7 +45,7 @@ func (r *record) handler(w *world, takes func(id string) time.Duration) asynq.Ha
 		n := len(r.runs)
 		r.runs = append(r.runs, throttletest.Start{At: time.Now(), Weight: job.Weight, Keys: job.Keys})
 		r.mu.Unlock()
-		time.Sleep(takes(id))
+		run(ctx, id)
 		r.mu.Lock()
 		r.runs[n].End = time.Now()
 		r.mu.Unlock()
@@ -147,7 +154,8 @@ func TestRunningEndsHowever(t *testing.T) {
 // TestRunningIsRenewed: a handler that runs for many leases keeps its place.
 func TestRunningIsRenewed(t *testing.T) {
 	t.Parallel()
-	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 2, Running: true, Lease: 2 * time.Second}}}}
+	scopes := []throttle.Scope{{Name: "tenant",
+		Limits: []throttle.Limit{{Units: 2, Running: true, Lease: 2 * time.Second}}}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var r record
 		handler := r.handler(w, func(string) time.Duration { return 9 * time.Second })
@@ -163,58 +171,116 @@ func TestRunningIsRenewed(t *testing.T) {
 	})
 }
 
-// TestRunningIsLost: where leases cannot be renewed in time, handlers are told, once they are
-// another's, and only then.
+// TestRunningIsLost: a handler whose lease cannot be renewed is told before the lease is over,
+// by its own clock, whatever Redis does, so that no other task runs beside it.
 func TestRunningIsLost(t *testing.T) {
 	t.Parallel()
-	for name, keep := range map[string]bool{"told": false, "running on": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 2 * time.Second}}}}
-			inBubble(t, scopes, func(t *testing.T, w *world) {
-				wire := newWire(w)
-				th, err := throttle.New("world", wire.client, scopes, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s, err := worker.New(th, w.client, jobOf, &worker.Options{KeepRunning: keep})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(s.Stop)
-				causes := make(chan error, 1)
-				handler := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-					select {
-					case <-ctx.Done():
-					case <-time.After(10 * time.Second):
-					}
-					causes <- context.Cause(ctx)
-					return ctx.Err()
-				})
-				w.start(w.client, s.Configure(asynq.Config{Concurrency: 4}), s.Wrap(handler))
-				w.enqueue(0, "acme", 1)
-				time.Sleep(500 * time.Millisecond)
-				wire.cut()
-				time.Sleep(3 * time.Second)
-				if used, _ := w.used("acme"); used != 0 {
-					t.Errorf("%d units run after the lease", used)
-				}
-				select {
-				case err := <-causes:
-					t.Errorf("the handler was told before Redis could be asked: %v", err)
-				default:
-				}
-				wire.mend()
-				cause := <-causes
-				if lost := errors.Is(cause, worker.ErrPlaceLost); lost == keep {
-					t.Errorf("the cause is %v", cause)
-				}
-				if lost := s.Stats().Lost; lost != 1 {
-					t.Errorf("%d places were lost, want 1", lost)
-				}
-			})
-		})
+	const lease, away = 3 * time.Second, 80 * time.Second
+	goAway := map[string]func(link *wire, mended <-chan struct{}){
+		"refuses":        func(link *wire, _ <-chan struct{}) { link.cut() },
+		"does not reply": func(link *wire, mended <-chan struct{}) { link.before(func(redis.Cmder) { <-mended }) },
 	}
+	for name, goAway := range goAway {
+		for _, keep := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, KeepRunning %t", name, keep), func(t *testing.T) {
+				t.Parallel()
+				scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: lease}}}}
+				inBubble(t, scopes, func(t *testing.T, w *world) {
+					link, mended := newWire(w), make(chan struct{})
+					th, err := throttle.New("world", link.client, scopes, &throttle.Options{Logger: zap.NewNop()})
+					if err != nil {
+						t.Fatal(err)
+					}
+					s, err := worker.New(th, w.client, jobOf, &worker.Options{KeepRunning: keep})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(s.Stop)
+					var r record
+					causes := make(chan error, 2)
+					long := r.handlerUntil(w, func(ctx context.Context, _ string) {
+						select {
+						case <-ctx.Done():
+						case <-time.After(away + 10*time.Second):
+						}
+						causes <- context.Cause(ctx)
+					})
+					first := w.start(w.client,
+						s.Configure(asynq.Config{Concurrency: 1, Queues: map[string]int{"first": 1}}), s.Wrap(long))
+					w.enqueue(0, "acme", 1, asynq.Queue("first"), asynq.MaxRetry(0))
+					time.Sleep(500 * time.Millisecond)
+					w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 1}),
+						w.shaper.Wrap(r.handler(w, func(string) time.Duration { return time.Minute })))
+					w.enqueue(1, "acme", 1)
+					goAway(link, mended)
+					time.Sleep(away)
+					link.mend()
+					close(mended)
+					cause := <-causes
+					if lost := errors.Is(cause, worker.ErrPlaceLost); lost == keep {
+						t.Errorf("the cause is %v", cause)
+					}
+					w.until("the second has run", 3*time.Minute, func() bool { return w.gone("000001")() })
+					if lost := s.Stats().Lost; lost != 1 {
+						t.Errorf("%d places were lost, want 1", lost)
+					}
+					if beside := r.beside(); (beside > 0) != keep {
+						t.Errorf("another task ran beside it for %s", beside)
+					}
+					first.Shutdown()
+				})
+			})
+		}
+	}
+}
+
+// beside is for how long two tasks ran at once.
+func (r *record) beside() (d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 1; i < len(r.runs); i++ {
+		d += max(0, r.runs[i-1].End.Sub(r.runs[i].At))
+	}
+	return d
+}
+
+// TestResultDoesNotWaitForItsPlace: a handler that ends shortly before its Timeout has
+// succeeded, however long Redis takes to hear that its place is free.
+func TestResultDoesNotWaitForItsPlace(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		var slow atomic.Bool
+		link := newWire(w)
+		link.before(func(redis.Cmder) {
+			if slow.Load() {
+				time.Sleep(200 * time.Millisecond)
+			}
+		})
+		th, err := throttle.New("world", link.client, scopes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := worker.New(th, w.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+			time.Sleep(900 * time.Millisecond)
+			slow.Store(true)
+			return nil
+		})
+		w.start(w.client, s.Configure(asynq.Config{Concurrency: 1}), s.Wrap(handler))
+		const tasks = 5
+		for n := range tasks {
+			slow.Store(false)
+			id := w.enqueue(n, "acme", 1, asynq.MaxRetry(0), asynq.Timeout(time.Second))
+			w.until("it has ended", 10*time.Second, func() bool { return w.gone(id)() || w.in(id, asynq.TaskStateArchived)() })
+			w.until("its place is free", 2*time.Second, func() bool { used, _ := w.used("acme"); return used == 0 })
+		}
+		w.archived(0)
+	})
 }
 
 // TestRunningAsksSeldomForALease: a task whose place is free when the lease of a dead process
@@ -225,11 +291,16 @@ func TestRunningAsksSeldomForALease(t *testing.T) {
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: lease}}}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var ran atomic.Int64
-		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { ran.Store(time.Now().UnixMicro()); return nil })
+		handler := asynq.HandlerFunc(func(context.Context,
+			*asynq.Task) error {
+			ran.Store(time.Now().UnixMicro())
+			return nil
+		})
 		s := w.newShaper(&worker.Options{MaxWait: time.Second})
 		w.start(w.client, s.Configure(asynq.Config{Concurrency: 4}), s.Wrap(handler))
 		time.Sleep(time.Second)
-		dead, err := w.throttle.Reserve(t.Context(), throttle.Job{ID: "dead", Weight: 1, Keys: map[string]string{"tenant": "acme"}})
+		dead, err := w.throttle.Reserve(t.Context(),
+			throttle.Job{ID: "dead", Weight: 1, Keys: map[string]string{"tenant": "acme"}})
 		if err != nil || dead.Outcome != throttle.Granted {
 			t.Fatal(dead, err)
 		}
@@ -344,7 +415,8 @@ func TestRunningFairByTime(t *testing.T) {
 	t.Parallel()
 	const places, span, late = 8, 13 * time.Second, 5 * time.Second
 	short := longtest.Of(60*time.Millisecond, 20*time.Millisecond)
-	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(places)}}, {Name: "tenant"}}
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(places)}},
+		{Name: "tenant"}}
 	lengths := map[string]time.Duration{"short": short, "long": 500 * time.Millisecond, "later": 500 * time.Millisecond}
 	inBubbleWith(t, scopes, &throttle.Options{FairByTime: true}, func(t *testing.T, w *world) {
 		var mu sync.Mutex
@@ -376,7 +448,8 @@ func TestRunningFairByTime(t *testing.T) {
 		for _, over := range throttletest.Check(scopes, runs) {
 			t.Error(over)
 		}
-		before, after := heldBy(runs, w.began.Add(time.Second), came), heldBy(runs, came.Add(2*time.Second), came.Add(span-late))
+		before, after := heldBy(runs, w.began.Add(time.Second), came),
+			heldBy(runs, came.Add(2*time.Second), came.Add(span-late))
 		t.Logf("place-seconds of two tenants %v, of three %v", before, after)
 		for _, held := range []map[string]float64{before, after} {
 			if jain := jain(slices.Collect(maps.Values(held))); jain < 0.99 {
@@ -417,11 +490,13 @@ func heldBy(runs []throttletest.Start, from, to time.Time) map[string]float64 {
 // may begin a task then. Its lease is renewed as long as it runs.
 func TestRunningTaskBegunAfterStop(t *testing.T) {
 	t.Parallel()
-	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 2 * time.Second}}}}
+	scopes := []throttle.Scope{{Name: "tenant",
+		Limits: []throttle.Limit{{Units: 1, Running: true, Lease: 2 * time.Second}}}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		var r record
 		handler := r.handler(w, func(string) time.Duration { return 9 * time.Second })
-		first := w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8, ShutdownTimeout: time.Minute}), w.shaper.Wrap(handler))
+		first := w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 8, ShutdownTimeout: time.Minute}),
+			w.shaper.Wrap(handler))
 		w.shaper.Stop()
 		w.enqueue(0, "acme", 1)
 		time.Sleep(10 * time.Millisecond)

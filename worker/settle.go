@@ -14,9 +14,9 @@ var ErrNoGrant = errors.New("worker: the context has no grant to settle")
 
 // Settle corrects what the task of a handler was charged to what it really took, in
 // units, once: see throttle.Throttle.Settle. A second call, or one that comes too late,
-// changes nothing and returns nil. A grant that is never settled keeps its estimate. The call ends even if the handler's own context is over. Where several
-// shapers are wrapped around a handler, it is about the innermost; Shaper.Settle is
-// about one of them.
+// changes nothing and returns nil. A grant that is never settled keeps its estimate. The call ends even if the
+// handler's own context is over. Where several shapers are wrapped around a handler, it is about the innermost;
+// Shaper.Settle is about one of them.
 //
 // Its errors: ErrNoGrant and those of throttle.Throttle.Settle.
 func Settle(ctx context.Context, actual int64) error { return grantOf(ctx).settle(ctx, actual) }

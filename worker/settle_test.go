@@ -91,9 +91,16 @@ func TestCosts(t *testing.T) {
 		"all": {func(ctx context.Context, s *worker.Shaper) error {
 			return s.SettleCosts(ctx, map[string]int64{throttle.Global: 1, "tenant": 2, "domain": 3})
 		}, [3]int64{1, 2, 3}},
-		"the weight":               {func(ctx context.Context, _ *worker.Shaper) error { return worker.Settle(ctx, 3) }, [3]int64{500, 3, 1}},
-		"a refund":                 {func(ctx context.Context, _ *worker.Shaper) error { return worker.Refund(ctx) }, [3]int64{0, 0, 0}},
-		"a refund of the shaper's": {func(ctx context.Context, s *worker.Shaper) error { return s.Refund(ctx) }, [3]int64{0, 0, 0}},
+		"the weight": {func(ctx context.Context,
+			_ *worker.Shaper) error {
+			return worker.Settle(ctx, 3)
+		}, [3]int64{500, 3, 1}},
+		"a refund": {func(ctx context.Context,
+			_ *worker.Shaper) error {
+			return worker.Refund(ctx)
+		}, [3]int64{0, 0, 0}},
+		"a refund of the shaper's": {func(ctx context.Context, s *worker.Shaper) error { return s.Refund(ctx) },
+			[3]int64{0, 0, 0}},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +218,8 @@ func TestSettle_AfterTheContextIsOver(t *testing.T) {
 					settled <- worker.Settle(ctx, 3)
 					return ctx.Err()
 				}
-				w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+				w.serve(asynq.Config{Concurrency: 1,
+					RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
 				id := w.enqueue(0, "acme", 6, row.opts...)
 				w.until("it runs", time.Second, func() bool { return w.ran(id) == 1 })
 				row.end(w, id)
@@ -273,33 +281,35 @@ type nested struct {
 // the inner, and all have the same host.
 func inNested(t *testing.T, limit throttle.Limit, test func(t *testing.T, w *nested)) {
 	t.Helper()
-	inBubble(t, append(perTenant(100, time.Hour), throttle.Scope{Name: "host", Optional: true}), func(t *testing.T, w *world) {
-		th, err := throttle.New("inner", w.client, []throttle.Scope{{Name: "host", Limits: []throttle.Limit{limit}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner, err := worker.New(th, w.client, func(context.Context, *asynq.Task) (throttle.Job, error) {
-			return throttle.Job{Weight: 1, Keys: map[string]string{"host": "mx"}}, nil
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(inner.Stop)
-		w.shaper = w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
-			job, err := jobOf(ctx, task)
-			job.Keys["host"] = "mx"
-			return job, err
-		}, nil)
-		handler := w.shaper.Wrap(inner.Wrap(asynq.HandlerFunc(w.process)))
-		w.start(w.client, w.shaper.Configure(inner.Configure(asynq.Config{Concurrency: 4, RetryDelayFunc: asSoonAsPossible})), handler)
-		test(t, &nested{w, inner, th})
-	})
+	inBubble(t, append(perTenant(100, time.Hour), throttle.Scope{Name: "host", Optional: true}),
+		func(t *testing.T, w *world) {
+			th, err := throttle.New("inner", w.client, []throttle.Scope{{Name: "host", Limits: []throttle.Limit{limit}}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner, err := worker.New(th, w.client, func(context.Context, *asynq.Task) (throttle.Job, error) {
+				return throttle.Job{Weight: 1, Keys: map[string]string{"host": "mx"}}, nil
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(inner.Stop)
+			w.shaper = w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+				job, err := jobOf(ctx, task)
+				job.Keys["host"] = "mx"
+				return job, err
+			}, nil)
+			handler := w.shaper.Wrap(inner.Wrap(asynq.HandlerFunc(w.process)))
+			w.start(w.client,
+				w.shaper.Configure(inner.Configure(asynq.Config{Concurrency: 4, RetryDelayFunc: asSoonAsPossible})), handler)
+			test(t, &nested{w, inner, th})
+		})
 }
 
 // usedInside is what the host has used of the inner shaper's limit.
 func (w *nested) usedInside() int64 {
 	w.t.Helper()
-	usage, err := w.throttle.Usage(w.t.Context(), "host", "mx")
+	usage, err := w.throttle.Inspector().Usage(w.t.Context(), "host", "mx")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -335,7 +345,8 @@ func TestSettle_TwoShapers(t *testing.T) {
 				w.enqueue(0, "acme", 5)
 				w.drained(1, time.Second)
 				if used, _ := w.used("acme"); used != row.outer || w.usedInside() != row.inner {
-					t.Errorf("%d units of the outer and %d of the inner are used, want %d and %d", used, w.usedInside(), row.outer, row.inner)
+					t.Errorf("%d units of the outer and %d of the inner are used, want %d and %d", used,
+						w.usedInside(), row.outer, row.inner)
 				}
 			})
 		})
@@ -376,7 +387,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			inNested(t, throttle.PerHour(10), func(t *testing.T, w *nested) {
-				if err := w.throttle.SetMode(t.Context(), "host", mode); err != nil {
+				if err := w.throttle.Inspector().SetMode(t.Context(), "host", mode); err != nil {
 					t.Fatal(err)
 				}
 				w.once(func(context.Context) error { return worker.AskedToWait("host", 20*time.Second, nil) })
@@ -385,7 +396,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 				if used, booked := w.used("acme"); used != 0 || booked != 0 {
 					t.Errorf("%d units of the outer are used and %d booked, want 0", used, booked)
 				}
-				state, err := w.world.throttle.Usage(t.Context(), "host", "mx")
+				state, err := w.world.throttle.Inspector().Usage(t.Context(), "host", "mx")
 				if err != nil || !state.Paused.IsZero() {
 					t.Errorf("the outer's scope is paused until %s (%v), want only the inner's", state.Paused, err)
 				}
@@ -452,7 +463,8 @@ func TestUntouched_IsRefundedAndRetried(t *testing.T) {
 				// A second attempt that is charged would have no room.
 				id := row.enqueue(w, 0, "acme", 5, asynq.MaxRetry(row.retries))
 				for n := range row.retries {
-					w.until("it has failed", time.Minute, func() bool { return w.in(id, asynq.TaskStateRetry)() && w.task(id).Retried == n+1 })
+					w.until("it has failed", time.Minute,
+						func() bool { return w.in(id, asynq.TaskStateRetry)() && w.task(id).Retried == n+1 })
 					if used, booked := w.used("acme"); used != 0 || booked != 0 {
 						t.Errorf("%d units are used and %d booked after failure %d, want 0", used, booked, n+1)
 					}
@@ -465,7 +477,8 @@ func TestUntouched_IsRefundedAndRetried(t *testing.T) {
 					t.Errorf("%d units are used and %d booked at the end, want 0", used, booked)
 				}
 				info := w.task(id)
-				if !strings.HasPrefix(info.LastErr, "connect: "+errBroken.Error()) || info.Retried != row.retries || w.ran(id) != row.retries+1 {
+				if !strings.HasPrefix(info.LastErr, "connect: "+errBroken.Error()) || info.Retried != row.retries ||
+					w.ran(id) != row.retries+1 {
 					t.Errorf("retried %d times, ran %d times, ended with %q; want %d, %d and the handler's error",
 						info.Retried, w.ran(id), info.LastErr, row.retries, row.retries+1)
 				}
@@ -491,7 +504,8 @@ func TestUntouched_AfterSettle(t *testing.T) {
 			}
 			return worker.Untouched(errBroken)
 		})
-		w.serve(asynq.Config{Concurrency: 1, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Minute }})
+		w.serve(asynq.Config{Concurrency: 1,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Minute }})
 		id := w.enqueue(0, "acme", 6)
 		w.until("it has failed", time.Second, w.in(id, asynq.TaskStateRetry))
 		if used, _ := w.used("acme"); used != 3 {
@@ -513,7 +527,8 @@ func TestSettleAfterARelease(t *testing.T) {
 			w.enqueue(n, "acme", 10)
 			time.Sleep(time.Millisecond)
 		}
-		w.until("it sleeps in its handler", 20*time.Second, func() bool { return time.Since(w.began) > 9*time.Second && w.in("000001", asynq.TaskStateActive)() })
+		w.until("it sleeps in its handler", 20*time.Second,
+			func() bool { return time.Since(w.began) > 9*time.Second && w.in("000001", asynq.TaskStateActive)() })
 		first.Stop()
 		server.Shutdown()
 		if w.ran("000001") > 0 {

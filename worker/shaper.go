@@ -17,11 +17,11 @@ import (
 
 // JobFunc tells what a task takes: its Weight and its Keys, its Costs where they differ
 // from scope to scope, and a Deadline if it has one. ID, Nonce, MaxWait and Plan are filled
-// in by the Shaper or the Client. It is called before every attempt, so keep weight and keys where they are cheap to read, such as the
-// task's headers. An error fails the task as if its handler had returned it: asynq
-// tries again, and a retry is spent. A panic too, and a job that the throttle refuses as
-// invalid: the next attempt asks a function that may be mended by then. To end a task at
-// once return an error that wraps asynq.SkipRetry.
+// in by the Shaper or the Client. It is called before every attempt, so keep weight and keys where they are
+// cheap to read, such as the task's headers. An error fails the task as if its handler had returned it: asynq
+// tries again, and a retry is spent. A panic too, and a job that the throttle refuses as invalid: the next
+// attempt asks a function that may be mended by then. To end a task at once return an error that wraps
+// asynq.SkipRetry.
 type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 
 // decider is what a Shaper asks of a throttle.
@@ -33,8 +33,12 @@ type decider interface {
 	Renew(ctx context.Context, granted ...throttle.Reservation) ([]bool, error)
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(ctx context.Context, granted throttle.Reservation, actual map[string]int64) (bool, error)
-	Pause(ctx context.Context, scope, key string, until time.Time) (time.Time, error)
+	Pause(ctx context.Context, scope, key string, until time.Time, options ...throttle.SetOption) (time.Time, error)
 	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
+}
+
+// looker is what it asks of the throttle's inspector.
+type looker interface {
 	Usage(ctx context.Context, scope, key string) (throttle.Usage, error)
 	Check(ctx context.Context) ([]throttle.Finding, error)
 }
@@ -46,8 +50,9 @@ type driver interface {
 	Leave(ctx context.Context, ids []string) ([]bool, error)
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
 	HandsOver() bool
+	Started(granted throttle.Reservation, answered time.Time)
 	LaneOf(r throttle.Reservation) string
-	LaneJobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
+	Jobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
@@ -57,10 +62,11 @@ type driver interface {
 // the goroutines it starts.
 type Shaper struct {
 	throttle  decider
+	looks     looker
 	driver    driver
 	name      string            // of the throttle
 	observer  throttle.Observer // of the throttle; may be nil
-	inspector *asynq.Inspector
+	inspector *inspector
 	// deployment is asynq's; nil if that is not known.
 	deployment *deployment
 	job        JobFunc
@@ -70,15 +76,17 @@ type Shaper struct {
 	puller     *puller
 	runner     *runner
 	blocked    *patience
-	refused    refused
+	outage     outage
 	use        use
 	twice      sync.Once // logged that Wrap is around a handler twice
-	firstTask  sync.Once // a server with our Config has begun a task
-	wrapped    atomic.Bool
-	stats      counters
-	stopped    chan struct{}
-	stopOnce   sync.Once
-	ended      chan struct{} // the goroutines have
+	// untranslated: logged that asynq.GetMaxRetry counts spare retries
+	untranslated sync.Once
+	firstTask    sync.Once // a server with our Config has begun a task
+	wrapped      atomic.Bool
+	stats        counters
+	stopped      chan struct{}
+	stopOnce     sync.Once
+	ended        chan struct{} // the goroutines have
 }
 
 // New returns a Shaper that decides by th. The client is the one the asynq
@@ -98,10 +106,11 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	}
 	s := &Shaper{
 		throttle:  th,
+		looks:     th.Inspector(),
 		driver:    th.Driver(),
 		name:      th.Name(),
 		observer:  th.Observer(),
-		inspector: asynq.NewInspectorFromRedisClient(client),
+		inspector: newInspector(client),
 		job:       options.estimated(job),
 		options:   options,
 		log:       options.Logger.With(zap.String("throttle", th.Name())),
@@ -142,7 +151,7 @@ func (s *Shaper) Stop() {
 		go func() {
 			s.waker.done.Wait()
 			s.puller.done.Wait()
-			s.puller.clearer.done.Wait()
+			s.puller.prospects.done.Wait()
 			close(s.ended)
 		}()
 	})
@@ -166,7 +175,7 @@ type Stats struct {
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that can never start, ended
-	Lost      int64 // tasks that ran while the lease of their place was over
+	Lost      int64 // tasks that ran until the lease of their place was over, or about to be
 }
 
 type counters struct{ granted, unchecked, denied, pulled, woken, ended, lost atomic.Int64 }

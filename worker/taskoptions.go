@@ -2,7 +2,10 @@ package worker
 
 import (
 	"crypto/rand"
+	"maps"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/hibiken/asynq"
 )
@@ -12,36 +15,44 @@ type taskOptions struct {
 	queue, id string
 	named     bool // the user gave the ID
 	scheduled bool // the user says when it may start, or that it joins a group
+	deadline  time.Time
 }
 
 // asynqDefaultQueue is where asynq puts a task without a Queue option.
 const asynqDefaultQueue = "default"
 
+// ownOptions are the options that a task was made with. asynq keeps them to itself; passing
+// others over them would silently put these in their place. So they are read where they are.
+// known is false if they are not there.
+func ownOptions(task *asynq.Task) (own []asynq.Option, known bool) {
+	field := reflect.ValueOf(task).Elem().FieldByName("opts")
+	if !field.IsValid() {
+		return nil, false
+	}
+	own, known = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().Interface().([]asynq.Option)
+	return own, known
+}
+
 // optionsOf reads the options that a task is enqueued with: its own, and those given at
 // Enqueue, which win.
-func optionsOf(task *asynq.Task, given []asynq.Option) taskOptions {
+func optionsOf(own, given []asynq.Option) taskOptions {
 	o := taskOptions{queue: asynqDefaultQueue}
-	// asynq keeps a task's own options to itself. Passing a TaskID or a Queue over them
-	// would silently put another in their place, so they are read where they are.
-	if own := reflect.ValueOf(task).Elem().FieldByName("opts"); own.IsValid() && own.Kind() == reflect.Slice {
-		for i := range own.Len() {
-			option := own.Index(i).Elem()
-			if !option.IsValid() {
-				continue // nil, which asynq leaves out
-			}
-			text := ""
-			if option.Kind() == reflect.String {
-				text = option.String()
-			}
-			o.read(option.Type().Name(), text)
-		}
-	}
-	for _, option := range given {
+	for _, option := range slices.Concat(own, given) {
 		if option == nil {
-			continue
+			continue // asynq leaves it out
 		}
 		text, _ := option.Value().(string)
-		o.read(reflect.TypeOf(option).Name(), text)
+		switch option.Type() {
+		case asynq.QueueOpt:
+			o.queue = text
+		case asynq.TaskIDOpt:
+			o.id, o.named = text, true
+		case asynq.ProcessAtOpt, asynq.ProcessInOpt, asynq.GroupOpt:
+			o.scheduled = true
+		case asynq.DeadlineOpt:
+			o.deadline, _ = option.Value().(time.Time)
+		default: // it changes nothing of the plan
+		}
 	}
 	if o.id == "" {
 		o.id = rand.Text()
@@ -49,14 +60,10 @@ func optionsOf(task *asynq.Task, given []asynq.Option) taskOptions {
 	return o
 }
 
-// read takes up one option, by the name that asynq gives its type.
-func (o *taskOptions) read(kind, text string) {
-	switch kind {
-	case "queueOption":
-		o.queue = text
-	case "taskIDOption":
-		o.id, o.named = text, true
-	case "processAtOption", "processInOption", "groupOption":
-		o.scheduled = true
-	}
+// marked is a copy of a task that says for when it is planned.
+func marked(task *asynq.Task, own []asynq.Option, at time.Time) *asynq.Task {
+	headers := make(map[string]string, len(task.Headers())+1)
+	maps.Copy(headers, task.Headers())
+	headers[plannedHeader] = plannedFor(at)
+	return asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers, slices.Clip(own)...)
 }

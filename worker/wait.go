@@ -1,106 +1,79 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/hibiken/asynq"
-	"go.uber.org/zap"
-
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// process runs the handler under a grant, and makes of its error what asynq is to see:
-// where the upstream asked to wait, the scope key is paused and the task takes its
-// place after that. again says that it could not go back to asynq and has waited here.
-func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r throttle.Reservation, next asynq.Handler) (again bool, err error) {
-	err = s.run(ctx, task, r, next)
-	var wait *WaitError
-	var untouched *UntouchedError
-	switch {
-	case IsDenied(err): // by another shaper inside, which has heeded a wait itself
-		s.refund(ctx, r)
-	case errors.As(err, &wait) && s.paces(r.Job, wait.Scope):
-		return s.heed(ctx, a, r, wait)
-	case errors.As(err, &untouched):
-		s.refund(ctx, r)
+// DefaultAskedWait is how long an upstream is left alone that asks to wait
+// but does not say how long, or says "not at all": it has just refused a call.
+const DefaultAskedWait = time.Minute
+
+// AskedToWait returns the error for a handler to return when the upstream asks to
+// wait d before it is called again for the task's key of a scope: its tenant, its
+// domain, its host; throttle.Global for all. It is a *WaitError that wraps cause,
+// which may be nil. A d of zero or less, when the upstream does not say how long,
+// becomes DefaultAskedWait; one above upstream.MaxWait becomes that.
+//
+// upstream.HTTPWait and upstream.SMTPWait find d in what HTTP and SMTP servers say.
+func AskedToWait(scope string, d time.Duration, cause error) error {
+	if d <= 0 {
+		return &WaitError{Scope: scope, Delay: DefaultAskedWait, Guessed: true, Err: cause}
 	}
-	return false, err
+	return &WaitError{Scope: scope, Delay: min(d, upstream.MaxWait), Err: cause}
 }
 
-// run runs the handler, and gives its place under running limits back when it returns, also
-// by a panic.
-func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservation, next asynq.Handler) error {
-	g := &grant{Reservation: r, task: task}
-	running, place := s.runner.begin(ctx, r)
-	defer func() { s.runner.end(place, g.ended()) }()
-	err := next.ProcessTask(s.withGrant(running, g), task)
-	if err != nil && errors.Is(context.Cause(running), ErrPlaceLost) {
-		return fmt.Errorf("%w: %w", ErrPlaceLost, err)
-	}
-	return err
+// WaitError says that the upstream asks to wait. Its text is short and stable,
+// since asynq shows it as the task's last error, and holds neither the key nor
+// anything of Err, whose words are the upstream's.
+type WaitError struct {
+	// Scope is the one whose key, as the task has it, is to be left alone.
+	Scope string
+	// Delay is for how long, from now on: above zero and at most upstream.MaxWait if
+	// AskedToWait made it.
+	Delay time.Duration
+	// Guessed says that the upstream did not say how long. A scope whose limits follow it
+	// then waits as throttle.Throttle.Report says, and not for Delay.
+	Guessed bool
+	// Err is what the upstream said or what failed; may be nil.
+	Err error
 }
 
-// paces tells whether a job has a key of a scope.
-func (s *Shaper) paces(job throttle.Job, scope string) bool {
-	_, has := job.Keys[scope]
-	return has || scope == throttle.Global
+func (e *WaitError) Error() string {
+	// A wait until a date is odd to the nanosecond; the text is not.
+	seconds := max(e.Delay.Round(time.Second), time.Second)
+	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, e.Scope)
 }
 
-// heed pauses what the upstream asked to leave alone, gives the charge back, and has
-// the task take its place after it. Whatever the wait wraps, the task comes back: a
-// wait is no failure.
-func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wait *WaitError) (again bool, err error) {
-	handler := ctx
-	ctx = context.WithoutCancel(ctx)
-	s.refund(ctx, r)
-	asked := *wait
-	asked.Delay = min(asked.Delay, MaxAskedWait)
-	if asked.Delay <= 0 { // made by hand
-		asked.Delay, asked.Guessed = DefaultAskedWait, true
-	}
-	delay, inForce := s.pauseKey(ctx, r, &asked)
-	if s.stays(a) {
-		return true, s.linger(handler, a, r.Job, delay)
-	}
-	job := r.Job
-	if inForce {
-		job.Plan = true // not to start, whatever there is room for
-		placed, err := s.reserve(ctx, job)
-		var late *throttle.DeadlineError
-		switch {
-		case errors.As(err, &late):
-			return false, s.refusal(a, err)
-		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
-			return false, s.deny(a, placed)
-		}
-	}
-	delay = max(delay, s.options.Backoff)
-	cause := &WaitError{Scope: wait.Scope, Delay: delay, Guessed: asked.Guessed, Err: wait.Err}
-	if errors.Is(wait, asynq.SkipRetry) || errors.Is(wait, asynq.RevokeTask) {
-		cause.Err = nil // asynq would end the task
-	}
-	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
-	return false, &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
-}
+// Unwrap returns what the upstream said, if that is known.
+func (e *WaitError) Unwrap() error { return e.Err }
 
-// pauseKey closes a scope key, and tells for how long, and whether that holds jobs back: the
-// scope may not be enforced, and Redis may not have heard.
-func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation, wait *WaitError) (delay time.Duration, inForce bool) {
-	ends, follows, err := s.closeKey(ctx, r, wait)
-	var state throttle.Usage
+// Untouched marks err, with which a handler ends, as one from before the upstream
+// was touched (no connection, a template that does not compile): nothing of its
+// limits was used, and the task's charge can be given back. It is an
+// *UntouchedError with the text of err; nil if err is nil. When in doubt whether
+// the upstream counted the call, do not mark the error: a charge given back
+// wrongly lets a window hold more than its limit, one kept wrongly only waits.
+func Untouched(err error) error {
 	if err == nil {
-		state, err = s.throttle.Usage(ctx, wait.Scope, r.Job.Keys[wait.Scope])
+		return nil
 	}
-	if err != nil {
-		s.log.Warn("worker: an upstream that asked to wait is not paused", zap.String("scope", wait.Scope), zap.Error(err))
-		return wait.Delay, false
-	}
-	delay = wait.Delay
-	if follows {
-		delay = max(0, ends.Sub(state.Now))
-	}
-	return delay, delay > 0 && state.Mode == throttle.Enforce && !state.Paused.Before(ends)
+	return &UntouchedError{Err: err}
 }
+
+// UntouchedError says that a handler failed before it touched the upstream.
+type UntouchedError struct {
+	Err error // why it failed
+}
+
+func (e *UntouchedError) Error() string {
+	if e.Err == nil {
+		return "worker: failed before the upstream was touched"
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns why the handler failed.
+func (e *UntouchedError) Unwrap() error { return e.Err }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -69,7 +71,7 @@ func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string 
 // state is what holds for a scope key.
 func (w *world) state(scope, key string) throttle.Usage {
 	w.t.Helper()
-	state, err := w.throttle.Usage(w.t.Context(), scope, key)
+	state, err := w.throttle.Inspector().Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func (w *world) state(scope, key string) throttle.Usage {
 // usedOf is what a scope key has used and what it has booked.
 func (w *world) usedOf(scope, key string) (used, booked int64) {
 	w.t.Helper()
-	usage, err := w.throttle.Usage(w.t.Context(), scope, key)
+	usage, err := w.throttle.Inspector().Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -100,7 +102,8 @@ func (w *world) unused(domain string) {
 // units, and runs when the pause is over.
 func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 	t.Parallel()
-	for _, wait := range []time.Duration{300 * time.Millisecond, time.Second, 1500 * time.Millisecond, 30 * time.Second, 2 * time.Minute} {
+	for _, wait := range []time.Duration{300 * time.Millisecond, time.Second, 1500 * time.Millisecond,
+		30 * time.Second, 2 * time.Minute} {
 		t.Run(wait.String(), func(t *testing.T) {
 			t.Parallel()
 			inDomains(t, wide, func(t *testing.T, w *world) {
@@ -119,7 +122,8 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 				if used, _ := w.usedOf("domain", "d"); used != 0 {
 					t.Errorf("%d units are used, want 0", used)
 				}
-				if info := w.task(id); info.Retried != 0 || !strings.HasPrefix(info.LastErr, "throttled: domain paused, starts about ") {
+				if info := w.task(id); info.Retried != 0 ||
+					!strings.HasPrefix(info.LastErr, "throttled: domain paused, starts about ") {
 					t.Errorf("retried %d times with %q, want 0 and the pause", info.Retried, info.LastErr)
 				}
 				w.drained(1, wait+time.Minute)
@@ -243,11 +247,12 @@ func TestAskedToWait_ShorterThanMaxWait(t *testing.T) {
 func (w *world) serveHearing() <-chan error {
 	heard := make(chan error, 10)
 	inner := w.shaper.Wrap(asynq.HandlerFunc(w.process))
-	w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		err := inner.ProcessTask(ctx, task)
-		heard <- err
-		return err
-	}))
+	w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 4}),
+		asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			err := inner.ProcessTask(ctx, task)
+			heard <- err
+			return err
+		}))
 	return heard
 }
 
@@ -340,7 +345,8 @@ func TestAskedToWait_UnknownScope(t *testing.T) {
 				w.serve(cfg)
 				id := w.mail(0, "acme", "d")
 				w.until("it has failed", time.Second, w.in(id, asynq.TaskStateRetry))
-				if info := w.task(id); info.Retried != 1 || info.LastErr != "worker: the upstream asks to wait 1h0m0s, scope "+row.scope {
+				if info := w.task(id); info.Retried != 1 ||
+					info.LastErr != "worker: the upstream asks to wait 1h0m0s, scope "+row.scope {
 					t.Errorf("retried %d times with %q, want once with the handler's error", info.Retried, info.LastErr)
 				}
 				for _, key := range [][2]string{{"domain", "d"}, {"tenant", "acme"}, {throttle.Global, ""}} {
@@ -388,7 +394,7 @@ func TestAskedToWait_NotEnforced(t *testing.T) {
 			t.Parallel()
 			inDomains(t, wide, func(t *testing.T, w *world) {
 				const calls = 4
-				if err := w.throttle.SetMode(t.Context(), row.in, row.mode); err != nil {
+				if err := w.throttle.Inspector().SetMode(t.Context(), row.in, row.mode); err != nil {
 					t.Fatal(err)
 				}
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -401,7 +407,8 @@ func TestAskedToWait_NotEnforced(t *testing.T) {
 				id := w.mail(0, "acme", "d", asynq.MaxRetry(0))
 				w.until("it is put back", time.Second, w.in(id, asynq.TaskStateRetry))
 				shortest := max(row.wait, worker.DefaultBackoff)
-				if info := w.task(id); info.Retried != 0 || info.LastErr != fmt.Sprintf("throttled: worker: the upstream asks to wait %s, scope %s", shortest, row.ask) {
+				if info := w.task(id); info.Retried != 0 ||
+					info.LastErr != fmt.Sprintf("throttled: worker: the upstream asks to wait %s, scope %s", shortest, row.ask) {
 					t.Errorf("retried %d times with %q, want 0 and the wait", info.Retried, info.LastErr)
 				}
 				w.unused("d")
@@ -456,7 +463,7 @@ func TestAskedToWait_OnTheLastRetry(t *testing.T) {
 			t.Parallel()
 			inDomains(t, wide, func(t *testing.T, w *world) {
 				const calls = 3
-				if err := w.throttle.SetMode(t.Context(), "domain", row.mode); err != nil {
+				if err := w.throttle.Inspector().SetMode(t.Context(), "domain", row.mode); err != nil {
 					t.Fatal(err)
 				}
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -500,16 +507,16 @@ func TestAskedToWait_StrangeDelays(t *testing.T) {
 		{-1, worker.DefaultAskedWait},
 		{-time.Hour, worker.DefaultAskedWait},
 		{math.MinInt64, worker.DefaultAskedWait},
-		{worker.MaxAskedWait + 1, worker.MaxAskedWait},
-		{1000 * worker.MaxAskedWait, worker.MaxAskedWait},
-		{math.MaxInt64, worker.MaxAskedWait},
+		{upstream.MaxWait + 1, upstream.MaxWait},
+		{1000 * upstream.MaxWait, upstream.MaxWait},
+		{math.MaxInt64, upstream.MaxWait},
 	}
 	for _, row := range rows {
 		for _, mode := range []throttle.Mode{throttle.Enforce, throttle.Off} {
 			t.Run(fmt.Sprint(int64(row.asked), " ", mode), func(t *testing.T) {
 				t.Parallel()
 				inDomains(t, wide, func(t *testing.T, w *world) {
-					if err := w.throttle.SetMode(t.Context(), "domain", mode); err != nil {
+					if err := w.throttle.Inspector().SetMode(t.Context(), "domain", mode); err != nil {
 						t.Fatal(err)
 					}
 					w.result = func(context.Context, *asynq.Task) error {
@@ -526,7 +533,8 @@ func TestAskedToWait_StrangeDelays(t *testing.T) {
 					if got := info.NextProcessAt.Sub(put); got < row.want-time.Second || got > row.want+20*time.Second {
 						t.Errorf("asynq brings it back after %s, want %s", got, row.want)
 					}
-					if mode == throttle.Off && info.LastErr != fmt.Sprintf("throttled: worker: the upstream asks to wait %s, scope domain", row.want) {
+					if mode == throttle.Off && info.LastErr !=
+						fmt.Sprintf("throttled: worker: the upstream asks to wait %s, scope domain", row.want) {
 						t.Errorf("the last error is %q, want it to say %s", info.LastErr, row.want)
 					}
 					time.Sleep(10 * time.Second)
@@ -536,6 +544,52 @@ func TestAskedToWait_StrangeDelays(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestAskedToWait_NoLongerThanTheOption: however long an upstream asks to wait, by a WaitError or
+// a report, its key is closed for as long as Options.MaxAskedWait says.
+func TestAskedToWait_NoLongerThanTheOption(t *testing.T) {
+	t.Parallel()
+	const most = 20 * time.Second
+	scopes := []throttle.Scope{{Name: "tenant", Optional: true},
+		{Name: "domain", Limits: []throttle.Limit{throttle.PerMinute(100)}}}
+	follows := slices.Clone(scopes)
+	follows[1].Floor = 0.1
+	asked := map[string]func(ctx context.Context) error{
+		"a wait":       func(context.Context) error { return worker.AskedToWait("domain", time.Hour, nil) },
+		"a short wait": func(context.Context) error { return worker.AskedToWait("domain", 5*time.Second, nil) },
+		"no time":      func(context.Context) error { return worker.AskedToWait("domain", 0, nil) },
+		"a report": func(ctx context.Context) error {
+			_, err := worker.Report(ctx, "domain", throttle.Report{Refused: true, RetryAfter: time.Hour})
+			return err
+		},
+	}
+	for name, row := range map[string]struct {
+		scopes []throttle.Scope
+		asked  string
+		want   time.Duration
+	}{
+		"a rigid scope":            {scopes, "a wait", most},
+		"it does not say how long": {scopes, "no time", most},
+		"a shorter wait":           {scopes, "a short wait", 5 * time.Second},
+		"a scope that follows":     {follows, "a wait", most},
+		"a report":                 {follows, "a report", most},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, row.scopes, func(t *testing.T, w *world) {
+				w.shaper = w.newShaperOf(domainJob, &worker.Options{MaxAskedWait: most})
+				w.result = func(ctx context.Context, _ *asynq.Task) error { return asked[row.asked](ctx) }
+				w.serve(asynq.Config{Concurrency: 4})
+				id := w.mail(0, "acme", "d")
+				w.until("it has run", time.Second, func() bool { return w.ran(id) == 1 })
+				time.Sleep(100 * time.Millisecond)
+				if got := time.Until(w.state("domain", "d").Paused); got > row.want || got < row.want-time.Second {
+					t.Errorf("paused for %s, want %s", got, row.want)
+				}
+			})
+		})
 	}
 }
 
@@ -554,7 +608,7 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 				t.Run(fmt.Sprint(name, " ", where, " ", mode), func(t *testing.T) {
 					t.Parallel()
 					inDomains(t, wide, func(t *testing.T, w *world) {
-						if err := w.throttle.SetMode(t.Context(), "domain", mode); err != nil {
+						if err := w.throttle.Inspector().SetMode(t.Context(), "domain", mode); err != nil {
 							t.Fatal(err)
 						}
 						w.once(func(context.Context) error { return err })
@@ -578,14 +632,15 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 func TestAskedToWait_KeepsItsCause(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
-		if err := w.throttle.SetMode(t.Context(), "domain", throttle.Off); err != nil {
+		if err := w.throttle.Inspector().SetMode(t.Context(), "domain", throttle.Off); err != nil {
 			t.Fatal(err)
 		}
 		w.once(func(context.Context) error { return worker.AskedToWait("domain", 10*time.Second, errBroken) })
 		denials := w.serveHearing()
 		w.mail(0, "acme", "d")
 		w.drained(1, time.Minute)
-		if err := <-denials; !worker.IsDenied(err) || !isAny([]error{err}, errBroken) || waitOf(t, err).Delay != 10*time.Second {
+		if err := <-denials; !worker.IsDenied(err) || !isAny([]error{err}, errBroken) ||
+			waitOf(t, err).Delay != 10*time.Second {
 			t.Errorf("got %v, want a denial by the wait and its cause", err)
 		}
 	})
@@ -720,8 +775,8 @@ func scriptOf(cmd redis.Cmder) string {
 	return ""
 }
 
-// TestWaitOnTheLastRetryWithoutAPause: a task on its last retry whose upstream asks to wait for
-// longer than its Timeout comes again, also where the pause holds nobody back.
+// TestWaitOnTheLastRetryWithoutAPause: a task on its last retry whose upstream asks to wait
+// comes again, also where the pause holds nobody back.
 func TestWaitOnTheLastRetryWithoutAPause(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: "tenant", Mode: throttle.Shadow, Limits: []throttle.Limit{throttle.PerMinute(100)}}}
@@ -734,7 +789,7 @@ func TestWaitOnTheLastRetryWithoutAPause(t *testing.T) {
 			return nil
 		}
 		w.serve(asynq.Config{Concurrency: 8})
-		id := w.enqueuePlain(0, "acme", 1, asynq.MaxRetry(0), asynq.Timeout(10*time.Second))
+		id := w.enqueuePlain(0, "acme", 1, asynq.MaxRetry(0), asynq.Timeout(2*time.Minute))
 		w.until("it has come again", 2*time.Minute, func() bool { return w.ran(id) == 2 })
 	})
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"container/heap"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +13,11 @@ import (
 )
 
 const (
-	wakers      = 16                     // tasks that are woken at the same time
-	stillActive = 10 * time.Millisecond  // until asynq has written a put-back
+	wakers      = 16                    // tasks that are woken at the same time
+	stillActive = 10 * time.Millisecond // until asynq has written a put-back; then twice as long, up to
+	mostApart   = 50 * time.Millisecond
 	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
+	wakeAgain   = time.Second            // for asynq's Redis to answer
 	asynqsOwn   = time.Second / 2        // before asynq's own time a task is left to asynq
 )
 
@@ -25,12 +26,12 @@ type wakeup struct {
 	queue, id string
 	retried   int // with the queue and the ID, names the attempt
 	job       throttle.Job
-	lane      string    // as the throttle's driver names it
-	slot      time.Time // by the local clock
-	at        time.Time // when to wake it
-	atSlot    bool      // it is not to come before its slot
-	missed    bool      // it was not there once
-	turns     bool      // it is to be run from the archive
+	lane      string        // as the throttle's driver names it
+	slot      time.Time     // by the local clock
+	at        time.Time     // when to wake it
+	atSlot    bool          // it is not to come before its slot
+	missed    bool          // it was not there once
+	apart     time.Duration // between the last two looks at a task that was active
 }
 
 // waker moves put-back tasks to pending shortly before their slots. asynq's retry
@@ -51,8 +52,8 @@ type waker struct {
 func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
 
 // wake takes a task on. The goroutines start with the first one. After Stop it is
-// left to asynq's own time: it returns false.
-func (w *waker) wake(task wakeup) bool {
+// left to asynq's own time.
+func (w *waker) wake(task wakeup) {
 	ahead := w.shaper.options.MaxWait
 	if task.job.MaxWait > 0 {
 		ahead = min(ahead, task.job.MaxWait) // as it will ask
@@ -64,7 +65,7 @@ func (w *waker) wake(task wakeup) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return false
+		return
 	}
 	if !w.started {
 		w.started = true
@@ -73,7 +74,6 @@ func (w *waker) wake(task wakeup) bool {
 		}
 	}
 	w.put(task)
-	return true
 }
 
 // put adds a task to the queue. The caller holds mu.
@@ -101,109 +101,88 @@ func (w *waker) end() {
 func (w *waker) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stopped := w.shaper.stopped
-	for {
-		task, due, wait := w.next()
-		switch {
-		case due:
+	for !w.shaper.isStopped() {
+		task, wait := w.next()
+		if wait == 0 {
 			w.attend(task)
 			continue
-		case wait == 0:
-			return
 		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
 		case <-w.first:
-		case <-stopped:
-			stopped = nil // next returns what is left to do
+		case <-w.shaper.stopped:
 		}
 	}
 }
 
-// next takes the first task whose time has come, or says how long to sleep. Of
+// next takes the first task if its time has come, or says how long to sleep. Of
 // several goroutines each sleeps for the first task; who comes second finds the
-// next. After Stop there are only those that turn: without them, there is nothing to
-// wait for.
-func (w *waker) next() (task wakeup, due bool, wait time.Duration) {
+// next.
+func (w *waker) next() (task wakeup, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shaper.isStopped() {
-		w.queue = slices.DeleteFunc(w.queue, func(task wakeup) bool { return !task.turns })
-		heap.Init(&w.queue)
-		if len(w.queue) == 0 {
-			return task, false, 0
-		}
-	}
 	if len(w.queue) == 0 {
-		return task, false, time.Hour
+		return task, time.Hour
 	}
 	if wait := time.Until(w.queue[0].at); wait > 0 {
-		return task, false, wait
+		return task, wait
 	}
 	task, _ = heap.Pop(&w.queue).(wakeup)
 	if len(w.queue) > 0 {
 		w.signal()
 	}
-	return task, true, 0
+	return task, 0
 }
 
-// attend wakes one task. Where asynq's own time is near, or past, it is left to
-// asynq: running a task that asynq may have finished by then would run it twice.
+// attend wakes one task, if it is this library's to wake.
 func (w *waker) attend(task wakeup) {
 	s := w.shaper
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
-	switch {
-	case task.turns:
-		w.bringBack(task, info, err)
-		return
-	case s.isStopped():
-		return
-	case err == nil && task.unrun(info):
-		err = s.inspector.RunTask(task.queue, task.id)
-	case WillNotCome(task.job.ID, info, err) && !task.missed:
-		// Who planned it may just be about to enqueue it.
-		task.missed, task.at = true, time.Now().Add(planAhead)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.put(task)
-		return
-	case WillNotCome(task.job.ID, info, err):
-		s.puller.missed(task.lane)
-		s.giveBack(context.Background(), task.job)
-		return
-	case err == nil && info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn:
-		// asynq has not written the put-back yet. Or it waits in its handler.
-		task.at = time.Now().Add(stillActive)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.put(task)
-		return
-	case err == nil && !task.rests(info):
-		return // run by hand, perhaps failed since and waiting for its own time
-	case err == nil && time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn:
-		return
-	case err == nil:
-		err = s.inspector.RunTask(task.queue, task.id)
-	}
-	if err != nil {
-		if !s.isStopped() && w.warning.due(time.Second) {
-			s.log.Warn("worker: tasks cannot be woken, asynq's own time brings them back",
-				zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+	switch fateOf(task.retried, info, err) {
+	case resting:
+		// Where asynq's own time is near, the task is left to asynq: to run a task that asynq may
+		// have finished by then would run it twice.
+		if time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn {
+			return
+		}
+		if err = s.inspector.RunTask(task.queue, task.id); err == nil {
+			s.stats.woken.Add(1)
+			return
+		}
+	case underway:
+		// asynq has not written the put-back yet, or the task waits in its handler. Each look reads
+		// the payload too.
+		if info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn {
+			task.apart = min(max(stillActive, 2*task.apart), mostApart)
+			w.again(task, task.apart)
 		}
 		return
+	case gone:
+		if !task.missed {
+			task.missed = true
+			w.again(task, planAhead) // who planned it may just be about to enqueue it
+			return
+		}
+		s.puller.prospects.missed(task.lane)
+		s.giveBack(context.Background(), task.job)
+		return
+	case unknown:
 	}
-	s.stats.woken.Add(1)
+	s.puller.unwoken.Store(true)
+	w.again(task, wakeAgain)
+	if !s.isStopped() && w.warning.due(time.Second) {
+		s.log.Warn("worker: tasks cannot be woken, it is tried again",
+			zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+	}
 }
 
-// rests tells whether asynq keeps the task for later, in this attempt.
-func (t wakeup) rests(info *asynq.TaskInfo) bool {
-	return (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled) && info.Retried == t.retried
-}
-
-// isPending tells whether it waits for a worker, in this attempt.
-func (t wakeup) isPending(info *asynq.TaskInfo) bool {
-	return info.State == asynq.TaskStatePending && info.Retried == t.retried
+// again looks at a task once more, after a while.
+func (w *waker) again(task wakeup, after time.Duration) {
+	task.at = time.Now().Add(after)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.put(task)
 }
 
 // wakeups is a heap by the time to wake.

@@ -57,7 +57,8 @@ func TestStartsAreOnTheSlot(t *testing.T) {
 	}{
 		{"defaults", 0, asynq.Config{Concurrency: 16}},
 		{"a long MaxWait", time.Second, asynq.Config{Concurrency: 32}},
-		{"asynq looks late: a MaxWait above its interval", time.Second, asynq.Config{Concurrency: 32, TaskCheckInterval: 250 * time.Millisecond}},
+		{"asynq looks late: a MaxWait above its interval", time.Second,
+			asynq.Config{Concurrency: 32, TaskCheckInterval: 250 * time.Millisecond}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -212,7 +213,8 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 			}
 			return nil
 		}
-		late := w.lateWaker(asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }})
+		late := w.lateWaker(asynq.Config{Concurrency: 4,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }})
 		id, slot := w.denied("acme")
 		late(150 * time.Millisecond)
 		time.Sleep(time.Until(slot) - 150*time.Millisecond)
@@ -290,7 +292,8 @@ func TestWakerLost(t *testing.T) {
 			}
 			late = append(late, at.Sub(slot))
 		}
-		t.Logf("%d tasks behind their slots: p50 %s max %s; put back again %d", len(late), percentile(late, 0.5), slices.Max(late), other.Stats().Denied)
+		t.Logf("%d tasks behind their slots: p50 %s max %s; put back again %d", len(late), percentile(late, 0.5),
+			slices.Max(late), other.Stats().Denied)
 		if got := slices.Max(late); got > 2*time.Second {
 			t.Errorf("a task started %s after its slot, want at most 2s", got)
 		}
@@ -408,4 +411,46 @@ func isPutBack(cmd redis.Cmder) bool {
 		key, isText := arg.(string)
 		return isText && strings.HasSuffix(key, ":retry")
 	}) && len(cmd.Args()) > 10
+}
+
+// TestWakerReadsAnActiveTaskSeldom: asynq tells the state of a task along with its payload. A task
+// without a retry left waits for its slot in its handler, where the waker finds it active. It is
+// looked at ever less often.
+func TestWakerReadsAnActiveTaskSeldom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
+		const tasks = 4
+		w.handle = time.Second
+		wire := newWire(w)
+		var reads atomic.Int64
+		wire.before(func(cmd redis.Cmder) {
+			if isGetTaskInfo(cmd) {
+				reads.Add(1)
+			}
+		})
+		s, err := worker.New(w.throttle, wire.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		for n := range tasks {
+			w.enqueuePlain(n, "acme", 1, asynq.MaxRetry(0))
+		}
+		w.serveWith(s, asynq.Config{Concurrency: tasks})
+		w.drained(tasks, time.Minute)
+		w.checked(tasks)
+		if got := reads.Load(); got > 16*tasks {
+			t.Errorf("%d tasks that waited in their handlers were read %d times, want at most 16 times each", tasks, got)
+		}
+	})
+}
+
+// isGetTaskInfo recognizes asynq's script that reads a task.
+func isGetTaskInfo(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	if (cmd.Name() != "evalsha" && cmd.Name() != "eval") || len(args) != 7 {
+		return false
+	}
+	key, isText := args[3].(string)
+	return isText && strings.Contains(key, ":t:") && key == fmt.Sprint(args[6], "t:", args[4])
 }

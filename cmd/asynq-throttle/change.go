@@ -3,16 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // target is what is changed: a scope key, all keys of a scope, or all scopes.
 type target struct {
-	th         *throttle.Throttle
+	th         *throttle.Inspector
 	scope, key string
 }
 
@@ -62,16 +64,21 @@ type changed struct {
 	What     string `json:"what"` // limits, pause or mode
 	Before   string `json:"before,omitempty"`
 	After    string `json:"after,omitempty"`
-	Undo     string `json:"undo,omitempty"` // a command; empty where nothing has changed
+	// Until is when it ends by itself, Why the reason that was given.
+	Until time.Time `json:"until,omitzero"`
+	Why   string    `json:"why,omitempty"`
+	Undo  string    `json:"undo,omitempty"` // a command; empty where nothing has changed
 }
 
 // change changes something, and says what it was before and how to undo it.
-func (p *program) change(ctx context.Context, of target, what, wanted string, do func(ctx context.Context) error) error {
+func (p *program) change(ctx context.Context, of target, what, wanted string,
+	do func(ctx context.Context) error) error {
 	before, err := settingOf(ctx, of, what)
 	if err != nil {
 		return err
 	}
-	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of, settingWord(what, before), settingWord(what, wanted))
+	question := fmt.Sprintf("%s of %s: now %s; make it %s?", what, of, settingWord(what, settingNow(what, before)),
+		settingWord(what, wanted))
 	if err := p.confirmed(question); err != nil {
 		return err
 	}
@@ -82,45 +89,84 @@ func (p *program) change(ctx context.Context, of target, what, wanted string, do
 	if err != nil {
 		return err
 	}
-	c := changed{of.th.Name(), of.scope, of.key, what, before, after, ""}
-	if before != after {
+	now, had := settingNow(what, after), settingNow(what, before)
+	c := changed{of.th.Name(), of.scope, of.key, what, had, now, after.Until, after.Why, ""}
+	if had != now {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
 }
 
-// settingOf is what is set now, as text that the command line takes.
-func settingOf(ctx context.Context, of target, what string) (string, error) {
-	s, err := of.th.SettingOf(ctx, of.scope, of.key)
-	switch {
-	case err != nil:
-		return "", err
-	case what == "mode":
-		return s.Mode, nil
-	case what == "limits" && s.Limits != nil:
-		return limitsText(s.Limits), nil
-	case what == "pause" && !s.Paused.IsZero():
-		return s.Paused.Local().Format(time.RFC3339), nil
+// settingOf is what is set now of a kind.
+func settingOf(ctx context.Context, of target, what string) (throttle.Setting, error) {
+	set, err := of.th.SettingsOf(ctx, of.scope, of.key)
+	return view.Find(set, what), err
+}
+
+// settingsOf is what is set for a scope key and for its scope.
+func settingsOf(ctx context.Context, of target) ([]throttle.Setting, error) {
+	set := []throttle.Setting{}
+	own, err := of.th.SettingsOf(ctx, of.scope, of.key)
+	if err != nil {
+		return nil, err
 	}
-	return "", nil
+	set = append(set, own...)
+	if of.key != "" {
+		whole, err := of.th.SettingsOf(ctx, of.scope, "")
+		if err != nil {
+			return nil, err
+		}
+		set = append(set, whole...)
+	}
+	return set, nil
+}
+
+// settingNow is what is set, as text, with its end.
+func settingNow(what string, s throttle.Setting) string {
+	switch {
+	case s.At.IsZero():
+		return ""
+	case what == "mode":
+		return untilText(s.Mode, s.Until)
+	case what == "limits":
+		return untilText(limitsText(s.Limits), s.Until)
+	}
+	return untilText("", s.Until)
+}
+
+// untilText is something that is set, until a time if that is not zero.
+func untilText(text string, until time.Time) string {
+	if until.IsZero() {
+		return text
+	}
+	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
 }
 
 // undo is the command that brings back what was set before.
-func undo(of target, what, before, after string) string {
-	command := map[string][2]string{ // with something before, with nothing
-		"limits": {"limits set", "limits reset"}, "mode": {"mode", "mode"}, "pause": {"pause", "resume"},
-	}[what]
-	switch {
-	case what == "mode":
-		return "asynq-throttle mode " + of.args() + " " + orElse(before, "reset")
-	case before == "":
-		return "asynq-throttle " + command[1] + " " + of.args()
-	case what == "pause" && after == "":
-		return "asynq-throttle pause " + of.args() + " --until " + before
-	case what == "pause": // none is shortened by another
-		return "asynq-throttle resume " + of.args() + " && asynq-throttle pause " + of.args() + " --until " + before
+func undo(of target, what string, before, after throttle.Setting) string {
+	had, has := !before.At.IsZero(), !after.At.IsZero()
+	command, terms := "asynq-throttle ", ""
+	if had && !before.Until.IsZero() {
+		terms += " --until " + before.Until.Local().Format(time.RFC3339)
 	}
-	return "asynq-throttle " + command[0] + " " + of.args() + " " + quoted(before)
+	if had && before.Why != "" {
+		terms += " --why " + quoted(before.Why)
+	}
+	switch {
+	case what == "mode" && !had:
+		return command + "mode " + of.args() + " reset"
+	case what == "mode":
+		return command + "mode " + of.args() + " " + before.Mode + terms
+	case what == "limits" && !had:
+		return command + "limits reset " + of.args()
+	case what == "limits":
+		return command + "limits set " + of.args() + " " + quoted(limitsText(before.Limits)) + terms
+	case !had:
+		return command + "resume " + of.args()
+	case has: // no pause is shortened by another
+		return command + "resume " + of.args() + " && asynq-throttle pause " + of.args() + terms
+	}
+	return command + "pause " + of.args() + terms
 }
 
 // settingWord is what is set, for people.
@@ -129,7 +175,7 @@ func settingWord(what, text string) string {
 	case what == "pause" && text == "":
 		return "not paused"
 	case what == "pause":
-		return "until " + text
+		return text
 	}
 	return orElse(text, "not set")
 }

@@ -47,7 +47,16 @@ func writeChanges(g *page, all []throttle.Change) {
 	now := time.Now()
 	for _, c := range all {
 		of := target{scope: c.Scope, key: c.Key}
-		rows = append(rows, []string{at(c.At, now), c.What, of.String(), orElse(c.Before, "–"), orElse(c.After, "–"), c.By})
+		rows = append(rows, []string{at(c.At, now), c.What, of.String(), orElse(c.Before, "–"),
+			orElse(afterText(c, now), "–"), c.By, orElse(c.Why, "–")})
 	}
-	g.table([]string{"WHEN", "WHAT", "OF", "BEFORE", "AFTER", "BY"}, rows)
+	g.table([]string{"WHEN", "WHAT", "OF", "BEFORE", "AFTER", "BY", "WHY"}, rows)
+}
+
+// afterText is what a change made of it, with its end; a pause is its end.
+func afterText(c throttle.Change, now time.Time) string {
+	if c.What == "pause" || c.Until.IsZero() {
+		return c.After
+	}
+	return c.After + " until " + at(c.Until, now)
 }

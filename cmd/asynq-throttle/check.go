@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -57,7 +58,7 @@ func (p *program) check() *cobra.Command {
 	}
 }
 
-func checkedOf(ctx context.Context, th *throttle.Throttle) (checked, error) {
+func checkedOf(ctx context.Context, th *throttle.Inspector) (checked, error) {
 	c := checked{Throttle: th.Name(), Findings: []finding{}, Differences: map[string][]string{}}
 	found, err := th.Check(ctx)
 	var faulty *throttle.CheckError
@@ -70,6 +71,17 @@ func checkedOf(ctx context.Context, th *throttle.Throttle) (checked, error) {
 	for _, f := range found {
 		c.Findings = append(c.Findings, finding{f.Severity, f.What, f.Text, f.Remedy})
 	}
+	set, err := th.Settings(ctx)
+	if err != nil {
+		c.Findings = append(c.Findings, finding{"note", "settings",
+			"what is set at run time cannot be read: " + err.Error(), "allow SCAN"})
+	}
+	for _, s := range view.Forgotten(set, time.Now()) {
+		c.Findings = append(c.Findings, finding{
+			"note", "settings", "set without an end a week ago or longer: " + settingText(s, time.Now()),
+			"take it back, or set it anew with --for or --until",
+		})
+	}
 	c.Processes, err = th.Processes(ctx)
 	for _, process := range c.Processes {
 		if what := c.Processes[0].Differences(process); len(what) > 0 {
@@ -81,9 +93,9 @@ func checkedOf(ctx context.Context, th *throttle.Throttle) (checked, error) {
 
 func writeCheck(g *page, c checked) {
 	for _, f := range c.Findings {
-		severity := f.Severity
-		if severity != "note" {
-			severity = g.bad(severity)
+		severity := coloured(f.Severity)
+		if f.Severity != "note" {
+			severity = g.bad(f.Severity)
 		}
 		g.line("%s: %s; %s", severity, f.Text, f.Remedy)
 	}
@@ -95,7 +107,8 @@ func writeCheck(g *page, c checked) {
 			alike = "the newest has " + strings.Join(what, "; ")
 		}
 		rows = append(rows, []string{
-			plain(process.Program), plain(process.Host), strconv.Itoa(process.PID), at(process.Since, now), at(process.Seen, now),
+			plain(process.Program), plain(process.Host), strconv.Itoa(process.PID), at(process.Since, now),
+			at(process.Seen, now),
 			yes(process.Alive), orElse(process.Library, "–"), process.State, alike,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -23,7 +24,7 @@ func (p *program) completeThrottle(cmd *cobra.Command, args []string, _ string) 
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return printable(names), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeScope completes the names of a throttle and of its scopes.
@@ -41,5 +42,13 @@ func (p *program) completeScope(cmd *cobra.Command, args []string, typed string)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return printable(names), cobra.ShellCompDirectiveNoFileComp
+}
+
+// printable are names as a shell may show them.
+func printable(names []string) []string {
+	for i, name := range names {
+		names[i] = view.Printable(name)
+	}
+	return names
 }

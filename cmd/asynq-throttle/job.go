@@ -13,6 +13,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
 func (p *program) job() *cobra.Command {
@@ -41,7 +42,9 @@ func (p *program) job() *cobra.Command {
 				return err
 			}
 			if e.State == explain.Unknown && e.Task == nil {
-				return fmt.Errorf("nothing is known of %s: it never asked, was given back, or has started; and no queue of asynq has such a task", plain(args[1]))
+				return fmt.Errorf(
+					"nothing is known of %s: it never asked, was given back, or has started; and no queue of asynq "+
+						"has such a task", plain(args[1]))
 			}
 			return p.print(e, func(g *page) { writeJob(g, e) })
 		}),
@@ -63,8 +66,13 @@ func (p *program) asynqClient(url string) (redis.UniversalClient, func(), error)
 }
 
 func writeJob(g *page, e explain.Explanation) {
+	g.line("%s%s.", view.Capital(e.Why), startText(e))
+	if e.Help != "" {
+		g.line("%s", e.Help)
+	}
 	if t := e.Task; t != nil {
-		g.line("task %s of queue %s: %s, %s, retried %d of %d", plain(t.ID), plain(t.Queue), plain(t.Type), t.State, t.Retried, t.MaxRetry)
+		g.line("task %s of queue %s: %s, %s, retried %d of %d", plain(t.ID), plain(t.Queue), plain(t.Type), t.State,
+			t.Retried, t.MaxRetry)
 		if t.Paused {
 			g.line("  %s", g.bad("the queue is paused in asynq"))
 		}
@@ -76,23 +84,17 @@ func writeJob(g *page, e explain.Explanation) {
 	case explain.Booked:
 		g.line("job %s is booked for %s", plain(e.Job), at(e.Slot, e.Now))
 	case explain.Waiting:
-		about := ""
-		if e.Guessed {
-			about = "about "
-		}
 		priority := ""
 		if e.Priority > 0 {
 			priority = " with priority " + strconv.Itoa(e.Priority)
 		}
-		g.line("job %s is in line%s since %s, %d of %d jobs before it", plain(e.Job), priority, at(e.Arrived, e.Now), e.Before, e.Waiting)
-		g.line("  expected to start %s%s", about, expected(e))
-	case explain.Overdue:
-		g.line("job %s did not come to its slot; asked for again, it comes to the front of its lane", plain(e.Job))
+		g.line("job %s is in line%s since %s, %d of the %s of its lane before it; %d are in line in all",
+			plain(e.Job), priority, at(e.Arrived, e.Now), max(0, e.Before), many(e.Waiting, "job"), e.InLine)
 	default:
-		g.line("the throttle knows nothing of job %s: it has not asked yet, was given back, or has started", plain(e.Job))
+		g.line("job %s has no slot and is not in line", plain(e.Job))
 	}
 	if e.Scope != "" {
-		g.line("  its lane waits for %s", scopeKey(e.Scope, e.Key))
+		g.line("  its lane waits for %s at the moment", scopeKey(e.Scope, e.Key))
 	}
 	var rows [][]string
 	for _, l := range e.Limits {
@@ -105,20 +107,36 @@ func writeJob(g *page, e explain.Explanation) {
 		case !l.Free.After(e.Now.Add(time.Second)): // it was asked a moment later
 			room = "now"
 		}
-		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used), fmt.Sprint(l.Booked), room + servedText(l.Served)})
+		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
+			fmt.Sprint(l.Booked), room + servedText(l.Served)})
 	}
 	if len(rows) > 0 {
 		g.table([]string{"  LIMIT OF", "LIMIT", "USED", "BOOKED", "ROOM"}, rows)
 	}
 }
 
-// expected tells what is never, since a limit is 0, from what is not known.
-func expected(e explain.Explanation) string {
+// startText says when the job starts, as far as that is known.
+func startText(e explain.Explanation) string {
 	switch {
-	case !e.Expected.IsZero():
-		return at(e.Expected, e.Now)
-	case slices.ContainsFunc(e.Limits, func(l explain.LimitState) bool { return l.Limit != "" && l.Free.IsZero() }):
-		return "never, unless limits change"
+	case e.State == explain.Booked && e.Until.Equal(e.Slot):
+		return "; it starts " + at(e.Slot, e.Now)
+	case e.State == explain.Waiting && !e.Expected.IsZero() && e.Binds == nil && !e.Until.Equal(e.Expected):
+		return "" // asynq keeps it back
+	case e.State == explain.Waiting && !e.Expected.IsZero():
+		about := ""
+		if e.Guessed {
+			about = "about "
+		}
+		return "; expected to start " + about + at(e.Expected, e.Now)
+	case e.State == explain.Waiting && isClosed(e):
+		return "; never, unless limits change"
+	case !e.Until.IsZero():
+		return ", until " + at(e.Until, e.Now)
 	}
-	return "at a time that is not known"
+	return ""
+}
+
+// isClosed tells what is never, since a limit is 0, from what is not known.
+func isClosed(e explain.Explanation) bool {
+	return slices.ContainsFunc(e.Limits, func(l explain.LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
 }

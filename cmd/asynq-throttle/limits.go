@@ -16,7 +16,8 @@ import (
 )
 
 func (p *program) limits() *cobra.Command {
-	cmd := &cobra.Command{Use: "limits", Short: "the limits in force, and those that are set at run time", Args: cobra.NoArgs, RunE: group}
+	cmd := &cobra.Command{Use: "limits", Short: "the limits in force, and those that are set at run time",
+		Args: cobra.NoArgs, RunE: group}
 	cmd.AddCommand(p.limitsGet(), p.limitsSet(), p.limitsReset())
 	return cmd
 }
@@ -28,9 +29,9 @@ func group(cmd *cobra.Command, _ []string) error {
 
 // configuration is what limits get tells.
 type configuration struct {
-	Throttle string         `json:"throttle"`
-	Scopes   []view.ScopeOf `json:"scopes"`
-	Set      []view.Setting `json:"set"`
+	Throttle string             `json:"throttle"`
+	Scopes   []view.ScopeOf     `json:"scopes"`
+	Set      []throttle.Setting `json:"set"`
 }
 
 func (p *program) limitsGet() *cobra.Command {
@@ -58,7 +59,20 @@ func (p *program) limitsGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(uses, func(g *page) { writeUses(g, uses) })
+				set, err := settingsOf(ctx, target{th, scope, key})
+				if err != nil {
+					return err
+				}
+				result := struct {
+					view.Uses
+					Set []throttle.Setting `json:"set"`
+				}{uses, set}
+				return p.print(result, func(g *page) {
+					writeUses(g, uses)
+					for _, s := range set {
+						g.line("%s", settingText(s, uses.Now))
+					}
+				})
 			}
 			c, err := configurationOf(ctx, th, scope)
 			if err != nil {
@@ -69,8 +83,8 @@ func (p *program) limitsGet() *cobra.Command {
 	}
 }
 
-func configurationOf(ctx context.Context, th *throttle.Throttle, scope string) (configuration, error) {
-	c := configuration{Throttle: th.Name(), Set: []view.Setting{}}
+func configurationOf(ctx context.Context, th *throttle.Inspector, scope string) (configuration, error) {
+	c := configuration{Throttle: th.Name(), Set: []throttle.Setting{}}
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return c, err
@@ -80,7 +94,7 @@ func configurationOf(ctx context.Context, th *throttle.Throttle, scope string) (
 			c.Scopes = append(c.Scopes, view.ScopeOf{Name: s.Name, Limits: s.Limits, Mode: s.Mode})
 		}
 	}
-	set, err := view.Settings(ctx, th)
+	set, err := th.Settings(ctx)
 	for _, s := range set {
 		if scope == "" || s.Scope == scope || s.Scope == "" {
 			c.Set = append(c.Set, s)
@@ -105,11 +119,14 @@ func writeConfiguration(g *page, c configuration) {
 
 func (p *program) limitsSet() *cobra.Command {
 	var try bool
+	var terms terms
 	cmd := &cobra.Command{
 		Use:   "set THROTTLE SCOPE [KEY] LIMITS",
 		Short: "set limits at run time, for one key or for all keys of a scope",
-		Long:  "Set limits at run time, for one key or for all keys of a scope that have none of their own.\nThey are in force in place of all that the scope is configured with: name those that are to stay.",
+		Long: "Set limits at run time, for one key or for all keys of a scope that have none of their own.\nThey " +
+			"are in force in place of all that the scope is configured with: name those that are to stay.",
 		Example: `  asynq-throttle limits set smtp tenant acme "5000/1h, 10/1s"
+  asynq-throttle limits set smtp tenant acme 5000/1h --for 4h --why "the spring campaign"
   asynq-throttle limits set smtp tenant 2000/24h --dry-run   # what it would keep back`,
 		Args:              cobra.RangeArgs(3, 4),
 		ValidArgsFunction: p.completeScope,
@@ -126,15 +143,20 @@ func (p *program) limitsSet() *cobra.Command {
 			if try {
 				return p.try(ctx, of, limits)
 			}
+			end, err := terms.end(time.Now())
+			if err != nil {
+				return err
+			}
 			if err := p.tellLifted(ctx, of, limits); err != nil {
 				return err
 			}
-			return p.change(ctx, of, "limits", limitsText(limits), func(ctx context.Context) error {
-				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits))
+			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
+				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, throttle.Until(end), throttle.Why(terms.why)))
 			})
 		}),
 	}
 	p.sure(cmd)
+	terms.flags(cmd)
 	cmd.Flags().BoolVar(&try, "dry-run", false, "change nothing, say what it would have kept back of what started lately")
 	return cmd
 }
@@ -145,13 +167,9 @@ func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.L
 	if err != nil {
 		return err
 	}
-	had = slices.DeleteFunc(had, func(old throttle.Limit) bool {
-		return slices.ContainsFunc(limits, func(l throttle.Limit) bool {
-			return l.Running == old.Running && (l.Running || l.Window == old.Window)
-		})
-	})
-	if len(had) > 0 {
-		fmt.Fprintf(p.errs, "warning: of %s no longer in force: %s; name what is to stay beside what is set\n", of, limitsText(had))
+	if lifted := view.Lifted(had, limits); len(lifted) > 0 {
+		fmt.Fprintf(p.errs, "warning: of %s no longer in force: %s; name what is to stay beside what is set\n", of,
+			limitsText(lifted))
 	}
 	return nil
 }
@@ -159,9 +177,9 @@ func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.L
 // inForce are the limits that are set, else those that are configured.
 func inForce(ctx context.Context, of target) ([]throttle.Limit, error) {
 	for _, key := range slices.Compact([]string{of.key, ""}) {
-		s, err := of.th.SettingOf(ctx, of.scope, key)
-		if err != nil || s.Limits != nil {
-			return s.Limits, err
+		set, err := of.th.SettingsOf(ctx, of.scope, key)
+		if limits := view.Find(set, "limits").Limits; err != nil || limits != nil {
+			return limits, err
 		}
 	}
 	c, err := configurationOf(ctx, of.th, of.scope)
@@ -185,6 +203,7 @@ func ofLimits(err error) error {
 }
 
 func (p *program) limitsReset() *cobra.Command {
+	var terms terms
 	cmd := &cobra.Command{
 		Use:               "reset THROTTLE SCOPE [KEY]",
 		Short:             "take back limits that were set at run time",
@@ -196,11 +215,12 @@ func (p *program) limitsReset() *cobra.Command {
 				return err
 			}
 			return p.change(cmd.Context(), of, "limits", "", func(ctx context.Context) error {
-				return of.th.ResetLimits(ctx, of.scope, of.key)
+				return of.th.ResetLimits(ctx, of.scope, of.key, throttle.Why(terms.why))
 			})
 		}),
 	}
 	p.sure(cmd)
+	terms.reason(cmd)
 	return cmd
 }
 
@@ -238,9 +258,11 @@ func writeTried(g *page, of target, rows []view.Tried) {
 	for _, r := range rows {
 		switch {
 		case !r.Known:
-			g.line("%s: what started in the last window of %s is not known: no limit counts so far back", scopeKey(r.Scope, r.Key), r.Limit)
+			g.line("%s: what started in the last window of %s is not known: no limit counts so far back",
+				scopeKey(r.Scope, r.Key), r.Limit)
 		case r.Over > 0:
-			g.line("%s: %d units started in the last window; %s would have kept %s back", scopeKey(r.Scope, r.Key), r.Started, r.Limit, g.bad(strconv.FormatInt(r.Over, 10)))
+			g.line("%s: %d units started in the last window; %s would have kept %s back", scopeKey(r.Scope, r.Key),
+				r.Started, r.Limit, g.bad(strconv.FormatInt(r.Over, 10)))
 		}
 		if r.Over > 0 || !r.Known {
 			held++
@@ -249,7 +271,8 @@ func writeTried(g *page, of target, rows []view.Tried) {
 	if held == 0 {
 		g.line("nothing would have been kept back of what started in the last window")
 	}
-	g.line("nothing was changed; to try it with what comes: asynq-throttle mode %s %s shadow, then set it", quoted(of.th.Name()), quoted(of.scope))
+	g.line("nothing was changed; to try it with what comes: asynq-throttle mode %s %s shadow, then set it",
+		quoted(of.th.Name()), quoted(of.scope))
 }
 
 // quoted is an argument as a shell takes it.
@@ -257,8 +280,11 @@ func quoted(text string) string {
 	plain := strings.IndexFunc(text, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-", r)
 	}) < 0
-	if plain && text != "" {
+	switch printable := view.Printable(text); {
+	case plain && text != "":
 		return text
+	case printable != text: // as bash and zsh read it
+		return "$'" + view.Printable(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)) + "'"
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

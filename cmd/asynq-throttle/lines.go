@@ -41,7 +41,8 @@ func (p *program) lines() *cobra.Command {
 			return p.print(w, func(g *page) { writeLines(g, w) })
 		}),
 	}
-	cmd.Flags().StringVar(&by, "by", "key", "what a row is of: key (the scope key that has no room), flow (the tenant that waits) or lane")
+	cmd.Flags().StringVar(&by, "by", "key",
+		"what a row is of: key (the scope key that has no room), flow (the tenant that waits) or lane")
 	cmd.Flags().StringVar(&filter.Flow, "flow", "", "only what this flow, a key of the fair scope, waits for")
 	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only what waits for this scope")
 	cmd.Flags().StringVar(&filter.Key, "key", "", "only what waits for this key of it")
@@ -68,7 +69,8 @@ func writeLines(g *page, w view.Waiting) {
 	g.line("in line: %s of %s in %s", many(w.Jobs, "job"), many(w.Flows, "flow"), many(w.Lanes, "lane"))
 	var rows [][]string
 	for _, r := range w.Rows {
-		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
+		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now),
+			orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
 		switch w.By {
 		case view.ByKey:
 			row = append([]string{strconv.Itoa(r.Flows)}, row...)

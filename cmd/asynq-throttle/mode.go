@@ -11,12 +11,13 @@ import (
 
 func (p *program) mode() *cobra.Command {
 	var everything bool
+	var of terms
 	cmd := &cobra.Command{
 		Use:   "mode THROTTLE [SCOPE] [enforce|shadow|off|reset]",
 		Short: "show or set how far limits are in force, of a scope or with --all of all",
 		Example: `  asynq-throttle mode smtp                  # what is configured and set
   asynq-throttle mode smtp tenant shadow    # count and tell, delay nothing
-  asynq-throttle mode smtp --all off        # switch the throttle off
+  asynq-throttle mode smtp --all off --for 1h --why "the relay moves"   # switch the throttle off
   asynq-throttle mode smtp tenant reset     # as configured`,
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: p.completeScope,
@@ -31,15 +32,16 @@ func (p *program) mode() *cobra.Command {
 			if mode == "" || everything && len(args) != 2 {
 				return usagef("want mode THROTTLE SCOPE MODE, or mode THROTTLE --all MODE; MODE is enforce, shadow, off or reset")
 			}
-			return p.setMode(cmd.Context(), args[0], scope, mode)
+			return p.setMode(cmd.Context(), args[0], scope, mode, of)
 		}),
 	}
 	p.sure(cmd)
+	of.flags(cmd)
 	cmd.Flags().BoolVar(&everything, "all", false, "of all scopes that have none set")
 	return cmd
 }
 
-func (p *program) setMode(ctx context.Context, name, scope, text string) error {
+func (p *program) setMode(ctx context.Context, name, scope, text string, of terms) error {
 	var mode throttle.Mode
 	if text != "reset" {
 		if err := mode.UnmarshalText([]byte(text)); err != nil {
@@ -54,9 +56,17 @@ func (p *program) setMode(ctx context.Context, name, scope, text string) error {
 		return err
 	}
 	if text == "reset" {
-		return p.change(ctx, target{th, scope, ""}, "mode", "", func(ctx context.Context) error { return th.ResetMode(ctx, scope) })
+		return p.change(ctx, target{th, scope, ""}, "mode", "", func(ctx context.Context) error {
+			return th.ResetMode(ctx, scope, throttle.Why(of.why))
+		})
 	}
-	return p.change(ctx, target{th, scope, ""}, "mode", text, func(ctx context.Context) error { return th.SetMode(ctx, scope, mode) })
+	end, err := of.end(time.Now())
+	if err != nil {
+		return err
+	}
+	return p.change(ctx, target{th, scope, ""}, "mode", untilText(text, end), func(ctx context.Context) error {
+		return th.SetMode(ctx, scope, mode, throttle.Until(end), throttle.Why(of.why))
+	})
 }
 
 func (p *program) showModes(ctx context.Context, name string) error {
@@ -73,7 +83,7 @@ func (p *program) showModes(ctx context.Context, name string) error {
 			g.line("%s: %s", s.Name, s.Mode)
 		}
 		for _, s := range c.Set {
-			if s.Mode != "" {
+			if s.What == "mode" {
 				g.line("set: %s", settingText(s, time.Now()))
 			}
 		}

@@ -18,13 +18,30 @@ type page struct {
 	colours bool
 }
 
-func (g *page) line(format string, args ...any) { fmt.Fprintf(g.w, format+"\n", args...) }
+// line prints a line. A terminal obeys nothing of its arguments but our colours.
+func (g *page) line(format string, args ...any) {
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case coloured:
+		case string:
+			args[i] = view.Printable(arg)
+		case error:
+			args[i] = view.Printable(arg.Error())
+		case fmt.Stringer:
+			args[i] = view.Printable(arg.String())
+		}
+	}
+	fmt.Fprintf(g.w, format+"\n", args...)
+}
 
-// table prints rows of cells below their heads.
+// table prints rows of cells below their heads. A terminal obeys nothing of a cell.
 func (g *page) table(heads []string, rows [][]string) {
 	t := tabwriter.NewWriter(g.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(heads, "\t"))
 	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = view.Printable(cell)
+		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // to a strings.Builder
@@ -32,14 +49,18 @@ func (g *page) table(heads []string, rows [][]string) {
 
 // bad and good are marked where a terminal shows colours. They stand at a line's end or
 // alone: a table's columns would not line up.
-func (g *page) bad(text string) string  { return g.coloured("31", text) }
-func (g *page) good(text string) string { return g.coloured("32", text) }
+func (g *page) bad(text string) coloured  { return g.coloured("31", text) }
+func (g *page) good(text string) coloured { return g.coloured("32", text) }
 
-func (g *page) coloured(colour, text string) string {
-	if !g.colours {
-		return text
+// coloured is text that was made printable, with our colours around it.
+type coloured string
+
+func (g *page) coloured(colour, text string) coloured {
+	text = view.Printable(text)
+	if g.colours {
+		text = "\x1b[" + colour + "m" + text + "\x1b[0m"
 	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	return coloured(text)
 }
 
 // more says how many rows are not shown.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -67,6 +68,7 @@ var errUnwell = statusError{unwell, errors.New("")}
 
 // run is the whole of a run: it returns the exit status.
 func (p *program) run(ctx context.Context, args []string) int {
+	p.errs = view.PrintableLines{W: p.errs}
 	root := p.command()
 	root.SetArgs(args)
 	root.SetOut(p.out)
@@ -108,9 +110,10 @@ func (p *program) explain(err error) string {
 // command is the whole tree.
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "asynq-throttle",
-		Short:         "Look at the throttles of asynq-throttle, and control them",
-		Long:          "Look at the throttles of asynq-throttle, and control them.\nThe documentation is docs/command.md; ten questions of who is on call: docs/operations.md.",
+		Use:   "asynq-throttle",
+		Short: "Look at the throttles of asynq-throttle, and control them",
+		Long: "Look at the throttles of asynq-throttle, and control them.\nThe documentation is " +
+			"docs/command.md; answers for the person on call: docs/operations.md.",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -118,7 +121,9 @@ func (p *program) command() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVarP(&p.url, "url", "u", "", "Redis, such as redis://host:6379/0, rediss://, redis-sentinel://, redis-cluster:// (default $REDIS_URL, else "+defaultURL+")")
+	flags.StringVarP(&p.url, "url", "u", "",
+		"Redis, such as redis://host:6379/0, rediss://, redis-sentinel://, redis-cluster:// (default $REDIS_URL, else "+
+			defaultURL+")")
 	flags.BoolVar(&p.asJSON, "json", false, "print one JSON document")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s -h", err, cmd.CommandPath())
@@ -158,9 +163,11 @@ func explained(args cobra.PositionalArgs) cobra.PositionalArgs {
 		case err == nil:
 			return nil
 		case cmd.HasSubCommands() && len(given) > 0:
-			return usagef("unknown command %q of %s%s; see %s -h", given[0], cmd.CommandPath(), meant(cmd, given[0]), cmd.CommandPath())
+			return usagef("unknown command %q of %s%s; see %s -h", given[0], cmd.CommandPath(),
+				meant(cmd, given[0]), cmd.CommandPath())
 		case len(given) == 0 && strings.Contains(cmd.Use, " THROTTLE"):
-			return usagef("which throttle? It is %q, and asynq-throttle ls lists them; see %s -h", cmd.UseLine(), cmd.CommandPath())
+			return usagef("which throttle? It is %q, and asynq-throttle ls lists them; see %s -h", cmd.UseLine(),
+				cmd.CommandPath())
 		}
 		return usagef("%s: it is %q; see %s -h", err, cmd.UseLine(), cmd.CommandPath())
 	}
@@ -191,7 +198,9 @@ func (p *program) open(ctx context.Context) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			cause = "no answer within 3s"
 		}
-		return fmt.Errorf("Redis at %s does not answer: %s; is it up, and is this its URL (-u or REDIS_URL)?", address(url), cause) //nolint:staticcheck // Redis is a name
+		//nolint:staticcheck // Redis is a name
+		return fmt.Errorf("Redis at %s does not answer: %s; is it up, and is this its URL (-u or REDIS_URL)?",
+			address(url), cause)
 	}
 	return nil
 }
@@ -207,7 +216,7 @@ func address(url string) string {
 }
 
 // attach opens a throttle, and says on stderr where its processes differ.
-func (p *program) attach(ctx context.Context, name string) (*throttle.Throttle, error) {
+func (p *program) attach(ctx context.Context, name string) (*throttle.Inspector, error) {
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
@@ -226,13 +235,15 @@ func (p *program) unknown(ctx context.Context, attach *throttle.AttachError) err
 	case err != nil || slices.Contains(names, attach.Throttle):
 		return attach
 	case len(names) == 0:
-		return fmt.Errorf("%w; no throttle has: is this the Redis of the throttle (-u or REDIS_URL), and does one of its programs run?", attach)
+		return fmt.Errorf(
+			"%w; no throttle has: is this the Redis of the throttle (-u or REDIS_URL), and does one of its "+
+				"programs run?", attach)
 	}
 	return fmt.Errorf("%w; there are: %s", attach, strings.Join(names, ", "))
 }
 
 // differing warns where the processes are not configured alike.
-func (p *program) differing(ctx context.Context, th *throttle.Throttle) error {
+func (p *program) differing(ctx context.Context, th *throttle.Inspector) error {
 	processes, err := th.Processes(ctx)
 	if err != nil {
 		return err
@@ -247,14 +258,16 @@ func (p *program) differing(ctx context.Context, th *throttle.Throttle) error {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintf(p.errs, "warning: %d of %d processes are configured differently from what is shown, that of the newest: %s; asynq-throttle check %s says in what\n",
+		fmt.Fprintf(p.errs,
+			"warning: %d of %d processes are configured differently from what is shown, that of the newest: %s; "+
+				"asynq-throttle check %s says in what\n",
 			n, alive, processes[0], th.Name())
 	}
 	return nil
 }
 
 // scopeKey checks the names of a scope and a key, and says which scopes there are.
-func (p *program) scopeKey(ctx context.Context, th *throttle.Throttle, scope, key string) error {
+func (p *program) scopeKey(ctx context.Context, th *throttle.Inspector, scope, key string) error {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return err
@@ -274,13 +287,17 @@ func (p *program) scopeKey(ctx context.Context, th *throttle.Throttle, scope, ke
 
 // print prints a result: as JSON, or as text does.
 func (p *program) print(result any, text func(*page)) error {
+	var b strings.Builder
 	if p.asJSON {
-		encoder := json.NewEncoder(p.out)
+		encoder := json.NewEncoder(&b)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
-		return encoder.Encode(result)
+		if err := encoder.Encode(result); err != nil {
+			return err
+		}
+		_, err := io.WriteString(p.out, view.PrintableJSON(b.String()))
+		return err
 	}
-	var b strings.Builder
 	text(&page{w: &b, colours: p.colours})
 	_, err := io.WriteString(p.out, b.String())
 	return err

@@ -49,15 +49,17 @@ func (p *program) purge() *cobra.Command {
 			if err := p.sameDeployment(ctx, th, client); err != nil {
 				return err
 			}
-			u := purging{throttle: th, inspector: asynq.NewInspectorFromRedisClient(client), result: purged{Throttle: th.Name(), DryRun: try}}
+			u := purging{throttle: th, inspector: asynq.NewInspectorFromRedisClient(client),
+				result: purged{Throttle: th.Name(), DryRun: try}}
 			if err := u.look(ctx, flow); err != nil {
 				return err
 			}
 			if !try && len(u.gone) > 0 {
-				if err := p.confirmed(fmt.Sprintf("take %s out of line whose tasks are gone?", many(len(u.gone), "job"))); err != nil {
+				if err := p.confirmed(fmt.Sprintf("take %s out of line whose tasks are gone?",
+					many(len(u.gone), "job"))); err != nil {
 					return err
 				}
-				left, err := th.Driver().Leave(ctx, u.gone)
+				left, err := th.Leave(ctx, u.gone)
 				if err != nil {
 					return err
 				}
@@ -75,10 +77,11 @@ func (p *program) purge() *cobra.Command {
 
 // sameDeployment makes sure that the tasks are looked for where they are: all would seem to
 // be gone in another Redis.
-func (p *program) sameDeployment(ctx context.Context, th *throttle.Throttle, asynqs redis.UniversalClient) error {
+func (p *program) sameDeployment(ctx context.Context, th *throttle.Inspector, asynqs redis.UniversalClient) error {
 	holder, err := p.client.Get(ctx, "thr:{"+th.Name()+"}:asynq").Result()
 	if errors.Is(err, redis.Nil) {
-		return fmt.Errorf("no worker of throttle %s runs, so it is not known which asynq its tasks are in: start one", th.Name())
+		return fmt.Errorf(
+			"no worker of throttle %s runs, so it is not known which asynq its tasks are in: start one", th.Name())
 	}
 	if err != nil {
 		return err
@@ -88,14 +91,15 @@ func (p *program) sameDeployment(ctx context.Context, th *throttle.Throttle, asy
 		return err
 	}
 	if deployment != holder {
-		return fmt.Errorf("this is not the asynq that the tasks of throttle %s are in: give its Redis with --asynq", th.Name())
+		return fmt.Errorf("this is not the asynq that the tasks of throttle %s are in: give its Redis with --asynq",
+			th.Name())
 	}
 	return nil
 }
 
 // purging looks for tasks that are gone.
 type purging struct {
-	throttle  *throttle.Throttle
+	throttle  *throttle.Inspector
 	inspector *asynq.Inspector
 	gone      []string // jobs
 	result    purged
@@ -112,7 +116,7 @@ func (u *purging) look(ctx context.Context, flow string) error {
 		}
 		u.result.Lanes++
 		for from, more := "", true; more; more = from != "" {
-			jobs, next, err := u.throttle.Driver().LaneJobs(ctx, lane.Name, from)
+			jobs, next, err := u.throttle.Jobs(ctx, lane.Name, from)
 			if err == nil {
 				err = u.ask(ctx, jobs)
 			}
@@ -161,8 +165,11 @@ func (u *purging) isGone(job string) (bool, error) {
 		return false, nil
 	}
 	info, err := u.inspector.GetTaskInfo(queue, id)
-	if worker.WillNotCome(job, info, err) {
+	switch {
+	case worker.WillNotCome(job, info, err):
 		return true, nil
+	case errors.Is(err, asynq.ErrQueueNotFound):
+		return false, nil // asynq's list lacks the queue: the workers put it there, and look
 	}
 	return false, err
 }

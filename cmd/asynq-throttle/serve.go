@@ -47,19 +47,23 @@ func (p *program) serve() *cobra.Command {
 			if err != nil {
 				return statusError{misused, fmt.Errorf("--listen: %w", err)}
 			}
+			address, handler := "http://"+listener.Addr().String()+"/", http.Handler(pages)
+			if s.changes {
+				d := newDoor(pages, listener.Addr())
+				address, handler = address+"?ticket="+d.ticket, d
+			}
 			if err := p.print(struct {
 				URL string `json:"url"`
-			}{"http://" + listener.Addr().String() + "/"}, func(g *page) { g.line("http://%s/", listener.Addr()) }); err != nil {
+			}{address}, func(g *page) { g.line("%s", address) }); err != nil {
 				return err
 			}
-			mux := http.NewServeMux()
-			mux.Handle("/", pages)
-			return loopback.Serve(ctx, listener, mux)
+			return loopback.Serve(ctx, listener, handler)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:8081", "where, on loopback")
-	flags.BoolVar(&s.changes, "changes", false, "allow pauses and limits to be changed")
+	flags.BoolVar(&s.changes, "changes", false,
+		"allow pauses and limits to be changed, by the one browser that opens the printed address first")
 	flags.StringVar(&s.asynqURL, "asynq", "", "asynq's Redis, if it is another one")
 	flags.StringVar(&s.asynqmon, "asynqmon", "", "URL of asynqmon, for links to tasks")
 	return cmd
@@ -69,5 +73,6 @@ func (p *program) serve() *cobra.Command {
 func (p *program) logger() *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.ISO8601TimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(p.errs)), zap.InfoLevel))
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(p.errs)),
+		zap.InfoLevel))
 }

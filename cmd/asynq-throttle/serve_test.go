@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // TestServe: the pages are served until the command is interrupted, and change nothing
-// unless they may.
+// unless they may; then to the one browser that came first with the printed address.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -36,18 +37,24 @@ func TestServe(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, errs.String())
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSpace(line)+"key?scope=tenant&key=acme", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
+			address := strings.TrimSpace(line)
+			base, ticket, has := strings.Cut(address, "?ticket=")
+			if has != changes || has && len(ticket) < 20 {
+				t.Errorf("%v prints %q", args, line)
 			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
+			browser := browserOf(t)
+			if changes {
+				stranger := browserOf(t)
+				for _, asked := range []string{base, base + "?ticket=", base + "?ticket=x",
+					base + "key?scope=tenant&key=acme", base + "events?page="} {
+					visited(t, stranger, asked, http.StatusForbidden)
+				}
+				visited(t, browser, address, http.StatusOK)
+				visited(t, stranger, address, http.StatusForbidden)
 			}
-			page, err := io.ReadAll(response.Body)
-			_ = response.Body.Close()
-			if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(page), "2 of 2 used") || strings.Contains(string(page), `method="post"`) != changes {
-				t.Errorf("%v: status %d, %v\n%s", args, response.StatusCode, err, page)
+			page := visited(t, browser, base+"key?scope=tenant&key=acme", http.StatusOK)
+			if !strings.Contains(page, "2 of 2 used") || strings.Contains(page, `method="post"`) != changes {
+				t.Errorf("%v\n%s", args, page)
 			}
 			interrupt()
 			if got := <-status; got != 0 || errs.Len() > 0 {
@@ -55,4 +62,33 @@ func TestServe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// browserOf keeps cookies.
+func browserOf(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar}
+}
+
+// visited is the page of an address that was asked for.
+func visited(t *testing.T, browser *http.Client, address string, status int) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != status {
+		t.Errorf("%s: status %d, want %d, %v", address, response.StatusCode, status, err)
+	}
+	return string(page)
 }

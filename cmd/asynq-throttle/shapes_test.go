@@ -29,18 +29,20 @@ func TestEveryShape(t *testing.T) {
 		"redis-cluster://" + strings.Join(cluster.Addrs(), ","):                                      cluster.Client(t),
 		"redis-sentinel://" + strings.Join(sentinel.Addrs(), ",") + "?master=" + sentinel.MasterName: sentinel.Client(t),
 	} {
-		th, err := throttle.New("shapes", client, scopes, &throttle.Options{Timeout: 20 * time.Second})
+		th, err := throttle.New("shapes", client, scopes, &throttle.Options{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"a", "b", "b2", "c"} {
-			if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
+			if _, err := th.Reserve(t.Context(),
+				throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"tenant": "acme"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		await(t, client, "shapes", 1)
 		for _, verb := range [][2]string{
-			{"ls", "shapes"}, {"status shapes", "2 jobs of 1 flow"}, {"lines shapes", "tenant acme"}, {"job shapes c", "1 of 2 jobs before it"},
+			{"ls", "shapes"}, {"status shapes", "2 jobs of 1 flow"}, {"lines shapes", "tenant acme"},
+			{"job shapes c", "1 of the 2 jobs of its lane before it"},
 			{"usage shapes tenant", "100 %"}, {"pause shapes domain x --for 1h", "undo: asynq-throttle resume shapes domain x"},
 			{"changes shapes", "pause"}, {"check shapes", "as the newest"},
 		} {
@@ -57,7 +59,8 @@ func TestEveryShape(t *testing.T) {
 func TestURLOfTheEnvironment(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://nobody:SECRET@127.0.0.1:1/3?read_timeout=1s")
 	r := answered(t, "", "", false, "ls", "-u", "")
-	if r.status != failed || !strings.Contains(r.errs, "Redis at redis://127.0.0.1:1/3 does not answer") || strings.Contains(r.errs, "SECRET") {
+	if r.status != failed || !strings.Contains(r.errs, "Redis at redis://127.0.0.1:1/3 does not answer") ||
+		strings.Contains(r.errs, "SECRET") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -41,7 +41,8 @@ func writeStatus(g *page, s view.Status) {
 	if !s.Alike {
 		alike = g.bad("NOT configured alike: asynq-throttle check " + s.Throttle)
 	}
-	g.line("%s at %s: %s, %s", s.Throttle, s.Now.Local().Format("2006-01-02 15:04:05 MST"), many(s.Processes, "process"), alike)
+	g.line("%s at %s: %s, %s", s.Throttle, s.Now.Local().Format("2006-01-02 15:04:05 MST"),
+		many(s.Processes, "process"), alike)
 	writeWaiting(g, s)
 	for _, u := range s.Global {
 		g.line("global      %s", useText(u, s.Now))
@@ -61,6 +62,9 @@ func writeStatus(g *page, s view.Status) {
 		}
 		g.line("set         %s", settingText(of, s.Now))
 	}
+	if age := s.Now.Sub(s.SetAsOf); age > time.Second && len(s.Set) > 0 {
+		g.line("set         as it was %s ago", view.Span(age))
+	}
 	writeLoad(g, s.Redis)
 }
 
@@ -74,28 +78,33 @@ func writeWaiting(g *page, s view.Status) {
 	}
 	g.line("in line     %s of %s in %s", many(s.Jobs, "job"), many(s.Flows, "flow"), many(s.Lanes, "lane"))
 	if r := s.Oldest; r != nil {
-		g.line("oldest      %s, for %s, under %s: %s, until %s", orElse(plain(r.Flow), "–"), since(r.Since, s.Now), scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
+		g.line("oldest      %s, for %s, under %s: %s, until %s", orElse(plain(r.Flow), "–"), since(r.Since, s.Now),
+			scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
 	}
 }
 
 func writeLoad(g *page, l view.Load) {
 	verdict := l.Verdict
 	if verdict == "unknown" {
-		g.line("Redis       unknown: INFO does not tell how busy it is, or may not be read; round trip %s", l.RoundTrip.Round(10*time.Microsecond))
+		g.line("Redis       unknown: INFO does not tell how busy it is, or may not be read; round trip %s",
+			l.RoundTrip.Round(10*time.Microsecond))
 		return
 	}
+	shown := coloured(verdict)
 	if verdict == "bottleneck" {
-		verdict = g.bad(verdict)
+		shown = g.bad(verdict)
 	}
-	g.line("Redis       %s: %s of a core, round trip %s, a script call %s, %d commands a second, %s",
-		verdict, percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Script.Round(time.Microsecond), l.Commands, orElse(l.Memory, "memory not known"))
+	g.line("Redis       %s: %s of a core, round trip %s, a script call %s, %d commands a second, %s; over %s",
+		shown, percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Script.Round(time.Microsecond), l.Commands,
+		orElse(l.Memory, "memory not known"), l.Over.Round(time.Millisecond))
 }
 
 // useText is how one limit stands, in one line.
 func useText(u view.Use, now time.Time) string {
 	text := "without limits"
 	if u.Limit != "" {
-		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + percent(u.Ratio) + "), " + strconv.FormatInt(u.Booked, 10) + " booked"
+		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + percent(u.Ratio) + "), " +
+			strconv.FormatInt(u.Booked, 10) + " booked"
 		if u.Free.After(now) {
 			text += ", room " + at(u.Free, now)
 		}
@@ -104,6 +113,7 @@ func useText(u view.Use, now time.Time) string {
 	if u.SetFor != "" {
 		text += ", set for the " + u.SetFor
 	}
+	text += endText(u, now)
 	if !u.Paused.IsZero() {
 		text += ", paused until " + at(u.Paused, now)
 	}
@@ -118,8 +128,16 @@ func servedText(part float64) string {
 	return ""
 }
 
-// settingText is what is set, in one line.
-func settingText(s view.Setting, now time.Time) string {
+// endText is when what was set for a scope key ends, if it does.
+func endText(u view.Use, now time.Time) string {
+	if u.Ends.IsZero() {
+		return ""
+	}
+	return " until " + at(u.Ends, now)
+}
+
+// settingText is what is set, in one line: until when, by whom and why.
+func settingText(s throttle.Setting, now time.Time) string {
 	name := scopeKey(s.Scope, s.Key)
 	switch {
 	case s.Scope == "":
@@ -127,19 +145,21 @@ func settingText(s view.Setting, now time.Time) string {
 	case s.Key == "" && s.Scope != throttle.Global:
 		name = "all of " + s.Scope
 	}
-	var what []string
-	if !s.Paused.IsZero() {
-		what = append(what, "paused until "+at(s.Paused, now))
+	text := name + ": "
+	switch s.What {
+	case "pause":
+		text += "paused"
+	case "limits":
+		text += shownLimits(s.Limits)
+	case "mode":
+		text += "mode " + s.Mode
 	}
-	if s.Limits != nil {
-		what = append(what, limitsText(s.Limits))
+	if !s.Until.IsZero() {
+		text += " until " + at(s.Until, now)
 	}
-	if s.Mode != "" {
-		what = append(what, "mode "+s.Mode)
-	}
-	text := name + ": " + strings.Join(what, ", ")
-	if s.By != "" {
-		text += ", by " + s.By + " at " + at(s.At, now)
+	text += ", by " + s.By + " at " + at(s.At, now)
+	if s.Why != "" {
+		text += ": " + s.Why
 	}
 	return text
 }
@@ -153,6 +173,15 @@ func limitsText(limits []throttle.Limit) string {
 		texts[i] = l.String()
 	}
 	return strings.Join(texts, ", ")
+}
+
+// shownLimits writes limits for people. limitsText writes them as the command reads them.
+func shownLimits(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = view.LimitText(l)
+	}
+	return orElse(strings.Join(texts, ", "), "without limits")
 }
 
 // modeText is a mode that is not the usual one.

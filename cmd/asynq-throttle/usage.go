@@ -17,8 +17,10 @@ func (p *program) usage() *cobra.Command {
 		Use:   "usage THROTTLE [SCOPE [KEY]]",
 		Short: "how limits are used: of one scope key, of all keys of a scope, or of all; the fullest first",
 		Long: "How limits are used: of one scope key, of all keys of a scope, or of all; the fullest first.\n\n" +
-			"USED are the units that started in the window that ends now, BOOKED those that are promised to jobs which have not\n" +
-			"started, ROOM when the next unit may start. FLOWS WAIT is how many keys of the fair scope wait for this scope key.\n" +
+			"USED are the units that started in the window that ends now, BOOKED those that are promised to jobs " +
+			"which have not\n" +
+			"started, ROOM when the next unit may start. FLOWS WAIT is how many keys of the fair scope wait for " +
+			"this scope key.\n" +
 			"Where a limit follows its upstream, the last column says which part of it that serves.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
@@ -44,7 +46,7 @@ func (p *program) usage() *cobra.Command {
 	return cmd
 }
 
-func (p *program) readUses(ctx context.Context, th *throttle.Throttle, args []string) (view.Uses, error) {
+func (p *program) readUses(ctx context.Context, th *throttle.Inspector, args []string) (view.Uses, error) {
 	scope, key := nth(args, 0), nth(args, 1)
 	if scope == "" {
 		scopes, err := scopesOf(ctx, th)
@@ -63,7 +65,7 @@ func (p *program) readUses(ctx context.Context, th *throttle.Throttle, args []st
 }
 
 // scopesOf are the names of the scopes.
-func scopesOf(ctx context.Context, th *throttle.Throttle) ([]string, error) {
+func scopesOf(ctx context.Context, th *throttle.Inspector) ([]string, error) {
 	scopes, err := published(ctx, th)
 	var names []string
 	for _, s := range scopes {
@@ -73,7 +75,7 @@ func scopesOf(ctx context.Context, th *throttle.Throttle) ([]string, error) {
 }
 
 // published are the scopes of the newest process.
-func published(ctx context.Context, th *throttle.Throttle) ([]throttle.Scope, error) {
+func published(ctx context.Context, th *throttle.Inspector) ([]throttle.Scope, error) {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return nil, err
@@ -92,6 +94,7 @@ func writeUses(g *page, uses view.Uses) {
 		if u.SetFor != "" {
 			set = "set for the " + u.SetFor
 		}
+		set += endText(u, uses.Now)
 		set += servedText(u.Served)
 		room := roomAt(u.Limit, u.Free, uses.Now)
 		switch {

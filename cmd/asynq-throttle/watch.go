@@ -30,10 +30,11 @@ func (p *program) watch() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var watch view.Watch
 			ticker := time.NewTicker(every)
 			defer ticker.Stop()
 			for n := 1; ; n++ {
-				if th, err = p.look(ctx, th); err != nil {
+				if th, err = p.look(ctx, th, &watch); err != nil {
 					return err
 				}
 				if n == times {
@@ -61,14 +62,14 @@ type watched struct {
 
 // look looks once, attached anew: the configuration may have changed. That Redis does not
 // answer for once does not end a watch.
-func (p *program) look(ctx context.Context, th *throttle.Throttle) (*throttle.Throttle, error) {
+func (p *program) look(ctx context.Context, th *throttle.Inspector, watch *view.Watch) (*throttle.Inspector, error) {
 	fresh, err := throttle.Attach(ctx, th.Name(), p.client)
 	if err == nil {
 		th = fresh
 	}
 	var w watched
 	if err == nil {
-		w.Status, w.Waiting, err = view.WatchOf(ctx, th, p.limit)
+		w.Status, w.Waiting, err = watch.Look(ctx, th, p.limit)
 	}
 	if errors.Is(err, context.Canceled) || ctx.Err() != nil {
 		return th, nil //nolint:nilerr // it was interrupted, which is how a watch ends
@@ -79,7 +80,9 @@ func (p *program) look(ctx context.Context, th *throttle.Throttle) (*throttle.Th
 		}
 	}
 	if errors.Is(err, throttle.ErrUnavailable) {
-		_, err := io.WriteString(p.errs, "asynq-throttle: "+strings.TrimPrefix(err.Error(), "throttle: ")+"; it is asked again\n")
+		_,
+			err := io.WriteString(p.errs, "asynq-throttle: "+strings.TrimPrefix(err.Error(), "throttle: ")+
+			"; it is asked again\n")
 		return th, err
 	}
 	if err != nil {

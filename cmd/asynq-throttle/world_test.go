@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ var scopes = []throttle.Scope{
 }
 
 func mail(queue, id, tenant, domain string) throttle.Job {
-	return throttle.Job{ID: worker.JobID(queue, id, 0), Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": domain}}
+	return throttle.Job{ID: worker.JobID(queue, id, 0), Weight: 1,
+		Keys: map[string]string{"tenant": tenant, "domain": domain}}
 }
 
 // world is a throttle in the middle of its work: acme and "big corp" have used their limits
@@ -77,9 +79,12 @@ func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 	if _, err := th.Reserve(ctx, mail("mails", "paused", "hooli", "gmail.example")); err != nil {
 		t.Fatal(err)
 	}
-	task := asynq.NewTask("mail:send", nil)
+	at := time.Now().Add(time.Hour)
+	planned := map[string]string{"Throttle-Planned": strconv.FormatInt(at.Unix(), 10)} // as worker.Client marks its tasks
+	task := asynq.NewTaskWithHeaders("mail:send", nil, planned)
 	for _, id := range []string{"acm-4", "paused", "lone"} {
-		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(task, asynq.Queue("mails"), asynq.TaskID(id), asynq.ProcessIn(time.Hour)); err != nil {
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(task, asynq.Queue("mails"), asynq.TaskID(id),
+			asynq.ProcessAt(at)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,11 +99,11 @@ func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 // opened is a process of the throttle smtp that is configured so, the n-th that publishes.
 func opened(t *testing.T, client *redis.Client, scopes []throttle.Scope, n int) *throttle.Throttle {
 	t.Helper()
-	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Timeout: 20 * time.Second})
+	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Usage(t.Context(), scopes[0].Name, ""); err != nil {
+	if _, err := th.Inspector().Usage(t.Context(), scopes[0].Name, ""); err != nil {
 		t.Fatal(err)
 	}
 	await(t, client, "smtp", n)

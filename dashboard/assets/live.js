@@ -36,7 +36,9 @@ function show(html) {
   const links = () => Array.from(live.querySelectorAll('a'));
   const focused = document.activeElement;
   const place = live.contains(focused) ? links().filter((a) => a.href === focused.href).indexOf(focused) : -1;
+  const unfolded = Array.from(live.querySelectorAll('details[open]'), (element) => element.id);
   live.innerHTML = html;
+  for (const id of unfolded) document.getElementById(id)?.setAttribute('open', '');
   local(live);
   if (place >= 0) {
     const same = links().filter((a) => a.href === focused.href);
@@ -52,6 +54,24 @@ function release() {
 }
 
 let source = null;
+const silent = lost.textContent;
+
+// ask finds out why what is new is refused, and tries again.
+async function ask() {
+  const asked = new AbortController();
+  let pause = 2000;
+  lost.textContent = silent;
+  try {
+    const answer = await fetch(live.dataset.events, { signal: asked.signal });
+    if (answer.status === 429) {
+      lost.textContent = await answer.text();
+      pause = 10000;
+    }
+  } catch { /* it does not answer */ }
+  asked.abort();
+  lost.hidden = false;
+  setTimeout(open, pause);
+}
 
 function open() {
   if (source || document.hidden) return;
@@ -62,11 +82,13 @@ function open() {
     if (live.dataset.blank && !live.querySelector('[role=alert]')) location.reload(); // nothing was known at first
   });
   source.addEventListener('error', () => {
-    lost.hidden = false;
-    if (source && source.readyState === EventSource.CLOSED) { // refused, not lost: try again by ourselves
+    if (source && source.readyState === EventSource.CLOSED) { // it is not tried again by itself
       source = null;
-      setTimeout(open, 2000);
+      ask();
+      return;
     }
+    lost.textContent = silent;
+    lost.hidden = false;
   });
 }
 

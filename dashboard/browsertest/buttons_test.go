@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 )
 
 // TestButtons: each button does in Redis what it says, and the page shows it.
@@ -28,7 +27,7 @@ func TestButtons(t *testing.T) {
 		t.Errorf("it is paused until %s", u.Paused)
 	}
 
-	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="limits"]`), "1/1h"))
+	b.run(chromedp.SetValue(chromedp.CSS(`input[name="limits"]`), "1/1h"))
 	b.click(`form[aria-label="Limits"] button:not([value])`) // Try
 	b.shows("1 would have been kept back")
 	if u := w.usage("tenant", "acme"); u.SetFor != "" {
@@ -37,6 +36,8 @@ func TestButtons(t *testing.T) {
 
 	b.run(chromedp.SetValue(chromedp.CSS(`input[name="limits"]`), "5/1h, 1000/24h"))
 	b.click(`button[value="limits"]`)
+	b.shows("To undo it: Reset.")
+	b.click(`form.asked button`)
 	b.shows("set at run time for the key")
 	b.shows("1000/24h")
 	if u := w.usage("tenant", "acme"); u.SetFor != "key" || len(u.Limits) != 2 || u.Limits[0].Limit.Units != 5 {
@@ -44,6 +45,8 @@ func TestButtons(t *testing.T) {
 	}
 
 	b.click(`button[value="reset"]`)
+	b.shows("To undo it: Set 5/1h, 1000/24h.")
+	b.click(`form.asked button`)
 	b.shows("as configured")
 	if u := w.usage("tenant", "acme"); u.SetFor != "" || len(u.Limits) != 1 {
 		t.Errorf("it has %+v", u)
@@ -58,7 +61,7 @@ func TestWrongLimits(t *testing.T) {
 	b := openTab(t, w.base)
 	b.open("key?scope=tenant&key=acme")
 	b.expectErrors() // status 400
-	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="limits"]`), "lots"+kb.Tab))
+	b.run(chromedp.SetValue(chromedp.CSS(`input[name="limits"]`), "lots"))
 	b.click(`button[value="limits"]`)
 	b.shows("lots")
 	b.await(`document.querySelector('[role=alert]') && document.querySelector('input[name="limits"]').value === 'lots'`)

@@ -62,7 +62,7 @@ type tab struct {
 }
 
 // patience is how long a page may take until it shows what it should.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func openTab(t *testing.T, base string) *tab {
 	t.Helper()

@@ -1,8 +1,11 @@
 package browsertest
 
 import (
+	"fmt"
 	"net/url"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -48,10 +51,11 @@ func TestPagesByClicks(t *testing.T) {
 	b.click("header form button")
 	b.shows("2 of 3 jobs")
 	b.shows("mail:send")
-	b.shows("Expected to start")
+	b.shows("expected to start")
 	b.await(`document.querySelector('a[href="http://127.0.0.1:8080/queues/mails/tasks/mail-4-4"]')`)
 	b.open("")
-	b.run(chromedp.SetValue(chromedp.CSS(`select[name="scope"]`), "tenant"), chromedp.SendKeys(chromedp.CSS(`main input[name="key"]`), "nobody"))
+	b.run(chromedp.SetValue(chromedp.CSS(`select[name="scope"]`), "tenant"),
+		chromedp.SendKeys(chromedp.CSS(`main input[name="key"]`), "nobody"))
 	b.click("main form button")
 	b.shows("Nobody.")
 }
@@ -125,12 +129,13 @@ func TestPressedLinkStays(t *testing.T) {
 func TestHostileName(t *testing.T) {
 	w := newWorld(t)
 	b := openTab(t, w.base)
-	if err := w.throttle.ResetLimits(t.Context(), "tenant", hostile); err != nil {
+	if err := w.throttle.Inspector().ResetLimits(t.Context(), "tenant", hostile); err != nil {
 		t.Fatal(err)
 	}
 	b.open("")
 	b.shows(hostile)
-	page := value[string](b, `Array.from(document.querySelectorAll('main a')).find((a) => a.innerText.includes(`+quoted(hostile)+`)).href`)
+	page := value[string](b, `Array.from(document.querySelectorAll('main a')).find((a) => a.innerText.includes(`+
+		quoted(hostile)+`)).href`)
 	b.run(chromedp.Navigate(page))
 	b.shows(hostile)
 	b.run(chromedp.SendKeys(chromedp.CSS(`input[name="for"]`), kb.End+"0m")) // 1h0m
@@ -160,13 +165,46 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
+// TestLongNames: a name without a blank is wrapped on a large screen too, others are whole.
+func TestLongNames(t *testing.T) {
+	w := newWorld(t)
+	long := strings.Repeat("x", 120)
+	for i := range 4 {
+		w.reserve(fmt.Sprint("long-", i), long)
+		w.reserve(fmt.Sprint("umbrella-", i), "umbrella")
+	}
+	if _, err := w.throttle.Pause(t.Context(), "domain", long, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	b := openTab(t, w.base)
+	for _, screen := range []int64{1000, 400} {
+		b.run(chromedp.EmulateViewport(screen, 800))
+		for _, path := range []string{"", "changes", "key?scope=tenant&key=" + long} {
+			b.open(path)
+			b.shows(long)
+			if width := value[int64](b, "document.documentElement.scrollWidth"); width > screen {
+				t.Errorf("%q is %d wide on a screen of %d", path, width, screen)
+			}
+		}
+		b.open("")
+		b.shows("umbrella")
+		if lines := value[int](b,
+			`Math.max(...Array.from(document.querySelectorAll('#live bdi'))`+
+				`.filter((e) => e.innerText === 'umbrella')`+
+				`.map((e) => Math.round(e.getBoundingClientRect().height / 20)))`); lines != 1 {
+			t.Errorf("umbrella takes %d lines on a screen of %d", lines, screen)
+		}
+	}
+}
+
 // TestDarkAndLight: the page follows what the reader prefers.
 func TestDarkAndLight(t *testing.T) {
 	w := newWorld(t)
 	b := openTab(t, w.base)
 	b.open("")
 	for scheme, want := range map[string]string{"dark": "rgb(21, 24, 28)", "light": "rgb(251, 251, 250)"} {
-		send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		send(b, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 		b.await("getComputedStyle(document.body).backgroundColor === " + quoted(want))
 	}
 }

@@ -55,11 +55,13 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	asynqs := asynq.NewClientFromRedisClient(w.client)
-	if _, err := asynqs.Enqueue(asynq.NewTask("mail:send", nil), asynq.Queue("mails"), asynq.TaskID("mail-4-4"), asynq.ProcessIn(time.Hour)); err != nil {
+	if _, err := asynqs.Enqueue(asynq.NewTask("mail:send", nil), asynq.Queue("mails"), asynq.TaskID("mail-4-4"),
+		asynq.ProcessIn(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	w.published()
-	pages, err := dashboard.New("smtp", w.client, &dashboard.Options{AllowChanges: true, Asynqmon: "http://127.0.0.1:8080"})
+	pages, err := dashboard.New("smtp", w.client,
+		&dashboard.Options{AllowChanges: true, Asynqmon: "http://127.0.0.1:8080"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) reserve(id, tenant string) {
 	w.Helper()
-	job := throttle.Job{ID: worker.JobID("mails", id, 0), Weight: 1, Keys: map[string]string{"tenant": tenant, "domain": "web.example"}}
+	job := throttle.Job{ID: worker.JobID("mails", id, 0), Weight: 1,
+		Keys: map[string]string{"tenant": tenant, "domain": "web.example"}}
 	if _, err := w.throttle.Reserve(w.Context(), job); err != nil {
 		w.Fatal(err)
 	}
@@ -92,20 +95,15 @@ func (w *world) report(units int64) {
 // published waits until the throttle's process has published itself.
 func (w *world) published() {
 	w.Helper()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for ; ; <-poll.C {
+	redistest.Await(w, "the process has published itself", func() bool {
 		_, err := throttle.Attach(w.Context(), "smtp", w.client)
-		var attach *throttle.AttachError
-		if !errors.As(err, &attach) {
-			return
-		}
-	}
+		return !errors.As(err, new(*throttle.AttachError))
+	})
 }
 
 func (w *world) usage(scope, key string) throttle.Usage {
 	w.Helper()
-	u, err := w.throttle.Usage(w.Context(), scope, key)
+	u, err := w.throttle.Inspector().Usage(w.Context(), scope, key)
 	if err != nil {
 		w.Fatal(err)
 	}

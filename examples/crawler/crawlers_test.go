@@ -62,10 +62,12 @@ func crawlTwice(t *testing.T, queues ...string) ([]site.Access, []crawled) {
 	addr, pages, heeded := ownRedis(t), site.Tree(5, site.Small), make(chan struct{})
 	closeOnce := sync.OnceFunc(func() { close(heeded) })
 	sites := []site.Site{
-		{Host: "slow.example", Addr: site.Loopback(2), Handler: site.Ruled("User-agent: *\nCrawl-delay: 1\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			closeOnce()
-			pages.ServeHTTP(w, r)
-		}))},
+		{Host: "slow.example", Addr: site.Loopback(2),
+			Handler: site.Ruled("User-agent: *\nCrawl-delay: 1\n",
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					closeOnce()
+					pages.ServeHTTP(w, r)
+				}))},
 		{Host: "busy.example", Addr: site.Loopback(3), Handler: site.Busy(site.Without(pages), 4, 8)},
 		{Host: "down.example", Addr: site.Loopback(4), Handler: site.Down(site.Without(pages))},
 	}
@@ -74,14 +76,15 @@ func crawlTwice(t *testing.T, queues ...string) ([]site.Access, []crawled) {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	did, failed := make([]crawled, len(queues)), make([]error, len(queues))
 	var all sync.WaitGroup
 	for i, queue := range queues {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
-		run := readyCrawl(t, client, web, true, []string{"-requests", "host=1/" + apart.String(), "-queue", queue}, startPages(sites)...)
+		run := readyCrawl(t, client, web, true, []string{"-requests", "host=1/" + apart.String(), "-queue", queue},
+			startPages(sites)...)
 		all.Go(func() {
 			if i > 0 {
 				select {
@@ -134,7 +137,8 @@ func expectHeeded(t *testing.T, accesses []site.Access, did []crawled) {
 		if over := check.WindowsOver(crawl.CheckLimits(seen.events, both.Requests, seen.shorter)); over != 0 {
 			t.Errorf("%s: %d windows over the limit of a host", seen.by, over)
 		}
-		slow := slices.DeleteFunc(crawl.InOrder(seen.events), func(e crawl.Event) bool { return e.Of.Key(scopeHost) != "slow.example" })
+		slow := slices.DeleteFunc(crawl.InOrder(seen.events),
+			func(e crawl.Event) bool { return e.Of.Key(scopeHost) != "slow.example" })
 		// The delay holds from the first robots.txt on, also for another crawler's.
 		limit := []throttle.Scope{{Name: scopeHost, Limits: []throttle.Limit{throttle.PerSecond(1)}}}
 		delayed := crawl.CheckLimits(slow[1:], limit, seen.shorter)[0]

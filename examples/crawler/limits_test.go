@@ -37,7 +37,8 @@ func TestHoldsRefusesWhatNoPageFits(t *testing.T) {
 	if err := holds(scopes, 100); err != nil {
 		t.Error(err)
 	}
-	if err := holds(scopes, 101); err == nil || !strings.Contains(err.Error(), "the host limit 100/1s is less than the 101 KB") {
+	if err := holds(scopes, 101); err == nil ||
+		!strings.Contains(err.Error(), "the host limit 100/1s is less than the 101 KB") {
 		t.Errorf("got %v", err)
 	}
 }

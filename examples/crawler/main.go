@@ -31,7 +31,9 @@ import (
 const (
 	retries     = 2 // after 5xx, or no answer
 	taskTimeout = 2 * time.Minute
-	firstRetry  = time.Second
+	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
+	redisTimeout = 5 * time.Second
+	firstRetry   = time.Second
 	// maxWait is how long a page may wait for its start in a worker, so that most of
 	// those that wait for a second are not put back at all.
 	maxWait = time.Second
@@ -105,16 +107,20 @@ func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.W
 	c.fetcher = fetch.New(c.resolver, o.agent, o.timeout)
 	p.AtClose(c.fetcher.Close)
 	var err error
-	if c.throttle, err = throttle.New("crawler", p.Client, throttleScopes(o.requests, o.kilobytes, throttle.Running(o.perHost)),
-		&throttle.Options{Logger: p.Log, FairScope: scopeCustomer}); err != nil {
+	if c.throttle, err = throttle.New("crawler", p.Client,
+		throttleScopes(o.requests, o.kilobytes, throttle.Running(o.perHost)),
+		&throttle.Options{Logger: p.Log, FairScope: scopeCustomer, Timeout: redisTimeout}); err != nil {
 		return nil, err
 	}
-	if c.shaper, err = worker.New(c.throttle, p.Client, jobOf, &worker.Options{MaxWait: maxWait, Logger: p.Log}); err != nil {
+	if c.shaper, err = worker.New(c.throttle, p.Client, jobOf,
+		&worker.Options{MaxWait: maxWait, Logger: p.Log}); err != nil {
 		return nil, err
 	}
 	p.AtClose(c.shaper.Stop) // however the program ends
-	c.walk = frontier.NewWalk(p, c, frontier.Bounds{Depth: o.depth, HostPages: o.hostPages, MaxKB: o.maxKB, Agent: robots.Product(o.agent)})
-	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes, crawl.Connections{Limit: throttle.Running(o.perHost), Cooldown: o.cooldown})
+	c.walk = frontier.NewWalk(p, c, frontier.Bounds{Depth: o.depth, HostPages: o.hostPages, MaxKB: o.maxKB,
+		Agent: robots.Product(o.agent)})
+	c.ledger = crawl.New(p, seeds, around, c.walk, o.requests, o.kilobytes,
+		crawl.Connections{Limit: throttle.Running(o.perHost), Cooldown: o.cooldown})
 	c.server = asynq.NewServerFromRedisClient(p.Client, c.shaper.Configure(asynq.Config{
 		Concurrency:    p.Workers,
 		Queues:         map[string]int{p.Queue: 1},

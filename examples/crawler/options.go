@@ -40,15 +40,21 @@ func (o *options) bundled() bool { return o.seeds == "" }
 // parseOptions reads the command line.
 func parseOptions(p *rig.Program, args []string) (options, error) {
 	var o options
-	flags := p.Flags("fetches pages through asynq, shaped under budgets and by what each host asks for.", "pages", "crawls anew (default: after the seeds)")
-	flags.StringVar(&o.seeds, "seeds", "", "CSV `file` with customers and start pages of the real web (default: a web inside the process)")
-	requests := flags.String("requests", "", "limits in requests, `scope=units/window,…;…` (default "+bundledRequests+"; with -seeds "+politeRequests+")")
-	kilobytes := flags.String("kilobytes", "", "limits in kilobytes, `scope=units/window,…;…` (default "+bundledKilobytes+"; with -seeds "+politeKilobytes+")")
-	flags.StringVar(&o.agent, "agent", "crawler-example", "`User-Agent` header; robots.txt is read for the name it begins with")
+	flags := p.Flags("fetches pages through asynq, shaped under budgets and by what each host asks for.", "pages",
+		"crawls anew (default: after the seeds)")
+	flags.StringVar(&o.seeds, "seeds", "",
+		"CSV `file` with customers and start pages of the real web (default: a web inside the process)")
+	requests := flags.String("requests", "",
+		"limits in requests, `scope=units/window,…;…` (default "+bundledRequests+"; with -seeds "+politeRequests+")")
+	kilobytes := flags.String("kilobytes", "",
+		"limits in kilobytes, `scope=units/window,…;…` (default "+bundledKilobytes+"; with -seeds "+politeKilobytes+")")
+	flags.StringVar(&o.agent, "agent", "crawler-example",
+		"`User-Agent` header; robots.txt is read for the name it begins with")
 	flags.IntVar(&o.depth, "depth", 8, "how many links away from a start page")
 	flags.IntVar(&o.hostPages, "host-pages", 30, "how many pages of one host")
 	flags.Int64Var(&o.perHost, "per-host", 1, "how many connections to one address at once")
-	flags.Float64Var(&o.cooldown, "cooldown", 0, "leave an address alone for `k` times as long as the last page of it took, 30 s at most")
+	flags.Float64Var(&o.cooldown, "cooldown", 0,
+		"leave an address alone for `k` times as long as the last page of it took, 30 s at most")
 	flags.Int64Var(&o.maxKB, "max-kb", 512, "how many kilobytes of one page")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "of one request, the body included")
 	if err := p.Parse(flags, args); err != nil {
@@ -103,7 +109,8 @@ func holds(scopes []throttle.Scope, kb int64) error {
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {
 			if limit.Units != throttle.Unlimited && limit.Units < kb {
-				return fmt.Errorf("the %s limit %s is less than the %d KB that one page is charged at most (-max-kb and %d for what is on the way)",
+				return fmt.Errorf(
+					"the %s limit %s is less than the %d KB that one page is charged at most (-max-kb and %d for what is on the way)",
 					scope.Name, limit, kb, fetch.OnTheWay)
 			}
 		}

@@ -31,9 +31,9 @@ func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, 
 // one it takes back what another crawl has set, since the limits are of all.
 func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) error {
 	if delay == 0 {
-		return c.throttle.ResetLimits(ctx, scopeHost, host)
+		return c.throttle.Inspector().ResetLimits(ctx, scopeHost, host)
 	}
-	return c.throttle.SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
+	return c.throttle.Inspector().SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
 }
 
 // withDelay is the limits of a host that asks for a delay from one request to the

@@ -29,9 +29,11 @@ func TestRunOnClusterAndSentinel(t *testing.T) {
 		if status != rig.ExitOK || !s.OK {
 			t.Fatalf("status %d\n%s", status, log)
 		}
-		if s.Pages == 0 || s.PauseViolations != 0 || s.RobotsViolations != 0 || s.WindowsOver != 0 || s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 {
+		if s.Pages == 0 || s.PauseViolations != 0 || s.RobotsViolations != 0 || s.WindowsOver != 0 ||
+			s.Duplicates != 0 || s.Lost != 0 || s.Left != 0 {
 			t.Errorf("got %+v", s)
 		}
-		t.Logf("%d pages of %d hosts, makespan %.2f s, put back %.2f times per page", s.Pages, s.Hosts, s.MakespanS, s.PutBacksPerJob)
+		t.Logf("%d pages of %d hosts, makespan %.2f s, put back %.2f times per page", s.Pages, s.Hosts, s.MakespanS,
+			s.PutBacksPerJob)
 	})
 }

@@ -78,7 +78,8 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	if err != nil {
 		return throttle.Job{}, fmt.Errorf("crawler: header %s %q is not an integer", headerCharge, headers[headerCharge])
 	}
-	keys := map[string]string{scopeAllRequests: scopeAllRequests, scopeHostKilobytes: headers[scopeHost], scopeConnections: headers[scopeIP]}
+	keys := map[string]string{scopeAllRequests: scopeAllRequests, scopeHostKilobytes: headers[scopeHost],
+		scopeConnections: headers[scopeIP]}
 	for _, scope := range []string{scopeHost, scopeSite, scopeIP, scopeCustomer} {
 		keys[scope] = headers[scope]
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -48,8 +49,8 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 	ctx = context.WithoutCancel(ctx)
 	// 429 and 503 with Retry-After: no more requests to this host for so long, by any
 	// worker of any crawl. The page comes again after that, and no retry is spent.
-	if wait := worker.HTTPWait(scopeHost, &http.Response{StatusCode: a.Status, Header: a.Header}, time.Now()); wait != nil {
-		return c.walk.ComeBack(ctx, t, wait)
+	if wait, asked := upstream.HTTPWait(&http.Response{StatusCode: a.Status, Header: a.Header}); asked {
+		return c.walk.ComeBack(ctx, t, worker.AskedToWait(scopeHost, wait, nil))
 	}
 	return c.walk.Conclude(ctx, t, target, a, charged-fetch.OnTheWay)
 }

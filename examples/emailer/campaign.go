@@ -69,7 +69,7 @@ func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	for i, m := range mails {
 		jobs[i] = job(m.Units(), m.Tenant, m.Domain)
 	}
-	told, err := e.throttle.Forecast(ctx, jobs)
+	told, err := e.throttle.Inspector().Forecast(ctx, jobs)
 	if err != nil {
 		return fmt.Errorf("forecast: %w", err)
 	}

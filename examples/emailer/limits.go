@@ -69,10 +69,10 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 	var limits []throttle.Limit
 	var err error
 	if s.Last() {
-		err = e.throttle.ResetLimits(ctx, scopeTenant, tenant)
+		err = e.throttle.Inspector().ResetLimits(ctx, scopeTenant, tenant)
 	} else {
 		limits = []throttle.Limit{s.Limit}
-		err = e.throttle.SetLimits(ctx, scopeTenant, tenant, limits)
+		err = e.throttle.Inspector().SetLimits(ctx, scopeTenant, tenant, limits)
 	}
 	if err != nil {
 		return fmt.Errorf("warm-up of %s: %w", tenant, err)
@@ -88,7 +88,7 @@ func (e *emailer) coolDown(ctx context.Context) {
 	if len(e.warmup.Steps) == 0 {
 		return
 	}
-	if err := e.throttle.ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
+	if err := e.throttle.Inspector().ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
 		e.Progress.Say("warm-up of %s: %v", e.warmup.Tenant, err)
 	}
 }

@@ -30,6 +30,8 @@ import (
 const (
 	sendRetries = 5 // after a 4xx or a broken connection
 	sendTimeout = time.Minute
+	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
+	redisTimeout = 5 * time.Second
 	// maxWait lets mails be woken well before their slot, so that a busy
 	// machine does not make them late. It takes more workers, which are cheap:
 	// where fewer mails are in hand than start in this time, the others wait in
@@ -94,7 +96,8 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	connections := throttle.Scope{Name: scopeConnections, Limits: []throttle.Limit{throttle.Running(o.connections)}}
 	e.ledger = delivery.New(p, e.campaign, e.mailer, o.scopes, connections.Limits[0])
 	observer := e.ledger.Observe(monitor.Collector) // the collector of the package metrics
-	if e.throttle, err = throttle.New("emailer", p.Client, append(o.scopes, connections), &throttle.Options{Observer: observer, Logger: p.Log}); err != nil {
+	shaping := &throttle.Options{Observer: observer, Logger: p.Log, Timeout: redisTimeout}
+	if e.throttle, err = throttle.New("emailer", p.Client, append(o.scopes, connections), shaping); err != nil {
 		return nil, err
 	}
 	monitor.Watch(e.throttle)

@@ -24,7 +24,8 @@ func TestRunServesMetrics(t *testing.T) {
 		})
 	}
 	var out bytes.Buffer
-	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 60), "-limits", "global=8/250ms;tenant=5/250ms", "-plan=false", "-metrics", "127.0.0.1:0"}, &out, log)
+	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 60), "-limits",
+		"global=8/250ms;tenant=5/250ms", "-plan=false", "-metrics", "127.0.0.1:0"}, &out, log)
 	if status != rig.ExitOK {
 		t.Fatalf("status %d\n%s", status, log.text.String())
 	}

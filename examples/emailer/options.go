@@ -25,14 +25,18 @@ type options struct {
 // parseOptions reads the command line.
 func parseOptions(p *rig.Program, args []string) (options, error) {
 	var o options
-	flags := p.Flags("sends a campaign of mails through asynq, shaped under quotas.", "mails", "sends the campaign anew (default: after the campaign's content)")
+	flags := p.Flags("sends a campaign of mails through asynq, shaped under quotas.", "mails",
+		"sends the campaign anew (default: after the campaign's content)")
 	flags.StringVar(&o.campaignFile, "campaign", "", "CSV `file` with the mails (default: the bundled campaign)")
 	limits := flags.String("limits", defaultLimits, "limits of each scope, `scope=units/window,…;…`")
 	flags.Int64Var(&o.connections, "connections", 2, "how many connections to one domain at once")
 	flags.BoolVar(&o.plan, "plan", true, "plan the mails when they are enqueued; else each is put back when it comes")
-	warmup := flags.String("warmup", defaultWarmup, "limit of a tenant that grows: `tenant=time units/window;…`, where - stands for that of all; left out if the campaign has no mails of it")
+	warmup := flags.String("warmup", defaultWarmup,
+		"limit of a tenant that grows: `tenant=time units/window;…`, where - stands for that of all; left out if "+
+			"the campaign has no mails of it")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
-	flags.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, while it runs")
+	flags.StringVar(&o.metrics, "metrics", "",
+		"serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, while it runs")
 	if err := p.Parse(flags, args); err != nil {
 		return o, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -22,8 +23,8 @@ func (e *emailer) send(ctx context.Context, task *asynq.Task) error {
 	err := e.mailer.Send(ctx, m)
 	// Nothing more to this domain for now, by any worker. The charge is given back, the
 	// mail comes again after the pause, and no retry is spent.
-	if wait := worker.SMTPWait(scopeDomain, err); wait != nil {
-		return wait
+	if wait, asked := upstream.SMTPWait(err); asked {
+		return worker.AskedToWait(scopeDomain, wait, err)
 	}
 	var refusal *smtp.RefusedError
 	if errors.As(err, &refusal) { // 5xx: never again

@@ -25,12 +25,14 @@ func onShapes(t *testing.T, test func(t *testing.T, url string)) {
 func TestRunOnClusterAndSentinel(t *testing.T) {
 	t.Parallel()
 	onShapes(t, func(t *testing.T, url string) {
-		status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-redis", url, "-queue", redistest.Name(t),
+		status, s, log := runJSON(t.Context(), t, "-campaign", writeCampaign(t, 40), "-redis", url, "-queue",
+			redistest.Name(t),
 			"-limits", "global=10/500ms,200/3s;tenant=8/500ms;domain=9/500ms")
 		if status != rig.ExitOK || !s.OK {
 			t.Fatalf("status %d\n%s", status, log)
 		}
-		if s.Mails != 42 || s.Delivered != 41 || s.FailedForGood != 1 || s.Duplicates != 0 || s.Lost != 0 || s.WindowsOver != 0 {
+		if s.Mails != 42 || s.Delivered != 41 || s.FailedForGood != 1 || s.Duplicates != 0 || s.Lost != 0 ||
+			s.WindowsOver != 0 {
 			t.Errorf("got %+v", s)
 		}
 		t.Logf("makespan %.2f s, optimum %.2f s, put back %.2f times per mail", s.MakespanS, s.OptimumS, s.PutBacksPerJob)

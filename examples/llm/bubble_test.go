@@ -73,7 +73,8 @@ func (w *world) run(ctx context.Context, args ...string) (*completion.Report, er
 	}
 	p.Client, p.Log = client, zap.NewNop()
 	w.inside = provider.New(o.bundled())
-	upstream := &provider.Upstream{Client: &chat.Client{BaseURL: "http://provider.example/v1", HTTP: &http.Client{Transport: w}}, Record: new(provider.Record)}
+	upstream := &provider.Upstream{Client: &chat.Client{BaseURL: "http://provider.example/v1",
+		HTTP: &http.Client{Transport: w}}, Record: new(provider.Record)}
 	if !w.elsewhere {
 		upstream.Inside, upstream.Record = w.inside, w.inside.Record
 	}

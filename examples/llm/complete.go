@@ -12,6 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -60,24 +61,26 @@ func messages(p *prompt.Prompt) []chat.Message {
 // older than the answer is long.
 func (a *assistant) report(ctx context.Context, answer *chat.Answer) error {
 	resp := &http.Response{StatusCode: answer.Status, Header: answer.Header}
-	wait := worker.HTTPWait(scopeRequests, resp, time.Now())
-	if wait == nil && answer.Status != http.StatusOK {
+	wait, refused := upstream.HTTPWait(resp)
+	if !refused && answer.Status != http.StatusOK {
 		return nil // it says nothing of limits
 	}
-	asked, _ := worker.RetryAfter(answer.Header.Get("Retry-After"), time.Now())
-	limits := worker.HTTPLimits(resp)
+	limits := upstream.HTTPLimits(resp)
 	for _, scope := range []string{scopeRequests, scopeTokens} { // named as the headers name what they count
-		said := throttle.Report{Refused: wait != nil, RetryAfter: asked}
+		said := throttle.Report{Refused: refused, RetryAfter: wait}
 		for _, limit := range limits {
 			if limit.Counts == scope {
-				said.Limits = append(said.Limits, throttle.ReportedLimit{Window: a.longer(), Units: limit.Units, Remaining: -1})
+				said.Limits = append(said.Limits, throttle.ReportedLimit{Window: a.window, Units: limit.Units, Remaining: -1})
 			}
 		}
 		if _, err := worker.Report(ctx, scope, said); err != nil {
 			a.Log.Warn("llm: the limits do not follow the provider", zap.String("scope", scope), zap.Error(err))
 		}
 	}
-	return wait
+	if refused {
+		return worker.AskedToWait(scopeRequests, wait, nil)
+	}
+	return nil
 }
 
 // refusal is the error of an answer that is none. What is wrong with the request itself
@@ -96,9 +99,10 @@ func (a *assistant) settle(ctx context.Context, p *prompt.Prompt, used *chat.Usa
 	if used == nil {
 		return
 	}
+	began := time.Now()
 	err := worker.SettleCosts(ctx, costs(used.TotalTokens))
 	if err != nil {
 		a.Log.Warn("llm: a charge could not be settled", zap.String("prompt", p.ID), zap.Error(err))
 	}
-	a.ledger.Settled(ctx, *used, err)
+	a.ledger.Settled(ctx, *used, began, err)
 }

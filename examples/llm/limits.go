@@ -16,9 +16,9 @@ const (
 	scopeBudget   = completion.ScopeBudget   // "budget", tokens of a customer in a day
 )
 
-// margin is how much longer the throttle takes a window than the provider. A start is
-// counted here when it is granted, and there when the request has come, a little later and
-// never as much: two that are a window apart here may be less there.
+// margin is how long a request may take from its grant to the provider. The throttle counts a
+// prompt when it is granted, the provider when the request has come, a little later and never as
+// much: two that are a window apart here may be less there.
 const margin = 200 * time.Millisecond
 
 // floor is the part of a model's limits that stays, whatever the provider says.
@@ -27,16 +27,20 @@ const floor = 0.1
 // scopes are the throttle's. For a model with 500 requests and 200,000 tokens a minute they
 // would be in Go
 //
-//	window := time.Minute + margin
+//	quarter := time.Minute / 4
 //	[]throttle.Scope{
-//		{Name: "requests", Limits: []throttle.Limit{throttle.Per(500, window), throttle.Per(166, window/4)}, Floor: 0.1},
-//		{Name: "tokens", Limits: []throttle.Limit{throttle.Per(200_000, window), throttle.Per(66_666, window/4)}, Floor: 0.1},
+//
+// {Name: "requests", Limits: []throttle.Limit{throttle.PerMinute(500), throttle.Per(166, quarter)}, Margin:
+// margin, Floor: 0.1},
+// {Name: "tokens", Limits: []throttle.Limit{throttle.PerMinute(200_000), throttle.Per(66_666, quarter)}, Margin:
+// margin, Floor: 0.1},
+//
 //		{Name: "budget", Limits: []throttle.Limit{throttle.PerDay(1_000_000)}},
 //	}
 func (o *options) scopes() []throttle.Scope {
 	return []throttle.Scope{
-		{Name: scopeRequests, Limits: o.paced(o.requests), Floor: floor},
-		{Name: scopeTokens, Limits: o.paced(o.tokens), Floor: floor},
+		{Name: scopeRequests, Limits: o.paced(o.requests), Margin: margin, Floor: floor},
+		{Name: scopeTokens, Limits: o.paced(o.tokens), Margin: margin, Floor: floor},
 		{Name: scopeBudget, Limits: []throttle.Limit{throttle.PerDay(o.budget)}},
 	}
 }
@@ -45,11 +49,9 @@ func (o *options) scopes() []throttle.Scope {
 // quarter of the time. With the first alone a batch would use up a window in its first
 // moments, and whoever comes after that would wait for its end.
 func (o *options) paced(units int64) []throttle.Limit {
-	return []throttle.Limit{throttle.Per(units, o.longer()), throttle.Per(most(units), (o.longer() / 4).Truncate(time.Microsecond))}
+	return []throttle.Limit{throttle.Per(units, o.window),
+		throttle.Per(most(units), (o.window / 4).Truncate(time.Microsecond))}
 }
-
-// longer is the window that stands for the provider's.
-func (o *options) longer() time.Duration { return o.window + margin }
 
 // most is how many of a provider's units may start at once.
 func most(units int64) int64 { return max(1, units/3) }

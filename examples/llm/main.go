@@ -101,7 +101,7 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 	}
 	var err error
 	if a.throttle, err = throttle.New("llm", p.Client, o.scopes(), &throttle.Options{
-		FairScope: scopeBudget, Lookahead: o.lookahead(), Timeout: redisTimeout, Logger: p.Log,
+		FairScope: scopeBudget, Lookahead: o.lookahead(), Mode: o.mode, Timeout: redisTimeout, Logger: p.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,8 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 	if a.planner, err = worker.NewClient(a.throttle, p.Client, a.jobOf, settings); err != nil {
 		return nil, err
 	}
-	a.ledger = completion.New(p, completion.Run{Prompts: o.Prompts(), Upstream: upstream, Scopes: o.scopes(), Model: o.model, Window: o.window})
+	a.ledger = completion.New(p, completion.Run{Prompts: o.Prompts(), Upstream: upstream, Scopes: o.scopes(),
+		Model: o.model, Window: o.window, Margin: margin})
 	a.server = asynq.NewServerFromRedisClient(p.Client, a.shaper.Configure(asynq.Config{
 		Concurrency:    p.Workers,
 		Queues:         map[string]int{p.Queue: 1},

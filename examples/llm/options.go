@@ -12,6 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // keyVariable is the environment variable with the key of a real provider.
@@ -50,22 +51,30 @@ type options struct {
 	tokens   int64         // of the model, in any window
 	budget   int64         // tokens of a customer in a day
 	incident float64       // the part of its limits that the provider inside serves during it
+	mode     throttle.Mode // of the throttle
 }
 
 // parseOptions reads the command line.
 func parseOptions(p *rig.Program, args []string) (options, error) {
 	o := options{key: os.Getenv(keyVariable)}
-	flags := p.Flags("answers and summarises for several customers through asynq, within the limits of a language model.", "prompts", "asks them anew (default: after -seed, -jobs and -customers)")
+	flags := p.Flags(
+		"answers and summarises for several customers through asynq, within the limits of a language model.",
+		"prompts", "asks them anew (default: after -seed, -jobs and -customers)")
 	flags.IntVar(&o.Jobs, "jobs", 300, "how many prompts, a third of them interactive")
 	flags.IntVar(&o.Customers, "customers", 4, "of how many customers")
 	flags.Uint64Var(&o.Seed, "seed", 1, "what prompts and bundled answers are drawn from")
-	flags.StringVar(&o.baseURL, "base-url", "", "`URL` of a real provider, such as https://api.openai.com/v1, with the key in "+keyVariable+" (default: one inside the process)")
+	flags.StringVar(&o.baseURL, "base-url", "",
+		"`URL` of a real provider, such as https://api.openai.com/v1, with the key in "+keyVariable+
+			" (default: one inside the process)")
 	flags.StringVar(&o.model, "model", "parrot-1", "which `model` to ask")
 	flags.DurationVar(&o.window, "window", 0, "of the provider's limits (default 4s; with -base-url 1m)")
 	flags.Int64Var(&o.requests, "requests", 60, "how many requests the provider serves in a window")
 	flags.Int64Var(&o.tokens, "tokens", 30_000, "how many tokens the provider serves in a window")
 	flags.Int64Var(&o.budget, "budget", 45_000, "how many tokens a customer may use in a day")
-	flags.Float64Var(&o.incident, "incident", 0.6, "the `part` of its limits that the provider inside serves during an incident, from 2.5 to 5.5 windows; 1 for none")
+	flags.Float64Var(&o.incident, "incident", 0.6,
+		"the `part` of its limits that the provider inside serves during an incident, from 2.5 to 5.5 windows; 1 for none")
+	flags.TextVar(&o.mode, "mode", throttle.Enforce,
+		"of the throttle: `enforce`, shadow (it counts, and keeps nothing back) or off; to see what happens without")
 	if err := p.Parse(flags, args); err != nil {
 		return o, err
 	}
@@ -135,9 +144,10 @@ func (o *options) checkHeaviest() error {
 func (o *options) bundled() provider.Options {
 	pace := float64(o.window) / float64(realWindow)
 	return provider.Options{
-		Models:     map[string]provider.Limits{o.model: {Requests: o.requests, Tokens: o.tokens}},
-		Window:     o.window,
-		Incident:   provider.Incident{From: windows(incidentFrom, o.window), Until: windows(incidentUntil, o.window), Part: o.incident},
+		Models: map[string]provider.Limits{o.model: {Requests: o.requests, Tokens: o.tokens}},
+		Window: o.window,
+		Incident: provider.Incident{From: windows(incidentFrom, o.window),
+			Until: windows(incidentUntil, o.window), Part: o.incident},
 		Seed:       o.Seed,
 		FirstToken: time.Duration(pace * float64(400*time.Millisecond)),
 		PerToken:   time.Duration(pace * float64(20*time.Millisecond)),

@@ -35,7 +35,8 @@ const retention = 24 * time.Hour
 func (a *assistant) task(p *prompt.Prompt, arrived time.Time) *asynq.Task {
 	headers := map[string]string{headerArrived: strconv.FormatInt(arrived.UnixMicro(), 10)}
 	return worker.NewTask(taskType, p.Payload(), headers,
-		asynq.TaskID(p.ID), asynq.Queue(a.Queue), asynq.MaxRetry(retries), asynq.Timeout(taskTimeout), asynq.Retention(retention))
+		asynq.TaskID(p.ID), asynq.Queue(a.Queue), asynq.MaxRetry(retries), asynq.Timeout(taskTimeout),
+		asynq.Retention(retention))
 }
 
 // jobOf tells the throttle what a task takes: one request, and so many tokens of the model
@@ -54,7 +55,8 @@ func (a *assistant) jobOf(_ context.Context, task *asynq.Task) (throttle.Job, er
 	if p.Kind == prompt.Interactive {
 		arrived, err := strconv.ParseInt(task.Headers()[headerArrived], 10, 64)
 		if err != nil {
-			return throttle.Job{}, fmt.Errorf("llm: header %s %q is not an integer", headerArrived, task.Headers()[headerArrived])
+			return throttle.Job{}, fmt.Errorf("llm: header %s %q is not an integer", headerArrived,
+				task.Headers()[headerArrived])
 		}
 		job.Deadline = time.UnixMicro(arrived).Add(patience)
 	}

@@ -39,7 +39,9 @@ func TestJobOf(t *testing.T) {
 			t.Errorf("%d tokens for a text of 100 that may have 50 for its answer", tokens)
 		}
 		keys := map[string]string{scopeRequests: "m", scopeTokens: "m", scopeBudget: "acme"}
-		if job.Weight != 1 || !maps.Equal(job.Costs, map[string]int64{scopeTokens: tokens, scopeBudget: tokens}) || !maps.Equal(job.Keys, keys) || job.Priority != map[prompt.Kind]int{prompt.Batch: 1}[kind] || !job.Deadline.Equal(deadline) {
+		if job.Weight != 1 || !maps.Equal(job.Costs, map[string]int64{scopeTokens: tokens, scopeBudget: tokens}) ||
+			!maps.Equal(job.Keys, keys) || job.Priority != map[prompt.Kind]int{prompt.Batch: 1}[kind] ||
+			!job.Deadline.Equal(deadline) {
 			t.Errorf("%s: got %+v", kind, job)
 		}
 	}
@@ -53,13 +55,13 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-// The throttle's limits are the provider's, over a little more than its windows.
+// The throttle's limits are the provider's, with a margin.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ args, want string }{
-		{"", "requests 60/4.2s 20/1.05s tokens 30000/4.2s 10000/1.05s budget 45000/24h"},
-		{"-base-url=https://api.example/v1 -requests=2", "requests 2/1m0.2s 1/15.05s tokens 30000/1m0.2s 10000/15.05s budget 45000/24h"},
-		{"-window=500ms", "requests 60/700ms 20/175ms tokens 30000/700ms 10000/175ms budget 45000/24h"},
+		{"", "requests 60/4s 20/1s tokens 30000/4s 10000/1s budget 45000/24h"},
+		{"-base-url=https://api.example/v1 -requests=2", "requests 2/1m 1/15s tokens 30000/1m 10000/15s budget 45000/24h"},
+		{"-window=500ms", "requests 60/500ms 20/125ms tokens 30000/500ms 10000/125ms budget 45000/24h"},
 	} {
 		a := example(t, strings.Fields(row.args)...)
 		var words []string

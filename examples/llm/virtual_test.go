@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,7 +21,8 @@ var jobs = longtest.Of(60, 300)
 // withWork is the program's run for so many prompts, with limits to suit.
 func withWork(args ...string) []string {
 	number := strconv.Itoa
-	return append([]string{"-jobs", number(jobs), "-requests", number(jobs / 5), "-tokens", number(100 * jobs), "-budget", "1000000"}, args...)
+	return append([]string{"-jobs", number(jobs), "-requests", number(jobs / 5), "-tokens", number(100 * jobs),
+		"-budget", "1000000"}, args...)
 }
 
 // expectKept holds a report against what a run must never break.
@@ -29,7 +31,8 @@ func expectKept(t *testing.T, r *completion.Report, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || r.WindowsOver != 0 || r.DailyBudgetOver != 0 || r.SettledUnits != r.Tokens || r.BudgetUnits != r.Tokens || r.Lost != 0 || r.Duplicates != 0 || r.Unsettled != 0 {
+	if !r.OK || r.WindowsOver != 0 || r.DailyBudgetOver != 0 || r.SettledUnits != r.Tokens ||
+		r.BudgetUnits != r.Tokens || r.Lost != 0 || r.Duplicates != 0 || r.Unsettled != 0 {
 		t.Errorf("not kept:\n%s", text(r))
 	}
 }
@@ -61,6 +64,42 @@ func TestIncident(t *testing.T) {
 	})
 }
 
+// The checks can fail: the same run in which they pass is found wanting when the throttle does
+// not keep anything back, by the provider's refusals, by its record, and by the grants; and
+// when it counts nothing, by the accounts too.
+func TestChecksFailWithoutTheThrottle(t *testing.T) {
+	over := func(r *completion.Report) (record, grants int) {
+		for _, l := range r.Limits {
+			record, grants = record+l.Record.Over, grants+l.Grants.Over
+		}
+		return record, grants
+	}
+	for _, incident := range []string{"1", "0.6"} {
+		for _, mode := range []string{"enforce", "shadow", "off"} {
+			t.Run(mode+", incident "+incident, func(t *testing.T) {
+				if incident != "1" {
+					longtest.Only(t, "no incident")
+				}
+				inBubble(t, func(w *world) {
+					r, err := w.run(w.t.Context(), withWork("-incident", incident, "-mode", mode)...)
+					if mode == "enforce" {
+						expectKept(w.t, r, err)
+						return
+					}
+					if err != nil {
+						w.t.Fatal(err)
+					}
+					record, grants := over(r)
+					wrong := []bool{r.RefusedAfterAdapting > 0, record > 0, grants > 0, !r.BudgetsRight == (mode == "off")}
+					if r.OK || slices.Contains(wrong, false) || r.Slow || !strings.Contains(text(r), "NOT all is well") {
+						w.t.Errorf("refused late, record over, grants over, budgets wrong: %v\n%s", wrong, text(r))
+					}
+				})
+			})
+		}
+	}
+}
+
 // The longer the windows are beside the margin and the time of an answer, the more of them is
 // used. A real provider's are a minute.
 func TestLongerWindowsAreUsedMore(t *testing.T) {
@@ -84,7 +123,8 @@ func TestLongerWindowsAreUsedMore(t *testing.T) {
 				inBubble(t, func(w *world) {
 					r, err := w.run(w.t.Context(), append(row.args, "-incident", row.incident, "-seed", strconv.Itoa(seed+1))...)
 					expectKept(w.t, r, err)
-					w.t.Logf("seed %d: %d of %d refused, %d late, %.3f used", seed+1, r.Refused429, r.Requests, r.RefusedAfterAdapting, *r.Utilisation)
+					w.t.Logf("seed %d: %d of %d refused, %d late, %.3f used", seed+1, r.Refused429, r.Requests,
+						r.RefusedAfterAdapting, *r.Utilisation)
 					if *r.Utilisation < row.used || r.RefusedAfterAdapting != 0 || (row.incident == "1" && r.Refused429 != 0) {
 						w.t.Errorf("got\n%s", text(r))
 					}
@@ -101,7 +141,8 @@ func TestBudgetIsUsedUp(t *testing.T) {
 		r, err := w.run(w.t.Context(), withWork("-customers", "2", "-incident", "1", "-budget", strconv.Itoa(200*jobs))...)
 		expectKept(w.t, r, err)
 		acme := r.Customers[0]
-		if acme.Customer != "acme" || acme.ForTomorrow == 0 || acme.OverBudget == 0 || acme.Tokens < int64(180*jobs) || acme.Tokens > int64(200*jobs) {
+		if acme.Customer != "acme" || acme.ForTomorrow == 0 || acme.OverBudget == 0 ||
+			acme.Tokens < int64(180*jobs) || acme.Tokens > int64(200*jobs) {
 			w.t.Errorf("got %+v\n%s", acme, text(r))
 		}
 		if r.Left != 0 || r.Answered+r.ForTomorrow+r.OverBudget != jobs {
@@ -118,7 +159,8 @@ func TestSecondRunGoesOn(t *testing.T) {
 		defer cancel()
 		args := withWork("-incident", "1")
 		first, err := w.run(ctx, args...)
-		if err != nil || !first.Interrupted || first.OK || first.Left == 0 || first.Answered == 0 || first.Lost != 0 || first.SettledUnits != first.Tokens {
+		if err != nil || !first.Interrupted || first.OK || first.Left == 0 || first.Answered == 0 ||
+			first.Lost != 0 || first.SettledUnits != first.Tokens {
 			w.t.Fatalf("first run: %v\n%s", err, text(first))
 		}
 		second, err := w.run(w.t.Context(), args...)
@@ -158,7 +200,8 @@ func TestOtherAnswers(t *testing.T) {
 					_, _ = reply.Write([]byte(row.body))
 				})
 				r, err := w.run(w.t.Context(), "-jobs", "1", "-incident", "1")
-				if err != nil || asked.Load() != row.asked || r.Unsettled != row.unsettled || r.GivenUp != row.givenUp || r.Answered != 1-row.givenUp || r.Lost != 0 {
+				if err != nil || asked.Load() != row.asked || r.Unsettled != row.unsettled ||
+					r.GivenUp != row.givenUp || r.Answered != 1-row.givenUp || r.Lost != 0 {
 					w.t.Errorf("asked %d times: %v\n%s", asked.Load(), err, text(r))
 				}
 				if row.givenUp > 0 && !strings.Contains(text(r), "too long for me") {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -19,7 +21,17 @@ type Explanation struct {
 	Job      string    `json:"job"`
 	Now      time.Time `json:"now"`
 	// State is booked, waiting, overdue (it did not come to its slot) or unknown.
-	State    string       `json:"state"`
+	State string `json:"state"`
+	// Why says in words why it does not run, Until when that ends; zero if that is not known.
+	// Help is what would let it start sooner, in words; empty if nothing does.
+	Why   string    `json:"why"`
+	Until time.Time `json:"until,omitzero"`
+	Help  string    `json:"help,omitempty"`
+	// Binds is what keeps a job in line back longest; nil if that is not known. Its lane may
+	// wait for another scope key at the moment, Scope and Key.
+	Binds *Binding `json:"binds,omitempty"`
+	// Before are so many of the Waiting jobs of its lane, InLine wait in all.
+	InLine   int64        `json:"in_line,omitempty"`
 	Slot     time.Time    `json:"slot,omitzero"`
 	Arrived  time.Time    `json:"arrived,omitzero"`
 	Priority int          `json:"priority,omitempty"`
@@ -31,6 +43,13 @@ type Explanation struct {
 	Guessed  bool         `json:"guessed,omitempty"`
 	Limits   []LimitState `json:"limits,omitempty"`
 	Task     *Task        `json:"task,omitempty"`
+}
+
+// Binding is a limit, or a pause where there is none, of a scope key.
+type Binding struct {
+	Scope string `json:"scope"`
+	Key   string `json:"key,omitempty"`
+	Limit string `json:"limit,omitempty"`
 }
 
 // LimitState is how a limit stands that concerns the job, or a pause.
@@ -52,10 +71,12 @@ type Task struct {
 	Type      string    `json:"type"`
 	State     string    `json:"state"`
 	Paused    bool      `json:"queue_paused,omitempty"`
-	Retried   int       `json:"retried"`
+	Retried   int       `json:"retried"` // of MaxRetry, as the user gave it
 	MaxRetry  int       `json:"max_retry"`
 	LastError string    `json:"last_error,omitempty"`
 	Next      time.Time `json:"next,omitzero"`
+
+	retried int // as asynq counts
 }
 
 // States of a job.
@@ -68,27 +89,50 @@ const (
 
 // Job looks for a job of this ID, then for a task of asynq: by its ID, in whichever queue,
 // or by queue/ID. client is that of asynq's Redis; nil looks for no task.
-func Job(ctx context.Context, th *throttle.Throttle, client redis.UniversalClient, id string) (Explanation, error) {
+func Job(ctx context.Context, th *throttle.Inspector, client redis.UniversalClient, id string) (Explanation, error) {
 	e, err := th.ExplainID(ctx, id)
 	if err != nil {
 		return Explanation{}, err
 	}
 	result := explanationOf(th.Name(), e)
-	if _, _, _, isTask := worker.TaskOf(id); client == nil || result.State != Unknown && !isTask {
-		return result, nil
-	}
-	found, err := taskOf(ctx, client, id)
-	if err != nil || found == nil {
-		return result, err
-	}
-	if result.State == Unknown {
-		if e, err = th.ExplainID(ctx, worker.JobID(found.Queue, found.ID, found.Retried)); err != nil {
-			return Explanation{}, err
+	if _, _, _, isTask := worker.TaskOf(id); client != nil && (result.State == Unknown || isTask) {
+		found, err := taskOf(ctx, client, id)
+		if err != nil {
+			return result, err
 		}
-		result = explanationOf(th.Name(), e)
+		if found != nil && result.State == Unknown {
+			if e, err = th.ExplainID(ctx, worker.JobID(found.Queue, found.ID, found.retried)); err != nil {
+				return Explanation{}, err
+			}
+			result = explanationOf(th.Name(), e)
+		}
+		result.Task = found
 	}
-	result.Task = found
+	in := crowd{}
+	if result.State == Waiting {
+		if in, err = readCrowd(ctx, th); err != nil {
+			return result, err
+		}
+	}
+	result.answer(e, in)
 	return result, nil
+}
+
+// readCrowd reads who waits. Where that is more than is read, it is nobody.
+func readCrowd(ctx context.Context, th *throttle.Inspector) (crowd, error) {
+	lanes, err := th.Lanes(ctx)
+	if errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil {
+		return crowd{}, err
+	}
+	all, err := th.Processes(ctx)
+	if err != nil {
+		return crowd{}, err
+	}
+	fair := ""
+	if len(all) > 0 {
+		fair = all[0].FairScope
+	}
+	return crowdOf(lanes, fair), nil
 }
 
 // taskOf looks for a task, by its ID, by queue/ID, or by its job's ID.
@@ -114,10 +158,9 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 		if err != nil {
 			continue // it is in another
 		}
-		found := &Task{
-			Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), Retried: info.Retried, MaxRetry: info.MaxRetry,
-			LastError: info.LastErr, Next: info.NextProcessAt,
-		}
+		found := &Task{Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), LastError: info.LastErr,
+			Next: info.NextProcessAt, retried: info.Retried}
+		found.Retried, found.MaxRetry = worker.RetriesOf(info)
 		if of, err := inspector.GetQueueInfo(q); err == nil {
 			found.Paused = of.Paused
 		}
@@ -129,7 +172,8 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 func explanationOf(name string, e throttle.Explanation) Explanation {
 	result := Explanation{
 		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
-		Slot: e.Slot, Arrived: e.Arrived, Priority: e.Priority, Before: e.Before, Waiting: e.Waiting, Expected: e.Expected, Guessed: e.Guessed,
+		Slot: e.Slot, Arrived: e.Arrived, Priority: e.Priority, Before: e.Before, Waiting: e.Waiting,
+		Expected: e.Expected, Guessed: e.Guessed,
 	}
 	switch {
 	case !e.Slot.IsZero():
@@ -151,7 +195,8 @@ func explanationOf(name string, e throttle.Explanation) Explanation {
 			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
 		}
 		for _, l := range u.Limits {
-			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: l.Limit.String(), Used: l.Used, Booked: l.Booked, Free: l.Free, Paused: paused}
+			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.LimitText(l.Limit), Used: l.Used,
+				Booked: l.Booked, Free: l.Free, Paused: paused}
 			if u.Served < 1 && l.Limit.Units > 0 {
 				state.Served = u.Served
 			}

@@ -26,6 +26,18 @@ type adapted struct {
 	down     int64 // when it was refused last
 	changed  int64
 	refusals int64 // in succession
+	closed   int64 // until when the upstream has closed it
+}
+
+// asOf is what is left at an instant: nothing a day after the last change. What was written
+// before the clock stepped back goes back with it, so that none of it is later than it may be.
+func (a adapted) asOf(now int64) adapted {
+	ahead := max(0, a.down-now)
+	a.down, a.changed, a.closed = a.down-ahead, min(a.changed, now), max(0, a.closed-ahead)
+	if a.closed > now || (a.less > 0 || a.refusals > 0) && a.changed+adaptedFor > now {
+		return a
+	}
+	return adapted{}
 }
 
 func (a adapted) part() int64 { return whole - a.less }
@@ -63,14 +75,11 @@ func (l *Line) Report(now int64, settings Settings, name string, r Report) (befo
 	} else {
 		k.answered(now, r, before, ceiling)
 	}
-	if a.less == 0 && a.refusals == 0 {
-		*a = adapted{}
-	}
 	if is = a.part(); is > before {
 		l.hurry(name)
 	}
-	if k.paused > now {
-		paused = k.paused
+	if k.paused() > now {
+		paused = k.paused()
 	}
 	l.end()
 	return before, is, paused
@@ -129,7 +138,7 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 func (k *key) refused(now int64, r Report, before int64, owed bool) {
 	a := &k.adapted
 	if r.Wait > 0 {
-		k.paused = max(k.paused, now+r.Wait)
+		a.closed = max(a.closed, now+r.Wait)
 	}
 	if r.Started != 0 && r.Started <= a.down {
 		return
@@ -138,7 +147,7 @@ func (k *key) refused(now int64, r Report, before int64, owed bool) {
 		a.less = whole - max(r.Floor, before*keeps/whole)
 	}
 	if r.Wait == 0 {
-		k.paused = max(k.paused, now+min(mostClosing, int64(firstClosing)<<min(a.refusals, 9)))
+		a.closed = max(a.closed, now+min(mostClosing, int64(firstClosing)<<min(a.refusals, 9)))
 	}
 	a.down, a.changed, a.refusals = now, now, a.refusals+1
 }

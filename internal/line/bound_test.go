@@ -31,7 +31,8 @@ func TestFairnessBound(t *testing.T) {
 	for seed := range uint64(longtest.Of(10, 400)) {
 		h := drawHistory(t, seed)
 		h.actual = nil // what is given back moves a tag, but not before the virtual time
-		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64), pairs: make(map[[2]string]*pair), aside: make(map[string]bool)}
+		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64),
+			pairs: make(map[[2]string]*pair), aside: make(map[string]bool)}
 		t.Run(id("seed %d", seed), func(t *testing.T) {
 			h.t = t
 			until := h.now + h.longs
@@ -157,7 +158,8 @@ func (g *given) compare() {
 			bound := float64(1+p.out[0])*g.heaviest[f] + float64(1+p.out[1])*g.heaviest[m] + 0.01
 			g.tightest = max(g.tightest, (p.high-p.low)/bound)
 			if p.high-p.low > bound {
-				g.t.Fatalf("%s and %s differ by %.2f, more than %.2f, while both stand under %s\n%s", f, m, p.high-p.low, bound, g.key, g.line.Dump(g.now))
+				g.t.Fatalf("%s and %s differ by %.2f, more than %.2f, while both stand under %s\n%s", f, m,
+					p.high-p.low, bound, g.key, g.line.Dump(g.now))
 			}
 		}
 	}

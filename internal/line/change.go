@@ -17,7 +17,7 @@ func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
 		}
 		left[i] = known.state != overdue
 		if known.state == waiting {
-			l.leadLeaves(id)
+			l.leaveLane(id, known)
 		}
 		l.unbook(id, known)
 		if known.state == booked {
@@ -35,10 +35,11 @@ func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
 
 // Grant is a start that was granted.
 type Grant struct {
-	ID    string
-	Lane  string
-	Costs []int64
-	Start int64
+	ID      string
+	Lane    string
+	Costs   []int64
+	Start   int64
+	Decided int64 // when it was granted
 }
 
 // mark tells the grant from others of its job.
@@ -61,7 +62,7 @@ func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, wit
 	for i, name := range lane.keys {
 		k := l.key(name)
 		delta := actual[i] - g.Costs[i]
-		k.correct(now, g.Start, delta)
+		k.correct(now, g, delta)
 		if q := l.queues[name]; q != nil && !rebook {
 			q.charge(lane.class, float64(delta)/l.share(lane.flow), l.lower())
 		}
@@ -97,16 +98,17 @@ func (l *Line) grantedAgain(g Grant) {
 // correct changes what is spent at a start, where it still counts. After a step back of the
 // clock, until it has caught up or the ledger is empty, what is found there may be
 // another's: then nothing is given back, and what was taken beyond the charge counts from
-// now on; so it does where nothing is found of a start that would count still. What runs at
-// once is left alone.
-func (k *key) correct(now, start, delta int64) {
+// now on. So it does where nothing is found of a start that would count still, and in a
+// ledger that did not count yet when the start was granted. What runs at once is left alone.
+func (k *key) correct(now int64, g Grant, delta int64) {
 	if delta == 0 {
 		return
 	}
 	k.touched = true
 	for _, d := range k.ledgers {
-		at := d.sub(k.time(start))
+		at := d.sub(k.time(g.Start))
 		_, found := d.spent.find(at)
+		found = found && g.Decided >= d.since
 		switch {
 		case d.running():
 		case k.shift == 0 && found:
@@ -122,58 +124,71 @@ func (k *key) correct(now, start, delta int64) {
 func (l *Line) Pause(now int64, settings Settings, name string, until int64) (before, is int64) {
 	l.begin(now, settings)
 	k := l.key(name)
-	before = k.paused
-	if before <= now {
+	if before = k.paused(); before <= now {
 		before = 0
 	}
-	k.paused = 0
 	if until != 0 {
-		k.paused = max(before, until)
+		k.pause = max(k.pause, until)
+	} else {
+		k.pause, k.adapted.closed = 0, 0
 	}
+	is = k.paused()
 	l.hurry(name)
 	l.end()
-	return before, k.paused
+	return before, is
 }
 
-// SetLimits sets the limits of a scope key, or those of a scope if the name has no colon.
-// nil takes them back, and that the scope key is served less.
-func (l *Line) SetLimits(now int64, settings Settings, name string, limits []Limit) {
+// SetLimits sets the limits of a scope key, or those of a scope if the name has no colon, until
+// an instant; Never: until they are taken back, by nil, as is that the scope key is served less.
+func (l *Line) SetLimits(now int64, settings Settings, name string, limits []Limit, ends int64) {
 	l.begin(now, settings)
 	if scope, _, isKey := strings.Cut(name, ":"); isKey {
 		k := l.key(name)
+		k.ownEnds = ends
 		if k.own = limits; limits == nil {
-			k.adapted = adapted{}
+			k.adapted.less, k.adapted.refusals = 0, 0
 		}
 		l.hurry(name)
 	} else {
 		set := l.set[scope]
-		set.Limits = limits
+		set.limits, set.limitsEnd = limits, ends
 		l.setScope(scope, set)
 	}
 	l.end()
 }
 
-// SetMode sets the mode of a scope, or with an empty name that of all. 0 takes it back.
-func (l *Line) SetMode(now int64, settings Settings, scope string, mode Mode) {
+// SetMode sets the mode of a scope, or with an empty name that of all, until an instant; Never:
+// until it is taken back, by 0.
+func (l *Line) SetMode(now int64, settings Settings, scope string, mode Mode, ends int64) {
 	l.begin(now, settings)
 	if scope == "" {
-		l.mode = mode
+		l.all.mode, l.all.modeEnds = mode, ends
+		l.forgetEnded()
 		l.hurryAll("")
 	} else {
 		set := l.set[scope]
-		set.Mode = mode
+		set.mode, set.modeEnds = mode, ends
 		l.setScope(scope, set)
 	}
 	l.end()
 }
 
-func (l *Line) setScope(scope string, set Scope) {
-	if set.Mode == 0 && set.Limits == nil {
-		delete(l.set, scope)
-	} else {
-		l.set[scope] = set
-	}
+func (l *Line) setScope(scope string, set scopeSet) {
+	l.set[scope] = set
+	l.forgetEnded()
 	l.hurryAll(scope + ":")
+}
+
+// forgetEnded forgets what was set for scopes and has ended.
+func (l *Line) forgetEnded() {
+	l.all = l.all.asOf(l.now)
+	for scope, set := range l.set {
+		if set = set.asOf(l.now); set.mode == 0 && set.limits == nil {
+			delete(l.set, scope)
+		} else {
+			l.set[scope] = set
+		}
+	}
 }
 
 // hurryAll has all scope keys that begin so looked at now, and all claims.
@@ -202,6 +217,7 @@ type KeyState struct {
 	Part   int64 // of its limits that is served, in thousandths
 	Mode   Mode
 	Origin byte
+	Ends   int64 // when the next of what is set for it ends; 0: nothing does
 	Flows  int64 // that stand under it
 	Timer  int64
 	Limits []Usage
@@ -212,9 +228,12 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	l.begin(now, settings)
 	k := l.key(name)
 	state := KeyState{Part: k.adapted.part(), Mode: k.mode, Origin: k.origin}
+	if k.ends < Never {
+		state.Ends = k.ends
+	}
 	state.Timer, _ = l.timers.get(name)
-	if k.paused > now {
-		state.Paused = k.paused
+	if k.paused() > now {
+		state.Paused = k.paused()
 	}
 	if q := l.queues[name]; q != nil {
 		state.Flows = int64(q.tags.len())

@@ -25,13 +25,15 @@ func (l *Line) Clone() *Line {
 	for name, q := range l.queues {
 		c.queues[name] = q.clone()
 	}
+	for name, a := range l.asides {
+		c.asides[name] = &aside{lanes: a.lanes.clone(), walking: a.walking, walked: a.walked, look: a.look}
+	}
 	for name, of := range l.claims {
 		own := *of
 		c.claims[name] = &own
 	}
-	c.timers, c.overdues, c.mode, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.mode, l.pulled, l.playing
-	maps.Copy(c.shares, l.shares)
-	maps.Copy(c.leads, l.leads)
+	c.timers, c.overdues, c.all, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.all, l.pulled, l.playing
+	c.shares = l.shares.clone()
 	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
@@ -44,28 +46,31 @@ func (l *Line) Clone() *Line {
 // Equal tells whether two lines stand alike: asked the same from now on, they answer the
 // same. It may take lines for different that do so too: one remembers what counts no more.
 func (l *Line) Equal(other *Line) bool {
-	return l.mode == other.mode && l.pulled == other.pulled && l.playing == other.playing &&
+	return l.all.equal(other.all) && l.pulled == other.pulled && l.playing == other.playing &&
 		maps.EqualFunc(l.jobs, other.jobs, (*record).equal) &&
 		l.timers.equal(&other.timers) && l.overdues.equal(&other.overdues) &&
 		maps.EqualFunc(l.keys, other.keys, (*key).equal) &&
 		maps.EqualFunc(l.lanes, other.lanes, (*lane).equal) &&
 		maps.EqualFunc(l.queues, other.queues, (*queue).equal) &&
+		maps.EqualFunc(l.asides, other.asides, (*aside).equal) &&
 		maps.EqualFunc(l.claims, other.claims, (*claim).equal) &&
-		maps.EqualFunc(l.set, other.set, Scope.equal) &&
+		maps.EqualFunc(l.set, other.set, scopeSet.equal) &&
 		maps.EqualFunc(l.runs, other.runs, (*run).equal) &&
-		maps.Equal(l.shares, other.shares) && maps.Equal(l.leads, other.leads) && maps.Equal(l.claimers, other.claimers) &&
+		l.shares.equal(&other.shares) && maps.Equal(l.claimers, other.claimers) &&
 		maps.Equal(l.settled, other.settled)
 }
 
-func (s Scope) equal(other Scope) bool {
-	return s.Mode == other.Mode && sameLimits(s.Limits, other.Limits)
+func (s scopeSet) equal(other scopeSet) bool {
+	return s.mode == other.mode && s.modeEnds == other.modeEnds && s.limitsEnd == other.limitsEnd &&
+		sameLimits(s.limits, other.limits)
 }
 
 // sameLimits tells apart none that are set and an empty list.
 func sameLimits(a, b []Limit) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 func (r *record) equal(other *record) bool {
-	return r.state == other.state && r.slot == other.slot && r.arrival == other.arrival && r.lane == other.lane && slices.Equal(r.costs, other.costs)
+	return r.state == other.state && r.slot == other.slot && r.arrival == other.arrival && r.lane == other.lane &&
+		slices.Equal(r.costs, other.costs)
 }
 
 func (l *lane) equal(other *lane) bool {
@@ -82,27 +87,37 @@ func (c *claim) equal(other *claim) bool {
 
 // clone leaves out what is of one call.
 func (k *key) clone() *key {
-	own := &key{name: k.name, paused: k.paused, own: k.own, adapted: k.adapted, seen: k.seen, offset: k.offset}
+	own := &key{name: k.name, pause: k.pause, own: k.own, ownEnds: k.ownEnds, adapted: k.adapted, seen: k.seen,
+		offset: k.offset}
 	for _, d := range k.ledgers {
 		own.ledgers = append(own.ledgers, &ledger{
-			window: d.window, precision: d.precision, spent: append(entries(nil), d.spent...), booked: append(entries(nil), d.booked...),
+			window: d.window, precision: d.precision, since: d.since, spent: append(entries(nil), d.spent...),
+			booked: append(entries(nil), d.booked...),
 		})
 	}
 	return own
 }
 
 func (k *key) equal(other *key) bool {
-	return k.name == other.name && k.paused == other.paused && k.adapted == other.adapted && k.seen == other.seen && k.offset == other.offset &&
-		sameLimits(k.own, other.own) && slices.EqualFunc(k.ledgers, other.ledgers, (*ledger).equal)
+	return k.name == other.name && k.pause == other.pause && k.adapted == other.adapted && k.seen == other.seen &&
+		k.offset == other.offset &&
+		sameLimits(k.own, other.own) && k.ownEnds == other.ownEnds &&
+		slices.EqualFunc(k.ledgers, other.ledgers, (*ledger).equal)
 }
 
 func (d *ledger) equal(other *ledger) bool {
-	return d.window == other.window && d.precision == other.precision && slices.Equal(d.spent, other.spent) && slices.Equal(d.booked, other.booked)
+	return d.window == other.window && d.precision == other.precision && d.since == other.since &&
+		slices.Equal(d.spent, other.spent) && slices.Equal(d.booked, other.booked)
+}
+
+func (a *aside) equal(other *aside) bool {
+	return a.walking == other.walking && a.walked == other.walked && a.look == other.look && a.lanes.equal(&other.lanes)
 }
 
 func (q *queue) clone() *queue {
 	own := &queue{
-		tags: q.tags.clone(), lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags), finish: maps.Clone(q.finish), let: maps.Clone(q.let),
+		tags: q.tags.clone(), lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags),
+		finish: q.finish.clone(), let: maps.Clone(q.let),
 		aside: maps.Clone(q.aside), virtual: q.virtual, madeWay: q.madeWay,
 	}
 	for flow, lanes := range q.lanes {
@@ -120,7 +135,7 @@ func (q *queue) equal(other *queue) bool {
 	return q.virtual == other.virtual && q.madeWay == other.madeWay && q.tags.equal(&other.tags) &&
 		maps.EqualFunc(q.lanes, other.lanes, (*classLanes).equal) &&
 		maps.EqualFunc(q.classes, other.classes, func(a, b *ClassTags) bool { return *a == *b }) &&
-		maps.Equal(q.finish, other.finish) && maps.Equal(q.let, other.let) && maps.Equal(q.aside, other.aside)
+		q.finish.equal(&other.finish) && maps.Equal(q.let, other.let) && maps.Equal(q.aside, other.aside)
 }
 
 func (c *classLanes) clone() (own classLanes) {
@@ -142,7 +157,8 @@ func (c *classLanes) equal(other *classLanes) bool {
 // clone is in order, which a heap may be.
 func (r *ranked[S]) clone() (own ranked[S]) {
 	ordered := slices.Clone(r.heap)
-	slices.SortFunc(ordered, func(a, b scored[S]) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(ordered,
+		func(a, b scored[S]) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) })
 	for _, x := range ordered {
 		own.set(x.name, x.score)
 	}

@@ -11,7 +11,7 @@ func (l *Line) Heads() (heads []Job) {
 	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
 		lane := l.lanes[name]
 		for _, p := range lane.jobs {
-			if l.waits(p.id) {
+			if l.waits(lane, p) {
 				heads = append(heads, Job{ID: p.id, Lane: lane.name, Costs: p.costs})
 				break
 			}
@@ -46,6 +46,15 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 		}
 	}
 	return turn
+}
+
+// Tag is that of a flow under a scope key where flows stand.
+func (l *Line) Tag(name, flow string) float64 {
+	q := l.queues[name]
+	if tag, stands := q.tags.get(flow); stands {
+		return tag
+	}
+	return q.startTag(flow)
 }
 
 // Standing are the flows that stand under a scope key.
@@ -102,7 +111,8 @@ func (l *Line) Dump(now int64) string {
 		s += "\n"
 	}
 	for ln, c := range l.claims {
-		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names, timer("+"+ln))
+		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names,
+			timer("+"+ln))
 	}
 	return s
 }

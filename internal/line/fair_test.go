@@ -17,7 +17,8 @@ func sixTenants(t *testing.T) *world {
 // backlog has a tenant bring jobs of one cost and share.
 func (w *world) backlog(flow string, jobs int, cost, share int64) {
 	for i := range jobs {
-		w.bring(line.Job{ID: id("%s-%d-%d", flow, w.now, i), Lane: flow + "|global:,tenant:" + flow, Costs: []int64{cost, cost}, Share: share})
+		w.bring(line.Job{ID: id("%s-%d-%d", flow, w.now, i), Lane: flow + "|global:,tenant:" + flow,
+			Costs: []int64{cost, cost}, Share: share})
 	}
 }
 
@@ -46,7 +47,8 @@ func TestSharedLimitIsDividedEqually(t *testing.T) {
 	w.run(began + 5*minute)
 	w.check()
 	index := w.fairness(began+minute, began+5*minute, alike)
-	t.Logf("jain %.5f, put back %.3f per job, looks per start %.2f, %.1f pulls a second", index, float64(w.putBacks)/12000, float64(w.line.Looks)/float64(len(w.served)), float64(w.pulls)/300)
+	t.Logf("jain %.5f, put back %.3f per job, looks per start %.2f, %.1f pulls a second", index,
+		float64(w.putBacks)/12000, float64(w.line.Looks)/float64(len(w.served)), float64(w.pulls)/300)
 	if index < 0.999 {
 		t.Errorf("jain %.5f: %v", index, w.units(began+minute, began+5*minute))
 	}
@@ -132,14 +134,16 @@ func TestHeavyJobsHaveTheirShare(t *testing.T) {
 					cost = 20
 				}
 				units += cost
-				w.bring(line.Job{ID: id("%s-%d", flow, i), Lane: flow + "|global:,tenant:" + flow, Costs: []int64{cost, cost}, Share: 1})
+				w.bring(line.Job{ID: id("%s-%d", flow, i), Lane: flow + "|global:,tenant:" + flow,
+					Costs: []int64{cost, cost}, Share: 1})
 			}
 		}
 		w.run(began + 11*minute)
 		w.check()
 		units := w.units(began+minute, began+11*minute)
 		index := w.fairness(began+minute, began+11*minute, alike)
-		t.Logf("%s: jain %.5f, %d units of 6000, looks per start %.2f", name, index, sum(units), float64(w.line.Looks)/float64(len(w.served)))
+		t.Logf("%s: jain %.5f, %d units of 6000, looks per start %.2f", name, index, sum(units),
+			float64(w.line.Looks)/float64(len(w.served)))
 		if index < 0.999 {
 			t.Errorf("%s: jain %.5f: %v", name, index, units)
 		}
@@ -191,7 +195,8 @@ func TestManyRefundsGiveNoTurns(t *testing.T) {
 	}
 	w.run(w.now + second)
 	for _, j := range w.served {
-		w.line.Settle(w.now, w.settings, line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: j.started}, []int64{1}, hour, false)
+		w.line.Settle(w.now, w.settings, line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs,
+			Start: j.started, Decided: j.started}, []int64{1}, hour, false)
 	}
 	w.run(w.now + 5*second)
 	a, b := -50, 0

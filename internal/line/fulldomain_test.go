@@ -76,7 +76,8 @@ func fullDomain(t *testing.T, units int64, work string) {
 	}
 	fair := min(units, 1500) * (minutes - 1)
 	looks := float64(w.line.Looks) / float64(len(w.served))
-	t.Logf("used to %.3f, all to %.3f, looks per start %.2f, put back %.3f", float64(used)/float64(fair), float64(all)/float64(6000*(minutes-1)), looks, float64(w.putBacks)/float64(len(w.jobs)))
+	t.Logf("used to %.3f, all to %.3f, looks per start %.2f, put back %.3f", float64(used)/float64(fair),
+		float64(all)/float64(6000*(minutes-1)), looks, float64(w.putBacks)/float64(len(w.jobs)))
 	if float64(used) < 0.95*float64(fair) {
 		t.Errorf("%d started of the domain's %d", used, fair)
 	}

@@ -22,8 +22,9 @@ const steppedBack = 30_000_000
 // key is one scope key.
 type key struct {
 	name    string
-	paused  int64   // until when it is closed
+	pause   int64   // until when it is closed at run time
 	own     []Limit // set for it at run time; nil: none
+	ownEnds int64   // until when; Never: until they are taken back
 	adapted adapted
 	ledgers []*ledger
 
@@ -34,6 +35,8 @@ type key struct {
 	mode    Mode
 	limits  []Limit // in force
 	origin  byte    // c configuration, s set for the scope, k set for the key
+	ends    int64   // when the next of what is set for it ends; Never: nothing does
+	horizon int64   // until when jobs are booked
 	shift   int64   // of its ledgers' time from the clock's
 	goesOn  int64   // the offset from now on
 	touched bool    // something was charged or booked, or has left
@@ -41,15 +44,21 @@ type key struct {
 
 // look makes a scope key ready for one call: its limits in force, its time, and what has
 // left its windows forgotten.
-func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
-	k.mode, k.limits, k.origin, k.touched = mode, limits, origin, false
+func (k *key) look(now, grace, lookahead int64, of inForce) {
+	k.mode, k.limits, k.origin, k.ends, k.touched = of.mode, of.limits, of.origin, of.ends, false
+	if k.ownEnds <= now {
+		k.own = nil
+	}
+	counted := [][]Limit{of.limits, of.after}
 	if k.own != nil {
-		k.limits, k.origin = k.own, 'k'
+		k.limits, k.origin, k.ends = k.own, 'k', min(k.ends, k.ownEnds)
+		if k.ownEnds == Never {
+			counted = nil
+		}
+		counted = slices.Insert(counted, 0, k.own)
 	}
-	if k.adapted.changed+adaptedFor <= now {
-		k.adapted = adapted{}
-	}
-	k.goesOn = k.offset
+	k.adapted = k.adapted.asOf(now)
+	k.goesOn, k.horizon = k.offset, now+lookahead
 	if k.seen-now-k.offset > steppedBack {
 		k.goesOn, k.touched = k.seen-now, true // kept, so that it goes on also while nobody is charged
 	}
@@ -61,12 +70,19 @@ func (k *key) look(now, grace int64, mode Mode, limits []Limit, origin byte) {
 	if k.mode == Off {
 		return
 	}
-	for _, limit := range k.limits {
-		if limit.Units >= 0 && k.ledger(limit.Window) == nil {
-			k.ledgers = append(k.ledgers, &ledger{window: limit.Window, precision: limit.Precision})
-		}
+	for _, limits := range counted {
+		k.count(limits, now)
 	}
 	slices.SortFunc(k.ledgers, func(a, b *ledger) int { return cmp.Compare(a.window, b.window) })
+}
+
+// count adds the ledgers that limits need.
+func (k *key) count(limits []Limit, now int64) {
+	for _, limit := range limits {
+		if limit.Units >= 0 && k.ledger(limit.Window) == nil {
+			k.ledgers = append(k.ledgers, &ledger{window: limit.Window, precision: limit.Precision, since: now + k.shift})
+		}
+	}
 }
 
 // forget drops what counts no more, and the ledgers in which nothing is left.
@@ -88,12 +104,22 @@ func (k *key) ledger(window int64) *ledger {
 	return nil
 }
 
+// mostAsked is how many limits one search asks, over and over until none of them moves the start.
+// What it has not found until then is taken to be behind the horizon.
+const mostAsked = 500
+
 // earliest is the first start at or after at that the scope key allows by itself, and the
-// limit that moved it last, nil for the pause.
-func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder *Limit, moved bool) {
+// limit that moved it last, nil for the pause. Promises to others count.
+func (k *key) earliest(at, now, cost int64) (start int64, holder *Limit, moved bool) {
+	asked := 0
+	return k.search(at, now, cost, true, &asked)
+}
+
+// search is earliest as a part of a search that has asked so many limits.
+func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int64, holder *Limit, moved bool) {
 	start = at
-	if k.paused > start {
-		start, moved = k.paused, true
+	if k.paused() > start {
+		start, moved = k.paused(), true
 	}
 	for again := true; again; {
 		again = false
@@ -101,6 +127,12 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 			limit := &k.limits[i]
 			if limit.Units < 0 {
 				continue
+			}
+			if *asked++; *asked > mostAsked {
+				if holder == nil && k.paused() <= at {
+					holder = limit
+				}
+				return max(start, k.horizon+1), holder, true
 			}
 			d := k.ledger(limit.Window)
 			at := k.time(start)
@@ -116,6 +148,9 @@ func (k *key) earliest(at, now, cost int64, promises bool) (start int64, holder 
 	}
 	return start, holder, moved
 }
+
+// paused is until when it is closed, at run time or by its upstream.
+func (k *key) paused() int64 { return max(k.pause, k.adapted.closed) }
 
 // time is that of the ledgers at an instant. While it stands still, it does so for all
 // instants until the clock has caught up: what is granted for one of them starts no sooner

@@ -17,6 +17,7 @@ type Limit struct {
 // ledger are the units of one window of one scope key.
 type ledger struct {
 	window, precision int64
+	since             int64 // from when it counts, by its own time
 	spent, booked     entries
 	merged            entries // of the last look, kept for its memory
 }

@@ -21,20 +21,49 @@ type Settings struct {
 	Lower     int64 // units of a priority for each of the next lower one, while jobs of both wait; 0: nine
 }
 
+// scopeSet is what is set for a whole scope; a Mode of 0 or nil Limits: nothing.
+type scopeSet struct {
+	mode      Mode
+	modeEnds  int64 // Never: it is set until it is taken back
+	limits    []Limit
+	limitsEnd int64 // as modeEnds
+}
+
+// asOf is what is left of it at an instant.
+func (s scopeSet) asOf(now int64) scopeSet {
+	if s.mode == 0 || s.modeEnds <= now {
+		s.mode, s.modeEnds = 0, Never
+	}
+	if s.limits == nil || s.limitsEnd <= now {
+		s.limits, s.limitsEnd = nil, Never
+	}
+	return s
+}
+
+// inForce is what holds for the keys of a scope that have no limits of their own.
+type inForce struct {
+	mode   Mode
+	limits []Limit
+	origin byte
+	after  []Limit // that follow the limits when they end
+	ends   int64   // when the next of what is set ends; Never: nothing does
+}
+
 // Line is the state of one throttle.
 type Line struct {
 	keys     map[string]*key
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
+	asides   map[string]*aside // lanes that are parked beside a scope key
 	overdues ranked[int64]     // when a job that did not come is told of again
 	timers   ranked[int64]     // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
-	shares   map[string]int64  // of flows that have another one than 1
+	// of flows that have another one than 1, the second in which it was told last times shareSecond, plus the share
+	shares   ranked[int64]
 	claims   map[string]*claim // by lane
-	leads    map[string]string // by job the lane that is parked or has a claim, and whose first it is
 	claimers map[string]string // the lane that has a scope key's claim
-	set      map[string]Scope  // what is set for whole scopes; a Mode of 0 or nil Limits: nothing
-	mode     Mode              // set for all scopes; 0: nothing
+	set      map[string]scopeSet
+	all      scopeSet // its mode is set for all scopes
 
 	pulled  int64            // when it was pulled last
 	settled map[string]int64 // marks of settled grants, and until when they are kept
@@ -44,6 +73,9 @@ type Line struct {
 
 	// Looks is how many first jobs pulls have looked at so far.
 	Looks int
+	// Ends has pulls end at this check whether they are to, as a script says that has taken its
+	// steps; 0: not before.
+	Ends int
 
 	// Of one call:
 	settings Settings
@@ -55,9 +87,10 @@ type Line struct {
 func New() *Line {
 	return &Line{
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
-		queues: make(map[string]*queue), shares: make(map[string]int64),
-		claims: make(map[string]*claim), leads: make(map[string]string), claimers: make(map[string]string), set: make(map[string]Scope), settled: make(map[string]int64),
-		runs: make(map[string]*run),
+		queues: make(map[string]*queue), asides: make(map[string]*aside),
+		claims: make(map[string]*claim), claimers: make(map[string]string), set: make(map[string]scopeSet),
+		settled: make(map[string]int64),
+		runs:    make(map[string]*run), all: scopeSet{}.asOf(0),
 	}
 }
 
@@ -110,7 +143,7 @@ func (l *Line) begin(now int64, settings Settings) {
 func (l *Line) end() {
 	for name, k := range l.looked {
 		k.forget(l.now, l.settings.Grace)
-		if len(k.ledgers) == 0 && k.own == nil && k.paused <= l.now && k.adapted == (adapted{}) {
+		if len(k.ledgers) == 0 && k.own == nil && k.paused() <= l.now && k.adapted.asOf(l.now) == (adapted{}) {
 			delete(l.keys, name)
 			continue
 		}
@@ -127,28 +160,42 @@ func (l *Line) key(name string) *key {
 	}
 	k := l.keys[name]
 	if k == nil {
-		k = &key{name: name}
+		k = &key{name: name, ownEnds: Never}
 		l.keys[name] = k
 	}
 	scope, _, _ := strings.Cut(name, ":")
-	configured := l.settings.Scopes[scope]
-	mode, limits, origin := configured.Mode, configured.Limits, byte('c')
-	if mode == 0 {
-		mode = Off // no scope of this process
-	}
-	set := l.set[scope]
-	switch {
-	case set.Mode != 0:
-		mode = set.Mode
-	case l.mode != 0 && configured.Mode != 0:
-		mode = l.mode
-	}
-	if set.Limits != nil {
-		limits, origin = set.Limits, 's'
-	}
-	k.look(l.now, l.settings.Grace, mode, limits, origin)
+	k.look(l.now, l.settings.Grace, l.settings.Lookahead, l.inForce(scope))
 	l.looked[name] = k
 	return k
+}
+
+func (l *Line) inForce(scope string) inForce {
+	configured, set, all := l.settings.Scopes[scope], l.set[scope].asOf(l.now), l.all.asOf(l.now)
+	f := inForce{mode: configured.Mode, limits: configured.Limits, origin: 'c', ends: min(set.modeEnds, set.limitsEnd)}
+	if configured.Mode == 0 {
+		f.mode = Off // no scope of this process
+	} else if all.mode != 0 {
+		f.mode, f.ends = all.mode, min(f.ends, all.modeEnds)
+	}
+	if set.mode != 0 {
+		f.mode = set.mode
+	}
+	if set.limitsEnd < Never {
+		f.after = f.limits
+	}
+	if set.limits != nil {
+		f.limits, f.origin = set.limits, 's'
+	}
+	return f
+}
+
+// ends is when the next of what is set for the scope keys of a lane ends.
+func (l *Line) ends(lane *lane) int64 {
+	next := Never
+	for _, name := range lane.keys {
+		next = min(next, l.key(name).ends)
+	}
+	return next
 }
 
 // lane is the one of this name, "<flow>|<scope key>,<scope key>"; with a lower priority
@@ -174,7 +221,28 @@ func (l *Line) queue(name string) *queue {
 
 func (l *Line) lower() float64 { return float64(cmp.Or(l.settings.Lower, defaultLower)) }
 
-func (l *Line) share(flow string) float64 { return float64(max(1, l.shares[flow])) }
+// What a second counts for in the score of a share, and for how many of them a share is kept: whoever waits asks again
+// within that time, and tells it anew.
+const (
+	shareSecond = 1 << 20
+	shareKept   = 864_000
+)
+
+func (l *Line) share(flow string) float64 {
+	score, _ := l.shares.get(flow)
+	return float64(max(1, score%shareSecond))
+}
+
+// forgetShares forgets some of the shares that nobody has told of for long.
+func (l *Line) forgetShares() {
+	for range forgottenAtOnce {
+		flow, score, is := l.shares.first()
+		if !is || score > (l.now/1_000_000-shareKept)*shareSecond {
+			return
+		}
+		l.shares.delete(flow)
+	}
+}
 
 // due sets a timer; an earlier one stays.
 func (l *Line) due(name string, at int64) {
@@ -189,6 +257,9 @@ func (l *Line) hurry(name string) {
 		if t, set := l.timers.get(timer); set && t > l.now {
 			l.timers.set(timer, l.now)
 		}
+	}
+	if a := l.asides[name]; a != nil && a.walking {
+		a.look = 0
 	}
 }
 
@@ -208,7 +279,7 @@ type fit struct {
 // earliest is the first start at or after at that all scope keys of a lane allow, of those
 // that enforce their limits or of those that are in shadow.
 func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode Mode) fit {
-	f := fit{at: at}
+	f, asked := fit{at: at}, 0
 	for again := true; again; {
 		again = false
 		for i, name := range lane.keys {
@@ -216,12 +287,12 @@ func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode
 			if k.mode != mode {
 				continue
 			}
-			start, holder, moved := k.earliest(f.at, l.now, costs[i], promises)
+			start, holder, moved := k.search(f.at, l.now, costs[i], promises, &asked)
 			if !moved || start <= f.at {
 				continue
 			}
 			f = fit{start, k, holder}
-			if f.at == Never {
+			if f.at == Never || asked > mostAsked {
 				return f
 			}
 			again = true
@@ -291,20 +362,31 @@ func (l *Line) stand(name string, lane *lane, look int64) {
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane)
-	under, isParked := strings.CutSuffix(name, parked)
-	if isParked {
-		delete(q.finish, lane.flow)
-		if q.tags.len() == 0 {
-			delete(l.queues, name)
+	l.tidy(name)
+}
+
+// leaveAside takes a lane out of those that are parked beside a scope key.
+func (l *Line) leaveAside(name string, lane *lane) {
+	if a := l.asides[name]; a != nil {
+		a.lanes.delete(lane.name)
+		if a.lanes.len() == 0 {
+			delete(l.asides, name)
 		}
 	}
-	l.tidy(under)
+	l.tidy(name)
+}
+
+// unparkLane has a parked lane have its turn under the scope key again.
+func (l *Line) unparkLane(name string, lane *lane, arrival int64) {
+	l.queue(name).stand(lane, arrival)
+	l.due(name, l.now)
+	l.leaveAside(name, lane)
 }
 
 // tidy deletes a scope key's queue, and its tags, when no flow stands there, and none has a
 // claim or a parked lane there.
 func (l *Line) tidy(name string) {
-	if !l.stands(name) && l.queues[name+parked] == nil && l.claimers[name] == "" {
+	if !l.stands(name) && l.asides[name] == nil && l.claimers[name] == "" {
 		delete(l.queues, name)
 	}
 }
@@ -325,27 +407,27 @@ func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int6
 		if k.mode != Enforce {
 			continue
 		}
-		own, _, _ := k.earliest(l.now, l.now, costs[i], true)
+		own, _, _ := k.earliest(l.now, l.now, costs[i])
 		if own > l.now+l.settings.Lookahead && own > last {
-			one, _, _ := k.earliest(l.now, l.now, 1, true)
+			one, _, _ := k.earliest(l.now, l.now, 1)
 			last, name, look = own, n, one
 		}
 	}
 	if name == "" {
 		name, look = f.key.name, f.at
 	}
-	return name, l.soon(look - l.settings.Lookahead)
+	return name, l.soon(look-l.settings.Lookahead, l.ends(lane))
 }
 
 // lookedAtAfter is after how long what has no room is looked at again at the latest: another
 // process may have other limits, or the clock may have been set.
 const lookedAtAfter = 300_000_000
 
-// soon is when something is looked at that has room then, also what never has. A forecast
-// knows that nothing changes.
-func (l *Line) soon(at int64) int64 {
+// soon is when something is looked at that has room then, also what never has, and not after
+// what is set at run time ends. A forecast knows that nothing else changes.
+func (l *Line) soon(at, ends int64) int64 {
 	if l.playing {
-		return at
+		return min(at, ends)
 	}
-	return min(at, l.now+lookedAtAfter)
+	return min(at, ends, l.now+lookedAtAfter)
 }

@@ -100,7 +100,9 @@ func TestHeavyJobsFillTheirLimit(t *testing.T) {
 		}
 		whole := c.units / c.cost * c.cost
 		optimum := (sum - 1) / whole * c.window
-		t.Logf("%+v: makespan %.1f s, optimum %.1f s, %.2f looks per job, put back %.2f", c, float64(last-began)/1e6, float64(optimum)/1e6, float64(w.line.Looks)/float64(c.jobs), float64(w.putBacks)/float64(c.jobs))
+		t.Logf("%+v: makespan %.1f s, optimum %.1f s, %.2f looks per job, put back %.2f", c,
+			float64(last-began)/1e6, float64(optimum)/1e6, float64(w.line.Looks)/float64(c.jobs),
+			float64(w.putBacks)/float64(c.jobs))
 		if last > began+optimum*105/100+2*c.window {
 			t.Errorf("%+v: the last job started after %d us, the limit asks for %d us", c, last-began, optimum)
 		}
@@ -112,7 +114,8 @@ func TestHeavyJobsFillTheirLimit(t *testing.T) {
 func TestWholeWindowsOfTwoScopeKeys(t *testing.T) {
 	t.Parallel()
 	for _, windows := range [][2]int64{{10 * second, 10 * second}, {10 * second, 60 * second}, {60 * second, 7 * second}} {
-		w := newWorld(t, settingsOf(map[string][]line.Limit{"domain": {per(10, windows[0])}, "global": {per(20, windows[1])}}))
+		w := newWorld(t,
+			settingsOf(map[string][]line.Limit{"domain": {per(10, windows[0])}, "global": {per(20, windows[1])}}))
 		n := 0
 		var heavy []*worldJob
 		for range 3600 {
@@ -129,7 +132,8 @@ func TestWholeWindowsOfTwoScopeKeys(t *testing.T) {
 			}
 			if n == 80 {
 				for f := range 3 {
-					heavy = append(heavy, w.bring(line.Job{ID: id("heavy%d", f), Lane: id("h%d|domain:d,global:", f), Costs: []int64{10, 20}, Share: 1}))
+					heavy = append(heavy,
+						w.bring(line.Job{ID: id("heavy%d", f), Lane: id("h%d|domain:d,global:", f), Costs: []int64{10, 20}, Share: 1}))
 				}
 			}
 		}

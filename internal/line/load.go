@@ -84,8 +84,8 @@ type ClaimSnapshot struct {
 }
 
 // Load returns a line that goes on from a snapshot, and the settings that it goes on with:
-// these with the scopes of the snapshot. What is booked for jobs that are not in line counts as spent: they are taken to start at
-// their slots.
+// these with the scopes of the snapshot. What is booked for jobs that are not in line counts as spent: they are
+// taken to start at their slots.
 func Load(s Snapshot, settings Settings) (*Line, Settings) {
 	l := New()
 	settings.Scopes = make(map[string]Scope)
@@ -94,6 +94,7 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 		settings.Scopes[scope] = Scope{Mode: k.Mode}
 		l.keys[k.Name] = k.load(s.Now)
 	}
+	l.now = s.Now
 	for flow, share := range s.Shares {
 		l.shareOf(flow, share)
 	}
@@ -119,7 +120,8 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 
 // load makes a scope key of it whose limits in force are its own.
 func (s *KeySnapshot) load(now int64) *key {
-	k := &key{name: s.Name, paused: s.Paused, own: append([]Limit{}, s.Limits...), adapted: adapted{less: whole - s.Part, changed: now}}
+	k := &key{name: s.Name, pause: s.Paused, own: append([]Limit{}, s.Limits...), ownEnds: Never,
+		adapted: adapted{less: whole - s.Part, changed: now}}
 	for _, w := range s.Windows {
 		k.offset = w.Shift
 		k.seen = now + w.Shift
@@ -156,11 +158,33 @@ func (l *Line) loadLane(s *LaneSnapshot) {
 	}
 }
 
+// loadAside has those lanes be parked of which there are jobs.
+func (l *Line) loadAside(name string, s *QueueSnapshot) {
+	a := &aside{}
+	for _, f := range s.Flows {
+		for _, standing := range f.Lanes {
+			if l.lanes[standing.Lane] != nil {
+				a.lanes.set(standing.Lane, f.Tag)
+			}
+		}
+	}
+	if a.lanes.len() > 0 {
+		l.asides[name] = a
+		l.timers.set(s.Name, s.Timer)
+	}
+}
+
 // loadQueue has those lanes stand in a queue of which there are jobs.
 func (l *Line) loadQueue(s *QueueSnapshot) {
+	if name, isParked := strings.CutSuffix(s.Name, parked); isParked {
+		l.loadAside(name, s)
+		return
+	}
 	q := newQueue()
 	q.virtual = s.Virtual
-	maps.Copy(q.finish, s.Finish)
+	for flow, tag := range s.Finish {
+		q.finish.set(flow, tag)
+	}
 	maps.Copy(q.aside, s.Aside)
 	for flow, tags := range s.Classes {
 		q.classes[flow] = &tags
@@ -179,9 +203,7 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	if q.tags.len() > 0 {
 		l.timers.set(s.Name, s.Timer)
 	}
-	if q.tags.len() > 0 || !strings.HasSuffix(s.Name, parked) {
-		l.queues[s.Name] = q
-	}
+	l.queues[s.Name] = q
 }
 
 func (l *Line) loadClaim(s *ClaimSnapshot) {
@@ -229,11 +251,14 @@ func (d *ledger) startBooked(now int64, but claimed) {
 
 // Snapshot tells how all stands that waits.
 func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
-	s := Snapshot{Now: now, Shares: maps.Clone(l.shares)}
+	s := Snapshot{Now: now, Shares: make(map[string]int64, l.shares.len())}
+	for flow, score := range l.shares.all() {
+		s.Shares[flow] = score % shareSecond
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
 		lane := LaneSnapshot{Name: name}
 		for _, p := range l.lanes[name].jobs {
-			if l.waits(p.id) {
+			if l.waits(l.lanes[name], p) {
 				lane.Jobs = append(lane.Jobs, Waiter{p.id, p.arrival, p.costs})
 			}
 		}
@@ -242,6 +267,10 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
 		s.Queues = append(s.Queues, l.queueSnapshot(name))
 	}
+	for _, name := range slices.Sorted(maps.Keys(l.asides)) {
+		s.Queues = append(s.Queues, l.asideSnapshot(name))
+	}
+	slices.SortFunc(s.Queues, func(a, b QueueSnapshot) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range slices.Sorted(maps.Keys(l.claims)) {
 		s.Claims = append(s.Claims, l.claimSnapshot(name))
 	}
@@ -259,7 +288,9 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	q := l.queues[name]
-	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Clone(q.finish), HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside), Classes: make(map[string]ClassTags, len(q.classes))}
+	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Collect(q.finish.all()),
+		HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside),
+		Classes: make(map[string]ClassTags, len(q.classes))}
 	for flow, tags := range q.classes {
 		s.Classes[flow] = *tags
 	}
@@ -279,6 +310,20 @@ func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	return s
 }
 
+// asideSnapshot tells of parked lanes, each as a flow of its own.
+func (l *Line) asideSnapshot(name string) QueueSnapshot {
+	s := QueueSnapshot{Name: name + parked}
+	s.Timer, _ = l.timers.get(s.Name)
+	a := l.asides[name]
+	for _, parkedLane := range a.lanes.sorted() {
+		tag, _ := a.lanes.get(parkedLane)
+		lane := l.lanes[parkedLane]
+		s.Flows = append(s.Flows, FlowSnapshot{Flow: lane.flow, Tag: tag,
+			Lanes: []Standing{{lane.name, lane.jobs[0].arrival}}})
+	}
+	return s
+}
+
 func (l *Line) claimSnapshot(name string) ClaimSnapshot {
 	c := l.claims[name]
 	s := ClaimSnapshot{Lane: name, At: c.at, Names: slices.Clone(c.names)}
@@ -293,7 +338,7 @@ func (l *Line) claimSnapshot(name string) ClaimSnapshot {
 func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapshot {
 	l.begin(now, settings)
 	k := l.key(name)
-	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused, Part: k.adapted.part(), Limits: slices.Clone(k.limits)}
+	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused(), Part: k.adapted.part(), Limits: slices.Clone(k.limits)}
 	for _, d := range k.ledgers {
 		s.Windows = append(s.Windows, Window{
 			Window: d.window, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),
@@ -336,6 +381,11 @@ func (l *Line) Job(id, lane string) JobState {
 	for name, q := range l.queues {
 		if q.has(l.lane(lane)) {
 			s.Queue = name
+		}
+	}
+	for name, a := range l.asides {
+		if a.has(l.lane(lane)) {
+			s.Queue = name + parked
 		}
 	}
 	s.Timer, _ = l.timers.get(s.Queue)

@@ -24,7 +24,8 @@ func crowded(seed uint64) (l *line.Line, settings line.Settings, now int64) {
 		if random.IntN(2) == 0 {
 			lane, costs = flow+"|domain:x,global:,tenant:"+flow, append([]int64{1 + random.Int64N(3)}, costs...)
 		}
-		job := line.Job{ID: fmt.Sprint("j", i), Lane: lane, Costs: costs, MaxWait: 2 * second, Latest: -1, Share: 1 + random.Int64N(2)}
+		job := line.Job{ID: fmt.Sprint("j", i), Lane: lane, Costs: costs, MaxWait: 2 * second, Latest: line.Never,
+			Share: 1 + random.Int64N(2)}
 		jobs[job.ID] = job
 		l.Reserve(now, settings, []line.Job{job})
 		now += random.Int64N(second / 2)
@@ -72,10 +73,11 @@ func TestEqual(t *testing.T) {
 	const lane = "t0|global:,tenant:t0"
 	changes := map[string]func(l *line.Line, now int64, settings line.Settings){
 		"a job comes": func(l *line.Line, now int64, settings line.Settings) {
-			l.Reserve(now, settings, []line.Job{{ID: "new", Lane: lane, Costs: []int64{1, 1}, Latest: -1, Share: 1}})
+			l.Reserve(now, settings, []line.Job{{ID: "new", Lane: lane, Costs: []int64{1, 1}, Latest: line.Never, Share: 1}})
 		},
 		"a flow's share": func(l *line.Line, now int64, settings line.Settings) {
-			l.Reserve(now, settings, []line.Job{{ID: "new", Lane: "t9|global:,tenant:t9", Costs: []int64{1, 1}, Latest: -1, Share: 7}})
+			l.Reserve(now, settings,
+				[]line.Job{{ID: "new", Lane: "t9|global:,tenant:t9", Costs: []int64{1, 1}, Latest: line.Never, Share: 7}})
 			l.Leave(now, settings, []string{"new"})
 		},
 		"all leave": func(l *line.Line, now int64, settings line.Settings) {
@@ -85,28 +87,33 @@ func TestEqual(t *testing.T) {
 		},
 		"a pull": func(l *line.Line, now int64, settings line.Settings) { l.Pull(now+20*second, settings, 50, 200) },
 		"a mark": func(l *line.Line, now int64, settings line.Settings) {
-			l.Settle(now, settings, line.Grant{ID: "x", Lane: lane, Costs: []int64{1, 1}, Start: now - 1}, []int64{1, 1}, second, false)
+			l.Settle(now, settings, line.Grant{ID: "x", Lane: lane, Costs: []int64{1, 1}, Start: now - 1,
+				Decided: now - 1}, []int64{1, 1}, second, false)
 		},
 		"a pause": func(l *line.Line, now int64, settings line.Settings) { l.Pause(now, settings, "tenant:t9", now+1) },
 		"a key's limits": func(l *line.Line, now int64, settings line.Settings) {
-			l.SetLimits(now, settings, "tenant:t9", []line.Limit{per(7, second)})
+			l.SetLimits(now, settings, "tenant:t9", []line.Limit{per(7, second)}, line.Never)
 		},
 		"a key's no limits": func(l *line.Line, now int64, settings line.Settings) {
-			l.SetLimits(now, settings, "tenant:t9", []line.Limit{})
+			l.SetLimits(now, settings, "tenant:t9", []line.Limit{}, line.Never)
 		},
 		"a scope's limits": func(l *line.Line, now int64, settings line.Settings) {
-			l.SetLimits(now, settings, "other", []line.Limit{per(7, second)})
+			l.SetLimits(now, settings, "other", []line.Limit{per(7, second)}, line.Never)
 		},
-		"a scope's mode": func(l *line.Line, now int64, settings line.Settings) { l.SetMode(now, settings, "other", line.Shadow) },
-		"all modes":      func(l *line.Line, now int64, settings line.Settings) { l.SetMode(now, settings, "", line.Enforce) },
+		"a scope's mode": func(l *line.Line, now int64, settings line.Settings) {
+			l.SetMode(now, settings, "other", line.Shadow, line.Never)
+		},
+		"all modes": func(l *line.Line, now int64, settings line.Settings) {
+			l.SetMode(now, settings, "", line.Enforce, line.Never)
+		},
 	}
 	// Some of the line's timers are due at once after what is set: these keys have none.
 	ways := map[string]func(l *line.Line, now int64, settings line.Settings){
 		"limits set and taken back": func(l *line.Line, now int64, settings line.Settings) {
-			l.SetLimits(now, settings, "tenant:t9", []line.Limit{per(7, second)})
-			l.SetLimits(now, settings, "other", []line.Limit{per(7, second)})
-			l.SetLimits(now, settings, "tenant:t9", nil)
-			l.SetLimits(now, settings, "other", nil)
+			l.SetLimits(now, settings, "tenant:t9", []line.Limit{per(7, second)}, line.Never)
+			l.SetLimits(now, settings, "other", []line.Limit{per(7, second)}, line.Never)
+			l.SetLimits(now, settings, "tenant:t9", nil, line.Never)
+			l.SetLimits(now, settings, "other", nil, line.Never)
 		},
 		"a pause that is ended": func(l *line.Line, now int64, settings line.Settings) {
 			l.Pause(now, settings, "tenant:t9", now+second)
@@ -119,7 +126,7 @@ func TestEqual(t *testing.T) {
 		// What is looked at is ready: no limit of "other" has a timer, and what has left is forgotten.
 		settings.Scopes["other"] = line.Scope{Mode: line.Enforce, Limits: []line.Limit{per(1, second)}}
 		l.Snapshot(now, settings)
-		l.SetLimits(now, settings, "other", nil)
+		l.SetLimits(now, settings, "other", nil, line.Never)
 		for what, change := range changes {
 			one, other := l.Clone(), l.Clone()
 			if !one.Equal(other) || !one.Equal(l) || !l.Equal(one) {

@@ -24,7 +24,7 @@ func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64
 	l.playing = true
 	starts, wanted := make(map[string]int64, len(ids)), make(map[string]bool, len(ids))
 	for _, id := range ids {
-		if l.waits(id) {
+		if l.Waits(id) {
 			wanted[id] = true
 		}
 	}
@@ -46,4 +46,7 @@ func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64
 }
 
 // Waits tells whether a job is in line.
-func (l *Line) Waits(id string) bool { return l.waits(id) }
+func (l *Line) Waits(id string) bool {
+	known := l.jobs[id]
+	return known != nil && known.state == waiting
+}

@@ -22,7 +22,8 @@ func (w *world) batch(tenant string, priority int, units int64, weight func() in
 	for units > 0 {
 		cost := weight()
 		units -= cost
-		w.bring(line.Job{ID: id("%s-%d-%d", tenant, priority, len(w.jobs)), Lane: priorityLane(tenant, priority), Costs: []int64{cost, cost}, Share: 1})
+		w.bring(line.Job{ID: id("%s-%d-%d", tenant, priority, len(w.jobs)), Lane: priorityLane(tenant, priority),
+			Costs: []int64{cost, cost}, Share: 1})
 	}
 }
 
@@ -52,11 +53,12 @@ func TestLowerPriorityHasItsFloor(t *testing.T) {
 		lower   int64
 		want    []float64
 	}{
-		"light":                  {weights: []func() int64{weightOf(1), weightOf(1)}, want: []float64{0.9, 0.1}},
-		"heavier below":          {weights: []func() int64{weightOf(1), drawn(20)}, want: []float64{0.9, 0.1}},
-		"heavier above":          {weights: []func() int64{drawn(20), weightOf(1)}, want: []float64{0.9, 0.1}},
-		"a floor of a fifth":     {weights: []func() int64{drawn(5), drawn(5)}, lower: 4, want: []float64{0.8, 0.2}},
-		"three priorities":       {weights: []func() int64{drawn(3), drawn(3), drawn(3)}, want: []float64{81. / 91, 9. / 91, 1. / 91}},
+		"light":              {weights: []func() int64{weightOf(1), weightOf(1)}, want: []float64{0.9, 0.1}},
+		"heavier below":      {weights: []func() int64{weightOf(1), drawn(20)}, want: []float64{0.9, 0.1}},
+		"heavier above":      {weights: []func() int64{drawn(20), weightOf(1)}, want: []float64{0.9, 0.1}},
+		"a floor of a fifth": {weights: []func() int64{drawn(5), drawn(5)}, lower: 4, want: []float64{0.8, 0.2}},
+		"three priorities": {weights: []func() int64{drawn(3), drawn(3), drawn(3)},
+			want: []float64{81. / 91, 9. / 91, 1. / 91}},
 		"the second and a third": {weights: []func() int64{nil, drawn(3), drawn(3)}, want: []float64{0, 0.9, 0.1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +119,8 @@ func TestHigherPriorityWaitsForFewOthers(t *testing.T) {
 			slices.Sort(waits)
 			p99 := waits[len(waits)*99/100]
 			a, b := w.byPriority("a", began, began+minute), w.byPriority("b", began, began+minute)
-			t.Logf("%d jobs, p99 %.2f s, most %.2f s; units of a %v, of b %v", len(waits), float64(p99)/1e6, float64(waits[len(waits)-1])/1e6, a, b)
+			t.Logf("%d jobs, p99 %.2f s, most %.2f s; units of a %v, of b %v", len(waits), float64(p99)/1e6,
+				float64(waits[len(waits)-1])/1e6, a, b)
 			if p99 > 2*second {
 				t.Errorf("p99 %.2f s, want at most 2 s", float64(p99)/1e6)
 			}

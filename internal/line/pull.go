@@ -6,17 +6,15 @@ import (
 	"strings"
 )
 
-// parked is what the queue of a scope key's parked lanes has behind its name: lanes whose
-// first job has no room only for its weight, while another one has the claim. There flows
-// stand by the tags that they have under the scope key.
+// parked stands behind the name of a scope key in the timer of the lanes that are parked beside it: lanes whose
+// first job has no room only for its weight, while another one has the claim.
 const parked = "!"
 
 // parkedFor is after how long parked lanes are looked at again at the latest.
 const parkedFor = 60_000_000
 
-// mostWithoutRoom is how many parked lanes without room are looked at until the others are
-// left where they are.
-const mostWithoutRoom = 4
+// mostWalked is how many parked lanes of a scope key one look comes by.
+const mostWalked = 64
 
 // forgetAfter is how long a job that did not come to its slot finds its place again.
 const forgetAfter = 600_000_000
@@ -63,6 +61,7 @@ type Pulled struct {
 type puller struct {
 	*Line
 	bookings, looks int // left
+	checks          int // whether it is to end
 	drops           int // left: jobs that have left, of which a pull takes so many out
 	brings          bool
 	told            Pulled
@@ -86,6 +85,7 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	again := l.overdues.until(now)
 	due := l.timers.until(now)
 	for _, name := range p.narrowFirst(due[:min(len(due), looks)]) {
+		p.endIfTired()
 		if p.bookings == 0 || p.looks <= 0 {
 			break // the other timers are older now than those looked at: they are the first the next time
 		}
@@ -107,6 +107,7 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	if brings {
 		p.tellAgain(again[:min(len(again), mostOverdue)])
 	}
+	p.forgetShares()
 	l.end()
 	p.told.Next = l.Next()
 	return p.told
@@ -156,7 +157,7 @@ func (p *puller) narrowFirst(due []string) []string {
 	for _, name := range due {
 		at, _ := p.timers.get(name)
 		wide := int64(0)
-		if q := p.queues[name]; q != nil && !strings.HasSuffix(name, parked) {
+		if q := p.queues[name]; q != nil {
 			wide = int64(min(2, q.tags.len()))
 		}
 		order[name] = [2]int64{at / max(1, p.settings.Lookahead/4), wide}
@@ -171,7 +172,8 @@ func (p *puller) narrowFirst(due []string) []string {
 // just been.
 func (p *puller) planned(id string) bool {
 	known := p.jobs[id]
-	if known == nil || known.state != booked || known.slot > p.now+p.settings.Lookahead || known.slot+p.settings.Grace <= p.now {
+	if known == nil || known.state != booked || known.slot > p.now+p.settings.Lookahead ||
+		known.slot+p.settings.Grace <= p.now {
 		return false
 	}
 	p.told.Booked = append(p.told.Booked, Told{id, known.slot, known.lane})
@@ -197,17 +199,25 @@ func (p *puller) late(id string) {
 	}
 }
 
-// head is the lane whose turn it is in a queue, or that of a flow so many ranks behind. Jobs
-// that have left are dropped, and lanes of which nothing is left.
-func (p *puller) head(queue string, rank int) (*lane, float64) {
+// endIfTired has a pull end that a script has ended here.
+func (p *puller) endIfTired() {
+	if p.checks++; p.Ends > 0 && p.checks >= p.Ends {
+		p.looks = 0
+	}
+}
+
+// head is the lane whose turn it is in a queue. Jobs that have left are dropped, and lanes of
+// which nothing is left.
+func (p *puller) head(queue string) (*lane, float64) {
+	p.endIfTired()
 	for p.looks > 0 {
 		q := p.queues[queue]
-		if q == nil || q.tags.len() <= rank {
+		if q == nil || q.tags.len() == 0 {
 			return nil, 0
 		}
 		p.looks--
 		p.Looks++
-		flow, tag, _ := q.tags.at(rank)
+		flow, tag, _ := q.first()
 		lane := p.lanes[p.first(queue, flow)]
 		if !p.drop(lane) {
 			return nil, 0
@@ -215,12 +225,9 @@ func (p *puller) head(queue string, rank int) (*lane, float64) {
 		thrown := p.throwOut(lane)
 		switch {
 		case len(lane.jobs) == 0:
-			delete(p.lanes, lane.name)
 			p.leave(queue, lane)
 		case !thrown:
 			return lane, tag
-		case strings.HasSuffix(queue, parked):
-			p.anew(lane, lane.jobs[0].arrival, "")
 		default:
 			q.leads(lane, lane.jobs[0].arrival)
 		}
@@ -228,13 +235,38 @@ func (p *puller) head(queue string, rank int) (*lane, float64) {
 	return nil, 0
 }
 
+// nextParked is the next of some lanes that are parked beside a scope key; nil if there is none
+// or, as it tells, if it could not be looked for.
+func (p *puller) nextParked(name string, lanes *[]string) (found *lane, more bool) {
+	p.endIfTired()
+	for len(*lanes) > 0 {
+		if p.looks <= 0 {
+			return nil, true
+		}
+		p.looks--
+		p.Looks++
+		lane := p.lanes[(*lanes)[0]]
+		*lanes = (*lanes)[1:]
+		if !p.drop(lane) {
+			return nil, true
+		}
+		thrown := p.throwOut(lane)
+		switch {
+		case len(lane.jobs) == 0:
+			p.leaveAside(name, lane)
+		case thrown:
+			p.anew(lane, lane.jobs[0].arrival)
+		default:
+			return lane, false
+		}
+	}
+	return nil, p.looks <= 0
+}
+
 // first is the lane of a flow whose turn it is in a queue.
 func (l *Line) first(queue, flow string) (lane string) {
-	var tags *ClassTags
-	if q := l.queues[strings.TrimSuffix(queue, parked)]; q != nil {
-		tags = q.classes[flow]
-	}
-	return l.queues[queue].lanes[flow].head(tags)
+	q := l.queues[queue]
+	return q.lanes[flow].head(q.classes[flow])
 }
 
 // throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
@@ -245,24 +277,27 @@ func (p *puller) throwOut(lane *lane) bool {
 	}
 	first := lane.jobs[0]
 	lane.jobs = lane.jobs[1:]
-	delete(p.leads, first.id)
 	p.drop(lane)
 	p.jobs[first.id] = &record{state: overdue, costs: first.costs, arrival: first.arrival, lane: lane.name}
 	p.toAsk(Told{first.id, p.now, lane.name})
 	return true
 }
 
-func (l *Line) waits(id string) bool {
-	known := l.jobs[id]
-	return known != nil && known.state == waiting
+// waits tells whether a job waits at this place of its lane.
+func (l *Line) waits(lane *lane, at place) bool {
+	known := l.jobs[at.id]
+	return known != nil && known.state == waiting && known.arrival == at.arrival && known.lane == lane.name
 }
 
 // look books the first jobs that stand under a scope key until it has no room, and moves
 // lanes under another scope key that has none for them.
 func (p *puller) look(name string) {
+	if q := p.queues[name]; q != nil {
+		q.forgetFinished()
+	}
 	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
 	for p.bookings > 0 {
-		lane, tag := p.head(name, 0)
+		lane, tag := p.head(name)
 		if lane == nil {
 			p.done(name)
 			return
@@ -272,7 +307,7 @@ func (p *puller) look(name string) {
 		k, horizon := p.key(name), p.now+p.settings.Lookahead
 		own := p.now
 		if k.mode == Enforce {
-			own, _, _ = k.earliest(p.now, p.now, cost, true)
+			own, _, _ = k.earliest(p.now, p.now, cost)
 		}
 		if own > horizon && !p.heavy(k, cost) || moved > 0 && p.full(k, moved+cost) {
 			p.timers.set(name, p.again(k))
@@ -344,7 +379,7 @@ func (p *puller) heavy(k *key, cost int64) bool {
 	if cost == 1 {
 		return false
 	}
-	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	one, _, _ := k.earliest(p.now, p.now, 1)
 	return one <= p.now+p.settings.Lookahead
 }
 
@@ -353,18 +388,18 @@ func (p *puller) full(k *key, units int64) bool {
 	if k.mode != Enforce {
 		return false
 	}
-	at, _, _ := k.earliest(p.now, p.now, min(units, k.fewest()), true)
+	at, _, _ := k.earliest(p.now, p.now, min(units, k.fewest()))
 	return at > p.now+p.settings.Lookahead
 }
 
 // again is when a scope key is to be looked at that has no room: when one unit has. If it
 // has, but lanes that had their turn here are to have it, they are given a while.
 func (p *puller) again(k *key) int64 {
-	one, _, _ := k.earliest(p.now, p.now, 1, true)
+	one, _, _ := k.earliest(p.now, p.now, 1)
 	if one <= p.now+p.settings.Lookahead {
 		return p.now + p.settings.Lookahead/4
 	}
-	return p.soon(max(one-p.settings.Lookahead, p.now+1))
+	return p.soon(max(one-p.settings.Lookahead, p.now+1), k.ends)
 }
 
 // makeRoom deals with a lane whose first job has no place within the lookahead, though it
@@ -386,7 +421,7 @@ func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 		if k.mode != Enforce {
 			continue
 		}
-		if own, _, _ := k.earliest(p.now, p.now, costs[i], true); own > p.now+p.settings.Lookahead {
+		if own, _, _ := k.earliest(p.now, p.now, costs[i]); own > p.now+p.settings.Lookahead {
 			names = append(names, name)
 		}
 	}
@@ -405,8 +440,10 @@ func (p *puller) claimOrPark(queue string, lane *lane, name string, at int64) {
 		if q := p.queues[name]; q != nil {
 			tag = q.startTag(lane.flow)
 		}
-		p.queue(name+parked).park(lane, lane.jobs[0].arrival, tag)
-		p.leads[lane.jobs[0].id] = lane.name
+		if p.asides[name] == nil {
+			p.asides[name] = &aside{}
+		}
+		p.asides[name].lanes.set(lane.name, tag)
 		p.due(name+parked, p.parkedUntil(lane, name))
 	}
 	p.leave(queue, lane)
@@ -420,7 +457,7 @@ func (p *puller) parkedUntil(lane *lane, name string) int64 {
 	if at <= p.now+p.settings.Lookahead {
 		at, most = p.earliest(lane, lane.jobs[0].costs, p.now, true, Enforce).at, p.now+claimedFor
 	}
-	return max(min(at-p.settings.Lookahead, most), p.now+1)
+	return max(min(at-p.settings.Lookahead, most, p.ends(lane)), p.now+1)
 }
 
 // roomUnder is when one scope key has room for the first job of a lane by itself.
@@ -429,7 +466,7 @@ func (p *puller) roomUnder(lane *lane, name string) int64 {
 	if k.mode != Enforce {
 		return p.now
 	}
-	at, _, _ := k.earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name), true)
+	at, _, _ := k.earliest(p.now, p.now, costOf(lane, lane.jobs[0].costs, name))
 	return at
 }
 
@@ -439,10 +476,9 @@ func (p *puller) roomUnder(lane *lane, name string) int64 {
 func (p *puller) claim(lane *lane, names []string, at int64) {
 	first, last := lane.jobs[0], int64(0)
 	p.claims[lane.name] = &claim{at: at, costs: first.costs, names: names}
-	p.leads[first.id] = lane.name
 	for _, name := range names {
 		cost := costOf(lane, first.costs, name)
-		own, _, _ := p.key(name).earliest(p.now, p.now, cost, true)
+		own, _, _ := p.key(name).earliest(p.now, p.now, cost)
 		last = max(last, own)
 		p.key(name).book(at, cost)
 		p.claimers[name] = lane.name
@@ -451,7 +487,7 @@ func (p *puller) claim(lane *lane, names []string, at int64) {
 	if last < at {
 		look = min(look, p.now+claimedFor)
 	}
-	p.timers.set("+"+lane.name, p.soon(max(look, p.now+1)))
+	p.timers.set("+"+lane.name, p.soon(max(look, p.now+1), p.ends(lane)))
 }
 
 // release gives back what a lane claims.
@@ -480,7 +516,6 @@ func (p *puller) claimed(lane *lane) {
 	}
 	thrown := p.throwOut(lane)
 	if len(lane.jobs) == 0 {
-		delete(p.lanes, lane.name)
 		return
 	}
 	if thrown {
@@ -488,7 +523,6 @@ func (p *puller) claimed(lane *lane) {
 		return
 	}
 	first := lane.jobs[0]
-	delete(p.leads, first.id)
 	f := p.earliest(lane, first.costs, p.now, true, Enforce)
 	if f.at <= p.now+p.settings.Lookahead {
 		for _, name := range c.names {
@@ -535,7 +569,6 @@ func (p *puller) needed(lane *lane, had []string, at int64) (names []string, pla
 			other := p.lanes[holder]
 			p.stand(name, other, p.now)
 			p.release(other)
-			delete(p.leads, other.jobs[0].id)
 		}
 		names = append(names, name)
 	}
@@ -548,49 +581,82 @@ func (l *lane) before(other *lane) bool {
 	return a < b || a == b && l.name < other.name
 }
 
-// unpark has parked lanes have their turn again: those whose first job has room, and the
-// first one, which may have the claim, if nobody has it.
+// unpark walks along the lanes that are parked beside a scope key. A walk that has not come by
+// all of them goes on with the next pull, but for one from the front for the claim.
 func (p *puller) unpark(name string) {
-	queue, k, horizon := name+parked, p.key(name), p.now+p.settings.Lookahead
-	moved, without, look := int64(0), 0, p.now+parkedFor
-	for without < mostWithoutRoom {
-		lane, _ := p.head(queue, without)
+	from, before := 0, p.now+parkedFor
+	_, taken := p.claimers[name]
+	if a := p.asides[name]; a != nil && a.walking && taken {
+		from, before = a.walked, a.look
+	}
+	look, left := p.walk(name, from, before, !taken)
+	switch a := p.asides[name]; {
+	case a == nil:
+		p.timers.delete(name + parked)
+	case left >= 0:
+		a.walking, a.walked, a.look = true, left, look
+		p.timers.set(name+parked, p.now)
+	default:
+		a.walking, a.walked, a.look = false, 0, 0
+		p.timers.set(name+parked, max(look, p.now))
+	}
+}
+
+// walk has parked lanes from a rank on have their turn again whose first jobs have room; and the
+// first one, which may have the claim, if nobody has it: free. look is when those before are
+// looked at again. It returns when to look again, and where the walk goes on then, -1
+// if it has come to its end.
+func (p *puller) walk(name string, rank int, look int64, free bool) (next int64, left int) {
+	var lanes []string
+	if a := p.asides[name]; a != nil {
+		lanes = a.lanes.sorted()
+		lanes = lanes[min(rank, len(lanes)):]
+	}
+	k, moved, least := p.key(name), int64(0), Never
+	for range mostWalked {
+		lane, more := p.nextParked(name, &lanes)
+		if more {
+			return look, rank
+		}
 		if lane == nil {
-			if q := p.queues[queue]; q != nil && q.tags.len() > without {
-				look = p.now // there is more than could be looked at
-			}
-			break
+			return look, -1
 		}
-		costs, own := lane.jobs[0].costs, p.roomUnder(lane, name)
-		cost, room := costOf(lane, costs, name), own <= horizon
-		if room && p.earliest(lane, costs, p.now, true, Enforce).at > horizon {
-			room = len(p.lacking(lane, costs)) > 0 // it has to wait under that one
-		}
-		_, taken := p.claimers[name]
-		if room && moved > 0 && p.full(k, moved+cost) {
-			look = p.now + p.settings.Lookahead/4
-			break
-		}
-		if room {
-			delete(p.leads, lane.jobs[0].id)
-			p.move(queue, name, lane, p.now)
+		cost := costOf(lane, lane.jobs[0].costs, name)
+		room, own := p.hasRoom(lane, name, cost, least)
+		switch {
+		case room && moved > 0 && p.full(k, moved+cost):
+			return p.now + p.settings.Lookahead/4, -1
+		case room:
+			p.unparkLane(name, lane, lane.jobs[0].arrival)
 			moved += cost
-			continue
+		case free && cost < least && own != Never:
+			p.unparkLane(name, lane, lane.jobs[0].arrival)
+			return p.now + p.settings.Lookahead, -1
+		default:
+			if cost < least {
+				look = min(look, p.parkedUntil(lane, name))
+				if own > p.now+p.settings.Lookahead {
+					least = cost
+				}
+			}
+			rank++
 		}
-		if !taken && own != Never {
-			delete(p.leads, lane.jobs[0].id)
-			p.move(queue, name, lane, p.now)
-			look = p.now + p.settings.Lookahead
-			break
-		}
-		look = min(look, p.parkedUntil(lane, name))
-		without++
 	}
-	if p.stands(queue) {
-		p.timers.set(queue, look)
-	} else {
-		p.timers.delete(queue)
+	return look, rank
+}
+
+// hasRoom tells whether the first job of a parked lane has room, or has to wait under another
+// scope key that has none; and when the one beside which it is parked has room for it. What is
+// not lighter than a job without room there, least, has none either.
+func (p *puller) hasRoom(lane *lane, name string, cost, least int64) (room bool, own int64) {
+	if cost >= least {
+		return false, Never
 	}
+	horizon, costs := p.now+p.settings.Lookahead, lane.jobs[0].costs
+	if own = p.roomUnder(lane, name); own > horizon {
+		return false, own
+	}
+	return p.earliest(lane, costs, p.now, true, Enforce).at <= horizon || len(p.lacking(lane, costs)) > 0, own
 }
 
 // bookFirst books the first job of a lane and takes it out.
@@ -602,15 +668,12 @@ func (p *puller) bookFirst(lane *lane, at int64) {
 	p.bookings--
 	p.charge(lane, first.costs, 1)
 	p.drop(lane)
-	if len(lane.jobs) == 0 {
-		delete(p.lanes, lane.name)
-	}
 }
 
-// drop takes the jobs out that have left, as far as the first that has not. It returns
-// false if there are more than one pull may drop.
+// drop takes the jobs out that have left, as far as the first that has not, and ends the lane
+// if none is left. It returns false if there are more than one pull may drop.
 func (p *puller) drop(lane *lane) bool {
-	for len(lane.jobs) > 0 && !p.waits(lane.jobs[0].id) {
+	for len(lane.jobs) > 0 && !p.waits(lane, lane.jobs[0]) {
 		if p.drops == 0 {
 			p.looks = 0
 			return false
@@ -618,7 +681,21 @@ func (p *puller) drop(lane *lane) bool {
 		p.drops--
 		lane.jobs = lane.jobs[1:]
 	}
+	if len(lane.jobs) == 0 {
+		p.endLane(lane)
+	}
 	return true
+}
+
+// endLane forgets a lane of which no job is left, and that its flow has had its turn under the
+// lane's scope keys.
+func (p *puller) endLane(lane *lane) {
+	delete(p.lanes, lane.name)
+	for _, name := range lane.keys {
+		if q := p.queues[name]; q != nil {
+			delete(q.let, lane.flow)
+		}
+	}
 }
 
 // move has a lane wait in another queue.

@@ -10,15 +10,17 @@ type queue struct {
 	tags    ranked[float64] // start tags of the flows that stand here
 	lanes   map[string]*classLanes
 	classes map[string]*ClassTags // of flows that have had lanes of a lower priority here
-	finish  map[string]float64    // finish tags of flows that do not stand here
-	let     map[string]bool       // flows that have had their turn here and stand elsewhere
-	aside   map[string]float64    // of flows whose first job is heavy and waits aside: its work
+	// finish tags of flows that do not stand here; what is not after the virtual time does not count
+	finish  ranked[float64]
+	let     map[string]bool    // flows that have had their turn here and stand elsewhere
+	aside   map[string]float64 // of flows whose first job is heavy and waits aside: its work
 	virtual float64
 	madeWay int64 // since when flows make way for a claim; 0: they do not
 }
 
 func newQueue() *queue {
-	return &queue{lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags), finish: make(map[string]float64), let: make(map[string]bool), aside: make(map[string]float64)}
+	return &queue{lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags),
+		let: make(map[string]bool), aside: make(map[string]float64)}
 }
 
 // first is the flow whose turn it is.
@@ -57,7 +59,8 @@ func (q *queue) startTag(flow string) float64 {
 	if tag, stands := q.tags.get(flow); stands {
 		return tag
 	}
-	return max(q.virtual-q.aside[flow], q.finish[flow])
+	finish, _ := q.finish.get(flow)
+	return max(q.virtual-q.aside[flow], finish)
 }
 
 // stand puts a lane into the queue. A flow that comes anew moves the virtual time on by as
@@ -69,18 +72,9 @@ func (q *queue) stand(lane *lane, arrival int64) {
 	}
 	if _, stands := q.tags.get(lane.flow); !stands {
 		q.tags.set(lane.flow, q.startTag(lane.flow))
-		delete(q.finish, lane.flow)
+		q.finish.delete(lane.flow)
 		delete(q.aside, lane.flow)
 		q.virtual += max(1e-6, math.Abs(q.virtual)*1e-15)
-	}
-}
-
-// park puts a lane into a queue of parked lanes, by the tag that its flow has under the scope
-// key.
-func (q *queue) park(lane *lane, arrival int64, tag float64) {
-	q.add(lane, arrival)
-	if _, stands := q.tags.get(lane.flow); !stands {
-		q.tags.set(lane.flow, tag)
 	}
 }
 
@@ -95,7 +89,7 @@ func (q *queue) leave(lane *lane) {
 	}
 	delete(q.lanes, lane.flow)
 	if tag, stands := q.tags.get(lane.flow); stands {
-		q.finish[lane.flow] = tag
+		q.setFinish(lane.flow, tag)
 		q.tags.delete(lane.flow)
 	}
 }
@@ -114,7 +108,41 @@ func (q *queue) charge(of class, work, lower float64) {
 		q.aside[flow] = max(known, -4*work)
 	}
 	tag := q.startTag(flow)
-	q.finish[flow] = back(tag, tag+work, q.virtual)
+	q.setFinish(flow, back(tag, tag+work, q.virtual))
+}
+
+// mostTags is how many finish tags a queue keeps: those that are the furthest. A look forgets so many at most
+// that count no more.
+const (
+	mostTags        = 1000
+	forgottenAtOnce = 50
+)
+
+func (q *queue) setFinish(flow string, tag float64) {
+	q.finish.set(flow, tag)
+	if first, _, _ := q.finish.first(); q.finish.len() > mostTags {
+		q.forget(first)
+	}
+}
+
+// forgetFinished forgets some of the flows whose finish tags the virtual time has come by; those
+// of which a job has waited aside when it is further by four times that job, since refunds may
+// move them back as far.
+func (q *queue) forgetFinished() {
+	passed := q.finish.until(q.virtual)
+	for _, flow := range passed[:min(len(passed), forgottenAtOnce)] {
+		finish, _ := q.finish.get(flow)
+		if finish+4*q.aside[flow] <= q.virtual {
+			q.forget(flow)
+		}
+	}
+}
+
+// forget forgets what a flow has had that does not stand here.
+func (q *queue) forget(flow string) {
+	q.finish.delete(flow)
+	delete(q.classes, flow)
+	delete(q.aside, flow)
 }
 
 func back(tag, moved, virtual float64) float64 {
@@ -122,4 +150,20 @@ func back(tag, moved, virtual float64) float64 {
 		return min(tag, max(moved, virtual-4*(tag-moved)))
 	}
 	return moved
+}
+
+// aside are the lanes that are parked beside a scope key, by the tags that their flows had.
+type aside struct {
+	lanes   ranked[float64]
+	walking bool  // a walk along them goes on with the next pull
+	walked  int   // how many of them it has come by
+	look    int64 // when those are looked at again
+}
+
+func (a *aside) has(lane *lane) bool {
+	if a == nil {
+		return false
+	}
+	_, is := a.lanes.get(lane.name)
+	return is
 }

@@ -39,17 +39,6 @@ func (r *ranked[S]) first() (name string, score S, is bool) {
 	return r.heap[0].name, r.heap[0].score, true
 }
 
-// at is the name of a rank, from 0, and its score. A rank is not further down in the heap
-// than its number.
-func (r *ranked[S]) at(rank int) (name string, score S, is bool) {
-	if rank >= len(r.heap) {
-		return "", score, false
-	}
-	top := slices.Clone(r.heap[:min(len(r.heap), 1<<(rank+1)-1)])
-	slices.SortFunc(top, func(a, b scored[S]) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) })
-	return top[rank].name, top[rank].score, true
-}
-
 func (r *ranked[S]) set(name string, score S) {
 	i, is := r.place[name]
 	if !is {

@@ -8,7 +8,7 @@ type Job struct {
 	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted; "<flow>#1|..." of priority 1
 	Costs   []int64 // of each scope key
 	MaxWait int64   // us
-	Latest  int64   // us from now until the last useful start; negative: none
+	Latest  int64   // us from now until the last useful start, Never if there is none; negative: it has passed
 	Plan    bool
 	Share   int64 // of the flow
 }
@@ -69,18 +69,14 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	known, back := l.jobs[job.ID], false
 	l.overdues.delete(job.ID)
 	if known != nil && known.state == waiting {
-		heavy := l.tooHeavy(lane, job.Costs)
-		if heavy == nil && len(lane.jobs) > 0 {
-			return l.stillWaiting(job, lane)
+		if known.lane == lane.name && job.Latest >= 0 && l.tooHeavy(lane, job.Costs) == nil {
+			return l.stillWaiting(job, lane, known.arrival)
 		}
-		if heavy == nil {
-			return l.place(job, lane, arrival, false)
-		}
-		l.leadLeaves(job.ID)
+		l.leaveLane(job.ID, known)
 		l.forgetJob(job.ID)
-		return Answer{Outcome: TooHeavy, Held: heavy}
+		known = nil
 	}
-	if known != nil && known.lane == lane.name {
+	if known != nil && known.lane == lane.name && job.Latest >= 0 {
 		if answer, done := l.redeem(job, lane, known); done {
 			return answer
 		}
@@ -135,7 +131,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 // before.
 func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
-	if job.Latest >= 0 && f.at > l.now+job.Latest {
+	if min(f.at, l.ends(lane)) > l.now+job.Latest { // when other limits are in force, it may be sooner
 		l.forgetJob(job.ID)
 		return Answer{Outcome: TooLate, Start: f.at, Held: l.held(f)}
 	}
@@ -198,26 +194,22 @@ func (l *Line) lead(lane *lane, arrival int64) {
 			l.due(name, l.now)
 		}
 	}
-	l.anew(lane, arrival, lane.jobs[1].id)
+	l.anew(lane, arrival)
 }
 
-// leadLeaves has a lane looked at anew that is parked or has a claim for a job that leaves. One
-// that has asked under other keys may stand in two.
-func (l *Line) leadLeaves(id string) {
-	if lane := l.lanes[l.leads[id]]; lane != nil && len(lane.jobs) > 0 && lane.jobs[0].id == id {
-		l.anew(lane, lane.jobs[0].arrival, id)
+// leaveLane takes a job out of its lane: the next pull that comes to its place passes over it.
+func (l *Line) leaveLane(id string, known *record) {
+	if lane := l.lanes[known.lane]; lane != nil && lane.jobs[0].id == id {
+		l.anew(lane, lane.jobs[0].arrival)
 	}
 }
 
 // anew has a lane looked at whose first job has changed, if it is parked or has a claim: the
-// new one may be lighter. was is the one that was first and is not any more, if it is known.
-func (l *Line) anew(lane *lane, arrival int64, was string) {
-	delete(l.leads, was)
+// new one may be lighter.
+func (l *Line) anew(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
-		if q := l.queues[name+parked]; q != nil && q.leads(lane, arrival) {
-			l.queue(name).stand(lane, arrival)
-			l.due(name, l.now)
-			l.leave(name+parked, lane)
+		if l.asides[name].has(lane) {
+			l.unparkLane(name, lane, arrival)
 		}
 	}
 	if _, claims := l.claims[lane.name]; claims {
@@ -225,13 +217,18 @@ func (l *Line) anew(lane *lane, arrival int64, was string) {
 	}
 }
 
-func (l *Line) stillWaiting(job Job, lane *lane) Answer {
+// stillWaiting answers a job in line that asks meanwhile. One that is older than the first of
+// its lane goes to the front: so does one whose lane was lost.
+func (l *Line) stillWaiting(job Job, lane *lane, arrival int64) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
+	if arrival < lane.jobs[0].arrival {
+		return l.wait(job, lane, f, "", arrival, true)
+	}
 	return l.waitingAnswer(lane, f, int64(len(lane.jobs)))
 }
 
 func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
-	answer := Answer{Outcome: Waiting, Start: f.at, Held: l.held(f), Ahead: max(0, jobs-1)}
+	answer := Answer{Outcome: Waiting, Start: min(f.at, l.ends(lane)), Held: l.held(f), Ahead: max(0, jobs-1)}
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
 			answer.Flows = max(answer.Flows, int64(q.tags.len()))
@@ -284,9 +281,9 @@ func (l *Line) forgetJob(id string) {
 
 func (l *Line) shareOf(flow string, share int64) {
 	if share > 1 {
-		l.shares[flow] = share
+		l.shares.set(flow, l.now/1_000_000*shareSecond+share)
 	} else {
-		delete(l.shares, flow)
+		l.shares.delete(flow)
 	}
 }
 

@@ -24,11 +24,15 @@ type held struct {
 const startsFor = 1_000_000
 
 // pay charges a flow for the time that it has held places and has not paid, or gives back what
-// it has paid too much.
+// it has paid of the second that a start is charged for. A scope key with two leases is paid
+// once.
 func (l *Line) pay(r *run) {
+	time := float64(max(l.now-r.paid, -startsFor)) / 1e6
+	paid := make(map[string]bool)
 	for _, p := range r.places {
-		if q := l.queues[p.key]; q != nil {
-			q.charge(r.of, float64(p.units)*(float64(l.now-r.paid)/1e6)/l.share(r.of.flow), l.lower())
+		if q := l.queues[p.key]; q != nil && !paid[p.key] {
+			q.charge(r.of, float64(p.units)*time/l.share(r.of.flow), l.lower())
+			paid[p.key] = true
 		}
 	}
 	r.paid = l.now
@@ -63,10 +67,13 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 // And the clock may step back before a job that is granted a start for later has started:
 // its entry then lies behind that start. So none is granted a window or more ahead, where
 // others could still start a window before the entry, and none while a ledger's time stands
-// still, since that goes on after a far step.
+// still, since that goes on after a far step. And none for when other limits are in force.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)
+		if at > l.now && at >= k.ends {
+			return false
+		}
 		if at > l.now && k.mode != Off {
 			stands := k.shift != k.goesOn
 			isWindowAhead := func(d *ledger) bool { return d.sub(k.time(at)) >= d.sub(k.time(l.now))+d.n() }

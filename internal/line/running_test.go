@@ -1,6 +1,7 @@
 package line_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -82,7 +83,8 @@ func drawRunning(t testing.TB, seed uint64) *history {
 		scope.Limits = append([]line.Limit{limit}, scope.Limits...)
 		h.settings.Scopes[name] = scope
 	}
-	h.beside = &handlers{world: h.world, r: r, typical: lease / []int64{100, 10, 1}[r.IntN(3)], places: make(map[string][]*placeHeld)}
+	h.beside = &handlers{world: h.world, r: r, typical: lease / []int64{100, 10, 1}[r.IntN(3)],
+		places: make(map[string][]*placeHeld)}
 	return h
 }
 
@@ -290,13 +292,15 @@ func (h *handlers) taken(key string, at int64) int64 {
 // told compares what a job was told of its places with the account.
 func (h *handlers) told(verb string, run *running, held bool) {
 	h.t.Helper()
-	holds, surely := true, true // whether they count still; up to two thousandths of the lease longer, or while time stands still
+	// whether they count still; up to two thousandths of the lease longer, or while time stands still
+	holds, surely := true, true
 	for _, p := range run.places {
 		holds = holds && !p.over && h.time() < p.until
 		surely = surely && !p.over && h.time() < p.until+2*(p.lease/1000)+h.skew
 	}
 	if held && !surely || !held && holds {
-		h.t.Fatalf("%s of %s at %d, %d us before the end of its lease: held %t", verb, run.grant.ID, h.time(), run.places[0].until-h.time(), held)
+		h.t.Fatalf("%s of %s at %d, %d us before the end of its lease: held %t", verb, run.grant.ID, h.time(),
+			run.places[0].until-h.time(), held)
 	}
 }
 
@@ -330,7 +334,8 @@ func (h *handlers) keep(p *placeHeld) {
 		h.places[p.key] = append(h.places[p.key], p)
 	}
 	if most := h.atOnce(p.key).Units; h.taken(p.key, h.time()) > most && h.own[p.key] == nil && !h.sank(p.key) {
-		h.t.Fatalf("%d units run at %d under %s after a renewal, more than %d", h.taken(p.key, h.time()), h.time(), p.key, most)
+		h.t.Fatalf("%d units run at %d under %s after a renewal, more than %d", h.taken(p.key, h.time()), h.time(),
+			p.key, most)
 	}
 }
 
@@ -421,7 +426,8 @@ func TestStartAheadHasItsPlaceAlready(t *testing.T) {
 		t.Fatalf("the second starts at %d", ahead.started-began)
 	}
 	if third := w.arrive("third", "b", []string{"tenant:x"}, 1); third.started != 0 || third.slot < began+2*second {
-		t.Errorf("a third starts at %d, or has a slot at %d, beside one that runs and one that will", third.started-began, third.slot-began)
+		t.Errorf("a third starts at %d, or has a slot at %d, beside one that runs and one that will",
+			third.started-began, third.slot-began)
 	}
 	grant := []line.Grant{{ID: "a", Lane: a.job.Lane, Costs: a.job.Costs, Start: began}}
 	if !w.line.Renew(w.now, w.settings, grant)[0] {
@@ -439,12 +445,72 @@ func TestPlaceOfATimeThatBeganAnew(t *testing.T) {
 	grant := []line.Grant{{ID: "a", Lane: a.job.Lane, Costs: a.job.Costs, Start: w.now}}
 	w.now -= hour
 	w.line.Pull(w.now, w.settings, 50, 200)
-	w.line.Reserve(w.now, w.settings, []line.Job{{ID: "plan", Lane: "p|tenant:x", Costs: []int64{1}, Latest: 0}}) // looks at it
+	// looks at it
+	w.line.Reserve(w.now, w.settings, []line.Job{{ID: "plan", Lane: "p|tenant:x", Costs: []int64{1}, Latest: 0}})
 	w.now += 10 * second
 	if b := w.arrive("b", "b", []string{"tenant:x"}, 1); b.started == 0 {
 		t.Fatal("b did not start after the lease")
 	}
 	if w.line.Renew(w.now, w.settings, grant)[0] {
 		t.Error("a renewed a place that is another's")
+	}
+}
+
+// holds has a job of a flow hold a place under two leases, as two configurations ask for them, while others
+// stand there: what its flow is charged by time can be read off its tag.
+func holds(t *testing.T) (*world, []line.Grant) {
+	limit := func(lease int64) map[string][]line.Limit {
+		return map[string][]line.Limit{"global": {{Units: 1, Window: -lease, Precision: lease / 1000}}}
+	}
+	w := newWorld(t, settingsOf(limit(minute)))
+	w.settings.Timed = true
+	w.arrive("before", "other", []string{"global:"}, 1)
+	w.line.Done(w.now, w.settings, []line.Grant{{ID: "before", Start: w.now}}, map[string]int64{"global": 5 * second})
+	w.now += 10 * second
+	two := settingsOf(limit(hour))
+	two.Scopes["global"] = line.Scope{Mode: line.Enforce,
+		Limits: append(limit(minute)["global"], limit(hour)["global"]...)}
+	two.Timed = true
+	w.settings = two
+	j := w.arrive("long", "a", []string{"global:"}, 1)
+	if j.started == 0 {
+		t.Fatal("the first job did not start")
+	}
+	w.arrive("waits", "b", []string{"global:"}, 1)
+	if standing := w.line.Standing("global:"); len(standing) != 1 {
+		t.Fatalf("%q stand, want b", standing)
+	}
+	return w, []line.Grant{{ID: "long", Lane: j.job.Lane, Costs: j.job.Costs, Start: j.started}}
+}
+
+// TestTimeIsPaidOnce: a flow pays once for the time that its job holds a place, also where the scope key has
+// two leases.
+func TestTimeIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	w, grant := holds(t)
+	before := w.line.Tag("global:", "a")
+	w.now += 21 * second
+	if !w.line.Renew(w.now, w.settings, grant)[0] {
+		t.Fatal("the job has lost its place")
+	}
+	if paid := w.line.Tag("global:", "a") - before; math.Abs(paid-20) > 1e-3 {
+		t.Errorf("20 s beyond the first are paid as %.3f s", paid)
+	}
+}
+
+// TestNoTimeIsGivenBackAfterAStepBack: of the second that a start is charged for a flow gets back what its job
+// did not hold its place, and no more, however far the clock has stepped back.
+func TestNoTimeIsGivenBackAfterAStepBack(t *testing.T) {
+	t.Parallel()
+	w, grant := holds(t)
+	before := w.line.Tag("global:", "a")
+	w.now += 21 * second
+	w.line.Renew(w.now, w.settings, grant)
+	w.now -= 15 * second
+	if !w.line.Done(w.now, w.settings, grant, nil)[0] {
+		t.Fatal("the job has lost its place")
+	}
+	if paid := w.line.Tag("global:", "a") - before; paid < 19 {
+		t.Errorf("of 20 s that were paid %.3f are left, want 19 at least", paid)
 	}
 }

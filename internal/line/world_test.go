@@ -48,7 +48,8 @@ type world struct {
 	leaving  bool                    // who does not come is known to be gone when it is booked
 	actual   func(j *worldJob) int64 // what it really takes of each of its scope keys; nil: what it is charged
 	beside   *handlers               // what happens besides; nil: nothing
-	skew     int64                   // how far the clock has stepped back in all: starts are noted by the time that has passed
+	// how far the clock has stepped back in all: starts are noted by the time that has passed
+	skew int64
 }
 
 type worldJob struct {
@@ -93,7 +94,7 @@ func (w *world) arrive(id, flow string, keys []string, cost int64) *worldJob {
 
 // bring asks for a new job.
 func (w *world) bring(job line.Job) *worldJob {
-	job.MaxWait, job.Latest = w.maxWait, -1
+	job.MaxWait, job.Latest = w.maxWait, line.Never
 	_, keys, _ := strings.Cut(job.Lane, "|")
 	j := &worldJob{job: job, arrived: w.now, keys: strings.Split(keys, ",")}
 
@@ -152,7 +153,7 @@ func (w *world) granted(j *worldJob, at int64) {
 			costs[i] = min(actual, j.job.Costs[i])
 			w.put(key, at+w.skew, costs[i]-j.job.Costs[i])
 		}
-		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at}
+		grant := line.Grant{ID: j.job.ID, Lane: j.job.Lane, Costs: j.job.Costs, Start: at, Decided: w.now}
 		if !w.line.Settle(w.now, w.settings, grant, costs, hour, false) {
 			w.t.Fatalf("%s was not settled", j.job.ID)
 		}
@@ -186,7 +187,8 @@ func (w *world) checkStart(j *worldJob, key string, at int64) {
 			}
 		}
 		if most := worst(starts[from:to], limit.Window, at); most > limit.Units {
-			w.t.Fatalf("%s of %d started: %d units in a window of %s of %d us, more than %d", j.job.ID, j.job.Costs, most, key, limit.Window, limit.Units)
+			w.t.Fatalf("%s of %d started: %d units in a window of %s of %d us, more than %d", j.job.ID, j.job.Costs,
+				most, key, limit.Window, limit.Units)
 		}
 	}
 }
@@ -203,7 +205,7 @@ func (w *world) limits(key string) []line.Limit {
 // set sets the limits of a scope key, nil takes them back.
 func (w *world) set(key string, limits []line.Limit) {
 	w.own[key] = limits
-	w.line.SetLimits(w.now, w.settings, key, limits)
+	w.line.SetLimits(w.now, w.settings, key, limits, line.Never)
 }
 
 // leave takes jobs out of line.

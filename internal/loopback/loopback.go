@@ -21,7 +21,10 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("%q is not host:port, such as 127.0.0.1:8081", addr)
 	}
 	if !local(host) {
-		return nil, fmt.Errorf("%s is not on loopback, such as 127.0.0.1:8081: to be reached from elsewhere mount the pages in a program of your own, behind its authentication", addr)
+		return nil,
+			fmt.Errorf(
+				"%s is not on loopback, such as 127.0.0.1:8081: to be reached from elsewhere mount the pages in a "+
+					"program of your own, behind its authentication", addr)
 	}
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
@@ -33,6 +36,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	server := &http.Server{
 		Handler:           only(handler),
 		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan struct{})
@@ -54,6 +58,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return err
 }
 
+// bodyTime is how long the body of a request may take.
+const bodyTime = 10 * time.Second
+
 // only refuses requests for names that are not this machine's.
 func only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,6 +71,9 @@ func only(next http.Handler) http.Handler {
 		if !local(strings.Trim(host, "[]")) {
 			http.Error(w, "ask for 127.0.0.1 or localhost", http.StatusMisdirectedRequest)
 			return
+		}
+		if r.ContentLength != 0 { // a read time-out of the server would end requests that go on
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		}
 		next.ServeHTTP(w, r)
 	})

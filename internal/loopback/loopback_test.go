@@ -14,7 +14,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestListen(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]bool{
-		"127.0.0.1:0": true, "localhost:0": true, ":0": false, "0.0.0.0:0": false, "192.0.2.1:0": false, "example.com:0": false, "127.0.0.1": false,
+		"127.0.0.1:0": true, "localhost:0": true, ":0": false, "0.0.0.0:0": false, "192.0.2.1:0": false,
+		"example.com:0": false, "127.0.0.1": false,
 	} {
 		listener, err := Listen(t.Context(), addr)
 		if (err == nil) != want {
@@ -47,7 +48,8 @@ func TestServe(t *testing.T) {
 	}()
 	client := &http.Client{Transport: &http.Transport{}}
 	ask := func(path, host string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+listener.Addr().String()+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -132,7 +132,8 @@ func serves(node *Server) error {
 		return err
 	}
 	fields := fieldsOf(info)
-	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != strconv.Itoa(slots) || fields["cluster_known_nodes"] != strconv.Itoa(nodes) {
+	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != strconv.Itoa(slots) ||
+		fields["cluster_known_nodes"] != strconv.Itoa(nodes) {
 		return fmt.Errorf("%s sees %s nodes, %s slots are served, it is %q",
 			node.Addr, fields["cluster_known_nodes"], fields["cluster_slots_ok"], fields["cluster_state"])
 	}
@@ -145,7 +146,8 @@ func (c *Cluster) inSync(node *Server) error {
 	if err != nil {
 		return err
 	}
-	if is["role"] == "master" && !slices.ContainsFunc(c.Nodes, func(replica *Server) bool { return sendsTo(is, replica) }) {
+	if is["role"] == "master" && !slices.ContainsFunc(c.Nodes,
+		func(replica *Server) bool { return sendsTo(is, replica) }) {
 		return fmt.Errorf("%s sends to none of its %s replicas", node.Addr, is["connected_slaves"])
 	}
 	if is["role"] != "master" && is["master_link_status"] != "up" {

@@ -47,7 +47,7 @@ func (m *Migration) Move(t testing.TB, n int) int {
 			return err
 		}
 		moved = len(keys)
-		args := []any{"MIGRATE", host, port, "", 0, startWithin.Milliseconds(), "KEYS"}
+		args := []any{"MIGRATE", host, port, "", 0, patience.Milliseconds(), "KEYS"}
 		for _, key := range keys {
 			args = append(args, key)
 		}

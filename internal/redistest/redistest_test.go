@@ -148,7 +148,8 @@ func TestNamesDiffer(t *testing.T) {
 func TestNoRedisSkipsOrFails(t *testing.T) {
 	for _, c := range []struct{ server, require, want string }{
 		{"none", "", "skip: redistest: NOT TESTED on a real Redis: TheTest (no redis-server: REDIS_SERVER=none)"},
-		{"none", "1", "fatal: redistest: no redis-server: REDIS_SERVER=none, and REQUIRE_REDIS=1 wants one: TheTest cannot run"},
+		{"none", "1",
+			"fatal: redistest: no redis-server: REDIS_SERVER=none, and REQUIRE_REDIS=1 wants one: TheTest cannot run"},
 		{"/nowhere/redis-server", "", "skip: redistest: NOT TESTED on a real Redis: TheTest (no redis-server: "},
 	} {
 		t.Setenv("REDIS_SERVER", c.server)
@@ -233,16 +234,11 @@ func TestServerEndsWithAKilledTestBinary(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() == 1 || !strings.HasPrefix(addr, "127.0.0.1:") {
 		t.Fatalf("the child said %q and ended with %v", out, err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	redistest.Await(t, "the server of a test binary that was killed is gone", func() bool {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return
+		if err == nil {
+			_ = conn.Close()
 		}
-		_ = conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("%s still listens although its test binary was killed", addr)
-		}
-		runtime.Gosched()
-	}
+		return err != nil
+	})
 }

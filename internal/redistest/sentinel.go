@@ -216,7 +216,8 @@ func (s *Sentinel) whole(watch *Server) error {
 			return err
 		}
 		if primary["flags"] != "master" || primary["num-other-sentinels"] != strconv.Itoa(sentinels-1) {
-			return fmt.Errorf("%s: the primary is %q, %s sentinels", watch.Addr, primary["flags"], primary["num-other-sentinels"])
+			return fmt.Errorf("%s: the primary is %q, %s sentinels", watch.Addr, primary["flags"],
+				primary["num-other-sentinels"])
 		}
 		replicas, err := client.Replicas(ctx, s.MasterName).Result()
 		if err != nil {
@@ -230,7 +231,7 @@ func (s *Sentinel) whole(watch *Server) error {
 }
 
 func (s *Sentinel) ask(watch *Server, question func(ctx context.Context, client *redis.SentinelClient) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client := redis.NewSentinelClient(&redis.Options{Addr: watch.Addr, ContextTimeoutEnabled: true})
 	return errors.Join(question(ctx, client), client.Close())

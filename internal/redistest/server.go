@@ -20,10 +20,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startWithin is how long a server may take until it answers. Redis needs some
-// ten milliseconds; a busy machine with the race detector on, much longer.
-const startWithin = 30 * time.Second
-
 // Ports are taken from below the range that systems give to outgoing
 // connections, so that a stopped server finds its port free again. Nodes of a
 // cluster have theirs so low that this holds for their bus too, which is where no
@@ -155,9 +151,9 @@ func (s *Server) hostPort() (host, port string) {
 	return host, port
 }
 
-// ask talks to the server for as long as that takes, within startWithin.
+// ask talks to the server for as long as that takes, within patience.
 func (s *Server) ask(question func(ctx context.Context, client *redis.Client) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
 	defer client.Close() //nolint:errcheck // nothing is lost with it
@@ -226,7 +222,7 @@ func (s *Server) run() error {
 // awaitAnswer polls until this very process answers: whoever else got the port
 // meanwhile may speak Redis too.
 func (s *Server) awaitAnswer(log string) error {
-	deadline := time.Now().Add(startWithin)
+	deadline := time.Now().Add(patience)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for ; ; <-poll.C {
@@ -242,7 +238,7 @@ func (s *Server) awaitAnswer(log string) error {
 		case bytes.Contains(said, []byte("Failed listening on port")):
 			return errPortTaken
 		case time.Now().After(deadline):
-			return fmt.Errorf("redistest: redis-server did not answer within %s: %w; it said:\n%s", startWithin, err, said)
+			return fmt.Errorf("redistest: redis-server did not answer within %s: %w; it said:\n%s", patience, err, said)
 		}
 	}
 }

@@ -82,7 +82,8 @@ func TestClockSteps_F23_F24(t *testing.T) {
 			}
 			// It is over when the clock is where it was. A job that is booked has been told
 			// again and again that its slot is up to a lookahead away.
-			d.finish(d.strike(step, row.step.Abs(), func() {}), measured, allowance{within: time.Second + lookahead, stepped: true})
+			d.finish(d.strike(step, row.step.Abs(), func() {}), measured,
+				allowance{within: time.Second + lookahead, stepped: true})
 		})
 	}
 }

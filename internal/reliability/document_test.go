@@ -84,7 +84,8 @@ func TestReplace(t *testing.T) {
 	if want := before + "\n" + table + "\n" + after; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if first, second := strings.Index(table, "| F5 | restart |"), strings.Index(table, "| F20 | FLUSHALL |"); first < 0 || second < first {
+	if first, second := strings.Index(table, "| F5 | restart |"),
+		strings.Index(table, "| F20 | FLUSHALL |"); first < 0 || second < first {
 		t.Errorf("the rows are not in order: %s", table)
 	}
 	if _, err := reliability.Replace("no markers", rows); err == nil {

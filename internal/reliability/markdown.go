@@ -30,14 +30,18 @@ func Replace(document string, rows []Row) (string, error) {
 func Table(rows []Row) string {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(number(a.Cases), number(b.Cases)), strings.Compare(a.Cases, b.Cases), strings.Compare(a.Done, b.Done))
+		return cmp.Or(cmp.Compare(number(a.Cases), number(b.Cases)), strings.Compare(a.Cases, b.Cases),
+			strings.Compare(a.Done, b.Done))
 	})
 	var b strings.Builder
-	b.WriteString("| case | what was done | to | jobs | ran | twice | windows over | units over, at most | units lost | fault, s | decides again after, s | next start after, s | drain, s | put back per job |\n")
+	b.WriteString(
+		"| case | what was done | to | jobs | ran | twice | windows over | units over, at most | units lost | " +
+			"fault, s | decides again after, s | next start after, s | drain, s | put back per job |\n")
 	b.WriteString("|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %s | %s | %s | %s | %.2f |\n",
-			r.Cases, r.Done, r.Servers, r.Jobs, r.Ran, r.Twice, r.Over, r.Extra, r.Lost, seconds(r.Fault), seconds(r.Decided), seconds(r.Started), seconds(r.Took), r.PutBack)
+			r.Cases, r.Done, r.Servers, r.Jobs, r.Ran, r.Twice, r.Over, r.Extra, r.Lost, seconds(r.Fault),
+			seconds(r.Decided), seconds(r.Started), seconds(r.Took), r.PutBack)
 	}
 	return b.String()
 }

@@ -40,7 +40,8 @@ func TestFaultyNetwork(t *testing.T) {
 		},
 		"F02 slower than the timeout": {
 			"F2", "each reply 400 ms late, the throttle waits 250 ms", 3 * time.Second,
-			func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) }, []string{"timeout"},
+			func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) }, func(p *redistest.Proxy) { p.Delay(0) },
+			[]string{"timeout"},
 		},
 	}
 	for name, row := range rows {
@@ -51,11 +52,12 @@ func TestFaultyNetwork(t *testing.T) {
 			}
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr)
-			d := apartBy(t, server, quotas, func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })
+			d := apartBy(t, server, quotas,
+				func() redis.UniversalClient { return clientOf(t, &redis.Options{Addr: proxy.Addr}) })
 			f := d.strike(func() { row.begin(proxy) }, row.length, func() { row.end(proxy) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: faultyNetwork}, allowance{})
 			if row.failure != nil && d.putBackFor(row.failure...) == 0 {
-				t.Errorf("no task was put back for %v: this test has lost its object", row.failure)
+				timely(t, "no task was put back for %v: this test has lost its object", row.failure)
 			}
 		})
 	}
@@ -88,7 +90,9 @@ func TestRepliesLost_F01_F21(t *testing.T) {
 			})
 		}
 	}, 0, nil)
-	d.finish(f, reliability.Row{Cases: "F1, F21", Done: fmt.Sprintf("%d replies of decisions lost at random, connections cut", lost), Servers: faultyNetwork}, allowance{})
+	d.finish(f, reliability.Row{Cases: "F1, F21",
+		Done: fmt.Sprintf("%d replies of decisions lost at random, connections cut", lost), Servers: faultyNetwork},
+		allowance{})
 }
 
 func clientOf(t *testing.T, opts *redis.Options) *redis.Client {

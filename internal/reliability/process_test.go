@@ -26,7 +26,8 @@ type process struct {
 
 // newProcess makes a process whose throttle decides by one Redis and whose tasks lie in
 // another, or the same. The observer is told what the throttle does, and may be nil.
-func newProcess(name string, scopes []throttle.Scope, decide, work redis.UniversalClient, observer throttle.Observer) (*process, error) {
+func newProcess(name string, scopes []throttle.Scope, decide, work redis.UniversalClient,
+	observer throttle.Observer) (*process, error) {
 	th, err := throttle.New(name, decide, scopes, &throttle.Options{Observer: observer})
 	if err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		"F04 stopped": {
 			"F4", "SIGSTOP", longtest.Of(4*time.Second, 10*time.Second),
-			func(_ *testing.T, s *redistest.Server) { s.Pause() }, func(_ *testing.T, s *redistest.Server) { s.Resume() }, "timeout",
+			func(_ *testing.T, s *redistest.Server) { s.Pause() },
+			func(_ *testing.T, s *redistest.Server) { s.Resume() }, "timeout",
 		},
 		"F10 a replica": {
 			"F10", "made a replica: READONLY", 3 * time.Second,
@@ -55,7 +56,7 @@ func TestRefusals(t *testing.T) {
 			f := d.strike(func() { row.begin(t, server) }, row.length, func() { row.end(t, server) })
 			d.finish(f, reliability.Row{Cases: row.cases, Done: row.done, Servers: ownRedis}, allowance{})
 			if d.putBackFor(row.failure) == 0 {
-				t.Errorf("no task was put back for %s: this test has lost its object", row.failure)
+				timely(t, "no task was put back for %s: this test has lost its object", row.failure)
 			}
 		})
 	}
@@ -77,8 +78,9 @@ func TestBusy_F17(t *testing.T) {
 			must(t, server.Client(t).ScriptKill(t.Context()).Err())
 			blocked.Wait()
 		})
-	d.finish(f, reliability.Row{Cases: "F17", Done: "a script of somebody else: BUSY, SCRIPT KILL at the end", Servers: ownRedis}, allowance{})
+	d.finish(f, reliability.Row{Cases: "F17", Done: "a script of somebody else: BUSY, SCRIPT KILL at the end",
+		Servers: ownRedis}, allowance{})
 	if d.putBackFor("busy") == 0 {
-		t.Error("no task was put back for BUSY: this test has lost its object")
+		timely(t, "no task was put back for BUSY: this test has lost its object")
 	}
 }

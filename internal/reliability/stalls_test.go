@@ -5,7 +5,20 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
+
+// timely says what a slow machine may be the cause of, as what takes too long does or what did
+// not come about: it fails the test in full (LONG=1) alone.
+func timely(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if longtest.Full() {
+		t.Errorf(format, args...)
+	} else {
+		t.Logf(format+" (asserted in make long)", args...)
+	}
+}
 
 // beat is how often it is seen whether the machine stands still.
 const beat = 10 * time.Millisecond

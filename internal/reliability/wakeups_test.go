@@ -20,12 +20,13 @@ import (
 // TestWakeUpsOfAKilledProcess_F32 kills one of two processes with -9. Each works on a
 // queue of its own, with the tasks of one tenant; but both pull whoever is next, so that
 // the dead one held wake-ups of the other tenant's tasks too. A pull of the other finds
-// them when their grace is over: none of those starts more than two seconds after that.
-// Nobody pauses for two seconds because of it.
+// them when their grace is over, so that all start. In full none of those starts more than two
+// seconds after that, and nobody pauses for two seconds because of it.
 func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	t.Parallel()
 	const perWindow, jobs, latest = 40, 160, 2 * time.Second
-	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(perWindow, window)}}, {Name: "tenant"}}
+	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(perWindow, window)}},
+		{Name: "tenant"}}
 	server := redistest.Start(t)
 	client, name := server.Client(t), redistest.Name(t)
 	stalls := newStalls(t, nil)
@@ -35,11 +36,13 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	survivor.config.Queues = map[string]int{"stays": 1}
 	must(t, survivor.run(starts, starts.add))
 	t.Cleanup(survivor.stop)
-	victim := startChild(t, childSettings{Name: name, Decide: server.Addr, Work: server.Addr, Scopes: scopes, Queue: "goes"})
+	victim := startChild(t, childSettings{Name: name, Decide: server.Addr, Work: server.Addr, Scopes: scopes,
+		Queue: "goes"})
 
 	queue := asynq.NewClientFromRedisClient(client)
 	enqueue := func(n int, tenant string) {
-		_, err := queue.Enqueue(worker.NewTask(taskType, nil, map[string]string{"tenant": tenant}), asynq.Queue(tenant), asynq.TaskID(fmt.Sprint(n)))
+		_, err := queue.Enqueue(worker.NewTask(taskType, nil, map[string]string{"tenant": tenant}),
+			asynq.Queue(tenant), asynq.TaskID(fmt.Sprint(n)))
 		must(t, err)
 	}
 	ran := func() int64 { return client.LLen(t.Context(), victim.startsKey()).Val() }
@@ -61,7 +64,7 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for polls := 0; starts.begun() < jobs; polls++ {
-		if polls == 6000 {
+		if polls == 60_000 {
 			t.Fatalf("%d of %d jobs have started", starts.begun(), jobs)
 		}
 		promised(t, client, name, slots)
@@ -73,7 +76,7 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	}
 	all := starts.all()
 	if left := jobs - starts.begunBefore(killed); killed.IsZero() || left < jobs/4 {
-		t.Fatalf("killed with %d jobs left: this test has lost its object", left)
+		timely(t, "killed with %d jobs left: this test has lost its object", left)
 	}
 	seen, overdue, most, pause := 0, 0, time.Duration(0), time.Duration(0)
 	for i, s := range all {
@@ -85,20 +88,22 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 				overdue++ // found by a pull
 			}
 			if late > grace+allowed {
-				t.Errorf("task %s starts %s after its slot, %s after the kill", s.Task, late, s.Begun.Sub(killed))
+				timely(t, "task %s starts %s after its slot, %s after the kill", s.Task, late, s.Begun.Sub(killed))
 			}
 		}
 		if i > 0 && s.Begun.After(killed) {
 			pause = max(pause, s.Begun.Sub(all[i-1].Begun))
 		}
-		if pause > allowed {
-			t.Fatalf("no job starts for %s, until %s after the kill", pause, s.Begun.Sub(killed))
-		}
 	}
-	t.Logf("%d of %d tasks were seen with a slot, the latest started %s after its slot, %d were found overdue after the kill; no start for %s at most",
+	if allowed := latest + stalls.of(killed, killed.Add(grace+2*latest)); pause > allowed {
+		timely(t, "no job starts for %s after the kill, want at most %s", pause, allowed)
+	}
+	t.Logf(
+		"%d of %d tasks were seen with a slot, the latest started %s after its slot, %d were found overdue after "+
+			"the kill; no start for %s at most",
 		seen, jobs, most, overdue, pause)
 	if overdue == 0 || seen < jobs/2 {
-		t.Error("the dead process held no wake-up: this test has lost its object")
+		timely(t, "the dead process held no wake-up: this test has lost its object")
 	}
 	for _, text := range client.LRange(t.Context(), victim.startsKey(), 0, -1).Val() {
 		var s start

@@ -28,10 +28,12 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 	}, server.Client(t), queue.Client(t))
 	notes := queue.Client(t)
 	const held = 5
-	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr, Scopes: quotas, Queue: "default", Holds: held})
+	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr, Scopes: quotas,
+		Queue: "default", Holds: held})
 	d.begin(2)
 	d.until("the process holds handlers and denials", time.Minute, func() bool {
-		return notes.LLen(t.Context(), victim.heldKey()).Val() == held && notes.LLen(t.Context(), victim.deniedKey()).Val() == held
+		return notes.LLen(t.Context(), victim.heldKey()).Val() == held &&
+			notes.LLen(t.Context(), victim.deniedKey()).Val() == held
 	})
 	f := d.strike(victim.kill, 0, nil)
 
@@ -58,7 +60,8 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 			}
 		}
 	}
-	d.finish(f, reliability.Row{Cases: "F32, F33", Done: "kill -9 of one of three, with 5 handlers running and 5 denials not put back", Servers: workers},
+	d.finish(f, reliability.Row{Cases: "F32, F33",
+		Done: "kill -9 of one of three, with 5 handlers running and 5 denials not put back", Servers: workers},
 		allowance{again: again, recoverer: true})
 }
 
@@ -95,7 +98,8 @@ func TestTasksDeleted_F36(t *testing.T) {
 		})
 	}, 0, nil)
 	d.jobs -= deleted
-	d.finish(f, reliability.Row{Cases: "F36", Done: fmt.Sprint(most, " waiting tasks deleted from asynq's retry set"), Servers: "asynq's queue"}, allowance{})
+	d.finish(f, reliability.Row{Cases: "F36",
+		Done: fmt.Sprint(most, " waiting tasks deleted from asynq's retry set"), Servers: "asynq's queue"}, allowance{})
 }
 
 // TestQueuePaused_F37 pauses the queue for longer than the slots of those that are
@@ -103,6 +107,7 @@ func TestTasksDeleted_F36(t *testing.T) {
 func TestQueuePaused_F37(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)
-	f := d.strike(func() { must(t, d.tasks.PauseQueue("default")) }, 3*time.Second, func() { must(t, d.tasks.UnpauseQueue("default")) })
+	f := d.strike(func() { must(t, d.tasks.PauseQueue("default")) }, 3*time.Second,
+		func() { must(t, d.tasks.UnpauseQueue("default")) })
 	d.finish(f, reliability.Row{Cases: "F37", Done: "paused over the slots", Servers: "asynq's queue"}, allowance{})
 }

@@ -72,8 +72,10 @@ type pulled struct {
 
 func newAccount(w *world) *account {
 	a := &account{
-		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{}, askings: map[string]int64{},
-		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{}, seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
+		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{},
+		askings: map[string]int64{},
+		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{},
+		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
 	}
 	a.renew()
 	return a
@@ -273,7 +275,8 @@ func (a *account) grant(c *charge, now int64) {
 		}
 		for _, l := range a.limitsOf(name) {
 			if held := a.fullest(name, e, l.window); held > l.units || held > a.mostOf(name, l.units, c.weight) {
-				a.world.errorf("window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
+				a.world.errorf(
+					"window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
 					name, held, l, a.partOf(name), c.job, c.at)
 			}
 		}
@@ -461,7 +464,7 @@ func (a *account) pulled(argv []string, reply []any) {
 		a.world.errorf("a pull went wrong: %s", trouble)
 	}
 	booked := int(number(text(reply[2])))
-	for rest := reply[4+(len(argv)-4)/3:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
+	for rest := reply[5+(len(argv)-4)/3:]; len(rest) > 0; rest, booked = rest[3:], booked-1 {
 		id, slot := text(rest[0]), text(rest[1])
 		flow, _ := flowAndKeys(text(rest[2]))
 		weight, stood := a.lines[flow][id]
@@ -485,7 +488,7 @@ func (a *account) settled(argv []string, reply []any) {
 		return
 	}
 	numbers := strings.Split(argv[7], " ")
-	id, actual, at, rebook := argv[3], strings.Split(argv[6], ","), number(numbers[0]), numbers[3] == "1"
+	id, actual, at, rebook := argv[3], strings.Split(argv[6], ","), number(numbers[0]), numbers[4] == "1"
 	charges := a.charges[chargeName(id, at)]
 	i := slices.IndexFunc(charges, func(c *charge) bool { return !c.settled })
 	if i < 0 {
@@ -582,5 +585,6 @@ func (a *account) compare(name string, l limit, now, used, booked int64) {
 }
 
 func (c *charge) String() string {
-	return fmt.Sprintf("%s at %d: %d of %d units, settled %t, given back %t", c.job, c.at, c.units, c.weight, c.settled, c.gone)
+	return fmt.Sprintf("%s at %d: %d of %d units, settled %t, given back %t", c.job, c.at, c.units, c.weight,
+		c.settled, c.gone)
 }

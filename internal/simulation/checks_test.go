@@ -53,7 +53,8 @@ func (p *plan) bound() time.Duration {
 		for _, key := range p.keys(scope.Name) {
 			var takes time.Duration
 			for _, limit := range scope.Limits {
-				takes += time.Duration(p.windowsOf(&scope, key, limit) * float64(limit.Window+max(limit.Precision, limit.Window/100)))
+				takes += time.Duration(p.windowsOf(&scope, key, limit) *
+					float64(limit.Window+max(limit.Precision, limit.Window/100)))
 			}
 			longest = max(longest, takes)
 		}
@@ -151,13 +152,15 @@ func (w *world) describe() {
 		if n++; n > 10 {
 			return
 		}
-		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight, Priority: j.priority, Keys: map[string]string{"tenant": j.tenant}}
+		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight,
+			Priority: j.priority, Keys: map[string]string{"tenant": j.tenant}}
 		if j.domain != "" {
 			job.Keys["domain"] = j.domain
 		}
-		told, err := w.operator.throttle.Explain(context.Background(), job)
+		told, err := w.operator.throttle.Inspector().Explain(context.Background(), job)
 		w.t.Logf("%s weight %d tenant %s domain %s is %s, retried %d, next %s, last error %q; %+v %v",
-			j.id, j.weight, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began), info.LastErr, told, err)
+			j.id, j.weight, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began),
+			info.LastErr, told, err)
 	}
 }
 
@@ -165,7 +168,7 @@ func (w *world) describe() {
 func (w *world) audit() {
 	for _, scope := range w.plan.scopes {
 		for _, key := range w.plan.keys(scope.Name) {
-			_, err := w.operator.throttle.Usage(context.Background(), scope.Name, key)
+			_, err := w.operator.throttle.Inspector().Usage(context.Background(), scope.Name, key)
 			w.must("Usage", err)
 		}
 	}
@@ -230,8 +233,11 @@ func (w *world) report() {
 			}
 		}
 	}
-	w.t.Logf("%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d reports=%d lowered=%d virtual=%s",
-		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost, len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
+	w.t.Logf(
+		"%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d "+
+			"reports=%d lowered=%d virtual=%s",
+		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost,
+		len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
 		time.Since(w.began).Round(time.Second))
 }
 
@@ -260,7 +266,8 @@ func (w *world) checkJobs() {
 		case err == nil && info.State == asynq.TaskStateArchived && state.archived:
 		case err == nil && info.State == asynq.TaskStateArchived && w.lost(state, hit, info):
 		default:
-			w.errorf("%s ended otherwise than drawn: %+v, %+v %v; outcomes %v, retries %d", j.id, state, info, err, j.outcomes, j.retries)
+			w.errorf("%s ended otherwise than drawn: %+v, %+v %v; outcomes %v, retries %d", j.id, state, info, err,
+				j.outcomes, j.retries)
 		}
 	}
 }
@@ -328,7 +335,8 @@ const resends = 3
 // lost tells that attempts of a job were lost with their processes, its last one or some
 // before, so that it could not run to its end: asynq counts them as failures.
 func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
-	return slices.ContainsFunc(w.plan.faults, fault.strikes) && (hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
+	return slices.ContainsFunc(w.plan.faults, fault.strikes) &&
+		(hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
 }
 
 // follow walks through a job's calls.
@@ -393,7 +401,8 @@ func (w *world) checkShares() {
 				}
 				low, high = min(low, at), max(high, at)
 				if high-low > bound+1e-9 {
-					w.errorf("of %s and %s one was pulled %.3f units per share more than the other, want at most %.3f", f, m, high-low, bound)
+					w.errorf(
+						"of %s and %s one was pulled %.3f units per share more than the other, want at most %.3f", f, m, high-low, bound)
 					at, low, high = 0, 0, 0
 				}
 			}
@@ -462,7 +471,8 @@ func (p *plan) String() string {
 	for _, scope := range p.scopes {
 		fmt.Fprintf(&b, "scope %s: %v, floor %v\n", scope.Name, scope.Limits, scope.Floor)
 	}
-	fmt.Fprintf(&b, "grace %s, lookahead %s, fair scope %q, shares %v\n", p.options.Grace, p.options.Lookahead, p.options.FairScope, p.options.Shares)
+	fmt.Fprintf(&b, "grace %s, lookahead %s, fair scope %q, shares %v\n", p.options.Grace, p.options.Lookahead,
+		p.options.FairScope, p.options.Shares)
 	for _, process := range p.processes {
 		fmt.Fprintf(&b, "process %+v\n", process)
 	}

@@ -14,10 +14,10 @@
 // the servers' concurrency and intervals; and what goes wrong (faults_test.go): servers
 // that die with all they hold, servers shut down and begun anew, processes cut off from
 // Redis, replies of the throttle's and asynq's scripts lost after the command was done,
-// forgotten scripts, steps of Redis' clock, pauses, limits and modes set at run time and taken back, a paused queue, tasks
-// deleted, archived and run by hand. Goroutines draw nothing, so their order does not
-// change what is drawn; what order they run in is Go's to choose, and the jitter, nonces
-// and names of the product are its own. A seed that fails mostly fails again.
+// forgotten scripts, steps of Redis' clock, pauses, limits and modes set at run time and taken back, a paused
+// queue, tasks deleted, archived and run by hand. Goroutines draw nothing, so their order does not change what
+// is drawn; what order they run in is Go's to choose, and the jitter, nonces and names of the product are its
+// own. A seed that fails mostly fails again.
 //
 // In some worlds limits follow their upstream (follow_test.go): what that says, refusals and
 // what it serves and has left, is reported by handlers, and at any time by somebody else.

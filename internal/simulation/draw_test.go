@@ -163,7 +163,8 @@ func (p *plan) drawRunning(d dice) {
 			continue
 		}
 		p.running = true
-		p.scopes[i].Limits = append(p.scopes[i].Limits, throttle.Limit{Units: max(heaviest, int64(d.count(1, 8))), Running: true, Lease: lease})
+		p.scopes[i].Limits = append(p.scopes[i].Limits,
+			throttle.Limit{Units: max(heaviest, int64(d.count(1, 8))), Running: true, Lease: lease})
 		p.scopes[i].Cooldown = one(d, 0, 0, 300*time.Millisecond)
 	}
 	for _, j := range p.jobs {
@@ -320,12 +321,14 @@ func (p *plan) drawLimits(d dice, scope string) []throttle.Limit {
 	for _, j := range p.jobs {
 		heaviest = max(heaviest, j.weight)
 	}
-	windows := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second}
+	windows := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		10 * time.Second, 20 * time.Second}
 	d.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
 	var limits []throttle.Limit
 	for _, window := range windows[:one(d, 1, 1, 2, 3)] {
 		takes := d.between(p.span/4, p.span)
-		limit := throttle.Limit{Units: max(heaviest, int64(float64(busiest)*float64(window)/float64(takes))+1), Window: window}
+		limit := throttle.Limit{Units: max(heaviest, int64(float64(busiest)*float64(window)/float64(takes))+1),
+			Window: window}
 		limit.Precision = p.drawPrecision(d, window)
 		limits = append(limits, limit)
 	}

@@ -43,7 +43,8 @@ const (
 )
 
 var mischiefs = [...]string{
-	"crash", "restart", "outage", "loss", "flush", "clock", "pause", "limits", "mode", "queue", "deletion", "archive", "nudge",
+	"crash", "restart", "outage", "loss", "flush", "clock", "pause", "limits", "mode", "queue", "deletion",
+	"archive", "nudge",
 }
 
 func (m mischief) String() string { return mischiefs[m] }
@@ -68,7 +69,8 @@ func (p *plan) stepsBack() bool {
 
 // drawFaults draws some faults of some sorts, since all of them at once hide each other.
 func (p *plan) drawFaults(d dice) {
-	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3, mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
+	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3,
+		mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
 	back := false
 	for does := crash; does <= nudge; does++ {
 		if !d.chance(0.35) {
@@ -81,7 +83,8 @@ func (p *plan) drawFaults(d dice) {
 			}
 			switch does {
 			case clock:
-				f.step = one(d, d.between(0, time.Second), d.between(0, time.Hour), -d.between(0, time.Second), -d.between(0, 29*time.Second))
+				f.step = one(d, d.between(0, time.Second), d.between(0, time.Hour), -d.between(0, time.Second),
+					-d.between(0, 29*time.Second))
 				if f.step < 0 && back { // two together may be too large for time to stand still
 					f.step = -f.step
 				}

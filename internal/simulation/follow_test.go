@@ -21,7 +21,8 @@ type said struct {
 }
 
 func (s said) String() string {
-	return fmt.Sprintf("%s of %s %q: refused %t, to wait %s, limits %v", s.at, s.scope, s.key, s.report.Refused, s.report.RetryAfter, s.report.Limits)
+	return fmt.Sprintf("%s of %s %q: refused %t, to wait %s, limits %v", s.at, s.scope, s.key, s.report.Refused,
+		s.report.RetryAfter, s.report.Limits)
 }
 
 // talk is how upstreams speak in one world.
@@ -100,7 +101,8 @@ func (h talk) report(d dice, scope *throttle.Scope) throttle.Report {
 		if limit.Running || !d.chance(0.15) {
 			continue
 		}
-		told := throttle.ReportedLimit{Window: one(d, 0, limit.Window, limit.Window, time.Minute), Units: one(d, 0, d.Int64N(limit.Units+1), limit.Units, 2*limit.Units), Remaining: -1}
+		told := throttle.ReportedLimit{Window: one(d, 0, limit.Window, limit.Window, time.Minute),
+			Units: one(d, 0, d.Int64N(limit.Units+1), limit.Units, 2*limit.Units), Remaining: -1}
 		if h.counts && d.chance(0.2) {
 			told.Remaining = one(d, 0, d.Int64N(told.Units+1), told.Units)
 		}

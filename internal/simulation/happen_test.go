@@ -102,17 +102,17 @@ func (w *world) control(ctx context.Context, f fault, done <-chan struct{}) {
 			w.must("Resume", err)
 		}
 	case limits:
-		w.must("SetLimits", th.SetLimits(ctx, f.scope, f.key, []throttle.Limit{f.limit}))
+		w.must("SetLimits", th.Inspector().SetLimits(ctx, f.scope, f.key, []throttle.Limit{f.limit}))
 		w.later(f, done)
-		w.must("ResetLimits", th.ResetLimits(ctx, f.scope, f.key))
+		w.must("ResetLimits", th.Inspector().ResetLimits(ctx, f.scope, f.key))
 	default:
 		scope := f.scope
 		if f.which%4 == 0 {
 			scope = "" // of all
 		}
-		w.must("SetMode", th.SetMode(ctx, scope, f.mode))
+		w.must("SetMode", th.Inspector().SetMode(ctx, scope, f.mode))
 		w.later(f, done)
-		w.must("ResetMode", th.ResetMode(ctx, scope))
+		w.must("ResetMode", th.Inspector().ResetMode(ctx, scope))
 	}
 }
 

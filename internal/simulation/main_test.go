@@ -18,7 +18,8 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 	seeds     = flag.Int("seeds", longtest.Of(8, 20), "how many seeds, one after the other")
 	hours     = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
-	on        = flag.String("backend", "both", "redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
+	on        = flag.String("backend", "both",
+		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )
 
 // keysLive is how long every key lives that counts, at least.
@@ -51,7 +52,9 @@ func TestSimulation(t *testing.T) {
 			p, began := draw(seed, span), time.Now()
 			defer func() {
 				if t.Failed() {
-					t.Logf("seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d -seeds=1 -hours=%v -backend=%s\n%s",
+					t.Logf(
+						"seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d "+
+							"-seeds=1 -hours=%v -backend=%s\n%s",
 						seed, seed, *hours, own, p)
 					if took := time.Since(began); own == "redis" && took > keysLive {
 						t.Logf("it took %s of real time, in which keys of the redis-server may have expired", took)

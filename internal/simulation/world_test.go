@@ -282,7 +282,8 @@ func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 func (w *world) enqueue(jobs []*job) {
 	var planned []*asynq.Task
 	for _, j := range jobs {
-		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10), "priority": strconv.Itoa(j.priority)}
+		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10),
+			"priority": strconv.Itoa(j.priority)}
 		if j.domain != "" {
 			headers["domain"] = j.domain
 		}
@@ -312,7 +313,8 @@ func (w *world) send(task *asynq.Task) {
 // jobOf reads a job from a task's headers.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
-	job := throttle.Job{Weight: number(headers["weight"]), Priority: int(number(headers["priority"])), Keys: map[string]string{"tenant": headers["tenant"]}}
+	job := throttle.Job{Weight: number(headers["weight"]), Priority: int(number(headers["priority"])),
+		Keys: map[string]string{"tenant": headers["tenant"]}}
 	if domain := headers["domain"]; domain != "" {
 		job.Keys["domain"] = domain
 	}
@@ -375,7 +377,8 @@ func (w *world) called(ctx context.Context, r *running, j *job) *call {
 	case charge.gone || charge.weight != j.weight:
 		w.errorf("%s runs under another grant than what is charged: %s", j.id, charge)
 	case time.Since(charge.answered) < charge.delay-time.Microsecond:
-		w.errorf("%s runs %s after its grant, %s before its start", j.id, time.Since(charge.answered), charge.delay-time.Since(charge.answered))
+		w.errorf("%s runs %s after its grant, %s before its start", j.id, time.Since(charge.answered),
+			charge.delay-time.Since(charge.answered))
 	default:
 		charge.run = true
 	}

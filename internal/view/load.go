@@ -16,11 +16,14 @@ import (
 // may not be read, is zero.
 type Load struct {
 	Version string `json:"version,omitempty"`
-	// CPU is what part of one core Redis' main thread has used, in the measured time.
+	// Over is the measured time: since the last look, else short.
+	Over time.Duration `json:"over_ns"`
+	// CPU is what part of one core Redis' main thread has used in it.
 	CPU float64 `json:"cpu"`
 	// RoundTrip is the median of some.
 	RoundTrip time.Duration `json:"round_trip_ns"`
-	// Commands a second, and the mean time of a call of a script since Redis began.
+	// Commands a second in it, and the mean time of a call of a script, of all programs: Redis
+	// does not tell one script from another.
 	Commands int64         `json:"commands_per_second"`
 	Script   time.Duration `json:"script_ns"`
 	Memory   string        `json:"memory,omitempty"`
@@ -33,34 +36,72 @@ const (
 	pings        = 5
 )
 
-// LoadOf measures it, which takes 50 ms.
-func LoadOf(ctx context.Context, th *throttle.Throttle) Load {
+// Sample is what INFO said at an instant. The zero value is none.
+type Sample struct {
+	at     time.Time // by the local clock
+	fields map[string]string
+}
+
+// oldSample is how old a sample may be to measure since then.
+const oldSample = time.Minute
+
+// LoadSince measures it over the time since an earlier sample, and returns the next one.
+// Without one, or where that is old or of another server, it measures for 50 ms.
+func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample) (Load, Sample) {
+	l := Load{Verdict: "unknown"}
 	client, is := th.Client().(redis.Cmdable)
 	if cluster, clustered := th.Client().(*redis.ClusterClient); clustered {
 		node, err := cluster.MasterForKey(ctx, "thr:{"+th.Name()+"}:processes")
 		client, is = node, err == nil
 	}
 	if !is {
-		return Load{Verdict: "unknown"}
+		return l, Sample{}
 	}
-	l := Load{Verdict: "unknown"}
-	before, began := infoOf(ctx, client), time.Now()
+	after := sampleOf(ctx, client)
 	l.RoundTrip = roundTrip(ctx, client)
-	select {
-	case <-time.After(loadMeasured - time.Since(began)):
-	case <-ctx.Done():
-		return l
+	if !before.reaches(after) {
+		before = after
+		select {
+		case <-time.After(loadMeasured - time.Since(before.at)):
+		case <-ctx.Done():
+			return l, before
+		}
+		after = sampleOf(ctx, client)
 	}
-	after, took := infoOf(ctx, client), time.Since(began)
-	l.Version, l.Memory = after["redis_version"], after["used_memory_human"]
-	l.Commands = number(after["instantaneous_ops_per_sec"])
-	l.Script = microseconds(after["cmdstat_evalsha"])
-	used := cpu(after) - cpu(before)
-	if cpu(after) > 0 {
-		l.CPU = used / took.Seconds()
+	l.between(before, after)
+	return l, after
+}
+
+// reaches tells that it may be measured from a sample to a later one.
+func (s Sample) reaches(after Sample) bool {
+	took := after.at.Sub(s.at)
+	return s.fields["run_id"] != "" && s.fields["run_id"] == after.fields["run_id"] && took >= loadMeasured &&
+		took <= oldSample
+}
+
+// between fills in what was measured between two samples.
+func (l *Load) between(before, after Sample) {
+	l.Over = after.at.Sub(before.at)
+	l.Version, l.Memory = after.fields["redis_version"], after.fields["used_memory_human"]
+	grown := func(name string) int64 { return number(after.fields[name]) - number(before.fields[name]) }
+	l.Commands = int64(float64(grown("total_commands_processed")) / l.Over.Seconds())
+	if calls := stat(after, "calls") - stat(before, "calls"); calls > 0 {
+		l.Script = time.Duration(stat(after, "usec")-stat(before, "usec")) * time.Microsecond / time.Duration(calls)
+	}
+	if used := cpu(after.fields); used > 0 {
+		l.CPU = (used - cpu(before.fields)) / l.Over.Seconds()
 		l.Verdict = verdict(l.CPU)
 	}
-	return l
+}
+
+// stat is a number of "calls=…,usec=…,usec_per_call=…" of the scripts.
+func stat(s Sample, name string) int64 {
+	for part := range strings.SplitSeq(s.fields["cmdstat_evalsha"], ",") {
+		if value, is := strings.CutPrefix(part, name+"="); is {
+			return number(value)
+		}
+	}
+	return 0
 }
 
 func verdict(cpu float64) string {
@@ -73,8 +114,8 @@ func verdict(cpu float64) string {
 	return "idle"
 }
 
-// infoOf reads INFO as fields; none if it may not be read.
-func infoOf(ctx context.Context, client redis.Cmdable) map[string]string {
+// sampleOf reads INFO as fields; none if it may not be read.
+func sampleOf(ctx context.Context, client redis.Cmdable) Sample {
 	fields := make(map[string]string)
 	text := client.Info(ctx, "everything").Val()
 	for line := range strings.Lines(text) {
@@ -82,7 +123,7 @@ func infoOf(ctx context.Context, client redis.Cmdable) map[string]string {
 			fields[name] = value
 		}
 	}
-	return fields
+	return Sample{time.Now(), fields}
 }
 
 // cpu is what the main thread has used, where Redis tells that, else all of it, in seconds.
@@ -106,17 +147,6 @@ func number(text string) int64 {
 		return 0
 	}
 	return n
-}
-
-// microseconds reads usec_per_call of "calls=…,usec=…,usec_per_call=…".
-func microseconds(stat string) time.Duration {
-	_, rest, _ := strings.Cut(stat, "usec_per_call=")
-	text, _, _ := strings.Cut(rest, ",")
-	us, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(us * float64(time.Microsecond))
 }
 
 func roundTrip(ctx context.Context, client redis.Cmdable) time.Duration {

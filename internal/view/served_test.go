@@ -14,7 +14,8 @@ import (
 func TestServedText(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[float64]string{
-		0: "", 1: "", 0.6: "the upstream serves 60 %", 0.343: "the upstream serves 34.3 %", 0.29: "the upstream serves 29 %", 0.001: "the upstream serves 0.1 %",
+		0: "", 1: "", 0.6: "the upstream serves 60 %", 0.343: "the upstream serves 34.3 %",
+		0.29: "the upstream serves 29 %", 0.001: "the upstream serves 0.1 %",
 	} {
 		if got := view.ServedText(part); got != want {
 			t.Errorf("%v: got %q, want %q", part, got, want)
@@ -56,7 +57,8 @@ func TestWhyServed(t *testing.T) {
 		Now: now, Served: 0.6, SetFor: "key",
 		Limits: []throttle.LimitUsage{{Limit: throttle.PerMinute(10), Used: 6, Free: now.Add(time.Second)}},
 	}
-	if why, until := view.Why(u); why != "10/1m, 6 used, 0 booked, the upstream serves 60 %, set for the key" || !until.Equal(now.Add(time.Second)) {
+	if why, until := view.Why(u); why != "10/1m, 6 used, 0 booked, the upstream serves 60 %, set for the key" ||
+		!until.Equal(now.Add(time.Second)) {
 		t.Errorf("got %q until %s", why, until)
 	}
 	u.Paused = now.Add(time.Minute)
@@ -72,12 +74,13 @@ func TestFullestByWhatIsServed(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(10)}, Floor: 0.1}}
-	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Timeout: 20 * time.Second})
+	th, err := throttle.New("smtp", client, scopes, &throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for tenant, units := range map[string]int64{"acme": 3, "globex": 8} {
-		if _, err := th.Reserve(t.Context(), throttle.Job{ID: tenant, Weight: units, Keys: map[string]string{"tenant": tenant}}); err != nil {
+		if _, err := th.Reserve(t.Context(),
+			throttle.Job{ID: tenant, Weight: units, Keys: map[string]string{"tenant": tenant}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,8 +88,9 @@ func TestFullestByWhatIsServed(t *testing.T) {
 	if _, err := th.Report(t.Context(), "tenant", "acme", said); err != nil {
 		t.Fatal(err)
 	}
-	all, err := view.UsageOfAll(t.Context(), th, []string{"tenant"}, 20)
-	if err != nil || len(all.Rows) != 2 || all.Rows[0].Key != "acme" || all.Rows[0].Ratio != 0.3 || all.Rows[1].Served != 0 {
+	all, err := view.UsageOfAll(t.Context(), th.Inspector(), []string{"tenant"}, 20)
+	if err != nil || len(all.Rows) != 2 || all.Rows[0].Key != "acme" || all.Rows[0].Ratio != 0.3 ||
+		all.Rows[1].Served != 0 {
 		t.Errorf("got %+v, %v; want acme first", all.Rows, err)
 	}
 }

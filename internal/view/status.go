@@ -18,12 +18,14 @@ type Status struct {
 	Scopes    []ScopeOf `json:"scopes"`
 	Global    []Use     `json:"global,omitempty"` // empty where there is no such scope
 	// Lanes, Flows and Jobs wait in line; Oldest is when the first of them came.
-	Lanes  int       `json:"lanes"`
-	Flows  int       `json:"flows"`
-	Jobs   int64     `json:"jobs"`
-	Oldest *Row      `json:"oldest,omitempty"`
-	Set    []Setting `json:"set"` // at run time
-	Redis  Load      `json:"redis"`
+	Lanes  int                `json:"lanes"`
+	Flows  int                `json:"flows"`
+	Jobs   int64              `json:"jobs"`
+	Oldest *Row               `json:"oldest,omitempty"`
+	Set    []throttle.Setting `json:"set"` // at run time, as it was SetAsOf
+	Redis  Load               `json:"redis"`
+
+	SetAsOf time.Time `json:"set_as_of"`
 }
 
 // ScopeOf is a scope as it is configured.
@@ -33,22 +35,24 @@ type ScopeOf struct {
 	Mode   throttle.Mode    `json:"mode"`
 }
 
-// Setting is what is set at run time, with who changed it last, if that is known.
-type Setting struct {
-	throttle.Setting
-	By string    `json:"by,omitempty"`
-	At time.Time `json:"at,omitzero"`
-}
-
 // StatusOf reads how a throttle is, and how busy its Redis is, which takes 50 ms.
-func StatusOf(ctx context.Context, th *throttle.Throttle) (Status, error) {
-	s, _, err := WatchOf(ctx, th, 0)
+func StatusOf(ctx context.Context, th *throttle.Inspector) (Status, error) {
+	s, _, err := new(Watch).Look(ctx, th, 0)
 	return s, err
 }
 
-// WatchOf reads what StatusOf does, and the scope keys under which most waits, so many.
-func WatchOf(ctx context.Context, th *throttle.Throttle, most int) (Status, Waiting, error) {
-	load := LoadOf(ctx, th) // before this asks for much itself
+// Watch looks at a throttle again and again. It keeps what takes long to read, and what is
+// measured from look to look. The zero value has not looked yet; it is not safe for use by
+// many goroutines.
+type Watch struct {
+	sample Sample
+	sets   Sets
+}
+
+// Look reads what StatusOf does, and the scope keys under which most waits, so many.
+func (w *Watch) Look(ctx context.Context, th *throttle.Inspector, most int) (Status, Waiting, error) {
+	var load Load
+	load, w.sample = LoadSince(ctx, th, w.sample) // before this asks for much itself
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
 		return Status{}, Waiting{}, err
@@ -58,11 +62,19 @@ func WatchOf(ctx context.Context, th *throttle.Throttle, most int) (Status, Wait
 	if err != nil {
 		return s, Waiting{}, err
 	}
-	w, err := linesOf(ctx, th, lanes, ByKey, Filter{}, most)
-	return s, w, err
+	changes, err := th.Changes(ctx)
+	if err != nil {
+		return s, Waiting{}, err
+	}
+	if w.sets, err = w.sets.Read(ctx, th, changes); err != nil {
+		return s, Waiting{}, err
+	}
+	s.Set, s.SetAsOf = w.sets.At(s.Now), s.Now.Add(-time.Since(w.sets.read))
+	waiting, err := linesOf(ctx, th, lanes, ByKey, Filter{}, most)
+	return s, waiting, err
 }
 
-func statusOf(ctx context.Context, th *throttle.Throttle, lanes []throttle.Lane) (Status, error) {
+func statusOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane) (Status, error) {
 	s := Status{Throttle: th.Name()}
 	all, err := th.Processes(ctx)
 	if err != nil {
@@ -93,8 +105,8 @@ func statusOf(ctx context.Context, th *throttle.Throttle, lanes []throttle.Lane)
 	if len(w.Rows) > 0 {
 		s.Oldest = &w.Rows[0]
 	}
-	s.Set, err = Settings(ctx, th)
-	return s, err
+	s.Set = []throttle.Setting{}
+	return s, nil
 }
 
 // configured are the scopes of the newest process.
@@ -103,27 +115,4 @@ func configured(all []throttle.Process) []throttle.Scope {
 		return nil
 	}
 	return all[0].Scopes
-}
-
-// Settings reads what is set at run time, and who did it.
-func Settings(ctx context.Context, th *throttle.Throttle) ([]Setting, error) {
-	set, err := th.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := th.Changes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	settings := make([]Setting, len(set))
-	for i, s := range set {
-		settings[i].Setting = s
-		for _, c := range changes {
-			if c.Scope == s.Scope && c.Key == s.Key && c.After != "" {
-				settings[i].By, settings[i].At = c.By, c.At
-				break
-			}
-		}
-	}
-	return settings, nil
 }

@@ -22,7 +22,8 @@ type Tried struct {
 
 // Try says what limits would have kept back of what started lately, of some keys of a
 // scope. It changes nothing.
-func Try(ctx context.Context, th *throttle.Throttle, scope string, keys []string, limits []throttle.Limit) ([]Tried, error) {
+func Try(ctx context.Context, th *throttle.Inspector, scope string, keys []string,
+	limits []throttle.Limit) ([]Tried, error) {
 	rows := []Tried{}
 	for _, key := range keys {
 		for _, l := range limits {
@@ -41,7 +42,8 @@ func Try(ctx context.Context, th *throttle.Throttle, scope string, keys []string
 }
 
 // counted is what a limit would count of a scope key now, if that is known.
-func counted(ctx context.Context, th *throttle.Throttle, scope, key string, l throttle.Limit) (units int64, known bool, err error) {
+func counted(ctx context.Context, th *throttle.Inspector, scope, key string,
+	l throttle.Limit) (units int64, known bool, err error) {
 	if l.Running {
 		u, err := th.Usage(ctx, scope, key)
 		for _, has := range u.Limits {

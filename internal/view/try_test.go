@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
@@ -20,19 +21,20 @@ func TestTry(t *testing.T) {
 	th, err := throttle.New("try", client, []throttle.Scope{
 		{Name: "host", Limits: []throttle.Limit{throttle.Running(5), throttle.PerHour(100)}},
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
-	}, nil)
+	}, &throttle.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		if _, err := th.Reserve(t.Context(), throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"host": "h"}}); err != nil {
+		if _, err := th.Reserve(t.Context(),
+			throttle.Job{ID: id, Weight: 1, Keys: map[string]string{"host": "h"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	limits := []throttle.Limit{throttle.Running(1), throttle.PerHour(2), throttle.PerDay(1)}
 	of := func(scope, key string) []view.Tried {
 		t.Helper()
-		rows, err := view.Try(t.Context(), th, scope, []string{key}, limits)
+		rows, err := view.Try(t.Context(), th.Inspector(), scope, []string{key}, limits)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,9 @@ type Use struct {
 	// Served is the part of the limit that the upstream serves; zero where it is all.
 	Served float64 `json:"served,omitzero"`
 	// SetFor is scope or key where the limit was set at run time. Mode is the one in force.
+	// Ends is when what was set ends by itself; zero if it does not.
 	SetFor string        `json:"set_for,omitempty"`
+	Ends   time.Time     `json:"ends,omitzero"`
 	Mode   throttle.Mode `json:"mode"`
 	// Paused is until when the scope key is paused; zero if it is not.
 	Paused time.Time `json:"paused,omitzero"`
@@ -41,7 +43,7 @@ type Uses struct {
 }
 
 // UsageOf reads one scope key.
-func UsageOf(ctx context.Context, th *throttle.Throttle, scope, key string) (Uses, error) {
+func UsageOf(ctx context.Context, th *throttle.Inspector, scope, key string) (Uses, error) {
 	u, err := th.Usage(ctx, scope, key)
 	if err != nil {
 		return Uses{}, err
@@ -51,7 +53,7 @@ func UsageOf(ctx context.Context, th *throttle.Throttle, scope, key string) (Use
 }
 
 // UsageOfAll reads all scope keys of these scopes that Redis has.
-func UsageOfAll(ctx context.Context, th *throttle.Throttle, scopes []string, most int) (Uses, error) {
+func UsageOfAll(ctx context.Context, th *throttle.Inspector, scopes []string, most int) (Uses, error) {
 	all := Uses{Throttle: th.Name()}
 	for _, scope := range scopes {
 		usages, err := th.UsageAll(ctx, scope)
@@ -84,7 +86,7 @@ func (u Use) full() float64 {
 
 // UsesOf has a row for each limit of a scope key; one if it has none.
 func UsesOf(u throttle.Usage) []Use {
-	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Mode: u.Mode, Waiting: u.Waiting}
+	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting}
 	if u.Paused.After(u.Now) {
 		row.Paused = u.Paused
 	}
@@ -94,7 +96,7 @@ func UsesOf(u throttle.Usage) []Use {
 	rows := make([]Use, len(u.Limits))
 	for i, l := range u.Limits {
 		rows[i] = row
-		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = l.Limit.String(), l.Used, l.Booked, l.Free
+		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = LimitText(l.Limit), l.Used, l.Booked, l.Free
 		rows[i].Ratio = ratio(l)
 		if u.Served < 1 && l.Limit.Units > 0 {
 			rows[i].Served = u.Served

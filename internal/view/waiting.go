@@ -66,7 +66,7 @@ func (f Filter) has(l throttle.Lane) bool {
 }
 
 // Lines reads who waits, for what and until when: so many rows at most.
-func Lines(ctx context.Context, th *throttle.Throttle, by By, filter Filter, most int) (Waiting, error) {
+func Lines(ctx context.Context, th *throttle.Inspector, by By, filter Filter, most int) (Waiting, error) {
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
 		return Waiting{}, err
@@ -74,7 +74,8 @@ func Lines(ctx context.Context, th *throttle.Throttle, by By, filter Filter, mos
 	return linesOf(ctx, th, lanes, by, filter, most)
 }
 
-func linesOf(ctx context.Context, th *throttle.Throttle, lanes []throttle.Lane, by By, filter Filter, most int) (Waiting, error) {
+func linesOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane, by By, filter Filter,
+	most int) (Waiting, error) {
 	w := Rows(lanes, by, filter, most)
 	w.Throttle = th.Name()
 	err := w.explain(ctx, th)
@@ -137,11 +138,12 @@ func older(a, b Row) int {
 	if a.Since.IsZero() != b.Since.IsZero() {
 		return b.Since.Compare(a.Since)
 	}
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Flow, b.Flow), cmp.Compare(a.Lane, b.Lane))
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key),
+		cmp.Compare(a.Flow, b.Flow), cmp.Compare(a.Lane, b.Lane))
 }
 
 // explain says of each row why its scope key has no room, and until when.
-func (w *Waiting) explain(ctx context.Context, th *throttle.Throttle) error {
+func (w *Waiting) explain(ctx context.Context, th *throttle.Inspector) error {
 	known := make(map[[2]string]throttle.Usage)
 	for i := range w.Rows {
 		r := &w.Rows[i]
@@ -177,9 +179,9 @@ func Why(u throttle.Usage) (text string, until time.Time) {
 	for _, l := range u.Limits {
 		switch {
 		case l.Limit.Units == 0:
-			return "closed by " + l.Limit.String(), time.Time{}
+			return "closed by " + LimitText(l.Limit), time.Time{}
 		case l.Free.After(until):
-			text, until = fmt.Sprintf("%s, %d used, %d booked", l.Limit, l.Used, l.Booked), l.Free
+			text, until = fmt.Sprintf("%s, %d used, %d booked", LimitText(l.Limit), l.Used, l.Booked), l.Free
 		}
 	}
 	if served := ServedText(u.Served); served != "" && text != "" {

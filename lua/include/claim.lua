@@ -14,11 +14,11 @@ local function claim(lane, job, names, at)
     write('HSET', claims, names[i], lane.text)
     taken[i] = names[i] .. '=' .. format('%d', cost)
   end
-  write('HSET', claims, '+' .. lane.text, format('%d ', at) .. table.concat(taken, ','), '=' .. job.id, lane.text)
+  write('HSET', claims, '+' .. lane.text, format('%d ', at) .. table.concat(taken, ','))
   expire('claims')
   local when = at - lookahead
   if last < at then when = min(when, now + CLAIMED_FOR) end
-  write('ZADD', timers, format('%d', soon(max(when, now + 1))), '+' .. lane.text)
+  write('ZADD', timers, format('%d', soon(max(when, now + 1), lane.ends)), '+' .. lane.text)
 end
 
 -- Gives back what a lane claims, and returns under which scope keys.
@@ -42,7 +42,7 @@ end
 local function parked_until(lane, job, own)
   local at, most = own, now + PARKED_FOR
   if own <= horizon then at, most = earliest(lane, job.costs, now, true, 'e'), now + CLAIMED_FOR end
-  return max(min(at - lookahead, most), now + 1)
+  return max(min(at - lookahead, most, lane.ends), now + 1)
 end
 
 -- A job's place under a scope key that lacks room for it is claimed or, if that has a claim already, its lane is parked
@@ -54,13 +54,9 @@ local function claim_or_park(queue, lane, job, name, at)
     claim(lane, job, { name }, at)
   else
     local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
-    classes.add(beside, lane, job.arrival)
-    write('ZADD', prefix .. 'wait:' .. beside, 'NX', tag_text((start_tag(name, lane.flow))), lane.flow)
-    write('HSET', claims, '=' .. job.id, lane.text)
-    firsts[beside] = nil
+    write('ZADD', prefix .. 'wait:' .. beside, tag_text((start_tag(name, lane.flow))), lane.text)
     due(beside, parked_until(lane, job, own))
-    classes.expire(beside, lane)
-    expire('wait:' .. beside, 'claims')
+    expire('wait:' .. beside)
   end
   leave(queue, lane)
 end
@@ -109,13 +105,12 @@ local function needed(lane, job, had, at)
       local holder, gives_way = call('HGET', claims, key.name), true
       if holder then
         local other = lane_of(holder)
-        local arrival, id = match(call('LINDEX', other.list, 0) or format('%d::', NEVER), '^(%d+):[%d,]*:(.*)$')
+        local arrival = match(call('LINDEX', other.list, 0) or format('%d:', NEVER), '^%d+')
         local later = tonumber(arrival) - tonumber(job.arrival)
         gives_way = later > 0 or later == 0 and lane.text < holder
         if gives_way then
           stand(key.name, other, arrival, now)
           release(other)
-          write('HDEL', claims, '=' .. id)
         end
       end
       if gives_way then names[#names + 1] = key.name end
@@ -131,12 +126,9 @@ local function look_at_claim(text)
   looks = looks - LOOKS_OF_A_CLAIM
   local lane = lane_of(text)
   local names = release(lane)
-  local job, more = first_job(lane)
-  local thrown
-  if job then thrown, job, more = throw_out(lane, job) end
+  local job, thrown, more = ready_job(lane)
   if more or thrown and job then return stand(names[1], lane, job and job.arrival or format('%d', now), now) end
   if not job then return end
-  write('HDEL', claims, '=' .. job.id)
   local at, mover = earliest(lane, job.costs, now, true, 'e')
   if at <= horizon then
     for i = 1, #names do

@@ -41,8 +41,7 @@ function classes.first(queue, flow)
   local lanes = classes.lanes(queue, flow)
   local first = call('ZRANGE', lanes, 0, 0)[1]
   if not first or not match(first, '^#%d$') then return first end
-  local tags = prefix .. 'tags:' .. (sub(queue, -1) == '!' and sub(queue, 1, -2) or queue)
-  local _, tag_of = classes.tags(call('HGET', tags, '#' .. flow))
+  local _, tag_of = classes.tags(call('HGET', prefix .. 'tags:' .. queue, '#' .. flow))
   local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
   first = call('ZRANGE', lanes, #marks, #marks)[1]
   local least = first and tag_of(nil)

@@ -45,7 +45,7 @@ local function waiting(lane, at, key, holder)
     flows = max(flows, crowds[name])
   end
   local held = told(key, holder)
-  return format('3 %d%s %d %d', at, held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
+  return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
 
 -- A lane has another first job: its queue, or its claim, is told.
@@ -57,24 +57,24 @@ local function lead(lane, arrival)
       due(lane[i].name, now)
     end
   end
-  look_anew(lane, arrival, match(call('LINDEX', lane.list, 1) or '', '^%d+:[%d,]+:(.*)$'))
+  look_anew(lane, arrival)
 end
 
 local function wait(job, lane, at, key, holder, other, back)
   local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
-  if lane.jobs > 1 then
-    answer = waiting(lane, at, key, holder) -- what is foreign is found before anything is written
-  elseif other then
+  if lane.jobs > 1 then answer = waiting(lane, at, key, holder) end -- what is foreign is found before anything is written
+  set_share(lane.flow, job.share)
+  if lane.jobs == 1 and other then
     stand(other, lane, arrival, now)
-  else
+  elseif lane.jobs == 1 then
     local name, look = blocked(lane, job.costs, at, key)
     stand(name, lane, arrival, look)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
   if lane.jobs == 1 then expire('lane:' .. lane.text) elseif back then lead(lane, arrival) end
   if lane.jobs == 1 or back then crowds = {} end
-  write('HSET', jobs, job.id, '-')
+  write('HSET', jobs, job.id, in_line(arrival, lane))
   if job.record then write('ZREM', timers, '=' .. job.id) end
   expire('jobs', 'timers')
   line = true
@@ -84,15 +84,15 @@ end
 -- A start, a booking, or a place in the lane: at its front if the job had one before.
 local function place(job, lane, record, back)
   local at, key, holder = earliest(lane, job.costs, now, true, 'e')
-  if job.latest >= 0 and at > now + job.latest then
+  if min(at, lane.ends) > now + job.latest then -- when other limits are in force, it may be sooner
     forget(job.id, record)
     return format('4 %d', at) .. told(key, holder)
   end
-  set_share(lane.flow, job.share)
   local other
   if lane.jobs == 0 or back then
     other = line and not back and contended(lane)
     if not other and at <= horizon then
+      set_share(lane.flow, job.share)
       if line and not back then charge(lane, job.costs, 1) end
       if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
         forget(job.id, record)
@@ -135,55 +135,49 @@ end
 local function stands(lane)
   if call('ZSCORE', timers, '+' .. lane.text) then return true end
   for i = 1, #lane do
-    for _, queue in ipairs({ lane[i].name, lane[i].name .. '!' }) do
-      if call('ZSCORE', timers, queue) and call('ZSCORE', prefix .. 'wait:' .. queue, lane.flow)
-        and call('ZSCORE', classes.lanes(queue, lane.class), lane.text) then return true end
-    end
+    local queue = lane[i].name
+    if call('ZSCORE', timers, queue) and call('ZSCORE', prefix .. 'wait:' .. queue, lane.flow)
+      and call('ZSCORE', classes.lanes(queue, lane.class), lane.text) then return true end
+    if call('ZSCORE', timers, queue .. '!') and call('ZSCORE', prefix .. 'wait:' .. queue .. '!', lane.text) then return true end
   end
   return false
 end
 
--- A job in line that asks meanwhile; nil if nothing is left of its lane.
+-- A job in line that asks meanwhile. If its lane was lost, and others have come since, it goes to the front: the first of a
+-- lane is older than the others, but for one that has come back before an older one.
 local function still_waiting(job, lane)
-  local said = heavy(job, lane)
-  if said then
-    local leads = call('HGET', claims, '=' .. job.id)
-    local own = leads and lane_of(leads)
-    local arrival, id = match(own and call('LINDEX', own.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
-    if id == job.id then look_anew(own, arrival, id) end
-    crowds = {}
-    forget(job.id, '-')
-    return said
-  end
-  if lane.jobs == 0 then return nil end
   local at, key, holder = earliest(lane, job.costs, now, true, 'e')
   if not stands(lane) then
     local name, look = lane[1].name, now
     if at > horizon then name, look = blocked(lane, job.costs, at, key) end
     stand(name, lane, format('%d', now), look)
   end
-  expire('lane:' .. lane.text, 'jobs', 'timers') -- its line may stand for longer than its keys live: whoever asks renews them
-  for i = 1, #lane do
-    classes.expire(lane[i].name, lane)
-    classes.expire(lane[i].name .. '!', lane)
+  if job.arrival < tonumber(match(call('LINDEX', lane.list, 0), '^%d+')) then
+    return wait(job, lane, at, key, holder, nil, true)
   end
+  expire('lane:' .. lane.text, 'jobs', 'timers') -- its line may stand for longer than its keys live: whoever asks renews them
+  for i = 1, #lane do classes.expire(lane[i].name, lane) end
   return waiting(lane, at, key, holder)
 end
 
 local function decide(job, lane, record)
   lane.jobs = lane.jobs or line and call('LLEN', lane.list) or 0
-  if record == '-' then
-    local said = still_waiting(job, lane)
-    if said then return said end
+  local arrived, waits_in = place_in_line(record or '')
+  if arrived then
+    if waits_in == lane.text and lane.jobs > 0 and job.latest >= 0 and not too_heavy(lane, job.costs) then
+      job.arrival = tonumber(arrived)
+      return still_waiting(job, lane)
+    end
+    leave_lane(job.id, lane_of(waits_in))
     write('HDEL', jobs, job.id) -- it may be granted now, or stand in another lane
-    record = nil
+    crowds, record = {}, nil
   end
   local back = false
   if record then
     local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
     job.record, job.slot = record, tonumber(slot)
     if job.slot == 0 then write('ZREM', overdues, job.id) end
-    if text ~= lane.text then
+    if text ~= lane.text or job.latest < 0 then
       unbook(job.id, record)
     else
       local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)

@@ -29,10 +29,41 @@ local function add(text, at, units)
   return sub(text, 1, place) .. entry .. sub(text, place + 33), sum - there
 end
 
+-- The steps that a call may still take: one for each entry that it reads or passes by, more for what takes longer. A call that
+-- has taken them leaves the rest to the next one.
+local budget = { left = tonumber(steps) }
+
 -- Entries as two lists.
+local numbers = {} -- of the units, many of which are the same
 local function list_of(text, ats, units)
+  local n = #ats
   for i = 1, #text, 32 do
-    ats[#ats + 1], units[#units + 1] = tonumber(sub(text, i, i + 15)), tonumber(sub(text, i + 16, i + 31))
+    local digits = sub(text, i + 16, i + 31)
+    local number = numbers[digits]
+    if not number then
+      number = tonumber(digits)
+      numbers[digits] = number
+    end
+    n = n + 1
+    ats[n], units[n] = tonumber(sub(text, i, i + 15)), number
   end
+  budget.left = budget.left - #text / 16
 end
-return find, add, list_of
+-- Adds to entries that have been read as lists. Returns by how many the list is longer.
+local function put(list, at, units)
+  local i = #list.at
+  while i > 0 and list.at[i] > at do i = i - 1 end
+  if list.at[i] ~= at then
+    table.insert(list.at, i + 1, at)
+    table.insert(list.units, i + 1, units)
+    return 1
+  elseif list.units[i] + units > 0 then
+    list.units[i] = list.units[i] + units
+    return 0
+  end
+  table.remove(list.at, i)
+  table.remove(list.units, i)
+  return -1
+end
+
+return find, add, budget, list_of, put

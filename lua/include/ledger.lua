@@ -1,16 +1,16 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
---   expire seen offset paused own adapted \n  us, us, us, us, own limits as text or '-', only where it is served less or was refused:
---                                           " less,down,changed,refusals"; expire 0: never
+--   expire seen offset pause own adapted \n  us, us, us, "until|at|by|why" or 0, own limits as they are set or '-', only where it is
+--                                          served less or was refused: " less,down,changed,refusals,closed"; expire 0: never
 --   and for each window, ascending, leases negative and without a log:
---   window precision spent booked tail ahead passed length \n, then two texts of entries:
---   tail bytes of the newest that is spent, ahead bytes of what is booked
+--   window precision since spent booked tail ahead passed length \n, then two texts of entries: since us, by the ledger's
+--   time, from when it counts; tail bytes of the newest that is spent, ahead bytes of what is booked
 -- What is older than the tail lies in "ledger:<name>:<window>", length bytes of entries, of which the first passed have
 -- left the window.
-local function new_ledger(window, precision)
+local function new_ledger(window, precision, since)
   return {
-    window = window, precision = precision, n = reach(window, precision),
+    window = window, precision = precision, since = since, n = reach(window, precision),
     spent = 0, booked = 0, tail = '', ahead = '', passed = 0, length = 0, trimmed = false,
-    old = false, promised = false, full = {}, search = false, current = 0, -- as far as they are read, and searched
+    old = false, promised = false, searches = {}, current = 0, -- as far as they are read, and searched
   }
 end
 
@@ -19,9 +19,10 @@ local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':'
 local function parse_windows(key, text, at)
   local count = 0
   while at <= #text do
-    local window, precision, spent, booked, tail, rest, from = match(text, '^(-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
+    local window, precision, since, spent, booked, tail, rest, from =
+      match(text, '^(-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
     if not from then error('FOREIGN key:' .. key.name, 0) end
-    local ledger = new_ledger(tonumber(window), tonumber(precision))
+    local ledger = new_ledger(tonumber(window), tonumber(precision), tonumber(since))
     ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
     at = from + tail
     ledger.tail = sub(text, from, at - 1)
@@ -109,29 +110,54 @@ local function ledger_of(key, window)
   end
 end
 
--- Has the ledgers of a scope key be those in which something counts and those that its limits need.
-local function refit(key)
-  drop_empty(key)
-  if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
-  for i = 1, key.mode ~= 'o' and #key.limits or 0 do
-    local limit = key.limits[i]
+local function add_ledgers(key, limits)
+  for i = 1, #limits do
+    local limit = limits[i]
     if limit.units >= 0 and not ledger_of(key, limit.window) then
       local place = 1
       while key[place] and key[place].window < limit.window do place = place + 1 end
-      table.insert(key, place, new_ledger(limit.window, limit.precision))
+      table.insert(key, place, new_ledger(limit.window, limit.precision, now + key.shift))
     end
   end
 end
 
--- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, in us, and
--- its refusals in succession. It is forgotten a day after the last change.
-local ADAPTED_FOR = 86400000000
+-- Keeps the ledgers of a scope key in which something counts, and adds those that its limits need, and those that limits need
+-- which are in force again when these end.
+local function refit(key)
+  drop_empty(key)
+  if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
+  if key.mode == 'o' then return end
+  add_ledgers(key, key.limits)
+  if key.follow then add_ledgers(key, key.follow) end
+  if key.after then add_ledgers(key, key.after) end
+end
+
+-- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, its
+-- refusals in succession, and until when the upstream has closed it. It is forgotten a day after the last change. What was
+-- written before the clock stepped back goes back with it, so that none of it is later than it may be.
+local function follows_until(key)
+  return max(key.closed, (key.less > 0 or key.refusals > 0) and key.changed + 86400000000 or 0)
+end
+
 local function read_adapted(key, text)
-  local less, down, changed, refusals = match(text, '^(%d+),(%d+),(%d+),(%d+)$')
+  local less, down, changed, refusals, closed = match(text, '^(%d+),(%d+),(%d+),(%d+),(%d+)$')
   if not less then error('FOREIGN key:' .. key.name, 0) end
-  if tonumber(changed) + ADAPTED_FOR > now then
-    key.less, key.down, key.changed, key.refusals = tonumber(less), tonumber(down), tonumber(changed), tonumber(refusals)
+  local ahead = max(0, down - now)
+  key.less, key.down, key.changed = tonumber(less), down - ahead, min(tonumber(changed), now)
+  key.refusals, key.closed, key.dirty = tonumber(refusals), max(0, closed - ahead), ahead > 0
+  if follows_until(key) <= now then key.less, key.down, key.changed, key.refusals, key.closed = 0, 0, 0, 0, 0 end
+end
+
+-- Limits of its own: those of its scope follow when they end.
+local function read_own(key)
+  local limits, ends = setting_of(key.own, 'key:' .. key.name)
+  if limits == '-' then
+    key.own, key.dirty = '-', true
+    return
   end
+  if ends < NEVER then key.follow = key.limits else key.after = nil end
+  key.limits, key.origin = limits_of(limits, 'key:' .. key.name), 'k'
+  key.own_ends, key.ends = ends, min(key.ends, ends)
 end
 
 -- Reads a scope key. Time in its ledgers never goes back, also not behind the last look at which something left them: after
@@ -139,7 +165,8 @@ end
 local function read_key(name, text)
   local scope = scope_of(name)
   local key = {
-    name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, paused = 0, own = '-',
+    name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, own = '-', own_ends = NEVER,
+    ends = scope.ends, follow = false, after = scope.after, pause = 0, note = '', closed = 0, paused = 0,
     less = 0, down = 0, changed = 0, refusals = 0,
     mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
   }
@@ -148,11 +175,12 @@ local function read_key(name, text)
     if not at then error('FOREIGN key:' .. name, 0) end
     key.expire, key.seen = tonumber(expire), tonumber(seen)
     if rest ~= '0 0 -' then
-      local offset, paused, own, adapted = match(rest, '^(%-?%d+) (%d+) (%S+) ?(%S*)$')
+      local offset, pause, note, own, adapted = match(rest, '^(%-?%d+) (%d+)(%S*) (%S+) ?(%S*)$')
       if not own then error('FOREIGN key:' .. name, 0) end
-      key.offset, key.was, key.paused, key.own = tonumber(offset), tonumber(offset), tonumber(paused), own
+      key.offset, key.was, key.pause, key.note, key.own = tonumber(offset), tonumber(offset), tonumber(pause), note, own
       if adapted ~= '' then read_adapted(key, adapted) end
-      if own ~= '-' then key.limits, key.origin = limits_of(own, 'key:' .. name), 'k' end
+      key.paused = max(key.pause, key.closed)
+      if own ~= '-' then read_own(key) end
     end
     if key.seen - now - key.offset > 30000000 then -- kept, so that it goes on also while nobody is charged
       key.offset, key.dirty, key.touched = key.seen - now, true, true
@@ -163,6 +191,7 @@ local function read_key(name, text)
     error('FOREIGN key:' .. name, 0) -- of another type
   end
   refit(key)
+  budget.left = budget.left - 30
   return key
 end
 
@@ -173,18 +202,18 @@ local function time_of(key, at)
   return at + key.offset
 end
 
--- Adds to entries that have been read as lists.
-local function put(list, at, units)
-  local i = #list.at
-  while i > 0 and list.at[i] > at do i = i - 1 end
-  if list.at[i] ~= at then
-    table.insert(list.at, i + 1, at)
-    table.insert(list.units, i + 1, units)
-  elseif list.units[i] + units > 0 then
-    list.units[i] = list.units[i] + units
-  else
-    table.remove(list.at, i)
-    table.remove(list.units, i)
+-- Has searches go on from where they stand when a booking is added or taken back: the window that ends there holds it, or it
+-- has left that, or it comes later. What is taken back may leave room where there was none.
+local function book_in_searches(ledger, x, units, longer)
+  if units < 0 then ledger.searches = {} end
+  for _, search in pairs(ledger.searches) do
+    for i = 1, 2 do
+      local w = search[i]
+      if w and x <= w.y then
+        w.b_in = w.b_in + longer
+        if max(x, ledger.current) + ledger.n <= w.y then w.b_out = w.b_out + longer else w.sum = w.sum + units end
+      end
+    end
   end
 end
 
@@ -193,7 +222,7 @@ local function spend_in(key, ledger, at, units)
   units = min(units, NEVER - ledger.spent)
   key.dirty, key.touched = true, true
   local x, before, old = floor(time_of(key, at) / ledger.precision), #ledger.tail, ledger.old
-  ledger.tail, ledger.search = add(ledger.tail, x, units), false
+  ledger.tail, ledger.searches = add(ledger.tail, x, units), {}
   ledger.spent = ledger.spent + units
   if old and old.of_tail > 0 and x <= old.at[#old.at] then -- among those that have been read
     put(old, x, units)
@@ -215,9 +244,7 @@ local function book(key, at, units)
     local x = floor(time_of(key, at) / ledger.precision)
     ledger.ahead, changed = add(ledger.ahead, x, min(units, NEVER - ledger.booked))
     ledger.booked = ledger.booked + changed
-    if ledger.promised and changed ~= 0 then put(ledger.promised, x, changed) end
-    ledger.search = false
-    if changed < 0 then ledger.full = {} end
+    if ledger.promised and changed ~= 0 then book_in_searches(ledger, x, changed, put(ledger.promised, x, changed)) end
   end
 end
 
@@ -261,28 +288,30 @@ local function save_key(key)
     call('UNLINK', key.drops[1])
     key.drops = key.drops[2]
   end
-  local adapted = key.changed > 0
-  if #key == 0 and key.own == '-' and key.paused <= now and not adapted then
+  local needed, text, adapted = max(now, key.pause, follows_until(key)), '', ''
+  if key.own_ends < NEVER then needed = max(needed, key.own_ends) end
+  if #key == 0 and key.own == '-' and needed == now then
     if key.text then call('UNLINK', name) end
     return
   end
-  local needed, text = max(now, key.paused, adapted and key.changed + ADAPTED_FOR or 0), ''
   for i = 1, #key do
     local ledger = key[i]
     if #ledger.tail > SPILL and ledger.window > 0 then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
     local span = ledger.n * ledger.precision
     needed = max(needed, now + span, ended(key, ledger, ledger.tail), ended(key, ledger, ledger.ahead))
-    text = text .. format('%d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.spent, ledger.booked,
-      #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead
+    text = text .. format('%d %d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.since, ledger.spent,
+      ledger.booked, #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead
   end
   needed = needed + lookahead + grace + 60000000
   local renew = key.expire < needed
   if renew then key.expire = needed + floor((needed - now) / 4) end
   if key.touched then key.seen, key.was = now + key.shift, key.offset end
-  adapted = adapted and format(' %d,%d,%d,%d', key.less, key.down, key.changed, key.refusals) or ''
-  text = format('%d %d %d %d %s%s\n', key.expire, key.seen, key.was, key.paused > now and key.paused or 0, key.own, adapted) .. text
-  if key.own ~= '-' then
+  if follows_until(key) > now then adapted = format(' %d,%d,%d,%d,%d', key.less, key.down, key.changed, key.refusals, key.closed) end
+  local note, own = key.note, key.own
+  local pause_text = key.pause > now and format('%d', key.pause) .. note or '0'
+  text = format('%d %d %d ', key.expire, key.seen, key.was) .. pause_text .. ' ' .. own .. adapted .. '\n' .. text
+  if own ~= '-' and key.own_ends == NEVER then
     call('SET', name, text)
   elseif not renew then
     call('SET', name, text, 'KEEPTTL')

@@ -1,7 +1,7 @@
 -- The line. A lane, "<flow>|<scope key>,<scope key>", or "<flow>#<priority>|..." of a lower priority than 0, is a list of
 -- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job, or that of the lanes
 -- parked beside it.
--- jobs hash: by ID '-' in line, else "slot costs arrival lane", slot 0: it did not come.
+-- jobs hash: by ID "-arrival lane" in line, else "slot costs arrival lane", slot 0: it did not come.
 -- overdue zset: jobs that did not come, by when they are told of again.
 -- include: queue
 local jobs, overdues = prefix .. 'jobs', prefix .. 'overdue'
@@ -10,9 +10,12 @@ local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
   if not lane then
-    lane = { text = text, class = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text }
+    lane = { text = text, class = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text, ends = NEVER }
     lane.flow, lane.mark = classes.parts(lane.class)
-    for name in gmatch(sub(text, #lane.class + 2), '[^,]+') do lane[#lane + 1] = key_of(name) end
+    for name in gmatch(sub(text, #lane.class + 2), '[^,]+') do
+      local key = key_of(name)
+      lane[#lane + 1], lane.ends = key, min(lane.ends, key.ends)
+    end
     known_lanes[text] = lane
   end
   return lane
@@ -36,13 +39,22 @@ local function cost_under(lane, costs, name)
 end
 
 -- Has a lane looked at that is parked or has a claim, since its first job is another one than it was: it may be lighter.
-local function look_anew(lane, arrival, was)
+local function look_anew(lane, arrival)
   for i = 1, #lane do
     local name = lane[i].name
-    if call('ZSCORE', classes.lanes(name .. '!', lane.class), lane.text) then unpark_lane(lane, name, arrival) end
+    if call('ZSCORE', prefix .. 'wait:' .. name .. '!', lane.text) then unpark_lane(lane, name, arrival) end
   end
   write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
-  if was then write('HDEL', claims, '=' .. was) end
+end
+
+-- The record of a job in line, and the arrival and the lane of such a record; nil for other records.
+local function in_line(arrival, lane) return '-' .. arrival .. ' ' .. lane.text end
+local function place_in_line(record) return match(record, '^%-(%d+) (.*)$') end
+
+-- Takes a job out of its lane: the next pull that comes to its place passes over it.
+local function leave_lane(id, lane)
+  local arrival, first_id = match(call('LINDEX', lane.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
+  if first_id == id then look_anew(lane, arrival) end
 end
 
 -- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
@@ -67,8 +79,8 @@ local function blocked(lane, costs, at, key)
       end
     end
   end
-  if name then return name, soon(look - lookahead), true end
-  return key.name, soon(at - lookahead), false
+  if name then return name, soon(look - lookahead, lane.ends), true end
+  return key.name, soon(at - lookahead, lane.ends), false
 end
 
 -- Books a job, and remembers until when it counts if it does not come.
@@ -99,4 +111,4 @@ local function check_line()
   next_look()
   call('HGET', claims, '*')
 end
-return jobs, overdues, lane_of, costs_of, cost_under, look_anew, too_heavy, blocked, promise, unbook, check_line
+return jobs, overdues, lane_of, costs_of, cost_under, look_anew, in_line, place_in_line, leave_lane, too_heavy, blocked, promise, unbook, check_line

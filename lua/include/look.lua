@@ -1,5 +1,5 @@
 -- What is looked at in a pull: a scope key, its parked lanes, a claim, or a booking that nobody came for.
-local MOST_WITHOUT_ROOM = 4
+local WALKED = 64 -- parked lanes of a scope key, that one look comes by
 
 -- Whether a scope key has room, but not for a job as heavy as this one.
 local function is_heavy(key, cost)
@@ -20,15 +20,16 @@ end
 local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one <= horizon then return now + floor(lookahead / 4) end
-  return soon(max(one - lookahead, now + 1))
+  return soon(max(one - lookahead, now + 1), key.ends)
 end
 
 -- Books first jobs under a scope key until it has no room. A lane that lacks room under another scope key, or whose turn
 -- it is not there, is moved under that one. Returns when to look again, nil if no flow stands here any more.
 local function look(name)
+  forget_finished(name)
   local moved = 0 -- units of jobs that had their turn here and wait for it elsewhere
   while bookings > 0 do
-    local lane, job, tag = head(name, 0)
+    local lane, job, tag = head(name)
     if not lane then return first(name) and now or nil end
     local key, cost = key_of(name), cost_under(lane, job.costs, name)
     local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
@@ -65,41 +66,57 @@ local function look(name)
   return now
 end
 
--- Has parked lanes have their turn again: those whose first job has room, and the first one, which may have the claim, if
--- nobody has it. Returns when to look again.
-local function unpark(name)
-  local queue, key, moved, without, when = name .. '!', key_of(name), 0, 0, now + PARKED_FOR
-  while without < MOST_WITHOUT_ROOM do
-    local lane, job = head(queue, without)
-    if not lane then
-      if call('ZCARD', prefix .. 'wait:' .. queue) > without then when = now end -- there is more than could be looked at
-      break
-    end
-    local cost = cost_under(lane, job.costs, name)
-    local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
-    local room = own <= horizon
-    if room then
-      local at, mover = earliest(lane, job.costs, now, true, 'e')
-      room = at <= horizon or select(3, blocked(lane, job.costs, at, mover)) -- it has to wait under that one
-    end
-    local offered = not room and own ~= NEVER and call('HEXISTS', claims, name) == 0
+-- Whether the first job of a parked lane has room, or has to wait under another scope key that has none; and when the one
+-- beside which it is parked has room for it. What is not lighter than a job without room there, least, has none either.
+local function has_room(lane, job, key, cost, least)
+  if cost >= least then return false, nil end
+  local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
+  if own > horizon then return false, own end
+  local at, mover = earliest(lane, job.costs, now, true, 'e')
+  return at <= horizon or select(3, blocked(lane, job.costs, at, mover)), own
+end
+
+-- Walks along the parked lanes from a rank on, and has those have their turn again whose first jobs have room; and the first
+-- one, which may have the claim, if nobody has it: free. when is when those before are looked at again. Returns when to look
+-- again, and where the walk goes on then, nil if it has come to its end.
+local function walk(name, rank, when, free)
+  local key, moved, least = key_of(name), 0, NEVER
+  for _ = 1, WALKED do
+    local lane, job, more = parked(name, rank)
+    if lane == nil then return when, more and rank or nil end
+    local cost = lane and cost_under(lane, job.costs, name)
+    local room, own
+    if lane then room, own = has_room(lane, job, key, cost, least) end
     if room and moved > 0 and is_full(key, moved + cost) then
-      when = now + floor(lookahead / 4)
-      break
-    elseif room or offered then
+      return now + floor(lookahead / 4), nil
+    elseif room then
       unpark_lane(lane, name, job.arrival)
-      write('HDEL', claims, '=' .. job.id)
       moved = moved + cost
-      if offered then
-        when = now + lookahead
-        break
-      end
+    elseif free and own and own ~= NEVER then
+      unpark_lane(lane, name, job.arrival)
+      return now + lookahead, nil
     else
-      when = min(when, parked_until(lane, job, own))
-      without = without + 1
+      if own then when = min(when, parked_until(lane, job, own)) end
+      if own and own > horizon then least = cost end
+      rank = rank + 1
     end
   end
-  return first(queue) and when or nil
+  return when, rank
+end
+
+-- A walk that has not come by all parked lanes goes on with the next pull, but for one from the front for the claim.
+local function unpark(name)
+  local known, free = call('HGET', claims, '!' .. name), call('HEXISTS', claims, name) == 0
+  local from, before = match(not free and known or '', '^(%d+) (%d+)$')
+  local when, left = walk(name, tonumber(from or 0), tonumber(before) or now + PARKED_FOR, free)
+  if call('EXISTS', prefix .. 'wait:' .. name .. '!') == 0 then return nil end
+  if left then
+    write('HSET', claims, '!' .. name, format('%d %d', left, when))
+    expire('claims')
+    return now
+  end
+  if known then write('HDEL', claims, '!' .. name) end
+  return max(when, now)
 end
 
 local function attempt(member)
@@ -107,12 +124,10 @@ local function attempt(member)
   if kind == '=' then return end_booking(sub(member, 2)) end
   if kind == '+' then return look_at_claim(sub(member, 2)) end
   local when
-  expire('wait:' .. member, 'tags:' .. member)
-  if sub(member, -1) == '!' then when = unpark(sub(member, 1, -2)) else when = look(member) end
-  if when then
-    write('ZADD', timers, format('%d', when), member)
-  else
-    write('ZREM', timers, member)
-  end
+  expire('wait:' .. member, 'tags:' .. member, 'finish:' .. member)
+  if kind == '~' then when = hurry_all(match(call('HGET', claims, '~') or '0 =', '^(%d+) (.*)$'))
+  elseif sub(member, -1) == '!' then when = unpark(sub(member, 1, -2))
+  else when = look(member) end
+  if when then write('ZADD', timers, format('%d', when), member) else write('ZREM', timers, member) end
 end
 return attempt

@@ -53,23 +53,22 @@ end
 -- The window that ends at a sub-window, as a search goes along: sum is what it holds; what enters next, and what leaves
 -- next, of what is spent and what is booked. It begins with all that there is, so that only what leaves is read.
 local function window_at(ledger, x, booked)
-  local w = { booked = booked, at = {}, units = {}, s_in = 1, s_out = 1, b_in = #booked.at + 1, b_out = 1 }
+  local w = { y = x, booked = booked, at = {}, units = {}, s_in = 1, s_out = 1, b_in = #booked.at + 1, b_out = 1 }
   w.sum = ledger.spent - behind(ledger.tail, x, w.at, w.units) + (booked == NONE and 0 or ledger.booked)
   while w.b_in > 1 and booked.at[w.b_in - 1] > x do
     w.b_in = w.b_in - 1
     w.sum = w.sum - booked.units[w.b_in]
   end
+  budget.left = budget.left - (#booked.at + 1 - w.b_in)
   return w
 end
 
--- The first sub-window from x on where the cost fits into every window that contains it; from where the last search ended
--- on, if nothing has changed since.
-local function slide(key, ledger, x, room, promises)
-  local n, y, w = ledger.n, x, ledger.search
-  local booked = promises and promised_in(ledger) or NONE
-  if not w or w.booked ~= booked or w.y > x then w = window_at(ledger, x, booked) end
+-- Moves a window on to where the cost fits into every window that contains its end, x, and returns that.
+local function slide(key, ledger, w, x, room)
+  local n, y, booked = ledger.n, x, w.booked
   local s_at, s_units, b_at, b_units = w.at, w.units, booked.at, booked.units
   local sum, s_in, s_out, b_in, b_out = w.sum, w.s_in, w.s_out, w.b_in, w.b_out
+  local began = s_in + s_out + b_in + b_out
   while true do
     while s_at[s_in] and s_at[s_in] <= y do
       sum, s_in = sum + s_units[s_in], s_in + 1
@@ -93,11 +92,11 @@ local function slide(key, ledger, x, room, promises)
       y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
       x = y
     else
+      if y == x then w.y, w.sum, w.s_in, w.s_out, w.b_in, w.b_out = x, sum, s_in, s_out, b_in, b_out end
       -- The next window that ends later and still contains x.
       local entering = min(s_at[s_in] or NEVER, b_at[b_in] or NEVER)
       if entering >= x + n then
-        w.sum, w.s_in, w.s_out, w.b_in, w.b_out, w.y = sum, s_in, s_out, b_in, b_out, y
-        ledger.search = w
+        budget.left = budget.left - (s_in + s_out + b_in + b_out - began)
         return x
       end
       y = entering
@@ -105,15 +104,29 @@ local function slide(key, ledger, x, room, promises)
   end
 end
 
--- The same; from where it was looked for before on, as long as nothing has been taken back.
+local function copy_of(w)
+  return {
+    y = w.y, booked = w.booked, at = w.at, units = w.units, sum = w.sum,
+    s_in = w.s_in, s_out = w.s_out, b_in = w.b_in, b_out = w.b_out,
+  }
+end
+
+-- The first sub-window from x on where the cost fits into every window that contains it. For the same room a search goes on
+-- where the last one ended that began before x: between there was no place, and still is none unless something was taken
+-- back. Of each room two windows are known: where the last search that found no place at x ended, and the one of the last.
 local function slide_on(key, ledger, x, room, promises)
-  local full = promises and ledger.full[room]
-  if full and full.from <= x and x < full.to then
-    full.to = slide(key, ledger, full.to, room, promises)
-    return full.to
+  if not promises then return slide(key, ledger, window_at(ledger, x, NONE), x, room) end
+  local known = ledger.searches[room] or { from = x, to = x }
+  ledger.searches[room] = known
+  if known[1] and known.from <= x and x < known.to then
+    known.to = slide(key, ledger, known[1], known.to, room)
+    return known.to
   end
-  local y = slide(key, ledger, x, room, promises)
-  if promises and y > x then ledger.full[room] = { from = x, to = y } end
+  local w = known[2]
+  if not w or w.y > x then w = window_at(ledger, x, promised_in(ledger)) end
+  local y = slide(key, ledger, w, x, room)
+  known[2] = w
+  if y > x then known.from, known.to, known[1] = x, y, copy_of(w) end
   return y
 end
 
@@ -127,6 +140,7 @@ local function places_from(key, ledger, room)
     if not at then return 0 end
     left = left - units
   end
+  budget.left = budget.left - i
   return at and at + ledger.n or 0
 end
 
@@ -160,8 +174,12 @@ local function earliest_in(key, ledger, at, room, promises)
   return y * ledger.precision - key.offset
 end
 
--- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
-local function earliest_of(key, at, cost, promises)
+-- A search asks so many limits at most, over and over until none of them moves the start. What it has not found until then
+-- is taken to be behind the horizon.
+local MOST_ASKED = 500
+local asked = 0
+
+local function search_key(key, at, cost, promises)
   local holder
   if key.paused > at then at, holder = key.paused, 'p' end
   local again = true
@@ -170,6 +188,8 @@ local function earliest_of(key, at, cost, promises)
     for i = 1, #key.limits do
       local limit = key.limits[i]
       if limit.units >= 0 then
+        asked = asked + 1
+        if asked > MOST_ASKED then return max(at, horizon + 1), holder or limit end
         local start = earliest_in(key, ledger_of(key, limit.window), at, room_of(key, limit, cost), promises)
         if start == NEVER then return NEVER, limit end
         if start > at then at, holder, again = start, limit, true end
@@ -179,32 +199,44 @@ local function earliest_of(key, at, cost, promises)
   return at, holder
 end
 
+-- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
+local function earliest_of(key, at, cost, promises)
+  asked = 0
+  local start, holder = search_key(key, at, cost, promises)
+  budget.left = budget.left - 15 * asked
+  return start, holder
+end
+
 -- The same for all scope keys of a lane whose mode is this one; also the scope key that moved it last.
 local function earliest(lane, costs, at, promises, mode)
   local key, holder
   local again = true
+  asked = 0
   while again do
     again = false
     for i = 1, #lane do
       if lane[i].mode == mode then
-        local start, by = earliest_of(lane[i], at, costs[i], promises)
+        local start, by = search_key(lane[i], at, costs[i], promises)
         if start > at then
-          at, key, holder, again = start, lane[i], by, true
-          if at == NEVER then return at, key, holder end
+          at, key, holder, again = start, lane[i], by, start ~= NEVER and asked <= MOST_ASKED
+          if not again then break end
         end
       end
     end
   end
+  budget.left = budget.left - 15 * asked
   return at, key, holder
 end
 
 -- Whether a job that has room may be granted its start now. Places that only the end of a lease makes free are given to
 -- nobody before that: who has them may renew it. And the clock may step back before a job that is granted a start for later
 -- has started: its entry then lies behind that start. So none is granted a window or more ahead, where others could still
--- start a window before the entry, and none while a ledger's time stands still, since that goes on after a far step.
+-- start a window before the entry, and none while a ledger's time stands still, since that goes on after a far step. And none
+-- for when other limits are in force.
 local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]
+    if at > now and at >= key.ends then return false end
     if at > now and key.mode ~= 'o' then
       if key.shift ~= key.offset then return false end
       for j = 1, #key do

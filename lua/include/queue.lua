@@ -1,19 +1,15 @@
--- Queues: that of a scope key, and that of the lanes parked beside it, which has a '!' behind the name. Of a queue
+-- The queue of a scope key:
 --   wait:<queue>         zset: flows by start tag
 --   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs. Those of a lower priority than 0 are in
 --                        lanes:<queue>:<flow>#<priority>, and '#<priority>' is here before the others
---   tags:<queue>         hash: finish tags of flows that do not stand there, '*' the virtual time, '>' and a flow: it has
---                        had its turn and stands elsewhere; '<' and a flow: its heavy job waits aside, and its work;
---                        '^' since when flows make way for a claim; '#' and a flow that has had lanes of a lower priority
---                        here: the virtual time of its priorities, then their finish tags;
---                        as long as a flow stands there, is parked or has the claim
+-- Beside it wait:<queue>! is a zset of the lanes that are parked, by the start tags that their flows had.
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over, or a plan is to be told
--- of; '+' and a lane: when its claim is looked at.
--- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '=' and a job the
--- lane that is parked or has a claim and whose first job it is. Flows of parked lanes stand by their tags too.
--- shares hash: of flows.
--- include: classes
-local timers, claims, shares = prefix .. 'timers', prefix .. 'claims', prefix .. 'shares'
+-- of; '+' and a lane: when its claim is looked at; '~': timers are gone through.
+-- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '!' and a scope key
+-- how many of its parked lanes the walk has come by that goes on there, and when those are looked at again; '~' is of
+-- hurry_all.
+-- include: tags
+local timers, claims = prefix .. 'timers', prefix .. 'claims'
 local firsts = {}
 
 -- The flow whose turn it is in a queue, and its tag; nil if none stands there.
@@ -23,25 +19,15 @@ local function first(queue)
   return known[1], tonumber(known[2])
 end
 
-local virtual_times = {}
-local function virtual_time(queue)
-  virtual_times[queue] = virtual_times[queue] or tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0)
-  return virtual_times[queue]
-end
-
-local function set_virtual_time(queue, tag)
-  virtual_times[queue] = tag
-  write('HSET', prefix .. 'tags:' .. queue, '*', tag_text(tag))
-end
-
 -- The start tag of a flow in a queue, and whether the flow stands there. A flow whose heavy job waited aside, parked or
 -- with a claim, gets its old tag back, at most that job's work before the virtual time.
 local function start_tag(queue, flow)
   local front = firsts[queue]
   local tag = front and front[1] == flow and front[2] or call('ZSCORE', prefix .. 'wait:' .. queue, flow)
   if tag then return tonumber(tag), true end
-  local known = call('HMGET', prefix .. 'tags:' .. queue, '*', flow, '<' .. flow)
-  return max((known[1] or 0) - (known[3] or 0), tonumber(known[2] or 0)), false, known[3]
+  local known = call('HMGET', prefix .. 'tags:' .. queue, '*', '<' .. flow)
+  local finish = call('ZSCORE', prefix .. 'finish:' .. queue, flow)
+  return max((known[1] or 0) - (known[2] or 0), tonumber(finish or 0)), false, known[2]
 end
 
 local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name) end
@@ -50,8 +36,27 @@ local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name)
 local function hurry(name)
   local at = format('%d', now)
   write('ZADD', timers, 'XX', 'LT', at, name, at, name .. '!')
-  local lane = call('HGET', claims, name)
+  local known = call('HMGET', claims, name, '!' .. name)
+  local lane, from = known[1], match(known[2] or '', '^%d+')
   if lane then write('ZADD', timers, 'XX', 'LT', at, '+' .. lane) end
+  if from then write('HSET', claims, '!' .. name, from .. ' 0') end
+end
+
+-- Has scope keys looked at now whose names begin with a text, and all claims; or, for '=', whatever has a timer. It goes
+-- through some 200 timers, from a cursor on. Returns now if there are more: the timer '~' has the next pull go on.
+local function hurry_all(cursor, text)
+  local last = match(call('HGET', claims, '~') or '', '^%d+ (.*)$')
+  if last and last ~= text then cursor, text = '0', '=' end
+  local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
+  for i = 1, #found[2], 2 do
+    local kind = sub(found[2][i], 1, 1)
+    local is_one = text == '=' or kind == '+' or kind ~= '=' and sub(found[2][i], 1, #text) == text
+    if is_one then write('ZADD', timers, 'XX', 'LT', format('%d', now), found[2][i]) end
+  end
+  local more = found[1] ~= '0'
+  if more then write('HSET', claims, '~', found[1] .. ' ' .. text) else write('HDEL', claims, '~') end
+  if more then due('~', now) end
+  return more and now
 end
 
 -- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
@@ -63,7 +68,8 @@ local function stand(queue, lane, arrival, look)
   if lane.mark and call('HEXISTS', tags, '#' .. lane.flow) == 0 then write('HSET', tags, '#' .. lane.flow, '0') end
   if not stands then
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
-    write('HDEL', tags, lane.flow, '<' .. lane.flow)
+    write('ZREM', prefix .. 'finish:' .. queue, lane.flow)
+    write('HDEL', tags, '<' .. lane.flow)
     set_virtual_time(queue, virtual + max(1e-6, math.abs(virtual) * 1e-15))
     firsts[queue] = nil
   end
@@ -75,26 +81,33 @@ end
 -- Deletes a scope key's tags when no flow stands under it, and none has a claim or a parked lane there.
 local function tidy(name)
   if call('EXISTS', prefix .. 'wait:' .. name, prefix .. 'wait:' .. name .. '!') == 0 and call('HEXISTS', claims, name) == 0 then
-    write('DEL', prefix .. 'tags:' .. name)
-    virtual_times[name] = nil
+    write('DEL', prefix .. 'tags:' .. name, prefix .. 'finish:' .. name)
+    set_virtual_time(name, nil)
   end
 end
 
 -- Removes a lane from a queue. The finish tag of its flow is kept as long as other flows wait there.
 local function leave(queue, lane)
   if classes.remove(queue, lane) then return end
-  local wait, aside = prefix .. 'wait:' .. queue, sub(queue, -1) == '!'
-  local tag = not aside and call('ZSCORE', wait, lane.flow)
-  if tag then write('HSET', prefix .. 'tags:' .. queue, lane.flow, tag) end
+  local wait = prefix .. 'wait:' .. queue
+  local tag = call('ZSCORE', wait, lane.flow)
+  if tag then set_finish_tag(queue, lane.flow, tonumber(tag)) end
   write('ZREM', wait, lane.flow)
   firsts[queue] = nil
-  tidy(aside and sub(queue, 1, -2) or queue)
+  tidy(queue)
+end
+
+-- Takes a lane out of those that are parked beside a scope key.
+local function leave_aside(name, lane)
+  write('ZREM', prefix .. 'wait:' .. name .. '!', lane.text)
+  if call('EXISTS', prefix .. 'wait:' .. name .. '!') == 0 then write('HDEL', claims, '!' .. name) end
+  tidy(name)
 end
 
 -- Has a parked lane have its turn under the scope key again.
 local function unpark_lane(lane, name, arrival)
   stand(name, lane, arrival, now)
-  leave(name .. '!', lane)
+  leave_aside(name, lane)
 end
 
 -- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
@@ -107,18 +120,6 @@ local function contended(lane, but)
         return name
       end
     end
-  end
-end
-
-local unequal = call('EXISTS', shares) == 1
-local function share_of(flow) return unequal and max(1, tonumber(call('HGET', shares, flow) or 1)) or 1 end
-local function set_share(flow, share)
-  if share ~= '1' then
-    write('HSET', shares, flow, share)
-    unequal = true
-    expire('shares')
-  elseif unequal then
-    write('HDEL', shares, flow)
   end
 end
 
@@ -142,15 +143,15 @@ local function charge(lane, costs, sign, settled)
         write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
         firsts[queue] = nil
       else
-        write('HSET', tags, lane.flow, tag_text(moved))
+        set_finish_tag(queue, lane.flow, moved)
       end
     end
   end
 end
 
 -- When something is looked at that has room then: 300 s ahead at most, also what never has room, since another process may
--- have other limits, or the clock may have been set.
-local function soon(at) return min(at, now + 300000000) end
+-- have other limits, or the clock may have been set; and not after what is set at run time ends.
+local function soon(at, ends) return min(at, ends, now + 300000000) end
 
 -- When the line is to be pulled, 0 if nothing waits.
 local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
@@ -160,5 +161,5 @@ local function save_line()
   for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
   return next_look()
 end
-return timers, claims, shares, firsts, first, virtual_time, set_virtual_time, start_tag, due, hurry, stand, tidy, leave,
-  unpark_lane, contended, share_of, set_share, charge, soon, next_look, save_line
+return timers, claims, firsts, first, start_tag, due, hurry, hurry_all, stand, tidy, leave, leave_aside, unpark_lane,
+  contended, charge, soon, next_look, save_line

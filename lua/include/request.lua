@@ -1,7 +1,7 @@
 -- What every script is told: when it is, how far ahead jobs are booked, and what the asking process has configured.
 -- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
 -- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live; lower: units
---   of a priority for each of the next lower one, while jobs of both wait
+--   of a priority for each of the next lower one, while jobs of both wait; steps: how many one call may take, of about a quarter us
 -- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us; a negative one is the lease of what
 --   runs at once
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
@@ -16,7 +16,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local lookahead, grace, kept, lower = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+)$')
+local lookahead, grace, kept, lower, steps = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
 lookahead, grace = tonumber(lookahead), tonumber(grace)
 local horizon = now + lookahead
 
@@ -63,33 +63,49 @@ local function limits_of(text, whose)
   return list
 end
 
--- The scopes of the process, as they are set at run time: mode, limits and whose they are. 'control' is "-", or
--- "mode;" and then as ARGV[3]; there a mode '-' and limits '-' are not set.
+-- What is set at run time is "value|until|at|by|why", '-' if nothing is: until when it is in force, us, 0: until it is taken
+-- back; when it was set, by whom and why. Returns the value, '-' when it has ended, and when it ends, NEVER if it does not.
+local function setting_of(text, whose)
+  if text == '-' then return text, NEVER end
+  local value, ends = match(text, '^([^|]+)|(%d+)|%d+|[^|]*|[^|]*$')
+  if not value then error('FOREIGN ' .. whose, 0) end
+  ends = ends == '0' and NEVER or tonumber(ends)
+  if ends <= now then return '-', NEVER end
+  return value, ends
+end
+
+-- The scopes of the process, as they are set at run time: mode, limits and whose they are; ends, when the next of what is set
+-- ends; after, the limits that follow those that end. 'control' is "-", or "mode;" and then as ARGV[3], with what is set in
+-- place of the modes and limits.
 local scopes = {}
 local function read_scopes(control)
   for name, mode, limits in gmatch(ARGV[3], '([^=;]+)=(%a):([^;]*);') do
-    scopes[name] = { mode = mode, text = limits, origin = 'c' }
+    scopes[name] = { mode = mode, text = limits, origin = 'c', ends = NEVER }
   end
   if not control and call('EXISTS', KEYS[1]) == 1 then error('FOREIGN control', 0) end -- of another type
   if not control or control == '-' then return end
-  local all = match(control, '^([-eso]);')
-  if not all then error('FOREIGN control', 0) end
-  if all ~= '-' then
-    for _, scope in pairs(scopes) do scope.mode = all end
+  local of_all, at = match(control, '^([-eso][^;]*);()')
+  if not at then error('FOREIGN control', 0) end
+  local all, all_ends = setting_of(of_all, 'control')
+  for _, scope in pairs(scopes) do
+    if all ~= '-' then scope.mode, scope.ends = all, all_ends end
   end
-  local at = 1
-  for from, name, mode, limits, to in gmatch(sub(control, 3), '()([^=;]+)=([-eso]):([^;]+);()') do
+  for from, name, of_mode, of_limits, to in gmatch(control, '()([^=;]+)=([-eso][^:;]*):([^;]+);()', at) do
     if from ~= at then break end
-    at, scopes[name] = to, scopes[name] or { mode = 'o', text = '', origin = 'c' }
-    if mode ~= '-' then scopes[name].mode = mode end
-    if limits ~= '-' then scopes[name].text, scopes[name].origin = limits, 's' end
+    local scope = scopes[name] or { mode = 'o', text = '', origin = 'c', ends = NEVER }
+    local mode, mode_ends = setting_of(of_mode, 'control')
+    local limits, limits_end = setting_of(of_limits, 'control')
+    at, scopes[name], scope.ends = to, scope, min(scope.ends, mode_ends, limits_end)
+    if mode ~= '-' then scope.mode = mode end
+    if limits_end < NEVER then scope.after = limits_of(scope.text, 'ARGV[3]') end
+    if limits ~= '-' then scope.text, scope.origin = limits, 's' end
   end
-  if at ~= #control - 1 then error('FOREIGN control', 0) end
+  if at ~= #control + 1 then error('FOREIGN control', 0) end
 end
 
 local function scope_of(name)
   local scope = scopes[match(name, '^[^:]*')]
-  if not scope then return { mode = 'o', limits = {}, origin = 'c' } end
+  if not scope then return { mode = 'o', limits = {}, origin = 'c', ends = NEVER } end
   scope.limits = scope.limits or limits_of(scope.text, scope.origin == 's' and 'control' or 'ARGV[3]')
   return scope
 end

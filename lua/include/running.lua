@@ -1,44 +1,93 @@
 -- Places: what granted jobs hold of limits on what runs at once.
+local runs = {} -- what grants held when they were read; false: nothing
 
--- What a grant holds until now, with its scope keys, the flow and priority and until when they have paid, and whether that is all that it
--- was given; nil if it holds nothing more.
-local function places_of(id, start)
-  local found = call('GET', of_grant('run', id, start))
-  if not found then return nil, false end
+-- What Redis has of a grant: the flow and priority, until when they have paid, and all places that it was given, with their
+-- ledgers, of which a lost one is nil; nil if nothing is held.
+local function run_of(id, start)
+  local name = of_grant('run', id, start)
+  local run = runs[name]
+  if run ~= nil then return run or nil end
+  local found = call('GET', name)
+  runs[name] = false
+  if not found then return nil end
   local class, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
   if not text then error('FOREIGN run:' .. id, 0) end
-  local places, all = { class = class, paid = tonumber(paid) }, true
-  for name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
-    local key, place = key_of(name), { at = tonumber(at), units = tonumber(units) }
-    place.key, place.ledger = key, ledger_of(key, tonumber(window))
-    -- Where the ledger has it no more, since it was lost or its time began anew, another may have it.
-    local _, there = find(place.ledger and place.ledger.tail or '', place.at)
-    if (there or 0) >= place.units and place.at + place.ledger.n > floor((now + key.shift) / place.ledger.precision) then
-      places[#places + 1] = place
-    else
-      all = false
-    end
+  run = { class = class, paid = tonumber(paid) }
+  for key_name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
+    local key = key_of(key_name)
+    run[#run + 1] = { key = key, ledger = ledger_of(key, tonumber(window)), at = tonumber(at), units = tonumber(units) }
   end
-  return places[1] and places, all
+  runs[name] = run
+  return run
 end
 
+-- Whether a place counts still. Where the ledger has it no more, since it was lost or its time began anew, another may have it.
+local function counts(place)
+  local ledger = place.ledger
+  if not ledger or place.at + ledger.n <= floor((now + place.key.shift) / ledger.precision) then return false end
+  local _, there = find(ledger.tail, place.at)
+  return (there or 0) + (ledger.moves and ledger.moves[place.at] or 0) >= place.units
+end
+
+-- The places of a grant that count until now, and whether that is all that it was given; nil if none do.
+local function places_of(id, start)
+  local run = run_of(id, start)
+  if not run then return nil, false end
+  local places = { class = run.class, paid = run.paid }
+  for i = 1, #run do
+    if counts(run[i]) then places[#places + 1] = run[i] end
+  end
+  return places[1] and places, #places == #run
+end
+
+-- Changes the units of a place's ledger in a sub-window: when all such changes of a call are known.
 local function count_at(place, at, units)
-  local ledger, changed = place.ledger, nil
-  trim(place.key, ledger)
-  ledger.tail, changed = add(ledger.tail, at, units)
-  ledger.spent = ledger.spent + changed
+  local ledger = place.ledger
+  ledger.moves = ledger.moves or {}
+  ledger.moves[at] = (ledger.moves[at] or 0) + units
   place.key.dirty, place.key.touched = true, true
 end
 
--- Charges the flow for the time that it has held places and has not paid, or gives back what it has paid too much.
+-- Rebuilds the tail of a ledger once, with all that has moved.
+local function move_in(key, ledger)
+  trim(key, ledger)
+  local ats, parts, from = {}, {}, 0
+  for at in pairs(ledger.moves) do ats[#ats + 1] = at end
+  table.sort(ats)
+  for i = 1, #ats do
+    local place, there = find(ledger.tail, ats[i])
+    local units = ledger.moves[ats[i]]
+    local sum = (there or 0) + units
+    parts[#parts + 1] = sub(ledger.tail, from + 1, place)
+    if sum > 0 then parts[#parts + 1] = format('%016d%016d', ats[i], sum) end
+    ledger.spent, from = ledger.spent + units, there and place + 32 or place
+  end
+  parts[#parts + 1] = sub(ledger.tail, from + 1)
+  ledger.tail, ledger.moves = table.concat(parts), nil
+end
+
+-- Counts what the grants of a call hold now, or hold no more.
+local function count_moves()
+  for _, key in pairs(keys) do
+    for i = 1, #key do
+      if key[i].moves then move_in(key, key[i]) end
+    end
+  end
+end
+
+-- Charges the flow for the time that it has held places and has not paid, or gives back what it has paid of the second that
+-- a start is charged for. A scope key with two leases is paid once.
 local function pay(places)
-  local lane, work = {}, {}
+  local lane, work, paid = {}, {}, {}
   lane.flow, lane.mark = classes.parts(places.class)
+  local time = max(now - places.paid, -1000000) / 1000000
   for i = 1, #places do
-    lane[i], work[i] = places[i].key, places[i].units * ((now - places.paid) / 1000000)
+    local key = places[i].key
+    if not paid[key] then
+      lane[#lane + 1], work[#work + 1], paid[key] = key, places[i].units * time, true
+    end
   end
   charge(lane, work, 1, true)
-  places.paid = now
 end
 
 local function cooldown_of(cooldowns, wanted)
@@ -62,7 +111,32 @@ local function give_back(id, start, cooldowns, timed)
     if all and cooldown > 0 then count_at(place, floor((now + key.shift + cooldown + ledger.window) / ledger.precision), place.units) end
     hurry(key.name)
   end
-  write('DEL', of_grant('run', id, start))
+  local name = of_grant('run', id, start)
+  runs[name] = false
+  write('DEL', name)
   return all
 end
-return places_of, count_at, pay, give_back
+
+-- Has what a grant holds count from now on for a lease. Returns whether it is all that it was given; if not, it is given back.
+local function renew(id, start, timed)
+  local places, all = places_of(id, start)
+  if not all then return give_back(id, start, '', timed) end
+  local run = run_of(id, start)
+  if timed and run.paid < now then
+    pay(places)
+    run.paid = now
+  end
+  local renewed = {}
+  for i = 1, #run do
+    local place = run[i]
+    local ledger = place.ledger
+    local at = max(place.at, floor((now + place.key.shift) / ledger.precision))
+    count_at(place, place.at, -place.units)
+    count_at(place, at, place.units)
+    place.at = at
+    renewed[i] = { place.key.name, ledger.window, at, place.units }
+  end
+  hold(id, start, run.class, run.paid, renewed, now)
+  return true
+end
+return run_of, count_moves, give_back, renew

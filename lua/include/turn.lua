@@ -9,24 +9,27 @@ local function first_job(lane)
   if known and not taken[known.id] then return known, false end
   while true do
     local elements = call('LRANGE', lane.list, 0, lane.gone and 63 or lane.ahead and 7 or 1)
-    if #elements == 0 then return nil, false end
-    local ids = {}
-    for i = 1, #elements do ids[i] = match(elements[i], '^%d+:[%d,]+:(.*)$') end
+    if #elements == 0 then
+      end_lane(lane)
+      return nil, false
+    end
+    local ids, arrivals, costs = {}, {}, {}
+    for i = 1, #elements do arrivals[i], costs[i], ids[i] = match(elements[i], '^(%d+):([%d,]+):(.*)$') end
     local records = call('HMGET', jobs, unpack(ids))
+    local function waits(i) return records[i] == in_line(arrivals[i], lane) end
     local gone = 0
-    while gone < #elements and gone < drops and records[gone + 1] ~= '-' do gone = gone + 1 end
+    while gone < #elements and gone < drops and not waits(gone + 1) do gone = gone + 1 end
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
     drops = drops - gone
     if gone < #elements then
-      if records[gone + 1] ~= '-' then
+      if not waits(gone + 1) then
         looks = 0
         return nil, true
       end
       lane.ahead, lane.out = {}, 0
       for i = gone + 1, #elements do
-        if records[i] ~= '-' then break end
-        local arrival, costs = match(elements[i], '^(%d+):([%d,]+):')
-        lane.ahead[i - gone] = { arrival = arrival, costs_text = costs, costs = costs_of(lane, costs), id = ids[i] }
+        if not waits(i) then break end
+        lane.ahead[i - gone] = { arrival = arrivals[i], costs_text = costs[i], costs = costs_of(lane, costs[i]), id = ids[i] }
       end
       return lane.ahead[1], false
     end
@@ -45,7 +48,6 @@ end
 local function throw_out(lane, job)
   if not too_heavy(lane, job.costs) then return false, job end
   take_out(lane, job)
-  write('HDEL', claims, '=' .. job.id)
   to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
   return true, first_job(lane)
 end
@@ -61,11 +63,31 @@ local function pass_over(queue, flow, problem)
   firsts[queue] = nil
 end
 
--- The lane whose turn it is in a queue, or that of a flow so many ranks behind; its first job and its flow's tag.
-local function head(queue, rank)
+-- Has a pull end that has taken its steps, after one look at least.
+local checks = 0
+local function end_if_tired()
+  checks = checks + 1
+  if budget.left <= 0 and looks < most_looks then
+    if ended == 0 then ended = checks end
+    looks = 0
+  end
+end
+
+-- The first job of a lane that is not too heavy for its limits; whether another one was thrown out, and whether there are
+-- more to drop than one pull may.
+local function ready_job(lane)
+  local job, more = first_job(lane)
+  if not job then return nil, false, more end
+  local thrown
+  thrown, job, more = throw_out(lane, job)
+  return job, thrown, more
+end
+
+-- The lane whose turn it is in a queue, its first job and its flow's tag.
+local function head(queue)
+  end_if_tired()
   while looks > 0 do
     local flow, tag = first(queue)
-    if rank > 0 then flow = call('ZRANGE', prefix .. 'wait:' .. queue, rank, rank)[1] end
     if not flow then return nil end
     looks = looks - 1
     local text = classes.first(queue, flow)
@@ -74,21 +96,45 @@ local function head(queue, rank)
       firsts[queue] = nil
     else
       local fine, lane = pcall(lane_of, text)
-      local job, more, thrown
-      if fine then job, more = first_job(lane) else pass_over(queue, flow, lane) end
-      if job then thrown, job, more = throw_out(lane, job) end
+      local job, thrown, more
+      if fine then job, thrown, more = ready_job(lane) else pass_over(queue, flow, lane) end
       if more then return nil end
       if fine and not job then
         leave(queue, lane)
       elseif fine and not thrown then
         return lane, job, tag
-      elseif fine and sub(queue, -1) == '!' then
-        look_anew(lane, job.arrival)
       elseif fine then
         write('ZADD', classes.lanes(queue, lane.class), job.arrival, text)
       end
     end
   end
+end
+
+-- The lane of a rank among those that are parked beside a scope key, and its first job; false if the lane cannot be read;
+-- nil if there is none or, as the third, if it could not be looked for.
+local function parked(name, rank)
+  end_if_tired()
+  while looks > 0 do
+    local text = call('ZRANGE', prefix .. 'wait:' .. name .. '!', rank, rank)[1]
+    if not text then return nil, nil, false end
+    looks = looks - 1
+    local fine, lane = pcall(lane_of, text)
+    if not fine then
+      local problem = lane
+      trouble[1] = type(problem) == 'table' and problem.err or tostring(problem)
+      return false
+    end
+    local job, thrown, more = ready_job(lane)
+    if more then break end
+    if not job then
+      leave_aside(name, lane)
+    elseif thrown then
+      look_anew(lane, job.arrival)
+    else
+      return lane, job
+    end
+  end
+  return nil, nil, true
 end
 
 -- Books the first job of a lane and takes it out. Returns the next.
@@ -105,4 +151,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
-return taken, first_job, throw_out, trouble, head, book_first, move
+return taken, ready_job, trouble, end_if_tired, head, parked, book_first, move

@@ -3,12 +3,13 @@
 -- what a call costs. What it finds to be another case it leaves alone, with nothing written. What has left a window counts
 -- here until another case subtracts it: when there is no room for all, or when the entries go into the log.
 
-local seen_text = format(' %d 0 0 -\n', now)
+local now_text = format('%d', now)
+local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 
 -- A scope key with its windows, in the order of its limits; nil if it is another case.
 local function usual_key(name, text)
   local scope = scope_of(name)
-  if scope.mode ~= 'e' or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
+  if scope.mode ~= 'e' or scope.after or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
   local expire, seen, at = '0', now, 1
   if text then
     expire, seen, at = match(text, '^(%d+) (%d+) 0 0 %-\n()')
@@ -19,17 +20,17 @@ local function usual_key(name, text)
     local limit = key.limits[i]
     if limit.units < 0 then return nil end
     if limit.window < 0 then key.running = limit end
-    local w = { left = limit.units, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
+    local w = { left = limit.units, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
     if text then
       local from = at + #limit.head
-      local spent, length, log, entries = match(text, '^(%d+) 0 (%d+) 0 (%d+ %d+)\n()', from)
+      local since, spent, length, log, entries = match(text, '^(%d+) (%d+) 0 (%d+) 0 (%d+ %d+)\n()', from)
       if not entries or sub(text, at, from - 1) ~= limit.head then return nil end
       at = entries + length
       local last, current = tonumber(sub(text, at - 32, at - 17)), floor(now / limit.precision)
       if not last or last > current or length + 0 > SPILL and limit.window > 0 then return nil end
       if last + limit.reach > current then
-        w.spent, w.last, w.tail, w.log = spent + 0, last, sub(text, entries, at - 1), log
+        w.since, w.spent, w.last, w.tail, w.log = since, spent + 0, last, sub(text, entries, at - 1), log
         w.left = limit.units - w.spent
       elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
         return nil
@@ -50,7 +51,7 @@ local function save_usual(key)
     else
       tail = tail .. format('%016d%016d', current, w.added)
     end
-    text = text .. limit.head .. format('%d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
+    text = text .. limit.head .. w.since .. format(' %d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
     needed = max(needed, now + math.abs(limit.window) + 2 * limit.precision)
   end
   needed = needed + lookahead + grace + 60000000

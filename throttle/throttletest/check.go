@@ -29,9 +29,11 @@ type Over struct {
 // String says which window held how much.
 func (o Over) String() string {
 	if o.Limit.Running {
-		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units, o.End.UTC().Format(time.StampMicro), o.Limit)
+		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units,
+			o.End.UTC().Format(time.StampMicro), o.Limit)
 	}
-	return fmt.Sprintf("%s %q: %d units in the window of %s that ends at %s", o.Scope, o.Key, o.Units, o.Limit, o.End.UTC().Format(time.StampMicro))
+	return fmt.Sprintf("%s %q: %d units in the window of %s that ends at %s", o.Scope, o.Key, o.Units, o.Limit,
+		o.End.UTC().Format(time.StampMicro))
 }
 
 // Check returns the windows over their limit: for every limit and scope key, for

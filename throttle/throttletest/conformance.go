@@ -18,10 +18,12 @@ import (
 // scopes and options. The timelines run side by side.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
-	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines, limitTimelines, windowTimelines, modeTimelines, clockTimelines) {
+	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines,
+		limitTimelines, windowTimelines, modeTimelines, clockTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
-			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares, SettleWithin: line.within, Mode: line.mode}
+			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares,
+				SettleWithin: line.within, Mode: line.mode}
 			if options.Lookahead == 0 {
 				options.Lookahead = farthest
 			}
@@ -91,8 +93,10 @@ func (s *telling) grant(r row) throttle.Reservation {
 //	done                           limits, reset, mode
 //	3/10s of the key, shadow, paused until 10s     inforce: limits, whose they are, the mode
 type row struct {
-	at       time.Duration // since the beginning
-	call     string        // empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, done, renew, pause, resume, limits, reset, mode, inforce
+	at time.Duration // since the beginning
+	// empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, done, renew, pause,
+	// resume, limits, reset, mode, inforce
+	call     string
 	job      string        // its ID; for what is about a scope key the scope, space, key; for leave the IDs
 	weight   int64         // 0: 1
 	costs    string        // "tenant=2 global=0"; of settle what it is by scope
@@ -103,7 +107,7 @@ type row struct {
 	from, to time.Duration // of count
 	plan     bool          // Job.Plan
 	actual   int64         // of settle
-	until    time.Duration // of pause, since the beginning
+	until    time.Duration // of pause, limits and mode, since the beginning
 	text     string        // of limits what they are, of mode which; no mode is reset
 	want     string
 }
@@ -165,6 +169,14 @@ func (r row) ask(subject *telling, step int) string {
 	return r.control(subject, now, scope, key)
 }
 
+// lasts is until when a row sets limits or a mode; the zero time: until they are taken back.
+func (r row) lasts() time.Time {
+	if r.until == 0 {
+		return time.Time{}
+	}
+	return beginning.Add(r.until)
+}
+
 // control makes a call that sets something at run time, or reads it.
 func (r row) control(subject Subject, now time.Time, scope, key string) string {
 	switch r.call {
@@ -181,14 +193,14 @@ func (r row) control(subject Subject, now time.Time, scope, key string) string {
 		if err != nil {
 			return err.Error()
 		}
-		return setText(subject.SetLimits(now, scope, key, limits))
+		return setText(subject.SetLimits(now, scope, key, limits, r.lasts()))
 	case "reset":
 		return setText(subject.ResetLimits(now, scope, key))
 	case "mode":
 		if r.text == "" {
 			return setText(subject.ResetMode(now, scope))
 		}
-		return setText(subject.SetMode(now, scope, modes[r.text]))
+		return setText(subject.SetMode(now, scope, modes[r.text], r.lasts()))
 	case "inforce":
 		return inForceText(subject.Usage(now, scope, key))
 	}
@@ -199,7 +211,8 @@ func (r row) control(subject Subject, now time.Time, scope, key string) string {
 var modes = map[string]throttle.Mode{"enforce": throttle.Enforce, "shadow": throttle.Shadow, "off": throttle.Off}
 
 func (r row) asked(step int) throttle.Job {
-	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan, Keys: make(map[string]string)}
+	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan,
+		Keys: make(map[string]string)}
 	for pair := range strings.FieldsSeq(r.keys) {
 		name, value, _ := strings.Cut(pair, "=")
 		job.Keys[name] = value

@@ -1,6 +1,7 @@
 package throttletest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script
 	"encoding/hex"
@@ -23,6 +24,7 @@ type memory struct {
 	now    int64
 	latest map[string]int64 // how far off the deadlines of jobs are, us
 	pause  int64            // how long the next pause is, us
+	lasts  int64            // how long what is set next lasts, us
 
 	asked map[string]answered // by asker
 }
@@ -144,7 +146,8 @@ func (m *memory) reserve(r request) (any, error) {
 	for rest := r.args[2:]; len(rest) > 0; rest = rest[3:] {
 		costs, others, _ := strings.Cut(rest[2], " ")
 		n := integers(others, " ")
-		job := line.Job{ID: rest[0], Lane: rest[1], Costs: costsOf(rest[1], costs), Plan: n[0] == 1, MaxWait: n[1], Latest: n[2], Share: n[3]}
+		job := line.Job{ID: rest[0], Lane: rest[1], Costs: costsOf(rest[1], costs), Plan: n[0] == 1, MaxWait: n[1],
+			Latest: n[2], Share: n[3]}
 		if latest, known := m.latest[job.ID]; known {
 			job.Latest = latest
 		}
@@ -214,7 +217,7 @@ func (m *memory) pull(r request) (any, error) {
 	r.settings.Timed = n[3] == 1
 	held := m.ended(r.settings, r.args[1:], true)
 	pulled := m.line.Pull(m.now, r.settings, int(n[0]), int(n[1]))
-	reply := m.stamped(append([]any{strconv.Itoa(len(pulled.Booked)), ""}, held...)...)
+	reply := m.stamped(append([]any{strconv.Itoa(len(pulled.Booked)), "", "0"}, held...)...)
 	for _, told := range [][]line.Told{pulled.Booked, pulled.Overdue} {
 		for _, t := range told {
 			reply = append(reply, t.ID, strconv.FormatInt(t.Slot, 10), t.Lane)
@@ -244,8 +247,8 @@ func (m *memory) leave(r request) (any, error) {
 
 func (m *memory) settle(r request) (any, error) {
 	n, lane := integers(r.args[4], " "), r.args[1]
-	grant := line.Grant{ID: r.args[0], Lane: lane, Costs: costsOf(lane, r.args[2]), Start: n[0]}
-	done := m.line.Settle(m.now, r.settings, grant, costsOf(lane, r.args[3]), n[1], n[3] == 1)
+	grant := line.Grant{ID: r.args[0], Lane: lane, Costs: costsOf(lane, r.args[2]), Start: n[0], Decided: n[1]}
+	done := m.line.Settle(m.now, r.settings, grant, costsOf(lane, r.args[3]), n[2], n[4] == 1)
 	return m.stamped(flag(done)), nil
 }
 
@@ -280,7 +283,10 @@ func cooldownsOf(text string) map[string]int64 {
 }
 
 func (m *memory) set(r request) (any, error) {
-	before, is := "", r.args[2]
+	before, is, ends := "", r.args[2], line.Never
+	if r.args[3] != "0" {
+		ends = m.now + m.lasts
+	}
 	switch what, name := r.args[0], r.args[1]; what {
 	case "pause", "resume":
 		until := int64(0)
@@ -290,13 +296,13 @@ func (m *memory) set(r request) (any, error) {
 		was, now := m.line.Pause(m.now, r.settings, name, until)
 		before, is = strconv.FormatInt(was, 10), strconv.FormatInt(now, 10)
 	case "limits":
-		m.line.SetLimits(m.now, r.settings, name, limitsOf(is))
+		m.line.SetLimits(m.now, r.settings, name, limitsOf(is), ends)
 	case "mode":
 		mode := line.Mode(0)
 		if is != "" {
 			mode = line.Mode(is[0])
 		}
-		m.line.SetMode(m.now, r.settings, name, mode)
+		m.line.SetMode(m.now, r.settings, name, mode, ends)
 	}
 	return m.stamped(before, is), nil
 }
@@ -318,7 +324,8 @@ func (m *memory) usage(r request) (any, error) {
 	reply := []any{strconv.FormatInt(m.now, 10)}
 	for _, name := range r.args[1:] {
 		state := m.line.State(m.now, r.settings, name)
-		lines := []string{fmt.Sprintf("%d %d %c %c %d %d", state.Paused, state.Part, state.Mode, state.Origin, state.Flows, state.Timer)}
+		lines := []string{fmt.Sprintf("%d %d %c %c %d %d %d", state.Paused, state.Part, state.Mode, state.Origin,
+			state.Ends, state.Flows, state.Timer)}
 		for _, u := range state.Limits {
 			lines = append(lines, fmt.Sprintf("%s %d %d %d", limitText(u.Limit), u.Used, u.Booked, u.Free))
 		}
@@ -356,13 +363,15 @@ func (m *memory) count(windows []line.Window, from, to int64) int64 {
 
 func entriesText(windows []line.Window) (lines []string) {
 	for _, w := range windows {
-		lines = append(lines, fmt.Sprintf("= %d %d %d %d", w.Window, w.Precision, w.N, w.Shift))
-		for _, e := range w.Spent {
-			lines = append(lines, fmt.Sprintf("%d %d 0", e.At, e.Units))
+		text := fmt.Sprintf("= %d %d %d %d", w.Window, w.Precision, w.N, w.Shift)
+		for _, entries := range [][]line.Entry{w.Spent, w.Booked} {
+			all := ""
+			for _, e := range entries {
+				all += fmt.Sprintf("%016d%016d", e.At, e.Units)
+			}
+			text += " " + cmp.Or(all, "-")
 		}
-		for _, e := range w.Booked {
-			lines = append(lines, fmt.Sprintf("%d 0 %d", e.At, e.Units))
-		}
+		lines = append(lines, text)
 	}
 	return lines
 }

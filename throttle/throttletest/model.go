@@ -54,8 +54,8 @@ func (m *Model) at(now time.Time) context.Context {
 func (m *Model) asked(now time.Time, job throttle.Job) throttle.Job {
 	delete(m.memory.latest, job.ID)
 	if !job.Deadline.IsZero() {
-		left := max(0, job.Deadline.Sub(now))
-		m.memory.latest[job.ID] = left.Microseconds()
+		left := job.Deadline.Sub(now)
+		m.memory.latest[job.ID] = microsecondsLeft(left)
 		job.Deadline = time.Now().Add(left)
 	}
 	return job
@@ -121,7 +121,7 @@ func (m *Model) Leave(now time.Time, ids []string) ([]bool, error) {
 
 // Lines tells what waits.
 func (m *Model) Lines(now time.Time, from string) (throttle.LinesPage, error) {
-	return m.throttle.Lines(m.at(now), from)
+	return m.throttle.Inspector().Lines(m.at(now), from)
 }
 
 // Settle corrects what a grant was charged.
@@ -167,31 +167,51 @@ func (m *Model) Resume(now time.Time, scope, key string) (bool, error) {
 }
 
 // SetLimits sets limits at run time.
-func (m *Model) SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error {
-	return m.throttle.SetLimits(m.at(now), scope, key, limits)
+func (m *Model) SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error {
+	return m.throttle.Inspector().SetLimits(m.at(now), scope, key, limits, m.lasts(now, until))
+}
+
+// lasts has what is set next end at a time.
+func (m *Model) lasts(now, until time.Time) throttle.SetOption {
+	if until.IsZero() {
+		return nil
+	}
+	left := until.Sub(now)
+	if m.memory.lasts = left.Microseconds(); left > 0 {
+		left = max(left, time.Hour) // the memory knows it exactly
+	}
+	return throttle.Until(time.Now().Add(left))
 }
 
 // ResetLimits takes them back.
 func (m *Model) ResetLimits(now time.Time, scope, key string) error {
-	return m.throttle.ResetLimits(m.at(now), scope, key)
+	return m.throttle.Inspector().ResetLimits(m.at(now), scope, key)
 }
 
 // SetMode sets a mode at run time.
-func (m *Model) SetMode(now time.Time, scope string, mode throttle.Mode) error {
-	return m.throttle.SetMode(m.at(now), scope, mode)
+func (m *Model) SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error {
+	return m.throttle.Inspector().SetMode(m.at(now), scope, mode, m.lasts(now, until))
 }
 
 // ResetMode takes it back.
 func (m *Model) ResetMode(now time.Time, scope string) error {
-	return m.throttle.ResetMode(m.at(now), scope)
+	return m.throttle.Inspector().ResetMode(m.at(now), scope)
 }
 
 // Usage tells how a scope key stands.
 func (m *Model) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
-	return m.throttle.Usage(m.at(now), scope, key)
+	return m.throttle.Inspector().Usage(m.at(now), scope, key)
 }
 
 // Count counts the units of a past interval.
 func (m *Model) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
-	return m.throttle.Count(m.at(now), scope, key, from, to)
+	return m.throttle.Inspector().Count(m.at(now), scope, key, from, to)
+}
+
+// microsecondsLeft is -1 for less than none.
+func microsecondsLeft(left time.Duration) int64 {
+	if left < 0 {
+		return -1
+	}
+	return left.Microseconds()
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // Subject is a throttle that is told the time, so that a test can go through
-// hours of it. The answers are those of throttle.Throttle and its Driver.
+// hours of it. The answers are those of throttle.Throttle and its Driver. Limits and modes
+// that are set until the zero time are so until they are taken back.
 type Subject interface {
 	Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer
@@ -25,9 +26,9 @@ type Subject interface {
 	Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 	Pause(now time.Time, scope, key string, until time.Time) (time.Time, error)
 	Resume(now time.Time, scope, key string) (bool, error)
-	SetLimits(now time.Time, scope, key string, limits []throttle.Limit) error
+	SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error
 	ResetLimits(now time.Time, scope, key string) error
-	SetMode(now time.Time, scope string, mode throttle.Mode) error
+	SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error
 	ResetMode(now time.Time, scope string) error
 	Usage(now time.Time, scope, key string) (throttle.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)

@@ -52,7 +52,8 @@ var runningTimelines = []timeline{
 		scopes: running(0, throttle.Running(1)), lookahead: time.Second,
 		rows: []row{
 			{at: 0, job: "a", keys: "tenant=x", want: "granted 0s for 30s"},
-			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "booked 30.03s, tenant x 1/running"},
+			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second,
+				want: "booked 30.03s, tenant x 1/running"},
 			{at: 29*second + 940*time.Millisecond, call: "renew", job: "a", want: "true"},
 			{at: 30*second + 30*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "waiting, 0 ahead"},
 			{at: 36 * second, call: "done", job: "a", want: "true"},
@@ -61,13 +62,15 @@ var runningTimelines = []timeline{
 		},
 	},
 	{
-		name:   "a start that is granted ahead has its place already",
-		scopes: running(0, throttle.Running(2), throttle.Limit{Units: 1, Window: 31 * time.Second}), lookahead: 3 * time.Second,
+		name:      "a start that is granted ahead has its place already",
+		scopes:    running(0, throttle.Running(2), throttle.Limit{Units: 1, Window: 31 * time.Second}),
+		lookahead: 3 * time.Second,
 		rows: []row{
 			{at: 0, job: "a", keys: "tenant=x", want: "granted 0s for 30s"},
 			{at: 29*second + 100*time.Millisecond, job: "b", keys: "tenant=x", wait: 2 * second, want: "granted 31s for 30s"},
 			{at: 29*second + 100*time.Millisecond, call: "limits", job: "tenant x", text: "2/running", want: "done"},
-			{at: 29*second + 100*time.Millisecond, job: "c", keys: "tenant=x", wait: 2 * second, want: "booked 30.03s, tenant x 2/running"},
+			{at: 29*second + 100*time.Millisecond, job: "c", keys: "tenant=x", wait: 2 * second,
+				want: "booked 30.03s, tenant x 2/running"},
 			{at: 29*second + 940*time.Millisecond, call: "renew", job: "a", want: "true"},
 		},
 	},
@@ -89,7 +92,8 @@ var runningTimelines = []timeline{
 		rows: []row{
 			{at: 0, job: "a", weight: 3, keys: "tenant=x", want: "granted 0s for 30s"},
 			{at: 0, job: "b", weight: 3, keys: "tenant=x", want: "waiting, 0 ahead"},
-			{at: 0, job: "c", weight: 6, keys: "tenant=x", want: "throttle: weight 6 can never start under the tenant limit 5/running"},
+			{at: 0, job: "c", weight: 6, keys: "tenant=x",
+				want: "throttle: weight 6 can never start under the tenant limit 5/running"},
 			{at: 3 * second, call: "done", job: "a", want: "true"},
 			{at: 3 * second, call: "pull", want: "booked b 3s"},
 			{at: 3 * second, job: "b", weight: 3, keys: "tenant=x", want: "granted 3s for 30s"},

@@ -86,14 +86,15 @@ var settleTimelines = []timeline{
 		{at: time.Hour + micro, call: "settle", job: "b", actual: 1, want: "false"},
 		{at: time.Hour + micro, call: "usage", job: "global", want: "4 used, 0 booked, free 1h0m0.000001s"},
 	}},
-	{name: "or for as long as SettleWithin says", scopes: global(throttle.Per(10, 2*time.Hour)), within: 10 * time.Minute, rows: []row{
-		{at: 0, job: "a", weight: 3, want: "granted 0s"},
-		{at: 0, job: "b", weight: 3, want: "granted 0s"},
-		{at: 10 * time.Minute, call: "refund", job: "a", want: "true"},
-		{at: 10*time.Minute + micro, call: "refund", job: "b", want: "false"},
-		{at: 10*time.Minute + micro, call: "refund", job: "a", want: "false"},
-		{at: 10*time.Minute + micro, call: "usage", job: "global", want: "3 used, 0 booked, free 10m0.000001s"},
-	}},
+	{name: "or for as long as SettleWithin says", scopes: global(throttle.Per(10, 2*time.Hour)),
+		within: 10 * time.Minute, rows: []row{
+			{at: 0, job: "a", weight: 3, want: "granted 0s"},
+			{at: 0, job: "b", weight: 3, want: "granted 0s"},
+			{at: 10 * time.Minute, call: "refund", job: "a", want: "true"},
+			{at: 10*time.Minute + micro, call: "refund", job: "b", want: "false"},
+			{at: 10*time.Minute + micro, call: "refund", job: "a", want: "false"},
+			{at: 10*time.Minute + micro, call: "usage", job: "global", want: "3 used, 0 booked, free 10m0.000001s"},
+		}},
 	{name: "a charge is corrected in every scope and limit at once", scopes: []throttle.Scope{
 		{Name: "tenant", Limits: limits(throttle.Per(5, second), throttle.PerMinute(8))},
 		{Name: "domain", Limits: limits(per10s(6)), Optional: true},
@@ -111,17 +112,18 @@ var settleTimelines = []timeline{
 		{at: 2 * second, call: "usage", job: "global", want: "9 used, 0 booked, free 11s"},
 		{at: 2 * second, call: "usage", job: "tenant b", want: "0 used, 0 booked, free 2s; 0 used, 0 booked, free 2s"},
 	}},
-	{name: "in sub-windows, the newest and an older one", scopes: global(throttle.Limit{Units: 10, Window: 10 * second, Precision: second}), rows: []row{
-		{at: 900 * milli, job: "a", weight: 6, want: "granted 900ms"},
-		{at: 950 * milli, job: "b", weight: 4, want: "granted 950ms"},
-		{at: 1 * second, call: "settle", job: "a", actual: 1, want: "true"},
-		{at: 1 * second, call: "usage", job: "global", want: "5 used, 0 booked, free 1s"},
-		{at: 2 * second, job: "c", weight: 2, want: "granted 2s"}, // a newer one
-		{at: 3 * second, call: "settle", job: "b", actual: 7, want: "true"},
-		{at: 3 * second, call: "usage", job: "global", want: "10 used, 0 booked, free 11s"},
-		{at: 3 * second, call: "refund", job: "c", want: "true"},
-		{at: 3 * second, call: "usage", job: "global", want: "8 used, 0 booked, free 3s"},
-	}},
+	{name: "in sub-windows, the newest and an older one",
+		scopes: global(throttle.Limit{Units: 10, Window: 10 * second, Precision: second}), rows: []row{
+			{at: 900 * milli, job: "a", weight: 6, want: "granted 900ms"},
+			{at: 950 * milli, job: "b", weight: 4, want: "granted 950ms"},
+			{at: 1 * second, call: "settle", job: "a", actual: 1, want: "true"},
+			{at: 1 * second, call: "usage", job: "global", want: "5 used, 0 booked, free 1s"},
+			{at: 2 * second, job: "c", weight: 2, want: "granted 2s"}, // a newer one
+			{at: 3 * second, call: "settle", job: "b", actual: 7, want: "true"},
+			{at: 3 * second, call: "usage", job: "global", want: "10 used, 0 booked, free 11s"},
+			{at: 3 * second, call: "refund", job: "c", want: "true"},
+			{at: 3 * second, call: "usage", job: "global", want: "8 used, 0 booked, free 3s"},
+		}},
 	{name: "the line uses what was given back", scopes: tenantAndDomain(100, 100, 2), lookahead: second, rows: []row{
 		{at: 0, job: "a1", keys: "tenant=a", weight: 2, want: "granted 0s"},
 		{at: 1 * second, job: "a2", keys: "tenant=a", want: "waiting, 0 ahead"},
@@ -137,13 +139,14 @@ var settleTimelines = []timeline{
 		{at: 14 * second, call: "refund", job: "a2", keys: "tenant=a", want: "true"},
 		{at: 14 * second, call: "pull", want: "booked a3 14s"},
 	}},
-	{name: "a lane that waits for its own limit uses what was given back", scopes: tenantAndDomain(100, 1, 100), lookahead: second, rows: []row{
-		{at: 0, job: "x1", keys: "tenant=a domain=x", want: "granted 0s"},
-		{at: 1 * second, job: "x2", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
-		{at: 1 * second, call: "pull", want: "nothing"},
-		{at: 2 * second, call: "refund", job: "x1", keys: "tenant=a domain=x", want: "true"},
-		{at: 2 * second, call: "pull", want: "booked x2 2s"},
-	}},
+	{name: "a lane that waits for its own limit uses what was given back", scopes: tenantAndDomain(100, 1, 100),
+		lookahead: second, rows: []row{
+			{at: 0, job: "x1", keys: "tenant=a domain=x", want: "granted 0s"},
+			{at: 1 * second, job: "x2", keys: "tenant=a domain=x", want: "waiting, 0 ahead"},
+			{at: 1 * second, call: "pull", want: "nothing"},
+			{at: 2 * second, call: "refund", job: "x1", keys: "tenant=a domain=x", want: "true"},
+			{at: 2 * second, call: "pull", want: "booked x2 2s"},
+		}},
 	{name: "a start still ahead is settled where it will be", scopes: global(per10s(4)), rows: []row{
 		{at: 0, job: "a", weight: 4, want: "granted 0s"},
 		{at: 9 * second, job: "b", weight: 4, wait: second, want: "granted 10s"},
@@ -170,23 +173,25 @@ var settleTimelines = []timeline{
 		{at: 2 * second, job: "c", keys: "tenant=a", costs: "global=0", want: "granted 2s"}, // it does not concern all
 		{at: 2 * second, job: "d", costs: "tenant=0", want: "booked 10s, global 5/10s"},     // and this no tenant
 		{at: 2 * second, job: "e", keys: "tenant=a", weight: 2, costs: "global=1", want: "booked 10s, global 5/10s"},
-		{at: 2 * second, job: "f", keys: "tenant=b domain=y", costs: "domain=4", want: "throttle: weight 4 can never start under the domain limit 3/10s"},
+		{at: 2 * second, job: "f", keys: "tenant=b domain=y", costs: "domain=4",
+			want: "throttle: weight 4 can never start under the domain limit 3/10s"},
 	}},
-	{name: "a charge with costs is corrected by its weight, or scope by scope", scopes: tenantAndDomain(10, 10, 10), rows: []row{
-		{at: 0, job: "a", keys: "tenant=a domain=x", weight: 4, costs: "tenant=6", want: "granted 0s"},
-		{at: 1 * second, call: "settle", job: "a", actual: 1, want: "true"}, // what has a cost of its own stays
-		{at: 1 * second, call: "usage", job: "tenant a", want: "6 used, 0 booked, free 1s"},
-		{at: 1 * second, call: "usage", job: "global", want: "1 used, 0 booked, free 1s"},
-		{at: 2 * second, job: "b", keys: "tenant=b domain=x", weight: 4, costs: "tenant=6", want: "granted 2s"},
-		{at: 2 * second, call: "settle", job: "b", costs: "tenant=2 domain=9", want: "true"},
-		{at: 2 * second, call: "usage", job: "tenant b", want: "2 used, 0 booked, free 2s"},
-		{at: 2 * second, call: "usage", job: "domain x", want: "10 used, 0 booked, free 10s"},
-		{at: 2 * second, call: "usage", job: "global", want: "5 used, 0 booked, free 2s"},
-		{at: 2 * second, call: "settle", job: "b", costs: "tenant=1", want: "false"}, // once
-		{at: 3 * second, job: "c", keys: "tenant=c", costs: "tenant=3", want: "granted 3s"},
-		{at: 3 * second, call: "refund", job: "c", want: "true"},
-		{at: 3 * second, call: "usage", job: "tenant c", want: "0 used, 0 booked, free 3s"},
-	}},
+	{name: "a charge with costs is corrected by its weight, or scope by scope", scopes: tenantAndDomain(10, 10, 10),
+		rows: []row{
+			{at: 0, job: "a", keys: "tenant=a domain=x", weight: 4, costs: "tenant=6", want: "granted 0s"},
+			{at: 1 * second, call: "settle", job: "a", actual: 1, want: "true"}, // what has a cost of its own stays
+			{at: 1 * second, call: "usage", job: "tenant a", want: "6 used, 0 booked, free 1s"},
+			{at: 1 * second, call: "usage", job: "global", want: "1 used, 0 booked, free 1s"},
+			{at: 2 * second, job: "b", keys: "tenant=b domain=x", weight: 4, costs: "tenant=6", want: "granted 2s"},
+			{at: 2 * second, call: "settle", job: "b", costs: "tenant=2 domain=9", want: "true"},
+			{at: 2 * second, call: "usage", job: "tenant b", want: "2 used, 0 booked, free 2s"},
+			{at: 2 * second, call: "usage", job: "domain x", want: "10 used, 0 booked, free 10s"},
+			{at: 2 * second, call: "usage", job: "global", want: "5 used, 0 booked, free 2s"},
+			{at: 2 * second, call: "settle", job: "b", costs: "tenant=1", want: "false"}, // once
+			{at: 3 * second, job: "c", keys: "tenant=c", costs: "tenant=3", want: "granted 3s"},
+			{at: 3 * second, call: "refund", job: "c", want: "true"},
+			{at: 3 * second, call: "usage", job: "tenant c", want: "0 used, 0 booked, free 3s"},
+		}},
 	{name: "a charge is corrected under other windows", scopes: global(per10s(5)), rows: []row{
 		{at: 0, job: "a", weight: 4, want: "granted 0s"},
 		{at: 1 * second, call: "limits", job: "global", text: "6/1m", want: "done"},

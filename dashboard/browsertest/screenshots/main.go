@@ -101,12 +101,14 @@ func emailer(ctx context.Context, redis string) (base string, end func(), err er
 		return "", nil, err
 	}
 	program := filepath.Join(directory, "emailer")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/emailer") //nolint:gosec // a directory of our own
+	//nolint:gosec // a directory of our own
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/emailer")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build: %w: %s", err, out)
 	}
-	cmd := exec.CommandContext(ctx, program, "-dashboard", "127.0.0.1:0", "-redis", redis) //nolint:gosec // what was built above
+	//nolint:gosec // what was built above
+	cmd := exec.CommandContext(ctx, program, "-dashboard", "127.0.0.1:0", "-redis", redis)
 	says, err := cmd.StderrPipe()
 	if err != nil {
 		return "", nil, err

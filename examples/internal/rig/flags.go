@@ -41,12 +41,15 @@ func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
 		fmt.Fprintf(p.Stderr, "%s %s\n\nUsage: go run ./examples/%[1]s [flags]\n", p.name, purpose)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&p.Redis, "redis", "", "`URL` or host:port of Redis: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (default: one inside the process)")
+	flags.StringVar(&p.Redis, "redis", "",
+		"`URL` or host:port of Redis: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (default: "+
+			"one inside the process)")
 	flags.StringVar(&p.Plot, "plot", "", "write a picture to `file` (.svg or .png)")
 	flags.BoolVar(&p.JSON, "json", false, "print one JSON object on standard output, all else on standard error")
 	flags.IntVar(&p.Workers, "workers", 32, what+" in hand at once")
 	flags.StringVar(&p.Queue, "queue", "", "asynq queue `name`; another name "+again)
-	flags.StringVar(&p.Dashboard, "dashboard", "", "serve the dashboard at `host:port` on loopback, such as 127.0.0.1:8081, while it runs")
+	flags.StringVar(&p.Dashboard, "dashboard", "",
+		"serve the dashboard at `host:port` on loopback, such as 127.0.0.1:8081, while it runs")
 	flags.BoolVar(&p.Verbose, "v", false, "log what asynq and the throttle do")
 	return flags
 }

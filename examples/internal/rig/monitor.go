@@ -46,6 +46,6 @@ func (p *Program) ServeMetrics(ctx context.Context, addr string) (*Monitor, erro
 // Watch has a throttle's used ratios served.
 func (m *Monitor) Watch(th *throttle.Throttle) {
 	if m.server != nil {
-		m.Collector.Watch(th)
+		m.Collector.Watch(th.Inspector())
 	}
 }

@@ -54,7 +54,8 @@ func isTerminal(w io.Writer) bool {
 func newBarProgress(w io.Writer) *barProgress {
 	return &barProgress{w: w, bar: progressbar.NewOptions(1,
 		progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(24), progressbar.OptionShowCount(),
-		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionShowDescriptionAtLineEnd())}
+		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(),
+		progressbar.OptionShowDescriptionAtLineEnd())}
 }
 
 type barProgress struct {

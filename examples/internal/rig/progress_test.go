@@ -12,7 +12,8 @@ func TestLineProgressWritesALineNowAndThen(t *testing.T) {
 	var text bytes.Buffer
 	p := newProgress(&text, isTerminal(&text))
 	for ms := 0; ms <= 5000; ms += 250 {
-		p.Show(Snapshot{Elapsed: time.Duration(ms) * time.Millisecond, All: 10, Ended: int64(ms / 1000), What: "mails", Pace: "put back 3 times, 40 units in the last second"})
+		p.Show(Snapshot{Elapsed: time.Duration(ms) * time.Millisecond, All: 10, Ended: int64(ms / 1000),
+			What: "mails", Pace: "put back 3 times, 40 units in the last second"})
 	}
 	p.Finish()
 	want := "  0 s    0 of  10 mails done, put back 3 times, 40 units in the last second\n" +
@@ -27,7 +28,8 @@ func TestBarProgress(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	p := newBarProgress(&text)
-	p.Show(Snapshot{Elapsed: time.Second, All: 10, Ended: 5, What: "mails", Pace: "put back 3 times, 40 units in the last second"})
+	p.Show(Snapshot{Elapsed: time.Second, All: 10, Ended: 5, What: "mails",
+		Pace: "put back 3 times, 40 units in the last second"})
 	p.Finish()
 	if !strings.Contains(text.String(), "50%") || !strings.Contains(text.String(), "put back 3 times") {
 		t.Errorf("got %q", text.String())

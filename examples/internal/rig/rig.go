@@ -90,7 +90,7 @@ func (p *Program) CheckRedis(ctx context.Context, th *throttle.Throttle) error {
 	if p.Redis == "" {
 		return nil
 	}
-	findings, err := th.Check(ctx)
+	findings, err := th.Inspector().Check(ctx)
 	for _, f := range findings {
 		fmt.Fprintf(p.Stderr, "%s: redis: %s\n", p.name, f)
 	}

@@ -33,7 +33,9 @@ func TestLoadCampaignReadsMails(t *testing.T) {
 
 func TestLoadCampaignTakesColumnsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	c, err := Load("test", strings.NewReader("\ufeffSubject,to,from,tenant,id\nHi,ada@hill.example,me@acme.example,acme,1\n"))
+	c,
+		err := Load("test",
+		strings.NewReader("\ufeffSubject,to,from,tenant,id\nHi,ada@hill.example,me@acme.example,acme,1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,16 +61,21 @@ func TestLoadCampaignSaysWhatIsWrong(t *testing.T) {
 		{"tenant empty", header + "m1,0s,,me@acme.example,ada@hill.example,Hi,\n", "line 2: tenant is empty"},
 		{"from is none", header + "m1,0s,acme,me,ada@hill.example,Hi,\n", `line 2: from "me" is not an address`},
 		{"arrival", header + "m1,soon,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "soon" is not a duration`},
-		{"arrival before the start", header + "m1,-1s,acme,me@acme.example,ada@hill.example,Hi,\n", `line 2: at "-1s" is not`},
-		{"subject of two lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,\"a\nb\",\n", "line 2: subject has more than one line"},
+		{"arrival before the start", header + "m1,-1s,acme,me@acme.example,ada@hill.example,Hi,\n",
+			`line 2: at "-1s" is not`},
+		{"subject of two lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,\"a\nb\",\n",
+			"line 2: subject has more than one line"},
 		{"no recipients", header + "m1,0s,acme,me@acme.example, ; ,Hi,\n", "line 2: no recipients"},
 		{"recipient is none", header + "m1,0s,acme,me@acme.example,ada,Hi,\n", `line 2: recipient "ada" is not`},
-		{"recipient twice", header + "m1,0s,acme,me@acme.example,a@b.example a@b.example,Hi,\n", "line 2: recipient a@b.example is there twice"},
-		{"after a body of three lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,Hi,\"1\n2\n3\"\n" + "m2,0s,,,,,\n", "line 5: tenant is empty"},
+		{"recipient twice", header + "m1,0s,acme,me@acme.example,a@b.example a@b.example,Hi,\n",
+			"line 2: recipient a@b.example is there twice"},
+		{"after a body of three lines", header + "m1,0s,acme,me@acme.example,ada@hill.example,Hi,\"1\n2\n3\"\n" +
+			"m2,0s,,,,,\n", "line 5: tenant is empty"},
 		{"two domains", header + "m1,0s,acme,me@acme.example,ada@hill.example ben@lake.example,Hi,\n",
 			"line 2: recipients of two domains, hill.example and lake.example"},
 		{"not UTF-8", header + "m1,0s,acme,me@acme.example,ada@hill.example,\"a\xff\",\n", "line 2: \"a\\xff\" is not UTF-8"},
-		{"too many recipients", header + "m1,0s,acme,me@acme.example," + manyRecipients(MaxRecipients+1) + ",Hi,\n", "line 2: 101 recipients are more than 100"},
+		{"too many recipients", header + "m1,0s,acme,me@acme.example," + manyRecipients(MaxRecipients+1) + ",Hi,\n",
+			"line 2: 101 recipients are more than 100"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +130,8 @@ func TestBundledCampaign(t *testing.T) {
 		}
 	}
 	if len(c.Mails) < 300 || len(tenants) < 3 || len(domains) < 5 || single < 50 || many < 3 {
-		t.Errorf("%d mails, %d tenants, %d domains, %d with one recipient, %d with ten or more", len(c.Mails), len(tenants), len(domains), single, many)
+		t.Errorf("%d mails, %d tenants, %d domains, %d with one recipient, %d with ten or more", len(c.Mails),
+			len(tenants), len(domains), single, many)
 	}
 }
 
@@ -137,7 +145,8 @@ func FuzzLoadCampaign(f *testing.F) {
 			return
 		}
 		for _, m := range c.Mails {
-			if m.Units() < 1 || m.Units() > MaxRecipients || m.Domain == "" || m.Tenant == "" || !rig.ValidName(m.ID) || m.At < 0 {
+			if m.Units() < 1 || m.Units() > MaxRecipients || m.Domain == "" || m.Tenant == "" ||
+				!rig.ValidName(m.ID) || m.At < 0 {
 				t.Errorf("accepted %+v", *m)
 			}
 		}

@@ -41,7 +41,8 @@ func main() {
 	var mails []mail
 	add := func(at time.Duration, tenant, from string, recipients int, subject, body string) {
 		domain := domains[random.IntN(len(domains))]
-		mails = append(mails, mail{at: at, tenant: tenant, from: from, domain: domain, to: people(random, domain, recipients), subject: subject, body: body})
+		mails = append(mails, mail{at: at, tenant: tenant, from: from, domain: domain,
+			to: people(random, domain, recipients), subject: subject, body: body})
 	}
 	for i := range 150 {
 		add(0, "acme", "Acme News <news@acme.example>", 1+random.IntN(4), fmt.Sprintf("What is new in week %d", 1+i%52),
@@ -56,11 +57,13 @@ func main() {
 			"Your invoice is ready.\nNo cover sheet is needed.")
 	}
 	for i := range 10 {
-		add(5*time.Second, "hooli", "Hooli Accounts <accounts@hooli.example>", 1+random.IntN(3), fmt.Sprintf("Confirm your account %d", 1+i),
+		add(5*time.Second, "hooli", "Hooli Accounts <accounts@hooli.example>", 1+random.IntN(3),
+			fmt.Sprintf("Confirm your account %d", 1+i),
 			"Please confirm your address.\nThe link is good for ten minutes.")
 	}
 	for i := range 40 {
-		add(4*time.Second+time.Duration(i)*250*time.Millisecond, "vandelay", "Vandelay Imports <sales@vandelay.example>", 1+random.IntN(2),
+		add(4*time.Second+time.Duration(i)*250*time.Millisecond, "vandelay",
+			"Vandelay Imports <sales@vandelay.example>", 1+random.IntN(2),
 			fmt.Sprintf("Latex, offer %d", 1+i), "We import and export.\nThis is our first letter to you.")
 	}
 	random.Shuffle(len(mails), func(i, j int) { mails[i], mails[j] = mails[j], mails[i] })

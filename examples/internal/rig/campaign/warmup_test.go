@@ -16,7 +16,8 @@ func TestParseWarmup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Warmup{Tenant: "acme", Steps: []Step{{0, throttle.PerSecond(2)}, {10 * time.Second, throttle.PerSecond(4)}, {20 * time.Second, throttle.Limit{}}}}
+	want := Warmup{Tenant: "acme", Steps: []Step{{0, throttle.PerSecond(2)},
+		{10 * time.Second, throttle.PerSecond(4)}, {20 * time.Second, throttle.Limit{}}}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Warmup{}, Step{})); diff != "" {
 		t.Errorf("want -, got +\n%s", diff)
 	}

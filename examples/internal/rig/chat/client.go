@@ -43,7 +43,8 @@ func (c *Client) Complete(ctx context.Context, id string, r Request) (*Answer, e
 	if err != nil {
 		return nil, fmt.Errorf("chat: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.BaseURL, "/")+Path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.BaseURL, "/")+Path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("chat: %w", err)
 	}

@@ -14,14 +14,17 @@ import (
 type said []byte
 
 func (s said) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(s))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(bytes.NewReader(s))}, nil
 }
 
 // A stream that was read has a last event, and no more text than was sent.
 func FuzzStream(f *testing.F) {
 	for _, seed := range []string{
-		"", "data: [DONE]\n\n", "data: {}\ndata:[DONE]", "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\r\n\r\ndata: [DONE]\r\n",
-		"data: {\"choices\":[null]}\n\ndata: [DONE]\n", "data: null\ndata: [DONE]\n", "data: {\"usage\":{\"total_tokens\":-1}}\ndata: [DONE]\n",
+		"", "data: [DONE]\n\n", "data: {}\ndata:[DONE]",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\r\n\r\ndata: [DONE]\r\n",
+		"data: {\"choices\":[null]}\n\ndata: [DONE]\n", "data: null\ndata: [DONE]\n",
+		"data: {\"usage\":{\"total_tokens\":-1}}\ndata: [DONE]\n",
 	} {
 		f.Add([]byte(seed))
 	}

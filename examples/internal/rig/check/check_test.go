@@ -26,7 +26,8 @@ func TestFullestWindow(t *testing.T) {
 		{"one microsecond less is in", []Event{{At: 1, Units: 3}, {At: window, Units: 3}}, 3, 6, 1},
 		{"same instant", []Event{{At: 7, Units: 2}, {At: 7, Units: 2}}, 3, 4, 1},
 		{"same instant ends one window", []Event{{At: 7, Units: 4}, {At: 7, Units: 4}}, 3, 8, 1},
-		{"sliding", []Event{{At: 0, Units: 1}, {At: 600, Units: 1}, {At: 1000, Units: 1}, {At: 1599, Units: 1}, {At: 1600, Units: 1}}, 2, 3, 2},
+		{"sliding", []Event{{At: 0, Units: 1}, {At: 600, Units: 1}, {At: 1000, Units: 1}, {At: 1599, Units: 1},
+			{At: 1600, Units: 1}}, 2, 3, 2},
 		{"unlimited", []Event{{At: 5, Units: 4}}, throttle.Unlimited, 4, 0},
 		{"nothing allowed", []Event{{At: 5, Units: 1}}, 0, 1, 1},
 	} {
@@ -73,7 +74,8 @@ func TestFullestWindowAgainstAddingUp(t *testing.T) {
 			}
 		}
 		if worst, n := FullestWindow(events, limit, window, always); worst != want || n != len(over) {
-			t.Fatalf("%v, window %d, limit %d: got worst %d, %d over; want %d, %d", events, window, limit, worst, n, want, len(over))
+			t.Fatalf("%v, window %d, limit %d: got worst %d, %d over; want %d, %d", events, window, limit, worst, n,
+				want, len(over))
 		}
 	}
 }
@@ -96,7 +98,8 @@ func TestCheckLimitsCountsEachKeyByItself(t *testing.T) {
 		{Scope: "tenant", Key: "acme", Worst: 2, Over: 2, Window: 400 * time.Microsecond},
 	} {
 		got := uses[i]
-		if got.Scope != want.Scope || got.Key != want.Key || got.Worst != want.Worst || got.Over != want.Over || got.Window != want.Window {
+		if got.Scope != want.Scope || got.Key != want.Key || got.Worst != want.Worst || got.Over != want.Over ||
+			got.Window != want.Window {
 			t.Errorf("limit %d: got %+v, want %+v", i, got, want)
 		}
 	}
@@ -125,7 +128,8 @@ func TestCheckLimitsShortensWindows(t *testing.T) {
 func TestCheckLimitsThatGrow(t *testing.T) {
 	t.Parallel()
 	acme, globex := keys{"tenant": "acme"}, keys{"tenant": "globex"}
-	configured, first, second := throttle.Per(10, time.Millisecond), throttle.Per(2, time.Millisecond), throttle.Per(4, time.Millisecond)
+	configured, first, second := throttle.Per(10, time.Millisecond), throttle.Per(2, time.Millisecond),
+		throttle.Per(4, time.Millisecond)
 	l := Law{
 		Scopes: []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{configured}}},
 		Changes: []Change{
@@ -152,7 +156,8 @@ func TestCheckLimitsThatGrow(t *testing.T) {
 		at   int64
 		over int // by one unit then
 	}{{4999, 1}, {5000, 1}, {8999, 1}, {9000, 1}, {8600, 1}, {6500, 0}, {20000, 0}} {
-		if over := WindowsOver(Limits(append(slices.Clone(events), Event{At: row.at, Units: 1, Of: acme}), l, 0)); over < row.over || row.over == 0 && over > 0 {
+		if over := WindowsOver(Limits(append(slices.Clone(events), Event{At: row.at, Units: 1, Of: acme}), l,
+			0)); over < row.over || row.over == 0 && over > 0 {
 			t.Errorf("one more unit at %d: %d windows over", row.at, over)
 		}
 	}
@@ -171,7 +176,8 @@ func TestOptimum(t *testing.T) {
 		want   time.Duration
 	}{
 		{"no limits", []throttle.Scope{{Name: throttle.Global}}, 0},
-		{"all in one window", []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(500)}}}, 0},
+		{"all in one window",
+			[]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(500)}}}, 0},
 		{"global binds", []throttle.Scope{
 			{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(10)}},
 			{Name: "tenant", Limits: []throttle.Limit{throttle.PerSecond(10)}},

@@ -46,7 +46,8 @@ func mostAtOnce(spans []Span, limit int64) (worst int64, over int) {
 	for _, s := range spans {
 		changes = append(changes, change{s.At, s.Units}, change{max(s.At+1, s.End), -s.Units})
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units)) })
+	slices.SortFunc(changes,
+		func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units)) })
 	var sum int64
 	for _, c := range changes {
 		sum += c.units

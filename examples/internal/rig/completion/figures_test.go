@@ -18,7 +18,8 @@ func at(seconds float64) time.Time {
 
 // served is a request of so many tokens, which is answered half a second later.
 func served(id string, when float64, tokens int64) provider.Request {
-	return provider.Request{At: at(when), End: at(when + 0.5), ID: id, Model: "m", Customer: "acme", Prompt: tokens - 1, Completion: 1}
+	return provider.Request{At: at(when), End: at(when + 0.5), ID: id, Model: "m", Customer: "acme",
+		Prompt: tokens - 1, Completion: 1}
 }
 
 func refused(when float64) provider.Request {
@@ -37,8 +38,10 @@ func TestRefusals(t *testing.T) {
 	for _, row := range []struct {
 		when     float64
 		adapting bool
-	}{{1, false}, {39.9, false}, {40, true}, {60, true}, {60.1, false}, {79, false}, {80, true}, {100, true}, {101, false}} {
-		r := result{window: 10 * time.Second, served: levels(), requests: []provider.Request{served("a", 1, 5), refused(row.when)}}
+	}{{1, false}, {39.9, false}, {40, true}, {60, true}, {60.1, false}, {79, false}, {80, true}, {100, true},
+		{101, false}} {
+		r := result{window: 10 * time.Second, served: levels(),
+			requests: []provider.Request{served("a", 1, 5), refused(row.when)}}
 		all, late := r.refusals()
 		if all != 1 || (late == 0) != row.adapting {
 			t.Errorf("at %g s: %d refused, %d of them late", row.when, all, late)
@@ -58,23 +61,31 @@ func TestUtilisation(t *testing.T) {
 		requests                     []provider.Request
 		fuller, ofRequests, ofTokens float64
 	}{
-		{"full of tokens at every instant", []provider.Request{served("a", 0, 100), served("a", 10, 100), served("b", 20, 100)}, 1, 0.1, 1},
+		{"full of tokens at every instant",
+			[]provider.Request{served("a", 0, 100), served("a", 10, 100), served("b", 20, 100)}, 1, 0.1, 1},
 		{"nothing after the first window", []provider.Request{served("a", 0, 100), served("b", 20, 50)}, 0, 0, 0},
-		{"for eight seconds of ten", []provider.Request{served("a", 0, 100), served("a", 12, 100), served("b", 20, 1)}, 0.8, 0.08, 0.8},
-		{"what is refused is not used", []provider.Request{served("a", 0, 1), refused(5), served("a", 10, 100), refused(11), served("b", 20, 1)}, 1, 0.1, 1},
-		{"under way over a change", []provider.Request{served("a", 25, 5), served("a", 35, 90), served("b", 45, 5)}, (5*0.9 + 5*1) / 10, (5*0.1 + 5./6) / 10, (5*0.9 + 5*1) / 10},
-		{"more than is served since a change", []provider.Request{served("a", 25, 1), served("a", 36, 100), served("b", 46, 1)}, 10. / 11, (4*0.1 + 6*1./6) / 11, 10. / 11},
+		{"for eight seconds of ten", []provider.Request{served("a", 0, 100), served("a", 12, 100),
+			served("b", 20, 1)}, 0.8, 0.08, 0.8},
+		{"what is refused is not used", []provider.Request{served("a", 0, 1), refused(5), served("a", 10, 100),
+			refused(11), served("b", 20, 1)}, 1, 0.1, 1},
+		{"under way over a change", []provider.Request{served("a", 25, 5), served("a", 35, 90), served("b", 45, 5)},
+			(5*0.9 + 5*1) / 10, (5*0.1 + 5./6) / 10, (5*0.9 + 5*1) / 10},
+		{"more than is served since a change",
+			[]provider.Request{served("a", 25, 1), served("a", 36, 100), served("b", 46, 1)}, 10. / 11,
+			(4*0.1 + 6*1./6) / 11, 10. / 11},
 	} {
 		r := result{window: 10 * time.Second, served: levels(), requests: row.requests, outcomes: batch}
 		fuller, requests, tokens := r.utilisation()
 		for _, pair := range [][2]float64{{*fuller, row.fuller}, {*requests, row.ofRequests}, {*tokens, row.ofTokens}} {
 			if math.Abs(pair[0]-pair[1]) > 1e-9 {
-				t.Errorf("%s: got %g, %g, %g; want %g, %g, %g", row.name, *fuller, *requests, *tokens, row.fuller, row.ofRequests, row.ofTokens)
+				t.Errorf("%s: got %g, %g, %g; want %g, %g, %g", row.name, *fuller, *requests, *tokens, row.fuller,
+					row.ofRequests, row.ofTokens)
 				break
 			}
 		}
 	}
-	never := result{window: 10 * time.Second, served: levels(), requests: []provider.Request{served("a", 0, 5), served("b", 10, 5)}, outcomes: batch}
+	never := result{window: 10 * time.Second, served: levels(),
+		requests: []provider.Request{served("a", 0, 5), served("b", 10, 5)}, outcomes: batch}
 	if fuller, requests, tokens := never.utilisation(); fuller != nil || requests != nil || tokens != nil {
 		t.Error("a run of one window has a utilisation")
 	}
@@ -91,8 +102,10 @@ func TestWaits(t *testing.T) {
 	r := result{
 		requests: []provider.Request{served("a", 1, 5), served("b", 2, 5), served("c", 3, 5), served("d", 4, 5), refused(5)},
 		outcomes: []outcome{
-			one("c", prompt.Interactive, 1, answered), one("a", prompt.Interactive, 1, answered), one("b", prompt.Batch, 0, answered),
-			one("d", prompt.Interactive, 0, gaveUp), one("r", prompt.Interactive, 0, answered), {prompt: &prompt.Prompt{ID: "a", Kind: prompt.Interactive}, state: answered, earlier: true},
+			one("c", prompt.Interactive, 1, answered), one("a", prompt.Interactive, 1, answered),
+			one("b", prompt.Batch, 0, answered),
+			one("d", prompt.Interactive, 0, gaveUp), one("r", prompt.Interactive, 0, answered),
+			{prompt: &prompt.Prompt{ID: "a", Kind: prompt.Interactive}, state: answered, earlier: true},
 		},
 	}
 	if got := r.waits(prompt.Interactive); len(got) != 2 || got[0] != 0.5 || got[1] != 2.5 {
@@ -113,7 +126,8 @@ func TestPercentile(t *testing.T) {
 		of   []float64
 		part float64
 		want float64
-	}{{nil, 0.99, 0}, {[]float64{7}, 0.5, 7}, {[]float64{7}, 0.99, 7}, {hundred, 0.5, 50}, {hundred, 0.99, 99}, {hundred[:50], 0.99, 50}, {hundred, 1, 100}} {
+	}{{nil, 0.99, 0}, {[]float64{7}, 0.5, 7}, {[]float64{7}, 0.99, 7}, {hundred, 0.5, 50}, {hundred, 0.99, 99},
+		{hundred[:50], 0.99, 50}, {hundred, 1, 100}} {
 		if got := percentile(row.of, row.part); got != row.want {
 			t.Errorf("%g of %d: got %g, want %g", row.part, len(row.of), got, row.want)
 		}
@@ -124,7 +138,8 @@ func TestDelays(t *testing.T) {
 	t.Parallel()
 	start := func(id string, when float64) grant { return grant{prompt: &prompt.Prompt{ID: id}, start: at(when)} }
 	granted := []grant{start("a", 0), start("b", 0.05), start("a", 0.1)}
-	requests := []provider.Request{served("a", 0.01, 5), served("b", 0.053, 5), served("a", 0.12, 5), served("unknown", 9, 5)}
+	requests := []provider.Request{served("a", 0.01, 5), served("b", 0.053, 5), served("a", 0.12, 5),
+		served("unknown", 9, 5)}
 	if longest, shortest := delays(granted, requests); longest != 20*time.Millisecond || shortest != 3*time.Millisecond {
 		t.Errorf("got %s and %s, want 20ms and 3ms", longest, shortest)
 	}

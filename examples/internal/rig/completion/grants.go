@@ -14,8 +14,9 @@ import (
 type grant struct {
 	start            time.Time
 	prompt           *prompt.Prompt
-	charged, settled int64 // tokens
-	told             bool  // it was settled to what the provider says
+	charged, settled int64     // tokens
+	told             bool      // it was settled to what the provider says
+	less             time.Time // from when on it may be charged what was settled, or nothing; zero if never
 	used             chat.Usage
 	ended            bool
 	returned         bool // the charge was given back: the provider asked to wait, or was not reached
@@ -36,22 +37,25 @@ func (g *grants) add(one *grant) {
 	g.list = append(g.list, one)
 }
 
-// settle notes what a grant took, and whether it is charged that now.
-func (g *grants) settle(one *grant, used chat.Usage, done bool) {
+// settle notes what a grant took, from when on it may be charged that, and whether it is.
+func (g *grants) settle(one *grant, used chat.Usage, since time.Time, done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	one.used, one.told = used, done
+	one.used, one.told, one.less = used, done, since
 	if done {
 		one.settled = used.TotalTokens
 	}
 }
 
-// end notes that the handler has returned, and whether the charge was given back. It returns
+// end notes that the handler has returned, and whether the charge is given back. It returns
 // what it took, as far as that is known.
-func (g *grants) end(one *grant, returned bool) chat.Usage {
+func (g *grants) end(one *grant, at time.Time, returned bool) chat.Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	one.ended, one.returned = true, returned
+	if returned {
+		one.less = at
+	}
 	return one.used
 }
 

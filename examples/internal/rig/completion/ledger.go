@@ -38,6 +38,7 @@ type Run struct {
 	Scopes   []throttle.Scope // those of this package, with their limits
 	Model    string
 	Window   time.Duration // of the provider's limits
+	Margin   time.Duration // of the scopes that stand for the provider's limits
 }
 
 // Ledger is what becomes of the prompts of a run, as asynq, the throttle and the handler
@@ -115,7 +116,7 @@ func (l *Ledger) budgets(ctx context.Context) (map[string]int64, error) {
 		if _, known := used[p.Customer]; known {
 			continue
 		}
-		u, err := l.throttle.Usage(ctx, ScopeBudget, p.Customer)
+		u, err := l.throttle.Inspector().Usage(ctx, ScopeBudget, p.Customer)
 		if err != nil {
 			return nil, fmt.Errorf("budget of %s: %w", p.Customer, err)
 		}
@@ -155,7 +156,7 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 		var wait *worker.WaitError
 		var untouched *worker.UntouchedError
 		asked := errors.As(err, &wait)
-		used := l.grants.end(g, asked || errors.As(err, &untouched))
+		used := l.grants.end(g, l.program.Now(), asked || errors.As(err, &untouched))
 		if l.Upstream.Inside == nil && (asked || err == nil) {
 			l.Upstream.Record.Add(provider.Request{
 				At: sent, End: time.Now(), ID: p.ID, Model: l.Model, Customer: p.Customer, MaxTokens: p.MaxTokens,
@@ -169,11 +170,11 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// Settled notes what the provider says that the handler of a context took, and whether its
-// charge was settled to that.
-func (l *Ledger) Settled(ctx context.Context, used chat.Usage, failed error) {
+// Settled notes what the provider says that the handler of a context took, when it began to
+// settle its charge to that, and whether it could.
+func (l *Ledger) Settled(ctx context.Context, used chat.Usage, began time.Time, failed error) {
 	if g, ok := ctx.Value(grantKey{}).(*grant); ok {
-		l.grants.settle(g, used, failed == nil)
+		l.grants.settle(g, used, began.Add(l.program.Offset), failed == nil)
 	}
 }
 
@@ -244,6 +245,8 @@ func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
 
 func (l *Ledger) snapshot() rig.Snapshot {
 	all := len(l.Prompts)
-	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().Denied, l.grants.settledSince(l.program.Now().Add(-time.Second)))
-	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()), What: "prompts", Pace: pace}
+	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().Denied,
+		l.grants.settledSince(l.program.Now().Add(-time.Second)))
+	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()),
+		What: "prompts", Pace: pace}
 }

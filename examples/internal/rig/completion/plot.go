@@ -24,8 +24,10 @@ func writePlot(path string, r result) error {
 	less := r.incidents(end)
 	requests, tokens := r.moments("")
 	rows := [][]plot.Graph{{
-		plot.Rates{Title: "requests served per second", Unit: unitRequests, Moments: requests, Limits: rig.LimitsOf(r.scopes, ScopeRequests), Pauses: less},
-		plot.Rates{Title: "tokens served per second", Unit: unitTokens, Moments: tokens, Limits: rig.LimitsOf(r.scopes, ScopeTokens), Pauses: less},
+		plot.Rates{Title: "requests served per second", Unit: unitRequests, Moments: requests,
+			Limits: rig.LimitsOf(r.scopes, ScopeRequests), Pauses: less},
+		plot.Rates{Title: "tokens served per second", Unit: unitTokens, Moments: tokens,
+			Limits: rig.LimitsOf(r.scopes, ScopeTokens), Pauses: less},
 	}, {
 		r.flow("interactive prompts arrived and asked", prompt.Interactive),
 		r.flow("batch prompts arrived and asked", prompt.Batch),
@@ -36,8 +38,10 @@ func writePlot(path string, r result) error {
 		}
 		requests, tokens := r.moments(customer)
 		rows = append(rows, []plot.Graph{
-			plot.Rates{Title: customer + ": requests per second", Unit: unitRequests, Moments: requests, Limits: []throttle.Limit{}, Pauses: less},
-			plot.Rates{Title: customer + ": tokens per second", Unit: unitTokens, Moments: tokens, Limits: []throttle.Limit{}, Pauses: less},
+			plot.Rates{Title: customer + ": requests per second", Unit: unitRequests, Moments: requests,
+				Limits: []throttle.Limit{}, Pauses: less},
+			plot.Rates{Title: customer + ": tokens per second", Unit: unitTokens, Moments: tokens,
+				Limits: []throttle.Limit{}, Pauses: less},
 		})
 	}
 	return plot.Write(path, rows, end)

@@ -17,6 +17,7 @@ type result struct {
 	model    string
 	queue    string
 	window   time.Duration // of the provider's limits
+	margin   time.Duration // of the scopes that stand for the provider's limits
 	scopes   []throttle.Scope
 	began    time.Time
 	outcomes []outcome // by the prompts' arrival
@@ -43,8 +44,10 @@ type level struct {
 func (l *Ledger) result(ctx context.Context) (result, error) {
 	offset := l.program.Offset
 	r := result{
-		model: l.Model, queue: l.program.Queue, window: l.Window, scopes: l.Scopes, began: l.began.Add(offset),
-		outcomes: l.outcomes.all(), granted: l.grants.all(), requests: l.Upstream.Record.All(), recordOf: l.Upstream.RecordOf(),
+		model: l.Model, queue: l.program.Queue, window: l.Window, margin: l.Margin, scopes: l.Scopes,
+		began:    l.began.Add(offset),
+		outcomes: l.outcomes.all(), granted: l.grants.all(), requests: l.Upstream.Record.All(),
+		recordOf: l.Upstream.RecordOf(),
 		putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(), ownSays: l.Upstream.Inside != nil,
 		tomorrow: l.tomorrow, interrupted: l.interrupted,
 	}

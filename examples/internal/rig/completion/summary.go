@@ -23,17 +23,21 @@ type Summary struct {
 	GivenUp         int `json:"given_up"`         // refused for good, or no retries left
 	Left            int `json:"left"`             // when the run was interrupted
 	Lost            int `json:"lost"`             // said to be answered, but not in the record
-	Unsettled       int `json:"unsettled"`        // requests whose charge stays as estimated: nobody told what they took, or Redis was away
-	Duplicates      int `json:"duplicates"`       // answers beyond the first
+	// requests whose charge stays as estimated: nobody told what they took, or Redis was away
+	Unsettled  int `json:"unsettled"`
+	Duplicates int `json:"duplicates"` // answers beyond the first
+	Mischarged int `json:"mischarged"` // charged in the end other than the record says they took
 
-	Requests             int   `json:"requests"` // that were served, by the record
-	Tokens               int64 `json:"tokens"`   // of these
-	Refused429           int   `json:"refused_429"`
-	RefusedAfterAdapting int   `json:"refused_after_adapting"` // of these, later than two windows after a change of what is served
-	WindowsOver          int   `json:"windows_over_limit"`     // in the record and in the grants
-	DailyBudgetOver      int   `json:"daily_budget_over"`      // the same of the budgets
+	Requests   int   `json:"requests"` // that were served, by the record
+	Tokens     int64 `json:"tokens"`   // of these
+	Refused429 int   `json:"refused_429"`
+	// of these, later than two windows after a change of what is served
+	RefusedAfterAdapting int `json:"refused_after_adapting"`
+	WindowsOver          int `json:"windows_over_limit"` // in the record and in the grants
+	DailyBudgetOver      int `json:"daily_budget_over"`  // the same of the budgets
 
-	Utilisation         *float64 `json:"utilisation"` // how full the provider's windows were on average, of the fuller limit; null if there was no batch
+	// how full the provider's windows were on average, of the fuller limit; null if there was no batch
+	Utilisation         *float64 `json:"utilisation"`
 	UtilisationRequests *float64 `json:"utilisation_requests"`
 	UtilisationTokens   *float64 `json:"utilisation_tokens"`
 	InteractiveP50S     float64  `json:"interactive_p50_s"` // from the arrival of a prompt to its answer
@@ -46,13 +50,17 @@ type Summary struct {
 	PutBacksPerJob float64 `json:"put_backs_per_job"` // a job is a prompt that was enqueued
 	ChargedUnits   int64   `json:"charged_units"`     // tokens, by estimate, but for what was given back
 	SettledUnits   int64   `json:"settled_units"`     // tokens, in the end
-	BudgetUnits    int64   `json:"budget_units"`      // tokens that this run has charged to the budgets, by the throttle's account
+	// tokens that this run has charged to the budgets, by the throttle's account
+	BudgetUnits  int64 `json:"budget_units"`
+	BudgetsRight bool  `json:"budgets_right"` // these are what was settled
 
-	Record          string            `json:"record"`             // who kept the record
-	GrantToRequestS float64           `json:"grant_to_request_s"` // the longest time in between
-	Limits          []report.LimitUse `json:"limits"`
-	Customers       []customerRow     `json:"customers"`
-	Notes           []notice          `json:"prompts_with_trouble"`
+	Record          string  `json:"record"`             // who kept the record
+	GrantToRequestS float64 `json:"grant_to_request_s"` // the longest time in between
+	// it is longer than the margin: then requests may be refused
+	Slow      bool              `json:"slow"`
+	Limits    []report.LimitUse `json:"limits"`
+	Customers []customerRow     `json:"customers"`
+	Notes     []notice          `json:"prompts_with_trouble"`
 
 	Interrupted bool `json:"interrupted"`
 	OK          bool `json:"ok"` // exit status 0
@@ -92,15 +100,12 @@ func summarize(r result) Summary {
 	interactive, batch := r.waits(prompt.Interactive), r.waits(prompt.Batch)
 	s.InteractiveP50S, s.InteractiveP99S = percentile(interactive, 0.5), percentile(interactive, 0.99)
 	s.BatchP50S, s.BatchP99S = percentile(batch, 0.5), percentile(batch, 0.99)
-	s.OK = s.GivenUp == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 && s.DailyBudgetOver == 0 && s.settledRight(r)
+	s.Mischarged, s.BudgetsRight = r.mischarged(), r.budgetsRight()
+	s.Slow = r.spread() > r.margin
+	s.OK = s.GivenUp == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 &&
+		s.DailyBudgetOver == 0 &&
+		s.Mischarged == 0 && s.BudgetsRight && (s.RefusedAfterAdapting == 0 || s.Slow || !r.ownSays)
 	return s
-}
-
-// settledRight tells whether what was charged in the end is what the provider says that was
-// used: by its own record, else by what its answers have said. Where a charge could
-// not be settled it need not be.
-func (s *Summary) settledRight(r result) bool {
-	return s.Unsettled > 0 || s.SettledUnits == s.Tokens && (!r.inside || s.BudgetUnits == s.Tokens)
 }
 
 // countPrompts counts every prompt under how it ended.

@@ -25,10 +25,15 @@ func (s *Summary) checkWindows(r result) {
 	for _, one := range []struct {
 		unit   string
 		scopes []throttle.Scope
+		margin time.Duration
 		over   *int
-	}{{unitRequests, requests, &s.WindowsOver}, {unitTokens, tokens, &s.WindowsOver}, {unitTokens, budget, &s.DailyBudgetOver}} {
-		recorded := check.Limits(r.recorded(one.unit), check.Law{Scopes: one.scopes}, late)
-		granted := check.Limits(r.started(one.unit), check.Law{Scopes: one.scopes}, 0)
+	}{
+		{unitRequests, requests, r.margin, &s.WindowsOver},
+		{unitTokens, tokens, r.margin, &s.WindowsOver},
+		{unitTokens, budget, 0, &s.DailyBudgetOver},
+	} {
+		recorded := check.Charges(r.recorded(one.unit), one.scopes, late-one.margin)
+		granted := check.Charges(r.started(one.unit), one.scopes, -one.margin)
 		for i := range recorded {
 			s.Limits = append(s.Limits, report.LimitUse{
 				Unit: one.unit, Scope: granted[i].Scope, Limit: granted[i].Limit.String(),
@@ -46,25 +51,48 @@ func (r result) spread() time.Duration {
 	return longest - min(0, shortest) // a shortest one below zero means that the clocks differ a little
 }
 
-// recorded is what was served as events.
-func (r result) recorded(unit string) []check.Event {
-	var events []check.Event
-	for _, one := range r.answers() {
-		events = append(events, check.Event{At: one.At.UnixMicro(), Units: unitsOf(unit, one.Tokens()), Of: keysOf(one)})
+// recorded is what came to the provider. A request that was refused counts when it comes, and
+// nothing after that: if no limit allowed it, it is found. One that was served counts, if
+// the provider has told, all that it may take until it is answered.
+func (r result) recorded(unit string) []check.Charge {
+	var charges []check.Charge
+	for _, one := range r.requests {
+		c := check.Charge{At: one.At.UnixMicro(), Units: unitsOf(unit, one.Tokens()), Of: keysOf(one)}
+		switch {
+		case one.Refused:
+			c.Units, c.ThenAt = unitsOf(unit, one.Prompt+one.MaxTokens), c.At+1
+		case r.ownSays:
+			c.Units = unitsOf(unit, one.Prompt+one.MaxTokens)
+			c.ThenAt, c.Then = microOf(one.End), unitsOf(unit, one.Tokens())
+		}
+		charges = append(charges, c)
 	}
-	return events
+	return charges
 }
 
-// started is the grants that were used as events.
-func (r result) started(unit string) []check.Event {
-	var events []check.Event
+// started is the grants: each counts its estimate until it is settled, or until its charge is
+// given back.
+func (r result) started(unit string) []check.Charge {
+	var charges []check.Charge
 	for _, g := range r.granted {
-		if !g.returned {
-			of := keys{r.model, g.prompt.Customer}
-			events = append(events, check.Event{At: g.start.UnixMicro(), Units: unitsOf(unit, g.settled), Of: of})
+		c := check.Charge{At: g.start.UnixMicro(), Units: unitsOf(unit, g.charged), Of: keys{r.model, g.prompt.Customer}}
+		switch {
+		case g.returned:
+			c.ThenAt = microOf(g.less)
+		case g.told:
+			c.ThenAt, c.Then = microOf(g.less), unitsOf(unit, g.settled)
 		}
+		charges = append(charges, c)
 	}
-	return events
+	return charges
+}
+
+// microOf is 0 for no time.
+func microOf(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
 }
 
 // unitsOf is what a request of so many tokens counts.

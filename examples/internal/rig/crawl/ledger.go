@@ -44,9 +44,11 @@ type Ledger struct {
 }
 
 // New returns a ledger with nothing in it. The scopes are the limits to check.
-func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, requests, kilobytes []throttle.Scope, connections Connections) *Ledger {
+func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, requests,
+	kilobytes []throttle.Scope, connections Connections) *Ledger {
 	p.ShowProgress()
-	return &Ledger{program: p, seeds: seeds, world: around, walk: w, requests: requests, kilobytes: kilobytes, connections: connections}
+	return &Ledger{program: p, seeds: seeds, world: around, walk: w, requests: requests, kilobytes: kilobytes,
+		connections: connections}
 }
 
 // Begin notes that a run begins now, whose tasks a shaper shapes.
@@ -55,7 +57,8 @@ func (l *Ledger) Begin(shaper *worker.Shaper) { l.began, l.shaper = time.Now(), 
 // Visited notes a request for u, sent at an instant of the local clock, and its answer,
 // which is nil if there was none. Settled is the kilobytes it was charged in the end;
 // rules tells that it was for a robots.txt.
-func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool, sent time.Time, a *fetch.Answer) {
+func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool,
+	sent time.Time, a *fetch.Answer) {
 	l.visits.add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
 	if !l.world.ServersLog {
 		l.world.Accesses.Add(site.SeenByClient(u, task.Headers()[ScopeIP], a, rules, sent))
@@ -86,8 +89,10 @@ func (l *Ledger) Wait(ctx context.Context) error {
 			if over {
 				return nil
 			}
-			pace := fmt.Sprintf("put back %d times, %d KB in the last second", l.putBacks(), l.visits.settledSince(l.program.Now().Add(-time.Second)))
-			l.program.Progress.Show(rig.Snapshot{Elapsed: time.Since(l.began), All: known, Ended: known - open, What: "pages", Pace: pace})
+			pace := fmt.Sprintf("put back %d times, %d KB in the last second", l.putBacks(),
+				l.visits.settledSince(l.program.Now().Add(-time.Second)))
+			l.program.Progress.Show(rig.Snapshot{Elapsed: time.Since(l.began), All: known, Ended: known - open,
+				What: "pages", Pace: pace})
 		}
 	}
 }

@@ -35,8 +35,10 @@ func writePlot(path string, r Result) error {
 	var graphs [][]plot.Graph
 	for _, one := range rowsOf(r) {
 		graphs = append(graphs, []plot.Graph{
-			plot.Rates{Title: one.title + ": requests per second", Unit: unitRequests, Moments: one.requests, Limits: one.requestLimits, Pauses: one.pauses},
-			plot.Rates{Title: one.title + ": kilobytes per second", Unit: unitKilobytes, Moments: one.kilobytes, Limits: one.kilobyteLimits, Pauses: one.pauses},
+			plot.Rates{Title: one.title + ": requests per second", Unit: unitRequests, Moments: one.requests,
+				Limits: one.requestLimits, Pauses: one.pauses},
+			plot.Rates{Title: one.title + ": kilobytes per second", Unit: unitKilobytes, Moments: one.kilobytes,
+				Limits: one.kilobyteLimits, Pauses: one.pauses},
 		})
 	}
 	return plot.Write(path, graphs, end)
@@ -44,18 +46,21 @@ func writePlot(path string, r Result) error {
 
 // rowsOf gathers the rows: all hosts, then those that were asked most, by name.
 func rowsOf(r Result) []row {
-	all := row{title: "all hosts", requestLimits: rig.LimitsOf(r.Requests, throttle.Global), kilobyteLimits: rig.LimitsOf(r.kilobytes, throttle.Global)}
+	all := row{title: "all hosts", requestLimits: rig.LimitsOf(r.Requests, throttle.Global),
+		kilobyteLimits: rig.LimitsOf(r.kilobytes, throttle.Global)}
 	hosts := make(map[string]*row)
 	for _, a := range r.Accesses {
 		one := hosts[a.Host]
 		if one == nil {
-			one = &row{title: a.Host, requestLimits: rig.LimitsOf(r.Requests, ScopeHost), kilobyteLimits: rig.LimitsOf(r.kilobytes, ScopeHost)}
+			one = &row{title: a.Host, requestLimits: rig.LimitsOf(r.Requests, ScopeHost),
+				kilobyteLimits: rig.LimitsOf(r.kilobytes, ScopeHost)}
 			if delay := r.delays[a.Host]; delay > 0 {
 				one.requestLimits = append([]throttle.Limit{throttle.Per(1, delay)}, one.requestLimits...)
 			}
 			hosts[a.Host] = one
 		}
-		request, kb := plot.Moment{At: r.since(a.At), Units: 1}, plot.Moment{At: r.since(a.At), Units: float64(a.Bytes) / fetch.Kilobyte}
+		request, kb := plot.Moment{At: r.since(a.At), Units: 1},
+			plot.Moment{At: r.since(a.At), Units: float64(a.Bytes) / fetch.Kilobyte}
 		all.requests, all.kilobytes = append(all.requests, request), append(all.kilobytes, kb)
 		one.requests, one.kilobytes = append(one.requests, request), append(one.kilobytes, kb)
 		if !a.Until.IsZero() {

@@ -29,7 +29,8 @@ func sampleResult(t *testing.T) Result {
 	began := time.UnixMicro(1_700_000_000_000_000)
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	return Result{
-		seeds: "sample", Requests: requests, kilobytes: kilobytes, began: began, delays: map[string]time.Duration{"b": 2 * time.Second},
+		seeds: "sample", Requests: requests, kilobytes: kilobytes, began: began,
+		delays: map[string]time.Duration{"b": 2 * time.Second},
 		Accesses: []site.Access{
 			{At: after(10), End: after(11), Host: "a", URL: "http://a/", Status: 200, Bytes: 5000, Whole: true},
 			{At: after(700), End: after(701), Host: "a", URL: "http://a/1", Status: 429, Until: after(1701)},

@@ -10,7 +10,8 @@ import (
 
 // writeReport prints the summary for a person.
 func writeReport(w io.Writer, s Summary) {
-	fmt.Fprintf(w, "seeds %s, queue %s: %d requests to %d hosts, %d KB\n\n", s.Seeds, s.Queue, s.Requests, s.Hosts, fetch.Kilobytes(s.Bytes))
+	fmt.Fprintf(w, "seeds %s, queue %s: %d requests to %d hosts, %d KB\n\n", s.Seeds, s.Queue, s.Requests, s.Hosts,
+		fetch.Kilobytes(s.Bytes))
 	writeCounts(w, s)
 	writeHosts(w, s.ByHost)
 	writePace(w, s)
@@ -61,7 +62,8 @@ func writePace(w io.Writer, s Summary) {
 	fmt.Fprintf(table, "put back\t%.2f times per request, %d times in all\n", s.PutBacksPerJob, s.PutBacks)
 	fmt.Fprintf(table, "charged\t%d KB by estimate, %d KB when settled\n", s.ChargedUnits, s.SettledUnits)
 	fmt.Fprintf(table, "makespan\t%.2f s to the last request\n", s.MakespanS)
-	fmt.Fprintf(table, "grant to request\tat most %.1f ms; the windows of the record are taken shorter by it\n", s.GrantToRequestS*1000)
+	fmt.Fprintf(table, "grant to request\tat most %.1f ms; the windows of the record are taken shorter by it\n",
+		s.GrantToRequestS*1000)
 	fmt.Fprintf(table, "pauses\t%d asked for; requests to a paused host: %d\n", s.Pauses, s.PauseViolations)
 	fmt.Fprintf(table, "at once\trequests to one address by the %s: %s\n", s.Record, s.AtOnce)
 	fmt.Fprintf(table, "robots.txt\trequests that it disallows: %d\n", s.RobotsViolations)
@@ -76,6 +78,7 @@ func writeVerdict(w io.Writer, s Summary) {
 	case s.Interrupted && s.Left > 0:
 		fmt.Fprintf(w, "Interrupted: %d pages are left, %s.\n", s.Left, report.LeftText(s.inside))
 	default:
-		fmt.Fprintln(w, "NOT all is well: see left, duplicates, lost, pauses, at once, robots.txt and windows over their limit above.")
+		fmt.Fprintln(w,
+			"NOT all is well: see left, duplicates, lost, pauses, at once, robots.txt and windows over their limit above.")
 	}
 }

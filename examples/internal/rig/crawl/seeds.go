@@ -60,7 +60,8 @@ func parseSeeds(r io.Reader) ([]Seed, error) {
 	rows.FieldsPerRecord = 2
 	rows.TrimLeadingSpace = true
 	header, err := rows.Read()
-	if err != nil || strings.TrimSpace(strings.TrimPrefix(header[0], "\uFEFF")) != "customer" || strings.TrimSpace(header[1]) != "url" {
+	if err != nil || strings.TrimSpace(strings.TrimPrefix(header[0], "\uFEFF")) != "customer" ||
+		strings.TrimSpace(header[1]) != "url" {
 		return nil, errors.New("the first line is not customer,url")
 	}
 	var seeds []Seed

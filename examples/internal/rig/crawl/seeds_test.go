@@ -9,7 +9,9 @@ import (
 
 func TestParseSeeds(t *testing.T) {
 	t.Parallel()
-	seeds, err := parseSeeds(strings.NewReader("\uFEFFcustomer,url\nacme, http://Alder.example\n\"Globex, Inc.\",https://birch.example/a?b#c\n"))
+	seeds,
+		err := parseSeeds(strings.NewReader(
+		"\uFEFFcustomer,url\nacme, http://Alder.example\n\"Globex, Inc.\",https://birch.example/a?b#c\n"))
 	if err != nil || len(seeds) != 2 {
 		t.Fatalf("got %v, %v", seeds, err)
 	}

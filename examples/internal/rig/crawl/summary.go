@@ -122,15 +122,18 @@ func summarize(r Result) Summary {
 	}
 	s.checkWindows(r)
 	s.AtOnce = report.AtOnceOf(ScopeConnections, r.connections.Check(r.Accesses))
-	s.OK = s.AtOnce.Over == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 && s.PauseViolations == 0 && s.RobotsViolations == 0
+	s.OK = s.AtOnce.Over == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 &&
+		s.PauseViolations == 0 && s.RobotsViolations == 0
 	return s
 }
 
 // countPages counts every page under how it ended.
 func (s *Summary) countPages(r Result) {
 	count := map[string]*int{
-		frontier.EndFetched: &s.Pages, frontier.EndRedirected: &s.Redirected, frontier.EndTooLarge: &s.TooLarge, frontier.EndAbsent: &s.Absent,
-		frontier.EndForbidden: &s.Disallowed, frontier.EndBlocked: &s.Blocked, frontier.EndOverBudget: &s.OverBudget, frontier.EndFailed: &s.Failed,
+		frontier.EndFetched: &s.Pages, frontier.EndRedirected: &s.Redirected, frontier.EndTooLarge: &s.TooLarge,
+		frontier.EndAbsent:    &s.Absent,
+		frontier.EndForbidden: &s.Disallowed, frontier.EndBlocked: &s.Blocked,
+		frontier.EndOverBudget: &s.OverBudget, frontier.EndFailed: &s.Failed,
 	}
 	for _, p := range r.Pages {
 		if n := count[p.Ended]; n != nil && !p.Robots {
@@ -152,7 +155,8 @@ func (s *Summary) countPages(r Result) {
 			s.Notes = append(s.Notes, notice{Page: p.URL, Ended: p.Ended, Reason: p.Reason})
 		}
 	}
-	slices.SortFunc(s.Notes, func(a, b notice) int { return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.Page, b.Page)) })
+	slices.SortFunc(s.Notes,
+		func(a, b notice) int { return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.Page, b.Page)) })
 }
 
 // countAnswers compares the pages with the record.

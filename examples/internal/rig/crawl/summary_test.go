@@ -33,13 +33,16 @@ func TestSummarize(t *testing.T) {
 	r.putBacks = 3
 	r.connections.Limit = throttle.Running(1)
 	s := summarize(r)
-	if !s.OK || s.Pages != 3 || s.Elsewhere != 1 || s.Unchanged != 1 || s.Disallowed != 1 || s.Failed != 0 || s.Left != 0 || len(s.Notes) != 1 {
+	if !s.OK || s.Pages != 3 || s.Elsewhere != 1 || s.Unchanged != 1 || s.Disallowed != 1 || s.Failed != 0 ||
+		s.Left != 0 || len(s.Notes) != 1 {
 		t.Errorf("got %+v", s)
 	}
-	if s.Hosts != 2 || s.Requests != 4 || s.Bytes != 95_000 || s.ChargedUnits != 64 || s.SettledUnits != 5 || s.PutBacksPerJob != 3 {
+	if s.Hosts != 2 || s.Requests != 4 || s.Bytes != 95_000 || s.ChargedUnits != 64 || s.SettledUnits != 5 ||
+		s.PutBacksPerJob != 3 {
 		t.Errorf("got %+v", s)
 	}
-	if a := s.ByHost[0]; a.Requests != 2 || a.Pages != 1 || a.Pauses != 1 || a.Charged != 64 || a.FirstS != 0.01 || a.LastS != 0.7 {
+	if a := s.ByHost[0]; a.Requests != 2 || a.Pages != 1 || a.Pauses != 1 || a.Charged != 64 || a.FirstS != 0.01 ||
+		a.LastS != 0.7 {
 		t.Errorf("got %+v", a)
 	}
 }
@@ -55,11 +58,14 @@ func TestSummarizeTellsWhatIsNotWell(t *testing.T) {
 		{"left", func(r *Result) { r.Pages[1].Ended = "" }, func(s Summary) bool { return s.Left == 1 }},
 		{"second turn left", func(r *Result) { r.Pages[0].Again = "" }, func(s Summary) bool { return s.Left == 1 }},
 		{"lost", func(r *Result) { r.Pages[1].URL = "http://b/lost" }, func(s Summary) bool { return s.Lost == 1 }},
-		{"duplicate", func(r *Result) { r.Accesses = append(r.Accesses, r.Accesses[2]) }, func(s Summary) bool { return s.Duplicates == 1 }},
+		{"duplicate", func(r *Result) { r.Accesses = append(r.Accesses, r.Accesses[2]) },
+			func(s Summary) bool { return s.Duplicates == 1 }},
 		{"pause", func(r *Result) { r.pauseViolations = 1 }, func(s Summary) bool { return s.PauseViolations == 1 }},
 		{"robots.txt", func(r *Result) { r.robotsViolations = 1 }, func(s Summary) bool { return s.RobotsViolations == 1 }},
-		{"Crawl-delay", func(r *Result) { r.Accesses[3].At = r.Accesses[2].At.Add(time.Second) }, func(s Summary) bool { return s.WindowsOver == 1 }},
-		{"kilobytes", func(r *Result) { r.Accesses[2].Bytes = 570 * fetch.Kilobyte }, func(s Summary) bool { return s.WindowsOver == 1 }},
+		{"Crawl-delay", func(r *Result) { r.Accesses[3].At = r.Accesses[2].At.Add(time.Second) },
+			func(s Summary) bool { return s.WindowsOver == 1 }},
+		{"kilobytes", func(r *Result) { r.Accesses[2].Bytes = 570 * fetch.Kilobyte },
+			func(s Summary) bool { return s.WindowsOver == 1 }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +93,8 @@ func TestWriteJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &fields); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pages", "bytes", "hosts", "windows_over_limit", "robots_violations", "pause_violations", "put_backs_per_job", "settled_units", "charged_units"} {
+	for _, name := range []string{"pages", "bytes", "hosts", "windows_over_limit", "robots_violations",
+		"pause_violations", "put_backs_per_job", "settled_units", "charged_units"} {
 		if _, isNumber := fields[name].(float64); !isNumber {
 			t.Errorf("%s is %v, want a number", name, fields[name])
 		}

@@ -21,7 +21,8 @@ type Visit struct {
 func visitOf(u *url.URL, headers map[string]string, rules bool, start time.Time, charged, settled int64) Visit {
 	return Visit{
 		url: u.String(), rules: rules, Start: start, charged: charged, settled: settled,
-		Keys: Keys{Host: headers[ScopeHost], Site: headers[ScopeSite], IP: headers[ScopeIP], Customer: headers[ScopeCustomer]},
+		Keys: Keys{Host: headers[ScopeHost], Site: headers[ScopeSite], IP: headers[ScopeIP],
+			Customer: headers[ScopeCustomer]},
 	}
 }
 

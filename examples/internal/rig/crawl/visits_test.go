@@ -12,7 +12,8 @@ func TestDelays(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	visited := []Visit{{url: "a", Start: at(0)}, {url: "a", Start: at(100)}, {url: "b", Start: at(50)}}
-	accesses := []site.Access{{URL: "a", At: at(10)}, {URL: "b", At: at(53)}, {URL: "a", At: at(120)}, {URL: "unknown", At: at(900)}}
+	accesses := []site.Access{{URL: "a", At: at(10)}, {URL: "b", At: at(53)}, {URL: "a", At: at(120)},
+		{URL: "unknown", At: at(900)}}
 	if longest, shortest := delays(visited, accesses); longest != 20*time.Millisecond || shortest != 3*time.Millisecond {
 		t.Errorf("got %s and %s, want 20ms and 3ms", longest, shortest)
 	}

@@ -52,7 +52,8 @@ func checkDelays(events []Event, delays map[string]time.Duration, shorter time.D
 				after = append(after, e)
 			}
 		}
-		use := CheckLimits(after, []throttle.Scope{{Name: ScopeHost, Limits: []throttle.Limit{throttle.Per(1, delay)}}}, shorter)[0]
+		use := CheckLimits(after,
+			[]throttle.Scope{{Name: ScopeHost, Limits: []throttle.Limit{throttle.Per(1, delay)}}}, shorter)[0]
 		use.Key = host // also if there was no request
 		uses = append(uses, use)
 	}

@@ -31,7 +31,8 @@ func TestCheckLimitsCountsEachKeyByItself(t *testing.T) {
 		{Scope: ScopeHost, Key: "birch", Worst: 2, Over: 2, Window: 400 * time.Microsecond},
 	} {
 		got := uses[i]
-		if got.Scope != want.Scope || got.Key != want.Key || got.Worst != want.Worst || got.Over != want.Over || got.Window != want.Window {
+		if got.Scope != want.Scope || got.Key != want.Key || got.Worst != want.Worst || got.Over != want.Over ||
+			got.Window != want.Window {
 			t.Errorf("limit %d: got %+v, want %+v", i, got, want)
 		}
 	}
@@ -49,7 +50,8 @@ func TestCheckDelays(t *testing.T) {
 		at(0, 1, slow, true), at(100, 1, slow, true),
 		at(200, 1, slow, false), at(300, 1, other, false), at(400, 1, other, false), at(1200, 1, slow, false),
 	}
-	if uses := checkDelays(events, delays, 0); len(uses) != 1 || uses[0].Over != 0 || uses[0].Worst != 1 || uses[0].Key != "slow" {
+	if uses := checkDelays(events, delays, 0); len(uses) != 1 || uses[0].Over != 0 || uses[0].Worst != 1 ||
+		uses[0].Key != "slow" {
 		t.Errorf("got %+v", uses)
 	}
 	events[5].At = 1199

@@ -85,7 +85,8 @@ func earliest(events []check.Event, limit throttle.Limit, units, at int64) int64
 // there is no room.
 func overfull(events []check.Event, at, window, most int64) (begins int64, ok bool) {
 	var sum int64
-	first, _ := slices.BinarySearchFunc(events, at-window+1, func(e check.Event, at int64) int { return cmp.Compare(e.At, at) })
+	first, _ := slices.BinarySearchFunc(events, at-window+1,
+		func(e check.Event, at int64) int { return cmp.Compare(e.At, at) })
 	for _, e := range events[first:] {
 		if e.At >= at+window {
 			break

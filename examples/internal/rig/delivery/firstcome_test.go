@@ -61,10 +61,12 @@ func TestFirstCome(t *testing.T) {
 		want         []string
 	}{
 		{"whoever sends", "global=2/1s", []string{
-			mailText("a1", "0s", "a", 2), mailText("a2", "0s", "a", 2), mailText("a3", "0s", "a", 2), mailText("b1", "1500ms", "b", 1), mailText("a4", "1600ms", "a", 1),
+			mailText("a1", "0s", "a", 2), mailText("a2", "0s", "a", 2), mailText("a3", "0s", "a", 2),
+			mailText("b1", "1500ms", "b", 1), mailText("a4", "1600ms", "a", 1),
 		}, []string{"a1 0s", "a2 1s", "a3 2s", "b1 3s", "a4 3s"}},
 		{"all limits", "global=2/1s;tenant=1/10s", []string{
-			mailText("a1", "0s", "a", 1), mailText("a2", "0s", "a", 1), mailText("b1", "0s", "b", 1), mailText("c1", "0s", "c", 1),
+			mailText("a1", "0s", "a", 1), mailText("a2", "0s", "a", 1), mailText("b1", "0s", "b", 1),
+			mailText("c1", "0s", "c", 1),
 		}, []string{"a1 0s", "b1 0s", "c1 1s", "a2 10s"}},
 		{"starts count for their whole window", "global=1/1m", []string{
 			mailText("a1", "0s", "a", 1), mailText("a2", "0s", "a", 1), mailText("a3", "100s", "a", 1),
@@ -73,7 +75,8 @@ func TestFirstCome(t *testing.T) {
 			mailText("huge", "0s", "a", 3), mailText("a1", "0s", "a", 2), mailText("b1", "0s", "b", 1),
 		}, []string{"a1 0s", "b1 1s"}},
 		{"a light one fits before a heavy one, a heavy one does not", "global=3/1s", []string{
-			mailText("a1", "0s", "a", 2), mailText("a2", "0s", "a", 3), mailText("b1", "0s", "b", 1), mailText("b2", "500ms", "b", 1),
+			mailText("a1", "0s", "a", 2), mailText("a2", "0s", "a", 3), mailText("b1", "0s", "b", 1),
+			mailText("b2", "500ms", "b", 1),
 		}, []string{"a1 0s", "b1 0s", "a2 1s", "b2 2s"}},
 		{"no limits", "", []string{mailText("a1", "1s", "a", 3)}, []string{"a1 1s"}},
 	} {
@@ -93,10 +96,13 @@ func TestFirstCome(t *testing.T) {
 func TestFirstComeOfWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*result){
-		"not arrived":       func(r *result) { r.outcomes["a"] = outcome{} },
-		"ended earlier":     func(r *result) { r.outcomes["a"] = outcome{earlier: true, arrived: zero} },
-		"arrived earlier":   func(r *result) { r.outcomes["a"] = outcome{arrived: zero.Add(-time.Second)} },
-		"too large for it ": func(r *result) { r.campaign.Mails = append(r.campaign.Mails, make([]*campaign.Mail, maxModelled)...) },
+		"not arrived":     func(r *result) { r.outcomes["a"] = outcome{} },
+		"ended earlier":   func(r *result) { r.outcomes["a"] = outcome{earlier: true, arrived: zero} },
+		"arrived earlier": func(r *result) { r.outcomes["a"] = outcome{arrived: zero.Add(-time.Second)} },
+		"too large for it ": func(r *result) {
+			r.campaign.Mails = append(r.campaign.Mails,
+				make([]*campaign.Mail, maxModelled)...)
+		},
 	} {
 		r := arrivedResult(t, mailText("a", "0s", "a", 1), bundledLimits)
 		change(&r)

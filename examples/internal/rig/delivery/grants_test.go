@@ -13,7 +13,8 @@ func TestDelaysTakesTheLatestGrantBeforeTheReceipt(t *testing.T) {
 	zero := time.Unix(1_700_000_000, 0)
 	after := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	a, b := &campaign.Mail{ID: "a"}, &campaign.Mail{ID: "b"}
-	granted := []grant{{start: after(0), mail: a}, {start: after(10), mail: b}, {start: after(1000), mail: a}, {start: after(2000), mail: b}}
+	granted := []grant{{start: after(0), mail: a}, {start: after(10), mail: b}, {start: after(1000), mail: a},
+		{start: after(2000), mail: b}}
 	receipts := []smtp.Receipt{
 		{At: after(7), Mail: "a"},
 		{At: after(1003), Mail: "a"},
@@ -29,7 +30,9 @@ func TestDelaysTakesTheLatestGrantBeforeTheReceipt(t *testing.T) {
 func TestDelaysOfClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	zero := time.Unix(1_700_000_000, 0)
-	longest, shortest := delays(arrivals([]grant{{start: zero, mail: &campaign.Mail{ID: "a"}}}, []smtp.Receipt{{At: zero.Add(-time.Millisecond), Mail: "a"}}))
+	longest,
+		shortest := delays(arrivals([]grant{{start: zero, mail: &campaign.Mail{ID: "a"}}},
+		[]smtp.Receipt{{At: zero.Add(-time.Millisecond), Mail: "a"}}))
 	if longest != -time.Millisecond || shortest != -time.Millisecond {
 		t.Errorf("got %s and %s, want -1ms and -1ms", longest, shortest)
 	}

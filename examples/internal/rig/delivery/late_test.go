@@ -21,9 +21,11 @@ func TestLatecomer(t *testing.T) {
 	}{
 		{"one tenant", []string{mailText("a1", "0s", "a", 1), mailText("a2", "1s", "a", 1)}, nil},
 		{"all at once", []string{mailText("a1", "0s", "a", 1), mailText("b1", "0s", "b", 1)}, nil},
-		{"two come last", []string{mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1), mailText("c1", "1s", "c", 1)}, nil},
+		{"two come last", []string{mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1),
+			mailText("c1", "1s", "c", 1)}, nil},
 		{"the last of three", []string{
-			mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1), mailText("c1", "2s", "c", 1), mailText("b2", "3s", "b", 1), mailText("c2", "4s", "c", 1),
+			mailText("a1", "0s", "a", 1), mailText("b1", "1s", "b", 1), mailText("c1", "2s", "c", 1),
+			mailText("b2", "3s", "b", 1), mailText("c2", "4s", "c", 1),
 		}, []string{"c1", "c2"}},
 	} {
 		var got []string
@@ -39,11 +41,13 @@ func TestLatecomer(t *testing.T) {
 // lateResult is a run in which two mails of b come after one of a.
 func lateResult(t *testing.T) result {
 	t.Helper()
-	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("b1", "1s", "b", 1)+mailText("b2", "2s", "b", 3), "global=4/1s")
+	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("b1", "1s", "b", 1)+mailText("b2", "2s", "b", 3),
+		"global=4/1s")
 	for _, start := range []struct {
 		mail       string
 		was, would time.Duration
-	}{{"a1", 0, 0}, {"b1", 1500 * time.Millisecond, 4 * time.Second}, {"b2", 2250 * time.Millisecond, 6500 * time.Millisecond}} {
+	}{{"a1", 0, 0}, {"b1", 1500 * time.Millisecond, 4 * time.Second},
+		{"b2", 2250 * time.Millisecond, 6500 * time.Millisecond}} {
 		m := r.campaign.ByID[start.mail]
 		r.granted = append(r.granted, grant{start: zero.Add(start.was), mail: m})
 		r.firstCome = append(r.firstCome, grant{start: zero.Add(start.would), mail: m})

@@ -63,9 +63,11 @@ type Ledger struct {
 func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle.Scope, atOnce throttle.Limit) *Ledger {
 	p.ShowProgress()
 	return &Ledger{
-		program: p, campaign: c, mailer: m, scopes: scopes, atOnce: atOnce, inspect: asynq.NewInspectorFromRedisClient(p.Client),
-		known: make(map[*campaign.Mail]bool), outcomes: newOutcomes(c), grants: new(grants), plan: newPlan(), pauses: &pauses{now: p.Now},
-		began: time.Now(),
+		program: p, campaign: c, mailer: m, scopes: scopes, atOnce: atOnce,
+		inspect: asynq.NewInspectorFromRedisClient(p.Client),
+		known:   make(map[*campaign.Mail]bool), outcomes: newOutcomes(c), grants: new(grants), plan: newPlan(),
+		pauses: &pauses{now: p.Now},
+		began:  time.Now(),
 	}
 }
 
@@ -162,7 +164,8 @@ func (l *Ledger) Foretold(mails int, told throttle.Forecast) {
 	if len(l.known) > 0 {
 		what = "mails behind those of an earlier run"
 	}
-	l.program.Progress.Say("forecast: %d %s, the last is expected at +%.1f s", mails, what, told.Last.Sub(told.Now).Seconds())
+	l.program.Progress.Say("forecast: %d %s, the last is expected at +%.1f s", mails, what,
+		told.Last.Sub(told.Now).Seconds())
 }
 
 // Arrived notes when mails are enqueued.
@@ -236,7 +239,8 @@ func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool)
 		reply = later.Code
 	}
 	if !l.mailer.Inside && reply != smtp.ReplyNone {
-		l.mailer.Record.Add(smtp.Receipt{Began: began, At: time.Now(), Mail: m.ID, Recipients: len(m.To), Reply: reply, Closed: closed})
+		l.mailer.Record.Add(smtp.Receipt{Began: began, At: time.Now(), Mail: m.ID, Recipients: len(m.To),
+			Reply: reply, Closed: closed})
 	}
 	switch {
 	case err == nil:
@@ -337,13 +341,15 @@ func (l *Ledger) isEmpty() bool {
 
 func (l *Ledger) snapshot() rig.Snapshot {
 	all := len(l.campaign.Mails)
-	pace := fmt.Sprintf("put back %d times, %d units in the last second", l.shaper.Stats().Denied, l.grants.unitsSince(l.program.Now().Add(-time.Second)))
+	pace := fmt.Sprintf("put back %d times, %d units in the last second", l.shaper.Stats().Denied,
+		l.grants.unitsSince(l.program.Now().Add(-time.Second)))
 	if last := l.plan.last(); !last.IsZero() {
 		if at := last.Sub(l.began.Add(l.program.Offset)); at > 0 {
 			pace += fmt.Sprintf(", the last start expected at +%.1f s", at.Seconds())
 		}
 	}
-	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()), What: "mails", Pace: pace}
+	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()),
+		What: "mails", Pace: pace}
 }
 
 // result gathers what the run has to say, with the receipts put on Redis' clock.
@@ -356,7 +362,8 @@ func (l *Ledger) result() result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return result{
-		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes}, atOnce: l.atOnce, began: l.began.Add(l.program.Offset),
+		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes},
+		atOnce: l.atOnce, began: l.began.Add(l.program.Offset),
 		outcomes: l.outcomes.all(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
 		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(),
 		interrupted: l.interrupted, vanished: l.vanished,

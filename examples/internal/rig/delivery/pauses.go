@@ -48,7 +48,8 @@ func (p *pauses) all() []pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []pause
-	for _, one := range slices.SortedFunc(slices.Values(p.list), func(a, b pause) int { return a.known.Compare(b.known) }) {
+	for _, one := range slices.SortedFunc(slices.Values(p.list),
+		func(a, b pause) int { return a.known.Compare(b.known) }) {
 		i := slices.IndexFunc(all, func(a pause) bool { return a.domain == one.domain && !one.known.After(a.until) })
 		if i < 0 {
 			all = append(all, one)
@@ -117,7 +118,8 @@ func writePauses(w io.Writer, s Summary) {
 	table := report.NewTable(w)
 	fmt.Fprintln(table, "domain that asked to wait\tfrom\tfor\trefused\tunder way\tgranted in spite of it")
 	for _, p := range s.Pauses {
-		fmt.Fprintf(table, "%s\t%5.2f s\t%.2f s\t%7d\t%9d\t%22d\n", p.Domain, p.AtS, p.ForS, p.Refused, p.UnderWay, p.Disregarded)
+		fmt.Fprintf(table, "%s\t%5.2f s\t%.2f s\t%7d\t%9d\t%22d\n", p.Domain, p.AtS, p.ForS, p.Refused, p.UnderWay,
+			p.Disregarded)
 	}
 	table.Flush()
 	fmt.Fprintln(w)

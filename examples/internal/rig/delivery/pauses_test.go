@@ -49,7 +49,8 @@ func TestHeeded(t *testing.T) {
 	hill, lake := &campaign.Mail{Domain: "hill.example"}, &campaign.Mail{Domain: "lake.example"}
 	after := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	sent := func(m *campaign.Mail, decided, came int, closed bool) arrival {
-		return arrival{grant{decided: after(decided), start: after(decided), mail: m}, smtp.Receipt{At: after(came), Closed: closed}}
+		return arrival{grant{decided: after(decided), start: after(decided), mail: m},
+			smtp.Receipt{At: after(came), Closed: closed}}
 	}
 	pauses := []pause{{"hill.example", after(1000), after(3500)}, {"hill.example", after(5000), after(7500)}}
 	uses := heeded(pauses, []arrival{
@@ -83,7 +84,8 @@ func TestSummarizeSeesADisregardedPause(t *testing.T) {
 	r := sampleResult(t)
 	m := r.campaign.ByID["sent"]
 	r.returned = append(r.returned, grant{start: zero, decided: zero, mail: m, returned: true})
-	r.receipts = append(r.receipts, smtp.Receipt{At: zero.Add(time.Millisecond), Mail: m.ID, Recipients: 2, Reply: 451, Closed: true})
+	r.receipts = append(r.receipts, smtp.Receipt{At: zero.Add(time.Millisecond), Mail: m.ID, Recipients: 2,
+		Reply: 451, Closed: true})
 	s := summarize(r)
 	if len(s.Pauses) != 1 || s.Pauses[0].Disregarded != 1 || s.WindowsOver != 0 {
 		t.Errorf("got %+v, %d windows over; want one attempt disregarded, and not counted", s.Pauses, s.WindowsOver)

@@ -147,7 +147,8 @@ func (r result) forecast() *forecast {
 	maps.DeleteFunc(undisturbed, func(m *campaign.Mail, _ time.Time) bool { return !starts[m].Before(disturbed) })
 	f := &forecast{
 		First: deviate(r.expected.first, starts), Undisturbed: deviate(undisturbed, starts), DisturbedS: r.since(disturbed),
-		Later: deviate(r.expected.later, starts), EndS: r.since(r.end()), EndOffS: r.end().Sub(r.expected.ends[0].last).Seconds(),
+		Later: deviate(r.expected.later, starts), EndS: r.since(r.end()),
+		EndOffS: r.end().Sub(r.expected.ends[0].last).Seconds(),
 	}
 	for _, end := range r.expected.ends {
 		f.Ends = append(f.Ends, endExpected{AtS: max(0, r.since(end.at)), LastS: r.since(end.last)})
@@ -155,8 +156,8 @@ func (r result) forecast() *forecast {
 	return f
 }
 
-// disturbed is when the first thing happened that the plan could not know: a mail that came later, a pause, a step of a warm-up, a second
-// attempt. It is the end of the run if nothing did.
+// disturbed is when the first thing happened that the plan could not know: a mail that came later, a pause, a
+// step of a warm-up, a second attempt. It is the end of the run if nothing did.
 func (r result) disturbed() time.Time {
 	first := r.end().Add(time.Microsecond)
 	at := func(instant time.Time) {
@@ -228,5 +229,6 @@ func writeForecast(w io.Writer, f *forecast) {
 		asked = append(asked, fmt.Sprintf("%7.1f", end.AtS))
 		told = append(told, fmt.Sprintf("%7.1f", end.LastS))
 	}
-	fmt.Fprintf(w, "\nforecast at     %s s\nof the last at  %s s, it was at %.1f s: %+.1f s off the first\n\n", strings.Join(asked, ""), strings.Join(told, ""), f.EndS, f.EndOffS)
+	fmt.Fprintf(w, "\nforecast at     %s s\nof the last at  %s s, it was at %.1f s: %+.1f s off the first\n\n",
+		strings.Join(asked, ""), strings.Join(told, ""), f.EndS, f.EndOffS)
 }

@@ -15,7 +15,8 @@ import (
 // plannedResult is a run with two mails at the beginning and one later.
 func plannedResult(t *testing.T) result {
 	t.Helper()
-	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("a2", "0s", "a", 1)+mailText("b1", "3s", "b", 1), "global=1/1s")
+	r := arrivedResult(t, mailText("a1", "0s", "a", 1)+mailText("a2", "0s", "a", 1)+mailText("b1", "3s", "b", 1),
+		"global=1/1s")
 	after := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	mails := r.campaign.ByID
 	r.expected = expectations{
@@ -84,7 +85,8 @@ func TestForecastIsReported(t *testing.T) {
 	var text bytes.Buffer
 	writeReport(&text, summarize(plannedResult(t)))
 	for _, want := range []string{
-		"planned at the beginning         2          0.275 s    0.50 s", "  undisturbed until 3.00 s       1          0.050 s    0.05 s",
+		"planned at the beginning         2          0.275 s    0.50 s",
+		"  undisturbed until 3.00 s       1          0.050 s    0.05 s",
 		"planned later                    1          0.250 s    0.25 s", "it was at 5.2 s: +1.2 s off the first",
 	} {
 		if !strings.Contains(text.String(), want) {

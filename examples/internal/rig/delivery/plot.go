@@ -37,8 +37,10 @@ func writePlot(path string, r result) error {
 	var graphs [][]plot.Graph
 	for _, one := range rowsOf(r) {
 		graphs = append(graphs, []plot.Graph{
-			plot.Flow{Title: one.title + ": units arrived and started", Arrived: one.arrivals, Started: one.starts, Otherwise: one.firstCome, Rule: "first come, first served"},
-			plot.Rates{Title: one.title + ": units started per second", Unit: "units", Moments: one.starts, Limits: one.limits, Growing: one.warmup},
+			plot.Flow{Title: one.title + ": units arrived and started", Arrived: one.arrivals, Started: one.starts,
+				Otherwise: one.firstCome, Rule: "first come, first served"},
+			plot.Rates{Title: one.title + ": units started per second", Unit: "units", Moments: one.starts,
+				Limits: one.limits, Growing: one.warmup},
 		})
 	}
 	return plot.Write(path, graphs, end)
@@ -50,7 +52,8 @@ func rowsOf(r result) []row {
 	tenants := make(map[string]*row)
 	for _, m := range r.campaign.Mails {
 		if tenants[m.Tenant] == nil {
-			tenants[m.Tenant] = &row{title: m.Tenant, limits: rig.LimitsOf(r.law.Scopes, campaign.ScopeTenant), warmup: warmupLine(r, m.Tenant)}
+			tenants[m.Tenant] = &row{title: m.Tenant, limits: rig.LimitsOf(r.law.Scopes, campaign.ScopeTenant),
+				warmup: warmupLine(r, m.Tenant)}
 		}
 		if arrived := r.outcomes[m.ID].arrived; !arrived.IsZero() {
 			one := plot.Moment{At: max(0, r.since(arrived)), Units: float64(m.Units())}

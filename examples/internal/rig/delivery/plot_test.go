@@ -24,7 +24,8 @@ func TestWritePlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "all tenants: units started per second", "acme: units arrived and started", "2/1s"} {
+	for _, want := range []string{"<svg", "all tenants: units started per second",
+		"acme: units arrived and started", "2/1s"} {
 		if !strings.Contains(string(svg), want) {
 			t.Errorf("run.svg lacks %q", want)
 		}

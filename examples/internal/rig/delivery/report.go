@@ -29,7 +29,8 @@ func writeCounts(w io.Writer, s Summary) {
 		{Name: "failed for good", Count: s.FailedForGood, Text: "the server refused them (5xx)"},
 		{Name: "given up", Count: s.GivenUp, Text: "no retries left, or never to fit their limits"},
 		{Name: "left", Count: s.Left, Text: report.LeftText(s.inside)},
-		{Name: "deferred", Count: s.Deferred, Text: "the server wanted them later (4xx), asynq sent them again", Always: true},
+		{Name: "deferred", Count: s.Deferred, Text: "the server wanted them later (4xx), asynq sent them again",
+			Always: true},
 		{Name: "held up", Count: s.HeldUp, Text: "their domain asked to wait: put back, not charged, no retry spent"},
 		{Name: "retries spent", Count: s.Retries, Text: "of asynq's", Always: true},
 		{Name: "duplicates", Count: s.Duplicates, Text: "copies beyond the first", Always: true},
@@ -59,7 +60,8 @@ func writePace(w io.Writer, s Summary) {
 	if s.MakespanRatio != nil {
 		fmt.Fprintf(table, ", %.3f of the optimum of %.2f s", *s.MakespanRatio, s.OptimumS)
 	}
-	fmt.Fprintf(table, "\ngrant to receipt\tat most %.1f ms; the windows of the record are taken shorter by it\n", s.GrantToReceiptS*1000)
+	fmt.Fprintf(table, "\ngrant to receipt\tat most %.1f ms; the windows of the record are taken shorter by it\n",
+		s.GrantToReceiptS*1000)
 	fmt.Fprintf(table, "at once\tmails to one domain by the record of the %s: %s\n", s.Record, s.AtOnce)
 	table.Flush()
 	fmt.Fprintln(w)
@@ -68,12 +70,15 @@ func writePace(w io.Writer, s Summary) {
 func writeVerdict(w io.Writer, s Summary) {
 	switch {
 	case s.OK && s.FailedForGood > 0:
-		fmt.Fprintln(w, "All mails arrived exactly once, but for those that the server refused for good; no window was over its limit.")
+		fmt.Fprintln(w,
+			"All mails arrived exactly once, but for those that the server refused for good; no window was over its limit.")
 	case s.OK:
 		fmt.Fprintln(w, "All mails arrived exactly once; no window was over its limit.")
 	case s.Interrupted && s.Left > 0:
 		fmt.Fprintf(w, "Interrupted: %d mails are left, %s.\n", s.Left, report.LeftText(s.inside))
 	default:
-		fmt.Fprintln(w, "NOT all is well: see given up, duplicates, lost, granted in spite of a pause, at once and windows over their limit above.")
+		fmt.Fprintln(w,
+			"NOT all is well: see given up, duplicates, lost, granted in spite of a pause, at once and windows "+
+				"over their limit above.")
 	}
 }

@@ -49,8 +49,9 @@ type Summary struct {
 	HeldUp           int `json:"held_up"`           // mails that came to a domain which took nothing, at least once
 	Retries          int `json:"retries"`           // of asynq's that the mails have spent
 	Duplicates       int `json:"duplicates"`        // copies accepted beyond the first
-	Lost             int `json:"lost"`              // mails said to be sent that the record does not show, or that vanished from asynq
-	Left             int `json:"left"`              // mails not ended when the run was interrupted
+	// mails said to be sent that the record does not show, or that vanished from asynq
+	Lost int `json:"lost"`
+	Left int `json:"left"` // mails not ended when the run was interrupted
 
 	PutBacks       int64    `json:"put_backs"`
 	PutBacksPerJob float64  `json:"put_backs_per_job"`
@@ -112,7 +113,8 @@ func summarize(r result) Summary {
 	s.measureMakespan(r)
 	s.checkWindows(r)
 	s.AtOnce = report.AtOnceOf(campaign.ScopeConnections, check.Running(receiptSpans(r.receipts, r.campaign), r.atOnce))
-	s.OK = s.AtOnce.Over == 0 && s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 && s.WindowsOver == 0 && disregarded(s.Pauses) == 0
+	s.OK = s.AtOnce.Over == 0 && s.Delivered+s.DeliveredEarlier+s.FailedForGood == s.Mails && s.Duplicates == 0 &&
+		s.WindowsOver == 0 && disregarded(s.Pauses) == 0
 	return s
 }
 

@@ -50,7 +50,8 @@ func sampleResult(t *testing.T) result {
 	}{{0, 5, "sent", 250}, {1000, 20, "grey", 451}, {1000, 10, "none", 550}, {2000, 4, "grey", 250}} {
 		m := c.ByID[one.mail]
 		r.granted = append(r.granted, grant{start: after(one.ms), mail: m})
-		r.receipts = append(r.receipts, smtp.Receipt{At: after(one.ms + one.delay), Mail: m.ID, Recipients: len(m.To), Reply: one.reply})
+		r.receipts = append(r.receipts, smtp.Receipt{At: after(one.ms + one.delay), Mail: m.ID,
+			Recipients: len(m.To), Reply: one.reply})
 	}
 	return r
 }
@@ -74,7 +75,8 @@ func TestSummarizeCountsWhatIsAtOnce(t *testing.T) {
 func TestSummarizeCountsEveryMailOnce(t *testing.T) {
 	t.Parallel()
 	s := summarize(sampleResult(t))
-	if s.Mails != 6 || s.Delivered != 2 || s.DeliveredEarlier != 1 || s.FailedForGood != 1 || s.GivenUp != 1 || s.Left != 1 || s.Lost != 0 {
+	if s.Mails != 6 || s.Delivered != 2 || s.DeliveredEarlier != 1 || s.FailedForGood != 1 || s.GivenUp != 1 ||
+		s.Left != 1 || s.Lost != 0 {
 		t.Errorf("got %+v", s)
 	}
 	if s.Deferred != 1 || s.Duplicates != 0 || s.WindowsOver != 0 || s.OK {
@@ -89,7 +91,8 @@ func TestSummarizeCountsEveryMailOnce(t *testing.T) {
 	if s.GrantToReceiptS != 0.02 || s.Limits[0].Record.WindowS != 0.98 || s.Limits[0].Record.Units != 2 {
 		t.Errorf("record: %v s from grant to receipt, %+v", s.GrantToReceiptS, s.Limits[0].Record)
 	}
-	if len(s.Tenants) != 2 || s.Tenants[0] != (group{Key: "acme", Mails: 2, Units: 4, LastStartS: 2, WaitP50S: 0, WaitP99S: 1}) {
+	if len(s.Tenants) != 2 || s.Tenants[0] !=
+		(group{Key: "acme", Mails: 2, Units: 4, LastStartS: 2, WaitP50S: 0, WaitP99S: 1}) {
 		t.Errorf("tenants: %+v", s.Tenants)
 	}
 }
@@ -97,7 +100,8 @@ func TestSummarizeCountsEveryMailOnce(t *testing.T) {
 func TestSummarizeSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	twice := sampleResult(t)
-	twice.receipts = append(twice.receipts, smtp.Receipt{At: twice.began.Add(time.Hour), Mail: "sent", Recipients: 2, Reply: 250})
+	twice.receipts = append(twice.receipts,
+		smtp.Receipt{At: twice.began.Add(time.Hour), Mail: "sent", Recipients: 2, Reply: 250})
 	if s := summarize(twice); s.Duplicates != 1 || s.Delivered != 2 {
 		t.Errorf("a second copy: %d duplicates, %d delivered; want 1, 2", s.Duplicates, s.Delivered)
 	}
@@ -180,7 +184,8 @@ func TestJSONKeys(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &object); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"mails", "delivered", "duplicates", "lost", "put_backs_per_job", "windows_over_limit", "makespan_s", "optimum_s", "makespan_ratio"} {
+	for _, key := range []string{"mails", "delivered", "duplicates", "lost", "put_backs_per_job",
+		"windows_over_limit", "makespan_s", "optimum_s", "makespan_ratio"} {
 		if _, is := object[key].(float64); !is {
 			t.Errorf("%s is %v, want a number", key, object[key])
 		}

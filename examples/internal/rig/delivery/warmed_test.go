@@ -13,16 +13,19 @@ import (
 
 func TestWarmed(t *testing.T) {
 	t.Parallel()
-	r := arrivedResult(t, mailText("a1", "0s", "a", 2)+mailText("a2", "0s", "a", 1)+mailText("b1", "0s", "b", 3), "tenant=9/1s")
+	r := arrivedResult(t, mailText("a1", "0s", "a", 2)+mailText("a2", "0s", "a", 1)+mailText("b1", "0s", "b", 3),
+		"tenant=9/1s")
 	r.law.Changes = []check.Change{
-		{At: zero.Add(-time.Millisecond), Scope: campaign.ScopeTenant, Key: "a", Limits: []throttle.Limit{throttle.PerSecond(2)}},
+		{At: zero.Add(-time.Millisecond), Scope: campaign.ScopeTenant, Key: "a",
+			Limits: []throttle.Limit{throttle.PerSecond(2)}},
 		{At: zero.Add(time.Second), Scope: campaign.ScopeTenant, Key: "a", Limits: []throttle.Limit{throttle.PerSecond(4)}},
 		{At: zero.Add(2 * time.Second), Scope: campaign.ScopeTenant, Key: "a"},
 	}
 	for _, start := range []struct {
 		mail string
 		at   time.Duration
-	}{{"a1", 0}, {"b1", 500 * time.Millisecond}, {"a2", time.Second}, {"a1", 1100 * time.Millisecond}, {"a2", 4 * time.Second}} {
+	}{{"a1", 0}, {"b1", 500 * time.Millisecond}, {"a2", time.Second}, {"a1", 1100 * time.Millisecond},
+		{"a2", 4 * time.Second}} {
 		r.granted = append(r.granted, grant{start: zero.Add(start.at), mail: r.campaign.ByID[start.mail]})
 	}
 	want := []warmupStep{

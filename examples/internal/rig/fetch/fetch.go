@@ -49,7 +49,8 @@ type Answer struct {
 // Location is where a redirect leads to, as it stands; empty of other answers.
 func (a *Answer) Location() string {
 	switch a.Status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		return a.Header.Get("Location")
 	}
 	return ""

@@ -110,7 +110,8 @@ func TestFetchKeepsToItsBounds(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			a, err := hostOf(t, row.handler).Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{}, Bounds{Sent: bound, Unpacked: bound, Part: row.part})
+			a, err := hostOf(t, row.handler).Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{},
+				Bounds{Sent: bound, Unpacked: bound, Part: row.part})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +170,8 @@ func TestFetchReportsWhatBreaks(t *testing.T) {
 				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
 			},
 		}).dial
-		if a, err := f.Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{}, most); a != nil || !NeverConnected(err) {
+		if a, err := f.Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{}, most); a != nil ||
+			!NeverConnected(err) {
 			t.Errorf("got %+v, %v", a, err)
 		}
 	})
@@ -180,12 +182,14 @@ func TestFetchSaysWhoItIsAndWhatItHas(t *testing.T) {
 	f := hostOf(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/elsewhere")
 		w.Header().Set("ETag", `"2"`)
-		if r.UserAgent() != "crawler-test" || r.Host != "alder.example" || r.Header.Get("If-None-Match") != `"1"` || r.Header.Get("If-Modified-Since") != "then" {
+		if r.UserAgent() != "crawler-test" || r.Host != "alder.example" || r.Header.Get("If-None-Match") != `"1"` ||
+			r.Header.Get("If-Modified-Since") != "then" {
 			t.Errorf("got %v", r.Header)
 		}
 		w.WriteHeader(http.StatusFound)
 	})
-	a, err := f.Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{ETag: `"1"`, Modified: "then"}, Bounds{Sent: 10, Unpacked: 10})
+	a, err := f.Fetch(t.Context(), mustURL(t, "http://alder.example/"), Condition{ETag: `"1"`, Modified: "then"},
+		Bounds{Sent: 10, Unpacked: 10})
 	if err != nil || a.Status != http.StatusFound || a.Location() != "/elsewhere" {
 		t.Errorf("got %+v, %v: a redirect is not to be followed here", a, err)
 	}

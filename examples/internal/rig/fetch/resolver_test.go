@@ -15,10 +15,14 @@ func TestPublic(t *testing.T) {
 		want bool
 	}{
 		{"8.8.8.8", true}, {"93.184.215.14", true}, {"2606:4700::1111", true}, {"::ffff:8.8.8.8", true},
-		{"127.0.0.1", false}, {"127.0.0.2", false}, {"0.0.0.0", false}, {"10.1.2.3", false}, {"172.16.0.1", false}, {"192.168.1.1", false},
-		{"169.254.169.254", false}, {"100.100.100.200", false}, {"192.0.2.1", false}, {"198.18.0.1", false}, {"224.0.0.1", false}, {"255.255.255.255", false},
-		{"::", false}, {"::1", false}, {"fe80::1", false}, {"fc00::1", false}, {"fd00:ec2::254", false}, {"ff02::1", false}, {"2001:db8::1", false},
-		{"::ffff:127.0.0.1", false}, {"::ffff:10.0.0.1", false}, {"::7f00:1", false}, {"64:ff9b::a00:1", false}, {"2002:7f00:1::", false},
+		{"127.0.0.1", false}, {"127.0.0.2", false}, {"0.0.0.0", false}, {"10.1.2.3", false}, {"172.16.0.1", false},
+		{"192.168.1.1", false},
+		{"169.254.169.254", false}, {"100.100.100.200", false}, {"192.0.2.1", false}, {"198.18.0.1", false},
+		{"224.0.0.1", false}, {"255.255.255.255", false},
+		{"::", false}, {"::1", false}, {"fe80::1", false}, {"fc00::1", false}, {"fd00:ec2::254", false},
+		{"ff02::1", false}, {"2001:db8::1", false},
+		{"::ffff:127.0.0.1", false}, {"::ffff:10.0.0.1", false}, {"::7f00:1", false}, {"64:ff9b::a00:1", false},
+		{"2002:7f00:1::", false},
 	} {
 		if got := public(netip.MustParseAddr(row.addr)); got != row.want {
 			t.Errorf("%s: got %v, want %v", row.addr, got, row.want)

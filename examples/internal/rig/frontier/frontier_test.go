@@ -19,7 +19,8 @@ func newTestFrontier(t *testing.T) *Frontier {
 func put(t *testing.T, f *Frontier, path, customer string, budget int) *Turn {
 	t.Helper()
 	rules := &Page{URL: "http://alder.example/robots.txt", Customer: customer, Robots: true}
-	turn, err := f.Add(t.Context(), "alder.example", &Page{URL: "http://alder.example" + path, Customer: customer}, rules, budget)
+	turn, err := f.Add(t.Context(), "alder.example", &Page{URL: "http://alder.example" + path, Customer: customer},
+		rules, budget)
 	if err != nil {
 		t.Fatal(err)
 	}

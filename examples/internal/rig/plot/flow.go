@@ -28,7 +28,8 @@ func (f Flow) draw(end float64) (*plot.Plot, error) {
 		{"started", f.Started, draw.LineStyle{Color: startColor, Width: vg.Points(1.6)}},
 	}
 	if len(f.Otherwise) > 0 {
-		lines = append(lines, line{f.Rule, f.Otherwise, draw.LineStyle{Color: startColor, Width: vg.Points(1), Dashes: dashes}})
+		lines = append(lines, line{f.Rule, f.Otherwise,
+			draw.LineStyle{Color: startColor, Width: vg.Points(1), Dashes: dashes}})
 	}
 	for _, l := range lines {
 		steps, err := plotter.NewLine(cumulative(l.moments, end))

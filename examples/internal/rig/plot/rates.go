@@ -48,14 +48,16 @@ func (r Rates) draw(end float64) (*plot.Plot, error) {
 	p.Y.Min, p.Y.Max = 0, top*(1.12+0.19*float64(len(lines)))
 	for _, one := range r.Pauses {
 		until := min(one.Until, end)
-		shade, err := plotter.NewPolygon(plotter.XYs{{X: one.From}, {X: until}, {X: until, Y: p.Y.Max}, {X: one.From, Y: p.Y.Max}})
+		shade,
+			err := plotter.NewPolygon(plotter.XYs{{X: one.From}, {X: until}, {X: until, Y: p.Y.Max}, {X: one.From, Y: p.Y.Max}})
 		if err != nil {
 			return nil, err
 		}
 		shade.Color, shade.Width = pauseColor, 0
 		p.Add(shade)
 	}
-	p.Add(&plotter.Histogram{Bins: bins, Width: 1, FillColor: barColor, LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
+	p.Add(&plotter.Histogram{Bins: bins, Width: 1, FillColor: barColor,
+		LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
 	for _, line := range lines {
 		p.Add(line)
 	}

@@ -16,7 +16,8 @@ func TestPayload(t *testing.T) {
 	if err != nil || *got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-	for payload, reason := range map[string]string{"": "unexpected end", "{}": `"" is no kind`, `{"kind":"urgent"}`: `"urgent" is no kind`} {
+	for payload, reason := range map[string]string{"": "unexpected end", "{}": `"" is no kind`,
+		`{"kind":"urgent"}`: `"urgent" is no kind`} {
 		if _, err := prompt.Read([]byte(payload)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: got %v, want %q", payload, err, reason)
 		}
@@ -32,7 +33,8 @@ func TestPrompts(t *testing.T) {
 		ids[p.ID] = true
 		of[p.Customer]++
 		kinds[p.Kind]++
-		if i > 0 && p.At < all[i-1].At || p.At > work.Over || p.Kind == prompt.Batch && p.At != 0 || p.MaxTokens < 100 || p.Text == "" {
+		if i > 0 && p.At < all[i-1].At || p.At > work.Over || p.Kind == prompt.Batch && p.At != 0 ||
+			p.MaxTokens < 100 || p.Text == "" {
 			t.Errorf("prompt %d: %+v", i, p)
 		}
 	}
@@ -46,7 +48,8 @@ func TestPrompts(t *testing.T) {
 	if reflect.DeepEqual(all, work.Prompts()) {
 		t.Error("another seed draws the same prompts")
 	}
-	if one := (prompt.Work{Jobs: 1, Customers: 1}).Prompts(); len(one) != 1 || one[0].Customer != "acme" || one[0].Kind != prompt.Interactive || one[0].At != 0 {
+	if one := (prompt.Work{Jobs: 1, Customers: 1}).Prompts(); len(one) != 1 || one[0].Customer != "acme" ||
+		one[0].Kind != prompt.Interactive || one[0].At != 0 {
 		t.Errorf("one prompt at once: %+v", one)
 	}
 	for _, p := range (prompt.Work{Jobs: 1000, Customers: 9}).Prompts() {

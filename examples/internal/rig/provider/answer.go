@@ -63,7 +63,8 @@ func (a *answer) reply(object string, used *chat.Usage, choices ...chat.Choice) 
 	if choices == nil {
 		choices = []chat.Choice{} // not null
 	}
-	return chat.Reply{ID: a.id, Object: object, Created: a.began.Unix(), Model: a.request.Model, Choices: choices, Usage: used}
+	return chat.Reply{ID: a.id, Object: object, Created: a.began.Unix(), Model: a.request.Model, Choices: choices,
+		Usage: used}
 }
 
 // fail answers that there is no completion.

@@ -13,7 +13,9 @@ import (
 )
 
 func newProvider(seed uint64) *provider.Provider {
-	return provider.New(provider.Options{Models: map[string]provider.Limits{"small": {Requests: 1000, Tokens: 1_000_000}}, Window: time.Minute, Seed: seed})
+	return provider.New(
+		provider.Options{Models: map[string]provider.Limits{"small": {Requests: 1000, Tokens: 1_000_000}},
+			Window: time.Minute, Seed: seed})
 }
 
 // The client reads a streamed completion as it reads a whole one, over a network.
@@ -36,7 +38,8 @@ func TestClientReadsBothForms(t *testing.T) {
 	if whole.Text != streamed.Text || whole.Usage == nil || streamed.Usage == nil || *whole.Usage != *streamed.Usage {
 		t.Fatalf("got %+v, streamed %+v", whole, streamed)
 	}
-	if n := whole.Usage.CompletionTokens; n < 50 || n > 100 || chat.Tokens(whole.Text) != n || whole.Usage.PromptTokens != 20 || whole.Usage.TotalTokens != 20+n {
+	if n := whole.Usage.CompletionTokens; n < 50 || n > 100 || chat.Tokens(whole.Text) != n ||
+		whole.Usage.PromptTokens != 20 || whole.Usage.TotalTokens != 20+n {
 		t.Errorf("%+v for %q", whole.Usage, whole.Text)
 	}
 	for _, noted := range p.Record.All() {
@@ -59,11 +62,13 @@ func TestStream(t *testing.T) {
 	var text string
 	for i, event := range events[:len(events)-1] {
 		var chunk chat.Reply
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &chunk); err != nil || chunk.Object != "chat.completion.chunk" || chunk.Model != "small" {
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &chunk); err != nil ||
+			chunk.Object != "chat.completion.chunk" || chunk.Model != "small" {
 			t.Fatalf("event %d: %q, %v", i, event, err)
 		}
 		last := i == len(events)-2
-		if last != (len(chunk.Choices) == 0) || last != (chunk.Usage != nil) || last && !strings.Contains(event, `"choices":[]`) {
+		if last != (len(chunk.Choices) == 0) || last != (chunk.Usage != nil) ||
+			last && !strings.Contains(event, `"choices":[]`) {
 			t.Errorf("event %d of %d: %s", i, len(events), event)
 		}
 		if !last {

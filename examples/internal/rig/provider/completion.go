@@ -9,7 +9,8 @@ import (
 )
 
 // syllables are what completions are made of. Each is a token with the space behind it.
-var syllables = []string{"lor", "ips", "dol", "sit", "ame", "con", "adi", "eli", "sed", "eiu", "tem", "inc", "lab", "mag", "ali", "qui"}
+var syllables = []string{"lor", "ips", "dol", "sit", "ame", "con", "adi", "eli", "sed", "eiu", "tem", "inc", "lab",
+	"mag", "ali", "qui"}
 
 // drawing is the generator of the completion of a request: the same request to a provider
 // of the same seed has the same completion, whatever came before it.

@@ -33,7 +33,8 @@ func TestWindowsAreRight(t *testing.T) {
 				p := provider.New(provider.Options{
 					Models: map[string]provider.Limits{"small": full}, Window: length, Seed: seed,
 					Incident:   provider.Incident{From: 3 * time.Second, Until: 7 * time.Second, Part: 0.6},
-					FirstToken: time.Duration(random.IntN(300)) * time.Millisecond, PerToken: time.Duration(random.IntN(5)) * time.Millisecond,
+					FirstToken: time.Duration(random.IntN(300)) * time.Millisecond,
+					PerToken:   time.Duration(random.IntN(5)) * time.Millisecond,
 				})
 				remaining := play(t, p, random)
 				record := p.Record.All()
@@ -99,7 +100,8 @@ func expectRight(t *testing.T, p *provider.Provider, before []provider.Request, 
 		used.Requests++
 		used.Tokens += r.Prompt + r.MaxTokens
 	}
-	if want := fmt.Sprintf("%d %d", max(0, limits.Requests-used.Requests), max(0, limits.Tokens-used.Tokens)); remaining != want {
+	if want := fmt.Sprintf("%d %d", max(0, limits.Requests-used.Requests),
+		max(0, limits.Tokens-used.Tokens)); remaining != want {
 		t.Errorf("%+v: told that %s remain, want %s", r, remaining, want)
 	}
 }

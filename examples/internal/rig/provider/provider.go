@@ -81,7 +81,8 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case asked.MaxTokens < 1:
 		fail(w, http.StatusBadRequest, "invalid_max_tokens", fmt.Sprintf("max_tokens %d is less than 1", asked.MaxTokens))
 	case asked.MaxTokens > m.limits.Tokens-chat.PromptTokens(asked.Messages):
-		fail(w, http.StatusBadRequest, "request_too_large", fmt.Sprintf("prompt and max_tokens are more than the %d tokens of a window", m.limits.Tokens))
+		fail(w, http.StatusBadRequest, "request_too_large",
+			fmt.Sprintf("prompt and max_tokens are more than the %d tokens of a window", m.limits.Tokens))
 	default:
 		p.serve(w, r, m, asked)
 	}
@@ -96,8 +97,9 @@ func (p *Provider) serve(w http.ResponseWriter, r *http.Request, m *model, asked
 	charged, wait := p.admit(w.Header(), m, noted)
 	if charged == nil {
 		w.Header().Set("Retry-After", retryAfter(wait))
-		fail(w, http.StatusTooManyRequests, "rate_limit_exceeded", fmt.Sprintf("the limits of %s have no room for %d tokens; try again in %s",
-			asked.Model, noted.Prompt+noted.MaxTokens, resetText(wait)))
+		fail(w, http.StatusTooManyRequests, "rate_limit_exceeded",
+			fmt.Sprintf("the limits of %s have no room for %d tokens; try again in %s",
+				asked.Model, noted.Prompt+noted.MaxTokens, resetText(wait)))
 		return
 	}
 	random := p.drawing(asked)

@@ -19,7 +19,8 @@ import (
 // prompt is a request of so many tokens, four of which are its message's own.
 func prompt(tokens, most int64) chat.Request {
 	text := strings.Repeat("abcd", int(tokens-4))
-	return chat.Request{Model: "small", Messages: []chat.Message{{Role: "user", Content: text}}, MaxTokens: most, User: "acme"}
+	return chat.Request{Model: "small", Messages: []chat.Message{{Role: "user", Content: text}}, MaxTokens: most,
+		User: "acme"}
 }
 
 // ask asks a provider, without a network.
@@ -36,7 +37,8 @@ func ask(ctx context.Context, p *provider.Provider, id string, r chat.Request) *
 // then of the tokens, and Retry-After.
 func told(h http.Header) string {
 	var all []string
-	for _, name := range []string{"limit-requests", "remaining-requests", "reset-requests", "limit-tokens", "remaining-tokens", "reset-tokens"} {
+	for _, name := range []string{"limit-requests", "remaining-requests", "reset-requests", "limit-tokens",
+		"remaining-tokens", "reset-tokens"} {
 		all = append(all, h.Get("x-ratelimit-"+name))
 	}
 	return strings.Join(append(all, h.Get("retry-after")), " ")
@@ -71,7 +73,8 @@ func TestTimeline(t *testing.T) {
 			{at: 200, ask: large, status: 200, told: "1 0 10s 60 9 10s "},
 			{at: 300, ask: large, status: 429, told: "1 0 9.9s 60 9 9.9s 10"},
 		}},
-		{name: "less for a while", incident: provider.Incident{From: time.Second, Until: 12 * time.Second, Part: 0.6}, steps: []step{
+		{name: "less for a while", incident: provider.Incident{From: time.Second, Until: 12 * time.Second,
+			Part: 0.6}, steps: []step{
 			{at: 0, ask: prompt(59, 1), status: 200, told: "2 1 10s 100 40 10s "},
 			{at: 1000, ask: prompt(9, 1), status: 429, told: "1 0 9s 60 0 9s 9"},
 			{at: 9999, ask: prompt(70, 1), status: 429, told: "1 0 1ms 60 0 1ms 10"},
@@ -95,7 +98,8 @@ func TestTimeline(t *testing.T) {
 						t.Fatalf("step %d at %d ms: got %d %q, want %d %q", i, one.at, w.Code, got, one.status, one.told)
 					}
 					noted := p.Record.All()[i]
-					if noted.ID != fmt.Sprint(i) || noted.Refused != (one.status == 429) || noted.Model != one.ask.Model || noted.Customer != "acme" {
+					if noted.ID != fmt.Sprint(i) || noted.Refused != (one.status == 429) ||
+						noted.Model != one.ask.Model || noted.Customer != "acme" {
 						t.Fatalf("step %d: the record has %+v", i, noted)
 					}
 				}
@@ -153,10 +157,12 @@ func TestClientHangsUp(t *testing.T) {
 		r.Stream = true
 		w := ask(ctx, p, "one", r)
 		noted := p.Record.All()[0]
-		if noted.Completion != 48 || noted.End.Sub(noted.At) != 1500*time.Millisecond || strings.Contains(w.Body.String(), chat.Done) {
+		if noted.Completion != 48 || noted.End.Sub(noted.At) != 1500*time.Millisecond ||
+			strings.Contains(w.Body.String(), chat.Done) {
 			t.Errorf("the record has %+v, want the 48 tokens of half a second\n%s", noted, w.Body)
 		}
-		if got := ask(t.Context(), p, "two", prompt(10, 1)).Header().Get("x-ratelimit-remaining-tokens"); got != fmt.Sprint(2000-98-11) {
+		if got := ask(t.Context(), p, "two", prompt(10, 1)).Header().Get("x-ratelimit-remaining-tokens"); got !=
+			fmt.Sprint(2000-98-11) {
 			t.Errorf("%s tokens remain, want %d", got, 2000-98-11)
 		}
 	})
@@ -164,7 +170,8 @@ func TestClientHangsUp(t *testing.T) {
 
 func TestWhatCannotBeServed(t *testing.T) {
 	t.Parallel()
-	p := provider.New(provider.Options{Models: map[string]provider.Limits{"small": {Requests: 10, Tokens: 100}}, Window: time.Minute})
+	p := provider.New(provider.Options{Models: map[string]provider.Limits{"small": {Requests: 10, Tokens: 100}},
+		Window: time.Minute})
 	body := func(r chat.Request) string { text, _ := json.Marshal(r); return string(text) }
 	unknown, silent := prompt(10, 10), prompt(10, 10)
 	unknown.Model, silent.Messages = "huge", nil
@@ -176,7 +183,8 @@ func TestWhatCannotBeServed(t *testing.T) {
 		{"a method", http.MethodGet, "/v1/chat/completions", "", 404, "unknown_url"},
 		{"a path", http.MethodPost, "/v1/completions", body(prompt(10, 10)), 404, "unknown_url"},
 		{"no JSON", http.MethodPost, "/v1/chat/completions", "{", 400, "invalid_json"},
-		{"a huge body", http.MethodPost, "/v1/chat/completions", `{"model":"` + strings.Repeat("x", 1<<20) + `"}`, 400, "invalid_json"},
+		{"a huge body", http.MethodPost, "/v1/chat/completions", `{"model":"` + strings.Repeat("x", 1<<20) + `"}`,
+			400, "invalid_json"},
 		{"a model", http.MethodPost, "/v1/chat/completions", body(unknown), 404, "model_not_found"},
 		{"no messages", http.MethodPost, "/v1/chat/completions", body(silent), 400, "invalid_messages"},
 		{"no completion", http.MethodPost, "/v1/chat/completions", body(prompt(10, 0)), 400, "invalid_max_tokens"},
@@ -186,7 +194,8 @@ func TestWhatCannotBeServed(t *testing.T) {
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), row.method, row.path, strings.NewReader(row.body)))
 		var reply chat.Reply
-		if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != row.status || reply.Error == nil || reply.Error.Code != row.code {
+		if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != row.status ||
+			reply.Error == nil || reply.Error.Code != row.code {
 			t.Errorf("%s: got %d %s (%v), want %d %s", row.name, w.Code, w.Body, err, row.status, row.code)
 		}
 	}

@@ -30,7 +30,8 @@ func (u *Upstream) RecordOf() string {
 // Open returns the provider at a base URL, or, if that is empty, one inside the process. A
 // request may take a time at most. The program ends it.
 func Open(p *rig.Program, baseURL, key string, timeout time.Duration, inside Options) (*Upstream, error) {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: p.Workers, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: p.Workers,
+		IdleConnTimeout: time.Minute}
 	u := &Upstream{
 		Client: &chat.Client{BaseURL: baseURL, Key: key, HTTP: &http.Client{Transport: transport, Timeout: timeout}},
 		Record: new(Record),

@@ -66,7 +66,8 @@ func WriteLimits(w io.Writer, limits []LimitUse, keptBy string, windowsOver int)
 		if l.Unit != "" {
 			name += " " + l.Unit
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, useText(l.Record), windowText(l.Record), useText(l.Grants), windowText(l.Grants))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, useText(l.Record), windowText(l.Record), useText(l.Grants),
+			windowText(l.Grants))
 	}
 	table.Flush()
 	fmt.Fprintf(w, "windows over their limit: %d\n\n", windowsOver)

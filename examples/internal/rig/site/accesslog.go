@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
-	"github.com/asynq-throttle/asynq-throttle/worker"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
 // Access is one request as a server saw it, or, of servers that keep no log for us,
@@ -59,7 +59,7 @@ func SeenByClient(u *url.URL, addr string, a *fetch.Answer, rules bool, sent tim
 	}
 	one.Status, one.Bytes, one.Whole = a.Status, a.Bytes, !a.Cut
 	if a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable {
-		if wait, told := worker.RetryAfter(a.Header.Get("Retry-After"), one.End); told {
+		if wait, told := upstream.RetryAfter(a.Header.Get("Retry-After"), one.End); told {
 			one.Until = one.End.Add(wait)
 		}
 	}

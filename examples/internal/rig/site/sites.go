@@ -22,7 +22,9 @@ import (
 func Bundled() []Site {
 	return []Site{
 		{"www.alder.example", Loopback(2), Without(Tree(40, wideRange)), nil},
-		{"docs.alder.example", Loopback(3), Ruled("User-agent: *\nDisallow: /search\n", Tree(12, Small, "/search?q=a", "/p/1#part", "./p/../p/2")), under("/search")},
+		{"docs.alder.example", Loopback(3),
+			Ruled("User-agent: *\nDisallow: /search\n", Tree(12, Small, "/search?q=a", "/p/1#part", "./p/../p/2")),
+			under("/search")},
 		{"birch.example", Loopback(4), Ruled("", Tree(22, Large)), nil},
 		{"cedar.example", Loopback(4), MovedRules("User-agent: *\nAllow: /\n", Tree(22, Large)), nil},
 		{"dogwood.example", Loopback(5), Ruled("User-agent: *\nCrawl-delay: 1\nDisallow: /private/\nDisallow: /*.zip$\n",
@@ -30,7 +32,9 @@ func Bundled() []Site {
 		{"elm.example", Loopback(6), Ruled("User-agent: other\nDisallow: /\n", Busy(Tree(14, Small), 6, 11)), nil},
 		{"fir.example", Loopback(7), Down(Ruled("", Tree(14, wideRange))), nil},
 		{"hazel.example", Loopback(8), Ruled("User-agent: *\nDisallow:\n", slow(Tree(12, Small))), nil},
-		{"larch.example", Loopback(9), Without(redirecting(Tree(6, Small, "/loop/a", "/chain/1", "/to/private", "/to/inside", "/to/metadata", "/gone"))), nil},
+		{"larch.example", Loopback(9),
+			Without(
+				redirecting(Tree(6, Small, "/loop/a", "/chain/1", "/to/private", "/to/inside", "/to/metadata", "/gone"))), nil},
 		{"maple.example", Loopback(10), Without(Oversized(Tree(6, Small, "/endless", "/bomb", "/declared", "/wide"))), nil},
 		{"oak.example", Loopback(11), http.HandlerFunc(broken), under("/")},
 	}
@@ -38,7 +42,8 @@ func Bundled() []Site {
 
 // neighbours are linked to from every start page, in more than one way of writing.
 var neighbours = []string{
-	"http://www.alder.example/", "HTTP://WWW.Alder.Example:80/#top", "http://birch.example/./", "http://dogwood.example/p/../", "http://oak.example/p/1",
+	"http://www.alder.example/", "HTTP://WWW.Alder.Example:80/#top", "http://birch.example/./",
+	"http://dogwood.example/p/../", "http://oak.example/p/1",
 	"http://intranet.example/", "http://127.0.0.1:6379/", "mailto:someone@alder.example",
 }
 

@@ -53,7 +53,8 @@ func Start(sites []Site, accesses *AccessLog) (*Web, error) {
 			return nil, fmt.Errorf("web: %w", err)
 		}
 		w.listeners[one.Addr] = listener
-		server := &http.Server{Handler: w.at(one.Addr), ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0), ConnState: keepLittle}
+		server := &http.Server{Handler: w.at(one.Addr), ReadHeaderTimeout: 5 * time.Second,
+			ErrorLog: log.New(io.Discard, "", 0), ConnState: keepLittle}
 		w.servers = append(w.servers, server)
 		go func() { _ = server.Serve(listener) }() // returns on Close
 	}
@@ -110,7 +111,8 @@ func (w *Web) at(addr netip.Addr) http.Handler {
 // serve answers a request and writes it into the log.
 func (w *Web) serve(one Site, reply http.ResponseWriter, request *http.Request) {
 	noted := &notedReply{ResponseWriter: reply, status: http.StatusOK}
-	a := Access{Rules: request.URL.Path == robots.Path, At: time.Now(), Addr: one.Addr.String(), Host: one.Host, URL: "http://" + one.Host + request.URL.RequestURI()}
+	a := Access{Rules: request.URL.Path == robots.Path, At: time.Now(), Addr: one.Addr.String(), Host: one.Host,
+		URL: "http://" + one.Host + request.URL.RequestURI()}
 	defer func() {
 		a.End, a.Status, a.Bytes = time.Now(), noted.status, noted.bytes
 		a.Until = pausedUntil(noted.Header().Get("Retry-After"), a.End)

@@ -18,14 +18,15 @@ func TestBundledHostsLogLittleThatIsNotRead(t *testing.T) {
 		t.Skip("how much a connection keeps is the system's affair")
 	}
 	var written atomic.Int64
-	one := Site{Host: "a.example", Addr: Loopback(2), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for {
-			n, err := w.Write(make([]byte, fetch.Kilobyte))
-			if written.Add(int64(n)); err != nil {
-				return
+	one := Site{Host: "a.example", Addr: Loopback(2),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				n, err := w.Write(make([]byte, fetch.Kilobyte))
+				if written.Add(int64(n)); err != nil {
+					return
+				}
 			}
-		}
-	})}
+		})}
 	web, err := Start([]Site{one}, new(AccessLog))
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/emersion/go-smtp"
 	gomail "github.com/wneessen/go-mail"
 
-	"github.com/asynq-throttle/asynq-throttle/worker"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
 // TestSMTPClients_F61 lets the clients that people use talk to a server that asks
@@ -26,10 +26,13 @@ func TestSMTPClients_F61(t *testing.T) {
 		want  time.Duration
 		goes  time.Duration // go-smtp, whose error does not say the enhanced code
 	}{
-		{&smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 7, 0}, Message: "Rate limited"}, 5 * time.Minute, time.Minute},
-		{&smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Greylisted"}, 5 * time.Minute, 5 * time.Minute},
+		{&smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 7, 0}, Message: "Rate limited"},
+			5 * time.Minute, time.Minute},
+		{&smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Greylisted"},
+			5 * time.Minute, 5 * time.Minute},
 		{&smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 2, 2}, Message: "Mailbox full"}, 0, 15 * time.Minute},
-		{&smtp.SMTPError{Code: 452, EnhancedCode: smtp.NoEnhancedCode, Message: "Insufficient system storage"}, 15 * time.Minute, 15 * time.Minute},
+		{&smtp.SMTPError{Code: 452, EnhancedCode: smtp.NoEnhancedCode, Message: "Insufficient system storage"},
+			15 * time.Minute, 15 * time.Minute},
 		{&smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such user"}, 0, 0},
 		{nil, 0, 0},
 	} {
@@ -42,7 +45,9 @@ func TestSMTPClients_F61(t *testing.T) {
 			{"net/smtp", sendByNetSMTP, row.want},
 			{"go-smtp", sendByGoSMTP, row.goes},
 			{"go-mail", sendByGoMail, row.want},
-			{"go-mail, its error as text", func(addr string) error { return fmt.Errorf("deferred: %v", sendByGoMail(addr)) }, row.want}, //nolint:errorlint // the text is meant
+			//nolint:errorlint // the text is meant
+			{"go-mail, its error as text",
+				func(addr string) error { return fmt.Errorf("deferred: %v", sendByGoMail(addr)) }, row.want},
 		} {
 			err := client.send(addr)
 			if err == nil {
@@ -123,7 +128,8 @@ func sendByGoMail(addr string) error {
 	if err != nil {
 		return err
 	}
-	client, err := gomail.NewClient(host, gomail.WithPort(number), gomail.WithTLSPolicy(gomail.NoTLS), gomail.WithHELO("client.example"))
+	client, err := gomail.NewClient(host, gomail.WithPort(number), gomail.WithTLSPolicy(gomail.NoTLS),
+		gomail.WithHELO("client.example"))
 	if err != nil {
 		return err
 	}
@@ -137,9 +143,6 @@ func sendByGoMail(addr string) error {
 
 // smtpWait is the wait that err holds; 0 if it holds none.
 func smtpWait(err error) time.Duration {
-	var wait *worker.WaitError
-	if !errors.As(worker.SMTPWait("domain", err), &wait) {
-		return 0
-	}
-	return wait.Delay
+	wait, _ := upstream.SMTPWait(err)
+	return wait
 }

@@ -42,7 +42,7 @@ type DeferredError struct {
 // Error is the server's words.
 func (e *DeferredError) Error() string { return "deferred: " + e.Reason }
 
-// Unwrap returns the SMTP client's error, in which worker.SMTPWait finds the reply.
+// Unwrap returns the SMTP client's error, in which upstream.SMTPWait finds the reply.
 func (e *DeferredError) Unwrap() error { return e.cause }
 
 // Mailer sends mails to one SMTP server over connections that it keeps. It is

@@ -16,7 +16,7 @@ const (
 )
 
 // ClosedFor is how long a domain of the bundled server stays closed. Servers out
-// there want minutes, see worker.SMTPWait; its campaign is over in half of one.
+// there want minutes, see upstream.SMTPWait; its campaign is over in half of one.
 const ClosedFor = 2500 * time.Millisecond
 
 // script is how the bundled server answers recipients. The zero value is
@@ -29,8 +29,10 @@ type script struct {
 
 var (
 	errNobody = &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such user here"}
-	errFull   = &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 2, 2}, Message: "Mailbox full, please come back later"}
-	errBusy   = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 2}, Message: "System not accepting messages now, please come back later"}
+	errFull   = &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 2, 2},
+		Message: "Mailbox full, please come back later"}
+	errBusy = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 2},
+		Message: "System not accepting messages now, please come back later"}
 )
 
 // answer returns nil to accept the recipient; closed tells that its whole domain

@@ -93,7 +93,8 @@ func (s *session) Data(r io.Reader) error {
 	if _, err := io.Copy(io.Discard, message.Body); err != nil {
 		return err
 	}
-	s.server.record.Add(Receipt{Began: s.began, At: time.Now(), Mail: message.Header.Get(mailIDHeader), Recipients: s.tried, Reply: ReplyAccepted})
+	s.server.record.Add(Receipt{Began: s.began, At: time.Now(), Mail: message.Header.Get(mailIDHeader),
+		Recipients: s.tried, Reply: ReplyAccepted})
 	s.tried = 0
 	return nil
 }
@@ -102,7 +103,8 @@ func (s *session) Data(r io.Reader) error {
 // recipients were asked for.
 func (s *session) Reset() {
 	if s.tried > 0 {
-		s.server.record.Add(Receipt{Began: s.began, At: s.last, Mail: envelopeMailID(s.from), Recipients: s.tried, Reply: s.reply, Closed: s.closed})
+		s.server.record.Add(Receipt{Began: s.began, At: s.last, Mail: envelopeMailID(s.from), Recipients: s.tried,
+			Reply: s.reply, Closed: s.closed})
 	}
 	s.from, s.tried, s.reply, s.closed = "", 0, ReplyNone, false
 }

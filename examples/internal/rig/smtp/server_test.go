@@ -10,13 +10,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
-	"github.com/asynq-throttle/asynq-throttle/worker"
+	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
 func TestSMTPServerFollowsItsScript(t *testing.T) {
 	t.Parallel()
 	kept, m := startMail(t)
-	plain := &campaign.Mail{ID: "m1", From: "Acme <news@acme.example>", To: []string{"ada@hill.example", "ben@hill.example"}, Subject: "Hällo", Body: "Zeile\n.\nZeile"}
+	plain := &campaign.Mail{ID: "m1", From: "Acme <news@acme.example>",
+		To: []string{"ada@hill.example", "ben@hill.example"}, Subject: "Hällo", Body: "Zeile\n.\nZeile"}
 	gone := &campaign.Mail{ID: "m2", From: "news@acme.example", To: []string{"nobody@hill.example"}}
 	full := &campaign.Mail{ID: "m3", From: "news@acme.example", To: []string{"ada@hill.example", "full@hill.example"}}
 
@@ -24,22 +25,24 @@ func TestSMTPServerFollowsItsScript(t *testing.T) {
 		t.Errorf("plain mail: %v", err)
 	}
 	var refusal *RefusedError
-	if err := m.Send(t.Context(), gone); !errors.As(err, &refusal) || refusal.Code != 550 || !strings.HasPrefix(err.Error(), RefusedPrefix) {
+	if err := m.Send(t.Context(), gone); !errors.As(err, &refusal) || refusal.Code != 550 ||
+		!strings.HasPrefix(err.Error(), RefusedPrefix) {
 		t.Errorf("mail to nobody: got %v, want a refusal with 550", err)
 	}
 	var later *DeferredError
 	if err := m.Send(t.Context(), full); !errors.As(err, &later) || later.Code != 452 {
 		t.Errorf("mail to a full mailbox: got %v, want it deferred with 452", err)
 	}
-	if err := worker.SMTPWait(campaign.ScopeDomain, later); err != nil {
-		t.Errorf("a full mailbox is a reason to leave its domain alone: %v", err)
+	if wait, asked := upstream.SMTPWait(later); asked {
+		t.Errorf("a full mailbox is a reason to leave its domain alone for %s", wait)
 	}
 	if err := m.Send(t.Context(), full); err != nil {
 		t.Errorf("full mailbox, second time: %v", err)
 	}
 
 	receipts := kept.All()
-	want := []Receipt{{Mail: "m1", Recipients: 2, Reply: 250}, {Mail: "m2", Recipients: 1, Reply: 550}, {Mail: "m3", Recipients: 2, Reply: 452}, {Mail: "m3", Recipients: 2, Reply: 250}}
+	want := []Receipt{{Mail: "m1", Recipients: 2, Reply: 250}, {Mail: "m2", Recipients: 1, Reply: 550},
+		{Mail: "m3", Recipients: 2, Reply: 452}, {Mail: "m3", Recipients: 2, Reply: 250}}
 	if len(receipts) != len(want) {
 		t.Fatalf("got %d receipts, want %d: %v", len(receipts), len(want), receipts)
 	}
@@ -65,8 +68,8 @@ func TestSMTPServerClosesADomain(t *testing.T) {
 	same := &campaign.Mail{ID: "m2", From: "news@acme.example", To: []string{"ada@hill.example", "ben@hill.example"}}
 	other := &campaign.Mail{ID: "m3", From: "news@acme.example", To: []string{"busy.too@lake.example"}}
 	for _, one := range []*campaign.Mail{busy, same} {
-		var wait *worker.WaitError
-		if err := m.Send(t.Context(), one); !errors.As(worker.SMTPWait(campaign.ScopeDomain, err), &wait) || wait.Delay != 5*time.Minute {
+		err := m.Send(t.Context(), one)
+		if wait, asked := upstream.SMTPWait(err); !asked || wait != 5*time.Minute {
 			t.Errorf("mail %s: got %v, want a reply that asks to wait", one.ID, err)
 		}
 	}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// raisedExact raises limits whose ledgers are exact. All of the window is used within half a
+// second, and as many jobs wait: they are pulled when that leaves again.
+func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
+	const window, jobs = 4 * time.Second, 1000
+	th, err := open(client, "exactly", limits{throttle.Per(100, window)}, limits{throttle.Per(100, window)}, nil)
+	if err != nil {
+		return err
+	}
+	if err := ask(ctx, th, job("first", "acme")); err != nil {
+		return err
+	}
+	raised := limits{throttle.Per(jobs, window)}
+	if err := errors.Join(th.Inspector().SetLimits(ctx, throttle.Global, "", raised),
+		th.Inspector().SetLimits(ctx, "tenant", "", raised)); err != nil {
+		return err
+	}
+	began := time.Now()
+	for n := range 2 * jobs {
+		if _, err := th.Reserve(ctx, job("exactly-"+strconv.Itoa(n), "acme")); err != nil {
+			return err
+		}
+	}
+	if err := sleep(ctx, time.Until(began.Add(window-500*time.Millisecond))); err != nil {
+		return err
+	}
+	return drive(ctx, th, 2*time.Second)
+}
+
+// longTails renews and ends jobs that run beside hundreds of others, each in a sub-window of its
+// own, under so many scopes.
+func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Client) error {
+	return func(ctx context.Context, _ *bench, client *redis.Client) error {
+		const places, lease = 850, 10 * time.Second // the last is there before the first lease ends
+		all := make([]throttle.Scope, scopes)
+		keys := make(map[string]string)
+		for i := range all {
+			all[i] = throttle.Scope{Name: "scope" + strconv.Itoa(i),
+				Limits: limits{{Units: places, Running: true, Lease: lease}}}
+			keys[all[i].Name] = "acme"
+		}
+		th, err := throttle.New(fmt.Sprintf("tails-%d", scopes), client, all, &throttle.Options{Timeout: time.Minute})
+		if err != nil {
+			return err
+		}
+		var running []throttle.Reservation
+		for n := range places {
+			j := throttle.Job{ID: "tail-" + strconv.Itoa(n), Weight: 1, Keys: keys}
+			r, err := th.Reserve(ctx, j)
+			if err != nil {
+				return err
+			}
+			running = append(running, r)
+			if err := sleep(ctx, lease/1000); err != nil { // each in a sub-window of its own
+				return err
+			}
+		}
+		for n := 0; n+64 <= places; n += 128 {
+			if _, err := th.Renew(ctx, running[n:n+64]...); err != nil {
+				return err
+			}
+		}
+		for n := 0; n+64 <= places; n += 64 {
+			if _, err := th.Done(ctx, running[n:n+64]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// busyTenants has a hundred tenants use their two windows up, and asks for all of them.
+func busyTenants(ctx context.Context, _ *bench, client *redis.Client) error {
+	const tenants, units = 100, 100
+	th, err := open(client, "busy", limits{throttle.PerMinute(units), throttle.PerHour(units)},
+		limits{throttle.PerSecond(100_000)}, nil)
+	if err != nil {
+		return err
+	}
+	jobs := make([]throttle.Job, tenants)
+	for n := range units + 1 {
+		for i := range jobs {
+			jobs[i] = job(fmt.Sprintf("busy-%d-%d", n, i), "tenant-"+strconv.Itoa(i))
+		}
+		for _, answer := range th.ReserveAll(ctx, jobs) {
+			if answer.Err != nil {
+				return answer.Err
+			}
+		}
+	}
+	for i := range jobs {
+		jobs[i] = job("busy-"+strconv.Itoa(i), "tenant-"+strconv.Itoa(i))
+	}
+	for range 5 {
+		if _, err := th.Inspector().Forecast(ctx, jobs); err != nil {
+			return err
+		}
+		if _, err := th.Inspector().UsageAll(ctx, "tenant"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// longIDs asks for jobs with the longest ID that there may be.
+func longIDs(ctx context.Context, _ *bench, client *redis.Client) error {
+	th, err := open(client, "ids", limits{throttle.PerMinute(100)}, limits{throttle.PerSecond(1000)}, nil)
+	if err != nil {
+		return err
+	}
+	for _, n := range []int{1, 16, 64} {
+		for _, long := range []int{1000, 4096, 1 << 20} {
+			jobs := make([]throttle.Job, n)
+			for i := range jobs {
+				jobs[i] = job(strings.Repeat("x", long-3)+fmt.Sprintf("%03d", i), "acme")
+			}
+			for _, answer := range th.ReserveAll(ctx, jobs) {
+				if answer.Err != nil && !errors.As(answer.Err, new(*throttle.InvalidJobError)) {
+					return answer.Err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// manyLimits has jobs of all weights wait under as many limits as a throttle may have.
+func manyLimits(ctx context.Context, _ *bench, client *redis.Client) error {
+	const scopes, windows, units = 8, 8, 100
+	all := make([]throttle.Scope, scopes)
+	keys := make(map[string]string)
+	for i := range all {
+		all[i].Name = "scope" + strconv.Itoa(i)
+		keys[all[i].Name] = "acme"
+		for w := range windows {
+			all[i].Limits = append(all[i].Limits, throttle.Per(units, time.Duration(2+i+scopes*w)*time.Second))
+		}
+	}
+	th, err := throttle.New("limits", client, all, &throttle.Options{Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	weights := []int64{1, 1, 1, 90, 1, 40}
+	for n := range 1000 {
+		j := throttle.Job{ID: "limits-" + strconv.Itoa(n), Weight: 1, Keys: keys}
+		if n > units {
+			j.Weight = weights[n%len(weights)]
+		}
+		if _, err := th.Reserve(ctx, j); err != nil {
+			return err
+		}
+	}
+	return errors.Join(drive(ctx, th, 3*time.Second), look(ctx, th, "scope0", "acme", time.Second))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+)
+
+// terms are until when something is changed, and why, as flags say.
+type terms struct{ length, until, why string }
+
+func (t *terms) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.length, "for", "", "for how long, such as 30m, 2h or 1d")
+	cmd.Flags().StringVar(&t.until, "until", "", "until when: 18:00, 2026-11-22 18:00, or with a zone as in RFC 3339")
+	t.reason(cmd)
+}
+
+func (t *terms) reason(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.why, "why", "", "the reason, kept with what is set, in at most 200 bytes")
+}
+
+// end is when a change ends by itself; the zero time if neither flag says.
+func (t *terms) end(now time.Time) (time.Time, error) {
+	length, until := t.length, t.until
+	switch {
+	case length != "" && until != "":
+		return time.Time{}, usagef("--for and --until: one of them, not both")
+	case length == "" && until == "":
+		return time.Time{}, nil
+	case length != "":
+		span, is := view.ParseSpan(length)
+		if !is {
+			return time.Time{}, usagef("--for %q is not a duration of up to 400 days, such as 30m, 2h or 1d", length)
+		}
+		return now.Add(span), nil
+	}
+	if end, err := time.Parse(time.RFC3339, until); err == nil {
+		return inFuture(end, now)
+	}
+	if end, err := time.ParseInLocation("2006-01-02 15:04", until, now.Location()); err == nil {
+		return inFuture(end, now)
+	}
+	clock, err := time.Parse("15:04", until)
+	if err != nil {
+		return time.Time{}, usagef("--until %q is none of 18:00, 2026-11-22 18:00, 2026-11-22T18:00:00Z", until)
+	}
+	end := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
+	if !end.After(now) {
+		end = end.AddDate(0, 0, 1)
+	}
+	return end, nil
+}
+
+func inFuture(end, now time.Time) (time.Time, error) {
+	if !end.After(now) {
+		return end, usagef("--until %s is past", end.Format(time.RFC3339))
+	}
+	return end, nil
+}

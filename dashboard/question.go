@@ -1,0 +1,127 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// question is what a page asks before it changes limits, or pauses all jobs.
+type question struct {
+	Do, Button    string
+	Before, After string
+	Lifted        string // limits that are in force and would be no longer
+	Undo          string
+}
+
+// sure is the form's field that answers a question: what was in force when it was asked.
+const sure = "sure"
+
+// ask returns the question of a form; nil if there is none, or if it has been answered. A form
+// that makes no sense has none: do says why.
+func (h *Handler) ask(ctx context.Context, th *throttle.Inspector, key scopeKey, scopes []throttle.Scope,
+	form url.Values) (*question, error) {
+	var q *question
+	var err error
+	switch form.Get("do") {
+	case "limits", "reset":
+		q, err = askOfLimits(ctx, th, key, scopes, form)
+	case "pause":
+		q, err = askOfPause(ctx, th, key, form.Get("for"))
+	}
+	if err != nil || q == nil || form.Get(sure) == q.Before {
+		return nil, err
+	}
+	return q, nil
+}
+
+func askOfLimits(ctx context.Context, th *throttle.Inspector, key scopeKey, scopes []throttle.Scope,
+	form url.Values) (*question, error) {
+	now, after, err := limitsOf(ctx, th, key, scopes)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{
+		Do: form.Get("do"), Button: "Reset", Before: limitsText(now.inForce) + now.by(),
+		After: limitsText(after.inForce) + after.by(), Undo: "Reset",
+	}
+	if q.Do == "limits" {
+		limits, err := throttle.ParseLimits(form.Get("limits"))
+		if err != nil {
+			return nil, nil //nolint:nilerr // do says what is wrong
+		}
+		q.Button, q.After, after.inForce = "Set", limitsText(limits), limits
+		if lasts := form.Get("lasts"); lasts != "" {
+			q.After += " for " + lasts
+		}
+	}
+	if now.set == "key" {
+		q.Undo = "Set " + limitsText(now.inForce)
+	}
+	q.Lifted = limitsText(view.Lifted(now.inForce, after.inForce))
+	return q, nil
+}
+
+// limitsNow are the limits of a scope key, and for what they were set: key or scope, empty if
+// they are configured.
+type limitsNow struct {
+	inForce []throttle.Limit
+	set     string
+	until   time.Time // when what was set ends by itself
+}
+
+func (l limitsNow) by() string {
+	if l.set == "" {
+		return ", as configured"
+	}
+	text := ", set at run time for the " + l.set
+	if !l.until.IsZero() {
+		text += " until " + l.until.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// limitsOf is what is in force for a scope key now, and would be without its own limits.
+func limitsOf(ctx context.Context, th *throttle.Inspector, key scopeKey,
+	scopes []throttle.Scope) (now, without limitsNow, err error) {
+	if i := slices.IndexFunc(scopes, func(s throttle.Scope) bool { return s.Name == key.Scope }); i >= 0 {
+		without.inForce = scopes[i].Limits
+	}
+	if key.Scope != throttle.Global {
+		set, err := th.SettingsOf(ctx, key.Scope, "")
+		if err != nil {
+			return now, without, err
+		}
+		if of := view.Find(set, "limits"); of.Limits != nil {
+			without = limitsNow{of.Limits, "scope", of.Until}
+		}
+	}
+	set, err := th.SettingsOf(ctx, key.Scope, key.Key)
+	own := view.Find(set, "limits")
+	if err != nil || own.Limits == nil {
+		return without, without, err
+	}
+	return limitsNow{own.Limits, "key", own.Until}, without, nil
+}
+
+// askOfPause asks before all jobs are paused. One key is paused at once.
+func askOfPause(ctx context.Context, th *throttle.Inspector, key scopeKey, span string) (*question, error) {
+	if _, is := view.ParseSpan(span); !is || key.Scope != throttle.Global {
+		return nil, nil
+	}
+	set, err := th.SettingsOf(ctx, key.Scope, key.Key)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{Do: "pause", Button: "Pause all", Before: "not paused",
+		After: fmt.Sprintf("no job of any key starts for %s", span), Undo: "Resume"}
+	if pause := view.Find(set, "pause"); !pause.Until.IsZero() {
+		q.Before = "paused until " + pause.Until.UTC().Format(time.RFC3339)
+	}
+	return q, nil
+}

@@ -1,0 +1,149 @@
+package dashboard
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const (
+	mostFields = 48
+	// carried is for how long a note is taken for right, where no later one comes.
+	carried = 10 * time.Minute
+)
+
+// spans are the hours that a chart of the backlog may show: the fewest that have all notes.
+var spans = []int{1, 3, 6, 12}
+
+// backlogChart is what waited in the last hours.
+type backlogChart struct {
+	Title  string
+	From   time.Time
+	Width  int
+	Trends []trend // none where nothing has waited
+
+	field time.Duration // how long each part of it is
+}
+
+// trend is one quantity over the span. A field without a note has no bar.
+type trend struct {
+	What, Now, Most string
+	Bars            []chartBar
+}
+
+// backlogOf draws what was noted; nil without notes.
+func backlogOf(noted []throttle.Backlog, now time.Time) *backlogChart {
+	hours := hoursOf(noted, now)
+	span := time.Duration(hours) * time.Hour
+	c := &backlogChart{
+		Title: fmt.Sprintf("Over the last %d hours", hours), From: now.Add(-span),
+		Width: 10 * mostFields, field: span / mostFields,
+	}
+	if hours == 1 {
+		c.Title = "Over the last hour"
+	}
+	fields := c.fields(noted, now)
+	if len(fields) == 0 {
+		return nil
+	}
+	var last *throttle.Backlog // that is right now
+	if b := noted[len(noted)-1]; now.Sub(b.At) <= carried {
+		last = &b
+	}
+	jobs := trendOf("Jobs in line", fields, last, func(b throttle.Backlog) int64 { return b.Jobs }, jobsText)
+	waited := trendOf("Longest wait", fields, last, func(b throttle.Backlog) int64 { return int64(b.Waited) }, waitText)
+	if len(jobs.Bars) > 0 {
+		c.Trends = []trend{jobs, waited}
+	}
+	return c
+}
+
+// hoursOf is how many hours are drawn.
+func hoursOf(noted []throttle.Backlog, now time.Time) int {
+	for _, hours := range spans {
+		if len(noted) > 0 && now.Sub(noted[0].At) <= time.Duration(hours)*time.Hour {
+			return hours
+		}
+	}
+	return spans[len(spans)-1]
+}
+
+// fields are the most of each quantity in each part of the span that has a note.
+func (c *backlogChart) fields(noted []throttle.Backlog, now time.Time) map[int]throttle.Backlog {
+	fields := make(map[int]throttle.Backlog)
+	for i, b := range noted {
+		if b.At.After(now) { // the clock was set back since
+			continue
+		}
+		end := b.At.Add(carried)
+		if i+1 < len(noted) && noted[i+1].At.Before(end) {
+			end = noted[i+1].At
+		}
+		if end.After(now) {
+			end = now
+		}
+		for n := c.place(b.At); n <= c.place(end); n++ {
+			if n < 0 {
+				continue
+			}
+			most := fields[n]
+			if most.Jobs >= 0 && (b.Jobs < 0 || b.Jobs > most.Jobs) {
+				most.Jobs = b.Jobs
+			}
+			most.Waited = max(most.Waited, b.Waited)
+			fields[n] = most
+		}
+	}
+	return fields
+}
+
+// place is the part in which an instant is; the last has the end of the span too.
+func (c *backlogChart) place(at time.Time) int {
+	return min(mostFields-1, int(at.Sub(c.From)/c.field))
+}
+
+// trendOf draws one quantity; negative is more than is counted. It has no bars where all is 0.
+func trendOf(
+	what string, fields map[int]throttle.Backlog, last *throttle.Backlog,
+	of func(throttle.Backlog) int64, text func(int64) string,
+) trend {
+	t := trend{What: what, Now: "not noted"}
+	if last != nil {
+		t.Now = text(of(*last))
+	}
+	most, over := int64(0), false
+	for _, b := range fields {
+		most, over = max(most, of(b)), over || of(b) < 0
+	}
+	if most == 0 && !over {
+		return t
+	}
+	t.Most = text(most)
+	if over {
+		t.Most = text(-1)
+	}
+	for n := range mostFields {
+		b, is := fields[n]
+		if !is {
+			continue
+		}
+		part := 1.0
+		if of(b) >= 0 {
+			part = max(0.01, float64(of(b))/float64(max(1, most)))
+		}
+		t.Bars = append(t.Bars, barAt(n, part, text(of(b))))
+	}
+	return t
+}
+
+func jobsText(n int64) string {
+	if n < 0 {
+		return "more than is counted"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func waitText(n int64) string { return view.Span(time.Duration(n)) }

@@ -1,0 +1,218 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// answer fills in why the job does not run, until when, and what would help.
+func (e *Explanation) answer(of throttle.Explanation, in crowd) {
+	e.Why, e.Until = e.taskAnswer()
+	switch {
+	case e.Why != "":
+		e.Help = helpOf[e.cause()]
+	case e.State == Booked:
+		e.Why, e.Until = "it has a slot, at which all its limits have room", e.Slot
+	case e.State == Overdue:
+		e.Why, e.Help = "it did not come to its slot", "Asked for again, it comes to the front of its lane."
+	case e.State == Waiting:
+		e.Until = e.Expected
+		e.waits(of, in)
+	default:
+		e.Why = "the throttle knows nothing of it: it has not asked yet, was given back, or has started"
+	}
+}
+
+// What asynq keeps a task back by.
+const (
+	queuePaused = "queue paused"
+	pending     = "pending"
+	archived    = "archived"
+)
+
+var helpOf = map[string]string{
+	queuePaused: "Resume the queue in asynq.",
+	pending:     "More workers would help, or a higher Concurrency of asynq's server.",
+	archived:    "Run it again by asynq's Inspector, or in asynqmon.",
+}
+
+// cause is what asynq keeps the task back by; empty if it does not.
+func (e *Explanation) cause() string {
+	switch t := e.Task; {
+	case t == nil || t.State == "active" || t.State == "completed":
+		return ""
+	case t.State == archived:
+		return archived
+	case t.Paused:
+		return queuePaused
+	case t.State == pending && e.State == Unknown:
+		return pending
+	}
+	return ""
+}
+
+// taskAnswer is what asynq's state of the task tells; empty if the throttle knows more.
+func (e *Explanation) taskAnswer() (why string, until time.Time) {
+	switch t := e.Task; e.cause() {
+	case queuePaused:
+		return "its queue is paused in asynq", time.Time{}
+	case archived:
+		return "asynq has archived it, after its last retry or by hand", time.Time{}
+	case pending:
+		return "it is in asynq's queue and has not asked yet: no worker has taken it", time.Time{}
+	default:
+		switch {
+		case t == nil || e.State != Unknown:
+			return "", time.Time{}
+		case t.State == "active":
+			return "a worker has it now", time.Time{}
+		case t.State == "completed":
+			return "it has run", time.Time{}
+		case t.Next.After(e.Now):
+			return "it has not asked yet, and asynq keeps it for its time", t.Next
+		}
+		return "", time.Time{}
+	}
+}
+
+// crowd is how many jobs in line share a scope key, and how many flows they are of.
+type crowd struct {
+	fair  string // the fair scope
+	jobs  map[[2]string]int64
+	flows map[[2]string]int64
+	inAll int64
+}
+
+func crowdOf(lanes []throttle.Lane, fair string) crowd {
+	c := crowd{fair: fair, jobs: make(map[[2]string]int64), flows: make(map[[2]string]int64)}
+	type standing struct {
+		name [2]string
+		flow string
+	}
+	seen := make(map[standing]bool)
+	add := func(scope, key string, l throttle.Lane) {
+		name := [2]string{scope, key}
+		c.jobs[name] += l.Jobs
+		if s := (standing{name, l.Flow}); !seen[s] {
+			seen[s] = true
+			c.flows[name]++
+		}
+	}
+	for _, l := range lanes {
+		c.inAll += l.Jobs
+		add(throttle.Global, "", l)
+		for scope, key := range l.Keys {
+			add(scope, key, l)
+		}
+	}
+	return c
+}
+
+// waits says why a job in line waits: what keeps it back longest.
+func (e *Explanation) waits(of throttle.Explanation, in crowd) {
+	e.InLine = in.inAll
+	binds, limit, ok := binding(of, in)
+	if !ok {
+		e.Why = "its turn has not come"
+		return
+	}
+	name := [2]string{binds.Scope, binds.Key}
+	key := scopeKey(binds.Scope, binds.Key)
+	e.Binds = &Binding{Scope: binds.Scope, Key: binds.Key, Limit: view.LimitText(limit)}
+	raise := fmt.Sprintf("A higher limit of %s would help, and no other.", key)
+	switch {
+	case binds.Paused.After(of.Now):
+		e.Binds.Limit = ""
+		e.Why, e.Help = key+" is paused", "Resume it to let its jobs start sooner."
+		if e.Until.Before(binds.Paused) {
+			e.Until = binds.Paused
+		}
+	case limit.Units == 0:
+		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, view.LimitText(limit)), raise
+	case binds.Scope == in.fair || in.flows[name] <= 1:
+		e.Why = fmt.Sprintf("%s has a limit of %s and %s in line", key, view.LimitText(limit), jobs(in.jobs[name]))
+		e.Help = raise
+	default:
+		e.Why = fmt.Sprintf("%s has a limit of %s, for which %s of %d flows take turns", key, view.LimitText(limit),
+			jobs(in.jobs[name]), in.flows[name])
+		e.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share or a higher priority.", key)
+	}
+}
+
+// binding is the limit under which the job would start last if it were its only one.
+func binding(of throttle.Explanation, in crowd) (binds throttle.Usage, limit throttle.Limit, ok bool) {
+	last := of.Now
+	for _, u := range of.Usage {
+		if u.Paused.After(last) {
+			binds, limit, last, ok = u, throttle.Limit{}, u.Paused, true
+		}
+		if u.Mode != throttle.Enforce {
+			continue
+		}
+		for _, l := range u.Limits {
+			if l.Limit.Units == 0 {
+				return u, l.Limit, true
+			}
+			if at := alone(of, u, l, in); at.After(last) {
+				binds, limit, last, ok = u, l.Limit, at, true
+			}
+		}
+	}
+	return binds, limit, ok
+}
+
+// alone is about when the job would start under one limit: after those of its flow that are
+// before it, and as many of each other flow that has jobs there.
+func alone(of throttle.Explanation, u throttle.Usage, l throttle.LimitUsage, in crowd) time.Time {
+	if l.Limit.Units < 0 {
+		return of.Now
+	}
+	name, own := [2]string{u.Scope, u.Key}, in.jobs[[2]string{u.Scope, u.Key}]
+	before := float64(max(0, of.Before)+1) / float64(max(1, of.Waiting)) // of its lane, and so of its flow
+	turns := before * float64(own)
+	if u.Scope != in.fair {
+		turns = min(float64(own), before*float64(flowJobs(of, in))*float64(max(1, in.flows[name])))
+	}
+	length := l.Limit.Window
+	if l.Limit.Running {
+		length = time.Second // how long jobs run is not known here
+	}
+	units := float64(l.Limit.Units) * cmp.Or(u.Served, 1)
+	late := turns - (units - float64(l.Used+l.Booked)) // of these find no room in the window that ends now
+	if late <= 0 {
+		return of.Now
+	}
+	at := of.Now.Add(time.Duration(late / units * float64(length)))
+	if l.Free.After(at) {
+		return l.Free
+	}
+	return at
+}
+
+// flowJobs is how many jobs of the job's flow are in line.
+func flowJobs(of throttle.Explanation, in crowd) int64 {
+	for _, u := range of.Usage {
+		if u.Scope == in.fair && in.fair != throttle.Global {
+			return in.jobs[[2]string{u.Scope, u.Key}]
+		}
+	}
+	return of.Waiting
+}
+
+func jobs(n int64) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+func scopeKey(scope, key string) string {
+	if key == "" {
+		return scope
+	}
+	return scope + " " + view.Printable(key)
+}

@@ -1,0 +1,62 @@
+package lua_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// usedAtOnce has a thousand jobs start one after the other under exact limits of a tenant and of all, and as
+// many wait. It returns half a second before their window is over.
+func usedAtOnce(t *testing.T, client *redis.Client, prefix string) *scripted {
+	t.Helper()
+	const window, jobs = 10 * second, 1000
+	exact := []line.Limit{{Units: jobs, Window: window, Precision: 1}}
+	s := &scripted{client: client, prefix: prefix,
+		settings: line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: map[string]line.Scope{
+			"global": {Mode: line.Enforce, Limits: exact}, "tenant": {Mode: line.Enforce, Limits: exact},
+		}}}
+	for n := range 2 * jobs {
+		job := line.Job{ID: fmt.Sprint(n), Lane: "a|global:,tenant:a", Costs: []int64{1, 1}, Latest: line.Never, Share: 1}
+		if _, _, err := s.reserve(1_795_219_498_000_000+int64(n)*250, []line.Job{job}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// TestPullOfFiftyTakesFewSteps: fifty jobs are booked beside two ledgers of a thousand entries in one pass: in
+// fewer steps than one call takes. One that may take fewer ends before, and the next ones book the others: none
+// is booked twice.
+func TestPullOfFiftyTakesFewSteps(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		now := 1_795_219_498_000_000 + 19*second/2
+		for steps, want := range map[int]int{8000: 1, 1000: 0} {
+			s := usedAtOnce(t, client, fmt.Sprintf("thr:{steps-%p-%d}:4:", t, steps))
+			s.steps = steps
+			booked, pulls := make(map[string]bool), 0
+			for ; len(booked) < 50 && pulls < 1000; pulls++ {
+				told, ends, err := s.pull(now, 50-len(booked), 200, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := 3; i < len(told); i += 3 {
+					if booked[told[i]] {
+						t.Fatalf("%s is booked twice", told[i])
+					}
+					booked[told[i]] = true
+				}
+				if ends == 0 && len(booked) < 50 {
+					t.Fatalf("%d steps: pull %d ends with %d booked: %q", steps, pulls, len(booked), told)
+				}
+			}
+			if want > 0 && pulls != want || want == 0 && (pulls < 3 || pulls > 50) {
+				t.Errorf("%d steps: %d are booked in %d pulls", steps, len(booked), pulls)
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// settingsEvery is how often at most what is set at run time is read: that looks at every
+// key that Redis has.
+const settingsEvery = time.Minute
+
+// settings are what was last read of what is set at run time.
+type settings struct {
+	mu   sync.Mutex
+	at   time.Time // by the local clock, when it was read
+	list []throttle.Setting
+}
+
+// current returns what is set, read anew if it is older than settingsEvery.
+func (s *settings) current(ctx context.Context, th *throttle.Inspector) ([]throttle.Setting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.at.IsZero() && time.Since(s.at) < settingsEvery {
+		return s.list, nil
+	}
+	list, err := th.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.at, s.list = time.Now(), list
+	return list, nil
+}
+
+// allScopes stands for what is set for all scopes: no scope has this name.
+const allScopes = "*"
+
+// collectSettings tells how many scope keys are paused, how many limits and modes are set, and
+// for how long the oldest of those without an end has been, of these scopes also where none is.
+func (c *Collector) collectSettings(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
+	now time.Time) {
+	list, err := w.set.current(ctx, w.throttle)
+	if err != nil {
+		return
+	}
+	paused, overrides, oldest := map[string]float64{}, map[string]float64{allScopes: 0}, map[string]float64{allScopes: 0}
+	for _, scope := range scopes {
+		paused[scope], overrides[scope], oldest[scope] = 0, 0, 0
+	}
+	for _, setting := range list {
+		scope := setting.Scope
+		if scope == "" {
+			scope = allScopes
+		}
+		if setting.What == "pause" {
+			paused[scope]++
+			continue
+		}
+		overrides[scope]++
+		if setting.Until.IsZero() {
+			oldest[scope] = max(oldest[scope], now.Sub(setting.At).Seconds())
+		}
+	}
+	for desc, of := range map[*prometheus.Desc]map[string]float64{c.paused: paused, c.overrides: overrides,
+		c.oldestOverride: oldest} {
+		for scope, n := range of {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, n, w.throttle.Name(), scope)
+		}
+	}
+}

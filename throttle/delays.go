@@ -1,0 +1,87 @@
+package throttle
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// StartDelay says how long after their grants a process has begun the jobs of one scope, since
+// its throttle was opened. Only a scope with a Margin has one.
+type StartDelay struct {
+	Started int64         `json:"started"`    // how many jobs have begun
+	Late    int64         `json:"late"`       // how many of these began later than the margin
+	Longest time.Duration `json:"longest_ns"` // the longest delay
+	// LastLate is when the last late job began, on Redis' clock; zero if none did.
+	LastLate time.Time `json:"last_late,omitzero"`
+}
+
+// startDelays are the delays of a process by scope; nil if no scope has a margin.
+type startDelays struct {
+	mu sync.Mutex
+	of map[string]StartDelay
+}
+
+func newStartDelays(scopes []Scope) *startDelays {
+	d := &startDelays{of: make(map[string]StartDelay)}
+	for _, s := range scopes {
+		if s.Margin > 0 {
+			d.of[s.Name] = StartDelay{}
+		}
+	}
+	if len(d.of) == 0 {
+		return nil
+	}
+	return d
+}
+
+// note notes a job that began so long after its granted start, and returns whether that was
+// later than a margin.
+func (d *startDelays) note(scopes []Scope, granted Reservation, delay time.Duration) (late bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range scopes {
+		one, has := d.of[s.Name]
+		if _, named := granted.Job.Keys[s.Name]; !has || !named && s.Name != Global {
+			continue
+		}
+		one.Started++
+		one.Longest = max(one.Longest, delay)
+		if delay > s.Margin {
+			one.Late++
+			one.LastLate = granted.Start.Add(delay)
+			late = true
+		}
+		d.of[s.Name] = one
+	}
+	return late
+}
+
+// all returns a copy.
+func (d *startDelays) all() map[string]StartDelay {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.of)
+}
+
+// started says that a granted job begins now, and when its answer had come: to the observer,
+// and to those who look at the processes.
+func (t *Throttle) started(granted Reservation, answered time.Time) {
+	delay := max(0, time.Since(answered)-granted.Delay())
+	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {
+		t.sign.hasten(time.Now())
+	}
+	if t.options.Observer != nil {
+		t.options.Observer.Started(Lateness{Throttle: t.name, Reservation: granted, Late: delay})
+	}
+}
+
+// Started says that a granted job begins now, and when its answer had come, by the local
+// clock. The throttle's observer hears how late that is, and Check whether it is later than a
+// margin. It does not block.
+func (d Driver) Started(granted Reservation, answered time.Time) {
+	d.throttle.started(granted, answered)
+}

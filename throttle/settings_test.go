@@ -1,0 +1,99 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestSettingsAreByWhoSetThem: what is in force, by whom, why and until when is told from what is
+// set, however much was changed since, and by whom.
+func TestSettingsAreByWhoSetThem(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	now := time.Now().Truncate(time.Second)
+	m.SetTime(now)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(100)), nil)
+	ctx, five := t.Context(), []throttle.Limit{throttle.PerMinute(5)}
+	if _, err := th.Pause(ctx, "tenant", "acme", time.Now().Add(time.Hour), throttle.By("ann"),
+		throttle.Why("a | strange; 100% =reason: é")); err != nil {
+		t.Fatal(err)
+	}
+	m.SetTime(now.Add(time.Minute))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(th.Inspector().SetLimits(ctx, "tenant", "acme", five, throttle.By("bob"),
+		throttle.Until(time.Now().Add(4*time.Hour))))
+	must(th.Inspector().SetLimits(ctx, "tenant", "", five, throttle.By("cid"), throttle.Why("all of them")))
+	must(th.Inspector().SetMode(ctx, "tenant", throttle.Shadow, throttle.By("dan"),
+		throttle.Until(time.Now().Add(time.Hour))))
+	must(th.Inspector().SetMode(ctx, "", throttle.Off, throttle.By("eve")))
+	for i := range 210 {
+		must(th.Inspector().SetLimits(ctx, "tenant", "other", []throttle.Limit{throttle.PerMinute(int64(i + 1))}))
+	}
+	must(th.Inspector().ResetLimits(ctx, "tenant", "other"))
+	settings, err := th.Inspector().Settings(ctx)
+	must(err)
+	var told []string
+	for _, s := range settings {
+		person, process, _ := strings.Cut(s.By, ", ")
+		if !strings.Contains(process, "process ") {
+			t.Errorf("set by %q, want the process too", s.By)
+		}
+		ends := ""
+		if !s.Until.IsZero() {
+			ends = s.Until.Sub(now).Round(time.Minute).String()
+		}
+		told = append(told, fmt.Sprintf("%s %s %s %v%s %s %s %s %q", s.What, s.Scope, s.Key, s.Limits, s.Mode, ends,
+			s.At.Sub(now), person, s.Why))
+	}
+	want := []string{
+		`mode   []off  1m0s eve ""`, `limits tenant  [5/1m]  1m0s cid "all of them"`,
+		`mode tenant  []shadow 1h1m0s 1m0s dan ""`,
+		`pause tenant acme [] 1h0m0s 0s ann "a | strange; 100% =reason: é"`, `limits tenant acme [5/1m] 4h1m0s 1m0s bob ""`,
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestTermsAreRefused: what is too long, or past, is refused before anything is written.
+func TestTermsAreRefused(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(100)), nil)
+	for field, option := range map[string]throttle.SetOption{
+		"Why": throttle.Why(strings.Repeat("y", 201)), "By": throttle.By(strings.Repeat("b", 101)),
+		"Until": throttle.Until(time.Now().Add(-time.Second)),
+	} {
+		for what, err := range map[string]error{
+			"limits": th.Inspector().SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.PerMinute(5)}, option),
+			"mode":   th.Inspector().SetMode(t.Context(), "", throttle.Off, option),
+			"reset":  th.Inspector().ResetLimits(t.Context(), "tenant", "acme", option),
+		} {
+			var wrong *throttle.OptionError
+			if !errors.As(err, &wrong) || wrong.Field != field {
+				t.Errorf("%s with %s: %v", what, field, err)
+			}
+		}
+	}
+	if keys := m.Keys(); len(keys) > 0 {
+		t.Errorf("written: %v", keys)
+	}
+}

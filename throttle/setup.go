@@ -1,0 +1,70 @@
+package throttle
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+)
+
+// setup is a throttle as it is configured and how its Redis is asked: what a Throttle and its
+// Inspector share.
+type setup struct {
+	name    string
+	keys    keys
+	scopes  []Scope
+	fair    string // the fair scope's name, empty for one line for all
+	shares  shares
+	header  [2]string // the arguments that every script is called with
+	options Options
+	redis   *caller
+	asker   string // names this throttle value in Redis
+	line    lineTimer
+	means   means
+	delays  *startDelays // nil if no scope has a margin
+	logged  *rateLimitedLog
+	now     func() time.Time // nil in production: Redis' own clock
+}
+
+// newSetup builds a setup of checked parts.
+func newSetup(name, fair string, scopes []Scope, options Options, redis *caller) *setup {
+	return &setup{
+		name:    name,
+		keys:    newKeys(name),
+		scopes:  copyScopes(scopes),
+		fair:    fair,
+		shares:  newShares(options),
+		header:  newHeader(scopes, options),
+		options: options,
+		redis:   redis,
+		asker:   rand.Text()[:16],
+		delays:  newStartDelays(scopes),
+		logged:  newRateLimitedLog(options.Logger),
+	}
+}
+
+// Name returns the throttle's name.
+func (t *setup) Name() string { return t.name }
+
+// scopeKey checks the name of a scope key.
+func (t *setup) scopeKey(ctx context.Context, scope, key string) error {
+	switch {
+	case ctx == nil:
+		return &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+	case !t.hasScope(scope):
+		return &InvalidJobError{Field: "scope", Value: scope,
+			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
+	case scope == Global && key != "":
+		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
+	case scope != Global && key == "":
+		return &InvalidJobError{Field: "key", Value: scope, Reason: "wants a key"}
+	case isHash(key):
+		return &InvalidJobError{Field: "key", Value: key,
+			Reason: "stands for a key that is too long to be kept: name that one"}
+	}
+	return nil
+}
+
+func (t *setup) hasScope(name string) bool {
+	return slices.ContainsFunc(t.scopes, func(s Scope) bool { return s.Name == name })
+}

@@ -1,0 +1,134 @@
+package upstream
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// HTTPLimit is what the headers of a response say of one limit of the upstream, as
+// the upstream saw it when it answered.
+type HTTPLimit struct {
+	// Dialect is whose headers they are: "openai", "azure", "groq", "anthropic",
+	// "github" or "ietf". See HTTPLimits.
+	Dialect string
+	// Counts is what the limit counts, as the dialect names it: "requests", "tokens",
+	// "input-tokens". For "ietf" it is the name of the policy, and for "github" that of
+	// the resource; "requests" if they give none. A name that the upstream chooses is 1
+	// to 128 printable ASCII characters.
+	Counts string
+	// Units is the limit, and Remaining how many of them were left; -1 if that is not
+	// said, or is no number from 0 to the largest int64.
+	Units, Remaining int64
+	// Reset is how long it takes, from the response on, until the limit is whole again
+	// or its window begins anew; HTTPLimits tells which. It is at most MaxWait, to
+	// which a longer one is cut: it never says later than the upstream does. 0 if it is
+	// not said, cannot be read or has passed.
+	Reset time.Duration
+	// Window is the time that the units are for, at most 400 days as in a
+	// throttle.Limit; 0 if it is not said, cannot be read or is longer. It is not cut:
+	// the same units in less time would be another limit.
+	Window time.Duration
+}
+
+// longestWindow is the longest that a throttle.Limit takes.
+const longestWindow = 400 * 24 * time.Hour
+
+// HTTPLimits returns what the headers of resp say of the upstream's limits, whatever
+// its status: nil if they say nothing, if resp is nil, or if it comes from a cache (an
+// Age above zero), where they are of an earlier time. Values that cannot be read are
+// left out; of a header that is repeated, the first counts unless it is a list. The
+// body is neither read nor closed.
+//
+// The dialects, in the order in which their limits are returned:
+//
+//	openai     x-ratelimit-limit-requests and its kind; Reset: whole again
+//	azure      the same of Azure OpenAI; Reset: until it resets, Azure says no more
+//	groq       the same of Groq, whose requests are per day and whose tokens are per
+//	           minute, which is their Window; Reset: whole again
+//	anthropic  anthropic-ratelimit-requests-limit and its kind; Reset: whole again
+//	github     x-ratelimit-limit and its kind; Reset: the window begins anew
+//	ietf       RateLimit and RateLimit-Policy of draft-ietf-httpapi-ratelimit-headers,
+//	           or the RateLimit-Limit, -Remaining and -Reset of its older versions;
+//	           Reset: the window begins anew, or as much as remains can be used until
+//	           then, as the upstream likes
+//
+// The first three share their headers: azure is told by apim-request-id or
+// x-ms-region, groq by x-groq-region, and all else is openai, among it the many that
+// speak as OpenAI does. GitHub's headers mean other things elsewhere, and are read
+// only if a header that is GitHub's own stands beside them.
+//
+// A reset may be a duration (6m0s), a number of seconds, a date (RFC 3339) or, from
+// 10^9 on, a Unix time, in each dialect. A date is compared with the response's own
+// Date, so that the local clock does not matter; without one, with the local clock.
+// Both are in whole seconds: Reset is up to a second off then, either way.
+func HTTPLimits(resp *http.Response) []HTTPLimit {
+	if resp == nil || isCached(resp.Header) {
+		return nil
+	}
+	at := answeredAt(resp.Header, time.Now())
+	var limits []HTTPLimit
+	for _, sameHeaders := range httpDialects {
+		limits = append(limits, limitsOf(sameHeaders, resp.Header, at)...)
+	}
+	return append(limits, ietfLimits(resp.Header, at)...)
+}
+
+// isCached tells whether the response comes from a cache (RFC 9111, section 5.1).
+func isCached(header http.Header) bool {
+	age := strings.Trim(header.Get("Age"), " \t")
+	return isDigits(age) && strings.Trim(age, "0") != ""
+}
+
+// answeredAt is when the response was made, by its own clock; now if it does not say.
+func answeredAt(header http.Header, now time.Time) time.Time {
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		return date
+	}
+	return now
+}
+
+// says tells whether anything is known of the limit but its name.
+func (l HTTPLimit) says() bool { return l.Units >= 0 || l.Remaining >= 0 || l.Reset > 0 }
+
+// unitsIn reads a number of units; -1 if the value is none.
+func unitsIn(value string) int64 {
+	value = strings.Trim(value, " \t")
+	if !isDigits(value) {
+		return -1
+	}
+	units, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return units
+}
+
+// resetIn reads a reset, as a wait that begins at the time at; 0 if the value is none.
+func resetIn(value string, at time.Time) time.Duration {
+	wait, _ := RetryAfter(value, at)
+	return wait
+}
+
+// windowIn reads a number of seconds as a window; 0 if the value is none.
+func windowIn(value string) time.Duration {
+	seconds := unitsIn(value)
+	if seconds <= 0 || seconds > int64(longestWindow/time.Second) {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// isName tells whether a text that the upstream chose may be a name here.
+func isName(s string) bool { return s != "" && len(s) <= 128 && isPrintable(s) }
+
+// isPrintable tells whether s is ASCII without control characters.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

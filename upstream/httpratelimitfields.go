@@ -1,0 +1,129 @@
+package upstream
+
+import (
+	"net/http"
+	"time"
+)
+
+// ietfLimits reads the fields of draft-ietf-httpapi-ratelimit-headers
+// (https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11) and
+// of its older versions, of which servers send all three forms:
+//
+//	RateLimit: "hourly";r=50;t=30             since version 08
+//	RateLimit-Policy: "hourly";q=100;w=3600
+//
+//	RateLimit: limit=100, remaining=50, reset=30             version 07
+//	RateLimit-Policy: 100;w=3600
+//
+//	RateLimit-Limit: 100, 100;w=3600          before; the policy may stand in a
+//	RateLimit-Remaining: 50                   field of its own as in version 07
+//	RateLimit-Reset: 30
+//
+// The limits that are stated come first, then the policies that nothing is stated of.
+func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
+	policies := policiesIn(header.Values("RateLimit-Policy"))
+	limits := statedLimits(header.Values("RateLimit"), at)
+	if len(limits) == 0 {
+		limits = olderLimit(header, at)
+		if len(policies) == 0 {
+			policies = policiesIn(header.Values("RateLimit-Limit"))
+		}
+	}
+	limits = joinPolicies(limits, policies)
+	for i := range limits {
+		if limits[i].Counts == "" {
+			limits[i].Counts = "requests" // what the draft counts where nothing else is said
+		}
+	}
+	return limits
+}
+
+// policiesIn reads RateLimit-Policy, each policy as a limit of which it is not known
+// what remains. A policy without a name has its units in the place of it, and must
+// have a window, without which version 06's RateLimit-Limit means something else.
+func policiesIn(lines []string) []HTTPLimit {
+	var policies []HTTPLimit
+	for _, m := range fieldMembersIn(lines) {
+		policy := HTTPLimit{Dialect: "ietf", Units: unitsIn(m.value), Remaining: -1, Window: windowIn(m.params["w"])}
+		if name, ok := m.name(); ok {
+			policy.Counts, policy.Units = name, unitsIn(m.params["q"])
+		} else if policy.Window == 0 {
+			continue
+		}
+		if m.key == "" && policy.Units >= 0 {
+			policies = append(policies, policy)
+		}
+	}
+	return policies
+}
+
+// statedLimits reads RateLimit, as a list or as the dictionary of version 07.
+func statedLimits(lines []string, at time.Time) []HTTPLimit {
+	var limits []HTTPLimit
+	stated := make(map[string]string)
+	for _, m := range fieldMembersIn(lines) {
+		if m.key != "" {
+			stated[m.key] = m.value
+			continue
+		}
+		name, ok := m.name()
+		remaining := unitsIn(m.params["r"])
+		if ok && remaining >= 0 { // the draft requires both
+			limits = append(limits, HTTPLimit{
+				Dialect: "ietf", Counts: name, Units: -1, Remaining: remaining, Reset: resetIn(m.params["t"], at),
+			})
+		}
+	}
+	if len(limits) > 0 {
+		return limits
+	}
+	return unnamedLimit(stated["limit"], stated["remaining"], stated["reset"], at)
+}
+
+// olderLimit reads RateLimit-Limit, -Remaining and -Reset. Behind each value may
+// stand more, which policiesIn reads.
+func olderLimit(header http.Header, at time.Time) []HTTPLimit {
+	first := func(field string) string {
+		for _, m := range fieldMembersIn(header.Values(field)) {
+			return m.value
+		}
+		return ""
+	}
+	return unnamedLimit(first("RateLimit-Limit"), first("RateLimit-Remaining"), first("RateLimit-Reset"), at)
+}
+
+// unnamedLimit is the one limit of the older versions, or none if the values say nothing.
+func unnamedLimit(units, remaining, reset string, at time.Time) []HTTPLimit {
+	limit := HTTPLimit{Dialect: "ietf", Units: unitsIn(units), Remaining: unitsIn(remaining), Reset: resetIn(reset, at)}
+	if !limit.says() {
+		return nil
+	}
+	return []HTTPLimit{limit}
+}
+
+// joinPolicies adds to each limit what its policy says, and behind the limits the
+// policies that are left over.
+func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
+	joined := make([]bool, len(policies))
+	for i := range limits {
+		for j, policy := range policies {
+			if isPolicyOf(policy, limits[i]) {
+				limits[i].Units, limits[i].Window = policy.Units, policy.Window
+				joined[j] = true
+				break
+			}
+		}
+	}
+	for j, policy := range policies {
+		if !joined[j] {
+			limits = append(limits, policy)
+		}
+	}
+	return limits
+}
+
+// isPolicyOf tells whether a limit is the policy's: by its name, or by its units if
+// neither has one.
+func isPolicyOf(policy, limit HTTPLimit) bool {
+	return policy.Counts == limit.Counts && (limit.Counts != "" || policy.Units == limit.Units)
+}

@@ -1,0 +1,333 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// deployed is another asynq deployment that uses the world's throttle: its tasks are in
+// another Redis, or in another database of the same.
+type deployed struct {
+	w      *world
+	redis  *miniredis.Miniredis
+	client *redis.Client
+
+	mu   sync.Mutex
+	runs map[string]int
+}
+
+func newDeployed(w *world, m *miniredis.Miniredis, db int) *deployed {
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		DisableIdentity: true, PoolSize: 64, DB: db,
+	})
+	w.t.Cleanup(func() { _ = client.Close() })
+	return &deployed{w: w, redis: m, client: client, runs: make(map[string]int)}
+}
+
+// elsewhere is a deployment with a Redis of its own.
+func elsewhere(w *world) *deployed {
+	m := miniredis.NewMiniRedis()
+	w.t.Cleanup(m.Close)
+	return newDeployed(w, m, 0)
+}
+
+// shaper is one of another process of the deployment.
+func (d *deployed) shaper(opts *worker.Options) *worker.Shaper {
+	d.w.t.Helper()
+	th, err := throttle.New(d.w.throttle.Name(), d.w.client, d.w.scopes, nil)
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	s, err := worker.New(th, d.client, jobOf, opts)
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	d.w.t.Cleanup(s.Stop)
+	return s
+}
+
+func (d *deployed) serve(s *worker.Shaper) *asynq.Server {
+	return d.w.start(d.client, s.Configure(asynq.Config{Concurrency: 8}),
+		s.Wrap(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			id, _ := asynq.GetTaskID(ctx)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.runs[id]++
+			return nil
+		})))
+}
+
+func (d *deployed) enqueue(tasks int, opts ...asynq.Option) {
+	client := asynq.NewClientFromRedisClient(d.client)
+	for n := range tasks {
+		task := worker.NewTask("mail", nil, headers("acme", 1), append(opts, asynq.TaskID(fmt.Sprintf("%06d", n)))...)
+		if _, err := client.Enqueue(task); err != nil {
+			d.w.t.Fatal(err)
+		}
+	}
+}
+
+// ran is how many tasks have run, once.
+func (d *deployed) ran() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, times := range d.runs {
+		if n++; times != 1 {
+			d.w.t.Errorf("task %s ran %d times", id, times)
+		}
+	}
+	return n
+}
+
+// refused wants a *DeploymentError.
+func refused(t *testing.T, err error) *worker.DeploymentError {
+	t.Helper()
+	var others *worker.DeploymentError
+	if !errors.As(err, &others) || others.Throttle != "world" || others.Deployment == "" || others.Holder == "" ||
+		others.Deployment == others.Holder {
+		t.Fatalf("got %v, want a *DeploymentError with two deployments", err)
+	}
+	return others
+}
+
+// TestThrottleBelongsToOneDeployment has two asynq deployments use one throttle. The
+// second is told so; its tasks wait, and take no place from the first one's, which run as
+// soon as the limit allows. A minute after the first has ended, the throttle is the
+// second's.
+func TestThrottleBelongsToOneDeployment(t *testing.T) {
+	t.Parallel()
+	rows := map[string]func(w *world) *deployed{
+		"another Redis":    elsewhere,
+		"another database": func(w *world) *deployed { return newDeployed(w, w.redis, 1) },
+	}
+	for name, another := range rows {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+				const tasks = 50
+				server := w.serve(asynq.Config{Concurrency: 8})
+				for n := range tasks {
+					w.enqueue(n, "acme", 1)
+				}
+				w.drained(1, time.Second)
+				second := another(w)
+				opts, logs := watched()
+				s := second.shaper(opts)
+				refused(t, s.Claim(t.Context()))
+				second.enqueue(tasks, asynq.MaxRetry(0))
+				second.serve(s)
+				w.drained(tasks, time.Minute)
+				w.checked(tasks)
+				w.archived(0)
+				if best := optimum(w.scopes, w.starts); w.makespan() > best+time.Second {
+					t.Errorf("the first one's tasks took %s, want %s as without the other", w.makespan(), best)
+				}
+				if got := second.ran(); got != 0 {
+					t.Errorf("%d of the second one's tasks have run, want none", got)
+				}
+				info, err := asynq.NewInspectorFromRedisClient(second.client).GetTaskInfo("default", "000000")
+				if err != nil || !strings.Contains(info.LastErr, "belongs to another asynq deployment") || info.Retried != 0 {
+					t.Errorf("got %+v, %v; want a task that says why it waits, and no retry spent", info, err)
+				}
+				if errorsIn(logs) == 0 {
+					t.Error("nothing is logged at error level")
+				}
+
+				w.shaper.Stop()
+				server.Shutdown()
+				began := time.Now()
+				w.until("the second one's tasks have run", 5*time.Minute, func() bool { return second.ran() == tasks })
+				if took := time.Since(began); took > time.Minute+tasks/5*time.Second+10*time.Second {
+					t.Errorf("they had run %s after the first one's end, want a minute more than they take", took)
+				}
+				if err := s.Claim(t.Context()); err != nil {
+					t.Errorf("a claim of the second: %v", err)
+				}
+				refused(t, w.newShaper(nil).Claim(t.Context()))
+			})
+		})
+	}
+}
+
+// TestManyClaimAtOnce has the processes of two deployments begin at the same time: those
+// of one have the throttle, the others are refused, by the same two IDs.
+func TestManyClaimAtOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+		var both [2]*deployed
+		for i := range both {
+			both[i] = elsewhere(w)
+		}
+		const processes = 16
+		var claims sync.WaitGroup
+		var errs [2][processes]error
+		for p := range processes {
+			for i, d := range both {
+				s := d.shaper(nil)
+				claims.Go(func() { errs[i][p] = s.Claim(t.Context()) })
+			}
+		}
+		claims.Wait()
+		refusedOnes := 0
+		holders := make(map[worker.DeploymentError]bool)
+		for i := range both {
+			for p := range processes {
+				if (errs[i][p] == nil) != (errs[i][0] == nil) {
+					t.Errorf("deployment %d: process 0 got %v, process %d %v", i, errs[i][0], p, errs[i][p])
+				}
+				if errs[i][p] != nil {
+					refusedOnes++
+					holders[*refused(t, errs[i][p])] = true
+				}
+			}
+		}
+		if refusedOnes != processes || len(holders) != 1 {
+			t.Errorf("%d were refused, by %v; want all %d of one, by one other", refusedOnes, holders, processes)
+		}
+	})
+}
+
+// TestDeploymentSurvivesLosses takes what is kept of a deployment away, from asynq's Redis
+// and from the throttle's, while it runs: it goes on, a process that has just begun is of
+// it again soon, and another deployment is still refused.
+func TestDeploymentSurvivesLosses(t *testing.T) {
+	t.Parallel()
+	rows := map[string]func(w *world, d *deployed){
+		"asynq's Redis loses the ID":     func(_ *world, d *deployed) { d.redis.Del("asynq:throttle:deployment") },
+		"the throttle's loses its claim": func(w *world, _ *deployed) { w.redis.Del("thr:{world}:asynq") },
+	}
+	for name, lose := range rows {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+				first := elsewhere(w)
+				first.enqueue(200)
+				s := first.shaper(nil)
+				first.serve(s)
+				time.Sleep(time.Second)
+				lose(w, first)
+				time.Sleep(time.Second)
+				newcomer := first.shaper(nil)
+				_ = newcomer.Claim(t.Context())
+				time.Sleep(20 * time.Second)
+				for who, shaper := range map[string]*worker.Shaper{"who was there": s, "who has come": newcomer} {
+					if err := shaper.Claim(t.Context()); err != nil {
+						t.Errorf("%s: %v", who, err)
+					}
+				}
+				refused(t, elsewhere(w).shaper(nil).Claim(t.Context()))
+				w.until("all tasks have run", 2*time.Minute, func() bool { return first.ran() == 200 })
+			})
+		})
+	}
+}
+
+// TestClaimThatCannotBeAsked lets a user of asynq's Redis have no right to the key: as
+// nobody knows of another deployment, tasks run, and the log says what is not known.
+func TestClaimThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+		barred := bubbleClient(t, w.redis)
+		barred.AddHook(barring("asynq:throttle:deployment"))
+		opts, logs := watched()
+		s, err := worker.New(w.throttle, barred, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		var others *worker.DeploymentError
+		if err := s.Claim(t.Context()); err == nil || errors.As(err, &others) || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("got %v, want what Redis said", err)
+		}
+		w.serveWith(s, asynq.Config{Concurrency: 8})
+		for n := range 20 {
+			w.enqueue(n, "acme", 1)
+		}
+		w.drained(20, 10*time.Second)
+		w.checked(20)
+		if logs.FilterMessageSnippet("it is not known whether").Len() != 1 {
+			t.Error("nothing is logged, or more than once a minute")
+		}
+	})
+}
+
+// barring refuses commands about one key, as an ACL does.
+type barring string
+
+// DialHook implements redis.Hook.
+func (barring) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (b barring) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[1] == string(b) {
+			err := errors.New("NOPERM this user has no permissions to access one of the keys used as arguments")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (barring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestClientOfAnotherDeploymentPlansNothing enqueues through a Client whose asynq is not
+// the throttle's: the tasks are enqueued, and take no place.
+func TestClientOfAnotherDeploymentPlansNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+		if err := w.shaper.Claim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := elsewhere(w)
+		opts, logs := watched()
+		client, err := worker.NewClient(w.throttle, other.client, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tasks []*asynq.Task
+		for range 5 {
+			tasks = append(tasks, worker.NewTask("mail", nil, headers("acme", 1)))
+		}
+		plan, err := client.EnqueueAll(t.Context(), tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range plan.Tasks {
+			if p.Info == nil || p.Info.State != asynq.TaskStatePending || p.Reservation.Outcome != 0 {
+				t.Errorf("task %d: got %+v, want it enqueued and not planned", i, p)
+			}
+		}
+		if used, booked := w.used("acme"); used != 0 || booked != 0 {
+			t.Errorf("used %d and booked %d, want nothing", used, booked)
+		}
+		if errorsIn(logs) != 1 {
+			t.Errorf("%d errors are logged, want one", errorsIn(logs))
+		}
+		ours, err := worker.NewClient(w.throttle, w.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ours.Enqueue(t.Context(), tasks[0]); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := ours.Enqueue(t.Context(), tasks[1]); err != nil || p.Reservation.Outcome == 0 {
+			t.Errorf("the throttle's own: got %+v, %v; want it planned", p, err)
+		}
+	})
+}

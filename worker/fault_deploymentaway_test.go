@@ -1,0 +1,98 @@
+package worker_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+const deploymentKey = "asynq:throttle:deployment"
+
+// TestDeploymentKeepsItsThrottleWithoutAsynqsRedis: a deployment whose own Redis is away for
+// longer than a claim lasts keeps the throttle that it still reaches, and another deployment,
+// refused before, is refused all the time.
+func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
+	t.Parallel()
+	const tasks, away = 50, 90 * time.Second
+	rows := map[string]func(link *wire){
+		"it refuses": (*wire).cut,
+		"it does not answer for the deployment": func(link *wire) {
+			hung := make(chan struct{})
+			time.AfterFunc(away, func() { close(hung) })
+			link.before(func(cmd redis.Cmder) {
+				if args := cmd.Args(); len(args) > 1 && args[1] == deploymentKey {
+					<-hung
+				}
+			})
+		},
+	}
+	for name, goAway := range rows {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, perTenant(5, 10*time.Second), func(t *testing.T, w *world) {
+				first, second := elsewhere(w), elsewhere(w)
+				link := &wire{client: first.client}
+				first.client.AddHook(link)
+				first.enqueue(tasks)
+				first.serve(first.shaper(&worker.Options{Logger: zap.NewNop()}))
+				w.until("the first has begun", time.Minute, func() bool { return first.ran() > 0 })
+				s := second.shaper(&worker.Options{Logger: zap.NewNop()})
+				refused(t, s.Claim(t.Context()))
+				second.enqueue(tasks)
+				second.serve(s)
+				goAway(link)
+				for began := time.Now(); time.Since(began) < away; time.Sleep(2 * time.Second) {
+					if err := s.Claim(t.Context()); err == nil {
+						t.Errorf("the other deployment has the throttle after %s", time.Since(began))
+						break
+					}
+				}
+				link.mend()
+				time.Sleep(10 * time.Minute)
+				if got := first.ran(); got != tasks {
+					t.Errorf("ten minutes after all is back %d of %d tasks have run", got, tasks)
+				}
+				if got := second.ran(); got != 0 {
+					t.Errorf("%d of the other deployment's tasks have run, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// TestClientClaimsOnceAtATime: while asynq's Redis does not answer a claim, a Client that
+// enqueues for an hour leaves one claim behind, and not one for each two seconds.
+func TestClientClaimsOnceAtATime(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
+		hanging := newWire(w)
+		hung := make(chan struct{})
+		var asked atomic.Int64
+		hanging.before(func(cmd redis.Cmder) {
+			if args := cmd.Args(); len(args) > 1 && args[1] == deploymentKey {
+				asked.Add(1)
+				<-hung
+			}
+		})
+		client, err := worker.NewClient(w.throttle, hanging.client, jobOf, &worker.Options{Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			if _, err := client.Enqueue(t.Context(), worker.NewTask("mail", nil, headers("acme", 1))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(6 * time.Second)
+		}
+		close(hung)
+		time.Sleep(10 * time.Second)
+		// A claim writes the ID and reads it.
+		if got := asked.Load(); got != 2 {
+			t.Errorf("asynq's Redis was asked %d times by the claims left behind, want 2 by one", got)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// inspector is asynq's Inspector, which knows of no task in a queue that asynq's list of
+// queues lacks. asynq's client puts a queue there once in its process' life, and asynq's
+// server never does. So a queue is missing after asynq's Redis has lost its data, or after
+// somebody has deleted the queue while it was empty, and its tasks run all the same. This
+// inspector lists such a queue, and asks again.
+type inspector struct {
+	*asynq.Inspector
+	client redis.UniversalClient
+}
+
+func newInspector(client redis.UniversalClient) *inspector {
+	return &inspector{Inspector: asynq.NewInspectorFromRedisClient(client), client: client}
+}
+
+// GetTaskInfo is asynq's. ErrQueueNotFound says nothing of the task: its queue could not be
+// listed.
+func (i *inspector) GetTaskInfo(queue, id string) (info *asynq.TaskInfo, err error) {
+	err = i.listed(queue, func() error {
+		info, err = i.Inspector.GetTaskInfo(queue, id)
+		return err
+	})
+	return info, err
+}
+
+// RunTask is asynq's.
+func (i *inspector) RunTask(queue, id string) error {
+	return i.listed(queue, func() error { return i.Inspector.RunTask(queue, id) })
+}
+
+// listed asks, and asks again if the queue had to be listed first.
+func (i *inspector) listed(queue string, ask func() error) error {
+	err := ask()
+	if !errors.Is(err, asynq.ErrQueueNotFound) {
+		return err
+	}
+	list(i.client, queue)
+	return ask()
+}
+
+// answers tells whether asynq's Redis can be reached. A refusal is an answer.
+func (i *inspector) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var refusal redis.Error
+	err := i.client.Ping(ctx).Err()
+	return err == nil || errors.As(err, &refusal)
+}
+
+// list has asynq's client list a queue, which it does before it enqueues a task. The task is
+// not enqueued: its script is refused here. A client of its own, since asynq's does it once.
+func list(client redis.UniversalClient, queue string) {
+	_, _ = asynq.NewClientFromRedisClient(scriptless{client}).Enqueue(asynq.NewTask("list", nil), asynq.Queue(queue))
+}
+
+// scriptless runs no script in Redis.
+type scriptless struct{ redis.UniversalClient }
+
+var errScriptless = errors.New("worker: no script is to be run")
+
+// EvalSha implements redis.Scripter.
+func (scriptless) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	return refusedScript(ctx)
+}
+
+// Eval implements redis.Scripter.
+func (scriptless) Eval(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	return refusedScript(ctx)
+}
+
+func refusedScript(ctx context.Context) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(errScriptless)
+	return cmd
+}

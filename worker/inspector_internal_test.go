@@ -1,0 +1,27 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestListedQueueHasNoTask holds asynq's client to list a queue before it enqueues: by that
+// a queue is listed, and nothing else is written.
+func TestListedQueueHasNoTask(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	list(client, "mails")
+	if got := m.Keys(); !slices.Equal(got, []string{"asynq:queues"}) {
+		t.Errorf("Redis has %v, want asynq's list of queues alone", got)
+	}
+	if queues, err := asynq.NewInspectorFromRedisClient(client).Queues(); err != nil ||
+		!slices.Equal(queues, []string{"mails"}) {
+		t.Errorf("asynq lists %v (%v), want mails", queues, err)
+	}
+}

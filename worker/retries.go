@@ -1,0 +1,221 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+)
+
+// spareRetries are the retries that NewTask adds. A denial needs one to be left; the others
+// are for attempts that are lost with their worker, or because asynq could not write how
+// they ended: asynq counts these.
+const spareRetries = 10
+
+// spareHeader marks tasks that have spare retries. It holds the user's own MaxRetry.
+const spareHeader = "Throttle-Spare-Retry"
+
+// asynqMaxRetry is what asynq gives a task without a MaxRetry option.
+const asynqMaxRetry = 25
+
+// NewTask returns a task like asynq.NewTaskWithHeaders, with ten spare retries. A
+// denial needs a retry left, since asynq archives a task without one before it
+// asks whether the error was a failure. Failures do not use the spare ones up: the
+// middleware ends the task at the user's own count (MaxRetry among opts, else 25).
+// Lost attempts do: those whose worker was killed, or whose end asynq could not
+// write. Nobody knows of them whether the handler has run, so the last one is made up
+// for: such a task runs at least once, and perhaps again. One that has lost ten beyond
+// its own count is archived.
+//
+// With Configure and Wrap the user's functions see the user's own counts: asynq.GetMaxRetry
+// and asynq.GetRetryCount in handlers and in ErrorHandler, and the n of RetryDelayFunc.
+// Inspector and asynqmon show asynq's.
+//
+// A MaxRetry option given later, at Enqueue, takes the spare ones away: give it here.
+// Tasks without, such as those made by asynq itself, work too. On their last retry
+// they wait inside the handler, and are ended if they cannot start within their Timeout.
+func NewTask(typename string, payload []byte, headers map[string]string, opts ...asynq.Option) *asynq.Task {
+	retries := asynqMaxRetry
+	for _, opt := range opts {
+		if opt != nil && opt.Type() == asynq.MaxRetryOpt {
+			if n, isInt := opt.Value().(int); isInt {
+				retries = min(n, math.MaxInt32-spareRetries) // asynq keeps 32 bits
+			}
+		}
+	}
+	marked := make(map[string]string, len(headers)+1)
+	maps.Copy(marked, headers)
+	marked[spareHeader] = strconv.Itoa(retries)
+	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
+	// asynq appends to it, in whose goroutine ever
+	return asynq.NewTaskWithHeaders(typename, payload, marked, slices.Clip(own)...)
+}
+
+// Retries returns how often a task has been retried, and how often its user lets it be. Unlike
+// asynq.GetMaxRetry it never counts the spare retries of NewTask: retried is maxRetry in the
+// last attempt. It is meant for handlers that a Shaper wraps, and for the ErrorHandler of a
+// Config that Shaper.Configure returned. Elsewhere it returns asynq's counts, and false if ctx
+// is not asynq's.
+func Retries(ctx context.Context) (retried, maxRetry int, ok bool) {
+	r, ok := retriesOf(ctx, nil)
+	retried, maxRetry = r.told()
+	return retried, maxRetry, ok
+}
+
+// RetriesOf is Retries of a task that asynq's Inspector has found.
+func RetriesOf(info *asynq.TaskInfo) (retried, maxRetry int) {
+	own, err := strconv.Atoi(info.Headers[spareHeader])
+	return retries{retried: info.Retried, most: info.MaxRetry,
+		spare: err == nil && own == info.MaxRetry-spareRetries}.told()
+}
+
+// retries are asynq's counts of a task. All translation between them and the user's is here.
+type retries struct {
+	retried, most int
+	spare         bool // the last spareRetries of most are the library's
+}
+
+type retriesKey struct{}
+
+// retriesOf reads the counts of an attempt. A context that has been translated keeps them as
+// asynq has them. task may be nil: then no retry is taken for spare.
+func retriesOf(ctx context.Context, task *asynq.Task) (retries, bool) {
+	if r, is := ctx.Value(retriesKey{}).(retries); is {
+		return r, true
+	}
+	retried, hasRetried := asynq.GetRetryCount(ctx)
+	most, hasMost := asynq.GetMaxRetry(ctx)
+	r := retries{retried: retried, most: most}
+	if task != nil {
+		// The mark alone does not do: headers are copied, and Enqueue may have got another MaxRetry.
+		own, marked := markOf(task)
+		r.spare = marked && own == most-spareRetries
+	}
+	return r, hasRetried && hasMost
+}
+
+func markOf(task *asynq.Task) (own int, marked bool) {
+	own, err := strconv.Atoi(task.Headers()[spareHeader])
+	return own, err == nil
+}
+
+// own is how often its user lets the task be retried.
+func (r retries) own() int {
+	if r.spare {
+		return r.most - spareRetries
+	}
+	return r.most
+}
+
+// told are the counts that the user sees.
+func (r retries) told() (retried, maxRetry int) {
+	if !r.spare {
+		return r.retried, r.most
+	}
+	return min(r.retried, r.own()), r.own()
+}
+
+// mayReturn tells whether asynq takes the task back if it is denied now.
+func (r retries) mayReturn() bool { return r.retried < r.most }
+
+// beyond tells that only the spare retries have brought a task here: its last own attempt
+// ended without the middleware, by its Timeout, a panic, or with its worker.
+func (r retries) beyond() bool { return r.retried > r.own() }
+
+// last tells that a failure of this attempt must be the task's last.
+func (r retries) last() bool { return r.spare && r.retried >= r.own() }
+
+// isMadeUpFor tells that another attempt follows the last own one, since asynq has lost it.
+// asynq gives ErrLeaseExpired as it is; a handler that returns it comes here with another error.
+func (r retries) isMadeUpFor(err error) bool {
+	return r.last() && r.mayReturn() && err == asynq.ErrLeaseExpired //nolint:errorlint // see above
+}
+
+// translate returns ctx with the user's counts.
+func (s *Shaper) translate(ctx context.Context, r retries) context.Context {
+	ctx = context.WithValue(ctx, retriesKey{}, r)
+	if !r.spare {
+		return ctx
+	}
+	retried, maxRetry := r.told()
+	own, err := withCounts(ctx, retried, maxRetry)
+	if err != nil {
+		s.untranslated.Do(func() {
+			s.log.Error(
+				"worker: asynq.GetMaxRetry counts the ten spare retries of worker.NewTask: an ErrorHandler that compares it with "+
+					"asynq.GetRetryCount misses the last error. Ask worker.Retries in its place", zap.Error(err))
+		})
+		return ctx
+	}
+	return own
+}
+
+// attemptNote is what the middleware tells ErrorHandler of an attempt. asynq makes both contexts from
+// one, which it gets from BaseContext.
+type attemptNote struct {
+	runs atomic.Bool // the attempt is not only there to end the task
+}
+
+type noteKey struct{}
+
+func withNote(ctx context.Context) context.Context {
+	if noteOf(ctx) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, noteKey{}, new(attemptNote))
+}
+
+func noteOf(ctx context.Context) *attemptNote {
+	n, _ := ctx.Value(noteKey{}).(*attemptNote)
+	return n
+}
+
+// noteRun notes that an attempt is one that the user is told of.
+func noteRun(ctx context.Context) {
+	if n := noteOf(ctx); n != nil {
+		n.runs.Store(true)
+	}
+}
+
+// isTold tells whether ErrorHandler is called. It is not for denials, nor for a lost attempt that
+// is made up for, nor for attempts that end a task whose last own attempt it was told of.
+func isTold(ctx context.Context, r retries, err error) bool {
+	n := noteOf(ctx)
+	ends := r.beyond() && n != nil && !n.runs.Load()
+	return !IsDenied(err) && !r.isMadeUpFor(err) && !ends
+}
+
+// isAsynqs tells that asynq itself ended an attempt, and not its handler with a like error.
+func isAsynqs(err error) bool {
+	switch err { //nolint:errorlint // asynq gives these as they are
+	case context.DeadlineExceeded, context.Canceled, asynq.ErrLeaseExpired:
+		return true
+	}
+	return asynq.IsPanicError(err)
+}
+
+// spareDelay is after what time a spare retry brings a task back: to be archived, or to make up
+// for a lost attempt, which asynq has found a minute or two late.
+const spareDelay = time.Second
+
+// ownDelay asks a RetryDelayFunc for no more retries than the user lets the task have. An error
+// of a handler comes here after these only if nothing is wrapped around the handler, or if the
+// mark is of another task.
+func ownDelay(ask asynq.RetryDelayFunc, n int, err error, task *asynq.Task) time.Duration {
+	own, marked := markOf(task)
+	switch {
+	case !marked || n < own:
+		return ask(n, err, task)
+	case isAsynqs(err):
+		return spareDelay
+	case own == 0:
+		return asynq.DefaultRetryDelayFunc(n, err, task)
+	}
+	return ask(own-1, err, task)
+}

@@ -1,0 +1,31 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+)
+
+// A task without a retry left cannot be put back: asynq would archive it. It stays in its
+// handler, where its Timeout runs on, 30 minutes if it has none. NewTask makes tasks that
+// can always be put back.
+
+// lastMoment is how long before the end of its context a task is ended that has not begun:
+// asynq does not heed what a handler returns after it.
+const lastMoment = 100 * time.Millisecond
+
+// stay sleeps in the handler of a task that cannot be put back. One whose context is over
+// before that is ended at once, with the reason.
+func (s *Shaper) stay(ctx context.Context, a attempt, delay time.Duration) error {
+	deadline, has := ctx.Deadline()
+	if !has || a.mayReturn() || time.Until(deadline)-delay > lastMoment {
+		return sleep(ctx, delay)
+	}
+	s.stats.ended.Add(1)
+	s.log.Warn("worker: a task without a retry left cannot start within its Timeout and is ended: make it with NewTask",
+		zap.String("queue", a.queue), zap.String("task", a.id))
+	return fmt.Errorf("worker: no start within its Timeout, and no retry left to be put back with: %w", asynq.SkipRetry)
+}

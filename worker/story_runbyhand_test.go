@@ -1,0 +1,67 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived since
+// its last attempt ended outside of the middleware. Its handler is called each time, and
+// what is told of its end does not grow.
+func TestEndedTaskIsRunByHand(t *testing.T) {
+	t.Parallel()
+	rows := []struct {
+		name string
+		opts []asynq.Option
+		end  func(ctx context.Context) error
+		want string
+	}{
+		{"panic", nil, func(context.Context) error { panic("always") }, "always"},
+		{"Timeout", []asynq.Option{asynq.Timeout(time.Second)},
+			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "context deadline exceeded"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
+				var mended atomic.Bool
+				w.result = func(ctx context.Context, _ *asynq.Task) error {
+					if mended.Load() {
+						return nil
+					}
+					return row.end(ctx)
+				}
+				w.serve(asynq.Config{Concurrency: 2, RetryDelayFunc: asSoonAsPossible})
+				id := w.enqueue(0, "acme", 1, append(row.opts, asynq.MaxRetry(0))...)
+				var first string
+				const most = 14 // more than NewTask adds retries
+				for runs := 1; runs <= most; runs++ {
+					w.until("the task is archived", time.Minute, w.in(id, asynq.TaskStateArchived))
+					// Once the spare retries are used up, asynq's and the one by hand look alike: one more.
+					if got := w.ran(id); got < runs || got > runs+runs/(most-4) {
+						t.Fatalf("its handler was called %d times after %d runs by hand, want %d", got, runs-1, runs)
+					}
+					last := w.task(id).LastErr
+					if first == "" {
+						first = last
+					}
+					if len(last) > len(first) || !strings.Contains(last, row.want) {
+						t.Errorf("the last error is %q after %d runs by hand, want no more than %q, with %q in it",
+							last, runs-1, first, row.want)
+					}
+					mended.Store(runs == most)
+					if err := w.tasks.RunTask("default", id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.drained(1, time.Minute)
+				w.until("asynq is done with it", time.Second, w.gone(id))
+				w.withinLimits()
+			})
+		})
+	}
+}
