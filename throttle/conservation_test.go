@@ -22,7 +22,8 @@ func TestPropertyConservation(t *testing.T) {
 			lease := rapid.SampledFrom([]time.Duration{10 * time.Second, throttle.DefaultLease, time.Hour}).Draw(t, "lease")
 			a := &account{
 				scopes: []throttle.Scope{
-					{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, 10*time.Second), throttle.PerMinute(5 * units)}},
+					{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, 10*time.Second),
+						throttle.PerMinute(5 * units)}},
 					{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(4 * units)}},
 				},
 				now: dawn, placed: make(map[string]bool),
@@ -77,7 +78,8 @@ type charge struct {
 	gone    bool             // it was made a booking again before its start
 	runs    map[string]int64 // by scope: what it holds of running limits, until it has ended
 	until   time.Time        // the end of its lease
-	twin    bool             // the job has another grant for the same instant: Done and Renew are of one of them, whichever
+	// the job has another grant for the same instant: Done and Renew are of one of them, whichever
+	twin bool
 }
 
 func (a *account) advance(t *rapid.T) {
@@ -132,9 +134,9 @@ func (a *account) settle(t *rapid.T) {
 
 func (a *account) correct(t *rapid.T, g *charge, actual int64) {
 	done, err := a.redis.Settle(a.now, g.Reservation, actual)
-	a.corrected(t, g, done, err, func(scope string) int64 {
+	a.corrected(t, g, done, err, func(scope string, charged int64) int64 {
 		if _, own := g.Job.Costs[scope]; own {
-			return g.units[scope]
+			return charged
 		}
 		return actual
 	})
@@ -143,28 +145,46 @@ func (a *account) correct(t *rapid.T, g *charge, actual int64) {
 func (a *account) settleCosts(t *rapid.T) {
 	g, actual := a.drawn(t), rapid.Int64Range(0, 8).Draw(t, "actual")
 	done, err := a.redis.SettleCosts(a.now, g.Reservation, map[string]int64{"tenant": actual})
-	a.corrected(t, g, done, err, func(scope string) int64 {
+	a.corrected(t, g, done, err, func(scope string, charged int64) int64 {
 		if scope == "tenant" {
 			return actual
 		}
-		return g.units[scope]
+		return charged
 	})
 }
 
-func (a *account) corrected(t *rapid.T, g *charge, done bool, err error, actual func(scope string) int64) {
-	switch {
-	case err != nil:
+// corrected notes a settlement. A grant that was given back, and whose job was granted the
+// same start again, settles that second grant (decision 18).
+func (a *account) corrected(t *rapid.T, g *charge, done bool, err error, actual func(scope string, charged int64) int64) {
+	if err != nil {
 		t.Fatal(err)
-	case done && (g.settled || g.gone):
+	}
+	if !done {
+		return
+	}
+	settled := g
+	if g.gone {
+		settled = a.grantedAgain(g)
+	}
+	if settled == nil || settled.settled {
 		t.Fatalf("%s, settled %t, given back %t, was settled", g.Job.Nonce, g.settled, g.gone)
-	case done:
-		g.settled = true
-		for scope, units := range g.units {
-			if units > 0 { // it was charged there
-				g.units[scope] = actual(scope)
-			}
+	}
+	settled.settled = true
+	for scope, units := range settled.units {
+		if units > 0 { // it was charged there
+			settled.units[scope] = actual(scope, units)
 		}
 	}
+}
+
+// grantedAgain finds the job's other grant of the same start that was not given back.
+func (a *account) grantedAgain(g *charge) *charge {
+	for _, other := range a.grants {
+		if other.isTwinOf(g) && !other.gone {
+			return other
+		}
+	}
+	return nil
 }
 
 // done ends a grant: what it held of running limits it holds no more.
@@ -231,7 +251,8 @@ func (a *account) release(t *rapid.T) {
 	case err != nil:
 		t.Fatal(err)
 	case done && (g.settled || g.gone || !g.Start.After(a.now) || a.placed[g.Job.ID]):
-		t.Fatalf("%s, settled %t, given back %t, start %s, was given back at %s", g.Job.Nonce, g.settled, g.gone, g.Start, a.now)
+		t.Fatalf("%s, settled %t, given back %t, start %s, was given back at %s", g.Job.Nonce, g.settled, g.gone,
+			g.Start, a.now)
 	case done:
 		g.gone, a.placed[g.Job.ID] = true, true
 		clear(g.units)
@@ -271,7 +292,7 @@ func (a *account) setLimits(t *rapid.T) {
 		limit.Units = rapid.SampledFrom([]int64{3, 10, 100, 101, 1000}).Draw(t, "set")
 		limits[i] = limit
 	}
-	if err := a.redis.SetLimits(a.now, scope.Name, key, limits); err != nil {
+	if err := a.redis.SetLimits(a.now, scope.Name, key, limits, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -314,7 +335,8 @@ func (a *account) balance(t *rapid.T) {
 func (a *account) used(scope, key string, window time.Duration) int64 {
 	var units int64
 	for _, g := range a.grants {
-		if (scope == throttle.Global || g.Job.Keys[scope] == key) && g.Start.After(a.now.Add(-window)) && !g.Start.After(a.now) {
+		if (scope == throttle.Global || g.Job.Keys[scope] == key) && g.Start.After(a.now.Add(-window)) &&
+			!g.Start.After(a.now) {
 			units += g.units[scope]
 		}
 	}
