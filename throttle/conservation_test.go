@@ -155,7 +155,8 @@ func (a *account) settleCosts(t *rapid.T) {
 
 // corrected notes a settlement. A grant that was given back, and whose job was granted the
 // same start again, settles that second grant (decision 18).
-func (a *account) corrected(t *rapid.T, g *charge, done bool, err error, actual func(scope string, charged int64) int64) {
+func (a *account) corrected(t *rapid.T, g *charge, done bool, err error,
+	actual func(scope string, charged int64) int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
