@@ -231,14 +231,21 @@ func (s *stepper) pullNow(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for _, r := range pulled.Booked {
-		var i int
-		if _, err := fmt.Sscanf(r.Job.ID, "job%d", &i); err != nil {
-			t.Fatal(err)
-		}
+		i := jobNumber(t, r)
 		s.comes[i] = s.passed + max(0, r.Start.Sub(s.now)-s.jobs[i].MaxWait)
+	}
+	for _, r := range pulled.Overdue { // also a job that weighs more than a limit in force
+		s.comes[jobNumber(t, r)] = s.passed
 	}
 	s.pull = s.passed + 5*time.Second
 	s.isDue(pulled.Next)
+}
+
+func jobNumber(t *rapid.T, r throttle.Reservation) (i int) {
+	if _, err := fmt.Sscanf(r.Job.ID, "job%d", &i); err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 func (s *stepper) pass(until time.Duration) {
