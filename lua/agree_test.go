@@ -57,7 +57,7 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 	if rapid.SampledFrom([]bool{true, false, false}).Draw(t, "running") {
 		lease := rapid.SampledFrom([]int64{second, 7 * second, 30 * second}).Draw(t, "lease")
 		limits = append(limits, line.Limit{
-			Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, -1}).Draw(t, "at once"), Window: -lease,
+			Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, -1}).Draw(t, "at once"), Span: line.Lease(lease),
 			Precision: rapid.SampledFrom([]int64{1, lease / 1000, lease / 3}).Draw(t, "precision of the lease"),
 		})
 	}
@@ -65,7 +65,7 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 		if !rapid.SampledFrom([]bool{true, false, false}).Draw(t, name) {
 			continue
 		}
-		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, -1}).Draw(t, "units"), Window: w}
+		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, -1}).Draw(t, "units"), Span: line.Window(w)}
 		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
 		limits = append(limits, l)
 	}
@@ -119,10 +119,11 @@ func usualHistory(t *rapid.T, s *scripted) {
 			precision := rapid.SampledFrom([]int64{1, w / 100, w / 3}).Draw(t, "precision")
 			if w == 7*second && rapid.Bool().Draw(t, "running") {
 				limits = append(limits, line.Limit{Units: rapid.SampledFrom([]int64{50, 1000}).Draw(t, "at once"),
-					Window: -5 * second, Precision: second / 200})
+					Span: line.Lease(5 * second), Precision: second / 200})
 			}
 			limits = append(limits,
-				line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Window: w, Precision: precision})
+				line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Span: line.Window(w),
+					Precision: precision})
 		}
 		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce,
 			Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
@@ -527,7 +528,7 @@ func (m *machine) limits(t *rapid.T) {
 	}
 	lasts := drawLasts(t)
 	m.l.SetLimits(m.now, m.s.settings, name, limits, m.endOf(lasts))
-	m.compareSet(t, "limits", name, limitsText(limits), lasts, "", limitsText(limits))
+	m.compareSet(t, "limits", name, line.LimitsText(limits), lasts, "", line.LimitsText(limits))
 }
 
 func (m *machine) mode(t *rapid.T) {

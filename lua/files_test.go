@@ -308,7 +308,7 @@ var textNames = []string{
 	"arrival", "control", "heavy", "scope", "said", "err",
 	"tags", "wait", "other", "from", "record", "lead", "first", "kind", "origin", "mode", "head", "was", "ids",
 	"found", "member", "beside", "parts", "shadow", "held", "s", "found_due", "whose",
-	"window_text", "precision_text", "class", "lanes", "marks", "expire_text", "seen_text", "now_text", "since",
+	"span", "precision_text", "class", "lanes", "marks", "expire_text", "seen_text", "now_text", "since",
 	"uncharged",
 	"note", "note_text", "pause_text", "adapted", "limits_text",
 }

@@ -51,13 +51,13 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	for prefix == "" || !right(prefix) {
 		prefix = "thr:{" + rand.Text() + "}:4:"
 	}
-	tenant := []line.Limit{{Units: 40, Window: 60_000_000, Precision: 1}}
+	tenant := []line.Limit{{Units: 40, Span: line.Window(60_000_000), Precision: 1}}
 	c := &crowded{client: client, now: dawn, grants: make(map[string]line.Grant), scripted: &scripted{
 		client: client, prefix: prefix,
 		settings: line.Settings{Lookahead: 1_000_000, Grace: 5_000_000, Scopes: map[string]line.Scope{
-			"global": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Window: 60_000_000, Precision: 600_000}}},
+			"global": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Span: line.Window(60_000_000), Precision: 600_000}}},
 			"tenant": {Mode: line.Enforce, Limits: tenant},
-			"domain": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Window: 60_000_000, Precision: 600_000}}},
+			"domain": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Span: line.Window(60_000_000), Precision: 600_000}}},
 		}},
 	}}
 	for i := range 20 { // enough for a log
@@ -80,7 +80,7 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	c.comes(t, "2 ", late) // nobody comes for it
 	c.now += 7_000_000
 	for _, change := range [][3]string{
-		{"limits", "tenant:e", "5/60000000/1"}, {"limits", "tenant", limitsText(tenant)}, {"mode", "domain", "s"},
+		{"limits", "tenant:e", "5/w60000000/1"}, {"limits", "tenant", line.LimitsText(tenant)}, {"mode", "domain", "s"},
 		{"pause", "tenant:f", "1000000000"},
 	} {
 		if _, err := c.set(c.now, change[0], change[1], change[2], 0); err != nil {
@@ -258,8 +258,8 @@ func (c *crowded) calls() map[string]func() (string, error) {
 		"pause":              run(lua.Set, "pause", "tenant:a", "1000000", "0", "ann|"),
 		"report":             run(lua.Report, "tenant:a", "1 0 0 100", "0/50/10"),
 		"resume":             run(lua.Set, "resume", "tenant:b", "", "0", "ann|"),
-		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/60000000/1", "0", "ann|"),
-		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/60000000/1", "0", "ann|"),
+		"limits of a key":    run(lua.Set, "limits", "tenant:a", "7/w60000000/1", "0", "ann|"),
+		"limits of a scope":  run(lua.Set, "limits", "tenant", "7/w60000000/1", "0", "ann|"),
 		"mode":               run(lua.Set, "mode", "tenant", "s", "0", "ann|"),
 		"usage":              run(lua.Usage, "", "tenant:a", "tenant:b", "global:"),
 		"usage with entries": run(lua.Usage, "e", "tenant:a", "global:"),

@@ -29,8 +29,8 @@ local function shortest()
   for i = 1, #key.limits do
     local limit = key.limits[i]
     if limit.units > 0 then
-      length = math.abs(limit.window)
-      if limit.window > 0 then break end
+      length = limit.length
+      if limit.kind.settled then break end
     end
   end
   return length
@@ -43,7 +43,7 @@ for of, units, remaining in gmatch(key.mode ~= 'o' and ARGV[6] or '', '(%d+)/(%d
   of = of == '0' and window or tonumber(of)
   for i = 1, #key.limits do
     local limit = key.limits[i]
-    if limit.window == of and limit.units > 0 then
+    if limit.kind.settled and limit.length == of and limit.units > 0 then
       said[#said + 1] = { limit = limit, remaining = tonumber(remaining) }
       if tonumber(units) < limit.units then ceiling = min(ceiling, max(least, floor(units / limit.units * 1000))) end
     end
@@ -54,7 +54,7 @@ end
 local function enter_debts()
   local owed = false
   for i = 1, #said do
-    local ledger = ledger_of(key, said[i].limit.window)
+    local ledger = ledger_of(key, said[i].limit.span)
     local debt = served(key, said[i].limit) - said[i].remaining - uses(key, ledger)
     if said[i].remaining >= 0 and debt > 0 then
       spend_in(key, ledger, now, debt)

@@ -8,7 +8,7 @@
 --   what would hold it back were it not in shadow; lease: us, the shortest of what it holds, 0 for nothing
 --   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
 --   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"
---   holder: "name/units/window/precision" or "name/p"
+--   holder: "name/units/span/precision" or "name/p"
 -- Errors: STALE an asking older than the last
 -- include: request
 -- Read.
@@ -54,7 +54,7 @@ local function grant_usual()
   for i = 1, #names do
     usual[i] = usual_key(names[i], found[i + 3])
     if not usual[i] then return false end
-    usual.hold = usual.hold or usual[i].running
+    usual.occupies = usual.occupies or usual[i].running
   end
   for i = 7, #ARGV, 3 do
     local lane, cost = lanes[ARGV[i]], match(ARGV[i + 1], '^(%d+) 0 %d+ %d')
@@ -71,7 +71,7 @@ local function grant_usual()
   end
   local granted = format('1 %d 0', now)
   for i = 6, #ARGV, 3 do
-    answers[#answers + 1] = usual.hold and hold_usual(usual, lanes[ARGV[i + 1]], ARGV[i + 1], ARGV[i], ARGV[i + 2]) or granted
+    answers[#answers + 1] = usual.occupies and occupy_usual(usual, lanes[ARGV[i + 1]], ARGV[i + 1], ARGV[i], ARGV[i + 2]) or granted
   end
   for i = 1, #usual do save_usual(usual[i]) end
   return true

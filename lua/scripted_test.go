@@ -27,14 +27,6 @@ type scripted struct {
 	steps    int // that one call takes; 0: many
 }
 
-func limitsText(limits []line.Limit) string {
-	parts := make([]string, len(limits))
-	for i, l := range limits {
-		parts[i] = fmt.Sprintf("%d/%d/%d", l.Units, l.Window, l.Precision)
-	}
-	return strings.Join(parts, ",")
-}
-
 // costsText is one number if all are the same, as package throttle writes them.
 func costsText(costs []int64) string {
 	if slices.Max(costs) == slices.Min(costs) {
@@ -56,7 +48,7 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 	scopes := ""
 	for _, name := range names {
 		scope := s.settings.Scopes[name]
-		scopes += name + "=" + string(scope.Mode) + ":" + limitsText(scope.Limits) + ";"
+		scopes += name + "=" + string(scope.Mode) + ":" + line.LimitsText(scope.Limits) + ";"
 	}
 	header := []any{now, fmt.Sprintf("%d %d %d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000,
 		max(1, s.settings.Lower), cmp.Or(s.steps, 8000)), scopes}
@@ -116,7 +108,7 @@ func heldText(h *line.Held) string {
 	if h.Limit == nil {
 		return h.Key + "/p"
 	}
-	return fmt.Sprintf("%s/%d/%d/%d", h.Key, h.Limit.Units, h.Limit.Window, h.Limit.Precision)
+	return fmt.Sprintf("%s/%s", h.Key, h.Limit)
 }
 
 func unitsText(h *line.Held) string { return fmt.Sprintf(" %s %d %d", heldText(h), h.Used, h.Booked) }
@@ -239,7 +231,7 @@ func (s *scripted) report(now int64, name string, r line.Report) ([]string, erro
 func stateText(k line.KeyState) string {
 	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
 	for _, u := range k.Limits {
-		text += fmt.Sprintf("\n%d/%d/%d %d %d %d", u.Limit.Units, u.Limit.Window, u.Limit.Precision, u.Used, u.Booked, u.Free)
+		text += fmt.Sprintf("\n%s %d %d %d", u.Limit, u.Used, u.Booked, u.Free)
 	}
 	return text
 }

@@ -27,13 +27,13 @@ charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 -- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
 local function correct_log(key, ledger, at, delta)
   local log, digits = log_of(key, ledger), format('%016d', at)
-  local low, high = ledger.passed / 32, ledger.length / 32
+  local low, high = ledger.passed / 32, ledger.logged / 32
   while low < high do
     local middle = floor((low + high) / 2)
     if call('GETRANGE', log, middle * 32, middle * 32 + 15) < digits then low = middle + 1 else high = middle end
   end
   local entry = call('GETRANGE', log, low * 32, low * 32 + 31)
-  if low * 32 >= ledger.length or sub(entry, 1, 16) ~= digits then return 0 end
+  if low * 32 >= ledger.logged or sub(entry, 1, 16) ~= digits then return 0 end
   local there = tonumber(sub(entry, 17))
   if there == 0 then return 0 end -- all was given back, as if it were not there
   local sum = max(0, there + delta)
@@ -47,21 +47,21 @@ local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
   delta = min(delta, NEVER - ledger.spent)
-  local at = floor(time_of(key, start) / ledger.precision)
+  local at = sub_window(ledger, time_of(key, start))
   local _, there = find(ledger.tail, at)
   local changed, counted = 0, decided >= ledger.since
   if counted and there then
     ledger.tail, changed = add(ledger.tail, at, delta)
-  elseif counted and ledger.length > ledger.passed then
+  elseif counted and ledger.logged > ledger.passed then
     changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
   end
   ledger.spent = ledger.spent + changed
-  return changed ~= 0 or at + ledger.n <= floor(now / ledger.precision)
+  return changed ~= 0 or at + ledger.n <= sub_window(ledger, now)
 end
 
 local function correct(key, delta)
   for i = 1, #key do
-    local settled = key[i].window < 0 or key.shift == 0 and correct_in(key, key[i], delta)
+    local settled = not key[i].kind.settled or key.shift == 0 and correct_in(key, key[i], delta)
     if not settled and delta > 0 then spend_in(key, key[i], now, delta) end
   end
   key.dirty, key.touched = true, true

@@ -14,7 +14,7 @@ import (
 func usedAtOnce(t *testing.T, client *redis.Client, prefix string) *scripted {
 	t.Helper()
 	const window, jobs = 10 * second, 1000
-	exact := []line.Limit{{Units: jobs, Window: window, Precision: 1}}
+	exact := []line.Limit{{Units: jobs, Span: line.Window(window), Precision: 1}}
 	s := &scripted{client: client, prefix: prefix,
 		settings: line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: map[string]line.Scope{
 			"global": {Mode: line.Enforce, Limits: exact}, "tenant": {Mode: line.Enforce, Limits: exact},

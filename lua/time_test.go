@@ -20,7 +20,7 @@ func TestLedgerTimeIsThatOfWhatLeft(t *testing.T) {
 		s := &scripted{client: client, prefix: "thr:{" + rand.Text() + "}:4:", settings: line.Settings{
 			Lookahead: second, Grace: 5 * second,
 			Scopes: map[string]line.Scope{"global": {Mode: line.Enforce,
-				Limits: []line.Limit{{Units: 10, Window: 2 * second, Precision: 1}}}},
+				Limits: []line.Limit{{Units: 10, Span: line.Window(2 * second), Precision: 1}}}},
 		}}
 		seen := func() string {
 			t.Helper()

@@ -10,8 +10,8 @@ import (
 // account is what usage says of one scope key.
 type account struct {
 	Usage
-	counts  []int64       // units in an interval, if it was asked for; -1: no window goes back so far
-	windows []line.Window // what is in Redis, if it was asked for
+	counts  []int64               // units in an interval, if it was asked for; -1: no window goes back so far
+	ledgers []line.LedgerSnapshot // what is in Redis, if it was asked for
 }
 
 // accounts reads the answer of usage: of the first names, one at least.
@@ -39,8 +39,8 @@ func (t *setup) account(now time.Time, name string, v *values) account {
 		switch kind, _, _ := strings.Cut(text, " "); {
 		case kind == "=":
 			l.text()
-			a.windows = append(a.windows, line.Window{
-				Window: l.integer(), Precision: l.natural(), N: l.natural(), Shift: l.integer(), Spent: l.entries(),
+			a.ledgers = append(a.ledgers, line.LedgerSnapshot{
+				Span: l.span(), Precision: l.natural(), N: l.natural(), Shift: l.integer(), Spent: l.entries(),
 				Booked: l.entries(),
 			})
 		case kind == "#":

@@ -22,7 +22,7 @@ func TestHeaderText(t *testing.T) {
 	th := codecThrottle(t)
 	want := [2]string{
 		"1000000 5000000 2764801000 9 8000",
-		"global=e:1000/1000000/10000;tenant=e:100/60000000/1,2000/86400000000/864000000;domain=s:;",
+		"global=e:1000/w1000000/10000;tenant=e:100/w60000000/1,2000/w86400000000/864000000;domain=s:;",
 	}
 	if th.header != want {
 		t.Errorf("header %q, want %q", th.header, want)
@@ -142,14 +142,14 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"1 1000 0", with(func(r *Reservation) { r.Outcome, r.Start = Granted, at(1000) })},
 		{"1 1000 30000000", with(func(r *Reservation) { r.Outcome, r.Start, r.Lease = Granted, at(1000), 30*time.Second })},
-		{"1 1000 0 tenant:a/100/60000000/1 9000", with(func(r *Reservation) {
+		{"1 1000 0 tenant:a/100/w60000000/1 9000", with(func(r *Reservation) {
 			r.Outcome, r.Start, r.Shadow = Granted, at(1000), &Hold{Scope: "tenant", Key: "a", Limit: minute, Until: at(9000)}
 		})},
 		{"2 2000", with(func(r *Reservation) { r.Outcome, r.Start = Booked, at(2000) })},
 		{"2 2000 tenant:a/p 0 0", with(func(r *Reservation) {
 			r.Outcome, r.Start, r.Hold = Booked, at(2000), &Hold{Scope: "tenant", Key: "a", Paused: true, Until: at(2000)}
 		})},
-		{"2 2000 global:/7/60000000/600000 3 4", with(func(r *Reservation) {
+		{"2 2000 global:/7/w60000000/600000 3 4", with(func(r *Reservation) {
 			r.Outcome, r.Start = Booked, at(2000)
 			r.Hold = &Hold{Scope: Global, Limit: Limit{Units: 7, Window: time.Minute,
 				Precision: 600 * time.Millisecond}, Used: 3, Booked: 4, Until: at(2000)}
@@ -157,12 +157,12 @@ func TestDecisions(t *testing.T) {
 		{"3 2000 - 0 0 4 5", with(func(r *Reservation) {
 			r.Outcome, r.Start, r.Ahead, r.Late = Waiting, at(2000), 4, at(1000).Add(4*time.Millisecond+12*time.Second)
 		})},
-		{"4 2000 tenant:a/100/60000000/1 3 4",
+		{"4 2000 tenant:a/100/w60000000/1 3 4",
 			&DeadlineError{Job: "j", Start: at(2000),
 				Hold: &Hold{Scope: "tenant", Key: "a", Limit: minute, Used: 3, Booked: 4, Until: at(2000)}}},
-		{"5 tenant:a/100/60000000/1 c", &NeverFitsError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
-		{"5 tenant:a/100/60000000/1 s", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
-		{"5 tenant:a/100/60000000/1 k", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
+		{"5 tenant:a/100/w60000000/1 c", &NeverFitsError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
+		{"5 tenant:a/100/w60000000/1 s", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
+		{"5 tenant:a/100/w60000000/1 k", &BlockedError{Job: "j", Weight: 2, Scope: "tenant", Key: "a", Limit: minute}},
 		{"0 FOREIGN key:tenant:a", &StateError{Key: "thr:{t}:4:key:tenant:a"}},
 	}
 	for _, row := range rows {
@@ -180,12 +180,12 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 -1", "1 1000 0 tenant:a/100/60000000/1",
+		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 -1", "1 1000 0 tenant:a/100/w60000000/1",
 		"1 1000 0 nobody:/1/1/1 5", "2 2000 tenant:a/100/60000000 3 4",
-		"2 2000 tenant:a/100/60000000/1 3", "2 2000 tenant:a/100/60000000/1 3 4 5",
-		"2 2000 tenant:a/-2/60000000/1 3 4", "2 2000 tenant:a/1/0/1 3 4",
+		"2 2000 tenant:a/100/w60000000/1 3", "2 2000 tenant:a/100/w60000000/1 3 4 5",
+		"2 2000 tenant:a/-2/w60000000/1 3 4", "2 2000 tenant:a/1/w0/1 3 4",
 		"3 2000", "3 2000 - 0 0 4", "3 2000 - 0 0 -4 5", "4", "5", "5 - c", "5 tenant:a/p c",
-		"5 tenant:a/100/60000000/1", "5 tenant:a/100/60000000/1 x", "0 WRONGTYPE Operation",
+		"5 tenant:a/100/w60000000/1", "5 tenant:a/100/w60000000/1 x", "0 WRONGTYPE Operation",
 	} {
 		answers, err := th.decisions("1000 5000\n"+line, []*order{o})
 		if err == nil {
@@ -215,14 +215,14 @@ func TestEstimate(t *testing.T) {
 		start, late time.Duration
 	}{
 		// 50 jobs of 2 units are a window of the flow's own limit, whoever else stands there.
-		{"3 2000000 tenant:a/100/60000000/1 100 0 49 9", time.Minute, 4*time.Minute + 12*time.Second},
+		{"3 2000000 tenant:a/100/w60000000/1 100 0 49 9", time.Minute, 4*time.Minute + 12*time.Second},
 		// Of a limit that others share it has one part in four.
-		{"3 2000000 global:/1000/1000000/10000 100 0 499 4", 4 * time.Second, 28 * time.Second},
-		{"3 9000000 global:/1000/1000000/10000 100 0 0 4", 8 * time.Second, 44 * time.Second},
+		{"3 2000000 global:/1000/w1000000/10000 100 0 499 4", 4 * time.Second, 28 * time.Second},
+		{"3 9000000 global:/1000/w1000000/10000 100 0 0 4", 8 * time.Second, 44 * time.Second},
 		// Others cannot make a pause longer.
 		{"3 61000000 tenant:a/p 0 0 10 1", time.Minute, time.Minute + 12*time.Second},
-		{"3 9007199254740992 tenant:a/0/60000000/1 0 0 10 1", time.Hour, time.Hour + 12*time.Second},
-		{"3 2000000 tenant:a/1/34560000000000/1 1 0 9999999 1", maxWindow, latestAsking + 12*time.Second},
+		{"3 9007199254740992 tenant:a/0/w60000000/1 0 0 10 1", time.Hour, time.Hour + 12*time.Second},
+		{"3 2000000 tenant:a/1/w34560000000000/1 1 0 9999999 1", maxWindow, latestAsking + 12*time.Second},
 	}
 	for _, row := range rows {
 		answers, err := th.decisions("1000000 1000001\n"+row.line, []*order{o})
@@ -269,9 +269,9 @@ func TestPulled(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
-	text := "9000 600 s k 5000 3 4000\n100/60000000/1 5 6 7000\n-1/86400000000/1 0 0 -1\n0/90000000/1 0 0 0\n# 12\n= " +
-		"60000000 1 60000000 0 0000000000000010000000000000000100000000000000110000000000000003 " +
-		"00000000000000100000000000000002\n= 5000000 500 10001 -7 - -"
+	text := "9000 600 s k 5000 3 4000\n100/w60000000/1 5 6 7000\n-1/w86400000000/1 0 0 -1\n0/w90000000/1 0 0 0\n# 12\n= " +
+		"w60000000 1 60000000 0 0000000000000010000000000000000100000000000000110000000000000003 " +
+		"00000000000000100000000000000002\n= r5000000 500 10001 -7 - -"
 	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
 	if err != nil {
 		t.Fatal(err)
@@ -286,18 +286,18 @@ func TestAccounts(t *testing.T) {
 	if !reflect.DeepEqual(a.Usage, want) {
 		t.Errorf("got %+v, want %+v", a.Usage, want)
 	}
-	windows := []line.Window{
-		{Window: 60_000_000, Precision: 1, N: 60_000_000,
+	ledgers := []line.LedgerSnapshot{
+		{Span: line.Window(60_000_000), Precision: 1, N: 60_000_000,
 			Spent: []line.Entry{{At: 10, Units: 1}, {At: 11, Units: 3}}, Booked: []line.Entry{{At: 10, Units: 2}}},
-		{Window: 5_000_000, Precision: 500, N: 10_001, Shift: -7},
+		{Span: line.Lease(5_000_000), Precision: 500, N: 10_001, Shift: -7},
 	}
-	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.windows, windows) {
-		t.Errorf("counts %d, windows %v", a.counts, a.windows)
+	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.ledgers, ledgers) {
+		t.Errorf("counts %d, ledgers %v", a.counts, a.ledgers)
 	}
 	for _, text := range []string{"", "0 1001 e c 0 0 0", "0 -1 e c 0 0 0", "0 e c 0 0 0", "0 1000 e c 0 0",
 		"0 1000 x c 0 0 0", "0 1000  c 0 0 0", "0 1000 es c 0 0 0", "0 1000 e x 0 0 0", "0 1000 e c 0 0 0 0",
-		"0 1000 e c 0 0 0\n1/2", "0 1000 e c 0 0 0\n1/2/3 1 2", "0 1000 e c 0 0 0\n1 2 3", "0 1000 e c 0 0 0\n= 1 2 3",
-		"0 1000 e c 0 0 0\n= 1 1 1 0 - 1", "0 1000 e c 0 0 0\n= 1 1 1 0 - ", "0 1000 e c 0 0 0\n#"} {
+		"0 1000 e c 0 0 0\n1/2", "0 1000 e c 0 0 0\n1/w2/3 1 2", "0 1000 e c 0 0 0\n1 2 3", "0 1000 e c 0 0 0\n= w1 2 3",
+		"0 1000 e c 0 0 0\n= w1 1 1 0 - 1", "0 1000 e c 0 0 0\n= w1 1 1 0 - ", "0 1000 e c 0 0 0\n#"} {
 		if _, err := th.accounts([]any{"1000", text}, []string{"global:"}); !errors.Is(err, ErrState) {
 			t.Errorf("%q: got %v, want ErrState", text, err)
 		}

@@ -363,7 +363,7 @@ func TestF15_EvictedKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		for _, precision := range []time.Duration{throttle.Exact, time.Second} {
-			for _, end := range []string{"control", "key:global:", "ledger:global::60000000", "jobs", "timers", "asked:"} {
+			for _, end := range []string{"control", "key:global:", "ledger:global::w60000000", "jobs", "timers", "asked:"} {
 				// more entries than the scope key has in its own value
 				limit := throttle.Limit{Units: 20, Window: time.Minute, Precision: precision}
 				s := newScripted(newThrottle(t, client, globalScope(limit), nil))

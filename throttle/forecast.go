@@ -172,7 +172,7 @@ func (r *reader) neverFits(o *order, held *line.Held) error {
 	}
 	of := r.scopeOf(a.Scope)
 	for _, u := range a.Limits {
-		if u.Limit.Running && held.Limit.Window < 0 || of.span(u.Limit).Microseconds() == held.Limit.Window {
+		if of.counted(u.Limit).Span == held.Limit.Span || u.Limit.Running && held.Limit.Kind == line.Running {
 			return &NeverFitsError{Job: o.job.ID, Weight: c.units, Scope: a.Scope, Key: c.key, Limit: u.Limit}
 		}
 	}

@@ -70,7 +70,7 @@ func TestF15_PropertyLostLog(t *testing.T) {
 				},
 				"lose": func(t *rapid.T) {
 					for _, window := range []throttle.Limit{hour, day} {
-						key := fmt.Sprintf("thr:{%s}:4:ledger:global::%d", s.throttle.Name(), window.Window.Microseconds())
+						key := fmt.Sprintf("thr:{%s}:4:ledger:global::w%d", s.throttle.Name(), window.Window.Microseconds())
 						if rapid.Bool().Draw(t, "this") {
 							if err := client.Del(context.Background(), key).Err(); err != nil {
 								t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // Unlimited as a Limit's Units means that the limit never holds a job back.
@@ -317,17 +319,22 @@ func (l Limit) lease() time.Duration {
 	return DefaultLease
 }
 
-// span is the window as the scripts name it, by which limits of a scope are told apart: a
-// negative one is the lease of a running limit.
-func (l Limit) span() time.Duration {
+// span is what tells the limits of a scope apart.
+func (l Limit) span() line.Span {
 	if l.Running {
-		return -l.lease()
+		return line.Lease(l.lease().Microseconds())
 	}
-	return l.Window
+	return line.Window(l.Window.Microseconds())
 }
 
-// length is for how long a start counts at most.
-func (l Limit) length() time.Duration { return l.span().Abs() }
+// limitOf is the limit of this span.
+func limitOf(units int64, span line.Span, precision time.Duration) Limit {
+	length := time.Duration(span.Length) * time.Microsecond
+	if span.Kind == line.Running {
+		return Limit{Units: units, Running: true, Lease: length}
+	}
+	return Limit{Units: units, Window: length, Precision: precision}
+}
 
 // plain is the limit as it is written shortest: a precision or a lease that is the default
 // is left out.

@@ -309,7 +309,7 @@ func TestForeignControls(t *testing.T) {
 			"a key of another type":     {"key:tenant:a", hash},
 			"a key of text":             {"key:tenant:a", set("soon")},
 			"a key's bad pause":         {"key:tenant:a", set("0 0 0 soon -\n")},
-			"a key's limits have blank": {"key:tenant:a", set("0 0 0 0 5/3600000000/1, 6/60000000/1\n")},
+			"a key's limits have blank": {"key:tenant:a", set("0 0 0 0 5/w3600000000/1, 6/w60000000/1\n")},
 		} {
 			t.Run(name, func(t *testing.T) {
 				th := newThrottle(t, client, tenantAndGlobal(throttle.PerHour(5), throttle.PerHour(5)), nil)

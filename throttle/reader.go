@@ -411,12 +411,12 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 			k.Limits[i].Units = Unlimited
 			continue
 		}
-		lease, runs := k.Limits[i].Window, -max(1, lasts.Microseconds())
-		k.Limits[i].Window = runs
-		k.Windows = slices.Clone(k.Windows)
-		for j := range k.Windows {
-			if k.Windows[j].Window == lease {
-				k.Windows[j].Window = runs
+		lease, runs := k.Limits[i].Span, line.Lease(max(1, lasts.Microseconds()))
+		k.Limits[i].Span = runs
+		k.Ledgers = slices.Clone(k.Ledgers)
+		for j := range k.Ledgers {
+			if k.Ledgers[j].Span == lease {
+				k.Ledgers[j].Span = runs
 			}
 		}
 	}
@@ -426,14 +426,12 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 // snapshot is how a scope key stands, for package line.
 func (a *account) snapshot(name string, of Scope) line.KeySnapshot {
 	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: line.Mode(a.Mode.letter()[0]),
-		Windows: a.windows}
+		Ledgers: a.ledgers}
 	if !a.Paused.IsZero() {
 		k.Paused = a.Paused.UnixMicro()
 	}
 	for _, u := range a.Limits {
-		k.Limits = append(k.Limits, line.Limit{
-			Units: u.Limit.Units, Window: of.span(u.Limit).Microseconds(), Precision: u.Limit.precision().Microseconds(),
-		})
+		k.Limits = append(k.Limits, of.counted(u.Limit))
 	}
 	return k
 }

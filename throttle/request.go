@@ -1,11 +1,12 @@
 package throttle
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // This file has what the scripts are asked; answer.go has what they say.
@@ -111,16 +112,14 @@ func newHeader(scopes []Scope, options Options) [2]string {
 	return [2]string{times, b.String()}
 }
 
-// limitsText lists limits of the scope by their windows: units/window/precision, in
-// microseconds, the window with the margin, and the lease of a running limit as a negative one.
+// limitsText lists limits of the scope as the scripts count them, in the order of their spans.
 func (s Scope) limitsText(limits []Limit) string {
-	limits = slices.Clone(limits)
-	slices.SortFunc(limits, func(a, b Limit) int { return cmp.Compare(a.span(), b.span()) })
-	texts := make([]string, len(limits))
+	counted := make([]line.Limit, len(limits))
 	for i, l := range limits {
-		texts[i] = integers('/', l.Units, s.span(l).Microseconds(), l.precision().Microseconds())
+		counted[i] = s.counted(l)
 	}
-	return strings.Join(texts, ",")
+	slices.SortFunc(counted, func(a, b line.Limit) int { return a.Compare(b.Span) })
+	return line.LimitsText(counted)
 }
 
 // lineKept is how long the line's keys live after the last write: longer than any
@@ -130,7 +129,7 @@ func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.length()+scope.Margin)
+			longest = max(longest, time.Duration(scope.counted(limit).Length)*time.Microsecond)
 		}
 	}
 	return lookahead + 2*longest + 30*24*time.Hour

@@ -3,6 +3,8 @@ package throttle
 import (
 	"fmt"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // Global is the name of the scope that every job of a throttle belongs to. It
@@ -56,13 +58,22 @@ type Scope struct {
 // maxMargin is the longest Margin.
 const maxMargin = time.Minute
 
-// span is the window of a limit of the scope as the scripts name and count it, with the
-// margin.
-func (s Scope) span(l Limit) time.Duration {
-	if l.Running {
-		return l.span()
+// counted is a limit of the scope as the scripts count it: its window with the margin.
+func (s Scope) counted(l Limit) line.Limit {
+	span := l.span()
+	if span.Kind == line.Sliding {
+		span.Length += s.Margin.Microseconds()
 	}
-	return l.span() + s.Margin
+	return line.Limit{Units: l.Units, Span: span, Precision: l.precision().Microseconds()}
+}
+
+// entered is the limit that the scripts count so.
+func (s Scope) entered(l line.Limit) Limit {
+	// A window that is not longer was set under another margin.
+	if margin := s.Margin.Microseconds(); l.Kind == line.Sliding && l.Length > margin {
+		l.Length -= margin
+	}
+	return limitOf(l.Units, l.Span, time.Duration(l.Precision)*time.Microsecond)
 }
 
 // maxLimits bounds the work of one decision: the limits that concern one job.
@@ -118,7 +129,7 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 }
 
 func (s Scope) validateLimits() error {
-	windows, running := make(map[time.Duration]bool), 0
+	spans, running := make(map[line.Span]bool), 0
 	for _, limit := range s.Limits {
 		if err := limit.validate(); err != nil {
 			return fmt.Errorf("throttle: scope %s: %w", s.Name, err)
@@ -129,11 +140,11 @@ func (s Scope) validateLimits() error {
 			return &OptionError{Field: "Scope.Margin", Value: s.Margin,
 				Reason: "makes the window of " + limit.String() + " longer than " + formatDuration(maxWindow)}
 		}
-		if windows[limit.span()] || running > 1 {
+		if spans[limit.span()] || running > 1 {
 			return &OptionError{Field: "Scope.Limits", Value: limit.String(),
 				Reason: "scope " + s.Name + " has two limits of this kind; keep the lower one"}
 		}
-		windows[limit.span()] = true
+		spans[limit.span()] = true
 		if limit.Running && s.Cooldown > limit.lease() {
 			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown,
 				Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}

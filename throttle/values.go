@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 // This file reads what the scripts say, value by value; request.go has what they are asked.
@@ -90,6 +92,12 @@ func (v *values) float() float64 {
 	return x
 }
 
+func (v *values) span() line.Span {
+	span, err := line.ParseSpan(v.text())
+	v.wrong = v.wrong || err != nil
+	return span
+}
+
 // costs reads what costsText wrote.
 func (v *values) costs() []int64 {
 	list := &values{rest: strings.Split(v.text(), ",")}
@@ -108,24 +116,14 @@ func (v *values) yes() bool {
 	return n == 1
 }
 
-// limit is units/window/precision.
+// limit is a limit as the scripts count it.
 func (v *values) limit(t *setup, scope string) Limit {
-	parts := &values{rest: strings.Split(v.text(), "/")}
-	units, window, precision := parts.integer(), parts.integer(), parts.duration()
-	span := time.Duration(window) * time.Microsecond
-	if parts.end() != nil || units < Unlimited || window == 0 ||
-		max(window, -window) > int64(maxWindow/time.Microsecond) || precision == 0 {
+	counted, err := line.ParseLimit(v.text())
+	if err != nil || max(counted.Length, counted.Precision) > maxWindow.Microseconds() {
 		v.wrong = true
 		return Limit{}
 	}
-	if margin := t.scopeOf(scope).Margin; span > margin { // else it was set under another margin
-		span -= margin
-	}
-	limit := Limit{Units: units, Window: span, Precision: precision}
-	if span < 0 {
-		limit = Limit{Units: units, Running: true, Lease: -span}
-	}
-	return t.limitAs(scope, limit)
+	return t.limitAs(scope, t.scopeOf(scope).entered(counted))
 }
 
 // end is the error of an answer in which anything is wrong, missing or left over.

@@ -101,7 +101,7 @@ func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 		}
 		for i := range k.limits {
 			limit := &k.limits[i]
-			if limit.Window != reported.Window || limit.Window < 0 || limit.Units <= 0 {
+			if limit.Span != Window(reported.Window) || limit.Units <= 0 {
 				continue
 			}
 			if said[i].Remaining < 0 || reported.Remaining >= 0 && reported.Remaining < said[i].Remaining {
@@ -123,7 +123,7 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 			continue
 		}
 		limit := &k.limits[i]
-		d := k.ledger(limit.Window)
+		d := k.ledger(limit.Span)
 		used, _ := d.uses(now + k.shift)
 		if debt := k.served(limit) - reported.Remaining - used; debt > 0 {
 			k.touched, owed = true, true
@@ -168,8 +168,8 @@ func (k *key) shortest() int64 {
 	shortest := int64(0)
 	for _, limit := range k.limits {
 		if limit.Units > 0 {
-			shortest = max(limit.Window, -limit.Window)
-			if limit.Window > 0 {
+			shortest = limit.Length
+			if limit.Kind == Sliding {
 				break
 			}
 		}

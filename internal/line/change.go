@@ -110,7 +110,7 @@ func (k *key) correct(now int64, g Grant, delta int64) {
 		_, found := d.spent.find(at)
 		found = found && g.Decided >= d.since
 		switch {
-		case d.running():
+		case d.Kind == Running:
 		case k.shift == 0 && found:
 			d.spend(at, delta)
 		case delta > 0 && (k.shift != 0 || at+d.n() > d.sub(now)):
@@ -240,7 +240,7 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	}
 	for _, limit := range k.limits {
 		u := Usage{Limit: limit, Free: now}
-		if d := k.ledger(limit.Window); d != nil && limit.Units >= 0 {
+		if d := k.ledger(limit.Span); d != nil && limit.Units >= 0 {
 			u.Used, u.Booked = d.uses(now + k.shift)
 			if u.Free = d.earliest(now+k.shift, now+k.shift, k.room(&limit, 1), true); u.Free == Never {
 				u.Free = 0

@@ -91,7 +91,7 @@ func (k *key) clone() *key {
 		offset: k.offset}
 	for _, d := range k.ledgers {
 		own.ledgers = append(own.ledgers, &ledger{
-			window: d.window, precision: d.precision, since: d.since, spent: append(entries(nil), d.spent...),
+			Span: d.Span, precision: d.precision, since: d.since, spent: append(entries(nil), d.spent...),
 			booked: append(entries(nil), d.booked...),
 		})
 	}
@@ -106,7 +106,7 @@ func (k *key) equal(other *key) bool {
 }
 
 func (d *ledger) equal(other *ledger) bool {
-	return d.window == other.window && d.precision == other.precision && d.since == other.since &&
+	return d.Span == other.Span && d.precision == other.precision && d.since == other.since &&
 		slices.Equal(d.spent, other.spent) && slices.Equal(d.booked, other.booked)
 }
 

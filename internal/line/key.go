@@ -1,7 +1,6 @@
 package line
 
 import (
-	"cmp"
 	"slices"
 )
 
@@ -73,14 +72,14 @@ func (k *key) look(now, grace, lookahead int64, of inForce) {
 	for _, limits := range counted {
 		k.count(limits, now)
 	}
-	slices.SortFunc(k.ledgers, func(a, b *ledger) int { return cmp.Compare(a.window, b.window) })
+	slices.SortFunc(k.ledgers, func(a, b *ledger) int { return a.Compare(b.Span) })
 }
 
 // count adds the ledgers that limits need.
 func (k *key) count(limits []Limit, now int64) {
 	for _, limit := range limits {
-		if limit.Units >= 0 && k.ledger(limit.Window) == nil {
-			k.ledgers = append(k.ledgers, &ledger{window: limit.Window, precision: limit.Precision, since: now + k.shift})
+		if limit.Units >= 0 && k.ledger(limit.Span) == nil {
+			k.ledgers = append(k.ledgers, &ledger{Span: limit.Span, precision: limit.Precision, since: now + k.shift})
 		}
 	}
 }
@@ -95,9 +94,9 @@ func (k *key) forget(now, grace int64) {
 	k.ledgers = slices.DeleteFunc(k.ledgers, (*ledger).empty)
 }
 
-func (k *key) ledger(window int64) *ledger {
+func (k *key) ledger(span Span) *ledger {
 	for _, d := range k.ledgers {
-		if d.window == window {
+		if d.Span == span {
 			return d
 		}
 	}
@@ -134,7 +133,7 @@ func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int6
 				}
 				return max(start, k.horizon+1), holder, true
 			}
-			d := k.ledger(limit.Window)
+			d := k.ledger(limit.Span)
 			at := k.time(start)
 			s := d.earliest(at, now+k.shift, k.room(limit, cost), promises)
 			if s == Never {
@@ -196,13 +195,13 @@ func (k *key) fewest() int64 {
 	return units
 }
 
-// longest is the longest window of its limits.
+// longest is how long a start counts under its limits.
 func (k *key) longest() int64 {
-	window := int64(0)
+	length := int64(0)
 	for _, limit := range k.limits {
 		if limit.Units >= 0 {
-			window = max(window, limit.Window, -limit.Window)
+			length = max(length, limit.Length)
 		}
 	}
-	return window
+	return length
 }

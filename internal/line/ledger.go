@@ -5,38 +5,23 @@ import "slices"
 // Never is the instant of what does not come.
 const Never = int64(1) << 53
 
-// Limit is a number of units per window, or with a negative Window one of units that run at
-// once: each counts for a lease, as in a window of that length, and leaves when its job
-// has ended.
-type Limit struct {
-	Units     int64 // -1: unlimited
-	Window    int64 // us; negative: the lease
-	Precision int64 // us
-}
-
-// ledger are the units of one window of one scope key.
+// ledger are the units of one limit of one scope key over time.
 type ledger struct {
-	window, precision int64
-	since             int64 // from when it counts, by its own time
-	spent, booked     entries
-	merged            entries // of the last look, kept for its memory
+	Span
+	precision     int64
+	since         int64 // from when it counts, by its own time
+	spent, booked entries
+	merged        entries // of the last look, kept for its memory
 }
 
 // n is how many sub-windows count together.
-func (d *ledger) n() int64 {
-	length := d.length()
-	if d.precision == 1 {
-		return length
-	}
-	return (length+d.precision-1)/d.precision + 1
-}
+func (d *ledger) n() int64 { return d.subWindows(d.precision) }
 
-// running tells that it is of units that run at once.
-func (d *ledger) running() bool { return d.window < 0 }
-
-func (d *ledger) length() int64 { return max(d.window, -d.window) }
-
+// sub is the sub-window of an instant of the ledger's time, startOf the first instant of a
+// sub-window.
 func (d *ledger) sub(at int64) int64 { return at / d.precision }
+
+func (d *ledger) startOf(sub int64) int64 { return sub * d.precision }
 
 // trim forgets what has left the window at now, and bookings whose grace is over. It tells
 // whether there were any.
@@ -82,7 +67,7 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	}
 	n, first := d.n(), d.sub(at)
 	x := first
-	if d.running() {
+	if d.Kind == Running {
 		x = max(first, placesFrom(d.spent, n, room))
 	}
 	sum, in, out := int64(0), 0, 0 // of the window that ends at x or, checking, at a later entry
@@ -122,7 +107,7 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	if x == first {
 		return at
 	}
-	return x * d.precision
+	return d.startOf(x)
 }
 
 // placesFrom is the sub-window from which on no more than room is left of what runs. What

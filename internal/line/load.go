@@ -23,14 +23,15 @@ type KeySnapshot struct {
 	Paused  int64
 	Part    int64 // of the limits that is served, in thousandths
 	Limits  []Limit
-	Windows []Window
+	Ledgers []LedgerSnapshot
 }
 
-// Window is what one ledger has.
-type Window struct {
-	Window, Precision, N int64
-	Shift                int64 // of the ledger's time from the clock's
-	Spent, Booked        []Entry
+// LedgerSnapshot is what one ledger has.
+type LedgerSnapshot struct {
+	Span
+	Precision, N  int64
+	Shift         int64 // of the ledger's time from the clock's
+	Spent, Booked []Entry
 }
 
 // Entry is how many units are in one sub-window.
@@ -122,10 +123,10 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 func (s *KeySnapshot) load(now int64) *key {
 	k := &key{name: s.Name, pause: s.Paused, own: append([]Limit{}, s.Limits...), ownEnds: Never,
 		adapted: adapted{less: whole - s.Part, changed: now}}
-	for _, w := range s.Windows {
+	for _, w := range s.Ledgers {
 		k.offset = w.Shift
 		k.seen = now + w.Shift
-		d := &ledger{window: w.Window, precision: w.Precision}
+		d := &ledger{Span: w.Span, precision: w.Precision}
 		for _, e := range w.Spent {
 			d.spent.add(e.At, e.Units)
 		}
@@ -340,8 +341,8 @@ func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapsho
 	k := l.key(name)
 	s := KeySnapshot{Name: name, Mode: k.mode, Paused: k.paused(), Part: k.adapted.part(), Limits: slices.Clone(k.limits)}
 	for _, d := range k.ledgers {
-		s.Windows = append(s.Windows, Window{
-			Window: d.window, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),
+		s.Ledgers = append(s.Ledgers, LedgerSnapshot{
+			Span: d.Span, Precision: d.precision, N: d.n(), Shift: k.shift, Spent: d.spent.list(), Booked: d.booked.list(),
 		})
 	}
 	l.end()

@@ -310,7 +310,7 @@ func (l *Line) held(f fit) *Held {
 	}
 	h := &Held{Key: f.key.name, Limit: f.holder, Origin: f.key.origin}
 	if h.Limit != nil {
-		d := f.key.ledger(h.Limit.Window)
+		d := f.key.ledger(h.Limit.Span)
 		h.Used, h.Booked = d.uses(l.now + f.key.shift)
 	}
 	return h

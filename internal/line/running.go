@@ -14,10 +14,10 @@ type run struct {
 
 // held are the units that a job holds of one ledger.
 type held struct {
-	key    string
-	window int64
-	at     int64 // the sub-window in which they count
-	units  int64
+	key   string
+	span  Span
+	at    int64 // the sub-window in which they count
+	units int64
 }
 
 // startsFor is the time that a start is charged for, where flows are charged by time.
@@ -46,12 +46,12 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	for i, name := range lane.keys {
 		k := l.key(name)
 		for _, d := range k.ledgers {
-			if k.mode == Off || !d.running() || job.Costs[i] == 0 {
+			if k.mode == Off || d.Kind != Running || job.Costs[i] == 0 {
 				continue
 			}
-			r.places = append(r.places, held{name, d.window, d.sub(k.time(at)), job.Costs[i]})
-			if lease == 0 || d.length() < lease {
-				lease = d.length()
+			r.places = append(r.places, held{name, d.Span, d.sub(k.time(at)), job.Costs[i]})
+			if lease == 0 || d.Length < lease {
+				lease = d.Length
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 		}
 		for j := range k.limits {
 			limit := &k.limits[j]
-			if limit.Window < 0 && limit.Units >= 0 && k.ledger(limit.Window).spent.total() > k.room(limit, costs[i]) {
+			if limit.Kind == Running && limit.Units >= 0 && k.ledger(limit.Span).spent.total() > k.room(limit, costs[i]) {
 				return false
 			}
 		}
@@ -127,7 +127,7 @@ func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
 		for j := range r.places {
 			p := &r.places[j]
 			k := l.key(p.key)
-			d := k.ledger(p.window)
+			d := k.ledger(p.span)
 			k.touched = true
 			d.spent.add(p.at, -p.units)
 			p.at = max(p.at, d.sub(l.now+k.shift))
@@ -169,7 +169,7 @@ func (l *Line) stillHeld(mark string) (r *run, all bool) {
 // lost or its time began anew, another may have it.
 func (l *Line) counts(p held) bool {
 	k := l.key(p.key)
-	d := k.ledger(p.window)
+	d := k.ledger(p.span)
 	return d != nil && p.at+d.n() > d.sub(l.now+k.shift) && d.spent.of(p.at) >= p.units
 }
 
@@ -185,12 +185,12 @@ func (l *Line) giveBack(mark string, cooldowns map[string]int64, timed bool) boo
 	}
 	for _, p := range r.places {
 		k := l.key(p.key)
-		d := k.ledger(p.window)
+		d := k.ledger(p.span)
 		k.touched = true
 		d.spent.add(p.at, -p.units)
 		scope, _, _ := strings.Cut(p.key, ":")
-		if cooldown := min(cooldowns[scope], d.length()); all && cooldown > 0 {
-			d.spent.add(d.sub(l.now+k.shift+cooldown-d.length()), p.units)
+		if cooldown := min(cooldowns[scope], d.Length); all && cooldown > 0 {
+			d.spent.add(d.sub(l.now+k.shift+cooldown-d.Length), p.units)
 		}
 		l.hurry(p.key)
 	}

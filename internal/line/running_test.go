@@ -64,7 +64,7 @@ func drawRunning(t testing.TB, seed uint64) *history {
 	h.longs = min(h.longs, 2*minute)
 	if !longtest.Full() { // days of virtual time until all have started
 		for name, scope := range h.settings.Scopes {
-			scope.Limits = slices.DeleteFunc(scope.Limits, func(l line.Limit) bool { return l.Window > hour })
+			scope.Limits = slices.DeleteFunc(scope.Limits, func(l line.Limit) bool { return l.Length > hour })
 			h.settings.Scopes[name] = scope
 		}
 	}
@@ -76,7 +76,7 @@ func drawRunning(t testing.TB, seed uint64) *history {
 		limited++
 		scope := h.settings.Scopes[name]
 		own := max(100*milli, lease/(1+r.Int64N(3)))
-		limit := line.Limit{Units: 1 + r.Int64N(10), Window: -own, Precision: own / 1000}
+		limit := line.Limit{Units: 1 + r.Int64N(10), Span: line.Lease(own), Precision: own / 1000}
 		if name == "global" {
 			limit.Units *= 3
 		}
@@ -202,7 +202,7 @@ func (h *handlers) began(j *worldJob, at int64) {
 		if limit == nil {
 			continue
 		}
-		p := &placeHeld{key: key, units: j.job.Costs[i], lease: -limit.Window, from: from, until: from - limit.Window}
+		p := &placeHeld{key: key, units: j.job.Costs[i], lease: limit.Length, from: from, until: from + limit.Length}
 		run.places = append(run.places, p)
 		h.places[key] = append(slices.DeleteFunc(h.places[key], func(p *placeHeld) bool { return p.until <= h.time() }), p)
 		h.check(key, from, limit.Units)
@@ -241,7 +241,7 @@ func (h *handlers) next3(run *running, at int64) {
 
 func (h *handlers) atOnce(key string) *line.Limit {
 	for _, limit := range h.limits(key) {
-		if limit.Window < 0 {
+		if limit.Kind == line.Running {
 			return &limit
 		}
 	}
@@ -383,7 +383,7 @@ func (h *handlers) done(run *running) {
 // granted to nobody before that, however long a job may wait in place: who has it may renew.
 func TestNothingIsGrantedAheadOfALease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Window: -second, Precision: milli}}}))
+	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}}}))
 	w.gone = func(*worldJob) bool { return true } // who is booked is asked for here
 	began := w.now
 	a := w.arrive("a", "a", []string{"tenant:x"}, 1)
@@ -414,8 +414,8 @@ func TestNothingIsGrantedAheadOfALease(t *testing.T) {
 func TestStartAheadHasItsPlaceAlready(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, settingsOf(map[string][]line.Limit{
-		"tenant": {{Units: 2, Window: -2 * second, Precision: 2 * milli}},
-		"domain": {{Units: 1, Window: 2500 * milli, Precision: 1}},
+		"tenant": {{Units: 2, Span: line.Lease(2 * second), Precision: 2 * milli}},
+		"domain": {{Units: 1, Span: line.Window(2500 * milli), Precision: 1}},
 	}))
 	began := w.now
 	a := w.arrive("a", "a", []string{"domain:d", "tenant:x"}, 1)
@@ -440,7 +440,7 @@ func TestStartAheadHasItsPlaceAlready(t *testing.T) {
 // lost its place all the same.
 func TestPlaceOfATimeThatBeganAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Window: -second, Precision: milli}}}))
+	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}}}))
 	a := w.arrive("a", "a", []string{"tenant:x"}, 1)
 	grant := []line.Grant{{ID: "a", Lane: a.job.Lane, Costs: a.job.Costs, Start: w.now}}
 	w.now -= hour
@@ -460,7 +460,7 @@ func TestPlaceOfATimeThatBeganAnew(t *testing.T) {
 // stand there: what its flow is charged by time can be read off its tag.
 func holds(t *testing.T) (*world, []line.Grant) {
 	limit := func(lease int64) map[string][]line.Limit {
-		return map[string][]line.Limit{"global": {{Units: 1, Window: -lease, Precision: lease / 1000}}}
+		return map[string][]line.Limit{"global": {{Units: 1, Span: line.Lease(lease), Precision: lease / 1000}}}
 	}
 	w := newWorld(t, settingsOf(limit(minute)))
 	w.settings.Timed = true

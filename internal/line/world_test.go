@@ -20,9 +20,9 @@ const (
 // per is a limit at the default precision.
 func per(units, window int64) line.Limit {
 	if units <= 100 {
-		return line.Limit{Units: units, Window: window, Precision: 1}
+		return line.Limit{Units: units, Span: line.Window(window), Precision: 1}
 	}
-	return line.Limit{Units: units, Window: window, Precision: window / 100}
+	return line.Limit{Units: units, Span: line.Window(window), Precision: window / 100}
 }
 
 // world is a line with workers that bring its jobs: a job comes back a little before its
@@ -175,20 +175,20 @@ func (w *world) put(key string, at, units int64) {
 func (w *world) checkStart(j *worldJob, key string, at int64) {
 	w.t.Helper()
 	for _, limit := range w.limits(key) {
-		if limit.Units < 0 || limit.Window < 0 {
+		if limit.Units < 0 || limit.Kind == line.Running {
 			continue
 		}
 		starts := w.starts[key]
 		from, to := len(starts), len(starts)
-		for from > 0 && starts[from-1].at > at-limit.Window {
+		for from > 0 && starts[from-1].at > at-limit.Length {
 			from--
-			if starts[from].at >= at+limit.Window {
+			if starts[from].at >= at+limit.Length {
 				to = from
 			}
 		}
-		if most := worst(starts[from:to], limit.Window, at); most > limit.Units {
+		if most := worst(starts[from:to], limit.Length, at); most > limit.Units {
 			w.t.Fatalf("%s of %d started: %d units in a window of %s of %d us, more than %d", j.job.ID, j.job.Costs,
-				most, key, limit.Window, limit.Units)
+				most, key, limit.Length, limit.Units)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func (w *world) drain() {
 	longest := int64(0)
 	for _, scope := range w.settings.Scopes {
 		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window, -limit.Window)
+			longest = max(longest, limit.Length)
 		}
 	}
 	for w.waiting() > 0 {
@@ -316,11 +316,11 @@ func (w *world) check() {
 	w.t.Helper()
 	for key, starts := range w.starts {
 		for _, limit := range w.limits(key) {
-			if limit.Window < 0 {
+			if limit.Kind == line.Running {
 				continue
 			}
-			if worst := worst(starts, limit.Window, 0); limit.Units >= 0 && worst > limit.Units {
-				w.t.Errorf("%s: %d units in a window of %d us, more than %d", key, worst, limit.Window, limit.Units)
+			if worst := worst(starts, limit.Length, 0); limit.Units >= 0 && worst > limit.Units {
+				w.t.Errorf("%s: %d units in a window of %d us, more than %d", key, worst, limit.Length, limit.Units)
 			}
 		}
 	}

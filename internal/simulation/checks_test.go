@@ -197,6 +197,7 @@ func (w *world) end() {
 		_ = r.wire.client.Close()
 	}
 	w.pending.Wait()
+	time.Sleep(time.Minute) // what processes note of themselves in the background has failed by then
 	_ = w.operator.wire.client.Close()
 	w.backend.close(w)
 	w.report()

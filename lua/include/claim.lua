@@ -85,11 +85,11 @@ local function makes_way(name, flow, tag)
 end
 
 local function longest(key)
-  local window = 0
+  local length = 0
   for i = 1, #key.limits do
-    if key.limits[i].units >= 0 then window = max(window, math.abs(key.limits[i].window)) end
+    if key.limits[i].units >= 0 then length = max(length, key.limits[i].length) end
   end
-  return window
+  return length
 end
 
 -- The scope keys that a heavy job has to claim for a start at this instant: those that have no room for it, and those that

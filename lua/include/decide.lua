@@ -2,8 +2,8 @@
 local function told(key, holder)
   if not key then return '' end
   if holder == 'p' then return format(' %s/p 0 0', key.name) end
-  local ledger = ledger_of(key, holder.window)
-  return format(' %s/%d/%d/%d %d %d', key.name, holder.units, holder.window, holder.precision, uses(key, ledger))
+  local ledger = ledger_of(key, holder.span)
+  return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, uses(key, ledger))
 end
 
 local function forget(id, record)
@@ -13,17 +13,19 @@ local function forget(id, record)
   end
 end
 
--- Notes what a job holds that runs. Returns the shortest lease, 0 if it holds nothing.
-local function hold_places(id, lane, costs, at)
+-- Notes the places that a granted job occupies. Returns the shortest lease, 0 if it occupies none.
+local function occupy_places(id, lane, costs, at)
   local places = {}
   for i = 1, #lane do
     local key = lane[i]
     for j = 1, key.mode ~= 'o' and costs[i] > 0 and #key or 0 do
       local ledger = key[j]
-      if ledger.window < 0 then places[#places + 1] = { key.name, ledger.window, floor(time_of(key, at) / ledger.precision), costs[i] } end
+      if ledger.kind.renewed then
+        places[#places + 1] = { key.name, ledger, sub_window(ledger, time_of(key, at)), costs[i] }
+      end
     end
   end
-  return hold(id, at, lane.class, at + 1000000, places, at)
+  return occupy(id, at, lane.class, at + 1000000, places, at)
 end
 
 local function grant(id, lane, costs, at)
@@ -33,7 +35,7 @@ local function grant(id, lane, costs, at)
     if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
   if uncharged ~= '' then uncharged = ' !' .. sub(uncharged, 2) end
-  return format('1 %d %d', at, hold_places(id, lane, costs, at)) .. uncharged .. shadow
+  return format('1 %d %d', at, occupy_places(id, lane, costs, at)) .. uncharged .. shadow
 end
 
 local crowds = {} -- how many flows stand in a queue, as long as no lane comes or goes

@@ -1,35 +1,34 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
 --   expire seen offset pause own adapted \n  us, us, us, "until|at|by|why" or 0, own limits as they are set or '-', only where it is
 --                                          served less or was refused: " less,down,changed,refusals,closed"; expire 0: never
---   and for each window, ascending, leases negative and without a log:
---   window precision since spent booked tail ahead passed length \n, then two texts of entries: since us, by the ledger's
+--   and for each ledger, in the order of kinds.lua:
+--   span precision since spent booked tail ahead passed logged \n, then two texts of entries: since us, by the ledger's
 --   time, from when it counts; tail bytes of the newest that is spent, ahead bytes of what is booked
--- What is older than the tail lies in "ledger:<name>:<window>", length bytes of entries, of which the first passed have
+-- What is older than the tail lies in "ledger:<name>:<span>", logged bytes of entries, of which the first passed have
 -- left the window.
-local function new_ledger(window, precision, since)
-  return {
-    window = window, precision = precision, since = since, n = reach(window, precision),
-    spent = 0, booked = 0, tail = '', ahead = '', passed = 0, length = 0, trimmed = false,
+local function new_ledger(span, precision, since)
+  return with_span({
+    since = since, spent = 0, booked = 0, tail = '', ahead = '', passed = 0, logged = 0, trimmed = false,
     old = false, promised = false, searches = {}, current = 0, -- as far as they are read, and searched
-  }
+  }, span, precision)
 end
 
-local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. format('%d', ledger.window) end
+local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. ledger.span end
 
-local function parse_windows(key, text, at)
+local function parse_ledgers(key, text, at)
   local count = 0
   while at <= #text do
-    local window, precision, since, spent, booked, tail, rest, from =
-      match(text, '^(-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
-    if not from then error('FOREIGN key:' .. key.name, 0) end
-    local ledger = new_ledger(tonumber(window), tonumber(precision), tonumber(since))
+    local span, precision, since, spent, booked, tail, rest, from =
+      match(text, '^(%l%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
+    local ledger = from and new_ledger(span, precision, tonumber(since))
+    if not ledger then error('FOREIGN key:' .. key.name, 0) end
     ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
     at = from + tail
     ledger.tail = sub(text, from, at - 1)
     if rest ~= '0 0 0' then
-      local ahead, passed, length = match(rest, '^(%d+) (%d+) (%d+)$')
+      local ahead, passed, logged = match(rest, '^(%d+) (%d+) (%d+)$')
       ledger.ahead = sub(text, at, at + ahead - 1)
-      ledger.passed, ledger.length, at = tonumber(passed), tonumber(length), at + ahead
+      ledger.passed, ledger.logged, at = tonumber(passed), tonumber(logged), at + ahead
     end
     count = count + 1
     key[count] = ledger
@@ -44,8 +43,8 @@ local function mend(key, ledger)
   local lost = ledger.spent
   for i = 1, #units do lost = lost - units[i] end
   key.dirty, key.touched = true, true
-  ledger.tail = add(ledger.tail, at[1] or floor((now + key.shift) / ledger.precision), lost)
-  ledger.passed, ledger.length = 0, 0
+  ledger.tail = add(ledger.tail, at[1] or sub_window(ledger, now + key.shift), lost)
+  ledger.passed, ledger.logged = 0, 0
 end
 
 -- Subtracts what has left the window: each entry leaves once, so this costs by what has changed.
@@ -53,9 +52,9 @@ local function trim(key, ledger)
   if ledger.trimmed then return end
   ledger.trimmed = true
   local t = now + key.shift
-  local edge = format('%016d', floor(t / ledger.precision) - ledger.n + 1)
-  while ledger.passed < ledger.length do
-    local chunk = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', min(ledger.passed + 1023, ledger.length - 1)))
+  local edge = format('%016d', sub_window(ledger, t) - ledger.n + 1)
+  while ledger.passed < ledger.logged do
+    local chunk = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', min(ledger.passed + 1023, ledger.logged - 1)))
     local i = 1
     while i < #chunk and sub(chunk, i, i + 15) < edge do
       ledger.spent = ledger.spent - tonumber(sub(chunk, i + 16, i + 31))
@@ -66,7 +65,7 @@ local function trim(key, ledger)
     key.dirty, key.touched, ledger.passed = true, true, ledger.passed + i - 1
     if i < #chunk then break end
   end
-  if ledger.passed >= ledger.length then
+  if ledger.passed >= ledger.logged then
     local i = 1
     while i < #ledger.tail and sub(ledger.tail, i, i + 15) < edge do
       ledger.spent = ledger.spent - tonumber(sub(ledger.tail, i + 16, i + 31))
@@ -74,7 +73,7 @@ local function trim(key, ledger)
     end
     if i > 1 then key.dirty, key.touched, ledger.tail = true, true, sub(ledger.tail, i) end
   end
-  edge = format('%016d', floor(max(0, t - grace) / ledger.precision))
+  edge = format('%016d', sub_window(ledger, max(0, t - grace)))
   local i = 1
   while i < #ledger.ahead and sub(ledger.ahead, i, i + 15) < edge do
     ledger.booked = ledger.booked - tonumber(sub(ledger.ahead, i + 16, i + 31))
@@ -86,37 +85,37 @@ end
 -- Nothing counts any more: the last that is spent has left, the last booking's grace is over.
 local function is_empty(key, ledger)
   local t = now + key.shift
-  if ledger.tail == '' and ledger.length > 0 then
+  if ledger.tail == '' and ledger.logged > 0 then
     trim(key, ledger)
-    if ledger.passed < ledger.length then return false end
+    if ledger.passed < ledger.logged then return false end
   end
-  return (ledger.tail == '' or tonumber(sub(ledger.tail, -32, -17)) + ledger.n <= floor(t / ledger.precision))
-    and (ledger.ahead == '' or tonumber(sub(ledger.ahead, -32, -17)) < floor(max(0, t - grace) / ledger.precision))
+  return (ledger.tail == '' or tonumber(sub(ledger.tail, -32, -17)) + ledger.n <= sub_window(ledger, t))
+    and (ledger.ahead == '' or tonumber(sub(ledger.ahead, -32, -17)) < sub_window(ledger, max(0, t - grace)))
 end
 
 local function drop_empty(key)
   for i = #key, 1, -1 do
     if is_empty(key, key[i]) then
-      if key[i].length > 0 then key.drops = { log_of(key, key[i]), key.drops } end
+      if key[i].logged > 0 then key.drops = { log_of(key, key[i]), key.drops } end
       table.remove(key, i)
       key.touched = true
     end
   end
 end
 
-local function ledger_of(key, window)
+local function ledger_of(key, span)
   for i = 1, #key do
-    if key[i].window == window then return key[i] end
+    if key[i].span == span then return key[i] end
   end
 end
 
 local function add_ledgers(key, limits)
   for i = 1, #limits do
     local limit = limits[i]
-    if limit.units >= 0 and not ledger_of(key, limit.window) then
+    if limit.units >= 0 and not ledger_of(key, limit.span) then
       local place = 1
-      while key[place] and key[place].window < limit.window do place = place + 1 end
-      table.insert(key, place, new_ledger(limit.window, limit.precision, now + key.shift))
+      while key[place] and precedes(key[place], limit) do place = place + 1 end
+      table.insert(key, place, new_ledger(limit.span, limit.precision, now + key.shift))
     end
   end
 end
@@ -186,7 +185,7 @@ local function read_key(name, text)
       key.offset, key.dirty, key.touched = key.seen - now, true, true
     end
     key.shift = max(now + key.offset, key.seen) - now
-    parse_windows(key, text, at)
+    parse_ledgers(key, text, at)
   elseif call('EXISTS', prefix .. 'key:' .. name) == 1 then
     error('FOREIGN key:' .. name, 0) -- of another type
   end
@@ -221,7 +220,7 @@ end
 local function spend_in(key, ledger, at, units)
   units = min(units, NEVER - ledger.spent)
   key.dirty, key.touched = true, true
-  local x, before, old = floor(time_of(key, at) / ledger.precision), #ledger.tail, ledger.old
+  local x, before, old = sub_window(ledger, time_of(key, at)), #ledger.tail, ledger.old
   ledger.tail, ledger.searches = add(ledger.tail, x, units), {}
   ledger.spent = ledger.spent + units
   if old and old.of_tail > 0 and x <= old.at[#old.at] then -- among those that have been read
@@ -241,7 +240,7 @@ local function book(key, at, units)
   key.dirty, key.touched = true, true
   for i = 1, #key do
     local ledger, changed = key[i], nil
-    local x = floor(time_of(key, at) / ledger.precision)
+    local x = sub_window(ledger, time_of(key, at))
     ledger.ahead, changed = add(ledger.ahead, x, min(units, NEVER - ledger.booked))
     ledger.booked = ledger.booked + changed
     if ledger.promised and changed ~= 0 then book_in_searches(ledger, x, changed, put(ledger.promised, x, changed)) end
@@ -252,32 +251,32 @@ end
 -- ledger has not begun is another's, whose scope key was lost.
 local function spill(key, ledger)
   trim(key, ledger)
-  local current = format('%016d', floor((now + key.shift) / ledger.precision))
+  local current = format('%016d', sub_window(ledger, now + key.shift))
   local i = 1
   while i + 32 < #ledger.tail and sub(ledger.tail, i, i + 15) < current do i = i + 32 end
   if i == 1 then return end
   key.touched = true -- what starts from now on is behind the log, also where the clock steps back
-  local begun = ledger.length > 0
+  local begun = ledger.logged > 0
   call(begun and 'APPEND' or 'SET', log_of(key, ledger), sub(ledger.tail, 1, i - 1))
   if not begun then key.expire = 0 end -- renewed, so that the log has an expiry too
-  ledger.tail, ledger.length = sub(ledger.tail, i), ledger.length + i - 1
+  ledger.tail, ledger.logged = sub(ledger.tail, i), ledger.logged + i - 1
 end
 
 -- What has left is cut off the log when it is most of it.
 local function cut(key, ledger)
   local log = log_of(key, ledger)
-  if ledger.passed >= ledger.length then
+  if ledger.passed >= ledger.logged then
     call('UNLINK', log)
-    ledger.passed, ledger.length = 0, 0
-  elseif ledger.passed > 4096 and 2 * ledger.passed > ledger.length then
+    ledger.passed, ledger.logged = 0, 0
+  elseif ledger.passed > 4096 and 2 * ledger.passed > ledger.logged then
     call('SET', log, call('GETRANGE', log, format('%d', ledger.passed), '-1'), 'KEEPTTL')
-    ledger.passed, ledger.length = 0, ledger.length - ledger.passed
+    ledger.passed, ledger.logged = 0, ledger.logged - ledger.passed
   end
 end
 
 -- When the last of some entries has left its window, by the clock.
 local function ended(key, ledger, text)
-  return text == '' and 0 or (tonumber(sub(text, -32, -17)) + ledger.n) * ledger.precision - key.offset
+  return text == '' and 0 or start_of(ledger, tonumber(sub(text, -32, -17)) + ledger.n) - key.offset
 end
 
 -- Writes a scope key. It is kept for as long as what it has counts; its expiry, and that of its logs, is renewed seldom.
@@ -296,12 +295,11 @@ local function save_key(key)
   end
   for i = 1, #key do
     local ledger = key[i]
-    if #ledger.tail > SPILL and ledger.window > 0 then spill(key, ledger) end
+    if #ledger.tail > SPILL and ledger.kind.logged then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
-    local span = ledger.n * ledger.precision
-    needed = max(needed, now + span, ended(key, ledger, ledger.tail), ended(key, ledger, ledger.ahead))
-    text = text .. format('%d %d %d %d %d %d %d %d %d\n', ledger.window, ledger.precision, ledger.since, ledger.spent,
-      ledger.booked, #ledger.tail, #ledger.ahead, ledger.passed, ledger.length) .. ledger.tail .. ledger.ahead
+    needed = max(needed, now + start_of(ledger, ledger.n), ended(key, ledger, ledger.tail), ended(key, ledger, ledger.ahead))
+    text = text .. format('%s %d %d %d %d %d %d %d %d\n', ledger.span, ledger.precision, ledger.since, ledger.spent,
+      ledger.booked, #ledger.tail, #ledger.ahead, ledger.passed, ledger.logged) .. ledger.tail .. ledger.ahead
   end
   needed = needed + lookahead + grace + 60000000
   local renew = key.expire < needed
@@ -319,7 +317,7 @@ local function save_key(key)
     call('SET', name, text, 'PX', format('%d', floor((key.expire - now) / 1000)))
   end
   for i = 1, renew and #key or 0 do
-    if key[i].length > 0 then call('PEXPIRE', log_of(key, key[i]), format('%d', floor((key.expire - now) / 1000))) end
+    if key[i].logged > 0 then call('PEXPIRE', log_of(key, key[i]), format('%d', floor((key.expire - now) / 1000))) end
   end
 end
 

@@ -8,10 +8,10 @@ local function spent_at(key, ledger, i)
     old = { at = {}, units = {}, read = ledger.passed, of_tail = 0 }
     ledger.old = old
   end
-  while i > #old.at and (old.read < ledger.length or old.of_tail < #ledger.tail) do
+  while i > #old.at and (old.read < ledger.logged or old.of_tail < #ledger.tail) do
     local chunk
-    if old.read < ledger.length then
-      local to = min(old.read + CHUNK, ledger.length)
+    if old.read < ledger.logged then
+      local to = min(old.read + CHUNK, ledger.logged)
       chunk = call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to - 1))
       old.read = to
     else
@@ -36,7 +36,7 @@ end
 -- What is used of a window now, and what is booked. What was granted for later counts as booked until then.
 local function uses(key, ledger)
   trim(key, ledger)
-  local later = behind(ledger.tail, floor((now + key.shift) / ledger.precision), {}, {})
+  local later = behind(ledger.tail, sub_window(ledger, now + key.shift), {}, {})
   return ledger.spent - later, ledger.booked + later
 end
 
@@ -166,12 +166,12 @@ local function earliest_in(key, ledger, at, room, promises)
   trim(key, ledger)
   booked = promises and ledger.booked or 0
   if ledger.spent + booked <= room then return at end
-  local x = floor(time_of(key, at) / ledger.precision)
-  ledger.current = floor((now + key.shift) / ledger.precision)
-  local y = ledger.window < 0 and max(x, places_from(key, ledger, room)) or x
+  local x = sub_window(ledger, time_of(key, at))
+  ledger.current = sub_window(ledger, now + key.shift)
+  local y = ledger.kind.renewed and max(x, places_from(key, ledger, room)) or x
   y = slide_on(key, ledger, y, room, promises)
   if x == y then return at end
-  return y * ledger.precision - key.offset
+  return start_of(ledger, y) - key.offset
 end
 
 -- A search asks so many limits at most, over and over until none of them moves the start. What it has not found until then
@@ -190,7 +190,7 @@ local function search_key(key, at, cost, promises)
       if limit.units >= 0 then
         asked = asked + 1
         if asked > MOST_ASKED then return max(at, horizon + 1), holder or limit end
-        local start = earliest_in(key, ledger_of(key, limit.window), at, room_of(key, limit, cost), promises)
+        local start = earliest_in(key, ledger_of(key, limit.span), at, room_of(key, limit, cost), promises)
         if start == NEVER then return NEVER, limit end
         if start > at then at, holder, again = start, limit, true end
       end
@@ -241,13 +241,13 @@ local function may_start(lane, costs, at)
       if key.shift ~= key.offset then return false end
       for j = 1, #key do
         local ledger = key[j]
-        if floor((at + key.offset) / ledger.precision) >= floor((now + key.offset) / ledger.precision) + ledger.n then return false end
+        if sub_window(ledger, at + key.offset) >= sub_window(ledger, now + key.offset) + ledger.n then return false end
       end
     end
     for j = 1, key.mode == 'e' and #key.limits or 0 do
       local limit = key.limits[j]
-      if limit.window < 0 and limit.units >= 0 then
-        local ledger = ledger_of(key, limit.window)
+      if limit.kind.renewed and limit.units >= 0 then
+        local ledger = ledger_of(key, limit.span)
         trim(key, ledger)
         if ledger.spent > room_of(key, limit, costs[i]) then return false end
       end

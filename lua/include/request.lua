@@ -2,8 +2,8 @@
 -- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
 -- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live; lower: units
 --   of a priority for each of the next lower one, while jobs of both wait; steps: how many one call may take, of about a quarter us
--- ARGV[3] scopes: "name=mode:units/window/precision,...;...", windows ascending, in us; a negative one is the lease of what
---   runs at once
+-- ARGV[3] scopes: "name=mode:units/span/precision,...;...", spans in the order of kinds.lua
+-- include: kinds
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
 local floor, max, min = math.floor, math.max, math.min
 local NEVER = 9007199254740992
@@ -20,29 +20,22 @@ local lookahead, grace, kept, lower, steps = match(ARGV[2], '^(%d+) (%d+) (%d+) 
 lookahead, grace = tonumber(lookahead), tonumber(grace)
 local horizon = now + lookahead
 
--- For how many sub-windows an entry counts: a start counts for the window after it, rounded up to whole sub-windows, so
--- that no window is judged too empty. An exact one is to the microsecond.
-local function reach(window, precision)
-  window = math.abs(window)
-  return precision == 1 and window or math.ceil(window / precision) + 1
-end
-
 -- The key of what is kept of a grant.
 local function of_grant(kind, id, start)
   local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
   return prefix .. kind .. format(':%d:', start) .. short
 end
 
--- What a granted job holds of limits on what runs at once, until it is given back or its lease is over:
--- run:<start>:<id>: string, "flow|paid|name=window:sub-window:units,...", the flow with its priority as in a lane's name,
---   paid: us, until when its flow's tags are charged,
---   where they are by the time that is held: a start is charged as one second
--- Each place is name, window, sub-window, units. Returns the shortest lease, 0 if there is none.
-local function hold(id, start, class, paid, places, from)
+-- Notes the places that a granted job occupies, until it gives them back or its lease is over:
+-- run:<start>:<id>: string, "flow|paid|name=span:sub-window:units,...", the flow with its priority as in a lane's name,
+--   paid: us, until when its flow's tags are charged, where flows pay for time: a start pays for one second
+-- Each place is { name of the scope key, limit or ledger, sub-window, units }. Returns the shortest lease, 0 without places.
+local function occupy(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
-    texts[i] = format('%s=%d:%d:%d', unpack(places[i]))
-    shortest, longest = min(shortest, -places[i][2]), max(longest, -places[i][2])
+    local name, counted, at, units = unpack(places[i])
+    texts[i] = format('%s=%s:%d:%d', name, counted.span, at, units)
+    shortest, longest = min(shortest, counted.length), max(longest, counted.length)
   end
   if #places == 0 then return 0 end
   local text = class .. format('|%d|', paid) .. table.concat(texts, ',')
@@ -50,13 +43,12 @@ local function hold(id, start, class, paid, places, from)
   return shortest
 end
 
--- Parses "units/window/precision,...". The owner, whose, is for the error only.
+-- Parses "units/span/precision,...". The owner, whose, is for the error only. head is how a ledger of the limit begins.
 local function limits_of(text, whose)
   local list, at = {}, 1
-  for from, units, window_text, precision_text, to in gmatch(text, '()(-?%d+)/(-?%d+)/(%d+),?()') do
-    local limit = { units = tonumber(units), window = tonumber(window_text), precision = tonumber(precision_text) }
-    limit.reach, limit.head = reach(limit.window, limit.precision), window_text .. ' ' .. precision_text .. ' '
-    if from ~= at or limit.units < -1 or limit.window == 0 or limit.precision == 0 then break end
+  for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+)/(%d+),?()') do
+    local limit = with_span({ units = tonumber(units), head = span .. ' ' .. precision_text .. ' ' }, span, precision_text)
+    if from ~= at or not limit or limit.units < -1 then break end
     at, list[#list + 1] = to, limit
   end
   if at <= #text then error('FOREIGN ' .. whose, 0) end

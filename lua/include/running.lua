@@ -1,5 +1,5 @@
--- Places: what granted jobs hold of limits on what runs at once.
-local runs = {} -- what grants held when they were read; false: nothing
+-- Places: what granted jobs occupy of limits on what runs at once.
+local runs = {} -- of grants, as they were read; false: it occupies none
 
 -- What Redis has of a grant: the flow and priority, until when they have paid, and all places that it was given, with their
 -- ledgers, of which a lost one is nil; nil if nothing is held.
@@ -13,9 +13,9 @@ local function run_of(id, start)
   local class, paid, text = match(found, '^([^|]*)|(%d+)|(.+)$')
   if not text then error('FOREIGN run:' .. id, 0) end
   run = { class = class, paid = tonumber(paid) }
-  for key_name, window, at, units in gmatch(text, '([^,=]+)=(%-%d+):(%d+):(%d+)') do
+  for key_name, span, at, units in gmatch(text, '([^,=]+)=(%l%d+):(%d+):(%d+)') do
     local key = key_of(key_name)
-    run[#run + 1] = { key = key, ledger = ledger_of(key, tonumber(window)), at = tonumber(at), units = tonumber(units) }
+    run[#run + 1] = { key = key, ledger = ledger_of(key, span), at = tonumber(at), units = tonumber(units) }
   end
   runs[name] = run
   return run
@@ -24,7 +24,7 @@ end
 -- Whether a place counts still. Where the ledger has it no more, since it was lost or its time began anew, another may have it.
 local function counts(place)
   local ledger = place.ledger
-  if not ledger or place.at + ledger.n <= floor((now + place.key.shift) / ledger.precision) then return false end
+  if not ledger or place.at + ledger.n <= sub_window(ledger, now + place.key.shift) then return false end
   local _, there = find(ledger.tail, place.at)
   return (there or 0) + (ledger.moves and ledger.moves[place.at] or 0) >= place.units
 end
@@ -106,9 +106,11 @@ local function give_back(id, start, cooldowns, timed)
   for i = 1, #places do
     local place = places[i]
     local key, ledger = place.key, place.ledger
-    local cooldown = min(-ledger.window, cooldown_of(cooldowns, match(key.name, '^[^:]*')))
+    local cooldown = min(ledger.length, cooldown_of(cooldowns, match(key.name, '^[^:]*')))
     count_at(place, place.at, -place.units)
-    if all and cooldown > 0 then count_at(place, floor((now + key.shift + cooldown + ledger.window) / ledger.precision), place.units) end
+    if all and cooldown > 0 then
+      count_at(place, sub_window(ledger, now + key.shift + cooldown - ledger.length), place.units)
+    end
     hurry(key.name)
   end
   local name = of_grant('run', id, start)
@@ -130,13 +132,13 @@ local function renew(id, start, timed)
   for i = 1, #run do
     local place = run[i]
     local ledger = place.ledger
-    local at = max(place.at, floor((now + place.key.shift) / ledger.precision))
+    local at = max(place.at, sub_window(ledger, now + place.key.shift))
     count_at(place, place.at, -place.units)
     count_at(place, at, place.units)
     place.at = at
-    renewed[i] = { place.key.name, ledger.window, at, place.units }
+    renewed[i] = { place.key.name, ledger, at, place.units }
   end
-  hold(id, start, run.class, run.paid, renewed, now)
+  occupy(id, start, run.class, run.paid, renewed, now)
   return true
 end
 return run_of, count_moves, give_back, renew

@@ -19,7 +19,7 @@ local function usual_key(name, text)
   for i = 1, #key.limits do
     local limit = key.limits[i]
     if limit.units < 0 then return nil end
-    if limit.window < 0 then key.running = limit end
+    if limit.kind.renewed then key.running = limit end
     local w = { left = limit.units, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
     if text then
@@ -27,9 +27,9 @@ local function usual_key(name, text)
       local since, spent, length, log, entries = match(text, '^(%d+) (%d+) 0 (%d+) 0 (%d+ %d+)\n()', from)
       if not entries or sub(text, at, from - 1) ~= limit.head then return nil end
       at = entries + length
-      local last, current = tonumber(sub(text, at - 32, at - 17)), floor(now / limit.precision)
-      if not last or last > current or length + 0 > SPILL and limit.window > 0 then return nil end
-      if last + limit.reach > current then
+      local last, current = tonumber(sub(text, at - 32, at - 17)), sub_window(limit, now)
+      if not last or last > current or length + 0 > SPILL and limit.kind.logged then return nil end
+      if last + limit.n > current then
         w.since, w.spent, w.last, w.tail, w.log = since, spent + 0, last, sub(text, entries, at - 1), log
         w.left = limit.units - w.spent
       elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
@@ -45,14 +45,14 @@ local function save_usual(key)
   local text, needed = '', now
   for i = 1, #key do
     local w, limit = key[i], key.limits[i]
-    local current, tail = floor(now / limit.precision), w.tail
+    local current, tail = sub_window(limit, now), w.tail
     if w.last == current then
       tail = sub(tail, 1, -17) .. format('%016d', tonumber(sub(tail, -16)) + w.added)
     else
       tail = tail .. format('%016d%016d', current, w.added)
     end
     text = text .. limit.head .. w.since .. format(' %d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
-    needed = max(needed, now + math.abs(limit.window) + 2 * limit.precision)
+    needed = max(needed, now + start_of(limit, limit.n))
   end
   needed = needed + lookahead + grace + 60000000
   if key.expire_text + 0 >= needed then return call('SET', prefix .. 'key:' .. key.name, key.expire_text .. seen_text .. text, 'KEEPTTL') end
@@ -60,17 +60,17 @@ local function save_usual(key)
   local left = format('%d', (expire - now) / 1000)
   call('SET', prefix .. 'key:' .. key.name, format('%d', expire) .. seen_text .. text, 'PX', left)
   for i = 1, #key do
-    if key[i].log ~= '0 0' then call('PEXPIRE', prefix .. 'ledger:' .. key.name .. ':' .. format('%d', key.limits[i].window), left) end
+    if key[i].log ~= '0 0' then call('PEXPIRE', prefix .. 'ledger:' .. key.name .. ':' .. key.limits[i].span, left) end
   end
 end
 
--- Notes what a job holds that runs. Its answer.
-local function hold_usual(usual, keys, lane, id, job)
+-- Notes the places that a granted job occupies. Its answer.
+local function occupy_usual(usual, keys, lane, id, job)
   local places, cost = {}, tonumber(match(job, '^%d+'))
   for j = 1, cost > 0 and #keys or 0 do
     local limit = usual[keys[j]].running
-    if limit then places[#places + 1] = { usual[keys[j]].name, limit.window, floor(now / limit.precision), cost } end
+    if limit then places[#places + 1] = { usual[keys[j]].name, limit, sub_window(limit, now), cost } end
   end
-  return format('1 %d %d', now, hold(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
+  return format('1 %d %d', now, occupy(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
 end
-return usual_key, save_usual, hold_usual
+return usual_key, save_usual, occupy_usual

@@ -111,14 +111,10 @@ func settingsOf(times, scopes string) line.Settings {
 	return s
 }
 
-// limitsOf reads "units/window/precision,...".
-func limitsOf(text string) (limits []line.Limit) {
-	if text == "" {
-		return nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		n := integers(part, "/")
-		limits = append(limits, line.Limit{Units: n[0], Window: n[1], Precision: n[2]})
+func limitsOf(text string) []line.Limit {
+	limits, err := line.ParseLimits(text)
+	if err != nil {
+		panic("throttletest: " + err.Error())
 	}
 	return limits
 }
@@ -202,10 +198,8 @@ func holderText(h *line.Held) string {
 	if h.Limit == nil {
 		return h.Key + "/p"
 	}
-	return h.Key + "/" + limitText(*h.Limit)
+	return h.Key + "/" + h.Limit.String()
 }
-
-func limitText(l line.Limit) string { return fmt.Sprintf("%d/%d/%d", l.Units, l.Window, l.Precision) }
 
 // stamped is an answer that begins with now and when the line is to be pulled.
 func (m *memory) stamped(rest ...any) []any {
@@ -327,14 +321,14 @@ func (m *memory) usage(r request) (any, error) {
 		lines := []string{fmt.Sprintf("%d %d %c %c %d %d %d", state.Paused, state.Part, state.Mode, state.Origin,
 			state.Ends, state.Flows, state.Timer)}
 		for _, u := range state.Limits {
-			lines = append(lines, fmt.Sprintf("%s %d %d %d", limitText(u.Limit), u.Used, u.Booked, u.Free))
+			lines = append(lines, fmt.Sprintf("%s %d %d %d", u.Limit, u.Used, u.Booked, u.Free))
 		}
-		windows := m.line.KeySnapshot(m.now, r.settings, name).Windows
+		ledgers := m.line.KeySnapshot(m.now, r.settings, name).Ledgers
 		if interval, is := strings.CutPrefix(r.args[0], "c "); is {
 			n := integers(interval, " ")
-			lines = append(lines, fmt.Sprintf("# %d", m.count(windows, n[0], n[1])))
+			lines = append(lines, fmt.Sprintf("# %d", m.count(ledgers, n[0], n[1])))
 		} else if r.args[0] == "e" {
-			lines = append(lines, entriesText(windows)...)
+			lines = append(lines, entriesText(ledgers)...)
 		}
 		reply = append(reply, strings.Join(lines, "\n"))
 	}
@@ -342,17 +336,17 @@ func (m *memory) usage(r request) (any, error) {
 }
 
 // count are the units in a past interval, by the finest of the windows that reach so far.
-func (m *memory) count(windows []line.Window, from, to int64) int64 {
+func (m *memory) count(ledgers []line.LedgerSnapshot, from, to int64) int64 {
 	best := -1
-	for i, w := range windows {
-		if w.Window >= from && (best < 0 || w.Precision < windows[best].Precision) {
+	for i, w := range ledgers {
+		if w.Kind == line.Sliding && w.Length >= from && (best < 0 || w.Precision < ledgers[best].Precision) {
 			best = i
 		}
 	}
 	if best < 0 {
 		return -1
 	}
-	w, units := windows[best], int64(0)
+	w, units := ledgers[best], int64(0)
 	for _, e := range w.Spent {
 		if e.At >= (m.now+w.Shift-from)/w.Precision && e.At*w.Precision < m.now+w.Shift-to {
 			units += e.Units
@@ -361,9 +355,9 @@ func (m *memory) count(windows []line.Window, from, to int64) int64 {
 	return units
 }
 
-func entriesText(windows []line.Window) (lines []string) {
-	for _, w := range windows {
-		text := fmt.Sprintf("= %d %d %d %d", w.Window, w.Precision, w.N, w.Shift)
+func entriesText(ledgers []line.LedgerSnapshot) (lines []string) {
+	for _, w := range ledgers {
+		text := fmt.Sprintf("= %s %d %d %d", w.Span, w.Precision, w.N, w.Shift)
 		for _, entries := range [][]line.Entry{w.Spent, w.Booked} {
 			all := ""
 			for _, e := range entries {

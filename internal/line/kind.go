@@ -1,0 +1,61 @@
+package line
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+)
+
+// Kind says what a limit counts, and when a start leaves its ledger.
+type Kind byte
+
+// The kinds, by the letters that stand before the length of a Span.
+const (
+	// Sliding counts what starts within a window. A start leaves with the window.
+	Sliding Kind = 'w'
+	// Running counts what runs at once. A start leaves when its job has ended, or with its
+	// lease, which may be renewed: a full ledger may have room at any time.
+	Running Kind = 'r'
+)
+
+// Span is what tells the limits of a scope key apart: how long a start counts, and of what.
+type Span struct {
+	Kind   Kind
+	Length int64 // us, of the window or the lease
+}
+
+// Window is the span of a sliding window.
+func Window(length int64) Span { return Span{Sliding, length} }
+
+// Lease is the span of what runs at once.
+func Lease(length int64) Span { return Span{Running, length} }
+
+// String is how the scripts write it: "w60000000".
+func (s Span) String() string { return string(s.Kind) + strconv.FormatInt(s.Length, 10) }
+
+// ParseSpan reads what String writes.
+func ParseSpan(text string) (Span, error) {
+	if len(text) < 2 || text[0] != byte(Sliding) && text[0] != byte(Running) {
+		return Span{}, fmt.Errorf("line: %q is no span", text)
+	}
+	length, err := strconv.ParseUint(text[1:], 10, 53)
+	if err != nil || length == 0 {
+		return Span{}, fmt.Errorf("line: %q is no span", text)
+	}
+	return Span{Kind(text[0]), int64(length)}, nil
+}
+
+// Compare is the order of a scope key's ledgers: leases before windows, short ones first.
+func (s Span) Compare(other Span) int {
+	return cmp.Or(cmp.Compare(s.Kind, other.Kind), cmp.Compare(s.Length, other.Length))
+}
+
+// subWindows is for how many sub-windows of a precision a start counts: for the length after it,
+// rounded up to whole ones, so that no window is judged too empty. With a precision of 1 it counts
+// to the microsecond.
+func (s Span) subWindows(precision int64) int64 {
+	if precision == 1 {
+		return s.Length
+	}
+	return (s.Length+precision-1)/precision + 1
+}
