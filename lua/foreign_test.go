@@ -51,13 +51,14 @@ func newCrowdedAt(t *testing.T, client *redis.Client, right func(prefix string) 
 	for prefix == "" || !right(prefix) {
 		prefix = "thr:{" + rand.Text() + "}:4:"
 	}
+	thousand := []line.Limit{{Units: 1000, Span: line.Window(60_000_000), Precision: 600_000}}
 	tenant := []line.Limit{{Units: 40, Span: line.Window(60_000_000), Precision: 1}}
 	c := &crowded{client: client, now: dawn, grants: make(map[string]line.Grant), scripted: &scripted{
 		client: client, prefix: prefix,
 		settings: line.Settings{Lookahead: 1_000_000, Grace: 5_000_000, Scopes: map[string]line.Scope{
-			"global": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Span: line.Window(60_000_000), Precision: 600_000}}},
+			"global": {Mode: line.Enforce, Limits: thousand},
 			"tenant": {Mode: line.Enforce, Limits: tenant},
-			"domain": {Mode: line.Enforce, Limits: []line.Limit{{Units: 1000, Span: line.Window(60_000_000), Precision: 600_000}}},
+			"domain": {Mode: line.Enforce, Limits: thousand},
 		}},
 	}}
 	for i := range 20 { // enough for a log

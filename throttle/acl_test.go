@@ -3,7 +3,6 @@ package throttle_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -172,11 +171,9 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 // sortedAsProbed puts rules in the order in which check.lua tries the commands.
 func sortedAsProbed(t testing.TB, rules []string) []string {
 	t.Helper()
-	text := composedScripts(t)["check"]
-	slices.SortFunc(rules, func(a, b string) int {
-		at := func(rule string) int { return strings.Index(text, fmt.Sprintf("try('%s'", strings.ToUpper(rule[1:]))) }
-		return at(a) - at(b)
-	})
+	probed := commandsProbed(t)
+	at := func(rule string) int { return slices.Index(probed, strings.ToUpper(rule[1:])) }
+	slices.SortFunc(rules, func(a, b string) int { return at(a) - at(b) })
 	return rules
 }
 

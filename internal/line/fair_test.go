@@ -182,7 +182,9 @@ func TestSharesAreOfWhatIsTaken(t *testing.T) {
 // back for them, however many they are, does not let their tenant start before others.
 func TestManyRefundsGiveNoTurns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {{Units: 500, Span: line.Window(10 * second), Precision: 1}}}))
+	w := newWorld(t, settingsOf(map[string][]line.Limit{
+		"global": {{Units: 500, Span: line.Window(10 * second), Precision: 1}},
+	}))
 	for i := range 50 {
 		w.arrive(id("first%d", i), "a", []string{"global:"}, 10)
 	}
@@ -257,7 +259,9 @@ func TestFlowsOfDrawnWeights(t *testing.T) {
 	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		units := 5 + r.Int64N(100)
-		w := newWorld(t, settingsOf(map[string][]line.Limit{"global": {{Units: units, Span: line.Window(10 * second), Precision: 1}}}))
+		w := newWorld(t, settingsOf(map[string][]line.Limit{
+			"global": {{Units: units, Span: line.Window(10 * second), Precision: 1}},
+		}))
 		if seed%2 == 0 { // the window frees evenly
 			for i := range units {
 				w.arrive(id("first%d", i), "first", []string{"global:"}, 1)

@@ -383,7 +383,9 @@ func (h *handlers) done(run *running) {
 // granted to nobody before that, however long a job may wait in place: who has it may renew.
 func TestNothingIsGrantedAheadOfALease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}}}))
+	w := newWorld(t, settingsOf(map[string][]line.Limit{
+		"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}},
+	}))
 	w.gone = func(*worldJob) bool { return true } // who is booked is asked for here
 	began := w.now
 	a := w.arrive("a", "a", []string{"tenant:x"}, 1)
@@ -440,7 +442,9 @@ func TestStartAheadHasItsPlaceAlready(t *testing.T) {
 // lost its place all the same.
 func TestPlaceOfATimeThatBeganAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settingsOf(map[string][]line.Limit{"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}}}))
+	w := newWorld(t, settingsOf(map[string][]line.Limit{
+		"tenant": {{Units: 1, Span: line.Lease(second), Precision: milli}},
+	}))
 	a := w.arrive("a", "a", []string{"tenant:x"}, 1)
 	grant := []line.Grant{{ID: "a", Lane: a.job.Lane, Costs: a.job.Costs, Start: w.now}}
 	w.now -= hour

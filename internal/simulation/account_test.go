@@ -393,7 +393,9 @@ func (a *account) limitsOf(name string) (inForce []limit) {
 	}
 	if is {
 		for one := range strings.SplitSeq(text, ",") {
-			inForce = append(inForce, limitIn(one))
+			if l, slides := limitIn(one); slides {
+				inForce = append(inForce, l)
+			}
 		}
 		return inForce
 	}
@@ -406,10 +408,14 @@ func (a *account) limitsOf(name string) (inForce []limit) {
 	return inForce
 }
 
-// limitIn reads units/window/precision.
-func limitIn(text string) limit {
+// limitIn reads "units/span/precision", and tells whether the span is that of a window.
+func limitIn(text string) (l limit, slides bool) {
 	parts := strings.Split(text, "/")
-	return limit{units: number(parts[0]), window: number(parts[1]), precision: number(parts[2])}
+	window, slides := strings.CutPrefix(parts[1], "w")
+	if slides {
+		l = limit{units: number(parts[0]), window: number(window), precision: number(parts[2])}
+	}
+	return l, slides
 }
 
 // changed takes up what was set at run time.
@@ -552,10 +558,9 @@ func (a *account) usage(argv []string, reply []any) {
 			if !strings.Contains(words[0], "/") {
 				break // the entries, or what was counted
 			}
-			if limitIn(words[0]).window < 0 {
-				continue
+			if l, slides := limitIn(words[0]); slides {
+				a.compare(name, l, t, number(words[1]), number(words[2]))
 			}
-			a.compare(name, limitIn(words[0]), t, number(words[1]), number(words[2]))
 		}
 	}
 }
