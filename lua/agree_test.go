@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 const second = int64(1_000_000)
@@ -218,7 +220,7 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	want := m.l.Reserve(m.now, m.s.settings, jobs)
 	texts := make([]string, len(want))
 	for i, a := range want {
-		texts[i] = answerText(a)
+		texts[i] = wire.AnswerText(a)
 		id := jobs[i].ID
 		if a.Outcome == line.Granted {
 			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start,
@@ -372,25 +374,24 @@ func (m *machine) settle(t *rapid.T) {
 // done ends granted jobs, some of them again.
 func (m *machine) done(t *rapid.T) {
 	cooldowns := map[string]int64{}
-	text := ""
 	for _, scope := range []string{"tenant", "domain"} {
 		if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "cools down") {
 			cooldowns[scope] = rapid.SampledFrom([]int64{1, second / 3, 3 * second, 100 * second}).Draw(t, "for")
-			text += fmt.Sprintf(",%s=%d", scope, cooldowns[scope])
 		}
 	}
-	grants, text := m.some(t), strings.TrimPrefix(text, ",")
+	grants := m.some(t)
 	want := m.l.Done(m.now, m.s.settings, grants, cooldowns)
 	if rapid.Bool().Draw(t, "and pulls") {
-		m.compareHandOver(t, grants, want, text)
+		m.compareHandOver(t, grants, want, cooldowns)
 		return
 	}
-	got, err := m.s.running(m.now, "done", grants, text)
+	got, err := m.s.running(m.now, false, grants, cooldowns)
 	m.compareRunning(t, "done", want, got, err)
 }
 
 // compareHandOver has the places given back and the line pulled in one call.
-func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool, cooldowns string) {
+func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool,
+	cooldowns map[string]int64) {
 	got, ends, err := m.s.pull(m.now, 50, 200, 1, ended(grants, cooldowns)...)
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +413,7 @@ func (m *machine) compareHandOver(t *rapid.T, grants []line.Grant, held []bool, 
 func (m *machine) renew(t *rapid.T) {
 	grants := m.some(t)
 	want := m.l.Renew(m.now, m.s.settings, grants)
-	got, err := m.s.running(m.now, "renew", grants, "")
+	got, err := m.s.running(m.now, true, grants, nil)
 	m.compareRunning(t, "renew", want, got, err)
 }
 
@@ -545,7 +546,7 @@ func (m *machine) mode(t *rapid.T) {
 
 func (m *machine) usage(t *rapid.T) {
 	name := m.drawName(t)
-	want := stateText(m.l.State(m.now, m.s.settings, name))
+	want := wire.StateText(m.l.State(m.now, m.s.settings, name))
 	got, err := m.s.usage(m.now, name)
 	if err != nil {
 		t.Fatal(err)

@@ -245,9 +245,9 @@ func (c *crowded) calls() map[string]func() (string, error) {
 		"reserve of who is booked":    decided(planned),
 		"reserve of who did not come": decided(jobOf("d", "late", 1)),
 		"reserve of another lane":     decided(namedJobOf("c", "planned", 1)),
-		"leave of who waits":          run(lua.Leave, "shared", "", ""),
-		"leave of who is parked":      run(lua.Leave, "parked", "", ""),
-		"leave of who is booked":      run(lua.Leave, "planned", "", ""),
+		"leave of who waits":          run(lua.Leave, "shared"),
+		"leave of who is parked":      run(lua.Leave, "parked"),
+		"leave of who is booked":      run(lua.Leave, "planned"),
 		"settle": func() (string, error) {
 			_, err := c.settle(now, c.grants["a1"], []int64{0, 0}, 3_600_000_000, 1, false)
 			return "", err

@@ -1,5 +1,5 @@
 -- Purpose: take jobs out of line that will not come, and give their bookings back.
--- ARGV[4..] of each: id, lane, costs; a booking has its own, and a job in line needs none
+-- ARGV[4..] ids
 -- Reply: now, next, then 1 for each job that had a place or a booking, else 0
 -- include: request
 -- include: entries
@@ -11,7 +11,7 @@
 local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
 read_scopes(found[2])
 local ids, left = {}, {}
-for i = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+for i = 4, #ARGV do ids[#ids + 1] = ARGV[i] end
 local records = call('HMGET', jobs, unpack(ids))
 check_line()
 

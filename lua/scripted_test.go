@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/lua"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // scripted asks the scripts what line.Line is asked, and writes their answers as texts.
@@ -27,46 +28,27 @@ type scripted struct {
 	steps    int // that one call takes; 0: many
 }
 
-// costsText is one number if all are the same, as package throttle writes them.
-func costsText(costs []int64) string {
-	if slices.Max(costs) == slices.Min(costs) {
-		return strconv.FormatInt(costs[0], 10)
-	}
-	parts := make([]string, len(costs))
-	for i, c := range costs {
-		parts[i] = strconv.FormatInt(c, 10)
-	}
-	return strings.Join(parts, ",")
+func (s *scripted) run(script string, now int64, args ...any) (any, error) {
+	header := wire.Header{Settings: s.settings, Kept: 30 * 24 * 3600 * 1000, Steps: int64(cmp.Or(s.steps, 8000))}
+	header.Lower = max(1, s.settings.Lower)
+	texts := header.Texts()
+	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"},
+		append([]any{now, texts[0], texts[1]}, args...)...).Result()
 }
 
-func (s *scripted) run(script string, now int64, args ...any) (any, error) {
-	names := make([]string, 0, len(s.settings.Scopes))
-	for name := range s.settings.Scopes {
-		names = append(names, name)
+// anys are arguments as the client wants them.
+func anys(texts []string) []any {
+	args := make([]any, len(texts))
+	for i, text := range texts {
+		args[i] = text
 	}
-	sort.Strings(names)
-	scopes := ""
-	for _, name := range names {
-		scope := s.settings.Scopes[name]
-		scopes += name + "=" + string(scope.Mode) + ":" + line.LimitsText(scope.Limits) + ";"
-	}
-	header := []any{now, fmt.Sprintf("%d %d %d %d %d", s.settings.Lookahead, s.settings.Grace, 30*24*3600*1000,
-		max(1, s.settings.Lower), cmp.Or(s.steps, 8000)), scopes}
-	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"}, append(header, args...)...).Result()
+	return args
 }
 
 // reserve returns a line for each job.
 func (s *scripted) reserve(now int64, jobs []line.Job) (int64, []string, error) {
 	s.asking++
-	args := []any{"me", s.asking}
-	for _, j := range jobs {
-		plan := 0
-		if j.Plan {
-			plan = 1
-		}
-		args = append(args, j.ID, j.Lane, fmt.Sprintf("%s %d %d %d %d", costsText(j.Costs), plan, j.MaxWait,
-			j.Latest, j.Share))
-	}
+	args := anys(wire.Reserve{Asker: "me", Asking: int64(s.asking), Jobs: jobs}.Arguments())
 	reply, err := s.run(lua.Reserve, now, args...)
 	if err != nil {
 		return 0, nil, err
@@ -77,42 +59,6 @@ func (s *scripted) reserve(now int64, jobs []line.Job) (int64, []string, error) 
 	return n, lines[1:], err
 }
 
-func answerText(a line.Answer) string {
-	switch a.Outcome {
-	case line.Granted:
-		text := fmt.Sprintf("1 %d %d", a.Start, a.Lease)
-		if len(a.Uncharged) > 0 {
-			text += " !" + strings.Join(a.Uncharged, ",")
-		}
-		if a.Shadow != nil {
-			text += fmt.Sprintf(" %s %d", heldText(a.Shadow), a.Until)
-		}
-		return text
-	case line.Waiting:
-		held := " - 0 0"
-		if a.Held != nil {
-			held = unitsText(a.Held)
-		}
-		return fmt.Sprintf("3 %d%s %d %d", a.Start, held, a.Ahead, a.Flows)
-	case line.TooHeavy:
-		return fmt.Sprintf("5 %s %c", heldText(a.Held), a.Held.Origin)
-	}
-	text := fmt.Sprintf("%d %d", a.Outcome, a.Start)
-	if a.Held != nil {
-		text += unitsText(a.Held)
-	}
-	return text
-}
-
-func heldText(h *line.Held) string {
-	if h.Limit == nil {
-		return h.Key + "/p"
-	}
-	return fmt.Sprintf("%s/%s", h.Key, h.Limit)
-}
-
-func unitsText(h *line.Held) string { return fmt.Sprintf(" %s %d %d", heldText(h), h.Used, h.Booked) }
-
 func texts(reply any) []string {
 	var all []string
 	for _, v := range reply.([]any) {
@@ -122,13 +68,11 @@ func texts(reply any) []string {
 }
 
 // pull tells what a pull did, and the check at which it ended since its steps were taken, 0 if they were not.
-func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...any) (pulled []string, ends int, err error) {
-	timed := 0
-	if s.settings.Timed {
-		timed = 1
-	}
-	reply,
-		err := s.run(lua.Pull, now, append([]any{fmt.Sprintf("%d %d %d %d", bookings, looks, brings, timed)}, ended...)...)
+func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...wire.Ended) (pulled []string, ends int,
+	err error) {
+	asked := wire.Pull{Bookings: int64(bookings), Looks: int64(looks), Brings: brings == 1, Timed: s.settings.Timed,
+		Ended: ended}
+	reply, err := s.run(lua.Pull, now, anys(asked.Arguments())...)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -148,11 +92,7 @@ func pulledText(p line.Pulled) []string {
 }
 
 func (s *scripted) leave(now int64, ids []string) ([]string, error) {
-	var args []any
-	for _, id := range ids {
-		args = append(args, id, "", "")
-	}
-	reply, err := s.run(lua.Leave, now, args...)
+	reply, err := s.run(lua.Leave, now, anys(ids)...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,37 +101,30 @@ func (s *scripted) leave(now int64, ids []string) ([]string, error) {
 
 func (s *scripted) settle(now int64, g line.Grant, actual []int64, within int64, share int64,
 	rebook bool) ([]string, error) {
-	flag := 0
-	if rebook {
-		flag = 1
-	}
-	reply, err := s.run(lua.Settle, now, g.ID, g.Lane, costsText(g.Costs), costsText(actual),
-		fmt.Sprintf("%d %d %d %d %d", g.Start, g.Decided, within, share, flag))
+	asked := wire.Settle{Grant: g, Actual: actual, Within: within, Share: share, Rebook: rebook}
+	reply, err := s.run(lua.Settle, now, anys(asked.Arguments())...)
 	if err != nil {
 		return nil, err
 	}
 	return texts(reply)[1:], nil
 }
 
-func (s *scripted) running(now int64, what string, grants []line.Grant, cooldowns string) ([]string, error) {
-	timed := 0
-	if s.settings.Timed {
-		timed = 1
-	}
-	args := append([]any{fmt.Sprintf("%s %d", what, timed)}, ended(grants, cooldowns)...)
-	reply, err := s.run(lua.Running, now, args...)
+func (s *scripted) running(now int64, renews bool, grants []line.Grant, cooldowns map[string]int64) ([]string, error) {
+	asked := wire.Running{Renews: renews, Timed: s.settings.Timed, Grants: ended(grants, cooldowns)}
+	reply, err := s.run(lua.Running, now, anys(asked.Arguments())...)
 	if err != nil {
 		return nil, err
 	}
 	return texts(reply)[1:], nil
 }
 
-// ended are the arguments for grants that have ended.
-func ended(grants []line.Grant, cooldowns string) (args []any) {
-	for _, g := range grants {
-		args = append(args, g.ID, g.Start, cooldowns)
+// ended are grants whose jobs have ended, with the same cool-downs.
+func ended(grants []line.Grant, cooldowns map[string]int64) []wire.Ended {
+	all := make([]wire.Ended, len(grants))
+	for i, g := range grants {
+		all[i] = wire.Ended{ID: g.ID, Start: g.Start, Cooldowns: cooldowns}
 	}
-	return args
+	return all
 }
 
 // set sets something for so long, for 0 until it is taken back.
@@ -213,27 +146,11 @@ func (s *scripted) usage(now int64, name string) (string, error) {
 
 // report returns the part served before and after, and until when the key is paused.
 func (s *scripted) report(now int64, name string, r line.Report) ([]string, error) {
-	windows := make([]string, len(r.Limits))
-	for i, l := range r.Limits {
-		windows[i] = fmt.Sprintf("%d/%d/%d", l.Window, l.Units, l.Remaining)
-	}
-	refused := 0
-	if r.Refused {
-		refused = 1
-	}
-	reply, err := s.run(lua.Report, now, name, fmt.Sprint(refused, r.Started, r.Wait, r.Floor), strings.Join(windows, ","))
+	reply, err := s.run(lua.Report, now, anys(wire.Report{Name: name, Report: r}.Arguments())...)
 	if err != nil {
 		return nil, err
 	}
 	return texts(reply)[1:], nil
-}
-
-func stateText(k line.KeyState) string {
-	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
-	for _, u := range k.Limits {
-		text += fmt.Sprintf("\n%s %d %d %d", u.Limit, u.Used, u.Booked, u.Free)
-	}
-	return text
 }
 
 // onServers runs a test on miniredis and, where there is one, on a real Redis.

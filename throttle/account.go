@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // account is what usage says of one scope key.
@@ -16,92 +17,42 @@ type account struct {
 
 // accounts reads the answer of usage: of the first names, one at least.
 func (t *setup) accounts(reply any, names []string) ([]account, error) {
-	v := arrayOf("usage", reply)
-	now := v.instant()
-	var accounts []account
-	for _, name := range names {
-		if !v.more() && len(accounts) > 0 {
-			break
-		}
-		accounts = append(accounts, t.account(now, name, v))
+	used, err := wire.ReadUsed(reply)
+	if err != nil || len(used.Keys) == 0 || len(used.Keys) > len(names) {
+		return nil, badReply("usage")
 	}
-	return accounts, v.end()
+	accounts := make([]account, len(used.Keys))
+	for i, name := range names[:len(accounts)] {
+		var is bool
+		if accounts[i], is = t.account(instant(used.Now), name, used.Keys[i]); !is {
+			return nil, badReply("usage")
+		}
+	}
+	return accounts, nil
 }
 
-func (t *setup) account(now time.Time, name string, v *values) account {
-	lines := strings.Split(v.text(), "\n")
-	var a account
-	a.Now = now
+// account is how a scope key stands; false if that cannot be.
+func (t *setup) account(now time.Time, name string, k wire.KeyUsed) (a account, is bool) {
+	a.Now, a.counts, a.ledgers = now, k.Counted, k.Ledgers
 	a.Scope, a.Key, _ = splitName(name)
-	a.summary(v, lines[0])
-	for _, text := range lines[1:] {
-		l := lineOf(v.script, text)
-		switch kind, _, _ := strings.Cut(text, " "); {
-		case kind == "=":
-			l.text()
-			a.ledgers = append(a.ledgers, line.LedgerSnapshot{
-				Span: l.span(), Precision: l.natural(), N: l.natural(), Shift: l.integer(), Spent: l.entries(),
-				Booked: l.entries(),
-			})
-		case kind == "#":
-			l.text()
-			a.counts = append(a.counts, l.integer())
-		case strings.Contains(kind, "/"):
-			a.Limits = append(a.Limits, t.limitUsage(a.Scope, now, l))
-		default:
-			v.wrong = true
-		}
-		v.wrong = v.wrong || l.end() != nil
+	mode := strings.IndexByte(modeLetters, byte(k.Mode))
+	if mode < 0 || k.Part > thousandths {
+		return a, false
 	}
-	return a
-}
-
-// digitsOf is the length of each of an entry's two numbers, the sub-window and its units.
-const digitsOf = 16
-
-// entries reads entries as Redis has them; - for none.
-func (v *values) entries() (list []line.Entry) {
-	text := v.text()
-	if text == "-" {
-		return nil
-	}
-	v.wrong = v.wrong || text == "" || len(text)%(2*digitsOf) != 0
-	for ; len(text) >= 2*digitsOf; text = text[2*digitsOf:] {
-		parts := values{rest: []string{text[:digitsOf], text[digitsOf : 2*digitsOf]}}
-		e := line.Entry{At: parts.natural(), Units: parts.natural()}
-		if v.wrong = v.wrong || parts.wrong; e.Units > 0 {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// summary reads the line that tells of no limit.
-func (a *account) summary(v *values, line string) {
-	l := lineOf(v.script, line)
-	a.Paused, a.Served = l.instant(), l.part()
-	letter, origin := l.text(), l.text()
-	mode := strings.Index(modeLetters, letter)
-	switch origin {
+	a.Mode, a.Paused, a.Served = Mode(mode), instant(k.Paused), float64(k.Part)/thousandths
+	switch k.Origin {
 	case setAll:
 		a.SetFor = "scope"
 	case setKey:
 		a.SetFor = "key"
 	case configured:
 	default:
-		v.wrong = true
+		return a, false
 	}
-	a.Ends, a.Waiting, a.Next = l.instant(), l.natural(), l.instant()
-	a.Mode = Mode(max(mode, 0))
-	v.wrong = v.wrong || mode < 0 || len(letter) != 1 || l.end() != nil
-}
-
-func (t *setup) limitUsage(scope string, now time.Time, l *values) LimitUsage {
-	u := LimitUsage{Limit: l.limit(t, scope), Used: l.natural(), Booked: l.natural()}
-	if free := l.integer(); free == -1 {
-		u.Free = now
-	} else {
-		u.Free = instant(free)
+	a.Ends, a.Waiting, a.Next = instant(k.Ends), k.Flows, instant(k.Timer)
+	for _, u := range k.Limits {
+		a.Limits = append(a.Limits,
+			LimitUsage{Limit: t.limitAs(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: instant(u.Free)})
 	}
-	return u
+	return a, true
 }

@@ -1,148 +1,134 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
+
+func badReply(script string) error {
+	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, ErrState)
+}
+
+// never is from what instant on nothing comes, in microseconds: the scripts have 2^53 for
+// never, less the time that a look comes before it.
+const never = maxUnits - 2*int64(maxWindow/time.Microsecond)
+
+// instant is a time in microseconds; zero for 0, and for what never comes.
+func instant(micros int64) time.Time {
+	if micros == 0 || micros >= never {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros)
+}
+
+func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+
+// answered tells the line's timer of an answer that could be read.
+func (t *setup) answered(script string, at wire.Stamp, err error) error {
+	if err != nil {
+		return badReply(script)
+	}
+	t.line.heard(at)
+	return nil
+}
+
+// done reads the answer of a script that says for each thing whether it was done.
+func (t *setup) done(script string, reply any, want int) (wire.Done, error) {
+	d, err := wire.ReadDone(reply, want)
+	return d, t.answered(script, d.Stamp, err)
+}
 
 // decisions reads the answer of reserve: an Answer for each order, or for the first ones, since a
 // call ends that takes long. The others were not looked at.
 func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
-	text, isText := reply.(string)
-	lines := strings.Split(text, "\n")
-	head := lineOf("reserve", lines[0])
-	at := head.stamp()
-	if err := head.end(); err != nil || !isText || len(lines) > 1+len(orders) || len(lines) < 1+min(1, len(orders)) {
-		return nil, badReply("reserve")
+	d, err := wire.ReadDecisions(reply)
+	if n := len(d.Answers); err == nil && (n > len(orders) || n < min(1, len(orders))) {
+		err = wire.ErrUnreadable
 	}
-	t.line.heard(at)
-	answers := make([]Answer, len(lines)-1)
+	if err := t.answered("reserve", d.Stamp, err); err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, len(d.Answers))
 	for i, o := range orders[:len(answers)] {
-		answers[i].Reservation, answers[i].Err = t.decision(o, at, lineOf("reserve", lines[1+i]))
+		answers[i].Reservation, answers[i].Err = t.decision(o, d.Stamp, &d.Answers[i])
 	}
 	return answers, nil
 }
 
 // isUndone tells that reserve was asked for no jobs under a number that is new to it.
 func isUndone(reply any) bool {
-	text, _ := reply.(string)
-	_, jobs, is := strings.Cut(text, "\n")
-	return is && jobs == ""
+	d, err := wire.ReadDecisions(reply)
+	return err == nil && len(d.Answers) == 0
 }
 
-// What reserve says of a job, beside the outcomes.
-const (
-	undecided = 0 // for the error that follows
-	tooLate   = 4
-	tooHeavy  = 5
-)
-
-// decision reads one line of the answer of reserve.
-func (t *setup) decision(o *order, at stamp, v *values) (Reservation, error) {
-	outcome := v.natural()
-	if v.wrong {
+// decision is the answer for one job.
+func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation, error) {
+	var trouble wire.UndecidedError
+	if errors.As(d.Err, &trouble) {
+		return Reservation{}, t.redis.classify(context.Background(), time.Now(), trouble)
+	}
+	hold, isHold := t.hold(o, d.Held)
+	shadow, isShadow := t.hold(o, d.Shadow)
+	uncharged, isUncharged := o.uncharged(d.Uncharged)
+	if d.Err != nil || !isHold || !isShadow || !isUncharged {
 		return Reservation{}, badReply("reserve")
 	}
-	switch outcome {
-	case int64(Granted), int64(Booked), int64(Waiting):
-		return t.reservation(Outcome(outcome), o, at, v)
-	case tooLate:
-		start := v.instant()
-		hold := t.holdIf(o, v)
-		if err := v.end(); err != nil {
-			return Reservation{}, err
+	start := instant(d.Start)
+	r := Reservation{Job: o.job, Outcome: Outcome(d.Outcome), Now: instant(at.Now), Next: instant(at.Next),
+		lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease)}
+	switch d.Outcome {
+	case line.Granted:
+		if shadow != nil {
+			r.Shadow = shadow.until(instant(d.Until))
+			t.logged.shadow(t.name, r)
 		}
-		return Reservation{}, &DeadlineError{Job: o.job.ID, Deadline: o.job.Deadline, Start: start, Hold: hold.until(start)}
-	case tooHeavy:
-		return Reservation{}, t.heavy(o, v)
-	case undecided:
-		return Reservation{}, t.redis.classify(context.Background(), time.Now(), errors.New(strings.Join(v.rest, " ")))
-	}
-	return Reservation{}, badReply("reserve")
-}
-
-// reservation reads what was decided.
-func (t *setup) reservation(outcome Outcome, o *order, at stamp, v *values) (Reservation, error) {
-	r := Reservation{Job: o.job, Outcome: outcome, Now: at.now, Next: at.next, lane: o.lane, Start: v.instant()}
-	switch outcome {
-	case Granted:
-		r.Lease = v.duration()
-		r.Uncharged = o.uncharged(v)
-		if v.more() {
-			r.Shadow = t.hold(o, v)
-			r.Shadow = r.Shadow.until(v.instant())
-		}
-	case Booked:
-		r.Hold = t.holdIf(o, v).until(r.Start)
-	case Waiting:
-		r.Hold = t.holdIf(o, v)
-		r.Ahead = v.natural()
-		t.estimate(&r, o, v.natural())
-	}
-	if err := v.end(); err != nil {
-		return Reservation{}, err
-	}
-	if r.Shadow != nil {
-		t.logged.shadow(t.name, r)
+	case line.Booked:
+		hold.until(start)
+	case line.Waiting:
+		r.Ahead = d.Ahead
+		t.estimate(&r, o, d.Flows)
+	case line.TooLate:
+		return Reservation{},
+			&DeadlineError{Job: o.job.ID, Deadline: o.job.Deadline, Start: start, Hold: hold.until(start)}
+	case line.TooHeavy:
+		return Reservation{}, o.heavy(hold, d.Held.Origin)
 	}
 	return r, nil
 }
 
-// uncharged reads the scopes that were off, if there are any.
-func (o *order) uncharged(v *values) (scopes []string) {
-	if !v.more() || !strings.HasPrefix(v.rest[0], "!") {
-		return nil
-	}
-	for name := range strings.SplitSeq(v.text()[1:], ",") {
-		if c := o.charged(name); c != nil {
-			scopes = append(scopes, c.scope.Name)
-		} else {
-			v.wrong = true
+// uncharged are the scopes of scope keys; false if one is none of the job's.
+func (o *order) uncharged(names []string) (scopes []string, known bool) {
+	for _, name := range names {
+		c := o.charged(name)
+		if c == nil {
+			return nil, false
 		}
+		scopes = append(scopes, c.scope.Name)
 	}
-	return scopes
+	return scopes, true
 }
 
-// noHolder stands for what waits for nothing but its turn.
-const noHolder = "-"
-
-// holdIf reads what holds a job back and how much of it is used and booked, if it
-// says so.
-func (t *setup) holdIf(o *order, v *values) *Hold {
-	if !v.more() {
-		return nil
+// hold is what holds a job back; false if it is none of the job's scope keys.
+func (t *setup) hold(o *order, held *line.Held) (h *Hold, known bool) {
+	if held == nil {
+		return nil, true
 	}
-	hold := t.hold(o, v)
-	used, booked := v.natural(), v.natural()
-	if hold != nil {
-		hold.Used, hold.Booked = used, booked
-	}
-	return hold
-}
-
-// hold reads a limit, name/units/window/precision, or a pause, name/p.
-func (t *setup) hold(o *order, v *values) *Hold {
-	text := v.text()
-	if text == noHolder {
-		return nil
-	}
-	name, rest, _ := strings.Cut(text, "/")
-	c := o.charged(name)
+	c := o.charged(held.Key)
 	if c == nil {
-		v.wrong = true
-		return nil
+		return nil, false
 	}
-	hold := &Hold{Scope: c.scope.Name, Key: c.key}
-	if rest == "p" {
-		hold.Paused = true
-		return hold
+	h = &Hold{Scope: c.scope.Name, Key: c.key, Used: held.Used, Booked: held.Booked, Paused: held.Limit == nil}
+	if held.Limit != nil {
+		h.Limit = t.limitAs(h.Scope, *held.Limit)
 	}
-	limit := &values{rest: []string{rest}}
-	hold.Limit = limit.limit(t, hold.Scope)
-	v.wrong = v.wrong || limit.wrong
-	return hold
+	return h, true
 }
 
 // until is the hold with its end.
@@ -155,17 +141,13 @@ func (h *Hold) until(end time.Time) *Hold {
 
 // The places where limits come from.
 const (
-	configured = "c"
-	setAll     = "s" // at run time, for the scope
-	setKey     = "k" // at run time, for the key
+	configured = 'c'
+	setAll     = 's' // at run time, for the scope
+	setKey     = 'k' // at run time, for the key
 )
 
-// heavy reads which limit can never hold the job.
-func (t *setup) heavy(o *order, v *values) error {
-	hold, origin := t.hold(o, v), v.text()
-	if err := v.end(); err != nil || hold == nil || hold.Paused {
-		return badReply("reserve")
-	}
+// heavy is the error for a limit that can never hold the job.
+func (o *order) heavy(hold *Hold, origin byte) error {
 	units := o.units(hold.Scope)
 	switch origin {
 	case configured:
@@ -174,4 +156,81 @@ func (t *setup) heavy(o *order, v *values) error {
 		return &BlockedError{Job: o.job.ID, Weight: units, Scope: hold.Scope, Key: hold.Key, Limit: hold.Limit}
 	}
 	return badReply("reserve")
+}
+
+// limitAs is a limit as the configuration has it: with a Precision of 0 where that
+// means the same.
+func (t *setup) limitAs(scope string, counted line.Limit) Limit {
+	of := t.scopeOf(scope)
+	limit := of.entered(counted)
+	for _, own := range of.Limits {
+		if of.counted(own) == of.counted(limit) {
+			return own
+		}
+	}
+	for _, plain := range []Limit{Per(limit.Units, limit.Window), Running(limit.Units)} {
+		if plain.Running == limit.Running && of.counted(plain) == of.counted(limit) {
+			return plain
+		}
+	}
+	return limit
+}
+
+// pulled reads the answer of pull, before which so many jobs have ended.
+func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
+	told, err := wire.ReadPulled(reply, jobs)
+	p := Pulled{Now: instant(told.Now), Next: instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}
+	for _, one := range told.Booked {
+		r, is := t.booking(p.Now, one)
+		p.Booked, err = append(p.Booked, r), cmp.Or(err, unless(is))
+	}
+	for _, one := range told.Overdue {
+		r, is := t.booking(p.Now, one)
+		p.Overdue, err = append(p.Overdue, r), cmp.Or(err, unless(is))
+	}
+	if err := t.answered("pull", told.Stamp, err); err != nil {
+		return Pulled{}, err
+	}
+	if told.Trouble != "" {
+		t.logged.trouble(t.name, told.Trouble)
+	}
+	return p, nil
+}
+
+// unless is the error of what is not as it should be.
+func unless(is bool) error {
+	if is {
+		return nil
+	}
+	return wire.ErrUnreadable
+}
+
+// booking is a job that a pull tells of; false if its lane is none.
+func (t *setup) booking(now time.Time, told line.Told) (r Reservation, is bool) {
+	r = Reservation{Outcome: Booked, Now: now, Start: instant(told.Slot), lane: told.Lane}
+	r.Job.ID = told.ID
+	_, r.Job.Priority, _, _ = laneParts(told.Lane)
+	r.Job.Keys, is = t.keysOf(told.Lane)
+	return r, is
+}
+
+// keysOf are the keys of the jobs in a lane; false if it is none. A key that only its hash is
+// left of stays encoded.
+func (t *setup) keysOf(lane string) (keys map[string]string, is bool) {
+	flow, _, names, is := laneParts(lane)
+	keys = make(map[string]string)
+	if flow != "" && t.fair != "" {
+		keys[t.fair] = decoded(flow)
+	}
+	if names == "" {
+		return keys, is
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		scope, key, isName := splitName(name)
+		is = is && isName
+		if isName && scope != Global {
+			keys[scope] = key
+		}
+	}
+	return keys, is
 }

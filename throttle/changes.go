@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
 const (
@@ -115,9 +117,8 @@ func endOf(text string) time.Time {
 func (t *setup) limitsOf(scope, text string) []Limit {
 	var limits []Limit
 	for part := range strings.SplitSeq(text, ",") {
-		v := &values{rest: []string{part}}
-		if l := v.limit(t, scope); !v.wrong {
-			limits = append(limits, l)
+		if l, err := line.ParseLimit(part); err == nil {
+			limits = append(limits, t.limitAs(scope, l))
 		}
 	}
 	return limits

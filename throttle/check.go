@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // How bad a finding is.
@@ -231,7 +233,7 @@ func (c *check) refuseKeys() {
 // probe has the server describe itself, and say what it refuses.
 func (c *check) probe(ctx context.Context) error {
 	t, began := c.throttle, time.Now()
-	reply, err := t.redis.inTime(ctx, checkScript, t.arguments())
+	reply, err := t.redis.inTime(ctx, checkScript, t.arguments(nil))
 	took := time.Since(began)
 	switch {
 	case err != nil && c.blames("EVALSHA", err):
@@ -239,20 +241,20 @@ func (c *check) probe(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return c.read(arrayOf("check", reply), began.Add(took/2), took/2)
+	return c.read(wire.Array(reply), began.Add(took/2), took/2)
 }
 
 // read reads the answer of check, which came at an instant, give or take: Redis' clock,
 // why INFO cannot be read, four sections of it, and of each command that failed its name
 // and its error.
-func (c *check) read(v *values, at time.Time, uncertainty time.Duration) error {
-	now, unread := v.instant(), v.text()
-	info := fieldsOf(v.text() + "\n" + v.text() + "\n" + v.text() + "\n" + v.text())
-	for v.more() {
-		c.failed(v.text(), v.text())
+func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) error {
+	now, unread := instant(v.Natural()), v.Text()
+	info := fieldsOf(v.Text() + "\n" + v.Text() + "\n" + v.Text() + "\n" + v.Text())
+	for v.More() {
+		c.failed(v.Text(), v.Text())
 	}
-	if err := v.end(); err != nil {
-		return err
+	if v.Err() != nil {
+		return badReply("check")
 	}
 	if !now.IsZero() {
 		c.clock(now.Sub(at), uncertainty)

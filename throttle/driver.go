@@ -3,10 +3,11 @@ package throttle
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // What one pull does at most: a few milliseconds of Redis' time.
@@ -66,9 +67,9 @@ func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) 
 }
 
 func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) (Pulled, error) {
-	g, err := t.grantsOf(ctx, runningDone, ended)
+	g, err := t.grantsOf(ctx, false, ended)
 	for err == nil && len(g.asked) > g.atOnce {
-		err = t.tell(ctx, runningDone, g)
+		err = t.tell(ctx, false, g)
 	}
 	if err != nil {
 		return Pulled{}, err
@@ -145,15 +146,16 @@ func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load
 const backwards = time.Second
 
 // heard notes what an answer says; an older one than the last says nothing.
-func (l *lineTimer) heard(at stamp) {
+func (l *lineTimer) heard(at wire.Stamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if back := l.asOf.Sub(at.now); back > 0 && back < backwards {
+	now, next := instant(at.Now), instant(at.Next)
+	if back := l.asOf.Sub(now); back > 0 && back < backwards {
 		return
 	}
-	l.asOf, l.due = at.now, time.Time{}
-	if !at.next.IsZero() {
-		l.due = time.Now().Add(at.next.Sub(at.now))
+	l.asOf, l.due = now, time.Time{}
+	if !next.IsZero() {
+		l.due = time.Now().Add(next.Sub(now))
 	}
 }
 
@@ -161,60 +163,4 @@ func (l *lineTimer) next() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.due
-}
-
-// pulled reads the answer of pull, before which so many jobs have ended.
-func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
-	v := arrayOf("pull", reply)
-	at := v.stamp()
-	p := Pulled{Now: at.now, Next: at.next}
-	booked, trouble := v.natural(), v.text()
-	p.Full = v.natural() > 0 // the check at which it ended
-	for range jobs {
-		p.Held = append(p.Held, v.yes())
-	}
-	for n := int64(0); n < booked && v.more(); n++ {
-		p.Booked = append(p.Booked, t.booking(at.now, v))
-	}
-	v.wrong = v.wrong || int64(len(p.Booked)) < booked
-	for v.more() {
-		p.Overdue = append(p.Overdue, t.booking(at.now, v))
-	}
-	if err := t.endAt(at, v); err != nil {
-		return Pulled{}, err
-	}
-	if trouble != "" {
-		t.logged.trouble(t.name, trouble)
-	}
-	return p, nil
-}
-
-// booking reads the id, the slot and the lane of a job.
-func (t *setup) booking(now time.Time, v *values) Reservation {
-	r := Reservation{Outcome: Booked, Now: now}
-	r.Job.ID = v.text()
-	r.Start = v.instant()
-	r.lane = v.text()
-	_, r.Job.Priority, _, _ = laneParts(r.lane)
-	r.Job.Keys = t.keysOf(r.lane, v)
-	return r
-}
-
-// keysOf are the keys of the jobs in a lane. A key that only its hash is left of stays
-// encoded.
-func (t *setup) keysOf(lane string, v *values) map[string]string {
-	flow, _, names, is := laneParts(lane)
-	v.wrong = v.wrong || !is
-	keys := make(map[string]string)
-	if flow != "" && t.fair != "" {
-		keys[t.fair] = decoded(flow)
-	}
-	for name := range strings.SplitSeq(names, ",") {
-		scope, key, is := splitName(name)
-		v.wrong = v.wrong || !is && names != ""
-		if is && scope != Global {
-			keys[scope] = key
-		}
-	}
-	return keys
 }

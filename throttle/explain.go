@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Explanation is all that is known of one job that has not started, and of the limits
@@ -66,7 +68,7 @@ func (t *Inspector) Explain(ctx context.Context, job Job) (Explanation, error) {
 // explain tells what is known of a job, but for one in line when it is expected to start.
 func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) {
 	job := o.job
-	p, err := t.page(ctx, "job", "", job.ID, o.lane)
+	p, err := t.page(ctx, wire.LinesJob, "", job.ID, o.lane)
 	if err != nil {
 		return Explanation{}, withJob(err, job)
 	}
@@ -78,7 +80,7 @@ func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) 
 	for i := range o.charges {
 		names[i] = o.charges[i].name
 	}
-	accounts, err := t.usage(ctx, usageTotals, names...)
+	accounts, err := t.usage(ctx, wire.Usage{Names: names})
 	if err != nil {
 		return Explanation{}, withJob(err, job)
 	}
@@ -129,15 +131,17 @@ func (o *order) blocked(name string) *Hold {
 // explanation reads what lines says of one job: its slot, its arrival, how many jobs are
 // before it and how many there are in its lane, the queue that the lane stands in, and
 // that one's timer.
-func (o *order) explanation(p *page) (Explanation, error) {
-	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: p.now, Slot: p.instant(), Arrived: p.instant(),
-		Before: p.integer(), Waiting: p.natural()}
-	name, parked := strings.CutSuffix(p.text(), parkedMark)
-	if name != "" {
+func (o *order) explanation(p *wire.Page) (Explanation, error) {
+	known := p.Job()
+	if p.Err() != nil {
+		return Explanation{}, badReply("lines")
+	}
+	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: instant(p.Now), Slot: instant(known.Slot),
+		Arrived: instant(known.Arrival), Before: known.Before, Waiting: known.Jobs, Looked: instant(known.Timer)}
+	if name, parked := strings.CutSuffix(known.Queue, parkedMark); name != "" {
 		e.Blocked, e.Parked = o.blocked(name), parked
 	}
-	e.Looked = p.instant()
-	return e, p.end()
+	return e, nil
 }
 
 // String is one screen of text.

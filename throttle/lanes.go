@@ -2,9 +2,12 @@ package throttle
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Lane is jobs that wait in line with the same scope keys and priority.
@@ -44,15 +47,16 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	}
 	jobs := make(map[string]int64, len(r.lanes))
 	for _, l := range r.lanes {
-		jobs[l.Lane] = l.jobs
+		jobs[l.Lane] = l.Jobs
 	}
 	var lanes []Lane
 	add := func(lane, under string, timer, since int64) *Lane {
 		name, parked := strings.CutSuffix(under, parkedMark)
 		scope, key, _ := splitName(name)
 		flow, priority, _, _ := laneParts(lane)
+		keys, _ := t.keysOf(lane)
 		lanes = append(lanes, Lane{
-			Name: lane, Flow: decoded(flow), Keys: t.keysOf(lane, new(values)), Priority: priority,
+			Name: lane, Flow: decoded(flow), Keys: keys, Priority: priority,
 			Jobs: jobs[lane], Since: instant(since),
 			Scope: scope, Key: key, Looked: instant(timer), Parked: parked,
 		})
@@ -79,15 +83,15 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 //
 // It changes nothing, blocks for one round trip and fails as Usage does.
 func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
-	page, err := t.page(ctx, "jobs", from, lane)
+	page, err := t.page(ctx, wire.LinesJobs, from, lane)
 	if err != nil {
 		return nil, "", err
 	}
-	for page.more() {
-		w := page.waiter()
-		r := Reservation{Job: Job{ID: w.ID}, Outcome: Waiting, Now: page.now, lane: lane}
-		r.Job.Keys = t.keysOf(lane, page.values)
-		jobs = append(jobs, r)
+	keys, is := t.keysOf(lane)
+	for page.More() {
+		page.Refuse(!is)
+		job := Job{ID: page.Waiter(lane).ID, Keys: maps.Clone(keys)}
+		jobs = append(jobs, Reservation{Job: job, Outcome: Waiting, Now: instant(page.Now), lane: lane})
 	}
-	return jobs, page.next, page.end()
+	return jobs, page.Next, unreadable(page)
 }

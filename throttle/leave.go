@@ -15,11 +15,7 @@ const mostLeaving = 64
 func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	var left []bool
 	for some := range slices.Chunk(ids, mostLeaving) {
-		leavers := make([]leaver, len(some))
-		for i, id := range some {
-			leavers[i].id = id
-		}
-		done, err := t.leave(ctx, leavers...)
+		done, err := t.leave(ctx, some...)
 		if err != nil {
 			return left, err
 		}
@@ -29,18 +25,19 @@ func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 }
 
 // leave gives back what jobs have that will not come.
-func (t *setup) leave(ctx context.Context, leavers ...leaver) ([]bool, error) {
+func (t *setup) leave(ctx context.Context, ids ...string) ([]bool, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
-	for _, l := range leavers {
-		if err := checkID(l.id); err != nil {
+	for _, id := range ids {
+		if err := checkID(id); err != nil {
 			return nil, err
 		}
 	}
-	reply, err := t.redis.run(ctx, leaveScript, t.leaveArguments(leavers...))
+	reply, err := t.redis.run(ctx, leaveScript, t.arguments(ids))
 	if err != nil {
 		return nil, err
 	}
-	return t.done("leave", reply, len(leavers))
+	left, err := t.done("leave", reply, len(ids))
+	return left.Done, err
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Line is what waits under one scope key.
@@ -45,25 +45,25 @@ const mostOnPage = 500
 // come once, twice or not at all. It changes nothing, blocks for one round trip, for the
 // first page two, and fails as Usage does.
 func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
-	p, err := t.page(ctx, "keys", from)
+	p, err := t.page(ctx, wire.LinesKeys, from)
 	if err != nil {
 		return LinesPage{}, err
 	}
-	page := LinesPage{Now: p.now, Next: p.next}
+	page := LinesPage{Now: instant(p.Now), Next: p.Next}
 	lines := make(map[string]*Line)
-	for p.more() {
-		q := p.queue()
-		if q.flows == 0 {
+	for p.More() {
+		q := p.Queue()
+		if q.Standing == 0 {
 			continue // nobody stands there any more
 		}
 		name, heavy := strings.CutSuffix(q.Name, parkedMark)
-		of := p.lineOf(lines, name, q.Timer)
-		of.Flows += q.flows
+		of := lineOf(lines, p, name, q.Timer)
+		of.Flows += q.Standing
 		if heavy {
-			of.Heavy += q.flows
+			of.Heavy += q.Standing
 		}
 	}
-	if err = p.end(); err == nil && from == "" {
+	if err = unreadable(p); err == nil && from == "" {
 		err = t.addClaims(ctx, lines)
 	}
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
@@ -74,23 +74,24 @@ func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 
 // addClaims adds the lanes that stand in no queue, since they have a claim.
 func (t *setup) addClaims(ctx context.Context, lines map[string]*Line) error {
-	return t.pages(ctx, "claims", func(p *page) {
-		c := p.claim(t.options.Lookahead)
-		of := p.lineOf(lines, c.Names[0], c.Timer)
+	return t.pages(ctx, wire.LinesClaims, func(p *wire.Page) {
+		c := t.claim(p)
+		of := lineOf(lines, p, c.Names[0], c.Timer)
 		of.Flows++
 		of.Heavy++
 	})
 }
 
-// page is a part of what waits, with its entries yet to be read.
-type page struct {
-	*values
-	now  time.Time
-	next string // empty: no more
+// unreadable is the error of a page that is not as it should be.
+func unreadable(p *wire.Page) error {
+	if p.Err() != nil {
+		return badReply("lines")
+	}
+	return nil
 }
 
 // page asks for a page of one kind of entries, of what names say.
-func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*page, error) {
+func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*wire.Page, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
 	}
@@ -101,45 +102,43 @@ func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*pag
 	if err != nil {
 		return nil, &InvalidJobError{Field: "from", Value: from, Reason: "is not where a page begins"}
 	}
-	return t.ask(ctx, kind, int(place), of...)
+	return t.ask(ctx, kind, int64(place), of...)
 }
 
 // ask asks for a page; of jobs one that begins at a place as seen from the end, if that is
 // below 0.
-func (t *setup) ask(ctx context.Context, kind string, from int, of ...string) (*page, error) {
-	reply, err := t.redis.run(ctx, linesScript,
-		t.linesArguments(kind, append(of, strconv.Itoa(from), strconv.Itoa(mostOnPage))...))
+func (t *setup) ask(ctx context.Context, kind string, from int64, of ...string) (*wire.Page, error) {
+	asked := wire.Lines{Kind: kind, Of: of, From: from, Count: mostOnPage}
+	reply, err := t.redis.run(ctx, linesScript, t.arguments(asked.Arguments()))
 	if err != nil {
 		return nil, err
 	}
-	p := &page{values: arrayOf("lines", reply)}
-	p.now, p.next = p.instant(), p.text()
-	return p, nil
+	return wire.ReadPage(reply), nil
 }
 
 // pages reads all pages of one kind of entries.
-func (t *setup) pages(ctx context.Context, kind string, read func(p *page), of ...string) error {
+func (t *setup) pages(ctx context.Context, kind string, read func(p *wire.Page), of ...string) error {
 	for from := ""; ; {
 		p, err := t.page(ctx, kind, from, of...)
 		if err != nil {
 			return err
 		}
-		for p.more() {
+		for p.More() {
 			read(p)
 		}
-		if err := p.end(); err != nil {
+		if err := unreadable(p); err != nil {
 			return err
 		}
-		if from = p.next; from == "" {
+		if from = p.Next; from == "" {
 			return nil
 		}
 	}
 }
 
 // lineOf is the line of a scope key, which is looked at by then.
-func (p *page) lineOf(lines map[string]*Line, name string, timer int64) *Line {
+func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
 	scope, key, is := splitName(name)
-	p.wrong = p.wrong || !is
+	p.Refuse(!is)
 	of, known := lines[name]
 	if !known {
 		of = &Line{Scope: scope, Key: key}
@@ -154,48 +153,9 @@ func (p *page) lineOf(lines map[string]*Line, name string, timer int64) *Line {
 // parkedMark stands behind a scope key's name as that of the queue of its parked lanes.
 const parkedMark = "!"
 
-// queued is a queue with how many flows stand in it.
-type queued struct {
-	line.QueueSnapshot
-	flows int64
-}
-
-func (p *page) queue() (q queued) {
-	q.Name, q.Timer, q.flows, q.Virtual = p.text(), p.natural(), p.natural(), p.float()
-	return q
-}
-
-// counted is a lane with how many jobs are in it.
-type counted struct {
-	line.Standing
-	jobs int64
-}
-
-func (p *page) standing() (s counted) {
-	s.Lane, s.Arrival, s.jobs = p.text(), p.natural(), p.natural()
-	return s
-}
-
-// claimed is a lane's claim with how many jobs are in the lane.
-type claimed struct {
-	line.ClaimSnapshot
-	jobs int64
-}
-
-// claim reads "name=units,name=units" with what stands around it.
-func (p *page) claim(lookahead time.Duration) (c claimed) {
-	c.Lane, c.At = p.text(), p.natural()
-	for part := range strings.SplitSeq(p.text(), ",") {
-		name, units, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseInt(units, 10, 64)
-		p.wrong = p.wrong || err != nil
-		c.Names, c.Units = append(c.Names, name), append(c.Units, n)
-	}
-	c.Timer = max(c.At-lookahead.Microseconds(), p.now.UnixMicro())
-	c.jobs = p.natural()
+// claim reads a lane's claim. It is looked at when its place comes into the lookahead.
+func (t *setup) claim(p *wire.Page) wire.Claim {
+	c := p.Claim()
+	c.Timer = max(c.At-t.options.Lookahead.Microseconds(), p.Now)
 	return c
-}
-
-func (p *page) waiter() line.Waiter {
-	return line.Waiter{ID: p.text(), Arrival: p.natural(), Costs: p.costs()}
 }

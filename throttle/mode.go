@@ -1,5 +1,7 @@
 package throttle
 
+import "github.com/asynq-throttle/asynq-throttle/internal/line"
+
 // Mode is how far the limits of a scope, or of a whole throttle, are in force.
 type Mode int
 
@@ -32,6 +34,8 @@ func (m Mode) valid() bool { return m >= Enforce && m <= Off }
 const modeLetters = "eso"
 
 func (m Mode) letter() string { return modeLetters[m : m+1] }
+
+func (m Mode) counted() line.Mode { return line.Mode(modeLetters[m]) }
 
 // MarshalText is the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }

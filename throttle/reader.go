@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // What is read of the line at most.
@@ -28,10 +30,10 @@ type reader struct {
 	*setup
 	now      time.Time
 	snapshot line.Snapshot
-	queues   []queued
+	queues   []wire.Queue
 	outline  outline
 	places   []place // of the lanes
-	lanes    []counted
+	lanes    []wire.Lane
 	seen     map[string]bool // lanes
 	jobs     int64
 	accounts map[string]account // by the name of the scope key
@@ -42,13 +44,13 @@ type reader struct {
 type place struct {
 	queue, flow string
 	tag         float64
-	lane        counted
+	lane        wire.Lane
 }
 
 // outline is what changes in the line with every move of a lane: when its queues are
 // looked at, how many flows they have, and who has a claim.
 type outline struct {
-	queues []queued
+	queues []wire.Queue
 	claims []claimPlace
 }
 
@@ -58,8 +60,8 @@ type claimPlace struct {
 }
 
 func (o outline) equal(other outline) bool {
-	same := func(a, b queued) bool {
-		return a.Name == b.Name && a.Timer == b.Timer && a.flows == b.flows && a.Virtual == b.Virtual
+	same := func(a, b wire.Queue) bool {
+		return a.Name == b.Name && a.Timer == b.Timer && a.Standing == b.Standing && a.Virtual == b.Virtual
 	}
 	return slices.EqualFunc(o.queues, other.queues, same) && slices.Equal(o.claims, other.claims)
 }
@@ -121,19 +123,19 @@ func (r *reader) stands(p place) {
 // readOutline reads under what lanes stand, and which have a claim.
 func (t *setup) readOutline(ctx context.Context) (*reader, error) {
 	r := &reader{setup: t, seen: make(map[string]bool), accounts: make(map[string]account)}
-	err := r.pages(ctx, "keys", func(p *page) { r.queues = append(r.queues, p.queue()) })
+	err := r.pages(ctx, wire.LinesKeys, func(p *wire.Page) { r.queues = append(r.queues, p.Queue()) })
 	if err == nil {
-		err = r.pages(ctx, "claims", func(p *page) { r.readClaim(p.claim(r.options.Lookahead)) })
+		err = r.pages(ctx, wire.LinesClaims, func(p *wire.Page) { r.readClaim(r.claim(p)) })
 	}
 	r.outline.queues = r.queues
 	r.alsoAside()
 	return r, err
 }
 
-func (r *reader) readClaim(c claimed) {
+func (r *reader) readClaim(c wire.Claim) {
 	r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
 	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
-	lane := counted{line.Standing{Lane: c.Lane}, c.jobs}
+	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs}
 	if r.lane(lane) {
 		flow, _, _, _ := laneParts(c.Lane)
 		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})
@@ -150,7 +152,7 @@ func (r *reader) alsoAside() {
 	add := func(name string) {
 		if !known[name] {
 			known[name] = true
-			r.queues = append(r.queues, queued{QueueSnapshot: line.QueueSnapshot{Name: name}})
+			r.queues = append(r.queues, wire.Queue{QueueSnapshot: line.QueueSnapshot{Name: name}})
 		}
 	}
 	for _, q := range r.queues {
@@ -164,28 +166,28 @@ func (r *reader) alsoAside() {
 }
 
 // lane notes a lane. One that moved meanwhile is told twice.
-func (r *reader) lane(of counted) (isNew bool) {
+func (r *reader) lane(of wire.Lane) (isNew bool) {
 	if r.seen[of.Lane] {
 		return false
 	}
 	r.seen[of.Lane] = true
 	r.lanes = append(r.lanes, of)
-	r.jobs += of.jobs
+	r.jobs += of.Jobs
 	return true
 }
 
 // readQueues reads what stands in the queues, several small ones in one call.
 func (r *reader) readQueues(ctx context.Context) error {
 	for len(r.queues) > 0 {
-		n := together(r.queues, mostOnPage, func(q queued) int64 { return q.flows })
+		n := together(r.queues, mostOnPage, func(q wire.Queue) int64 { return q.Standing })
 		some := r.queues[:n]
 		r.queues = r.queues[n:]
 		names := make([]string, n)
 		for i, q := range some {
 			names[i] = q.Name
 		}
-		for from := int64(0); from == 0 || from < some[0].flows; from += mostOnPage {
-			p, err := r.page(ctx, "queues", strconv.FormatInt(from, 10), names...)
+		for from := int64(0); from == 0 || from < some[0].Standing; from += mostOnPage {
+			p, err := r.page(ctx, wire.LinesQueues, strconv.FormatInt(from, 10), names...)
 			if err != nil {
 				return err
 			}
@@ -194,7 +196,7 @@ func (r *reader) readQueues(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := p.end(); err != nil {
+			if err := unreadable(p); err != nil {
 				return err
 			}
 		}
@@ -221,18 +223,18 @@ func together[T any](all []T, most int64, size func(T) int64) int {
 }
 
 // readQueue reads the flows of one queue, and its finish tags where they are told.
-func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) error {
-	for n := p.natural(); n > 0 && !p.wrong; n-- {
-		f := line.FlowSnapshot{Flow: p.text(), Tag: p.float()}
-		lanes := p.natural()
-		add := func(of counted) {
+func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnapshot) error {
+	for n := p.Natural(); n > 0 && p.More(); n-- {
+		f := line.FlowSnapshot{Flow: p.Text(), Tag: p.Float()}
+		lanes := p.Natural()
+		add := func(of wire.Lane) {
 			if r.lane(of) {
 				f.Lanes = append(f.Lanes, of.Standing)
 				r.places = append(r.places, place{q.Name, f.Flow, f.Tag, of})
 			}
 		}
-		for i := int64(0); i < lanes && !p.wrong; i++ {
-			add(p.standing())
+		for i := int64(0); i < lanes && p.More(); i++ {
+			add(p.Standing())
 		}
 		if lanes == mostOnPage {
 			if err := r.restOfLanes(ctx, q.Name, f.Flow, add); err != nil {
@@ -241,55 +243,24 @@ func (r *reader) readQueue(ctx context.Context, p *page, q *line.QueueSnapshot) 
 		}
 		q.Flows = append(q.Flows, f)
 	}
-	if q.Finish == nil {
-		q.Finish, q.Aside, q.Classes = make(map[string]float64), make(map[string]float64), make(map[string]line.ClassTags)
-	}
-	for n := p.natural(); n > 0 && !p.wrong; n-- {
-		flow := p.text()
-		if of, is := strings.CutPrefix(flow, "#"); is {
-			q.Classes[of] = p.classTags()
-			continue
-		}
-		switch tag := p.float(); {
-		case flow == "*":
-			q.Virtual = tag
-		case flow == "^": // since when flows make way for a claim
-		case strings.HasPrefix(flow, ">"):
-			q.HadTurn = append(q.HadTurn, flow[1:])
-		case strings.HasPrefix(flow, "<"):
-			q.Aside[flow[1:]] = tag
-		default:
-			q.Finish[flow] = tag
-		}
-	}
+	p.Tags(q)
 	return nil
 }
 
-// classTags reads "virtual tag tag", of the priorities from 0 on.
-func (p *page) classTags() (tags line.ClassTags) {
-	list := &values{rest: strings.Fields(p.text())}
-	tags.Virtual = list.float()
-	for i := 0; list.more() && i < len(tags.Tags); i++ {
-		tags.Tags[i] = list.float()
-	}
-	p.wrong = p.wrong || list.wrong || list.more()
-	return tags
-}
-
 // restOfLanes reads a flow's lanes behind the first page.
-func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(counted)) error {
+func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(wire.Lane)) error {
 	for from := strconv.Itoa(mostOnPage); from != ""; {
-		p, err := r.page(ctx, "lanes", from, queue, flow)
+		p, err := r.page(ctx, wire.LinesLanes, from, queue, flow)
 		if err != nil {
 			return err
 		}
-		for p.more() {
-			add(p.standing())
+		for p.More() {
+			add(p.Standing())
 		}
-		if err := p.end(); err != nil {
+		if err := unreadable(p); err != nil {
 			return err
 		}
-		if from = p.next; len(r.lanes) > mostLanes {
+		if from = p.Next; len(r.lanes) > mostLanes {
 			return errTooMany
 		}
 	}
@@ -299,11 +270,11 @@ func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(c
 // readJobs reads the jobs in line, several small lanes in one call.
 func (r *reader) readJobs(ctx context.Context) error {
 	for rest := r.lanes; len(rest) > 0; {
-		n := together(rest, mostOnPage, func(l counted) int64 { return l.jobs })
+		n := together(rest, mostOnPage, func(l wire.Lane) int64 { return l.Jobs })
 		some := rest[:n]
 		rest = rest[n:]
 		var err error
-		if some[0].jobs > mostOnPage {
+		if some[0].Jobs > mostOnPage {
 			err = r.readLong(ctx, some[0].Lane)
 		} else {
 			err = r.readLists(ctx, some)
@@ -321,45 +292,45 @@ func (r *reader) readJobs(ctx context.Context) error {
 func (r *reader) readLong(ctx context.Context, lane string) error {
 	var pages [][]line.Waiter
 	told := make(map[string]bool)
-	for from, more := -mostOnPage, true; more; from -= mostOnPage {
-		p, err := r.ask(ctx, "jobs", from, lane)
+	for from, more := int64(-mostOnPage), true; more; from -= mostOnPage {
+		p, err := r.ask(ctx, wire.LinesJobs, from, lane)
 		if err != nil {
 			return err
 		}
 		var jobs []line.Waiter
-		for p.more() {
-			if w := p.waiter(); !told[w.ID] {
+		for p.More() {
+			if w := p.Waiter(lane); !told[w.ID] {
 				told[w.ID] = true
 				jobs = append(jobs, w)
 			}
 		}
-		if err := p.end(); err != nil {
+		if err := unreadable(p); err != nil {
 			return err
 		}
-		pages, more = append(pages, jobs), p.next != ""
+		pages, more = append(pages, jobs), p.Next != ""
 	}
 	slices.Reverse(pages)
 	r.snapshot.Lanes = append(r.snapshot.Lanes, line.LaneSnapshot{Name: lane, Jobs: slices.Concat(pages...)})
 	return nil
 }
 
-func (r *reader) readLists(ctx context.Context, lanes []counted) error {
+func (r *reader) readLists(ctx context.Context, lanes []wire.Lane) error {
 	names := make([]string, len(lanes))
 	for i, l := range lanes {
 		names[i] = l.Lane
 	}
-	p, err := r.page(ctx, "lists", "", names...)
+	p, err := r.page(ctx, wire.LinesLists, "", names...)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		lane := line.LaneSnapshot{Name: name}
-		for n := p.natural(); n > 0 && !p.wrong; n-- {
-			lane.Jobs = append(lane.Jobs, p.waiter())
+		for n := p.Natural(); n > 0 && p.More(); n-- {
+			lane.Jobs = append(lane.Jobs, p.Waiter(name))
 		}
 		r.snapshot.Lanes = append(r.snapshot.Lanes, lane)
 	}
-	return p.end()
+	return unreadable(p)
 }
 
 // readAccounts reads how the scope keys stand that concern the line or some jobs. What
@@ -378,7 +349,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	}
 	slices.Sort(names)
 	for some := range slices.Chunk(slices.Compact(names), mostNames) {
-		accounts, err := r.usage(ctx, usageEntries, some...)
+		accounts, err := r.usage(ctx, wire.Usage{Entries: true, Names: some})
 		if err != nil {
 			return err
 		}
@@ -389,11 +360,11 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		}
 	}
 	if r.now.IsZero() {
-		p, err := r.page(ctx, "claims", "") // for its instant
+		p, err := r.page(ctx, wire.LinesClaims, "") // for its instant
 		if err != nil {
 			return err
 		}
-		r.now = p.now
+		r.now = instant(p.Now)
 	}
 	return nil
 }
@@ -425,7 +396,7 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 
 // snapshot is how a scope key stands, for package line.
 func (a *account) snapshot(name string, of Scope) line.KeySnapshot {
-	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: line.Mode(a.Mode.letter()[0]),
+	k := line.KeySnapshot{Name: name, Part: inThousandths(a.Served), Mode: a.Mode.counted(),
 		Ledgers: a.ledgers}
 	if !a.Paused.IsZero() {
 		k.Paused = a.Paused.UnixMicro()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Report is what an upstream said when it was asked for a job of a scope key: with 429, with
@@ -79,12 +81,15 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 	if err != nil {
 		return Adaptation{}, err
 	}
-	v := arrayOf("report", reply)
-	at := v.stamp()
-	a := Adaptation{Throttle: t.name, Scope: scope, Key: key, Before: v.part(), Served: v.part(), Paused: v.instant()}
-	if err := t.endAt(at, v); err != nil {
+	said, err := wire.ReadReported(reply)
+	if err == nil && max(said.Before, said.Served) > thousandths {
+		err = wire.ErrUnreadable
+	}
+	if err := t.answered("report", said.Stamp, err); err != nil {
 		return Adaptation{}, err
 	}
+	a := Adaptation{Throttle: t.name, Scope: scope, Key: key, Before: float64(said.Before) / thousandths,
+		Served: float64(said.Served) / thousandths, Paused: instant(said.Paused)}
 	t.observeReport(a, r)
 	return a, nil
 }
@@ -131,10 +136,3 @@ func (t *Throttle) observeReport(a Adaptation, r Report) {
 const thousandths = 1000
 
 func inThousandths(part float64) int64 { return int64(math.Round(part * thousandths)) }
-
-// part reads a part of limits.
-func (v *values) part() float64 {
-	n := v.natural()
-	v.wrong = v.wrong || n > thousandths
-	return float64(n) / thousandths
-}

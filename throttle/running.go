@@ -24,7 +24,7 @@ func (t *setup) endingAtOnce() int { return max(1, min(mostEnding, mostPlaces/le
 // The error is also an *InvalidJobError for a reservation that is no grant. It is safe for
 // many goroutines.
 func (t *Throttle) Done(ctx context.Context, granted ...Reservation) ([]bool, error) {
-	return t.running(ctx, runningDone, granted)
+	return t.running(ctx, false, granted)
 }
 
 // Renew has granted jobs count as running for a Lease from now on: call it about three times
@@ -32,13 +32,13 @@ func (t *Throttle) Done(ctx context.Context, granted ...Reservation) ([]bool, er
 // not, since it came too late, what the job still held is given back: the job runs beside
 // the limit, and had better end. It blocks and fails as Done does.
 func (t *Throttle) Renew(ctx context.Context, granted ...Reservation) ([]bool, error) {
-	return t.running(ctx, runningRenew, granted)
+	return t.running(ctx, true, granted)
 }
 
-func (t *Throttle) running(ctx context.Context, verb string, granted []Reservation) ([]bool, error) {
-	g, err := t.grantsOf(ctx, verb, granted)
+func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservation) ([]bool, error) {
+	g, err := t.grantsOf(ctx, renews, granted)
 	for err == nil && len(g.asked) > 0 {
-		err = t.tell(ctx, verb, g)
+		err = t.tell(ctx, renews, g)
 	}
 	return g.held, err
 }
@@ -52,7 +52,7 @@ type grants struct {
 }
 
 // grantsOf checks grants, and answers for those that Redis does not know.
-func (t *Throttle) grantsOf(ctx context.Context, verb string, granted []Reservation) (*grants, error) {
+func (t *Throttle) grantsOf(ctx context.Context, renews bool, granted []Reservation) (*grants, error) {
 	g := &grants{atOnce: t.endingAtOnce()}
 	for _, r := range granted {
 		if err := t.checkGrant(ctx, r); err != nil {
@@ -63,7 +63,7 @@ func (t *Throttle) grantsOf(ctx context.Context, verb string, granted []Reservat
 	for i, r := range granted {
 		switch {
 		case r.Source == FallbackLocal && r.Lease > 0:
-			g.held[i] = t.local.keep(r, verb == runningRenew)
+			g.held[i] = t.local.keep(r, renews)
 		case r.Lease == 0 || r.Source != FallbackClosed:
 			g.held[i] = true
 		default:
@@ -85,20 +85,20 @@ func (g *grants) answered(held []bool) {
 }
 
 // tell ends or renews the next ones.
-func (t *Throttle) tell(ctx context.Context, verb string, g *grants) error {
+func (t *Throttle) tell(ctx context.Context, renews bool, g *grants) error {
 	some := g.next()
-	reply, err := t.redis.run(ctx, runningScript, t.runningArguments(verb, some))
+	reply, err := t.redis.run(ctx, runningScript, t.runningArguments(renews, some))
 	if err != nil {
 		return err
 	}
-	held, now, err := t.doneAt("running", reply, len(some))
+	held, err := t.done("running", reply, len(some))
 	if err != nil {
 		return err
 	}
-	if verb == runningDone {
-		t.means.ended(some, now)
+	if !renews {
+		t.means.ended(some, instant(held.Now))
 	}
-	g.answered(held)
+	g.answered(held.Done)
 	return nil
 }
 

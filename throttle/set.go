@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Pause closes one scope key until a time, for all processes, from their next
@@ -27,7 +31,7 @@ func (t *setup) Pause(ctx context.Context, scope, key string, until time.Time,
 		return time.Time{}, &InvalidJobError{Field: "until", Value: until,
 			Reason: "is more than " + formatDuration(maxWindow) + " away"}
 	}
-	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), integers(' ', length.Microseconds()),
+	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), strconv.FormatInt(length.Microseconds(), 10),
 		slices.Concat(options, []SetOption{Until(time.Time{})}))
 	if err != nil {
 		return time.Time{}, err
@@ -99,7 +103,7 @@ func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []L
 	for i, limit := range limits {
 		precise[i] = t.asConfigured(scope, limit)
 	}
-	return t.setLimits(ctx, scope, key, t.scopeOf(scope).limitsText(precise), options)
+	return t.setLimits(ctx, scope, key, line.LimitsText(t.scopeOf(scope).countedLimits(precise)), options)
 }
 
 // ResetLimits takes back what SetLimits set for a scope key, or with an empty key of
@@ -230,15 +234,15 @@ type setting struct {
 }
 
 func (t *setup) setting(reply any) (setting, error) {
-	v := arrayOf("set", reply)
-	at := v.stamp()
-	s := setting{now: at.now, before: v.text(), inForce: v.text()}
-	return s, t.endAt(at, v)
+	was, err := wire.ReadWasSet(reply)
+	return setting{instant(was.Now), was.Before, was.InForce}, t.answered("set", was.Stamp, err)
 }
 
 // pauseEnd reads the value of a pause; 0 is none.
 func pauseEnd(text string) (time.Time, error) {
-	v := lineOf("set", text)
-	end := v.instant()
-	return end, v.end()
+	end, err := strconv.ParseUint(text, 10, 53)
+	if err != nil {
+		return time.Time{}, badReply("set")
+	}
+	return instant(int64(end)), nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Setting is one thing that is set at run time, a pause, limits or a mode: for one scope key,
@@ -42,11 +44,11 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := t.page(ctx, "claims", "") // for its instant
+	page, err := t.page(ctx, wire.LinesClaims, "") // for its instant
 	if err != nil {
 		return nil, err
 	}
-	settings := t.settingsOf(control, page.now)
+	settings := t.settingsOf(control, instant(page.Now))
 	names, err := t.scopeKeyNames(ctx, "")
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 			return nil, err
 		}
 		for i, header := range headers {
-			settings = append(settings, t.settingsOfKey(some[i], header, page.now)...)
+			settings = append(settings, t.settingsOfKey(some[i], header, instant(page.Now))...)
 		}
 	}
 	return settings, nil
@@ -71,7 +73,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 		return nil, &InvalidJobError{Field: "scope", Value: scope,
 			Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
 	}
-	page, err := t.page(ctx, "claims", "") // for its instant
+	page, err := t.page(ctx, wire.LinesClaims, "") // for its instant
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 		if err != nil {
 			return nil, err
 		}
-		set = slices.DeleteFunc(t.settingsOf(control, page.now), func(s Setting) bool { return s.Scope != scope })
+		set = slices.DeleteFunc(t.settingsOf(control, instant(page.Now)), func(s Setting) bool { return s.Scope != scope })
 	}
 	if key == "" && scope != Global {
 		return set, nil
@@ -91,7 +93,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 	if err != nil {
 		return nil, err
 	}
-	for _, own := range t.settingsOfKey(name, headers[0], page.now) {
+	for _, own := range t.settingsOfKey(name, headers[0], instant(page.Now)) {
 		own.Key = key
 		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // of Global the key's win
 		set = append(set, own)
@@ -219,7 +221,7 @@ func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error)
 	}
 	var all []Usage
 	for some := range slices.Chunk(names, mostOnPage) {
-		accounts, err := t.usage(ctx, usageTotals, some...)
+		accounts, err := t.usage(ctx, wire.Usage{Names: some})
 		if err != nil {
 			return nil, fmt.Errorf("throttle: how the keys of scope %s stand: %w", scope, err)
 		}

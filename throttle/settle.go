@@ -81,8 +81,8 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	if err != nil {
 		return false, withJob(err, granted.Job)
 	}
-	done, err := t.done("settle", reply, 1)
-	if err != nil || !done[0] {
+	settled, err := t.done("settle", reply, 1)
+	if err != nil || !settled.Done[0] {
 		return false, err
 	}
 	if t.options.Observer != nil && !rebook {

@@ -34,7 +34,7 @@ func newSetup(name, fair string, scopes []Scope, options Options, redis *caller)
 		scopes:  copyScopes(scopes),
 		fair:    fair,
 		shares:  newShares(options),
-		header:  newHeader(scopes, options),
+		header:  header(scopes, options).Texts(),
 		options: options,
 		redis:   redis,
 		asker:   rand.Text()[:16],

@@ -152,11 +152,7 @@ func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {
 		}
 		return done, err
 	}
-	l := leaver{id: job.ID}
-	if o, err := t.order(ctx, job); err == nil {
-		l.lane, l.costs = o.lane, o.costs()
-	}
-	left, err := t.leave(ctx, l)
+	left, err := t.leave(ctx, job.ID)
 	if err != nil {
 		return false, withJob(err, job)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Usage is what holds for one scope key, and how its limits stand.
@@ -62,7 +64,7 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return Usage{}, err
 	}
-	a, err := t.usage(ctx, usageTotals, scopeKeyName(scope, key))
+	a, err := t.usage(ctx, wire.Usage{Names: []string{scopeKeyName(scope, key)}})
 	if err != nil {
 		return Usage{}, err
 	}
@@ -86,7 +88,8 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 		return 0, &InvalidJobError{Field: "interval", Value: from - to,
 			Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
 	}
-	a, err := t.usage(ctx, usageCount(from, to), scopeKeyName(scope, key))
+	a, err := t.usage(ctx, wire.Usage{Names: []string{scopeKeyName(scope, key)}, Count: true,
+		From: (from + time.Microsecond - 1).Microseconds(), To: to.Microseconds()})
 	if err != nil {
 		return 0, err
 	}
@@ -102,18 +105,17 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 }
 
 // usage asks about scope keys, of which one call tells as many as do not take Redis long.
-func (t *setup) usage(ctx context.Context, flags string, names ...string) (all []account, err error) {
-	for len(all) < len(names) {
-		rest := names[len(all):]
-		reply, err := t.redis.run(ctx, usageScript, t.usageArguments(flags, rest...))
+func (t *setup) usage(ctx context.Context, asked wire.Usage) (all []account, err error) {
+	for len(asked.Names) > 0 {
+		reply, err := t.redis.run(ctx, usageScript, t.arguments(asked.Arguments()))
 		if err != nil {
 			return nil, err
 		}
-		some, err := t.accounts(reply, rest)
+		some, err := t.accounts(reply, asked.Names)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		all, asked.Names = append(all, some...), asked.Names[len(some):]
 	}
 	return all, nil
 }

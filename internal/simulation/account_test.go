@@ -118,7 +118,7 @@ func (a *account) saw(args []string, reply []byte) {
 	case "leave":
 		for i, left := range values[2:] {
 			if number(text(left)) == 1 {
-				a.leaves(argv[3+3*i])
+				a.leaves(argv[3+i])
 			}
 		}
 	case "settle":

@@ -1,18 +1,18 @@
 package throttletest
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
@@ -81,258 +81,159 @@ func (m *memory) EvalSha(_ context.Context, hash string, _ []string, args ...any
 	for i, arg := range args {
 		texts[i] = fmt.Sprint(arg)
 	}
-	return redis.NewCmdResult(verb(m, request{settings: settingsOf(texts[1], texts[2]), args: texts[3:]}))
-}
-
-// integer reads what a throttle wrote.
-func integer(text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
+	header, err := wire.ReadHeader(texts[1], texts[2])
 	if err != nil {
-		panic("throttletest: " + err.Error())
+		return redis.NewCmdResult(nil, err)
 	}
-	return n
+	return redis.NewCmdResult(verb(m, request{settings: header.Settings, args: texts[3:]}))
 }
 
-func integers(text, between string) (list []int64) {
-	for part := range strings.SplitSeq(text, between) {
-		list = append(list, integer(part))
-	}
-	return list
-}
-
-// settingsOf reads "lookahead grace kept lower" and "name=mode:limits;...".
-func settingsOf(times, scopes string) line.Settings {
-	t := integers(times, " ")
-	s := line.Settings{Lookahead: t[0], Grace: t[1], Lower: t[3], Scopes: make(map[string]line.Scope)}
-	for scope := range strings.SplitSeq(strings.TrimSuffix(scopes, ";"), ";") {
-		name, rest, _ := strings.Cut(scope, "=")
-		s.Scopes[name] = line.Scope{Mode: line.Mode(rest[0]), Limits: limitsOf(rest[2:])}
-	}
-	return s
-}
-
-func limitsOf(text string) []line.Limit {
-	limits, err := line.ParseLimits(text)
-	if err != nil {
-		panic("throttletest: " + err.Error())
-	}
-	return limits
-}
-
-func costsOf(lane, text string) []int64 {
-	costs := integers(text, ",")
-	_, keys, _ := strings.Cut(lane, "|")
-	for n := strings.Count(keys, ",") + 1; len(costs) < n; {
-		costs = append(costs, costs[0])
-	}
-	return costs
-}
+// stamp is what most answers begin with.
+func (m *memory) stamp() wire.Stamp { return wire.Stamp{Now: m.now, Next: m.line.Next()} }
 
 func (m *memory) reserve(r request) (any, error) {
-	asker, asking := r.args[0], integer(r.args[1])
-	if last, known := m.asked[asker]; known && asking > 0 {
+	asked, err := wire.ReadReserve(r.args)
+	if err != nil {
+		return nil, err
+	}
+	if last, known := m.asked[asked.Asker]; known && asked.Asking > 0 {
 		switch {
-		case last.asking == asking:
+		case last.asking == asked.Asking:
 			return last.reply, nil
-		case last.asking > asking:
+		case last.asking > asked.Asking:
 			return nil, errors.New("STALE " + r.args[1])
 		}
 	}
-	var jobs []line.Job
-	for rest := r.args[2:]; len(rest) > 0; rest = rest[3:] {
-		costs, others, _ := strings.Cut(rest[2], " ")
-		n := integers(others, " ")
-		job := line.Job{ID: rest[0], Lane: rest[1], Costs: costsOf(rest[1], costs), Plan: n[0] == 1, MaxWait: n[1],
-			Latest: n[2], Share: n[3]}
-		if latest, known := m.latest[job.ID]; known {
-			job.Latest = latest
+	for i := range asked.Jobs {
+		if latest, known := m.latest[asked.Jobs[i].ID]; known {
+			asked.Jobs[i].Latest = latest
 		}
-		jobs = append(jobs, job)
 	}
 	of := m.line
-	if asking == 0 {
+	if asked.Asking == 0 {
 		of = m.line.Clone() // nothing is written
 	}
-	answers := of.Reserve(m.now, r.settings, jobs)
-	lines := make([]string, len(answers))
-	for i, a := range answers {
-		lines[i] = answerText(a)
+	decisions := wire.Decisions{}
+	for _, answer := range of.Reserve(m.now, r.settings, asked.Jobs) {
+		decisions.Answers = append(decisions.Answers, wire.Decision{Answer: answer})
 	}
-	reply := fmt.Sprintf("%d %d\n", m.now, m.line.Next()) + strings.Join(lines, "\n")
-	if asking > 0 {
-		m.asked[asker] = answered{asking, reply}
+	decisions.Stamp = m.stamp()
+	reply := decisions.String()
+	if asked.Asking > 0 {
+		m.asked[asked.Asker] = answered{asked.Asking, reply}
 	}
 	return reply, nil
-}
-
-func answerText(a line.Answer) string {
-	text := fmt.Sprintf("%d %d%s", a.Outcome, a.Start, toldText(a.Held))
-	switch a.Outcome {
-	case line.Granted:
-		text = fmt.Sprintf("%d %d %d", a.Outcome, a.Start, a.Lease)
-		if len(a.Uncharged) > 0 {
-			text += " !" + strings.Join(a.Uncharged, ",")
-		}
-		if a.Shadow != nil {
-			text += fmt.Sprintf(" %s %d", holderText(a.Shadow), a.Until)
-		}
-	case line.Waiting:
-		if a.Held == nil {
-			text += " - 0 0"
-		}
-		text += fmt.Sprintf(" %d %d", a.Ahead, a.Flows)
-	case line.TooHeavy:
-		text = fmt.Sprintf("%d %s %c", a.Outcome, holderText(a.Held), a.Held.Origin)
-	}
-	return text
-}
-
-func toldText(h *line.Held) string {
-	if h == nil {
-		return ""
-	}
-	return fmt.Sprintf(" %s %d %d", holderText(h), h.Used, h.Booked)
-}
-
-func holderText(h *line.Held) string {
-	if h.Limit == nil {
-		return h.Key + "/p"
-	}
-	return h.Key + "/" + h.Limit.String()
-}
-
-// stamped is an answer that begins with now and when the line is to be pulled.
-func (m *memory) stamped(rest ...any) []any {
-	return append([]any{strconv.FormatInt(m.now, 10), strconv.FormatInt(m.line.Next(), 10)}, rest...)
 }
 
 func (m *memory) pull(r request) (any, error) {
-	n := integers(r.args[0], " ")
-	r.settings.Timed = n[3] == 1
-	held := m.ended(r.settings, r.args[1:], true)
-	pulled := m.line.Pull(m.now, r.settings, int(n[0]), int(n[1]))
-	reply := m.stamped(append([]any{strconv.Itoa(len(pulled.Booked)), "", "0"}, held...)...)
-	for _, told := range [][]line.Told{pulled.Booked, pulled.Overdue} {
-		for _, t := range told {
-			reply = append(reply, t.ID, strconv.FormatInt(t.Slot, 10), t.Lane)
-		}
+	asked, err := wire.ReadPull(r.args)
+	if err != nil {
+		return nil, err
 	}
-	return reply, nil
-}
-
-func flag(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
+	r.settings.Timed = asked.Timed
+	held := m.ended(r.settings, asked.Ended, false)
+	pulled := m.line.Pull(m.now, r.settings, int(asked.Bookings), int(asked.Looks))
+	return wire.Pulled{Stamp: m.stamp(), Held: held, Booked: pulled.Booked, Overdue: pulled.Overdue}.Reply(), nil
 }
 
 func (m *memory) leave(r request) (any, error) {
-	var ids []string
-	for i := 0; i < len(r.args); i += 3 {
-		ids = append(ids, r.args[i])
-	}
-	var left []any
-	for _, done := range m.line.Leave(m.now, r.settings, ids) {
-		left = append(left, flag(done))
-	}
-	return m.stamped(left...), nil
+	left := m.line.Leave(m.now, r.settings, r.args)
+	return wire.Done{Stamp: m.stamp(), Done: left}.Reply(), nil
 }
 
 func (m *memory) settle(r request) (any, error) {
-	n, lane := integers(r.args[4], " "), r.args[1]
-	grant := line.Grant{ID: r.args[0], Lane: lane, Costs: costsOf(lane, r.args[2]), Start: n[0], Decided: n[1]}
-	done := m.line.Settle(m.now, r.settings, grant, costsOf(lane, r.args[3]), n[2], n[4] == 1)
-	return m.stamped(flag(done)), nil
+	asked, err := wire.ReadSettle(r.args)
+	if err != nil {
+		return nil, err
+	}
+	done := m.line.Settle(m.now, r.settings, asked.Grant, asked.Actual, asked.Within, asked.Rebook)
+	return wire.Done{Stamp: m.stamp(), Done: []bool{done}}.Reply(), nil
 }
 
 func (m *memory) running(r request) (any, error) {
-	r.settings.Timed = strings.HasSuffix(r.args[0], "1")
-	held := m.ended(r.settings, r.args[1:], strings.HasPrefix(r.args[0], "done"))
-	return m.stamped(held...), nil
+	asked, err := wire.ReadRunning(r.args)
+	if err != nil {
+		return nil, err
+	}
+	r.settings.Timed = asked.Timed
+	held := m.ended(r.settings, asked.Grants, asked.Renews)
+	return wire.Done{Stamp: m.stamp(), Done: held}.Reply(), nil
 }
 
-// ended ends what grants hold, or renews it: "id", "start", "cool-downs" of each.
-func (m *memory) ended(settings line.Settings, grants []string, isDone bool) (held []any) {
-	for ; len(grants) > 0; grants = grants[3:] {
-		one := []line.Grant{{ID: grants[0], Start: integer(grants[1])}}
-		if isDone {
-			held = append(held, flag(m.line.Done(m.now, settings, one, cooldownsOf(grants[2]))[0]))
+// ended ends grants, or renews them, and tells of each whether it occupied its places until now.
+func (m *memory) ended(settings line.Settings, grants []wire.Ended, renews bool) (held []bool) {
+	for _, g := range grants {
+		one := []line.Grant{{ID: g.ID, Start: g.Start}}
+		if renews {
+			held = append(held, m.line.Renew(m.now, settings, one)...)
 		} else {
-			held = append(held, flag(m.line.Renew(m.now, settings, one)[0]))
+			held = append(held, m.line.Done(m.now, settings, one, g.Cooldowns)...)
 		}
 	}
 	return held
 }
 
-// cooldownsOf reads "scope=us,...".
-func cooldownsOf(text string) map[string]int64 {
-	cooldowns := make(map[string]int64)
-	for part := range strings.SplitSeq(text, ",") {
-		if scope, us, is := strings.Cut(part, "="); is {
-			cooldowns[scope] = integer(us)
-		}
-	}
-	return cooldowns
-}
-
 func (m *memory) set(r request) (any, error) {
-	before, is, ends := "", r.args[2], line.Never
-	if r.args[3] != "0" {
+	asked, err := wire.ReadSet(r.args)
+	if err != nil {
+		return nil, err
+	}
+	reply, ends := wire.WasSet{InForce: asked.Value}, line.Never
+	if asked.Lasts > 0 {
 		ends = m.now + m.lasts
 	}
-	switch what, name := r.args[0], r.args[1]; what {
-	case "pause", "resume":
+	switch asked.What {
+	case wire.SetPause, wire.SetResume:
 		until := int64(0)
-		if what == "pause" {
+		if asked.What == wire.SetPause {
 			until = m.now + m.pause
 		}
-		was, now := m.line.Pause(m.now, r.settings, name, until)
-		before, is = strconv.FormatInt(was, 10), strconv.FormatInt(now, 10)
-	case "limits":
-		m.line.SetLimits(m.now, r.settings, name, limitsOf(is), ends)
-	case "mode":
-		mode := line.Mode(0)
-		if is != "" {
-			mode = line.Mode(is[0])
+		before, inForce := m.line.Pause(m.now, r.settings, asked.Name, until)
+		reply.Before, reply.InForce = strconv.FormatInt(before, 10), strconv.FormatInt(inForce, 10)
+	case wire.SetLimits:
+		limits, err := line.ParseLimits(asked.Value)
+		if err != nil {
+			return nil, err
 		}
-		m.line.SetMode(m.now, r.settings, name, mode, ends)
+		m.line.SetLimits(m.now, r.settings, asked.Name, limits, ends)
+	case wire.SetMode:
+		mode := line.Mode(0)
+		if asked.Value != "" {
+			mode = line.Mode(asked.Value[0])
+		}
+		m.line.SetMode(m.now, r.settings, asked.Name, mode, ends)
 	}
-	return m.stamped(before, is), nil
+	reply.Stamp = m.stamp()
+	return reply.Reply(), nil
 }
 
 func (m *memory) report(r request) (any, error) {
-	n := integers(r.args[1], " ")
-	said := line.Report{Refused: n[0] == 1, Started: n[1], Wait: n[2], Floor: n[3]}
-	for text := range strings.SplitSeq(r.args[2], ",") {
-		if text != "" {
-			l := integers(text, "/")
-			said.Limits = append(said.Limits, line.ReportedLimit{Window: l[0], Units: l[1], Remaining: l[2]})
-		}
+	asked, err := wire.ReadReport(r.args)
+	if err != nil {
+		return nil, err
 	}
-	before, is, paused := m.line.Report(m.now, r.settings, r.args[0], said)
-	return m.stamped(strconv.FormatInt(before, 10), strconv.FormatInt(is, 10), strconv.FormatInt(paused, 10)), nil
+	before, served, paused := m.line.Report(m.now, r.settings, asked.Name, asked.Report)
+	return wire.Reported{Stamp: m.stamp(), Before: before, Served: served, Paused: paused}.Reply(), nil
 }
 
 func (m *memory) usage(r request) (any, error) {
-	reply := []any{strconv.FormatInt(m.now, 10)}
-	for _, name := range r.args[1:] {
-		state := m.line.State(m.now, r.settings, name)
-		lines := []string{fmt.Sprintf("%d %d %c %c %d %d %d", state.Paused, state.Part, state.Mode, state.Origin,
-			state.Ends, state.Flows, state.Timer)}
-		for _, u := range state.Limits {
-			lines = append(lines, fmt.Sprintf("%s %d %d %d", u.Limit, u.Used, u.Booked, u.Free))
-		}
-		ledgers := m.line.KeySnapshot(m.now, r.settings, name).Ledgers
-		if interval, is := strings.CutPrefix(r.args[0], "c "); is {
-			n := integers(interval, " ")
-			lines = append(lines, fmt.Sprintf("# %d", m.count(ledgers, n[0], n[1])))
-		} else if r.args[0] == "e" {
-			lines = append(lines, entriesText(ledgers)...)
-		}
-		reply = append(reply, strings.Join(lines, "\n"))
+	asked, err := wire.ReadUsage(r.args)
+	if err != nil {
+		return nil, err
 	}
-	return reply, nil
+	used := wire.Used{Now: m.now}
+	for _, name := range asked.Names {
+		k := wire.KeyUsed{KeyState: m.line.State(m.now, r.settings, name)}
+		ledgers := m.line.KeySnapshot(m.now, r.settings, name).Ledgers
+		if asked.Count {
+			k.Counted = []int64{m.count(ledgers, asked.From, asked.To)}
+		}
+		if asked.Entries {
+			k.Ledgers = ledgers
+		}
+		used.Keys = append(used.Keys, k)
+	}
+	return used.Reply(), nil
 }
 
 // count are the units in a past interval, by the finest of the windows that reach so far.
@@ -355,17 +256,47 @@ func (m *memory) count(ledgers []line.LedgerSnapshot, from, to int64) int64 {
 	return units
 }
 
-func entriesText(ledgers []line.LedgerSnapshot) (lines []string) {
-	for _, w := range ledgers {
-		text := fmt.Sprintf("= %s %d %d %d", w.Span, w.Precision, w.N, w.Shift)
-		for _, entries := range [][]line.Entry{w.Spent, w.Booked} {
-			all := ""
-			for _, e := range entries {
-				all += fmt.Sprintf("%016d%016d", e.At, e.Units)
-			}
-			text += " " + cmp.Or(all, "-")
-		}
-		lines = append(lines, text)
+// lines tells all of a kind on one page.
+func (m *memory) lines(r request) (any, error) {
+	asked, err := wire.ReadLines(r.args)
+	if err != nil {
+		return nil, err
 	}
-	return lines
+	snapshot, page := m.line.Snapshot(m.now, r.settings), wire.NewPage(m.now)
+	jobs := func(lane string) []line.Waiter {
+		i := slices.IndexFunc(snapshot.Lanes, func(l line.LaneSnapshot) bool { return l.Name == lane })
+		if i < 0 {
+			return nil
+		}
+		return snapshot.Lanes[i].Jobs
+	}
+	switch asked.Kind {
+	case wire.LinesKeys:
+		for _, q := range snapshot.Queues {
+			page.Queue(q)
+		}
+	case wire.LinesClaims:
+		for _, c := range snapshot.Claims {
+			page.Claim(c, len(jobs(c.Lane)))
+		}
+	case wire.LinesJob:
+		page.Job(m.line.Job(asked.Of[0], asked.Of[1]))
+	case wire.LinesQueues:
+		for _, name := range asked.Of {
+			i := slices.IndexFunc(snapshot.Queues, func(q line.QueueSnapshot) bool { return q.Name == name })
+			if i < 0 || asked.From > 0 {
+				page.Standings(line.QueueSnapshot{}, nil)
+				continue
+			}
+			page.Standings(snapshot.Queues[i], func(lane string) int { return len(jobs(lane)) })
+		}
+	case wire.LinesLists, wire.LinesJobs:
+		for _, lane := range asked.Of {
+			page.Waiters(jobs(lane), asked.Kind == wire.LinesLists)
+		}
+	case wire.LinesLanes: // LinesQueues told them
+	default:
+		return nil, errors.New("throttletest: the model does not tell " + asked.Kind)
+	}
+	return page.Reply(), nil
 }

@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// The kinds of what lines.lua tells.
+const (
+	LinesKeys   = "keys"   // queues: Page.Queue
+	LinesQueues = "queues" // of each queue named, its flows and its tags: Page.Standings
+	LinesLanes  = "lanes"  // of one flow of a queue: Page.Standing
+	LinesClaims = "claims" // Page.Claim
+	LinesJobs   = "jobs"   // of one lane: Page.Waiter
+	LinesLists  = "lists"  // of each lane named, Values.Natural and as many of Page.Waiter
+	LinesJob    = "job"    // Page.Job
+)
+
+// Lines asks for a page of what waits, of a kind. From is where it begins, Count how many it has at most.
+type Lines struct {
+	Kind        string
+	Of          []string
+	From, Count int64
+}
+
+// Arguments are how lines.lua is asked.
+func (l Lines) Arguments() []string {
+	args := append([]string{l.Kind}, l.Of...)
+	return append(args, integer(l.From), integer(l.Count))
+}
+
+// ReadLines reads what Arguments writes.
+func ReadLines(args []string) (Lines, error) {
+	if len(args) < 3 {
+		return Lines{}, ErrUnreadable
+	}
+	page := &Values{rest: args[len(args)-2:]}
+	l := Lines{Kind: args[0], Of: args[1 : len(args)-2], From: page.Integer(), Count: page.Natural()}
+	return l, page.Err()
+}
+
+// Page is a part of what waits, with its entries yet to be read.
+type Page struct {
+	*Values
+	Now  int64
+	Next string // where the next page begins; empty: this is the last
+}
+
+// ReadPage reads how an answer of lines.lua begins.
+func ReadPage(reply any) *Page {
+	p := &Page{Values: Array(reply)}
+	p.Now, p.Next = p.Natural(), p.Text()
+	return p
+}
+
+// Queue is a queue with how many flows stand in it.
+type Queue struct {
+	line.QueueSnapshot
+	Standing int64
+}
+
+// Queue reads an entry of LinesKeys.
+func (p *Page) Queue() (q Queue) {
+	q.Name, q.Timer, q.Standing, q.Virtual = p.Text(), p.Natural(), p.Natural(), p.Float()
+	return q
+}
+
+// Lane is a lane that stands in a queue, with how many jobs are in it.
+type Lane struct {
+	line.Standing
+	Jobs int64
+}
+
+// Standing reads an entry of LinesLanes.
+func (p *Page) Standing() (l Lane) {
+	l.Lane, l.Arrival, l.Jobs = p.Text(), p.Natural(), p.Natural()
+	return l
+}
+
+// Claim is a lane's claim, without its timer, and how many jobs are in the lane.
+type Claim struct {
+	line.ClaimSnapshot
+	Jobs int64
+}
+
+// Claim reads an entry of LinesClaims.
+func (p *Page) Claim() (c Claim) {
+	c.Lane, c.At = p.Text(), p.Natural()
+	for part := range strings.SplitSeq(p.Text(), ",") {
+		name, units, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseInt(units, 10, 64)
+		p.wrong = p.wrong || err != nil
+		c.Names, c.Units = append(c.Names, name), append(c.Units, n)
+	}
+	c.Jobs = p.Natural()
+	return c
+}
+
+// Waiter reads a job of a lane.
+func (p *Page) Waiter(lane string) line.Waiter {
+	return line.Waiter{ID: p.Text(), Arrival: p.Natural(), Costs: p.costs(lane)}
+}
+
+// Job reads what is known of one job.
+func (p *Page) Job() line.JobState {
+	return line.JobState{Slot: p.Natural(), Arrival: p.Natural(), Before: p.Integer(), Jobs: p.Natural(), Queue: p.Text(),
+		Timer: p.Natural()}
+}
+
+// How the fields of a queue's tags begin; a finish tag is that of a flow by its name.
+const (
+	tagVirtual = "*" // the virtual time
+	tagClasses = "#" // and a flow: the tags of its priorities
+	tagHadTurn = ">" // and a flow that has had its turn here and stands elsewhere
+	tagAside   = "<" // and a flow: the work of its heavy job that waits aside
+	tagMakeWay = "^" // since when flows make way for a claim
+)
+
+// Tags reads the tags of a queue that LinesQueues tells, none behind the first page.
+func (p *Page) Tags(q *line.QueueSnapshot) {
+	if q.Finish == nil {
+		q.Finish, q.Aside, q.Classes = make(map[string]float64), make(map[string]float64), make(map[string]line.ClassTags)
+	}
+	for n := p.Natural(); n > 0 && !p.wrong; n-- {
+		field := p.Text()
+		if flow, is := strings.CutPrefix(field, tagClasses); is {
+			q.Classes[flow] = p.classTags()
+			continue
+		}
+		tag := p.Float()
+		switch flow := field[min(1, len(field)):]; {
+		case field == tagVirtual:
+			q.Virtual = tag
+		case field == tagMakeWay: // a forecast has it begin anew
+		case strings.HasPrefix(field, tagHadTurn):
+			q.HadTurn = append(q.HadTurn, flow)
+		case strings.HasPrefix(field, tagAside):
+			q.Aside[flow] = tag
+		default:
+			q.Finish[field] = tag
+		}
+	}
+}
+
+// classTags reads "virtual tag tag", of the priorities from 0 on.
+func (p *Page) classTags() (tags line.ClassTags) {
+	list := &Values{rest: strings.Fields(p.Text())}
+	tags.Virtual = list.Float()
+	for i := 0; list.More() && i < len(tags.Tags); i++ {
+		tags.Tags[i] = list.Float()
+	}
+	p.wrong = p.wrong || list.wrong || list.More()
+	return tags
+}

@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// PageWriter writes an answer of lines.lua that is one page.
+type PageWriter struct{ reply []any }
+
+// NewPage begins a page.
+func NewPage(now int64) *PageWriter { return &PageWriter{[]any{integer(now), ""}} }
+
+// Reply is how lines.lua answers.
+func (w *PageWriter) Reply() []any { return w.reply }
+
+func (w *PageWriter) tell(values ...any) {
+	for _, value := range values {
+		switch x := value.(type) {
+		case int64:
+			value = integer(x)
+		case int:
+			value = strconv.Itoa(x)
+		case float64:
+			value = number(x)
+		}
+		w.reply = append(w.reply, value)
+	}
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+// Queue writes an entry of LinesKeys.
+func (w *PageWriter) Queue(q line.QueueSnapshot) { w.tell(q.Name, q.Timer, len(q.Flows), q.Virtual) }
+
+// Claim writes an entry of LinesClaims.
+func (w *PageWriter) Claim(c line.ClaimSnapshot, jobs int) {
+	units := make([]string, len(c.Names))
+	for i, name := range c.Names {
+		units[i] = name + "=" + integer(c.Units[i])
+	}
+	w.tell(c.Lane, c.At, strings.Join(units, ","), jobs)
+}
+
+// Job writes what is known of one job.
+func (w *PageWriter) Job(s line.JobState) {
+	w.tell(s.Slot, s.Arrival, s.Before, s.Jobs, s.Queue, s.Timer)
+}
+
+// Waiters writes the jobs of a lane, for LinesLists their number before them.
+func (w *PageWriter) Waiters(jobs []line.Waiter, counted bool) {
+	if counted {
+		w.tell(len(jobs))
+	}
+	for _, j := range jobs {
+		w.tell(j.ID, j.Arrival, integers(',', j.Costs...))
+	}
+}
+
+// Standings writes an entry of LinesQueues: flows with their lanes, of which jobs says how many
+// each has, and the queue's tags. An empty queue has neither.
+func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) int) {
+	w.tell(len(q.Flows))
+	for _, f := range q.Flows {
+		w.tell(f.Flow, f.Tag, len(f.Lanes))
+		for _, l := range f.Lanes {
+			w.tell(l.Lane, l.Arrival, jobs(l.Lane))
+		}
+	}
+	if q.Name == "" {
+		w.tell(0)
+		return
+	}
+	w.tell(1+len(q.Finish)+len(q.HadTurn)+len(q.Aside)+len(q.Classes), tagVirtual, q.Virtual)
+	for _, flow := range slices.Sorted(maps.Keys(q.Classes)) {
+		w.tell(tagClasses+flow, classTagsText(q.Classes[flow]))
+	}
+	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
+		w.tell(flow, q.Finish[flow])
+	}
+	for _, flow := range slices.Sorted(maps.Keys(q.Aside)) {
+		w.tell(tagAside+flow, q.Aside[flow])
+	}
+	for _, flow := range q.HadTurn {
+		w.tell(tagHadTurn+flow, 1)
+	}
+}
+
+func classTagsText(tags line.ClassTags) string {
+	text := number(tags.Virtual)
+	for _, tag := range tags.Tags {
+		text += " " + number(tag)
+	}
+	return text
+}

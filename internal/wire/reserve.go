@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+)
+
+// Reserve asks for decisions. Asking rises with each call of an asker; 0 decides nothing.
+type Reserve struct {
+	Asker  string
+	Asking int64
+	Jobs   []line.Job
+}
+
+// Arguments are how reserve.lua is asked.
+func (r Reserve) Arguments() []string {
+	args := make([]string, 0, 2+3*len(r.Jobs))
+	args = append(args, r.Asker, integer(r.Asking))
+	for _, j := range r.Jobs {
+		args = append(args, j.ID, j.Lane,
+			costsText(j.Costs)+" "+integers(' ', flag(j.Plan), j.MaxWait, j.Latest, j.Share))
+	}
+	return args
+}
+
+// ReadReserve reads what Arguments writes.
+func ReadReserve(args []string) (Reserve, error) {
+	v := &Values{rest: args}
+	r := Reserve{Asker: v.Text(), Asking: v.Natural()}
+	for v.More() {
+		j := line.Job{ID: v.Text(), Lane: v.Text()}
+		terms := words(v.Text())
+		j.Costs, j.Plan, j.MaxWait, j.Latest, j.Share =
+			terms.costs(j.Lane), terms.Flag(), terms.Natural(), terms.Integer(), terms.Natural()
+		v.wrong = v.wrong || terms.Err() != nil
+		r.Jobs = append(r.Jobs, j)
+	}
+	return r, v.Err()
+}
+
+// Decisions is what reserve.lua answers: for each job, or for the first ones, since a call
+// ends that takes many steps.
+type Decisions struct {
+	Stamp
+	Answers []Decision
+}
+
+// Decision is the answer for one job. Err is ErrUnreadable, or an UndecidedError.
+type Decision struct {
+	line.Answer
+	Err error
+}
+
+// UndecidedError is Redis' error for a job that could not be decided.
+type UndecidedError string
+
+func (u UndecidedError) Error() string { return string(u) }
+
+// undecided is the outcome before an error.
+const undecided = "0"
+
+// noHolder stands for what waits for nothing but its turn.
+const noHolder = "-"
+
+// uncharged stands before the scope keys that are off.
+const uncharged = "!"
+
+// String is how reserve.lua answers.
+func (d Decisions) String() string {
+	lines := make([]string, len(d.Answers))
+	for i, answer := range d.Answers {
+		lines[i] = AnswerText(answer.Answer)
+	}
+	return integers(' ', d.Now, d.Next) + "\n" + strings.Join(lines, "\n")
+}
+
+// AnswerText is the line of one job.
+func AnswerText(a line.Answer) string {
+	outcome := integer(int64(a.Outcome))
+	switch a.Outcome {
+	case line.Granted:
+		text := outcome + " " + integers(' ', a.Start, a.Lease)
+		if len(a.Uncharged) > 0 {
+			text += " " + uncharged + strings.Join(a.Uncharged, ",")
+		}
+		if a.Shadow != nil {
+			text += " " + holderText(a.Shadow) + " " + integer(a.Until)
+		}
+		return text
+	case line.Waiting:
+		held := " " + noHolder + " 0 0"
+		if a.Held != nil {
+			held = heldText(a.Held)
+		}
+		return outcome + " " + integer(a.Start) + held + " " + integers(' ', a.Ahead, a.Flows)
+	case line.TooHeavy:
+		return outcome + " " + holderText(a.Held) + " " + string(a.Held.Origin)
+	}
+	return outcome + " " + integer(a.Start) + heldText(a.Held)
+}
+
+func heldText(h *line.Held) string {
+	if h == nil {
+		return ""
+	}
+	return " " + holderText(h) + " " + integers(' ', h.Used, h.Booked)
+}
+
+// pause stands for the limit where a pause holds a job.
+const pause = "p"
+
+func holderText(h *line.Held) string {
+	if h.Limit == nil {
+		return h.Key + "/" + pause
+	}
+	return h.Key + "/" + h.Limit.String()
+}
+
+// ReadDecisions reads the answer of reserve.lua.
+func ReadDecisions(reply any) (Decisions, error) {
+	text, isText := reply.(string)
+	lines := strings.Split(text, "\n")
+	head := words(lines[0])
+	d := Decisions{Stamp: head.Stamp()}
+	if head.Err() != nil || !isText || len(lines) < 2 {
+		return Decisions{}, ErrUnreadable
+	}
+	if len(lines) == 2 && lines[1] == "" {
+		return d, nil
+	}
+	for _, text := range lines[1:] {
+		d.Answers = append(d.Answers, readDecision(text))
+	}
+	return d, nil
+}
+
+func readDecision(text string) Decision {
+	if trouble, is := strings.CutPrefix(text, undecided+" "); is {
+		return Decision{Err: UndecidedError(trouble)}
+	}
+	v := words(text)
+	d := Decision{Answer: v.answer()}
+	if d.Err = v.Err(); d.Err != nil {
+		d.Answer = line.Answer{}
+	}
+	return d
+}
+
+func (v *Values) answer() line.Answer {
+	a := line.Answer{Outcome: line.Outcome(v.Natural())}
+	switch a.Outcome {
+	case line.Granted:
+		a.Start, a.Lease = v.Natural(), v.Natural()
+		if v.More() && strings.HasPrefix(v.rest[0], uncharged) {
+			a.Uncharged = strings.Split(v.Text()[1:], ",")
+		}
+		if v.More() {
+			a.Shadow, a.Until = v.holder(), v.Natural()
+		}
+	case line.Booked, line.TooLate:
+		a.Start = v.Natural()
+		if v.More() {
+			a.Held = v.held()
+		}
+	case line.Waiting:
+		a.Start, a.Held, a.Ahead, a.Flows = v.Natural(), v.held(), v.Natural(), v.Natural()
+	case line.TooHeavy:
+		a.Held = v.holder()
+		origin := v.letter()
+		if v.wrong = v.wrong || a.Held == nil || a.Held.Limit == nil; !v.wrong {
+			a.Held.Origin = origin
+		}
+	default:
+		v.wrong = true
+	}
+	return a
+}
+
+// held reads what holds a job back, with what is used and booked there; nil for noHolder.
+func (v *Values) held() *line.Held {
+	h := v.holder()
+	used, booked := v.Natural(), v.Natural()
+	if h != nil {
+		h.Used, h.Booked = used, booked
+	}
+	return h
+}
+
+func (v *Values) holder() *line.Held {
+	text := v.Text()
+	if text == noHolder {
+		return nil
+	}
+	name, what, is := strings.Cut(text, "/")
+	h := &line.Held{Key: name}
+	if v.wrong = v.wrong || !is; what == pause {
+		return h
+	}
+	limit, err := line.ParseLimit(what)
+	h.Limit, v.wrong = &limit, v.wrong || err != nil
+	return h
+}
