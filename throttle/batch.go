@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// mostAtOnce is how many jobs one call of reserve decides: few enough that others do
-// not wait long for Redis meanwhile.
+// mostAtOnce is how many jobs one call of reserve decides: few enough that other callers of
+// Redis do not wait long.
 const mostAtOnce = 64
 
-// A job alone costs Redis three times as much as one of eight. So where several ask at
-// about the same time, a call waits for more of them: until there are enough, or for as
-// long after the last answer.
+// A job that is decided alone costs Redis three times as much as one of eight. Where several
+// callers ask at about the same time, a call waits for more of them: until there are enough,
+// or until so long after the last answer.
 const (
 	enoughAtOnce = 8
 	gatherFor    = time.Millisecond
 )
 
-// givenBackAtOnce is how many grants are given back at the same time: beside the calls of
-// those who ask, and before a call those of its own jobs.
+// givenBackAtOnce is how many grants are given back in parallel, in the background or before a
+// call that asks for the same jobs again.
 const givenBackAtOnce = 8
 
-// batcher sends the jobs of a process together. One call is under way at a time; the
-// jobs that come meanwhile go with the next, so that nobody waits when it is idle. Who
-// asks alone never waits; see gather.
+// batcher sends the jobs of a process together (group commit). One call is under way at a
+// time; jobs that arrive meanwhile go with the next one. A caller that asks alone never waits;
+// see gather.
 //
-// A call whose answer was lost may have been done. Before anything else is asked, a call
-// of the same number is made until it is answered, without jobs: if the first one was
-// done, Redis answers as it did then; if not, nothing is done, and never will be. The
-// callers have gone, and their jobs may have run elsewhere; what they were granted is kept
-// for those who ask again.
+// A call whose answer was lost may have been carried out. Before the batcher sends another
+// call, it repeats the lost one's number, without jobs, until Redis answers: if the lost call
+// was carried out, Redis repeats its answer; if not, it never will be. The callers have
+// stopped waiting by then, and their jobs may have run elsewhere; what they were granted is
+// kept for callers that ask again.
 type batcher struct {
 	throttle *Throttle
 
@@ -47,7 +47,7 @@ type batcher struct {
 	asking     int64         // the number of the last call
 	unresolved *call         // nil: none
 	kept       keptGrants
-	late       []Reservation // grants that came too late to be used, to be given back
+	late       []Reservation // grants that came too late to be used and must be given back
 	giving     bool          // a goroutine gives them back
 }
 
@@ -57,14 +57,14 @@ type asked struct {
 	done     chan struct{} // closed when the answer is there
 	answer   Answer
 	answered bool
-	gone     bool // the caller
+	gone     bool // the caller has stopped waiting
 }
 
 // call is one call of reserve.
 type call struct {
 	asking int64
 	jobs   []*asked
-	late   []Reservation // what some of them were granted before, too late to be used
+	late   []Reservation // grants that its jobs had before, too old to be used
 	sent   time.Time     // first
 }
 
@@ -72,7 +72,7 @@ func newBatcher(t *Throttle) *batcher {
 	return &batcher{throttle: t, enough: make(chan struct{}, 1), kept: make(keptGrants)}
 }
 
-// nonce draws one for a job that has none.
+// nonce returns the job's nonce, or a random one if it has none.
 func (b *batcher) nonce() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,8 +80,8 @@ func (b *batcher) nonce() string {
 	return b.throttle.asker + "." + strconv.FormatInt(b.nonces, 10)
 }
 
-// ask has jobs decided, in their order, and returns an answer for each: an error where
-// Redis did not answer within Options.Timeout, or the context ended before.
+// ask sends jobs to be decided, in their order, and returns an answer for each. The answer is an
+// error where Redis did not answer within Options.Timeout, or where the context ended first.
 func (b *batcher) ask(ctx context.Context, orders ...*order) []Answer {
 	jobs := b.enqueue(orders)
 	timeout := time.NewTimer(b.throttle.options.Timeout)
@@ -100,7 +100,7 @@ func (b *batcher) ask(ctx context.Context, orders ...*order) []Answer {
 	return answers
 }
 
-// wait returns when the answer is there, or with the error of what ended before.
+// wait returns when the answer is there, or an error if the context or the timeout ended first.
 func (a *asked) wait(ctx context.Context, timeout <-chan time.Time) error {
 	select {
 	case <-a.done:
@@ -133,7 +133,7 @@ func (b *batcher) enqueue(orders []*order) []*asked {
 	return jobs
 }
 
-// leave is for a caller whose time is up, unless the answer has just come.
+// leave marks that the caller has stopped waiting, unless the answer has just come.
 func (b *batcher) leave(a *asked, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *batcher) leave(a *asked, err error) {
 	}
 }
 
-// run makes calls as long as anybody waits.
+// run makes calls as long as a caller waits.
 func (b *batcher) run() {
 	for {
 		b.gather()
@@ -156,8 +156,8 @@ func (b *batcher) run() {
 	}
 }
 
-// gather waits for the others if one of several asks: soon after an answer they are
-// likely to ask too.
+// gather waits for other callers if several have asked lately: soon after an answer they are
+// likely to ask again.
 func (b *batcher) gather() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,11 +180,11 @@ func (b *batcher) gather() {
 	}
 }
 
-// isEnough tells that the queue has all who ask, or as many as are worth a call. The
+// isEnough reports whether the queue has the jobs of all callers, or enough for a call. The
 // caller holds mu.
 func (b *batcher) isEnough() bool { return len(b.queue) >= min(b.askers, enoughAtOnce) }
 
-// next is the call to make, and whether it was made before; nil ends the goroutine.
+// next returns the call to make and whether it is a repetition; nil ends the goroutine.
 func (b *batcher) next() (c *call, repeated bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,7 +203,7 @@ func (b *batcher) next() (c *call, repeated bool) {
 	}
 }
 
-// dropGone forgets the jobs that were never sent and whose callers have gone.
+// dropGone removes jobs that were not sent and whose callers have stopped waiting.
 func (b *batcher) dropGone() {
 	waiting := b.queue[:0]
 	for _, a := range b.queue {
@@ -215,7 +215,7 @@ func (b *batcher) dropGone() {
 	b.queue = waiting
 }
 
-// newCall takes jobs from the queue. Who asks for a grant that is kept has it at once.
+// newCall takes jobs from the queue. A job whose grant is kept is answered at once.
 func (b *batcher) newCall() *call {
 	n := min(len(b.queue), mostAtOnce)
 	jobs := b.queue[:n]
@@ -240,10 +240,10 @@ func (b *batcher) newCall() *call {
 	return c
 }
 
-// send makes a call under the throttle's own timeout, whatever becomes of the callers. What some
-// of its jobs were granted before is given back first, since they may need that room; of many
-// that would take too long for those who ask. It returns no answers if a repeated call had not
-// been done.
+// send makes a call under the throttle's own timeout, whether or not the callers still wait.
+// Earlier grants of its jobs are given back first, since the jobs may need that room, but not
+// so many that the callers would wait too long. It returns no answers if a repeated call had
+// not been carried out.
 func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	t, ctx := b.throttle, context.Background()
 	if later := b.takeAllBack(c.late); len(later) > 0 {
@@ -267,14 +267,14 @@ func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
 	return t.decisions(reply, orders)
 }
 
-// noteLate notes grants that are to be given back; those beyond mostKept stay charged. The caller
+// noteLate notes grants that must be given back; those beyond mostKept stay charged. The caller
 // holds mu.
 func (b *batcher) noteLate(grants ...Reservation) {
 	b.late = append(b.late, grants[:min(len(grants), max(0, mostKept-len(b.late)))]...)
 }
 
-// giveBack gives late grants back, once Redis has answered: beside the calls of those who ask,
-// who would wait for it else, be gone, and leave more such grants. The caller holds mu.
+// giveBack gives late grants back in the background, once Redis has answered. Callers that
+// waited for it would time out and leave more late grants. The caller holds mu.
 func (b *batcher) giveBack() {
 	if len(b.late) > 0 && !b.giving {
 		b.giving = true
@@ -282,8 +282,8 @@ func (b *batcher) giveBack() {
 	}
 }
 
-// takeLateBack takes late grants back until there are none. If one cannot be taken back now,
-// the next answer of Redis has it go on: a grant is refunded once only.
+// takeLateBack gives late grants back until there are none. If one fails, it stops, and starts
+// again with the next answer of Redis: a grant is refunded only once.
 func (b *batcher) takeLateBack() {
 	var failed []Reservation
 	for {
@@ -301,8 +301,7 @@ func (b *batcher) takeLateBack() {
 	}
 }
 
-// takeAllBack takes grants back at the same time, and returns those that are to be taken back
-// later.
+// takeAllBack gives grants back in parallel and returns those that failed.
 func (b *batcher) takeAllBack(grants []Reservation) (later []Reservation) {
 	errs := make([]error, len(grants))
 	var done sync.WaitGroup
@@ -311,14 +310,14 @@ func (b *batcher) takeAllBack(grants []Reservation) (later []Reservation) {
 	}
 	done.Wait()
 	for i, err := range errs {
-		if isLost(err) || isPassing(err) {
+		if isLost(err) || isTransient(err) {
 			later = append(later, grants[i])
 		}
 	}
 	return later
 }
 
-// resolve gives the answers of a call to its callers.
+// resolve hands the answers of a call to its callers.
 func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,15 +331,15 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 			b.unresolved = c
 		}
 		fail(c.jobs, err)
-	case isLost(err) || isPassing(err):
+	case isLost(err) || isTransient(err):
 		b.unresolved = c
 		fail(b.queue, err) // nothing can be asked for them
 		b.queue = nil
 	}
 }
 
-// give hands out answers, and keeps the grants of callers who have gone. Jobs that the call has left
-// undecided, since it took long, go with the next.
+// give hands out answers and keeps the grants of callers that have stopped waiting. Jobs that the
+// call left undecided, since it had taken its steps, go with the next call.
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
 	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
@@ -363,8 +362,7 @@ func (a *asked) give(answer Answer) {
 	close(a.done)
 }
 
-// fail gives an error to the callers who are still there: each has one of its own, to
-// write its job in.
+// fail returns an error to the callers that still wait. Each gets its own copy, which names its job.
 func fail(jobs []*asked, err error) {
 	for _, a := range jobs {
 		if a.gone {
@@ -381,7 +379,7 @@ func fail(jobs []*asked, err error) {
 	}
 }
 
-// takeKept takes what was granted to a job under its nonce after its caller had gone.
+// takeKept takes the grant that is kept under the job's nonce.
 func (b *batcher) takeKept(job Job) (keptGrant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -393,21 +391,21 @@ func (b *batcher) takeKept(job Job) (keptGrant, bool) {
 	return kept, true
 }
 
-// keep has a grant kept again.
+// keep keeps a grant again.
 func (b *batcher) keep(kept keptGrant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.kept[kept.reservation.Job.Nonce] = kept
 }
 
-// isLost tells that a call was sent and not answered: it may have been done.
+// isLost reports whether a call was sent and not answered: it may have been carried out.
 func isLost(err error) bool {
 	var unavailable *UnavailableError
 	return errors.As(err, &unavailable) && !unavailable.replied && unavailable.Failure != failureBreaker
 }
 
-// isPassing tells that a call will be answered when something has passed.
-func isPassing(err error) bool {
+// isTransient reports whether the same call is worth repeating.
+func isTransient(err error) bool {
 	var unavailable *UnavailableError
 	return errors.As(err, &unavailable) && unavailable.Failure != failureOther
 }

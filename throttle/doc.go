@@ -1,6 +1,6 @@
 // Package throttle shapes work under sliding-window quotas kept in Redis. It
 // delays, it does not drop: a job that finds no room gets a slot, the earliest
-// start at which all its windows have room, and is to be asked for again then.
+// start at which all its windows have room, and asks again then.
 //
 //	th, err := throttle.New("smtp", client, []throttle.Scope{
 //		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}},
@@ -19,13 +19,16 @@
 // sum to more than Units: from their granted starts until Done and their cool-down, or until
 // a Lease after they were last renewed, up to a thousandth of it longer.
 //
-// What it cannot promise: what Redis loses (a failover, a restart without
-// persistence) is forgotten; between a grant and the job's first effect time
-// passes that it does not see; a charge that Settle raises after the fact, or a limit
-// that is lowered, leaves a window that holds more; a window or a precision that is
-// new to a scope key counts from when it is first asked for, while other units of the
-// same window count at once; a job that runs on after its Lease is not counted; with
-// FallbackOpen and FallbackLocal jobs run that Redis did not count.
+// What it cannot promise:
+//
+//   - What Redis loses (a failover, a restart without persistence) is forgotten.
+//   - The time between a grant and the job's first effect is not seen: see Scope.Margin.
+//   - A charge that Settle raises after the fact, or a limit that is lowered, can leave a
+//     window that holds more.
+//   - A window or a precision that is new to a scope key counts from when it is first
+//     asked for. Other units of the same window count at once.
+//   - A job that runs on after its Lease is not counted.
+//   - With FallbackOpen and FallbackLocal jobs run that Redis did not count.
 //
 // # Costs
 //
@@ -35,64 +38,62 @@
 //
 // # Bookings
 //
-// A booking keeps its units from newcomers, who are placed around it: a light
-// job may fill a hole before it, nobody moves it later. At its slot what really
-// started decides. A job that comes after its slot may use what is free then, or
-// goes back to the front of its lane. One that never comes back stops counting
-// Options.Grace after its slot.
+// A booking keeps its units from newcomers, which are placed around it: a light job may fill
+// a hole before it, but no newcomer moves it to a later time. When the job asks at its slot,
+// only units that have really started count. A job that comes after its slot may use what is
+// free then, or goes back to the front of its lane. A booking whose job does not come stops
+// counting Options.Grace after its slot.
 //
 // # Line
 //
-// Bookings go as far ahead as Options.Lookahead. Behind it jobs wait in lanes, one for
-// each distinct set of scope keys and each priority, in order of arrival. A lane stands
-// under the one scope key that has no room for its first job, with the lanes of others
-// that wait for the same; there the keys of Options.FairScope take turns in units, by
-// their shares, and of one key's jobs those of a higher Job.Priority come first. A pull
-// books the jobs whose turn has come; the package worker and Wait do that, and a Driver
-// is for who brings the jobs of another queue.
+// Jobs are booked as far ahead as Options.Lookahead. The others wait in lanes, one for each
+// distinct set of scope keys and each priority, in order of arrival. A lane stands under the
+// one scope key that has no room for its first job, with the other lanes that wait for that
+// key. There the keys of Options.FairScope take turns in units, by their shares; of one key's
+// jobs those of a higher Job.Priority come first. A pull books the jobs whose turn has come.
+// The package worker and Wait pull; a program with a queue of its own uses a Driver.
 //
 // # Lost answers
 //
-// The jobs of a process that come at the same time are decided together. After a call
-// whose answer was lost Redis is asked what became of it, before anything else. If it was
-// decided, who asks again with the Nonce of the error has what was granted then, if that
-// is still of use; otherwise that is given back and the job is decided anew. If it was
-// not, it never will be: the job may have run elsewhere.
+// The jobs of a process that come at the same time are decided together. After a call whose
+// answer was lost, the throttle first asks Redis what became of it. If it was decided, a job
+// that asks again with the Nonce of the error gets what was granted then, if that is still of
+// use; otherwise the grant is given back and the job is decided anew. If the call was not
+// decided, it never will be: the job may have run elsewhere in the meantime.
 //
 // # Settling
 //
 // A job is charged its Weight. Settle corrects that to what it really took, in place
-// at its start, in all limits, once for each grant; Refund to nothing. Less is free at
-// once. More is a debt: it may overfill a window after the fact, and then nobody starts
-// until the window is under its limit.
+// at its start, in all limits, once for each grant; Refund corrects it to nothing. Units that
+// were not taken are free at once. Units beyond the charge may overfill a window after the
+// fact; then no job starts until the window is under its limit.
 //
 // # What runs at once
 //
-// Running limits what runs, beside the windows of its scope: at most one in each. Who is
-// granted a start under it has its Lease in the Reservation, tells Done when the job has
-// ended, and Renew about three times in a Lease until then; the package worker does both. What
-// waits stands in line as it does for windows, and is looked at when a place is given back.
-// Settle and Refund leave places alone.
+// Running limits what runs at once, beside the windows of its scope: at most one such limit in
+// each scope. A job that is granted under it occupies its places until Done is called, or until
+// the Lease in its Reservation is over: call Renew about three times in a Lease while it runs.
+// The package worker does both. Waiting jobs stand in line as they do for windows, and the line
+// is looked at when a place is given back. Settle and Refund leave places alone.
 //
 // # Pausing
 //
-// Pause closes a scope key until a time, for all processes, also one of a scope without
-// limits; Resume opens it. A job that it concerns is placed from its end on. Others are
-// not delayed.
+// Pause closes a scope key until a time, for all processes, also in a scope without limits;
+// Resume opens it. A job of that key gets a slot after the pause. Other jobs are not delayed.
 //
 // # Limits that follow the upstream
 //
-// With a Scope.Floor the limits of its keys follow what their upstream says: Report lowers
-// the part of them that is served at a refusal or by headers, and raises it by answers, for
-// all processes. The limits themselves are never exceeded. An Estimator learns from
-// settlements what jobs take, so that their weights need not be guessed.
+// With a Scope.Floor the limits of its keys follow what their upstream says. Report lowers the
+// served share of the limits at a refusal or by headers, and raises it by answers, for all
+// processes. The limits themselves are never exceeded. An Estimator learns from settlements
+// what jobs take, so that their weights need not be guessed.
 //
 // # Limits and modes at run time
 //
-// SetLimits and SetMode are kept in Redis and in force for every process with its next
-// decision, until ResetLimits and ResetMode. Limits of a key win over those of its
-// scope, those over the configuration; Usage shows what holds. In Shadow jobs are counted,
-// and a reservation says what would have kept the job back; Off counts nothing.
+// What SetLimits and SetMode set is kept in Redis and is in force for every process from its
+// next decision on, until ResetLimits and ResetMode. Limits of a key win over those of its
+// scope, and those over the configuration; Usage shows which are in force. In Shadow mode jobs
+// are counted, and a reservation says what would have kept the job back; Off counts nothing.
 //
 // Processes with different configurations decide each by its own, and charge every
 // window that a scope key has in Redis.
@@ -113,26 +114,26 @@
 // # Redis away
 //
 // Reserve then does what Options.Fallback says, and never waits longer than
-// Options.Timeout. After some failures in a row Redis is left alone for a moment. That a
-// caller's own context ends is no such failure, and no fallback answers for it.
+// Options.Timeout. After some failures in a row Redis is left alone for a moment. The end of
+// a caller's own context is no such failure, and no fallback answers for it.
 // To be sure that a timeout ends a call at once, set ContextTimeoutEnabled on a
 // redis.ClusterClient; a redis.Client needs nothing.
 //
 // # Observing
 //
-// Options.Observer hears of decisions, fallbacks, calls to Redis, settlements,
-// pauses, starts and put-backs; the package metrics is one for Prometheus.
+// Options.Observer receives decisions, fallbacks, calls to Redis, settlements, pauses, starts
+// and put-backs; the package metrics has one for Prometheus.
 //
 // # From outside
 //
-// After its first answer and every ten minutes then a Throttle publishes how it is
-// configured, beside the decisions; Attach opens a throttle from that, to look and to
-// control, and the command asynq-throttle is built on it. Processes and Check tell which
-// are configured differently, Settings and Changes what is set at run time and by whom.
+// After its first answer, and every ten minutes from then on, a Throttle publishes its
+// configuration in Redis. Attach returns an Inspector made from that, to inspect and to
+// control; the command asynq-throttle is built on it. Processes and Check report processes
+// that are configured differently, Settings and Changes what is set at run time and by whom.
 //
 // # Keys
 //
-// Every key of a throttle begins with thr:{name}:, so that all of them lie in one
-// slot of a Redis Cluster, and has an expiry, but for what SetLimits and SetMode have
-// set. docs/redis-state.md describes them.
+// Every key of a throttle begins with thr:{name}:, so that all of them lie in one slot of a
+// Redis Cluster. Each has an expiry, except what SetLimits and SetMode have set without an
+// end. docs/redis-state.md describes them.
 package throttle

@@ -16,48 +16,48 @@ const (
 	mostLooks    = 200
 )
 
-// Driver is what a program needs that brings the jobs of a queue of its own; for asynq
-// the package worker does it. Without anybody who pulls, no job in line is ever booked.
-// It is safe for use by many goroutines, and has no state of its own.
+// Driver is for a program that delivers the jobs of its own queue; for asynq the package worker
+// does that. No waiting job is ever booked unless a program pulls. A Driver is safe for use by
+// many goroutines and has no state of its own.
 type Driver struct{ throttle *Throttle }
 
-// Driver returns the throttle's driver. As long as it pulls, once in two seconds at
-// least, the throttle's Wait leaves the pulling to it.
+// Driver returns the throttle's driver. While it pulls at least every two seconds, the
+// throttle's Wait leaves the pulling to it.
 func (t *Throttle) Driver() Driver { return Driver{t} }
 
 // Pulled is what a pull has found.
 type Pulled struct {
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
-	// Booked are jobs that have just got their slot, which is their Start, or were planned
-	// for it (Job.Plan): each is to be asked for by Reserve then. Of the jobs only the ID and the Keys are known; of a
-	// very long key only the hash, which begins with ~.
+	// Booked are jobs that have just been given their slot, which is their Start, or were planned
+	// for it (Job.Plan). Call Reserve for each at its slot. Only the ID and the Keys of a job
+	// are known; of a very long key only the hash, which begins with ~.
 	Booked []Reservation
-	// Overdue are booked jobs that did not come to their slot within Options.Grace:
-	// whoever was to bring them may have died. Their units count no more. And jobs in
-	// line that weigh more than a limit allows that was set since: they are to ask, to
-	// hear that. Both are told of again, ever less often, for ten minutes, until they come
-	// or leave.
+	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
+	// process that should have delivered them may have died. Their units count no more.
+	// Overdue are also waiting jobs that weigh more than a limit that was set since: call
+	// Reserve for them to learn which. Both are reported again, ever less often, for ten
+	// minutes, until they come or leave.
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
 	Next time.Time
-	// Full tells that the pull has done as much as one pull does: more may be due.
+	// Full is true if the pull has done as much as one pull may: more may be due.
 	Full bool
-	// Held tells of each job that has ended whether it held its places until now, as Done
+	// Held says of each job that has ended whether it occupied its places until now, as Done
 	// does.
 	Held []bool
 }
 
-// Pull books the jobs in line whose turn has come and which have a place within
-// Options.Lookahead, and tells of those that were planned for later, 50 at most. Call it when
-// Due says so, at most every 50 to 100 ms, or sooner after a full one.
+// Pull books the waiting jobs whose turn has come and that have room within Options.Lookahead,
+// and returns them with those that were planned for about now, at most 50. Call it when Due
+// says so, at most every 50 to 100 ms, or sooner after a full one.
 //
-// What granted jobs hold that have ended is given back first, as by Done, so that those who
-// have their places next are among the booked.
+// The places of granted jobs that have ended are given back first, as by Done, so that the jobs
+// that get them next are among the booked.
 //
-// It blocks for one round trip, and for more as Done does for jobs that have ended beyond the
-// first, and fails as Done does; the jobs that have ended may be told of again then. Where its
-// answer is lost, its jobs are found as overdue by a later one.
+// It blocks for one round trip, and for one more for each 64 jobs that have ended. It fails as
+// Done does; the ended jobs may be passed again then. If its answer is lost, a later pull
+// returns the booked jobs as overdue.
 func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
 	if ctx == nil {
 		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
@@ -89,9 +89,9 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	return pulled, nil
 }
 
-// Due says when to pull next, by the local clock: what the last answer of this throttle
-// said, whatever it was for. It is zero if nothing waited then. Others may have changed
-// that since, so pull about once a second anyway.
+// Due says when to pull next, by the local clock, as the last answer of any call of this throttle
+// said. It is zero if nothing waited then. Other processes may have changed that since, so pull
+// about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
 // Leave gives back the places in line and the bookings of jobs that will not come: see
@@ -105,28 +105,27 @@ func (d Driver) Jobs(ctx context.Context, lane, from string) (jobs []Reservation
 	return d.throttle.Inspector().Jobs(ctx, lane, from)
 }
 
-// Release turns a grant whose start is still ahead back into a booking of the
-// same start, for a caller that has to stop before it: asked for again, the job
-// finds its place. It returns false if the start is past or the grant was settled; the
-// charge then stays. It blocks for one round trip and fails as Reserve does, without
-// fallback.
+// Release turns a grant whose start is still ahead back into a booking of the same start, for a
+// caller that has to stop before it: when the job asks again, it has the same slot. It returns
+// false if the start is past or the grant was settled; the charge then stays. It blocks for one
+// round trip and fails as Reserve does, without fallback.
 func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
 	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
 }
 
-// HandsOver tells whether the configuration has a running limit: then it is unforeseen when a
-// place is given back, and a booked job is to be brought as soon as can be.
+// HandsOver reports whether any limit is a running limit. A place may then become free at any
+// moment, so a booked job should be delivered at once.
 func (d Driver) HandsOver() bool {
 	return slices.ContainsFunc(d.throttle.scopes, func(s Scope) bool {
 		return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Running })
 	})
 }
 
-// LaneOf names the lane that a job stands in or was booked from, for maps: jobs with the
-// same scope keys have the same. It is empty if the throttle has not said which.
+// LaneOf names the lane that a job waits in or was booked from, as a key for maps: jobs with the
+// same scope keys and priority have the same. It is empty if no answer has named the lane.
 func (d Driver) LaneOf(r Reservation) string { return r.lane }
 
-// lineTimer is what this process knows of when the line is to be pulled.
+// lineTimer is when to pull next, as far as this process knows.
 type lineTimer struct {
 	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
 	puller sync.Mutex   // of the one who pulls for all that wait in this process
@@ -137,15 +136,16 @@ type lineTimer struct {
 	due  time.Time // by the local clock; zero: nothing waits
 }
 
-// drivenFor is how long after a Driver's pull the next is waited for.
+// drivenFor is how long after a Driver's pull Wait leaves the pulling to it.
 const drivenFor = 2 * time.Second
 
 func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
 
-// backwards is from what step back on an answer is no late one: Redis' clock was set.
+// backwards is the step back of Redis' clock from which on an answer with an earlier time is taken
+// for a clock that was set, not for an answer that came late.
 const backwards = time.Second
 
-// heard notes what an answer says; an older one than the last says nothing.
+// heard notes when to pull next. An answer that is older than the last one is ignored.
 func (l *lineTimer) heard(at wire.Stamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

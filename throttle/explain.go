@@ -24,9 +24,10 @@ type Explanation struct {
 	Priority int
 	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
-	// Arrived is since when it waits in line; zero if it does not. Before it are so many
-	// of the Waiting jobs of its lane, -1 where that is not known of a very long line. A job that did not come to
-	// its slot has Arrived and no Waiting: asked for again, it comes to the front of its lane.
+	// Arrived is since when it waits in line; zero if it does not. Waiting is how many jobs are
+	// in its lane and Before how many of these are before it, -1 if the lane is too long to tell.
+	// A job that did not come to its slot has Arrived and no Waiting: when it asks again, it comes
+	// to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
 	// Blocked is the scope key under which its lane stands, with no limit and no units;
@@ -38,18 +39,19 @@ type Explanation struct {
 	// if there is none.
 	Parked  bool
 	Claimed time.Time
-	// Expected is when the job is expected to start; zero if that is not known. Guessed is
-	// true where it goes by the limits and the number of flows alone, since so many wait.
+	// Expected is when the job is expected to start; zero if that is not known. Guessed is true
+	// if it is estimated from the limits and the number of flows alone, since too many jobs wait
+	// for a forecast.
 	Expected time.Time
 	Guessed  bool
 	// Usage is how the scope keys stand that concern the job.
 	Usage []Usage
 }
 
-// Explain tells what is known of a job, which is asked for by the ID, Weight, Costs,
-// Keys and Priority that it was reserved with. It changes nothing. It blocks for two round trips, for
-// a job in line as Forecast does, and fails as Peek does. Where more waits than Forecast
-// reads, it is not known when the job is expected to start.
+// Explain returns all that is known of a job. Pass the ID, Weight, Costs, Keys and Priority that
+// it was reserved with. It changes nothing. It blocks for two round trips, for a waiting job as
+// Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is not
+// known.
 func (t *Inspector) Explain(ctx context.Context, job Job) (Explanation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {

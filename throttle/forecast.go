@@ -21,20 +21,18 @@ type Forecast struct {
 	Last time.Time
 }
 
-// Forecast says when new jobs would start if they were reserved now, one after the
-// other, and nothing else came: given what is spent, booked, paused and in line, and
-// the shares. It changes nothing. The jobs need no ID; MaxWait, Deadline and Nonce are
-// not read.
+// Forecast returns when new jobs would start if they were reserved now, one after the other, and
+// no other job came: given what is spent, booked, paused and in line, and the shares. It changes
+// nothing. The jobs need no ID; MaxWait, Deadline and Nonce are not read.
 //
-// It is about right: where several may take the last units of a window, who does hangs on
-// the moment of a pull, and for the others it is a window later. A booked job is taken to
-// come to its slot.
+// It is approximate: where several jobs compete for the last units of a window, the moment of a
+// pull decides, and the others start a window later. Booked jobs are assumed to come to their
+// slots.
 //
-// It plays the line through in this process, from what it reads of Redis. It blocks for
-// some round trips: two for each 500 lanes, one for each 500 jobs and 100 scope keys. Where
-// lanes move meanwhile, it reads them up to three times, so as to miss none. With more than
-// 20,000 lanes or a million jobs in line it fails. Its errors: those of Peek, by the first
-// job that has one.
+// It simulates the line in this process, from what it reads of Redis. It blocks for two round
+// trips for each 500 lanes, and one for each 500 jobs and 100 scope keys. If lanes move
+// meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
+// million waiting jobs it fails. Its other errors are those of Peek, of the first job that has one.
 func (t *Inspector) Forecast(ctx context.Context, jobs []Job) (Forecast, error) {
 	orders := make([]*order, len(jobs))
 	for i, job := range jobs {

@@ -1,7 +1,8 @@
 package throttle
 
-// Inspector looks at a throttle and changes it at run time, and decides for no job. A program that
-// has the throttle takes Throttle.Inspector, any other one Attach. Most callers want:
+// Inspector shows how a throttle stands and changes it at run time; it decides for no job. A
+// program that has the throttle calls Throttle.Inspector, any other program Attach. Most
+// callers want:
 //
 //   - Usage and UsageAll, for the units that count under each limit;
 //   - Lines and Lanes, for what waits and under which scope key;

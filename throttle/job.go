@@ -11,42 +11,42 @@ import (
 // Job is what a reservation is made for. It is a value; the throttle does not change
 // its maps.
 type Job struct {
-	// ID names this job among all jobs of the throttle, one attempt of it: the
-	// reservation is found again by it. 1 to 1,024 bytes of any value.
+	// ID names one attempt of a job among all jobs of the throttle: the reservation is found
+	// again by it. 1 to 1,024 bytes of any value.
 	ID string
 	// Weight is how many units the job takes of each limit: 1 to 2^53.
 	Weight int64
-	// Costs says how many units the job takes of the limits of single scopes, by the
-	// scope's name, where that is not its Weight: 0 to 2^53. A scope with a cost of 0
-	// does not concern the job, which then needs no key of it. nil is none.
+	// Costs says, by the name of a scope, how many units the job takes of that scope's limits
+	// where it is not the Weight: 0 to 2^53. A scope with a cost of 0 does not concern the job,
+	// which then needs no key for it. nil means none.
 	Costs map[string]int64
-	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every
-	// scope that is neither Global nor Optional must be there, with a key that
-	// is not empty. A job in line that asks again with other keys keeps its place among
-	// those of the first as long as others wait with the new ones.
+	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every scope that is
+	// neither Global nor Optional must be there, with a key that is not empty. A waiting job
+	// that asks again with other keys keeps its position among the jobs with the first keys as
+	// long as others wait with the new ones.
 	Keys map[string]string
-	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of
-	// the fair scope those of a higher priority come first, but for the part of its units
-	// that Options.PriorityFloor leaves to each lower one. It gives the key no larger share
-	// than others have, and takes no start from a job that is booked already.
+	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of the
+	// fair scope those of a higher priority run first; Options.PriorityFloor leaves some units
+	// to each lower one. A priority gives the key no larger share than other keys have, and
+	// takes no slot from a job that is booked already.
 	Priority int
 	// MaxWait is how long the caller is prepared to wait in place: a start within
 	// it is granted now, for then. A start as far ahead as the job's shortest window or
 	// lease is booked all the same. 0 grants only what may start at once; at most 400
 	// days.
 	MaxWait time.Duration
-	// Deadline is the latest useful start. A job that cannot start by then is
-	// refused with a *DeadlineError instead of booked, and one that is asked for later whatever
-	// room there is. Zero means none.
+	// Deadline is the latest useful start. A job that cannot start by then is refused with a
+	// *DeadlineError instead of booked. A job that asks after its deadline is refused even if
+	// there is room. Zero means none.
 	Deadline time.Time
-	// Plan makes a plan for later: where there is room at once the job is booked, not
-	// granted, and is to be asked for again. Driver.Pull tells of a slot that is ahead.
+	// Plan books the job for later: even where there is room at once it is booked, not granted,
+	// and has to ask again at its slot. Driver.Pull returns it when its slot is near.
 	Plan bool
-	// Nonce is for an answer that was lost, and for nothing else: asked again of the same
-	// Throttle with the nonce of the *UnavailableError, a job that was granted then is not
-	// charged twice. An answer that has come is not kept: a granted job that is asked for
-	// again is a new start, and charged again, also with the same nonce.
-	// Up to 128 letters, digits, _ . or -. Empty draws one, which an *UnavailableError has.
+	// Nonce is for an answer that was lost, and for nothing else: a job that asks the same
+	// Throttle again with the nonce of the *UnavailableError is not charged twice. An answer
+	// that has arrived is not kept: a granted job that asks again starts again, and is charged
+	// again, also with the same nonce. Up to 128 letters, digits, _ . or -. Empty means a
+	// random one, which an *UnavailableError tells.
 	Nonce string
 }
 

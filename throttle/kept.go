@@ -13,23 +13,23 @@ const (
 	keptUsable = time.Second
 )
 
-// keptGrants are grants, by their nonces, whose callers had gone when the answer came.
+// keptGrants are grants whose callers had stopped waiting when the answer came, by nonce.
 type keptGrants map[string]keptGrant
 
 type keptGrant struct {
 	reservation Reservation
-	sent        time.Time // it was decided then or later
-	came        time.Time // it was decided before
-	until       time.Time // it is kept
+	sent        time.Time // the first time that the call was sent: the earliest it can have been decided
+	came        time.Time // when the reply arrived: the latest it can have been decided
+	until       time.Time // when the grant is given back
 }
 
-// keptAge tells what a kept grant is good for.
+// keptAge says whether a kept grant can still be used.
 type keptAge int
 
 const (
-	keptNone  keptAge = iota // there is none
-	keptFresh                // it may be used
-	keptLate                 // it is to be given back
+	keptNone  keptAge = iota // no grant is kept
+	keptFresh                // the grant can be used
+	keptLate                 // the grant must be given back
 )
 
 func (k keptGrants) put(r Reservation, sent, came time.Time, grace time.Duration) {
@@ -38,7 +38,7 @@ func (k keptGrants) put(r Reservation, sent, came time.Time, grace time.Duration
 	}
 }
 
-// isOf tells that the grant under an order's nonce is one of the same job, for as much.
+// isOf reports whether the grant kept under the order's nonce is for the same job and the same costs.
 func (k keptGrants) isOf(o *order) bool {
 	kept, is := k[o.job.Nonce]
 	r := kept.reservation
@@ -46,9 +46,9 @@ func (k keptGrants) isOf(o *order) bool {
 		maps.Equal(r.Job.Costs, o.job.Costs)
 }
 
-// take takes a grant out. The call may have been done as early as it was first sent, or
-// only just before its answer came: how old the grant is goes by the one, how much of
-// its delay is left by the other.
+// take removes a grant and returns it. The call was decided at some time between the first
+// sending and the reply: the age of the grant is measured from the former, what is left of
+// its delay from the latter, so that both err on the safe side.
 func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	kept, is := k[nonce]
 	delete(k, nonce)
@@ -63,7 +63,7 @@ func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	return r, keptFresh
 }
 
-// forget drops and returns what nobody has asked for in time.
+// forget removes and returns the grants that no caller has asked for in time.
 func (k keptGrants) forget(now time.Time) (forgotten []Reservation) {
 	for nonce, kept := range k {
 		if now.After(kept.until) {

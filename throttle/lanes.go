@@ -35,11 +35,10 @@ type Lane struct {
 	Claimed time.Time `json:"claimed,omitzero"`
 }
 
-// Lanes returns all lanes in which jobs wait, by when their first jobs came. It changes
-// nothing and blocks for some round trips, two for each 500 lanes or scope keys. Where
-// lanes move meanwhile it reads them up to three times, so as to miss none; one that was
-// emptied may be told. With more than 20,000 lanes it fails. Its other errors are those
-// of Usage.
+// Lanes returns all lanes in which jobs wait, in the order in which their first jobs came. It
+// changes nothing and blocks for two round trips for each 500 lanes or scope keys. If lanes move
+// meanwhile, it reads them up to three times so as to miss none; a lane that was emptied may be
+// among them. With more than 20,000 lanes it fails. Its other errors are those of Usage.
 func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	r, err := t.readLanes(ctx)
 	if err != nil {
@@ -76,10 +75,10 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	return lanes, nil
 }
 
-// Jobs returns a page of the jobs that stand in a lane, in their order, as Waiting:
-// from the place named by from, empty for the front. The lane is named by Lane.Name or by
-// Driver.LaneOf. next is where the next page begins, empty if this was the last. What comes or goes
-// while pages are read may be missed or come twice.
+// Jobs returns a page of the jobs in a lane, in their order, as Waiting reservations. from is
+// where the page begins, as the last call's next; empty means the front. The lane is named by
+// Lane.Name or by Driver.LaneOf. next is empty on the last page. Jobs that come or leave while
+// pages are read may be missed or returned twice.
 //
 // It changes nothing, blocks for one round trip and fails as Usage does.
 func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {

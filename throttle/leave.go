@@ -8,10 +8,10 @@ import (
 // mostLeaving is how many jobs one call of the script takes out of the line.
 const mostLeaving = 64
 
-// Leave gives back the places in line and the bookings of jobs that will not come, by
-// their IDs, and says of each whether it had one. They are free at once. It blocks for
-// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an
-// error it says what was done before.
+// Leave takes jobs that will not come out of line and gives their bookings back, by their IDs;
+// the room is free at once. It returns for each whether it waited or was booked. It blocks for
+// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an error it
+// returns what was done before.
 func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	var left []bool
 	for some := range slices.Chunk(ids, mostLeaving) {
@@ -24,7 +24,7 @@ func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	return left, nil
 }
 
-// leave gives back what jobs have that will not come.
+// leave is Leave in one call.
 func (t *setup) leave(ctx context.Context, ids ...string) ([]bool, error) {
 	if ctx == nil {
 		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Observer hears what a throttle does, for metrics, traces or a log of one's own;
-// the package metrics has one for Prometheus. Its methods are called by the
-// goroutine that does it, by many at once, and hold that goroutine up: they must
-// not block, nor call the throttle. A panic is logged and changes nothing else. What they
-// are given is not theirs to change.
+// Observer receives every event of a throttle, for metrics, traces or a log; the package
+// metrics has one for Prometheus. Its methods are called by the goroutine in which the event
+// happens, by many at once, and that goroutine waits for them: they must not block or call the
+// throttle. They must not change their arguments. A panic is logged and changes nothing else.
 type Observer interface {
 	// Decided is called with each answer of Reserve, and so of Wait.
 	Decided(Decision)
@@ -22,7 +21,7 @@ type Observer interface {
 	Settled(Settlement)
 	// Paused is called when a scope key was closed.
 	Paused(Pause)
-	// Adapted is called when the part of a scope key's limits that is served changes.
+	// Adapted is called when the served share of a scope key's limits changes.
 	Adapted(Adaptation)
 	// Started is called when a granted job begins: by Wait and the package worker.
 	Started(Lateness)
@@ -76,28 +75,28 @@ type Pause struct {
 type Lateness struct {
 	Throttle    string      // its name
 	Reservation Reservation // the grant
-	// Late is how long after the granted start the job began, 0 or more. It is
-	// measured by the local clock from the moment the answer came in, so the way
-	// of the answer is not in it.
+	// Late is how long after the granted start the job began, 0 or more. It is measured by the
+	// local clock from the arrival of the answer: the time that the answer took to arrive is
+	// not included.
 	Late time.Duration
 }
 
 // PutBack says that a job was not granted and went back to its queue.
 type PutBack struct {
 	Throttle string // its name
-	// Reservation is its booking or its place in line, or a grant that a shutdown
-	// turned back into a booking; beside an error only its Job is set.
+	// Reservation is the job's booking, its Waiting answer, or a grant that a shutdown turned
+	// back into a booking; beside an error only its Job is set.
 	Reservation Reservation
-	// Delay is how long after it the queue brings the job back if nobody does so
-	// before.
+	// Delay is how long it takes until the queue delivers the job again, unless a process does
+	// so before.
 	Delay time.Duration
 	// Err is why nothing was promised: Redis could not decide, a limit that was set has
 	// no room for it, or its upstream asked to wait. Else nil.
 	Err error
 }
 
-// Observer returns what passes all on to Options.Observer, nil if there is none: for packages
-// that begin jobs or put them back, so that it hears of that too.
+// Observer returns an Observer that passes events on to Options.Observer, nil if there is none.
+// It is for packages that begin jobs or put them back.
 func (t *Throttle) Observer() Observer { return t.options.Observer }
 
 // observeDecision says what became of one job, so long after it was asked for.

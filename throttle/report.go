@@ -9,17 +9,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Report is what an upstream said when it was asked for a job of a scope key: with 429, with
-// headers that say what is left, or simply with an answer. The zero Report is an answer.
+// Report is how an upstream answered a job of a scope key: with a refusal such as 429, with
+// headers that say what is left, or simply with success. The zero Report is a success.
 type Report struct {
-	// Refused says that the upstream had too much: 429, 421 4.7.0.
+	// Refused says that the upstream was asked for too much: 429, 421 4.7.0.
 	Refused bool
-	// RetryAfter is how long it asks to wait, with a refusal; 0: it does not say. At most 24 h
-	// count.
+	// RetryAfter is how long it asks to wait, with a refusal; 0 if it does not say. More than
+	// 24 h count as 24 h.
 	RetryAfter time.Duration
-	// Started is when the upstream was asked, on Redis' clock: the Start of the job's grant. Of
-	// the refusals of what was asked before one that counted, none counts: they tell nothing
-	// new. Zero means now.
+	// Started is when the upstream was asked, on Redis' clock: the Start of the job's grant. A
+	// refusal of a request that was sent before the last refusal that counted tells nothing
+	// new and does not count. Zero means now.
 	Started time.Time
 	// Limits are what it said of its own limits.
 	Limits []ReportedLimit
@@ -27,21 +27,21 @@ type Report struct {
 
 // ReportedLimit is what an upstream said of one of its limits.
 type ReportedLimit struct {
-	// Window is that of the limit of the scope that it is about; 0 means the shortest. A window
-	// that the scope key does not have is left out, and running limits are.
+	// Window is the window of the limit that it is about; 0 means the scope's shortest. Windows
+	// that the scope key does not have are ignored, as are running limits.
 	Window time.Duration
-	// Units is how many it serves in the window; -1: it does not say.
+	// Units is how many units it serves in the window; -1 if it does not say.
 	Units int64
-	// Remaining is how many of them are left; -1: it does not say. No more start then: what
-	// others have used counts in the ledger from now on.
+	// Remaining is how many of them are left; -1 if it does not say. No more than these start:
+	// what others have used of the upstream's limit counts in the ledger from now on.
 	Remaining int64
 }
 
-// Adaptation is the part of a scope key's limits that its upstream serves.
+// Adaptation is the served share of a scope key's limits, before and after a report.
 type Adaptation struct {
 	Throttle   string // its name
 	Scope, Key string // the scope key; Key is empty for Global
-	// Before and Served are the part that was served and that is, from the scope's Floor to 1.
+	// Before and Served are the served share before and after, from the scope's Floor to 1.
 	Before, Served float64
 	// Paused is until when the key is paused, on Redis' clock; zero if it is not.
 	Paused time.Time
@@ -50,18 +50,19 @@ type Adaptation struct {
 // mostReported is how many limits one report may tell of.
 const mostReported = 16
 
-// Report has a scope key follow what its upstream says, for all processes, from their next
-// decision on. The scope has a Floor; the key of Global is "". The limits in force are never
-// exceeded: what follows is the part of them that is served.
+// Report lets the limits of a scope key follow what its upstream says, for all processes, from
+// their next decision on. The scope must have a Floor; the key of Global is "". The limits in
+// force are never exceeded: only the served share of them changes.
 //
-// A refusal lowers it to 0.7 of what it was, but not under the Floor, and closes the key for as
-// long as the upstream asks to wait; if it does not say, for a second, and for twice as long
-// with each refusal that follows, up to 5 minutes. An answer forgives these, and raises the
-// part by a tenth of the limits at most once in the scope's shortest window (additive
-// increase, multiplicative decrease: Chiu and Jain, 1989). Where the upstream says that it
-// serves fewer units than the limit, the part is that at once; then, and where others had used
-// what it says is gone, a refusal is explained and lowers nothing more. A day without a change
-// ends it, and ResetLimits does.
+// A refusal lowers the served share to 0.7 of what it was, but not below the Floor, and closes
+// the key for as long as the upstream asks to wait. If the upstream does not say, the key is
+// closed for a second, and for twice as long with each further refusal, up to 5 minutes. A
+// success resets that time, and raises the served share by a tenth of the limits, at most once
+// in the scope's shortest window (additive increase, multiplicative decrease: Chiu and Jain,
+// 1989). If the upstream says that it serves fewer units than the limit, the served share
+// becomes that at once. If that, or what others have used of the upstream's limit, already
+// explains a refusal, the share is not lowered again. A day without a change ends all this, and
+// so does ResetLimits.
 //
 // It blocks for one round trip and fails as Pause does; the error is also an *OptionError for
 // a scope without a Floor. It is safe for many goroutines.

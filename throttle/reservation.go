@@ -8,12 +8,12 @@ type Outcome int
 const (
 	// Granted: the job is charged and starts at Start, at most its MaxWait away.
 	Granted Outcome = iota + 1
-	// Booked: the job has a slot at Start and is to be asked for again then, or up to its
-	// MaxWait before. If that is nearer, a running limit has room at Start only if a lease is
-	// not renewed until then: it is to be asked for then.
+	// Booked: the job has a slot at Start. Ask again then, or up to its MaxWait before. If Start
+	// is nearer than MaxWait, a running limit has room then only if a lease is not renewed: ask
+	// again at Start.
 	Booked
-	// Waiting: the job stands in line behind others. It needs not be asked for:
-	// a pull books it when its turn has come.
+	// Waiting: the job stands in line behind others. It need not ask again: a pull books it when
+	// its turn has come.
 	Waiting
 )
 
@@ -32,59 +32,59 @@ func (o Outcome) String() string {
 
 // Reservation is the answer for one job. It is a value: nothing in it changes.
 type Reservation struct {
-	// Job is the job as it was asked for. Of a job that a pull brings only the ID and the
-	// Keys are known.
+	// Job is the job as it was given to Reserve. Of a job that a pull returns only the ID, the
+	// Keys and the Priority are known.
 	Job Job
 	// Outcome is Granted, Booked or Waiting.
 	Outcome Outcome
 	// Start is the granted start or the booked slot, on Redis' clock; for a job
 	// that waits in line a guess of its start.
 	Start time.Time
-	// Late is, for a job that waits in line, when to ask again if no pull has booked it:
-	// a guess that errs on the late side, ten days ahead at most. Else zero.
+	// Late is, for a waiting job, when to ask again if no pull has booked it: a guess that errs
+	// on the late side, at most ten days ahead. Otherwise zero.
 	Late time.Time
-	// Ahead is, for a job that waits in line, how many jobs are before it in its lane; of
-	// one that waited there before, how many they are at most.
+	// Ahead is, for a waiting job, how many jobs are before it in its lane; if it waited there
+	// already, at most how many.
 	Ahead int64
-	// Lease is, for a granted job, how long it counts as running without a sign of life: 0
-	// if no running limit concerns it. Tell with Throttle.Done that it has ended, and Renew
-	// it about three times in a Lease until then.
+	// Lease is, for a granted job, how long it counts as running without a renewal: 0 if no
+	// running limit concerns it. Call Throttle.Done when it has ended, and Renew about three
+	// times in a Lease until then.
 	Lease time.Duration
-	// Cooldowns are, by scope, for how long after Done the job still counts as running, as
-	// a caller may set it in place of Scope.Cooldown: a Lease at most.
+	// Cooldowns are, by scope, for how long the job still counts as running after Done. A caller
+	// may set them to replace Scope.Cooldown: at most a Lease.
 	Cooldowns map[string]time.Duration
-	// Uncharged are, for a granted job, the scopes that were Off: nothing was charged there,
-	// and Settle corrects nothing there. Keep it with Job and Start if another process is to
-	// settle.
+	// Uncharged are, for a granted job, the scopes that were Off: the job was not charged there,
+	// and Settle corrects nothing there. Keep it with Job and Start if another process will
+	// settle the job.
 	Uncharged []string
 	// Now is when it was decided, on Redis' clock.
 	Now time.Time
-	// Hold tells what kept the job from starting at once; nil if nothing did, or if
-	// a job in line waits for nothing but its turn.
+	// Hold is what kept the job from starting at once; nil if nothing did, or if a waiting job
+	// waits only for its turn.
 	Hold *Hold
-	// Next is when the line is to be pulled, on Redis' clock; zero if nothing waits.
-	// Wait and the package worker do that by themselves.
+	// Next is when to pull, on Redis' clock; zero if no job waits. Wait and the package worker
+	// pull by themselves.
 	Next time.Time
-	// Replayed is true when this very decision had been made before and its
-	// answer lost: nothing was charged again.
+	// Replayed is true if this decision had been made before and its answer was lost: the job
+	// was not charged again.
 	Replayed bool
-	// Source tells who decided: Redis, under the guarantee, where it is
-	// FallbackClosed, the zero value. With FallbackOpen or FallbackLocal that fallback
-	// granted the job, and nothing was charged in Redis.
+	// Source says who decided. FallbackClosed, the zero value, means Redis, under the guarantee.
+	// FallbackOpen or FallbackLocal means that this fallback granted the job, and that it was
+	// not charged in Redis.
 	Source Fallback
-	// Shadow tells, for a granted job, what would have kept it back if its scope were
-	// not in Shadow mode, and until when; nil if nothing would.
+	// Shadow is, for a granted job, what would have kept it back if its scope were not in Shadow
+	// mode, and until when; nil if nothing would.
 	Shadow *Hold
 
 	lane string
 }
 
-// Delay is how long after the answer the start is: 0 or more. It is what to
-// sleep, whatever the local clock says.
+// Delay is how long after the answer the start is: 0 or more. Sleep for so long, whatever the
+// local clock says.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
 
-// decided is when a job was granted, in microseconds, or the earliest that it can have been:
-// Now is later in a grant that was replayed, and may be missing in one that was written down.
+// decided is when a job was granted, in microseconds, or the earliest that it can have been
+// granted: in a replayed grant Now is later, and a caller that stored a grant may have lost it.
 func (r *Reservation) decided() int64 {
 	earliest := max(0, r.Start.Add(-r.Job.MaxWait).UnixMicro())
 	if r.Replayed || r.Now.After(r.Start) {
@@ -107,8 +107,8 @@ type Hold struct {
 	Scope, Key string
 	// Limit is the limit that had no room.
 	Limit Limit
-	// Used is how many units the window ending now holds, or how many run; Booked is how many are promised,
-	// with those granted for later.
+	// Used is how many units started in the window that ends now, or how many run. Booked is how
+	// many are promised, including those that were granted for later.
 	Used, Booked int64
 	// Until is the first start with room in all limits; zero if there is none.
 	Until time.Time

@@ -2,7 +2,7 @@ package throttle
 
 import "context"
 
-// One call ends or renews so many grants at most, and so many places that they may hold: one
+// One call ends or renews at most so many grants, and so many places: a grant may occupy one
 // under each scope.
 const (
 	mostEnding = 64
@@ -12,25 +12,25 @@ const (
 // endingAtOnce is how many grants one call ends or renews.
 func (t *setup) endingAtOnce() int { return max(1, min(mostEnding, mostPlaces/len(t.scopes))) }
 
-// Done tells that granted jobs have ended: what they hold of running limits is free at once,
-// or after its cool-down, and the line is looked at for who is next. It tells for each
-// whether the job held its places until now; false means that it was told before, or that the
-// job's Lease was over: another may have started meanwhile, and nothing cools down. Grants
-// without a Lease hold nothing, and are not asked for.
+// Done says that granted jobs have ended: the places that they occupy are free at once, or after
+// their cool-down, and go to the next jobs in line. It returns for each whether the job occupied
+// its places until now. False means that Done was called before, or that the job's Lease was
+// over: other jobs may have started meanwhile, and there is no cool-down. Grants without a Lease
+// occupy no places; Redis is not asked about them.
 //
-// It blocks for one round trip per 64 grants, of fewer with more than three scopes, and fails
-// as Reserve does, without fallback; then it may be called again, and places that nobody gives
-// back are free after their Lease.
+// It blocks for one round trip per 64 grants, or fewer grants with more than three scopes, and
+// fails as Reserve does, without fallback; then it may be called again. Places that are never
+// given back are free after their Lease.
 // The error is also an *InvalidJobError for a reservation that is no grant. It is safe for
 // many goroutines.
 func (t *Throttle) Done(ctx context.Context, granted ...Reservation) ([]bool, error) {
 	return t.running(ctx, false, granted)
 }
 
-// Renew has granted jobs count as running for a Lease from now on: call it about three times
-// in a Lease while they run. It tells for each whether the job held its places until now. If
-// not, since it came too late, what the job still held is given back: the job runs beside
-// the limit, and had better end. It blocks and fails as Done does.
+// Renew lets granted jobs count as running for another Lease from now on: call it about three
+// times in a Lease while they run. It returns for each whether the job occupied its places until
+// now. If not, the call came too late, and the places that were left are given back: the job runs
+// beside the limit and should end. It blocks and fails as Done does.
 func (t *Throttle) Renew(ctx context.Context, granted ...Reservation) ([]bool, error) {
 	return t.running(ctx, true, granted)
 }
@@ -43,15 +43,15 @@ func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservati
 	return g.held, err
 }
 
-// grants are some of which Redis is told that they have ended, or run on.
+// grants are passed to Redis as ended, or as running on.
 type grants struct {
 	held   []bool
 	atOnce int           // how many one call tells of
-	asked  []Reservation // of which it is yet to be told
+	asked  []Reservation // those that Redis has yet to be asked about
 	places []int         // of these in held
 }
 
-// grantsOf checks grants, and answers for those that Redis does not know.
+// grantsOf checks grants and answers for those that Redis does not know.
 func (t *Throttle) grantsOf(ctx context.Context, renews bool, granted []Reservation) (*grants, error) {
 	g := &grants{atOnce: t.endingAtOnce()}
 	for _, r := range granted {
@@ -73,10 +73,10 @@ func (t *Throttle) grantsOf(ctx context.Context, renews bool, granted []Reservat
 	return g, nil
 }
 
-// next are as many as one call tells of.
+// next are the grants of the next call.
 func (g *grants) next() []Reservation { return g.asked[:min(len(g.asked), g.atOnce)] }
 
-// answered takes whether the next ones held their places until now.
+// answered notes for the grants of a call whether they occupied their places until now.
 func (g *grants) answered(held []bool) {
 	for i, is := range held {
 		g.held[g.places[i]] = is
@@ -124,7 +124,7 @@ func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
 	return nil
 }
 
-// takeBack refunds a grant under which nothing has run, and ends what it holds.
+// takeBack refunds a grant under which no job has run, and gives its places back.
 func (t *Throttle) takeBack(ctx context.Context, granted Reservation) (bool, error) {
 	done, err := t.Refund(ctx, granted)
 	if err != nil {

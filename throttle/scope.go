@@ -24,10 +24,9 @@ type Scope struct {
 	// not apply to them. Otherwise a job that names no key is refused, so that
 	// a forgotten key cannot lift a limit. Global needs no key either way.
 	Optional bool `json:"optional,omitempty"`
-	// Cooldown is for how long a job that has ended counts as running still, under a running
-	// limit: the pause between two connections to a host. From 0, which is none, to the
-	// limit's Lease; it errs by up to a thousandth of that, on the long side. FallbackLocal
-	// keeps none.
+	// Cooldown is for how long a job that has ended still counts under a running limit, such as
+	// the pause between two connections to a host. From 0, which is none, to the limit's Lease;
+	// it errs by up to a thousandth of that, on the long side. FallbackLocal has no cool-down.
 	Cooldown time.Duration `json:"cooldown,omitempty"`
 	// Runs is about how long a job runs, under a running limit: for guesses only, those of
 	// Forecast, of Explain and of when a job in line starts. 0 means the mean of the jobs
@@ -35,20 +34,18 @@ type Scope struct {
 	// free whenever they are wanted, which errs on the early side.
 	Runs time.Duration `json:"runs,omitempty"`
 	// Floor lets the limits of the scope's keys follow what their upstream says, by
-	// Throttle.Report, down to this part of them: 0.1 is a tenth. It counts in thousandths,
-	// from 0.001 to below 1; 0 means that they do not follow. A job that is heavier than what
-	// is served starts when nothing else counts.
+	// Throttle.Report. It is the lowest served share: 0.1 is a tenth of the limits. It counts in
+	// thousandths, from 0.001 to below 1; 0 means that the limits do not follow. A job that is
+	// heavier than the served share starts when nothing else counts.
 	Floor float64 `json:"floor,omitempty"`
-	// Margin is how much longer each window counts than its limit says, so that the limit
-	// holds for whatever has its effect within that time of its granted start: a strict
-	// upstream counts a request when it arrives. Where no effect is later than that, no
-	// interval of Window has the effects of more than Units. It costs Margin of
-	// Window+Margin: 0.3 % for 200 ms of a minute, 17 % of a second. From 0, which is
-	// none, to a minute, in whole microseconds; Window and Margin are 400 days at most.
-	// Usage, Explain and all else show the limit as it is entered; what is used
-	// counts for that much longer. It does not concern running limits. Windows
-	// with another margin are new: they count from when they are first asked for, and limits
-	// that were set at run time are to be set again.
+	// Margin is how much longer each window counts than its limit says. A strict upstream counts
+	// a request when it arrives, which is later than the granted start: if no request arrives
+	// more than Margin late, no interval of Window has the arrivals of more than Units. It costs
+	// Margin/(Window+Margin) of the throughput: 0.3 % for 200 ms of a minute, 17 % of a second.
+	// From 0, which is none, to a minute, in whole microseconds; Window and Margin together are
+	// at most 400 days. Usage and Explain show the limit as it is entered. Margin does not apply
+	// to running limits. A window with another margin is a new window: it counts from when it is
+	// first asked for, and limits that were set at run time must be set again.
 	Margin time.Duration `json:"margin,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.

@@ -11,16 +11,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Pause closes one scope key until a time, for all processes, from their next
-// decision on: nobody starts under it who has not been granted before. The key of
-// Global is "". A booked job that comes meanwhile goes to the front of its lane. Jobs
-// that the scope key does not concern are not delayed. A pause is never shortened by
-// another: Resume ends it. A time that is past pauses nothing.
+// Pause closes one scope key until a time, for all processes, from their next decision on: no
+// job starts under it that was not granted before. The key of Global is "". A booked job that
+// comes meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
+// second pause never shortens the first: Resume ends it. A time in the past pauses nothing.
 //
-// The time is meant by the local clock; its distance, up to 400 days, is what counts. Of
-// the options Why and By are of use here.
-// Pause returns when the pause ends by Redis' clock. It blocks for two round trips, the
-// second to keep who changed what (Changes), and fails as Reserve does, without fallback.
+// The time is read by the local clock; its distance from now, up to 400 days, counts. Of the
+// options, Why and By apply. Pause returns when the pause ends by Redis' clock. It blocks for two
+// round trips, the second to record the change (Changes), and fails as Reserve does, without
+// fallback.
 func (t *setup) Pause(ctx context.Context, scope, key string, until time.Time,
 	options ...SetOption) (time.Time, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
@@ -79,8 +78,8 @@ func (t *setup) Resume(ctx context.Context, scope, key string, options ...SetOpt
 // A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
 // in line, under a limit below its weight with a *BlockedError until the limits change.
 //
-// Limits that end do so by Redis' clock, for all processes at the same instant: a start at or
-// after it is under the limits that follow, whose windows count meanwhile. Who waits is looked
+// Limits that end do so by Redis' clock, for all processes at the same instant. The limits that
+// follow count meanwhile, and hold for every start from that instant on; waiting jobs are looked
 // at then.
 //
 // It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
@@ -106,10 +105,9 @@ func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []L
 	return t.setLimits(ctx, scope, key, line.LimitsText(t.scopeOf(scope).countedLimits(precise)), options)
 }
 
-// ResetLimits takes back what SetLimits set for a scope key, or with an empty key of
-// a keyed scope for all its keys: what is set more generally, or else each process'
-// configuration, is in force again. A scope key that is served less, as Report has it, is
-// served whole again. It blocks and fails as Pause does.
+// ResetLimits takes back what SetLimits set for a scope key or, with an empty key of a keyed
+// scope, for all its keys: what is set for the scope, or else each process' configuration, is in
+// force again. The served share of a scope key is 1 again. It blocks and fails as Pause does.
 func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options ...SetOption) error {
 	return t.setLimits(ctx, scope, key, "", options)
 }

@@ -6,23 +6,22 @@ import (
 	"slices"
 )
 
-// Settle corrects what a granted job was charged to what it really took, 0 or more
-// units: in place, at the time of its start, in every limit at once. Less frees
-// capacity for others at once. More may overfill a window after the fact; then
-// nobody starts until the window is under its limit again, and jobs that are booked
-// keep their slots as far as there is room then. Of a job with Costs it corrects the
-// Weight; scopes with a cost of their own stay as they were charged (SettleCosts).
+// Settle corrects the charge of a granted job to the units that it really took, 0 or more: in
+// place, at the time of its start, in every limit at once. Units that were not taken are free
+// at once. More units than the charge may overfill a window after the fact; then no job starts
+// until the window is under its limit again, and booked jobs keep their slots as far as there
+// is room then. Of a job with Costs it corrects the Weight; scopes with a cost of their own stay
+// as they were charged (SettleCosts).
 //
-// A grant is settled once: it returns false where that was done before, where it is
-// longer ago than Options.SettleWithin, and where Redis did not decide. The charge is
-// then what it was. It also returns false where the answer of this very call was lost
-// and the client made it again; the charge is then corrected. Any process of the same
-// configuration can settle a grant: only its Job, Start, Now and
-// Uncharged are read. A window that has counted only since the job was granted stays as it is.
+// A grant is settled once. Settle returns false, and changes nothing, if the grant was settled
+// before, if it started longer ago than Options.SettleWithin, or if Redis did not decide it. It
+// also returns false if the answer of this very call was lost and the client repeated it; then
+// the charge is corrected. Any process of the same configuration can settle a grant: only its
+// Job, Start, Now and Uncharged are read.
 //
-// What a job holds of running limits stays as it was charged: Done gives it back.
-//
-// A scope that was Off when the job was granted stays as it is: nothing was charged there.
+// Places of running limits stay occupied: Done gives them back. Windows that began to count after
+// the job was granted, and scopes that were Off then, stay as they are: the job was not charged
+// there.
 //
 // It blocks for one round trip and fails as Reserve does, without fallback; the error
 // is also an *InvalidJobError for a reservation that is no grant.
@@ -39,8 +38,8 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 	}, false)
 }
 
-// SettleCosts is Settle with an actual cost for each scope, by its name. A scope that is
-// not there, or that the job was not charged for, stays as it is.
+// SettleCosts is Settle with an actual cost for each scope, by its name. A scope that is not
+// named, or that the job was not charged for, stays as it is.
 func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual map[string]int64) (bool, error) {
 	if err := t.checkCosts(granted.Job.ID, actual); err != nil {
 		return false, err
@@ -53,9 +52,8 @@ func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual 
 	}, false)
 }
 
-// Refund takes back all that a granted job was charged, since it took nothing; what it
-// holds of running limits Done gives back. It
-// returns, blocks and fails as Settle does.
+// Refund takes back the whole charge of a granted job that took nothing. Its places of running
+// limits are given back by Done. It returns, blocks and fails as Settle does.
 func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error) {
 	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
 }
@@ -73,7 +71,7 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	}
 	corrected := func(c *charge) int64 {
 		if slices.Contains(granted.Uncharged, c.scope.Name) {
-			return c.units // nothing counts there: it would be another's units that change
+			return c.units // it was not charged there: a correction would change another job's units
 		}
 		return actual(c)
 	}

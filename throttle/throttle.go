@@ -44,11 +44,11 @@ func newThrottle(s *setup) *Throttle {
 // throttle's configuration, client and circuit breaker, and costs nothing to make.
 func (t *Throttle) Inspector() *Inspector { return &Inspector{t.setup} }
 
-// Reserve decides for a job: granted, if all its limits have room within
-// MaxWait; booked, with the slot at which to ask again; or waiting, in line behind
-// others, until a pull books it. A job that is asked for again is found by its ID:
-// in line it keeps its place, before its slot the answer is the same slot, at its
-// slot it is granted if what really started leaves room, else placed anew.
+// Reserve decides for a job: granted, if all its limits have room within MaxWait; booked, with
+// the slot at which to ask again; or waiting, in line behind others, until a pull books it. A
+// job that asks again is found by its ID: in line it keeps its position; before its slot the
+// answer is the same slot; at its slot it is granted if what has really started leaves room,
+// otherwise it gets another slot or the front of its lane.
 //
 // Reserve blocks for one round trip to Redis, at most Options.Timeout. Calls that come
 // while one is under way are sent together when it returns. Its errors:
@@ -62,16 +62,16 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 	return answer[0].Reservation, answer[0].Err
 }
 
-// Answer is what ReserveAll says of one job.
+// Answer is the answer of ReserveAll for one job.
 type Answer struct {
 	Reservation Reservation
 	Err         error // of Reserve
 }
 
-// ReserveAll is Reserve for many jobs, in their order, with few round trips: it
-// blocks for one per 64 jobs. Each job has an answer or an error of its own, at its
-// place. Where the context ends, the rest has its error; those that may have been
-// decided have an *UnavailableError with the nonce.
+// ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one
+// per 64 jobs. The answers have the order of the jobs; each has a reservation or an error of
+// its own. If the context ends, the remaining jobs get its error; jobs that may have been
+// decided get an *UnavailableError with the nonce.
 func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
 	answers := make([]Answer, len(jobs))
 	first := 0
@@ -120,8 +120,8 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 	}
 }
 
-// Peek says what Reserve would answer if the job came now for the first time, and
-// changes nothing. It blocks and fails as Reserve does, without fallback.
+// Peek returns what Reserve would answer if the job came now for the first time. It changes
+// nothing. It blocks and fails as Reserve does, without fallback.
 func (t *setup) Peek(ctx context.Context, job Job) (Reservation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {
@@ -138,10 +138,10 @@ func (t *setup) Peek(ctx context.Context, job Job) (Reservation, error) {
 	return answers[0].Reservation, answers[0].Err
 }
 
-// Cancel gives back a place in line or a booking, which is free at once. It returns
-// false if the job has none. What was granted is given back by Refund; only a grant
-// whose answer was lost goes back here too, if job.Nonce is its nonce and this
-// Throttle has heard of it since. Of the job the ID is enough.
+// Cancel takes a job out of line, or gives its booking back; the room is free at once. It
+// returns false if the job neither waits nor is booked. A grant is given back by Refund, with
+// one exception: Cancel gives back a grant whose answer was lost, if job.Nonce is its nonce and
+// this Throttle has learned of it since. Of the job only the ID is needed.
 //
 // It blocks for one round trip and fails as Reserve does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {

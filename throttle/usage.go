@@ -18,8 +18,8 @@ type Usage struct {
 	Mode Mode
 	// Paused is until when it is paused, on Redis' clock; zero if it is not.
 	Paused time.Time
-	// Served is the part of the limits that the upstream serves, as Throttle.Report has it:
-	// 1 unless it was refused or said that it serves less.
+	// Served is the served share of the limits, as Throttle.Report sets it: 1 unless the upstream
+	// has refused a job or said that it serves less.
 	Served float64
 	// SetFor tells where the limits come from: "scope" or "key", where they were set at
 	// run time for the scope or the key; empty for the configuration.
@@ -27,8 +27,8 @@ type Usage struct {
 	// Ends is when the next of what was set at run time for it ends by itself: its limits or its
 	// mode, on Redis' clock; zero if nothing ends.
 	Ends time.Time
-	// Waiting is how many flows stand under the scope key, Next when it is looked at
-	// again, on Redis' clock; zero if none do.
+	// Waiting is how many flows stand under the scope key, Next when a pull looks at it again, on
+	// Redis' clock; zero if none do.
 	Waiting int64
 	Next    time.Time
 	// Limits has an entry for each limit in force, the shortest window first.
@@ -56,7 +56,7 @@ func (u Usage) isClosed() bool {
 	return u.Mode == Enforce && slices.ContainsFunc(u.Limits, func(l LimitUsage) bool { return l.Free.IsZero() })
 }
 
-// Usage tells what holds for a scope key, and what it has used and promised. The key of
+// Usage returns what is in force for a scope key, and what it has used and promised. The key of
 // Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
 // does, without fallback; the error is also an *InvalidJobError for a scope key that
 // the throttle does not have.

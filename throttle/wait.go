@@ -19,14 +19,13 @@ const (
 	pullEvery = 50 * time.Millisecond
 )
 
-// Wait reserves and sleeps until the job may start: Reserve for callers without
-// a queue. While it stands in line it asks from time to time, and pulls as a
-// worker does, unless the throttle's Driver does that. It also asks from
-// time to time where limits set at run time leave no room for the job's weight, until
-// they are changed. The returned reservation is granted and its start has come. If ctx
-// ends first, the reservation is given back and ctx's error returned; otherwise the
-// errors are those of Reserve. The sleeps are measured by the local clock, the starts
-// are Redis'. A job that is only planned (Job.Plan) is an *InvalidJobError: it never starts.
+// Wait reserves and sleeps until the job may start: Reserve for callers without a queue. While
+// the job waits in line, Wait asks from time to time and pulls as a worker does, unless the
+// throttle's Driver pulls. If limits that were set at run time have no room for the job's weight,
+// it asks from time to time until they are changed. The returned reservation is granted and its
+// start has come. If ctx ends first, the reservation is given back and ctx's error returned;
+// otherwise the errors are those of Reserve. Sleeps are measured by the local clock, starts by
+// Redis' clock. A job with Plan is an *InvalidJobError: it would never start.
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.Plan {
 		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true,
