@@ -43,7 +43,7 @@ func (b *board) readHistory(ctx context.Context, u throttle.Usage) (history, err
 		bars[i], err = b.throttle.Count(ctx, u.Scope, u.Key, ago, ago-step)
 		return err
 	})
-	var uncounted *throttle.InvalidJobError
+	var uncounted *throttle.ArgumentError
 	if errors.As(err, &uncounted) {
 		return h, nil
 	}

@@ -168,7 +168,7 @@ func (b *board) readKey(ctx context.Context, key scopeKey) (*standing, error) {
 	}
 	next.err = nil
 	u, err := b.throttle.Usage(ctx, key.Scope, key.Key)
-	var invalid *throttle.InvalidJobError
+	var invalid *throttle.ArgumentError
 	switch {
 	case errors.Is(err, throttle.ErrState), errors.As(err, &invalid):
 		next.err, next.usage = err, throttle.Usage{Scope: key.Scope, Key: key.Key, Now: b.now}

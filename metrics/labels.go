@@ -60,6 +60,7 @@ func outcomeOf(d throttle.Decision) string {
 	var late *throttle.DeadlineError
 	var never *throttle.NeverFitsError
 	var invalid *throttle.InvalidJobError
+	var argument *throttle.ArgumentError
 	var blocked *throttle.BlockedError
 	switch {
 	case errors.As(d.Err, &blocked):
@@ -68,7 +69,7 @@ func outcomeOf(d throttle.Decision) string {
 		return outcomeTooLate
 	case errors.As(d.Err, &never):
 		return outcomeNeverFits
-	case errors.As(d.Err, &invalid):
+	case errors.As(d.Err, &invalid), errors.As(d.Err, &argument):
 		return outcomeInvalid
 	case isCancelled(d.Err):
 		return outcomeCancelled

@@ -38,7 +38,7 @@ type Backlog struct {
 // Redis. It blocks for one round trip and fails as Usage does.
 func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	list, err := t.redis.list(ctx, t.keys.prefix+"backlog", 0, mostNotes-1)
 	if err != nil {

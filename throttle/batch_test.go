@@ -206,7 +206,8 @@ func TestReserveAllErrorsAtTheirPlaces(t *testing.T) {
 			t.Errorf("no jobs: got %v", answers)
 		}
 		for _, answer := range th.ReserveAll(nil, jobs[:2]) { //nolint:staticcheck // a mistake of a user
-			if !errors.As(answer.Err, &invalid) || invalid.Field != "ctx" {
+			var argument *throttle.ArgumentError
+			if !errors.As(answer.Err, &argument) || argument.Argument != "ctx" {
 				t.Errorf("no context: got %v", answer.Err)
 			}
 		}

@@ -46,7 +46,7 @@ type Change struct {
 // trip and fails as Usage does.
 func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	list, err := t.redis.list(ctx, t.keys.prefix+"changes", 0, mostChanges-1)
 	if err != nil {

@@ -79,7 +79,7 @@ func (e *CheckError) Error() string {
 // is safe for use by many goroutines.
 func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("throttle: not asked: %w", err)

@@ -365,10 +365,10 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	if _, err := single.Inspector().Check(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("context over: got %v, want %v", err, context.Canceled)
 	}
-	var wrong *throttle.InvalidJobError
+	var wrong *throttle.ArgumentError
 	//nolint:staticcheck // it must not panic
-	if _, err := single.Inspector().Check(nil); !errors.As(err, &wrong) || wrong.Field != "ctx" {
-		t.Errorf("no context: got %v, want an *InvalidJobError", err)
+	if _, err := single.Inspector().Check(nil); !errors.As(err, &wrong) || wrong.Argument != "ctx" {
+		t.Errorf("no context: got %v, want an *ArgumentError", err)
 	}
 	server.Pause()
 	for name, th := range map[string]*throttle.Throttle{"silent": single, "silent Cluster": many} {

@@ -287,7 +287,7 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient,
 // round trips.
 func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	if !validName(name) {
 		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}

@@ -60,7 +60,7 @@ type Pulled struct {
 // returns the booked jobs as overdue.
 func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) {
 	if ctx == nil {
-		return Pulled{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return Pulled{}, errNoContext
 	}
 	d.throttle.line.driven.Store(time.Now().UnixNano())
 	return d.throttle.pull(ctx, true, ended...)

@@ -72,6 +72,23 @@ func (e *InvalidJobError) Error() string {
 	return fmt.Sprintf("throttle: job's %s %v %s", e.Field, e.Value, e.Reason)
 }
 
+// ArgumentError says which argument of a call is wrong and why. Nothing was written.
+type ArgumentError struct {
+	Argument string // its name, or that of its field
+	Value    any    // what it was; nil where there is none to show
+	Reason   string
+}
+
+func (e *ArgumentError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("throttle: %s %s", e.Argument, e.Reason)
+	}
+	return fmt.Sprintf("throttle: %s %v %s", e.Argument, e.Value, e.Reason)
+}
+
+// errNoContext is the error of a call without a context.
+var errNoContext = &ArgumentError{Argument: "ctx", Reason: "is nil"}
+
 // NeverFitsError says that a job weighs more than a limit of the configuration allows
 // in a whole window: it can never start.
 type NeverFitsError struct {

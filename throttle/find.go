@@ -21,7 +21,7 @@ const mostPlayed = 5_000
 // never came, it says that nothing is known. It fails as Lanes does.
 func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, error) {
 	if ctx == nil {
-		return Explanation{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return Explanation{}, errNoContext
 	}
 	if err := checkID(id); err != nil {
 		return Explanation{}, err

@@ -429,8 +429,9 @@ func TestForecastRefuses(t *testing.T) {
 				t.Errorf("%+v: got %+v, %v; want a %T", row.job, got, err, row.kind)
 			}
 		}
+		var argument *throttle.ArgumentError
 		//nolint:staticcheck // a mistake of a user
-		if _, err := s.throttle.Inspector().Forecast(nil, nil); !errors.As(err, &invalid) || invalid.Field != "ctx" {
+		if _, err := s.throttle.Inspector().Forecast(nil, nil); !errors.As(err, &argument) || argument.Argument != "ctx" {
 			t.Errorf("no context: got %v", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())

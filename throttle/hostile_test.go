@@ -93,13 +93,13 @@ func TestHashOfALongKey(t *testing.T) {
 	for _, s := range set {
 		told = s.Key
 	}
-	var wrong *throttle.InvalidJobError
+	var wrong *throttle.ArgumentError
 	_, errUsage := th.Inspector().Usage(ctx, "tenant", told)
 	_, errResume := th.Resume(ctx, "tenant", told)
 	for _, err := range []error{errUsage, errResume,
 		th.Inspector().SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}),
 		th.Inspector().ResetLimits(ctx, "tenant", told)} {
-		if !errors.As(err, &wrong) || wrong.Field != "key" || !strings.HasPrefix(told, "~") {
+		if !errors.As(err, &wrong) || wrong.Argument != "key" || !strings.HasPrefix(told, "~") {
 			t.Errorf("%q: %v", told, err)
 		}
 	}
@@ -246,9 +246,10 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 			"Reserve": second(th.Reserve(t.Context(),
 				throttle.Job{ID: "x", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b", name: "c"}})),
 		} {
-			var wrong *throttle.InvalidJobError
-			if !errors.As(err, &wrong) {
-				t.Errorf("%s of scope %.40q: got %v, want an *InvalidJobError", call, name, err)
+			var wrong *throttle.ArgumentError
+			var job *throttle.InvalidJobError
+			if !errors.As(err, &wrong) && !errors.As(err, &job) {
+				t.Errorf("%s of scope %.40q: got %v, want an *ArgumentError or an *InvalidJobError", call, name, err)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ type charge struct {
 // order checks a job and lists what it takes.
 func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Job: job.ID, Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	if err := t.checkNumbers(job); err != nil {
 		return nil, err

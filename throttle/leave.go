@@ -27,7 +27,7 @@ func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 // leave is Leave in one call.
 func (t *setup) leave(ctx context.Context, ids ...string) ([]bool, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	for _, id := range ids {
 		if err := checkID(id); err != nil {

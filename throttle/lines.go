@@ -93,14 +93,14 @@ func unreadable(p *wire.Page) error {
 // page asks for a page of one kind of entries, of what names say.
 func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*wire.Page, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	if from == "" {
 		from = "0"
 	}
 	place, err := strconv.ParseUint(from, 10, 63)
 	if err != nil {
-		return nil, &InvalidJobError{Field: "from", Value: from, Reason: "is not where a page begins"}
+		return nil, &ArgumentError{Argument: "from", Value: from, Reason: "is not where a page begins"}
 	}
 	return t.ask(ctx, kind, int64(place), of...)
 }

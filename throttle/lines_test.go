@@ -227,8 +227,8 @@ func TestLinesFromNowhere(t *testing.T) {
 	s := nearly(t, miniClient(t), globalScope(throttle.PerSecond(1)), throttle.Options{})
 	for _, from := range []string{"x", "-1", "+1", "1.5", " 1", "1 ", "0x1", "1_0", "18446744073709551616"} {
 		page, err := s.Lines(dawn, from)
-		var wrong *throttle.InvalidJobError
-		if !errors.As(err, &wrong) || wrong.Field != "from" || wrong.Reason == "" {
+		var wrong *throttle.ArgumentError
+		if !errors.As(err, &wrong) || wrong.Argument != "from" || wrong.Reason == "" {
 			t.Errorf("from %q: got %v, %v", from, page, err)
 		}
 	}

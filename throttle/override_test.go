@@ -26,9 +26,9 @@ func TestSettingRefuses(t *testing.T) {
 		}
 		invalid := func(name string, err error, field string) {
 			t.Helper()
-			var wrong *throttle.InvalidJobError
-			if !errors.As(err, &wrong) || wrong.Field != field || wrong.Reason == "" {
-				t.Errorf("%s: got %v, want an *InvalidJobError of %s", name, err, field)
+			var wrong *throttle.ArgumentError
+			if !errors.As(err, &wrong) || wrong.Argument != field || wrong.Reason == "" {
+				t.Errorf("%s: got %v, want an *ArgumentError of %s", name, err, field)
 			}
 		}
 		unchanged(t, client, th, func() {

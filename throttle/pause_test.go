@@ -36,9 +36,9 @@ func TestPauseRefuses(t *testing.T) {
 		}
 		refused := func(name string, err error, field string) {
 			t.Helper()
-			var wrong *throttle.InvalidJobError
-			if !errors.As(err, &wrong) || wrong.Field != field || wrong.Reason == "" {
-				t.Errorf("%s: got %v, want an *InvalidJobError of %s", name, err, field)
+			var wrong *throttle.ArgumentError
+			if !errors.As(err, &wrong) || wrong.Argument != field || wrong.Reason == "" {
+				t.Errorf("%s: got %v, want an *ArgumentError of %s", name, err, field)
 			}
 		}
 		unchanged(t, client, th, func() {

@@ -143,7 +143,7 @@ func limitsString(limits []Limit) string {
 // blocks for one round trip and fails as Usage does.
 func (t *Inspector) Processes(ctx context.Context) ([]Process, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	return t.redis.processes(ctx)
 }

@@ -97,14 +97,14 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 
 func (r Report) validate() error {
 	if r.RetryAfter < 0 {
-		return &InvalidJobError{Field: "RetryAfter", Value: r.RetryAfter, Reason: "is negative"}
+		return &ArgumentError{Argument: "RetryAfter", Value: r.RetryAfter, Reason: "is negative"}
 	}
 	if len(r.Limits) > mostReported {
-		return &InvalidJobError{Field: "Limits", Value: len(r.Limits), Reason: fmt.Sprintf("are more than %d", mostReported)}
+		return &ArgumentError{Argument: "Limits", Value: len(r.Limits), Reason: fmt.Sprintf("are more than %d", mostReported)}
 	}
 	for _, l := range r.Limits {
 		if l.Window < 0 || l.Units < -1 || l.Remaining < -1 {
-			return &InvalidJobError{Field: "Limits", Value: l,
+			return &ArgumentError{Argument: "Limits", Value: l,
 				Reason: "want a Window of 0 or more, and Units and Remaining of -1 or more"}
 		}
 	}

@@ -380,9 +380,9 @@ func TestReportRefusesWhatIsWrong(t *testing.T) {
 		"Limits: units":  {Limits: []throttle.ReportedLimit{{Units: -2}}},
 		"Limits: left":   {Limits: []throttle.ReportedLimit{{Remaining: -2}}},
 	} {
-		var invalid *throttle.InvalidJobError
+		var invalid *throttle.ArgumentError
 		if _, err := th.Report(t.Context(), "tenant", "acme", said); !errors.As(err, &invalid) ||
-			len(name) < len(invalid.Field) || name[:len(invalid.Field)] != invalid.Field {
+			len(name) < len(invalid.Argument) || name[:len(invalid.Argument)] != invalid.Argument {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

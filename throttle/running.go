@@ -106,7 +106,7 @@ func (t *Throttle) tell(ctx context.Context, renews bool, g *grants) error {
 func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
 	switch at := r.Start.UnixMicro(); {
 	case ctx == nil:
-		return &InvalidJobError{Job: r.Job.ID, Field: "ctx", Value: nil, Reason: "is nil"}
+		return errNoContext
 	case r.Outcome != Granted:
 		return &InvalidJobError{Job: r.Job.ID, Field: "Outcome", Value: r.Outcome, Reason: "is no grant"}
 	case at < 1 || at > maxUnits:

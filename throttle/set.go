@@ -27,10 +27,10 @@ func (t *setup) Pause(ctx context.Context, scope, key string, until time.Time,
 	}
 	length := max(0, t.until(until))
 	if length > maxWindow {
-		return time.Time{}, &InvalidJobError{Field: "until", Value: until,
+		return time.Time{}, &ArgumentError{Argument: "until", Value: until,
 			Reason: "is more than " + formatDuration(maxWindow) + " away"}
 	}
-	s, err := t.set(ctx, "pause", scopeKeyName(scope, key), strconv.FormatInt(length.Microseconds(), 10),
+	s, err := t.set(ctx, wire.SetPause, scopeKeyName(scope, key), strconv.FormatInt(length.Microseconds(), 10),
 		slices.Concat(options, []SetOption{Until(time.Time{})}))
 	if err != nil {
 		return time.Time{}, err
@@ -54,7 +54,7 @@ func (t *setup) Resume(ctx context.Context, scope, key string, options ...SetOpt
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return false, err
 	}
-	s, err := t.set(ctx, "resume", scopeKeyName(scope, key), "", options)
+	s, err := t.set(ctx, wire.SetResume, scopeKeyName(scope, key), "", options)
 	if err != nil {
 		return false, err
 	}
@@ -119,11 +119,10 @@ func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, opti
 		if err := t.scopeKey(ctx, scope, key); err != nil {
 			return err
 		}
-	} else if !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope,
-			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
+	} else if err := t.scopeNamed(ctx, scope); err != nil {
+		return err
 	}
-	_, err := t.set(ctx, "limits", name, text, options)
+	_, err := t.set(ctx, wire.SetLimits, name, text, options)
 	return err
 }
 
@@ -193,18 +192,17 @@ func (t *Inspector) ResetMode(ctx context.Context, scope string, options ...SetO
 }
 
 func (t *Inspector) setMode(ctx context.Context, scope, letter string, options []SetOption) error {
-	if scope != "" && !t.hasScope(scope) {
-		return &InvalidJobError{Field: "scope", Value: scope,
-			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
+	if err := t.scopeNamed(ctx, scope); scope != "" && err != nil {
+		return err
 	}
-	_, err := t.set(ctx, "mode", scope, letter, options)
+	_, err := t.set(ctx, wire.SetMode, scope, letter, options)
 	return err
 }
 
 // set changes what is set at run time.
 func (t *setup) set(ctx context.Context, what, name, value string, options []SetOption) (setting, error) {
 	if ctx == nil {
-		return setting{}, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return setting{}, errNoContext
 	}
 	of, err := termsOf(options)
 	if err != nil {

@@ -38,7 +38,7 @@ type Setting struct {
 // as Usage does; ctx bounds it.
 func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if ctx == nil {
-		return nil, &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return nil, errNoContext
 	}
 	control, err := t.redis.value(ctx, t.keys.control)
 	if err != nil {
@@ -69,9 +69,11 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 // where key is empty, or for all scopes where both are: none, one, or a pause and limits, or
 // limits and a mode. It blocks for three round trips at most and fails as Usage does.
 func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Setting, error) {
-	if ctx == nil || scope != "" && !t.hasScope(scope) {
-		return nil, &InvalidJobError{Field: "scope", Value: scope,
-			Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if err := t.scopeNamed(ctx, scope); scope != "" && err != nil {
+		return nil, err
 	}
 	page, err := t.page(ctx, wire.LinesClaims, "") // for its instant
 	if err != nil {
@@ -208,9 +210,8 @@ func (t *setup) settingsOfKey(name, header string, now time.Time) []Setting {
 // and asks for 500 scope keys in one. It changes nothing and fails as Usage does; ctx
 // bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
-	if ctx == nil || !t.hasScope(scope) {
-		return nil, &InvalidJobError{Field: "scope", Value: scope,
-			Reason: "is no scope of this throttle, or ctx is nil; there are: " + t.names(nil)}
+	if err := t.scopeNamed(ctx, scope); err != nil {
+		return nil, err
 	}
 	names, err := []string{scopeKeyName(Global, "")}, error(nil)
 	if scope != Global {

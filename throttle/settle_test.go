@@ -66,9 +66,9 @@ func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
 				}
 			})
 		}
-		var wrong *throttle.InvalidJobError
+		var wrong *throttle.ArgumentError
 		//nolint:staticcheck // a nil context is what is tested
-		if _, err := th.Settle(nil, good, 1); !errors.As(err, &wrong) || wrong.Field != "ctx" {
+		if _, err := th.Settle(nil, good, 1); !errors.As(err, &wrong) || wrong.Argument != "ctx" {
 			t.Errorf("without a context: %v", err)
 		}
 		if done, err := th.Settle(t.Context(), good, maxUnits); !done || err != nil {

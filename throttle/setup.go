@@ -48,19 +48,29 @@ func (t *setup) Name() string { return t.name }
 
 // scopeKey checks the name of a scope key.
 func (t *setup) scopeKey(ctx context.Context, scope, key string) error {
+	if err := t.scopeNamed(ctx, scope); err != nil {
+		return err
+	}
+	switch {
+	case scope == Global && key != "":
+		return &ArgumentError{Argument: "key", Reason: "is given, and scope " + scope + " has no keys"}
+	case scope != Global && key == "":
+		return &ArgumentError{Argument: "key", Reason: "is empty, and scope " + scope + " has keys"}
+	case isHash(key):
+		return &ArgumentError{Argument: "key", Value: key,
+			Reason: "stands for a key that is too long to be kept: name that one"}
+	}
+	return nil
+}
+
+// scopeNamed checks the name of a scope.
+func (t *setup) scopeNamed(ctx context.Context, scope string) error {
 	switch {
 	case ctx == nil:
-		return &InvalidJobError{Field: "ctx", Value: nil, Reason: "is nil"}
+		return errNoContext
 	case !t.hasScope(scope):
-		return &InvalidJobError{Field: "scope", Value: scope,
+		return &ArgumentError{Argument: "scope", Value: scope,
 			Reason: "is no scope of this throttle; there are: " + t.names(nil)}
-	case scope == Global && key != "":
-		return &InvalidJobError{Field: "key", Value: scope, Reason: "has no keys"}
-	case scope != Global && key == "":
-		return &InvalidJobError{Field: "key", Value: scope, Reason: "wants a key"}
-	case isHash(key):
-		return &InvalidJobError{Field: "key", Value: key,
-			Reason: "stands for a key that is too long to be kept: name that one"}
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (u Usage) isClosed() bool {
 
 // Usage returns what is in force for a scope key, and what it has used and promised. The key of
 // Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
-// does, without fallback; the error is also an *InvalidJobError for a scope key that
+// does, without fallback; the error is also an *ArgumentError for a scope key that
 // the throttle does not have.
 func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
@@ -78,14 +78,14 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 // the windows that go back that far the one with the finest precision is read; a
 // sub-window that overlaps the interval counts whole, so the answer errs by up to
 // one precision at either end, on the high side. Blocks and fails as Usage does;
-// an interval that no window covers is an *InvalidJobError: also where nothing counts, since
+// an interval that no window covers is an *ArgumentError: also where nothing counts, since
 // the scope is Off.
 func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return 0, err
 	}
 	if to < 0 || from < to || from > maxWindow {
-		return 0, &InvalidJobError{Field: "interval", Value: from - to,
+		return 0, &ArgumentError{Argument: "interval", Value: from - to,
 			Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
 	}
 	a, err := t.usage(ctx, wire.Usage{Names: []string{scopeKeyName(scope, key)}, Count: true,
@@ -97,7 +97,7 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 	case len(counts) != 1:
 		return 0, badReply("usage")
 	case counts[0] < 0:
-		return 0, &InvalidJobError{Field: "interval", Value: from,
+		return 0, &ArgumentError{Argument: "interval", Value: from,
 			Reason: "goes further back than every window that counts in scope " + scope}
 	default:
 		return counts[0], nil

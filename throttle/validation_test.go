@@ -342,9 +342,9 @@ func TestF52_ClientsAndContexts(t *testing.T) {
 		}
 		var none context.Context
 		for call, err := range everyCall(none, th, job) {
-			var wrong *throttle.InvalidJobError
-			if !errors.As(err, &wrong) || wrong.Field != "ctx" {
-				t.Errorf("%s without a context: got %v, want an *InvalidJobError for ctx", call, err)
+			var wrong *throttle.ArgumentError
+			if !errors.As(err, &wrong) || wrong.Argument != "ctx" {
+				t.Errorf("%s without a context: got %v, want an *ArgumentError for ctx", call, err)
 			}
 		}
 	})
@@ -497,9 +497,9 @@ func TestUsageAndCountRefuse(t *testing.T) {
 		_, usageErr := th.Inspector().Usage(t.Context(), test.scope, test.key)
 		_, countErr := th.Inspector().Count(t.Context(), test.scope, test.key, time.Second, 0)
 		for _, err := range []error{usageErr, countErr} {
-			var wrong *throttle.InvalidJobError
-			if !errors.As(err, &wrong) || wrong.Field != test.field {
-				t.Errorf("scope %q, key %q: got %v, want an *InvalidJobError for %s", test.scope, test.key, err, test.field)
+			var wrong *throttle.ArgumentError
+			if !errors.As(err, &wrong) || wrong.Argument != test.field {
+				t.Errorf("scope %q, key %q: got %v, want an *ArgumentError for %s", test.scope, test.key, err, test.field)
 			}
 		}
 	}
@@ -511,10 +511,10 @@ func TestUsageAndCountRefuse(t *testing.T) {
 		{"tenant", "a", time.Second, 2 * time.Second},
 		{"tenant", "a", time.Second, -1}, {"tenant", "a", -1, 0}, {"free", "a", time.Second, 0},
 	} {
-		var wrong *throttle.InvalidJobError
+		var wrong *throttle.ArgumentError
 		if _, err := th.Inspector().Count(t.Context(), test.scope, test.key, test.from,
-			test.to); !errors.As(err, &wrong) || wrong.Field != "interval" {
-			t.Errorf("Count %q from %s to %s ago: got %v, want an *InvalidJobError for interval", test.scope,
+			test.to); !errors.As(err, &wrong) || wrong.Argument != "interval" {
+			t.Errorf("Count %q from %s to %s ago: got %v, want an *ArgumentError for interval", test.scope,
 				test.from, test.to, err)
 		}
 	}

@@ -54,7 +54,7 @@ func counted(ctx context.Context, th *throttle.Inspector, scope, key string,
 		return 0, false, err
 	}
 	units, err = th.Count(ctx, scope, key, l.Window, 0)
-	var far *throttle.InvalidJobError
+	var far *throttle.ArgumentError
 	if errors.As(err, &far) {
 		return 0, false, nil
 	}
