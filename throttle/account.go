@@ -11,11 +11,11 @@ import (
 // account is what usage says of one scope key.
 type account struct {
 	Usage
-	counts  []int64               // units in an interval, if it was asked for; -1: no window goes back so far
-	ledgers []line.LedgerSnapshot // what is in Redis, if it was asked for
+	counts  []int64               // units in an interval, if asked for; -1: no window goes back so far
+	ledgers []line.LedgerSnapshot // the ledgers' entries, if asked for
 }
 
-// accounts reads the answer of usage: of the first names, one at least.
+// accounts reads the answer of usage: for at least the first of the names.
 func (t *setup) accounts(reply any, names []string) ([]account, error) {
 	used, err := wire.ReadUsed(reply)
 	if err != nil || len(used.Keys) == 0 || len(used.Keys) > len(names) {
@@ -31,7 +31,7 @@ func (t *setup) accounts(reply any, names []string) ([]account, error) {
 	return accounts, nil
 }
 
-// account is how a scope key stands; false if that cannot be.
+// account converts how a scope key stands; false if it cannot be read.
 func (t *setup) account(now time.Time, name string, k wire.KeyUsed) (a account, is bool) {
 	a.Now, a.counts, a.ledgers = now, k.Counted, k.Ledgers
 	a.Scope, a.Key, _ = splitName(name)

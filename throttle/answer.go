@@ -16,11 +16,11 @@ func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, ErrState)
 }
 
-// never is from what instant on nothing comes, in microseconds: the scripts have 2^53 for
-// never, less the time that a look comes before it.
+// never is the instant, in microseconds, from which on an answer means that nothing ever comes:
+// the scripts write 2^53 for never, or somewhat less where they subtract a time from it.
 const never = maxUnits - 2*int64(maxWindow/time.Microsecond)
 
-// instant is a time in microseconds; zero for 0, and for what never comes.
+// instant is the time of so many microseconds; the zero time for 0 and for never.
 func instant(micros int64) time.Time {
 	if micros == 0 || micros >= never {
 		return time.Time{}
@@ -30,7 +30,8 @@ func instant(micros int64) time.Time {
 
 func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
 
-// answered tells the line's timer of an answer that could be read.
+// answered passes the stamp of a readable answer to the line's timer. Otherwise it returns the
+// error of the script's answer.
 func (t *setup) answered(script string, at wire.Stamp, err error) error {
 	if err != nil {
 		return badReply(script)
@@ -39,14 +40,14 @@ func (t *setup) answered(script string, at wire.Stamp, err error) error {
 	return nil
 }
 
-// done reads the answer of a script that says for each thing whether it was done.
+// done reads the answer of a script that says for each job whether something was done.
 func (t *setup) done(script string, reply any, want int) (wire.Done, error) {
 	d, err := wire.ReadDone(reply, want)
 	return d, t.answered(script, d.Stamp, err)
 }
 
-// decisions reads the answer of reserve: an Answer for each order, or for the first ones, since a
-// call ends that takes long. The others were not looked at.
+// decisions reads the answer of reserve: an Answer for each order, or only for the first ones if
+// the call had taken its steps before the others were looked at.
 func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
 	d, err := wire.ReadDecisions(reply)
 	if n := len(d.Answers); err == nil && (n > len(orders) || n < min(1, len(orders))) {
@@ -62,7 +63,8 @@ func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
 	return answers, nil
 }
 
-// isUndone tells that reserve was asked for no jobs under a number that is new to it.
+// isUndone reports whether a repeated call, without jobs, found that the lost call was never
+// carried out.
 func isUndone(reply any) bool {
 	d, err := wire.ReadDecisions(reply)
 	return err == nil && len(d.Answers) == 0
@@ -103,7 +105,7 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	return r, nil
 }
 
-// uncharged are the scopes of scope keys; false if one is none of the job's.
+// uncharged returns the scopes of the scope keys; false if one is not among the job's.
 func (o *order) uncharged(names []string) (scopes []string, known bool) {
 	for _, name := range names {
 		c := o.charged(name)
@@ -115,7 +117,7 @@ func (o *order) uncharged(names []string) (scopes []string, known bool) {
 	return scopes, true
 }
 
-// hold is what holds a job back; false if it is none of the job's scope keys.
+// hold converts what holds a job back; false if its scope key is not among the job's.
 func (t *setup) hold(o *order, held *line.Held) (h *Hold, known bool) {
 	if held == nil {
 		return nil, true
@@ -131,7 +133,7 @@ func (t *setup) hold(o *order, held *line.Held) (h *Hold, known bool) {
 	return h, true
 }
 
-// until is the hold with its end.
+// until sets the hold's end and returns the hold; nil stays nil.
 func (h *Hold) until(end time.Time) *Hold {
 	if h != nil {
 		h.Until = end
@@ -139,14 +141,14 @@ func (h *Hold) until(end time.Time) *Hold {
 	return h
 }
 
-// The places where limits come from.
+// Where limits come from, as the scripts write it.
 const (
 	configured = 'c'
 	setAll     = 's' // at run time, for the scope
 	setKey     = 'k' // at run time, for the key
 )
 
-// heavy is the error for a limit that can never hold the job.
+// heavy is the error for a job that never fits a limit.
 func (o *order) heavy(hold *Hold, origin byte) error {
 	units := o.units(hold.Scope)
 	switch origin {
@@ -158,8 +160,8 @@ func (o *order) heavy(hold *Hold, origin byte) error {
 	return badReply("reserve")
 }
 
-// limitAs is a limit as the configuration has it: with a Precision of 0 where that
-// means the same.
+// limitAs is a counted limit as the configuration writes it: with a Precision or Lease of 0 where
+// that means the same.
 func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	of := t.scopeOf(scope)
 	limit := of.entered(counted)
@@ -176,7 +178,7 @@ func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	return limit
 }
 
-// pulled reads the answer of pull, before which so many jobs have ended.
+// pulled reads the answer of a pull that was told of so many ended jobs.
 func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
 	told, err := wire.ReadPulled(reply, jobs)
 	p := Pulled{Now: instant(told.Now), Next: instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}
@@ -197,7 +199,7 @@ func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
 	return p, nil
 }
 
-// unless is the error of what is not as it should be.
+// unless is nil if is, else wire.ErrUnreadable.
 func unless(is bool) error {
 	if is {
 		return nil
@@ -205,7 +207,7 @@ func unless(is bool) error {
 	return wire.ErrUnreadable
 }
 
-// booking is a job that a pull tells of; false if its lane is none.
+// booking converts a job of a pull's answer; false if its lane cannot be read.
 func (t *setup) booking(now time.Time, told line.Told) (r Reservation, is bool) {
 	r = Reservation{Outcome: Booked, Now: now, Start: instant(told.Slot), lane: told.Lane}
 	r.Job.ID = told.ID
@@ -214,8 +216,8 @@ func (t *setup) booking(now time.Time, told line.Told) (r Reservation, is bool) 
 	return r, is
 }
 
-// keysOf are the keys of the jobs in a lane; false if it is none. A key that only its hash is
-// left of stays encoded.
+// keysOf returns the keys of the jobs in a lane; false if the lane cannot be read. A key of which
+// Redis has only the hash stays encoded.
 func (t *setup) keysOf(lane string) (keys map[string]string, is bool) {
 	flow, _, names, is := laneParts(lane)
 	keys = make(map[string]string)

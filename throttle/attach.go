@@ -10,7 +10,7 @@ import (
 // attachedTimeout bounds each call of an attached Inspector, which may be far away from Redis.
 const attachedTimeout = 2 * time.Second
 
-// AttachError says why a throttle cannot be attached to.
+// AttachError says why Attach found no throttle.
 type AttachError struct {
 	Throttle string // its name
 	Reason   string
@@ -20,7 +20,7 @@ func (e *AttachError) Error() string {
 	return fmt.Sprintf("throttle: %s cannot be attached to: %s", e.Throttle, e.Reason)
 }
 
-// newest is the first process of this state version.
+// newest returns the first process of this state version.
 func newest(name string, all []Process) (Process, error) {
 	for _, p := range all {
 		if p.State == stateVersion {
@@ -34,7 +34,7 @@ func newest(name string, all []Process) (Process, error) {
 	return Process{}, &AttachError{Throttle: name, Reason: reason}
 }
 
-// attached makes an inspector of what a process has published.
+// attached makes an Inspector from what a process has published.
 func (c *caller) attached(ctx context.Context, name string, p Process) (*Inspector, error) {
 	options := c.options
 	options.Lookahead, options.Grace, options.FairScope, options.Shares = p.Lookahead, p.Grace, p.FairScope, p.Shares

@@ -13,29 +13,28 @@ import (
 
 const (
 	noteEvery  = time.Minute
-	noteTurn   = 50 * time.Second // for which nobody else notes: less than the time until the same process asks again
+	noteTurn   = 50 * time.Second // for how long no other process notes: less than noteEvery
 	noteIdle   = 300              // how many times as long as it took to read the line nobody reads it then
 	mostNotes  = 720
 	notesKept  = 12 * time.Hour
-	uncounted  = -1 // jobs, where more lanes wait than are read
+	uncounted  = -1 // Jobs, if more lanes wait than are read
 	noteFormat = "%d %d %d"
 )
 
-// Backlog is what waited in line at one instant.
+// Backlog is how much waited in line at one instant.
 type Backlog struct {
 	At time.Time `json:"at"` // on Redis' clock
-	// Jobs is how many waited, without those that have a slot; negative where more than
-	// 20,000 lanes did, which nobody counts.
+	// Jobs is how many jobs waited, without those that have a slot; negative if they were in
+	// more than 20,000 lanes, which are not counted.
 	Jobs int64 `json:"jobs"`
-	// Waited is for how long the job had waited that came first; 0 where none waits, or that
-	// is not known.
+	// Waited is for how long the first job had waited; 0 if none waited or if that is not known.
 	Waited time.Duration `json:"waited_ns"`
 }
 
-// Backlogs returns what waited in line in the last twelve hours, the oldest first. The
-// processes that decide note it, about once a minute for all of them, and ever more seldom
-// where it takes long to read. There are none of times in which no process had an answer of
-// Redis. It blocks for one round trip and fails as Usage does.
+// Backlogs returns how much waited in line in the last twelve hours, the oldest first. One of the
+// processes that decide notes it about once a minute, and less often if the line takes long to
+// read. Minutes in which no process had an answer from Redis are missing. It blocks for one round
+// trip and fails as Usage does.
 func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -54,12 +53,12 @@ func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {
 	return backlogs, nil
 }
 
-// noting is when this process asks next whether the backlog is to be noted.
+// noting is when this process next tries to note the backlog.
 type noting struct{ due atomic.Int64 } // Unix nanoseconds by the local clock; 0: not yet
 
-// noteIfDue is called with each answer of Redis. A minute after the first, and once a minute
-// then, it notes the backlog unless another process does, in a goroutine of the kind that
-// publishes: nobody hears of an error.
+// noteIfDue is called with each answer of Redis. A minute after the first, and once a minute from
+// then on, it notes the backlog unless another process does. It does so in a goroutine like the
+// one that publishes; an error is only logged.
 func (t *Throttle) noteIfDue(at time.Time) {
 	due := t.noting.due.Load()
 	if at.UnixNano() < due || t.now != nil {
@@ -75,7 +74,7 @@ func (t *Throttle) noteIfDue(at time.Time) {
 	})
 }
 
-// note notes the backlog, if it is nobody else's turn.
+// note notes the backlog, if no other process has done so just now.
 func (t *Throttle) note(ctx context.Context) error {
 	turn := t.keys.prefix + "noting"
 	now, is, err := t.redis.taken(ctx, turn, noteTurn)
@@ -85,7 +84,7 @@ func (t *Throttle) note(ctx context.Context) error {
 	began := time.Now()
 	b, err := t.Inspector().backlog(ctx, now)
 	if took := time.Since(began) * noteIdle; took > noteTurn {
-		_ = t.redis.lives(ctx, turn, took) // it is read sooner then
+		_ = t.redis.lives(ctx, turn, took) // if this fails, the line is read again sooner
 	}
 	if err != nil {
 		return err

@@ -34,8 +34,8 @@ type Change struct {
 	// keys, an empty Scope all scopes. Of a very long key only the hash is known.
 	Scope string `json:"scope,omitempty"`
 	Key   string `json:"key,omitempty"`
-	// Before and After are as text: limits as ParseLimits reads them, a mode's name, until
-	// when it is paused (RFC 3339); empty for nothing.
+	// Before and After are texts: limits as ParseLimits reads them, a mode's name, or the end of
+	// a pause (RFC 3339); empty for nothing.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 	// Until is when what was set ends by itself; zero: it does not.
@@ -62,8 +62,7 @@ func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	return changes, nil
 }
 
-// noteChange keeps who changed what. That it could not be kept is no error: the change is
-// in force.
+// noteChange records a change. A failure to record it is no error: the change is in force.
 func (t *setup) noteChange(ctx context.Context, what, name string, s setting, of terms) {
 	if t.now != nil || s.before == s.inForce {
 		return
@@ -86,7 +85,7 @@ func (t *setup) noteChange(ctx context.Context, what, name string, s setting, of
 	}
 }
 
-// settingText is for people what the scripts say, and when it ends.
+// settingText is a setting in words for people, and when it ends.
 func (t *setup) settingText(c Change, text string, now time.Time) (string, time.Time) {
 	value, ends, _ := strings.Cut(text, "|")
 	switch {
@@ -104,7 +103,7 @@ func (t *setup) settingText(c Change, text string, now time.Time) (string, time.
 	return end.UTC().Format(time.RFC3339), end
 }
 
-// endOf reads when what is set ends; the zero time where it does not.
+// endOf reads when a setting ends; the zero time if it does not.
 func endOf(text string) time.Time {
 	end, err := pauseEnd(text)
 	if err != nil || end.UnixMicro() == 0 {
@@ -129,7 +128,7 @@ func modeOf(letter string) Mode {
 	return Mode(max(0, strings.Index(modeLetters, letter)))
 }
 
-// actor is who uses this process, in no more than a few hundred bytes.
+// actor names the user, the host and the program of this process, in a few hundred bytes at most.
 var actor = sync.OnceValue(func() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

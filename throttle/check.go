@@ -21,16 +21,15 @@ const (
 
 // Finding is one thing that Check found.
 type Finding struct {
-	// Severity is "note", which is good to know, with nothing wrong; "warning", what will
-	// do harm one day, or does so until it is over; or "fault", what keeps the throttle
-	// from deciding and does not pass by itself.
+	// Severity is "note" (good to know, nothing is wrong), "warning" (does harm now or will one
+	// day) or "fault" (the throttle cannot decide until someone mends it).
 	Severity string
-	// What it is about, short and stable: version, script, permission, command,
+	// What is what it is about, short and stable: version, script, permission, command,
 	// replica, replicas, eviction, memory, persistence, clock, client, info, processes or
 	// margin.
 	What string
-	// Text says what was found, Remedy what to do about it. Neither has a key of a
-	// user's, nor a password.
+	// Text says what was found, Remedy what to do about it. Neither contains a user's key or a
+	// password.
 	Text, Remedy string
 }
 
@@ -39,13 +38,13 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s; %s", f.Severity, f.Text, f.Remedy)
 }
 
-// CheckError says why Redis, as it is, cannot decide for a throttle. Waiting does not
-// help: someone has to change what Faults name.
+// CheckError says why Redis, as it is, cannot decide for a throttle. Waiting does not help:
+// someone has to mend what Faults name.
 type CheckError struct {
 	Throttle string    // the throttle's name
 	Faults   []Finding // at least one
-	// Missing are the rules that the user lacks, as ACL SETUSER takes them: +hset,
-	// +script|load, ~thr:{name}:*. Empty if permissions are no fault.
+	// Missing are the rules that the Redis user lacks, as ACL SETUSER takes them: +hset,
+	// +script|load, ~thr:{name}:*. Empty if no permission is missing.
 	Missing []string
 }
 
@@ -57,26 +56,26 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("throttle: Redis cannot decide for throttle %s: %s", e.Throttle, strings.Join(texts, ". "))
 }
 
-// Check looks whether Redis, the user of the client and the client are fit for this
-// throttle, for a program to call when it starts; deciding does not depend on it.
-// It loads all scripts, so that the first decisions need not, calls each command that
-// they use in such a way that nothing is written, and reads INFO if it may.
+// Check finds out whether Redis, the Redis user and the client are fit for this throttle. A program
+// may call it when it starts; decisions do not depend on it. It loads all scripts, so that the first
+// decisions need not, calls each command that they use in a way that writes nothing, and reads INFO
+// if it may.
 //
-// What must stop the program is a *CheckError: a server older than Redis 6.2, a script
-// that cannot be loaded, a permission or a command that is missing, a replica instead of
-// a primary.
-// If Redis cannot be asked the error is an *UnavailableError, whose text has the address
-// that the client was given, or the context's own. The
-// findings are what need not stop it, also beside an error: an eviction policy, memory
-// or replicas that are missing now, a clock that differs by more than a second, settings
-// of go-redis' Cluster client that make a recovery slow; and notes, such as that INFO
-// cannot be read. Also processes that are alive and configured differently, from this one
-// or, if it is attached, from that which it was attached to; and processes whose jobs began
-// later than a Scope.Margin after their grants, in the last hour.
+// Faults that must stop the program are a *CheckError: a server older than Redis 6.2, a script that
+// cannot be loaded, a permission or a command that is missing, a replica instead of a primary. If
+// Redis cannot be asked, the error is an *UnavailableError, whose text has the address that the
+// client was given, or the context's own error.
 //
-// It blocks for some ten round trips, each for Options.Timeout at most, and ends with the
-// first that takes longer. The breaker neither keeps it from asking nor hears of it. It
-// is safe for use by many goroutines.
+// The findings, also beside an error, need not stop the program: an eviction policy; memory or
+// replicas that are missing now; a clock that differs by more than a second; settings of go-redis'
+// Cluster client that make a recovery slow; live processes that are configured differently from
+// this one or, for an attached Inspector, from the one that it was attached to; processes whose
+// jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
+// INFO cannot be read.
+//
+// It blocks for some ten round trips, each for Options.Timeout at most, and ends with the first that
+// takes longer. The circuit breaker neither stops it nor counts its failures. It is safe for use by
+// many goroutines.
 func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -98,7 +97,7 @@ func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	return c.findings, t.redis.withAddress(err)
 }
 
-// withAddress has an error say which Redis could not be asked.
+// withAddress adds to an error which Redis could not be asked.
 func (c *caller) withAddress(err error) error {
 	var unavailable *UnavailableError
 	if errors.As(err, &unavailable) {
@@ -107,7 +106,7 @@ func (c *caller) withAddress(err error) error {
 	return err
 }
 
-// check gathers what one Check finds.
+// check collects the findings of one Check.
 type check struct {
 	throttle *Inspector
 	findings []Finding // notes and warnings
@@ -125,7 +124,7 @@ func (c *check) find(severity string, what, text, remedy string) {
 	c.findings = append(c.findings, finding)
 }
 
-// findOnce is for what several commands say.
+// findOnce adds a finding that several commands may cause.
 func (c *check) findOnce(severity string, what, text, remedy string) {
 	about := func(f Finding) bool { return f.What == what }
 	if !slices.ContainsFunc(c.faults, about) && !slices.ContainsFunc(c.findings, about) {
@@ -133,7 +132,7 @@ func (c *check) findOnce(severity string, what, text, remedy string) {
 	}
 }
 
-// faulty is nil if nothing has to stop the program.
+// faulty returns a *CheckError if a fault must stop the program, else nil.
 func (c *check) faulty() error {
 	if len(c.refused) > 0 {
 		c.find(fault, "permission", "the user may not call "+strings.Join(c.refused, ", "),
@@ -164,8 +163,8 @@ func (c *check) load(ctx context.Context) error {
 	return nil
 }
 
-// blames finds out whether the answer to a command says that the user, the password or the
-// server is to blame, and notes it.
+// blames reports whether the answer to a command blames the user, the password or the server, and
+// adds the finding.
 func (c *check) blames(command string, err error) bool {
 	text := cause(err)
 	switch {
@@ -189,7 +188,7 @@ func (c *check) blames(command string, err error) bool {
 	return true
 }
 
-// lacks is about a command that the server does not have as it is to be.
+// lacks is the text of a command that the server does not have, or has in another form.
 func lacks(command, text string) string { return "the server does not run " + command + ": " + text }
 
 const remedyOfLack = "use Redis 6.2 or newer, or Valkey, without renamed commands"
@@ -230,7 +229,7 @@ func (c *check) refuseKeys() {
 	}
 }
 
-// probe has the server describe itself, and say what it refuses.
+// probe asks the server to describe itself and to say what it refuses.
 func (c *check) probe(ctx context.Context) error {
 	t, began := c.throttle, time.Now()
 	reply, err := t.redis.inTime(ctx, checkScript, t.arguments(nil))
@@ -244,9 +243,8 @@ func (c *check) probe(ctx context.Context) error {
 	return c.read(wire.Array(reply), began.Add(took/2), took/2)
 }
 
-// read reads the answer of check, which came at an instant, give or take: Redis' clock,
-// why INFO cannot be read, four sections of it, and of each command that failed its name
-// and its error.
+// read reads the answer of check, which was made at about an instant: Redis' clock, why INFO cannot
+// be read, four sections of INFO, and the name and error of each command that failed.
 func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) error {
 	now, unread := instant(v.Natural()), v.Text()
 	info := fieldsOf(v.Text() + "\n" + v.Text() + "\n" + v.Text() + "\n" + v.Text())
@@ -263,7 +261,7 @@ func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) er
 	return nil
 }
 
-// failed notes why a command of the scripts failed.
+// failed adds a finding for a command of the scripts that failed.
 func (c *check) failed(command, text string) {
 	is := func(prefix string) bool { return strings.Contains(text, prefix+" ") }
 	switch {
@@ -293,10 +291,10 @@ func (c *check) replica() {
 		"give the client the primary's address, or use go-redis' failover or Cluster client")
 }
 
-// skewed is from when on the difference of two clocks is worth a warning.
+// skewed is how far two clocks must differ for a warning.
 const skewed = time.Second
 
-// clock judges how far Redis' clock is ahead of ours, give or take.
+// clock judges how far Redis' clock is ahead of the local one, give or take an uncertainty.
 func (c *check) clock(ahead, uncertainty time.Duration) {
 	if ahead.Abs()-uncertainty <= skewed {
 		return
@@ -347,7 +345,7 @@ func (c *check) server(unread string, info map[string]string) {
 	}
 }
 
-// processes compares how the processes that are alive are configured.
+// processes compares the configurations of the live processes.
 func (c *check) processes(ctx context.Context) {
 	all, err := c.throttle.Processes(ctx)
 	if err != nil {
@@ -355,7 +353,7 @@ func (c *check) processes(ctx context.Context) {
 			c.find(note, "processes", "the user may not read how the processes are configured",
 				"allow ~"+"thr:{"+c.throttle.name+"}:*")
 		}
-		return // a client that takes scripts alone; or it is not known this time
+		return // the client only runs scripts, or the processes cannot be read this time
 	}
 	self := c.throttle.self()
 	for _, p := range all {
@@ -374,7 +372,7 @@ func (c *check) processes(ctx context.Context) {
 	}
 }
 
-// recently is how long a job that began later than a margin is worth a warning.
+// recently is for how long a job that began later than a margin causes a warning.
 const recently = time.Hour
 
 // margins judges how long after their grants a process begins its jobs.
@@ -393,7 +391,7 @@ func (c *check) margins(p Process) {
 	}
 }
 
-// mostProcesses bounds how many findings there are about them.
+// mostProcesses bounds the number of findings about processes.
 const mostProcesses = 20
 
 // fieldsOf reads lines such as "redis_version:7.0.15".
@@ -407,7 +405,7 @@ func fieldsOf(info string) map[string]string {
 	return fields
 }
 
-// older tells whether a version is one before 6.2. What is no version is not.
+// older reports whether a version is below 6.2; false for a text that is no version.
 func older(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	major, err := strconv.Atoi(parts[0])

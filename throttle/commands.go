@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// This file has what is asked of Redis by plain commands, beside the scripts: for those who
-// look, and for what processes publish of themselves. No decision needs any of it.
+// This file has the plain commands that are sent to Redis beside the scripts: for the Inspector, and
+// for what processes publish about themselves. No decision needs any of them.
 
-// errScriptsOnly is of a client that takes scripts and no commands.
+// errScriptsOnly is the error of a client that runs scripts and no other commands.
 var errScriptsOnly = errors.New("throttle: the client takes no plain commands, as go-redis' do")
 
 // commands is the client of the server that has the throttle's keys.
@@ -33,7 +33,7 @@ func (c *caller) commands(ctx context.Context) (redis.Cmdable, error) {
 	return nil, errScriptsOnly
 }
 
-// command asks the server that has the keys something, within Options.Timeout.
+// command sends commands to the server that has the throttle's keys, within Options.Timeout.
 func command[T any](ctx context.Context, c *caller,
 	ask func(ctx context.Context, client redis.Cmdable) (T, error)) (T, error) {
 	began := time.Now()
@@ -51,7 +51,7 @@ func command[T any](ctx context.Context, c *caller,
 	return reply.(T), nil //nolint:errcheck // it is what ask returned
 }
 
-// fields are what a hash has, and Redis' time.
+// fields are the fields of a hash, and Redis' time.
 type fields struct {
 	now time.Time
 	of  map[string]string
@@ -72,7 +72,7 @@ func (c *caller) fields(ctx context.Context, key string) (fields, error) {
 	})
 }
 
-// setField sets one field of a hash and removes others; the hash then lives for so long.
+// setField sets one field of a hash, removes others, and sets the hash's expiry.
 func (c *caller) setField(ctx context.Context, key, field, value string, lives time.Duration, remove []string) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -99,8 +99,7 @@ func (c *caller) field(ctx context.Context, key, field string) (string, error) {
 	})
 }
 
-// pushed adds an element at the front of a list that has so many at most and then lives for
-// so long.
+// pushed adds an element at the front of a list, cuts the list to so many, and sets its expiry.
 func (c *caller) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -114,7 +113,7 @@ func (c *caller) pushed(ctx context.Context, key, element string, most int64, li
 	return err
 }
 
-// taken sets a key for so long, if it is not set, and tells whether it did and what time it was.
+// taken sets a key with an expiry if it is not set. It returns whether it did, and Redis' time.
 func (c *caller) taken(ctx context.Context, key string, lives time.Duration) (now time.Time, is bool, err error) {
 	type reply struct {
 		now time.Time
@@ -132,7 +131,7 @@ func (c *caller) taken(ctx context.Context, key string, lives time.Duration) (no
 	return r.now, r.is, err
 }
 
-// lives has a key live for so long.
+// lives sets a key's expiry.
 func (c *caller) lives(ctx context.Context, key string, lives time.Duration) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
 		return client.PExpire(ctx, key, lives).Result()
@@ -140,14 +139,14 @@ func (c *caller) lives(ctx context.Context, key string, lives time.Duration) err
 	return err
 }
 
-// list is elements of a list, from one place to another.
+// list returns the elements of a list, from one index to another.
 func (c *caller) list(ctx context.Context, key string, from, to int64) ([]string, error) {
 	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) ([]string, error) {
 		return client.LRange(ctx, key, from, to).Result()
 	})
 }
 
-// scores are those of a sorted set, by member.
+// scores returns the scores of a sorted set, by member.
 func (c *caller) scores(ctx context.Context, key string) (map[string]float64, error) {
 	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) (map[string]float64, error) {
 		members, err := client.ZRangeWithScores(ctx, key, 0, -1).Result()
@@ -159,7 +158,7 @@ func (c *caller) scores(ctx context.Context, key string) (map[string]float64, er
 	})
 }
 
-// value is that of a key, empty if there is none.
+// value returns the value of a key, empty if there is none.
 func (c *caller) value(ctx context.Context, key string) (string, error) {
 	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) (string, error) {
 		value, err := client.Get(ctx, key).Result()
@@ -170,7 +169,7 @@ func (c *caller) value(ctx context.Context, key string) (string, error) {
 	})
 }
 
-// beginnings are the first bytes of each value, empty where there is none.
+// beginnings returns the first bytes of each value, empty where there is none.
 func (c *caller) beginnings(ctx context.Context, keys []string, bytes int64) ([]string, error) {
 	return command(ctx, c, func(ctx context.Context, client redis.Cmdable) ([]string, error) {
 		values := make([]*redis.StringCmd, len(keys))
@@ -188,10 +187,10 @@ func (c *caller) beginnings(ctx context.Context, keys []string, bytes int64) ([]
 	})
 }
 
-// scanAtOnce is about how many keys one call of SCAN looks at: a few milliseconds of Redis.
+// scanAtOnce is about how many keys one call of SCAN goes through: a few milliseconds of Redis.
 const scanAtOnce = 10_000
 
-// scan lists the keys of one server that fit a pattern, in order, each once. It looks at
+// scan lists the keys of one server that match a pattern, in order, each once. It goes through
 // every key that the server has.
 func scan(ctx context.Context, client redis.Cmdable, pattern string) ([]string, error) {
 	var found []string
@@ -208,7 +207,7 @@ func scan(ctx context.Context, client redis.Cmdable, pattern string) ([]string, 
 	}
 }
 
-// scanned lists the throttle's keys that begin so.
+// scanned lists the throttle's keys with a prefix.
 func (c *caller) scanned(ctx context.Context, prefix string) ([]string, error) {
 	client, err := c.commands(ctx)
 	if err == nil {
@@ -220,12 +219,12 @@ func (c *caller) scanned(ctx context.Context, prefix string) ([]string, error) {
 	return nil, c.classify(ctx, time.Now(), err)
 }
 
-// globEscaper escapes what has a meaning in a pattern and may stand in a key of ours.
+// globEscaper escapes the characters of a key that have a meaning in a pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// List returns the names of the throttles that processes have published in this Redis
-// within a day, in order. It looks at every key that Redis has, some ten thousand a
-// call, on each primary of a Cluster; ctx bounds it.
+// List returns the names of the throttles that processes have published in this Redis within a
+// day, in order. It goes through every key that Redis has, some ten thousand in one call, on each
+// primary of a Cluster; ctx bounds it.
 func List(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	names := make(map[string]bool)
 	collect := func(ctx context.Context, server redis.Cmdable) ([]string, error) {
@@ -274,17 +273,16 @@ func onPrimaries(ctx context.Context, cluster *redis.ClusterClient,
 	return all, <-done
 }
 
-// Attach returns an Inspector of the throttle called name, from the configuration that the processes
-// which decide by it have published in Redis.
+// Attach returns an Inspector of the throttle called name, made from the configuration that its
+// processes have published in Redis.
 //
-// Where processes are configured differently, as during a deployment, it takes the
-// configuration of the newest that is alive, the first of Processes. It does not follow
-// what is published later: attach anew from time to time. Shares that a function of the
-// program says are known of the flows that wait now. It has no log.
+// If processes are configured differently, as during a deployment, Attach takes the configuration of
+// the newest live process, the first of Processes. The Inspector does not follow what is published
+// later: attach again from time to time. Shares that come from Options.Share are known only for the
+// flows that wait now. The Inspector writes no log.
 //
-// The error is an *AttachError if nothing is published that this version can read, an
-// *OptionError for the name or the client, or that of Redis, as of Usage. It blocks for two
-// round trips.
+// The error is an *AttachError if no process has published what this version can read, an
+// *OptionError for the name or the client, or else as of Usage. It blocks for two round trips.
 func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector, error) {
 	if ctx == nil {
 		return nil, errNoContext

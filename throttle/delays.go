@@ -12,7 +12,8 @@ type StartDelay struct {
 	Started int64         `json:"started"`    // how many jobs have begun
 	Late    int64         `json:"late"`       // how many of these began later than the margin
 	Longest time.Duration `json:"longest_ns"` // the longest delay
-	// LastLate is when the last late job began, on Redis' clock; zero if none did.
+	// LastLate is when the last job began that was later than the margin, on Redis' clock; zero if
+	// none was.
 	LastLate time.Time `json:"last_late,omitzero"`
 }
 
@@ -67,8 +68,8 @@ func (d *startDelays) all() map[string]StartDelay {
 	return maps.Clone(d.of)
 }
 
-// started says that a granted job begins now, and when its answer had come: to the observer,
-// and to those who look at the processes.
+// started passes on that a granted job begins now, and when its answer arrived: to the Observer and
+// to what the process publishes.
 func (t *Throttle) started(granted Reservation, answered time.Time) {
 	delay := max(0, time.Since(answered)-granted.Delay())
 	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {
@@ -79,9 +80,9 @@ func (t *Throttle) started(granted Reservation, answered time.Time) {
 	}
 }
 
-// Started says that a granted job begins now, and when its answer had come, by the local
-// clock. The throttle's observer hears how late that is, and Check whether it is later than a
-// margin. It does not block.
+// Started says that a granted job begins now, and when its answer arrived by the local clock. The
+// Observer receives how late the job is; Check reports jobs that are later than a margin. It does
+// not block.
 func (d Driver) Started(granted Reservation, answered time.Time) {
 	d.throttle.started(granted, answered)
 }

@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// ErrUnavailable is the class of errors that mean: Redis could not decide.
-// Match it with errors.Is; *UnavailableError has the data.
+// ErrUnavailable is the class of errors that say that Redis could not decide. Match it with
+// errors.Is; *UnavailableError has the data.
 var ErrUnavailable = errors.New("throttle: Redis cannot decide")
 
-// ErrState is the class of errors that mean: what Redis keeps under the
-// throttle's keys is not what the throttle wrote. Nothing was written for the job or
-// the scope key that was asked for.
+// ErrState is the class of errors that say that Redis has data under the throttle's keys that the
+// throttle did not write. Nothing was written for the job or the scope key in question.
 var ErrState = errors.New("throttle: foreign data under a key of the throttle")
 
-// StateError says where foreign data was found, if Redis tells. It matches ErrState.
+// StateError says where foreign data was found, if that is known. It matches ErrState.
 type StateError struct {
-	// Key is the Redis key. It may have a tenant's key in it.
+	// Key is the Redis key. It may contain a tenant's key.
 	Key string
 }
 
-// Error names what is a tenant's in the key by its hash alone, since it may be private:
-// the first bytes of the whole key's SHA-256.
+// Error shows a tenant's key only as a hash, since it may be private: the first bytes of the SHA-256
+// of the whole Redis key.
 func (e *StateError) Error() string {
 	text := e.Key
 	if prefix, rest, is := strings.Cut(e.Key, "}:"+stateVersion+":"); is {
@@ -51,7 +50,7 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("throttle: option %s = %v: %s", e.Field, e.Value, e.Reason)
 }
 
-// LimitError says why a limit is not one.
+// LimitError says why a limit is not valid.
 type LimitError struct {
 	Text   string // the limit as text
 	Reason string

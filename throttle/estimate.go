@@ -5,18 +5,18 @@ import "time"
 // blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight.
 const blockedFor = time.Hour
 
-// latestAsking is when a job in line asks again at the latest. Its line's keys live on
-// from then for as long as lineKept says, which is three times as long at least.
+// latestAsking is after how long a waiting job asks again at the latest. The keys of the line live
+// for lineKept after that, at least three times as long.
 const latestAsking = 10 * 24 * time.Hour
 
-// estimate guesses when a job in line starts. The script's guess is for the first of
-// its lane; the jobs before it take their time in the window that keeps it back, and
-// where several flows stand under that scope key each has only its part. Others may
-// come, so Late allows for four times as many.
+// estimate guesses when a waiting job starts. The script's guess is for the first job of the lane.
+// The jobs before this one take their time in the window that holds it back; if several flows stand
+// under that scope key, each has only its share of it. More jobs may come, so Late allows for four
+// times as many.
 func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	wait := min(max(0, r.Start.Sub(r.Now)), maxWindow)
 	if r.Start.IsZero() {
-		wait = blockedFor // it never would
+		wait = blockedFor // the script says never
 	}
 	defer t.means.waits(o)
 	sure := time.Duration(0) // what others cannot make longer
@@ -37,9 +37,9 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	r.Hold.until(r.Start)
 }
 
-// through is how long a limit takes to let through the job and those before it, which are
-// as heavy as jobs in line are on the average. It errs on the early side where the upstream
-// serves less than the limit.
+// through is how long a limit takes to let the job and those before it through. The jobs before it
+// are assumed to have the mean weight of waiting jobs. It errs on the early side while the served
+// share is below 1.
 func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flows int64) time.Duration {
 	units := float64(o.units(scope)) + float64(r.Ahead)*t.means.weight(o, scope)
 	if scope != t.fair {
@@ -49,8 +49,8 @@ func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flo
 	return time.Duration(min(windows*float64(t.counts(scope, limit)), float64(maxWindow))).Truncate(time.Microsecond)
 }
 
-// throughAll is how long the limits of the configuration take for that if nobody else waits and
-// nothing counts under them yet. It errs on the early side where they are used.
+// throughAll is how long the limits of the configuration take for that if no other flow waits and
+// the limits are unused. It errs on the early side if they are in use.
 func (t *setup) throughAll(r *Reservation, o *order) (longest time.Duration) {
 	if r.Ahead == 0 {
 		return 0

@@ -16,23 +16,22 @@ const (
 	kindsKept = 1000
 )
 
-// Estimator learns from settlements what jobs of a kind take, so that nobody has to guess
-// what to charge the next: Estimate says a job's Weight, and Learn is told what the job was
-// settled with. A kind is what jobs have in common that take alike, such as their type and
-// model. A job's size is what is known of it before it runs, such as the tokens of its
-// prompt, best in the units that are charged.
+// Estimator learns from settlements how many units jobs of a kind take. Estimate returns the Weight
+// for a job; Learn is told what a job was settled with. A kind groups jobs that take about the same,
+// such as those of one type and model. A job's size is what is known before it runs, such as the
+// tokens of its prompt, best in the units that are charged.
 //
 // # The rule
 //
-// The last 256 settlements of a kind are kept. Three rules are fitted to them: so many
-// units for each job, so many on top of its size, so many times its size. Each covers 95 %
-// of them (EstimatorOptions.Quantile), and charges no less for all of them than they took.
-// In force is the one that charges the least for all, so sizes that tell nothing do no harm.
+// The last 256 settlements of a kind are kept. Three rules are fitted to them: a constant, the size
+// plus a constant, and the size times a factor. Each covers 95 % of the settlements
+// (EstimatorOptions.Quantile) and charges no less in total than the jobs took. The rule that charges
+// least in total is used, so sizes that tell nothing do no harm.
 //
 // # Which way it errs
 //
-// High for all jobs together, since each is charged for the 95th percentile. Low for one
-// job in 20, at times for one in 12. The percentile is exact: of n settlements the one of
+// Estimates are high on average, since each job is charged the 95th percentile, and low for about
+// one job in 20, at times for one in 12. The percentile is exact: of n settlements the one of
 // rank ⌈0.95·(n+1)⌉. If jobs come in no order, the next takes no more than that with a
 // probability of 0.95 or more, whatever the distribution (S. S. Wilks, Statistical
 // Prediction with Special Reference to the Problem of Tolerance Limits, 1942). That the
@@ -51,14 +50,14 @@ const (
 // A better size helps then, or kinds that are more alike. A job in a thousand that takes a
 // hundred times as much as others is in no percentile: make it a kind of its own.
 //
-// Where a window was full, and the jobs that run at once take more than their charges in
-// all, it holds that much more than its limit. That is so for one full window in 20 if one
-// job runs at a time, and for one in 1,500 if four do that vary by 0.13.
+// When a window is full, it can exceed its limit by what the running jobs use beyond their charges.
+// That happens in one full window of 20 if one job runs at a time, and in one of 1,500 if four jobs
+// run that vary by 0.13.
 //
 // # The start, and changes
 //
-// Until there are settlements enough, 19 for 0.95, a job is charged its size and what
-// NewEstimator was told, or by the largest settlement seen if that is more. Jobs that end
+// Until there are settlements enough, 19 for 0.95, a job is charged its size plus
+// the cold units of NewEstimator, or the largest settlement seen if that is more. Jobs that end
 // early are learned first: where these are the small ones the start errs low. When jobs
 // begin to take more, a dozen settlements are enough to follow; when they take less it needs
 // nearly 256, and errs high until then. A job that is settled for nothing teaches nothing,

@@ -11,14 +11,12 @@ import (
 // mostSearched is how many places of a lane are read in one call.
 const mostSearched = 10_000
 
-// mostPlayed is with how many jobs in line the start of one is played through; with more
-// it is guessed.
+// mostPlayed is up to how many waiting jobs the start of one is simulated; with more it is guessed.
 const mostPlayed = 5_000
 
-// ExplainID is Explain for a job of which only the ID is known. Where it waits in line, its
-// lane is looked through, ten thousand places a call; with more than 5,000 jobs in line
-// its start is guessed. What has started is not known any more: of that, and of a job that
-// never came, it says that nothing is known. It fails as Lanes does.
+// ExplainID is Explain for a job of which only the ID is known. If the job waits, its lane is
+// searched, ten thousand jobs in one call; with more than 5,000 waiting jobs its start is guessed.
+// Of a job that has started, or that never came, nothing is known. It fails as Lanes does.
 func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, error) {
 	if ctx == nil {
 		return Explanation{}, errNoContext
@@ -53,8 +51,7 @@ func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, erro
 	return e, nil
 }
 
-// found is a job in line, with how many are before it in its lane and how many there are
-// in all.
+// found is a waiting job, with how many jobs are before it in its lane and how many wait in all.
 type found struct {
 	order          *order
 	before, inLine int64
@@ -100,8 +97,8 @@ func placeOf(id string, list []string) (place int, element []string) {
 	return -1, nil
 }
 
-// guess says when a job in line starts by how many are before it, how many flows stand
-// under its scope keys and what their limits let through. It is zero under a limit of 0.
+// guess estimates when a waiting job starts, from the number of jobs before it, the flows that stand
+// under its scope keys, and their limits. Expected is zero under a limit of 0.
 func (t *Inspector) guess(o *order, e *Explanation) {
 	e.Expected, e.Guessed = e.Now, true
 	later := func(at time.Time) {

@@ -3,8 +3,8 @@ package throttle
 import "go.uber.org/zap"
 
 // guarded returns options whose Observer and Share may panic: the panic is logged and goes no
-// further. The goroutine that calls them works for the jobs of all callers, and often none of them
-// could recover it.
+// further. The goroutine that calls them works for the jobs of all callers, and no caller could
+// recover the panic.
 func (o Options) guarded() Options {
 	g := &guard{observer: o.Observer, share: o.Share, log: newRateLimitedLog(o.Logger)}
 	if o.Observer != nil {
@@ -89,7 +89,7 @@ func (g *guard) PutBack(p PutBack) {
 	g.observer.PutBack(p)
 }
 
-// panicked tells that a function which the user gave has panicked, and where.
+// panicked logs that a function of the user has panicked, and where.
 func (l *rateLimitedLog) panicked(of string, with any) {
 	if left, due := l.due("panic " + of); due {
 		l.logger.Error("throttle: "+of+" panicked, which changes nothing else",

@@ -29,17 +29,16 @@ func newKeys(name string) keys {
 // scopeKeyName names a scope key as Redis has it. It has no blank, comma or bar.
 func scopeKeyName(scope, key string) string { return scope + ":" + encode(key) }
 
-// splitName is the scope and the key of a scope key's name. Of a key that only its
-// hash is left of, the key stays encoded.
+// splitName returns the scope and the key of a scope key's name. A key of which Redis has only the
+// hash stays encoded.
 func splitName(name string) (scope, key string, is bool) {
 	scope, encoded, is := strings.Cut(name, ":")
 	return scope, decoded(encoded), is
 }
 
-// encode writes any bytes a user may send so that they stay in their place
-// within a key: letters, digits and _ . - @ as they are, other bytes as %XX. A
-// value that gets too long is replaced by ~ and its SHA-256: different values
-// never share a key, since ~ is itself written as %7E.
+// encode writes any bytes so that they can stand in a Redis key: letters, digits and _ . - @ as they
+// are, other bytes as %XX. A value that gets too long is replaced by ~ and its SHA-256. Different
+// values never share a key, since ~ itself is written as %7E.
 func encode(value string) string {
 	escaped := 0
 	for i := range len(value) {
@@ -65,15 +64,14 @@ func encode(value string) string {
 	return b.String()
 }
 
-// isHash tells a key as it is told where only its hash is left.
+// isHash reports whether a key is a hash, as answers have it where Redis has only the hash.
 func isHash(key string) bool {
 	hash, is := strings.CutPrefix(key, "~")
 	sum, err := base64.RawURLEncoding.DecodeString(hash)
 	return is && err == nil && len(sum) == sha256.Size
 }
 
-// decode reads what encode wrote. It returns false for a value that only its hash
-// is left of.
+// decode reads what encode wrote; false for a hash.
 func decode(encoded string) (string, bool) {
 	if strings.HasPrefix(encoded, "~") {
 		return "", false
@@ -82,7 +80,7 @@ func decode(encoded string) (string, bool) {
 	return value, err == nil
 }
 
-// decoded is the value, or what stands for it where only its hash is left.
+// decoded is the value, or its hash where Redis has only that.
 func decoded(encoded string) string {
 	if value, readable := decode(encoded); readable {
 		return value

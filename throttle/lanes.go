@@ -10,9 +10,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Lane is jobs that wait in line with the same scope keys and priority.
+// Lane is the jobs that wait with the same scope keys and priority.
 type Lane struct {
-	// Name is what Jobs asks for.
+	// Name is the lane's name, for Jobs.
 	Name string `json:"name"`
 	// Flow is the key of the fair scope, empty where there is none. Keys are those of the
 	// keyed scopes, by the scope's name. Of very long keys only the hash is known.
@@ -20,17 +20,17 @@ type Lane struct {
 	Keys map[string]string `json:"keys,omitempty"`
 	// Priority is that of its jobs.
 	Priority int `json:"priority,omitempty"`
-	// Jobs is how many are in it, a few that have left since included. Since is when its
-	// first job came; zero if that is not known, since the lane has a claim.
+	// Jobs is how many jobs are in it, perhaps with a few that have left since. Since is when its
+	// first job came; zero if that is not known, as for a lane that has a claim.
 	Jobs  int64     `json:"jobs"`
 	Since time.Time `json:"since,omitzero"`
 	// Scope and Key name the scope key that has no room for its first job, Key empty for
-	// Global; Looked is when that is looked at again, zero if not before something changes.
+	// Global. Looked is when a pull looks at it again; zero if only a change causes that.
 	Scope  string    `json:"scope"`
 	Key    string    `json:"key,omitempty"`
 	Looked time.Time `json:"looked,omitzero"`
-	// Parked is true where its first job is heavy and waits to claim room there; Claimed
-	// is the place that it has claimed, zero if none.
+	// Parked is true if its first job is heavy and waits to claim room there; Claimed is the
+	// start that it has claimed, zero if none.
 	Parked  bool      `json:"parked,omitempty"`
 	Claimed time.Time `json:"claimed,omitzero"`
 }

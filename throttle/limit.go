@@ -47,8 +47,8 @@ const (
 	maxLease = 24 * time.Hour
 )
 
-// leaseSubWindows is the number of sub-windows a lease is divided into: as many entries, at
-// most, are in a running limit's ledger.
+// leaseSubWindows is the number of sub-windows of a lease. A running limit's ledger has at most as
+// many entries.
 const leaseSubWindows = 1000
 
 // Limit is a number of units per sliding window: in every interval of length
@@ -75,10 +75,10 @@ type Limit struct {
 	// Running makes it a limit on the units that run at once: from a job's start until
 	// Throttle.Done, or until its Lease is over. It has no Window and no Precision.
 	Running bool
-	// Lease is how long a job counts as running without a sign of life, Throttle.Renew:
-	// a process that dies leaves its places that long. Up to a thousandth of it longer, never
-	// shorter. In whole microseconds, from 200 ms to 24 h, and at least twice as long as
-	// Options.Lookahead. 0 means DefaultLease.
+	// Lease is how long a job counts as running without Throttle.Renew: the places of a process
+	// that dies stay occupied for so long, up to a thousandth longer, never shorter. In whole
+	// microseconds, from 200 ms to 24 h, and at least twice Options.Lookahead. 0 means
+	// DefaultLease.
 	Lease time.Duration
 }
 
@@ -336,8 +336,7 @@ func limitOf(units int64, span line.Span, precision time.Duration) Limit {
 	return Limit{Units: units, Window: length, Precision: precision}
 }
 
-// plain is the limit as it is written shortest: a precision or a lease that is the default
-// is left out.
+// plain is the limit without a precision or a lease that is the default.
 func (l Limit) plain() Limit {
 	short := l
 	if l.Running && l.Lease == DefaultLease {

@@ -20,8 +20,7 @@ type Line struct {
 	// each. Heavy is how many lanes wait for room for a heavy job: parked, or with a claim
 	// on their place.
 	Flows, Heavy int64
-	// Looked is when it is looked at again, on Redis' clock; zero if that is not before
-	// something is changed.
+	// Looked is when a pull looks at it again, on Redis' clock; zero if only a change causes that.
 	Looked time.Time
 }
 
@@ -38,12 +37,12 @@ type LinesPage struct {
 // mostOnPage is how many entries one page has.
 const mostOnPage = 500
 
-// Lines returns a page of the scope keys under which jobs wait, from the one named by
-// from, empty for the first. Each waiting lane stands under exactly one of them, the one
-// that has no room for its first job. A scope key may come on two pages, with its heavy
-// flows on one and the others on the other. What comes or goes while pages are read may
-// come once, twice or not at all. It changes nothing, blocks for one round trip, for the
-// first page two, and fails as Usage does.
+// Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
+// the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
+// one that has no room for its first job. A scope key may be on two pages, with its heavy flows on
+// one and the others on the other. Scope keys that come or go while pages are read may be there
+// once, twice or not at all. It changes nothing, blocks for one round trip (the first page for two),
+// and fails as Usage does.
 func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	p, err := t.page(ctx, wire.LinesKeys, from)
 	if err != nil {
@@ -54,7 +53,7 @@ func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	for p.More() {
 		q := p.Queue()
 		if q.Standing == 0 {
-			continue // nobody stands there any more
+			continue // the last flow has left
 		}
 		name, heavy := strings.CutSuffix(q.Name, parkedMark)
 		of := lineOf(lines, p, name, q.Timer)
@@ -82,7 +81,7 @@ func (t *setup) addClaims(ctx context.Context, lines map[string]*Line) error {
 	})
 }
 
-// unreadable is the error of a page that is not as it should be.
+// unreadable is the error of a page that cannot be read, else nil.
 func unreadable(p *wire.Page) error {
 	if p.Err() != nil {
 		return badReply("lines")
@@ -105,8 +104,7 @@ func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*wir
 	return t.ask(ctx, kind, int64(place), of...)
 }
 
-// ask asks for a page; of jobs one that begins at a place as seen from the end, if that is
-// below 0.
+// ask asks for a page. A page of jobs may begin at a negative index, counted from the end.
 func (t *setup) ask(ctx context.Context, kind string, from int64, of ...string) (*wire.Page, error) {
 	asked := wire.Lines{Kind: kind, Of: of, From: from, Count: mostOnPage}
 	reply, err := t.redis.run(ctx, linesScript, t.arguments(asked.Arguments()))
@@ -135,7 +133,7 @@ func (t *setup) pages(ctx context.Context, kind string, read func(p *wire.Page),
 	}
 }
 
-// lineOf is the line of a scope key, which is looked at by then.
+// lineOf returns the line of a scope key, with the earliest time of its looks.
 func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
 	scope, key, is := splitName(name)
 	p.Refuse(!is)
@@ -150,10 +148,10 @@ func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Lin
 	return of
 }
 
-// parkedMark stands behind a scope key's name as that of the queue of its parked lanes.
+// parkedMark after a scope key's name makes it the name of the queue of its parked lanes.
 const parkedMark = "!"
 
-// claim reads a lane's claim. It is looked at when its place comes into the lookahead.
+// claim reads a lane's claim. A pull looks at it when its slot comes into the lookahead.
 func (t *setup) claim(p *wire.Page) wire.Claim {
 	c := p.Claim()
 	c.Timer = max(c.At-t.options.Lookahead.Microseconds(), p.Now)

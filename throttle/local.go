@@ -11,18 +11,17 @@ import (
 // granted anything until buckets are full again and can be forgotten.
 const maxLocalKeys = 10_000
 
-// localShare grants jobs out of this process' share of each limit while Redis is
-// away. A token bucket of burst b and rate r lets at most b + r x Window pass in
-// any window; with half the share for each, that is the share: it errs on the
-// low side, and a weight above half the share is not granted. Of a running limit the
-// share is what may run here.
+// localShare grants jobs out of this process' share of each limit while Redis is away. A token bucket
+// of burst b and rate r lets at most b + r x Window pass in any window; with half the share for each,
+// that is the share. It errs on the low side: a weight above half the share is not granted. Of a
+// running limit the share is what may run in this process.
 type localShare struct {
 	share   float64
 	mu      sync.Mutex
 	buckets map[localLimit]*rate.Limiter
 	running map[localLimit]int64 // units that run here
 	runs    map[localGrant]*localRun
-	latest  time.Time // that anybody came at
+	latest  time.Time // the latest time of a call
 }
 
 // localGrant names a grant of this process.
@@ -35,7 +34,7 @@ type localGrant struct {
 type localRun struct {
 	charges []localCharge
 	lease   time.Duration
-	over    time.Time // when it is taken to be dead
+	over    time.Time // when its lease is over
 }
 
 // localLimit is a limit of one scope key.
@@ -78,10 +77,9 @@ func (t *Throttle) localCharges(o *order) []localCharge {
 	return charges
 }
 
-// take charges a job to all its limits or to none, and says for how long it holds what it
-// takes of running ones. Goroutines may come in another order
-// than the one in which they looked at the clock: a bucket for which time went back would
-// be filled by the same time again.
+// take charges a job to all its limits or to none, and returns the lease of the places that it
+// occupies. Goroutines may call it in another order than that in which they read the clock: a bucket
+// for which time went back would be filled by the same time again.
 func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time) (lease time.Duration, taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +101,7 @@ func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time
 	return run.lease, true
 }
 
-// room is what a job would hold of running limits, and whether there is room for it.
+// room returns the places that a job would occupy, and whether they are free.
 func (l *localShare) room(charges []localCharge, now time.Time) (*localRun, bool) {
 	for grant, run := range l.runs {
 		if !run.over.After(now) {
@@ -126,7 +124,7 @@ func (l *localShare) room(charges []localCharge, now time.Time) (*localRun, bool
 	return run, true
 }
 
-// keep ends what a grant holds, or has it hold for another lease. It tells whether it did
+// keep gives a grant's places back, or renews their lease. It returns whether the grant occupied them
 // until now.
 func (l *localShare) keep(granted Reservation, renew bool) bool {
 	if l == nil {
@@ -200,7 +198,7 @@ func (l *localShare) bucket(of localLimit, now time.Time) *rate.Limiter {
 	return bucket
 }
 
-// forgetFull drops the buckets that a new one would equal.
+// forgetFull drops full buckets: a new one would be the same.
 func (l *localShare) forgetFull(now time.Time) {
 	for of, bucket := range l.buckets {
 		if bucket.TokensAt(now) >= float64(bucket.Burst()) {

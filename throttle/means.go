@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// means are what the jobs of this process were like, by scope: for guesses.
+// means are mean weights and running times of this process' jobs, by scope, for estimates.
 type means struct {
 	mu    sync.Mutex
-	of    map[string]time.Duration // how long those that it has ended ran
+	of    map[string]time.Duration // the mean running time
 	units map[string]meanUnits     // what those cost that waited in line
 }
 
-// meanUnits is a mean over the last jobs, about as many as jobs says.
+// meanUnits is a mean over about the last meanOver jobs, or as many as there were.
 type meanUnits struct{ units, jobs float64 }
 
-// meanOver is over about how many jobs a mean goes.
+// meanOver is about how many of the last jobs a mean is of.
 const meanOver = 16
 
 // ended notes jobs that have ended now.
@@ -64,7 +64,7 @@ func (m *means) waits(o *order) {
 	}
 }
 
-// weight guesses what a job in line costs of a scope: as much as this one, if nothing is known.
+// weight estimates what a waiting job costs in a scope: as much as this one, if nothing is known.
 func (m *means) weight(o *order, scope string) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,8 +74,7 @@ func (m *means) weight(o *order, scope string) float64 {
 	return float64(o.units(scope))
 }
 
-// runs guesses for how long a job counts under the running limit of a scope, if anything is
-// known of it.
+// runs estimates how long a job counts under the running limit of a scope; false if nothing is known.
 func (t *setup) runs(scope string) (time.Duration, bool) {
 	i := slices.IndexFunc(t.scopes, func(s Scope) bool { return s.Name == scope })
 	if i < 0 {
@@ -89,8 +88,8 @@ func (t *setup) runs(scope string) (time.Duration, bool) {
 	return mean + s.Cooldown, known
 }
 
-// counts guesses for how long a start counts under a limit of a scope, on the late side:
-// exactly so under a window.
+// counts estimates how long a start counts under a limit of a scope: exact for a window, on the late
+// side for a running limit.
 func (t *setup) counts(scope string, limit Limit) time.Duration {
 	if !limit.Running {
 		return limit.Window

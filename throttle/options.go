@@ -10,9 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Fallback is what happens to a decision while Redis cannot answer: it refuses
-// connections, does not answer in time, is a read-only replica, is out of
-// memory, or moves the throttle's slot.
+// Fallback is what Reserve does while Redis cannot decide: Redis refuses connections, does not answer
+// in time, is a read-only replica, is out of memory, or moves the throttle's slot.
 type Fallback int
 
 const (
@@ -55,70 +54,65 @@ const (
 type Options struct {
 	// Fallback is what to do while Redis cannot answer. Default FallbackClosed.
 	Fallback Fallback
-	// LocalShare is the part of each limit that this process may use by itself
-	// under FallbackLocal, in 0..1: 1 divided by the number of processes that
-	// share the throttle. There it must be set; otherwise it is not read.
+	// LocalShare is the part of each limit that this process may use by itself under
+	// FallbackLocal, above 0 and up to 1: with four processes, use 0.25. FallbackLocal needs it;
+	// otherwise it is not read.
 	LocalShare float64
 	// Timeout bounds each call to Redis, whatever the client's own timeouts
 	// are, and how long Reserve waits for its answer. 0 means 250 ms; 1 ms to a minute.
 	Timeout time.Duration
-	// Grace is how long after its slot a booking still counts when its job has
-	// not come: long enough for a queue's lateness, short enough not to keep
-	// capacity from others for jobs that were deleted. 0 means 5 s; 1 ms to a day.
-	// All processes of one throttle must use the same.
+	// Grace is how long after its slot a booking still counts if its job has not come: long
+	// enough for the lateness of a queue, short enough that deleted jobs do not keep room from
+	// others. 0 means 5 s; 1 ms to a day. All processes of one throttle must use the same.
 	Grace time.Duration
-	// Lookahead is how far ahead jobs are booked; behind it they wait in line. It
-	// has to be long enough for a booked job to be brought in time, by another
-	// process if its own has died. Longer makes newcomers wait for more that is
-	// promised already, and every decision read more of it; the shares are the
-	// same. 0 means 1 s; 100 ms to 400 days.
+	// Lookahead is how far ahead jobs are booked; jobs that would start later wait in line. It must
+	// be long enough for a booked job to be delivered in time, by another process if its own has
+	// died. A longer one makes newcomers wait for more bookings, and each decision read more of
+	// them; the shares do not change. 0 means 1 s; 100 ms to 400 days.
 	Lookahead time.Duration
 	// FairScope is the keyed scope whose keys have a share each of every limit under
 	// which several of them wait. Empty means "tenant" if there is such a scope.
 	// Global, or no such scope, is one line for all: first come, first served.
 	FairScope string
-	// Shares are the parts that keys of the fair scope have in that division: a
-	// key with 3 starts three units where one with 1 starts one. 1 to 1,000,000;
-	// a key that is not there has 1, or what Share says.
+	// Shares are the shares of keys of the fair scope: a key with 3 starts three units while a key
+	// with 1 starts one. 1 to 1,000,000; a key that is not there has 1, or what Share returns.
 	Shares map[string]int
-	// Share says the share of a key that Shares does not have. It is called often
-	// and by several goroutines; less than 1 is taken as 1, more than 1,000,000 as
-	// 1,000,000. A panic is logged, and the share is 1. It is not asked for keys of more
-	// than about 128 bytes, of which Redis has only the hash.
+	// Share returns the share of a key that Shares does not have. It is called often and by several
+	// goroutines. Less than 1 counts as 1, more than 1,000,000 as 1,000,000. A panic is logged, and
+	// the share is 1. It is not called for keys of more than about 128 bytes, of which Redis has
+	// only the hash.
 	Share func(key string) int
-	// FairByTime divides the places of running limits by units times the seconds that they
-	// are held, so that a key with long jobs does not have more of them than one with short
-	// jobs. Else units are counted at their start, as under windows. A job is charged for a
-	// second at its start, and for what it took when it is renewed and when it has ended.
+	// FairByTime divides the places of running limits by units times the seconds that they are
+	// occupied, so that a key with long jobs does not get more of them than a key with short jobs.
+	// Otherwise units are counted at their start, as under windows. A job is charged for a second
+	// at its start, and for the rest when it is renewed and when it has ended.
 	FairByTime bool
-	// PriorityFloor is the part of what a key of the fair scope starts that jobs of a lower
-	// Priority have while those of the next higher one wait too, counted in units: 0.01 to
-	// 0.5, rounded so that a whole number of units of the higher one comes for each. 0 means
-	// 0.1, nine units for one. All processes of one throttle should use the same.
+	// PriorityFloor is the part of a fair key's units that jobs of a lower Priority keep while jobs
+	// of the next higher one wait too: 0.01 to 0.5, rounded so that a whole number of units of the
+	// higher one starts for each unit of the lower. 0 means 0.1, nine units to one. All processes
+	// of one throttle should use the same.
 	PriorityFloor float64
-	// Mode is that of all scopes: Enforce unless it is said otherwise here, by
-	// Scope.Mode, the weaker of the two, or at run time by SetMode. Also when it is
-	// Off every decision asks Redis, since that may change.
+	// Mode is the mode of all scopes: the weaker of this and Scope.Mode holds, unless SetMode sets
+	// another at run time. Every decision asks Redis even when the mode is Off, since it may change.
 	Mode Mode
-	// SettleWithin is how long after its start a granted job may be settled; what is
-	// settled is remembered as long. 0 means an hour; a minute to 400 days.
+	// SettleWithin is how long after its start a granted job may be settled; settlements are
+	// remembered for as long. 0 means an hour; a minute to 400 days.
 	SettleWithin time.Duration
-	// BreakAfter is how many calls must fail in a row until Redis is left alone
-	// for BreakPeriod. 0 means 5; negative never breaks.
+	// BreakAfter is how many calls in a row must fail before Redis is left alone for BreakPeriod.
+	// 0 means 5; a negative number means never.
 	BreakAfter int
 	// BreakPeriod is how long Redis is left alone before one call tries again.
 	// 0 means 500 ms; 1 ms to an hour.
 	BreakPeriod time.Duration
-	// Observer hears of decisions, calls to Redis and what else an Observer is
-	// for. nil is none, and costs nothing.
+	// Observer receives every event. nil means none, and costs nothing.
 	Observer Observer
-	// Logger takes what an operator should know: fallbacks, at most one a
-	// second of each kind, at warn. nil writes what is at warn or above to standard
-	// error, as asynq and go-redis do; zap.NewNop() is silent.
+	// Logger receives what an operator should know, such as fallbacks, at most one a second of each
+	// kind, at level warn. nil writes warnings and errors to standard error, as asynq and go-redis
+	// do; zap.NewNop() writes nothing.
 	Logger *zap.Logger
 }
 
-// withDefaults returns a checked copy with every default filled in.
+// withDefaults returns a checked copy with the defaults filled in.
 func (o *Options) withDefaults() (Options, error) {
 	var options Options
 	if o != nil {

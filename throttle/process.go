@@ -17,23 +17,23 @@ import (
 	"unicode/utf8"
 )
 
-// Process is what one Throttle value has published of itself and of its configuration:
-// once it had its first answer, and every ten minutes as long as it has answers; every minute
-// while its jobs begin later than a margin. A day after the last it is gone. All instants are on Redis' clock.
+// Process is what one Throttle value has published about itself and its configuration: after its first
+// answer from Redis, then every ten minutes while it gets answers, and every minute while its jobs begin
+// later than a margin. It disappears a day after the last time. All instants are on Redis' clock.
 type Process struct {
 	ID      string `json:"id"` // of the Throttle value, drawn anew by each
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
-	// Library is the version of this module in the program, empty if it is not known;
-	// State that of what it keeps in Redis. Processes of different states share no limit.
+	// Library is the version of this module in the program, empty if not known. State is the version
+	// of what it keeps in Redis: processes with different states share no limit.
 	Library string `json:"library,omitempty"`
 	State   string `json:"state"`
-	// Since is when it was published first, Seen when it was last.
+	// Since is when it was first published, Seen when it was last.
 	Since time.Time `json:"since"`
 	Seen  time.Time `json:"seen"`
-	// Alive is true if that was less than 25 minutes ago. One that is not has ended, or
-	// had nothing to do.
+	// Alive is true if Seen is less than 25 minutes ago. Otherwise the process has ended or had
+	// nothing to do.
 	Alive bool `json:"alive,omitempty"`
 	// Scopes are those of New; the Mode of each is the weaker of its own and Options.Mode.
 	Scopes    []Scope       `json:"scopes"`
@@ -58,8 +58,8 @@ func (p Process) String() string {
 	return fmt.Sprintf("%s on %s, process %d", p.Program, p.Host, p.PID)
 }
 
-// Differences says in what two processes are configured differently, each in a short
-// text with p's first; none if they are alike. It names scopes and limits, and no key.
+// Differences lists how the configurations of two processes differ, as short texts with p's first; it is
+// empty if they are alike. It names scopes and limits, but no key.
 func (p Process) Differences(other Process) []string {
 	var found []string
 	differ := func(what, mine, others string) {
@@ -96,8 +96,8 @@ func isSet(is bool) string {
 	return "not set"
 }
 
-// scopeTexts are what a scope is to those who decide: its limits with their precision in
-// force, its mode if it does not enforce them, and whether jobs may do without.
+// scopeTexts describe each scope as far as decisions depend on it: its limits with their precision, its
+// mode if it does not enforce them, and whether it is optional.
 func scopeTexts(scopes []Scope) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range scopes {
@@ -129,7 +129,7 @@ func scopeTexts(scopes []Scope) map[string]string {
 	return texts
 }
 
-// limitsString is what ParseLimits reads.
+// limitsString writes limits as ParseLimits reads them.
 func limitsString(limits []Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
@@ -138,9 +138,9 @@ func limitsString(limits []Limit) string {
 	return strings.Join(texts, ", ")
 }
 
-// Processes returns what the processes of this throttle have published, those that are
-// alive first, and of these the newest first; those of other state versions too. It
-// blocks for one round trip and fails as Usage does.
+// Processes returns what the processes of this throttle have published, also those of other state
+// versions: live ones first, and of these the newest first. It blocks for one round trip and fails as
+// Usage does.
 func (t *Inspector) Processes(ctx context.Context) ([]Process, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -156,8 +156,7 @@ func (c *caller) processes(ctx context.Context) ([]Process, error) {
 	return processesOf(found), nil
 }
 
-// processesOf reads what is published. What this version cannot read, and what is too
-// old, is left out.
+// processesOf reads what is published, without what is too old or cannot be read by this version.
 func processesOf(found fields) []Process {
 	var all []Process
 	for _, text := range found.of {
@@ -180,7 +179,7 @@ func processesOf(found fields) []Process {
 	return all
 }
 
-// self is this process, as it is to be published.
+// self is what this process publishes about itself.
 func (t *setup) self() Process {
 	p := thisProcess()
 	p.ID, p.State = t.asker, stateVersion
@@ -199,7 +198,7 @@ func (t *setup) self() Process {
 	return p
 }
 
-// thisProcess is what does not go by the throttle.
+// thisProcess is the part of it that all throttles of the process share.
 var thisProcess = sync.OnceValue(func() Process {
 	host, err := os.Hostname()
 	if err != nil {

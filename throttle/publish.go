@@ -15,15 +15,14 @@ const (
 	publishEvery = 10 * time.Minute
 	publishAgain = time.Minute // after one that failed
 	publishedFor = 24 * time.Hour
-	aliveFor     = 25 * time.Minute // two signs of life and some time
+	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
 	mostShares   = 1000
 )
 
-// processesKey is the key under which processes publish, whichever state version they
-// have: a hash, by Process.ID.
+// processesKey is the key under which processes of all state versions publish: a hash, by Process.ID.
 func processesKey(throttle string) string { return "thr:{" + throttle + "}:processes" }
 
-// signOfLife is when a process publishes its configuration next.
+// signOfLife is when a process next publishes its configuration.
 type signOfLife struct {
 	due   atomic.Int64 // Unix nanoseconds by the local clock
 	since time.Time    // on Redis' clock; of the goroutine that publishes, one at a time
@@ -31,11 +30,11 @@ type signOfLife struct {
 	publishing sync.WaitGroup // the goroutine
 }
 
-// publishIfDue is called with each answer of Redis. It publishes seldom, in a goroutine
-// that ends after two times Options.Timeout, and nobody hears of an error.
+// publishIfDue is called with each answer of Redis. It seldom publishes, in a goroutine that ends after
+// twice Options.Timeout; an error is only logged.
 func (t *Throttle) publishIfDue(at time.Time) {
 	due := t.sign.due.Load()
-	if at.UnixNano() < due || t.now != nil { // who says the time to the scripts is a test
+	if at.UnixNano() < due || t.now != nil { // only tests set now
 		return
 	}
 	if !t.sign.due.CompareAndSwap(due, at.Add(publishAgain).UnixNano()) {
@@ -50,16 +49,16 @@ func (t *Throttle) publishIfDue(at time.Time) {
 	})
 }
 
-// hasten has a process whose jobs begin later than a margin say so a minute after it published
-// last, so that Check hears of it soon.
+// hasten lets a process whose jobs begin later than a margin publish again a minute after the last time,
+// so that Check reports it soon.
 func (s *signOfLife) hasten(at time.Time) {
 	if due := s.due.Load(); due > at.Add(publishAgain).UnixNano() {
 		s.due.CompareAndSwap(due, due-int64(publishEvery-publishAgain))
 	}
 }
 
-// publish says how this process is configured, takes out what is too old, and logs which
-// other process that is alive is configured differently.
+// publish publishes the configuration of this process, removes processes that are too old, and logs a
+// live process that is configured differently.
 func (t *Throttle) publish(ctx context.Context) error {
 	key := processesKey(t.name)
 	found, err := t.redis.fields(ctx, key)
@@ -82,7 +81,7 @@ func (t *Throttle) publish(ctx context.Context) error {
 	return nil
 }
 
-// outdated are the processes whose last sign of life is too old, and what is none.
+// outdated are the fields of processes that are too old, and those that cannot be read.
 func outdated(found fields) []string {
 	var ids []string
 	for id, text := range found.of {
