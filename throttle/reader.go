@@ -13,19 +13,19 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// What is read of the line at most.
+// How much of the line is read at most.
 const (
-	mostReadings = 3 // of its lanes, while they move
+	mostReadings = 3 // how often its lanes are read while they move
 	mostLanes    = 20_000
 	mostWaiting  = 1_000_000 // jobs
 	mostNames    = 100       // scope keys in one call
 )
 
-// errTooMany says that more waits than is read.
+// errTooMany is the error if more waits than is read.
 var errTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long",
 	mostLanes, mostWaiting)
 
-// reader reads what waits, and how the scope keys stand that concern it.
+// reader reads what waits, and how the scope keys of the waiting lanes stand.
 type reader struct {
 	*setup
 	now      time.Time
@@ -39,16 +39,16 @@ type reader struct {
 	accounts map[string]account // by the name of the scope key
 }
 
-// place is where a lane stands. One with a claim stands nowhere: it is to stand under the
-// first scope key of its claim, should that have gone.
+// place is where a lane stands. A lane with a claim stands in no queue: its place is the first scope key
+// of the claim, in case the claim is gone by the next reading.
 type place struct {
 	queue, flow string
 	tag         float64
 	lane        wire.Lane
 }
 
-// outline is what changes in the line with every move of a lane: when its queues are
-// looked at, how many flows they have, and who has a claim.
+// outline is the part of the line that changes whenever a lane moves: the queues' timers, the numbers of
+// their flows, and the claims.
 type outline struct {
 	queues []wire.Queue
 	claims []claimPlace
@@ -66,8 +66,8 @@ func (o outline) equal(other outline) bool {
 	return slices.EqualFunc(o.queues, other.queues, same) && slices.Equal(o.claims, other.claims)
 }
 
-// readLine reads what waits, and how the scope keys stand that concern it and some jobs.
-// The scope keys come last: a job that is booked meanwhile counts twice rather than not.
+// readLine reads what waits, and how the scope keys of the waiting lanes and of some jobs stand. The
+// scope keys are read last, so that a job that is booked meanwhile counts twice rather than not at all.
 func (t *setup) readLine(ctx context.Context, orders []*order) (*reader, error) {
 	r, err := t.readLanes(ctx)
 	if err == nil {
@@ -79,9 +79,8 @@ func (t *setup) readLine(ctx context.Context, orders []*order) (*reader, error) 
 	return r, err
 }
 
-// readLanes reads which lanes there are, and under what they stand. A lane that moves
-// meanwhile may be missed: then it reads again, and keeps what only the readings before
-// have found.
+// readLanes reads which lanes there are and where they stand. A lane that moves meanwhile may be missed,
+// so it then reads again, and keeps the lanes that only an earlier reading has found.
 func (t *setup) readLanes(ctx context.Context) (*reader, error) {
 	r, err := t.readOutline(ctx)
 	var before []place
@@ -104,7 +103,7 @@ func (t *setup) readLanes(ctx context.Context) (*reader, error) {
 	return r, err
 }
 
-// stands has a lane stand where it stood.
+// stands adds a lane where an earlier reading found it.
 func (r *reader) stands(p place) {
 	i := slices.IndexFunc(r.snapshot.Queues, func(q line.QueueSnapshot) bool { return q.Name == p.queue })
 	if i < 0 {
@@ -120,7 +119,7 @@ func (r *reader) stands(p place) {
 	q.Flows[j].Lanes = append(q.Flows[j].Lanes, p.lane.Standing)
 }
 
-// readOutline reads under what lanes stand, and which have a claim.
+// readOutline reads the queues and the claims.
 func (t *setup) readOutline(ctx context.Context) (*reader, error) {
 	r := &reader{setup: t, seen: make(map[string]bool), accounts: make(map[string]account)}
 	err := r.pages(ctx, wire.LinesKeys, func(p *wire.Page) { r.queues = append(r.queues, p.Queue()) })
@@ -142,8 +141,8 @@ func (r *reader) readClaim(c wire.Claim) {
 	}
 }
 
-// alsoAside adds the scope keys under which lanes wait aside only, with a claim or parked:
-// what their flows have had there is kept.
+// alsoAside adds the scope keys under which lanes are only parked or have a claim: the tags of their
+// flows are kept there.
 func (r *reader) alsoAside() {
 	known := make(map[string]bool)
 	for _, q := range r.queues {
@@ -165,7 +164,7 @@ func (r *reader) alsoAside() {
 	}
 }
 
-// lane notes a lane. One that moved meanwhile is told twice.
+// lane notes a lane. It returns false for a lane that was noted before, since it has moved meanwhile.
 func (r *reader) lane(of wire.Lane) (isNew bool) {
 	if r.seen[of.Lane] {
 		return false
@@ -176,7 +175,7 @@ func (r *reader) lane(of wire.Lane) (isNew bool) {
 	return true
 }
 
-// readQueues reads what stands in the queues, several small ones in one call.
+// readQueues reads the flows and lanes in the queues, several small queues in one call.
 func (r *reader) readQueues(ctx context.Context) error {
 	for len(r.queues) > 0 {
 		n := together(r.queues, mostOnPage, func(q wire.Queue) int64 { return q.Standing })
@@ -210,7 +209,7 @@ func (r *reader) readQueues(ctx context.Context) error {
 	return nil
 }
 
-// together is how many from the front go into one call: one, or as many as are small.
+// together is how many elements from the front go into one call: at least one, and more if they are small.
 func together[T any](all []T, most int64, size func(T) int64) int {
 	sum, n := int64(0), 0
 	for n < len(all) {
@@ -222,7 +221,7 @@ func together[T any](all []T, most int64, size func(T) int64) int {
 	return max(1, n)
 }
 
-// readQueue reads the flows of one queue, and its finish tags where they are told.
+// readQueue reads the flows of one queue, and its tags on the first page.
 func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnapshot) error {
 	for n := p.Natural(); n > 0 && p.More(); n-- {
 		f := line.FlowSnapshot{Flow: p.Text(), Tag: p.Float()}
@@ -247,7 +246,7 @@ func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnaps
 	return nil
 }
 
-// restOfLanes reads a flow's lanes behind the first page.
+// restOfLanes reads a flow's lanes after the first page.
 func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(wire.Lane)) error {
 	for from := strconv.Itoa(mostOnPage); from != ""; {
 		p, err := r.page(ctx, wire.LinesLanes, from, queue, flow)
@@ -267,7 +266,7 @@ func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(w
 	return nil
 }
 
-// readJobs reads the jobs in line, several small lanes in one call.
+// readJobs reads the waiting jobs, several small lanes in one call.
 func (r *reader) readJobs(ctx context.Context) error {
 	for rest := r.lanes; len(rest) > 0; {
 		n := together(rest, mostOnPage, func(l wire.Lane) int64 { return l.Jobs })
@@ -286,9 +285,9 @@ func (r *reader) readJobs(ctx context.Context) error {
 	return nil
 }
 
-// readLong reads a lane of several pages, the last page first: jobs are booked from the
-// front, and those behind keep their places as seen from the end. What comes meanwhile
-// pushes some to a page where they are told again.
+// readLong reads a lane of several pages, the last page first: jobs are booked from the front, and the
+// others keep their index from the end. Jobs that arrive meanwhile push some to a page where they are
+// read a second time.
 func (r *reader) readLong(ctx context.Context, lane string) error {
 	var pages [][]line.Waiter
 	told := make(map[string]bool)
@@ -333,8 +332,8 @@ func (r *reader) readLists(ctx context.Context, lanes []wire.Lane) error {
 	return unreadable(p)
 }
 
-// readAccounts reads how the scope keys stand that concern the line or some jobs. What
-// Now is, they say last.
+// readAccounts reads how the scope keys of the waiting lanes and of some jobs stand. The last answer sets
+// now.
 func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	var names []string
 	for _, l := range r.lanes {
@@ -360,7 +359,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		}
 	}
 	if r.now.IsZero() {
-		p, err := r.page(ctx, wire.LinesClaims, "") // for its instant
+		p, err := r.page(ctx, wire.LinesClaims, "") // for its time
 		if err != nil {
 			return err
 		}
@@ -369,8 +368,8 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	return nil
 }
 
-// snapshotOf is how a scope key stands. A job that runs is taken to end when it has run as
-// long as others did; where nothing is known of that, as soon as another could start.
+// snapshotOf is how a scope key stands. A running job is assumed to end when it has run as long as others
+// did; if that is not known, as soon as another job could start.
 func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 	k := a.snapshot(name, r.scopeOf(a.Scope))
 	for i, u := range a.Limits {

@@ -16,10 +16,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// New returns the throttle called name: 1 to 64 of A-Z a-z 0-9 _ . -, and part
-// of every key it uses in Redis. All processes that use the same name and Redis
-// share its limits and should give the same scopes. New does not talk to Redis.
-// The error is an *OptionError or wraps a *LimitError.
+// New returns the throttle called name: 1 to 64 of A-Z a-z 0-9 _ . -; the name is part of every key that
+// it uses in Redis. All processes that use the same name and Redis share its limits and should pass the
+// same scopes. New does not talk to Redis. The error is an *OptionError or wraps a *LimitError.
 func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Throttle, error) {
 	if !validName(name) {
 		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
@@ -41,12 +40,11 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	return newThrottle(newSetup(name, fair, scopes, options, newCaller(name, client, options))), nil
 }
 
-// Client returns the client that the throttle asks Redis through: the one that it was made
-// with, or a copy of that with the throttle's timeout. It is for packages beside it that
-// keep something about a throttle under a key of their own.
+// Client returns the client that the throttle uses: the one that was passed to New, or a copy of it with
+// the throttle's timeout. It is for packages that keep something about a throttle under their own key.
 func (t *setup) Client() redis.Scripter { return t.redis.client }
 
-// script is a composed script, its verb and the hash that Redis knows it by.
+// script is a composed script, its verb and its hash in Redis.
 type script struct{ name, text, hash string }
 
 func newScript(name, text string) script {
@@ -66,18 +64,17 @@ var (
 	checkScript   = newScript("check", lua.Check)
 )
 
-// scripts are all that a throttle runs.
+// scripts are all scripts that a throttle runs.
 var scripts = []script{
 	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, reportScript, usageScript,
 	linesScript, checkScript,
 }
 
-// caller runs scripts with a timeout of its own and leaves Redis alone for a
-// while when it keeps failing.
+// caller runs scripts with its own timeout, and leaves Redis alone for a while after several failures.
 type caller struct {
 	throttle string         // its name
 	keys     keys           // the control key is the only one that a call declares
-	client   redis.Scripter // made to end its calls in time where that can be had
+	client   redis.Scripter // ends its calls in time if the client can
 	punctual bool           // the client itself ends a call in time
 	options  Options
 	answered func(at time.Time) // hears of each call that Redis answered; must not block
@@ -105,9 +102,8 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 	}
 }
 
-// boundedBy returns the client so that it ends a call after the timeout, if that
-// can be had of it. A single server's client can be given another timeout on the
-// same connections; others must heed the context's.
+// boundedBy returns the client such that it ends a call after the timeout, if it can. The client of a
+// single server can be given another timeout on the same connections; others must heed the context.
 func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bool) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -121,8 +117,8 @@ func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bo
 	return client, false
 }
 
-// address is where the client was told that Redis is; empty if that is not known, as behind
-// Sentinel. It has no user and no password, also where somebody wrote them into it.
+// address is the address of Redis that the client was given; empty if not known, as behind Sentinel. A user
+// and a password that were written into it are left out.
 func (c *caller) address() string {
 	var addresses []string
 	switch client := c.client.(type) {
@@ -141,17 +137,17 @@ func (c *caller) address() string {
 	return text
 }
 
-// sentinels is what go-redis has as the address of a client behind Sentinel.
+// sentinels is the address that go-redis gives a client behind Sentinel.
 const sentinels = "FailoverClient"
 
-// isOwn tells that the caller's own context ended a call, which says nothing about Redis.
+// isOwn reports whether the caller's own context ended a call, which says nothing about Redis.
 func isOwn(err error) bool {
 	var unavailable *UnavailableError
 	return errors.As(err, &unavailable) && unavailable.own
 }
 
-// run calls a script and returns its reply. Its errors are
-// *UnavailableError, the context's own error, or ErrState.
+// run calls a script and returns its reply. The error is an *UnavailableError, the context's own error, or
+// matches ErrState.
 func (c *caller) run(ctx context.Context, s script, args []any) (any, error) {
 	if err := notEnded(ctx); err != nil {
 		return nil, err
@@ -163,7 +159,7 @@ func (c *caller) run(ctx context.Context, s script, args []any) (any, error) {
 	return reply, err
 }
 
-// notEnded is the error of a call that is not made since its context has ended.
+// notEnded returns the context's error if the context has ended, so that the call is not made.
 func notEnded(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("throttle: not asked: %w", err)
@@ -171,7 +167,7 @@ func notEnded(ctx context.Context) error {
 	return nil
 }
 
-// inTime returns after Options.Timeout at the latest, or soon after.
+// inTime runs a script and returns at the latest about Options.Timeout later.
 func (c *caller) inTime(ctx context.Context, s script, args []any) (any, error) {
 	began := time.Now()
 	reply, err := c.within(ctx, func(ctx context.Context) (any, error) { return c.evaluate(ctx, s, args) })
@@ -187,7 +183,7 @@ func (c *caller) inTime(ctx context.Context, s script, args []any) (any, error) 
 	return reply, err
 }
 
-// loadInTime makes a script known to Redis before it is called.
+// loadInTime loads a script into Redis before it is called.
 func (c *caller) loadInTime(ctx context.Context, s script) error {
 	began := time.Now()
 	_, err := c.within(ctx, func(ctx context.Context) (any, error) { return nil, c.load(ctx, s) })
@@ -197,7 +193,7 @@ func (c *caller) loadInTime(ctx context.Context, s script) error {
 	return nil
 }
 
-// within asks Redis something that ends after Options.Timeout, or soon after.
+// within asks Redis something and returns at the latest about Options.Timeout later.
 func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -207,8 +203,8 @@ func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (any,
 	return abandonable(bounded, ask)
 }
 
-// abandonable asks in a goroutine that is left behind when the time is up.
-// The client's own timeouts end it then; the breaker bounds how many there are.
+// abandonable asks in a goroutine that is left behind when the time is up. The client's own timeouts end
+// it; the breaker bounds how many there are.
 func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	type result struct {
 		reply any
@@ -227,11 +223,10 @@ func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)
 	}
 }
 
-// evaluate runs a script by its hash and loads it where Redis does not know it:
-// at first, after a restart, a failover or SCRIPT FLUSH. It is loaded, not sent
-// with EVAL, since newer servers forget scripts that came by EVAL. Only where that
-// does not help it is sent: the keys are on their way to another node of a cluster,
-// which answers already and is not yet known to have them.
+// evaluate runs a script by its hash, and loads it if Redis does not know it: at first, after a restart, a
+// failover or SCRIPT FLUSH. It is loaded, not sent with EVAL, since newer servers forget scripts that
+// came with EVAL. It is sent with EVAL only if loading does not help: the keys are being moved to another
+// node of a Cluster, which answers already while the client does not yet know that it has them.
 func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error) {
 	keys := []string{c.keys.control}
 	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Result()
@@ -250,13 +245,13 @@ func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error
 
 func isUnknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// router is a client of a cluster.
+// router is a client of a Cluster.
 type router interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 }
 
-// load loads a script on the server that has the keys. A client of a cluster would
-// load it on all nodes and fail where one of them, perhaps a replica, is away.
+// load loads a script on the server that has the keys. A client of a Cluster would load it on all nodes, and
+// fail if one of them, perhaps a replica, is away.
 func (c *caller) load(ctx context.Context, s script) error {
 	cluster, ok := c.client.(router)
 	if !ok {
@@ -269,7 +264,7 @@ func (c *caller) load(ctx context.Context, s script) error {
 	return node.ScriptLoad(ctx, s.text).Err()
 }
 
-// classify turns what the client answered to a call into this package's errors.
+// classify turns an error of the client into one of this package.
 func (c *caller) classify(ctx context.Context, began time.Time, err error) error {
 	if ctx.Err() != nil {
 		return &UnavailableError{Failure: failureTimeout, Err: ctx.Err(), own: true}
@@ -302,7 +297,7 @@ func failureOf(err error) string {
 		return failureTimeout
 	}
 	text := err.Error()
-	if strings.Contains(text, "non local key") { // a script found a key that is on its way to another node
+	if strings.Contains(text, "non local key") { // a key is being moved to another node
 		return failureTryAgain
 	}
 	prefixes := []struct{ prefix, failure string }{
@@ -318,14 +313,14 @@ func failureOf(err error) string {
 			return p.failure
 		}
 	}
-	// The client went to and fro between the nodes of a slot that is being moved.
+	// The client was redirected back and forth between the nodes of a slot that is being moved.
 	if redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED") {
 		return failureTryAgain
 	}
 	return failureOther
 }
 
-// isNil finds a nil client also where it is a nil pointer of a client's type.
+// isNil reports whether a client is nil, also if it is a nil pointer of a client's type.
 func isNil(client redis.Scripter) bool {
 	if client == nil {
 		return true
@@ -334,12 +329,12 @@ func isNil(client redis.Scripter) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// slowReload is how long a client of a Cluster may go on by its old picture of it.
+// slowReload is from when on the time is too long that a Cluster client uses an old map of the slots.
 const slowReload = 2 * time.Second
 
-// checkClient finds the settings of go-redis' Cluster client that make a recovery slow.
-// A client of a single server, or of one behind Sentinel, is given the throttle's
-// timeout by boundedBy; of others nothing is known.
+// checkClient finds the settings of go-redis' Cluster client that make a recovery slow. A client of a single
+// server, or of one behind Sentinel, is given the throttle's timeout by boundedBy; of others nothing is
+// known.
 func (c *caller) checkClient() []Finding {
 	cluster, is := c.client.(*redis.ClusterClient)
 	if !is {

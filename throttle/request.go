@@ -10,9 +10,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// This file has what the scripts are asked; answer.go has what they answer.
+// This file makes the requests to the scripts; answer.go reads the answers.
 
-// order is a job as the scripts are asked about it.
+// order is a checked job with what it takes of each scope key.
 type order struct {
 	job     Job
 	flow    string   // the encoded key of the fair scope, empty for none
@@ -20,8 +20,8 @@ type order struct {
 	lane    string
 }
 
-// laneOf names a lane: its flow, with # and the priority if that is not 0, a bar and the
-// names of its scope keys.
+// laneOf names a lane: the flow, # and the priority if that is not 0, a bar, and the names of the scope
+// keys.
 func laneOf(flow string, priority int, charges []charge) string {
 	var b strings.Builder
 	b.WriteString(flow)
@@ -39,7 +39,7 @@ func laneOf(flow string, priority int, charges []charge) string {
 	return b.String()
 }
 
-// laneParts are what laneOf has put together. It returns false for what is no lane.
+// laneParts takes a lane's name apart; false if it is none.
 func laneParts(lane string) (flow string, priority int, names string, is bool) {
 	flow, names, is = strings.Cut(lane, "|")
 	flow, lower, hasPriority := strings.Cut(flow, "#")
@@ -50,7 +50,7 @@ func laneParts(lane string) (flow string, priority int, names string, is bool) {
 	return flow, priority, names, is
 }
 
-// charged finds a scope key of the job by its name.
+// charged returns what the job takes of a scope key; nil if that is not among its scope keys.
 func (o *order) charged(name string) *charge {
 	for i := range o.charges {
 		if o.charges[i].name == name {
@@ -70,8 +70,8 @@ func (o *order) units(scope string) int64 {
 	return 0
 }
 
-// mostSteps bounds the work of one call of a script: a step takes half a microsecond of
-// Redis, so that a call ends after some 4 ms. What it has left undone the next one does.
+// mostSteps bounds the work of one call of a script. A step takes about half a microsecond, so a call ends
+// after some 4 ms, and the next call does what is left.
 const mostSteps = 8_000
 
 // header is what every script is told first: how far ahead jobs are booked, how long bookings
@@ -99,9 +99,8 @@ func (s Scope) countedLimits(limits []Limit) []line.Limit {
 	return counted
 }
 
-// lineKept is how long the line's keys live after the last write: longer than any
-// window that a job may have to wait for, than any slot is ahead, and than a lane
-// is likely to wait for its turn.
+// lineKept is how long the line's keys live after the last write: longer than any window that a job may
+// have to wait for, than any slot is ahead, and than a lane is likely to wait for its turn.
 func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
@@ -112,7 +111,7 @@ func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	return lookahead + 2*longest + 30*24*time.Hour
 }
 
-// arguments puts a script's own arguments after those that all scripts begin with.
+// arguments puts a script's own arguments after those of all scripts.
 func (t *setup) arguments(own []string) []any {
 	args := make([]any, 0, 3+len(own))
 	args = append(args, t.nowArgument(), t.header[0], t.header[1])
@@ -133,8 +132,7 @@ func (t *setup) nowArgument() string {
 // peeking is the asking of a call that decides nothing.
 const peeking = 0
 
-// reserveArguments ask for decisions. asking is a number that rises with each call of
-// the same asker.
+// reserveArguments ask for decisions. asking is a number that rises with each call of this throttle.
 func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 	jobs := make([]line.Job, len(orders))
 	for i, o := range orders {
@@ -159,8 +157,8 @@ func (o *order) costsBy(by func(c *charge) int64) []int64 {
 	return units
 }
 
-// latest is how far off a job's deadline is, in microseconds: farther than any start if it has
-// none, -1 if it has passed.
+// latest is how far away a job's deadline is, in microseconds: farther than any start if it has none, -1 if
+// it has passed.
 func (t *setup) latest(job Job) int64 {
 	if job.Deadline.IsZero() {
 		return maxUnits
@@ -171,8 +169,7 @@ func (t *setup) latest(job Job) int64 {
 	return -1
 }
 
-// until is how far off an instant is by the local clock, the only one that the
-// caller can have meant it by.
+// until is how far away an instant is by the local clock, the only clock that the caller can have read.
 func (t *setup) until(instant time.Time) time.Duration {
 	if t.now == nil {
 		return time.Until(instant)
@@ -242,7 +239,7 @@ func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	}
 	for _, l := range r.Limits {
 		units, window := min(l.Units, maxUnits), l.Window
-		if units < 0 { // it does not say: as many as may be
+		if units < 0 { // it does not say
 			units = maxUnits
 		}
 		if window != 0 {

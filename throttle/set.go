@@ -126,8 +126,8 @@ func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, opti
 	return err
 }
 
-// asConfigured gives a limit without a precision, or a lease, the configured one's. With another it
-// would begin to count anew.
+// asConfigured gives a limit without a precision or a lease the configured one. With another it would begin
+// to count anew.
 func (t *setup) asConfigured(scope string, limit Limit) Limit {
 	if limit.Running && limit.Lease == 0 {
 		limit.Lease = t.leaseOf(scope)
@@ -148,8 +148,8 @@ func (t *setup) asConfigured(scope string, limit Limit) Limit {
 	return limit
 }
 
-// leaseOf is the configured lease of a scope's running limit, 0 if it has none: with another
-// one what runs already would not count.
+// leaseOf is the configured lease of a scope's running limit, 0 if it has none. With another lease, jobs that
+// run already would not count.
 func (t *setup) leaseOf(scope string) time.Duration {
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
@@ -161,8 +161,8 @@ func (t *setup) leaseOf(scope string) time.Duration {
 	return 0
 }
 
-// windows is how many a scope key may count where these limits are set: those of the
-// configuration go on counting.
+// windows is how many ledgers a scope key may have while these limits are set: those of the configuration go
+// on counting.
 func (t *setup) windows(scope string, limits []Limit) int {
 	n := len(limits)
 	for _, s := range t.scopes {
@@ -223,7 +223,7 @@ func (t *setup) set(ctx context.Context, what, name, value string, options []Set
 	return s, err
 }
 
-// setting is the answer of set: a pause's end, "value|ends" of other things, empty for nothing.
+// setting is the answer of set: the end of a pause, "value|ends" of limits or a mode, empty for nothing.
 type setting struct {
 	now             time.Time
 	before, inForce string
@@ -234,7 +234,7 @@ func (t *setup) setting(reply any) (setting, error) {
 	return setting{instant(was.Now), was.Before, was.InForce}, t.answered("set", was.Stamp, err)
 }
 
-// pauseEnd reads the value of a pause; 0 is none.
+// pauseEnd reads the end of a pause; 0 means none.
 func pauseEnd(text string) (time.Time, error) {
 	end, err := strconv.ParseUint(text, 10, 53)
 	if err != nil {

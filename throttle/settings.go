@@ -11,9 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Setting is one thing that is set at run time, a pause, limits or a mode: for one scope key,
-// for all keys of a scope, or, a mode, for all scopes. Who set it, when, why and until when
-// are kept with it.
+// Setting is a pause, limits or a mode that is set at run time: for one scope key, for all keys of a scope,
+// or, of modes, for all scopes. It says by whom, when, why and until when it was set.
 type Setting struct {
 	// Scope and Key name what it is set for. An empty Key of a keyed scope is all its keys, an
 	// empty Scope all scopes. Of a very long key only the hash is known, which begins with ~.
@@ -23,19 +22,19 @@ type Setting struct {
 	// Limits are those that were set, Mode the mode's name.
 	Limits []Limit `json:"limits,omitempty"`
 	Mode   string  `json:"mode,omitempty"`
-	// Until is when it ends by itself, on Redis' clock; zero: it does not. A pause always does.
+	// Until is when it ends by itself, on Redis' clock; zero if it does not. A pause always ends.
 	Until time.Time `json:"until,omitzero"`
-	// At is when it was set, on Redis' clock, By who did it, as a Change has it, and Why the
-	// reason, if one was given.
+	// At is when it was set, on Redis' clock, By who set it, as in a Change, and Why the reason, if
+	// one was given.
 	At  time.Time `json:"at"`
 	By  string    `json:"by"`
 	Why string    `json:"why,omitempty"`
 }
 
-// Settings returns all that is set at run time: for all scopes and for whole scopes first,
-// then for keys by their names. It looks at every key that the throttle's server has, some
-// ten thousand a call, and at the beginning of each scope key. It changes nothing and fails
-// as Usage does; ctx bounds it.
+// Settings returns everything that is set at run time: first for all scopes and for whole scopes, then for
+// keys by their names. It goes through every key that the throttle's server has, some ten thousand in one
+// call, and reads the beginning of each scope key. It changes nothing and fails as Usage does; ctx bounds
+// it.
 func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -65,9 +64,9 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	return settings, nil
 }
 
-// SettingsOf returns what is set at run time for one scope key, for all keys of a keyed scope
-// where key is empty, or for all scopes where both are: none, one, or a pause and limits, or
-// limits and a mode. It blocks for three round trips at most and fails as Usage does.
+// SettingsOf returns what is set at run time for one scope key; with an empty key of a keyed scope, for all
+// its keys; with an empty scope, for all scopes. It blocks for at most three round trips and fails as Usage
+// does.
 func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Setting, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -103,7 +102,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 	return set, nil
 }
 
-// scopeKeyNames lists the scope keys that Redis has of a scope, or of all.
+// scopeKeyNames lists the scope keys that Redis has, of one scope or of all.
 func (t *setup) scopeKeyNames(ctx context.Context, scope string) ([]string, error) {
 	prefix := t.keys.prefix + "key:"
 	if scope != "" {
@@ -116,7 +115,8 @@ func (t *setup) scopeKeyNames(ctx context.Context, scope string) ([]string, erro
 	return names, err
 }
 
-// settingsOf reads what holds of the control key: "-", or "mode;" and "scope=mode:limits;" for each.
+// settingsOf reads what is in force of the control key: "-", or "mode;" and "scope=mode:limits;" for each
+// scope.
 func (t *setup) settingsOf(control string, now time.Time) []Setting {
 	var settings []Setting
 	keep := func(s Setting, text string) {
@@ -158,10 +158,10 @@ func (s *Setting) noted(text string) bool {
 	return badBy == nil && badWhy == nil
 }
 
-// mostOfHeader is how much is read of a scope key at first. What is set for few is longer.
+// mostOfHeader is how much of a scope key is read at first. Few have a longer first line.
 const mostOfHeader = 512
 
-// headers are the first lines of scope keys.
+// headers returns the first lines of scope keys.
 func (t *setup) headers(ctx context.Context, names []string) ([]string, error) {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -181,13 +181,13 @@ func (t *setup) headers(ctx context.Context, names []string) ([]string, error) {
 	return texts, err
 }
 
-// settingsOfKey reads what holds of a scope key's first line: "expire seen offset pause limits",
-// and perhaps how it follows its upstream.
+// settingsOfKey reads what is in force of a scope key's first line: "expire seen offset pause limits", and
+// the served share if it has one.
 func (t *setup) settingsOfKey(name, header string, now time.Time) []Setting {
 	parts := strings.Split(header, " ")
 	scope, key, is := splitName(name)
 	if len(parts) < 5 || !is {
-		return nil // none, or foreign: whoever decides there is told
+		return nil // empty, or foreign data, which the next decision there reports
 	}
 	var settings []Setting
 	pause := Setting{Scope: scope, Key: key, What: "pause"}
@@ -205,10 +205,9 @@ func (t *setup) settingsOfKey(name, header string, now time.Time) []Setting {
 	return settings
 }
 
-// UsageAll returns how each key of a scope stands that Redis has, by their names; of Global
-// its one. It looks at every key that the throttle's server has, some ten thousand a call,
-// and asks for 500 scope keys in one. It changes nothing and fails as Usage does; ctx
-// bounds it.
+// UsageAll returns the Usage of each key of a scope that Redis has, by their names; of Global its one key. It
+// goes through every key that the throttle's server has, some ten thousand in one call, and reads 500
+// scope keys in one. It changes nothing and fails as Usage does; ctx bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
 	if err := t.scopeNamed(ctx, scope); err != nil {
 		return nil, err

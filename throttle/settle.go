@@ -58,8 +58,8 @@ func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error
 	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
 }
 
-// settle corrects each charge to what actual says. With rebook, what is given back is
-// booked again for the same start.
+// settle corrects each charge to what actual returns. With rebook, the units are booked again for the same
+// start.
 func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(c *charge) int64,
 	rebook bool) (bool, error) {
 	if err := t.checkGrant(ctx, granted); err != nil {
@@ -89,7 +89,7 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	return true, nil
 }
 
-// settlement is the largest charge, before and after.
+// settlement describes the largest charge, before and after.
 func (t *Throttle) settlement(o *order, actual func(c *charge) int64, uncharged []string) Settlement {
 	s := Settlement{Throttle: t.name, Job: o.job}
 	for i := range o.charges {

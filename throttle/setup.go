@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// setup is a throttle as it is configured and how its Redis is asked: what a Throttle and its
-// Inspector share.
+// setup is what a Throttle and its Inspector share: the configuration, and how Redis is asked.
 type setup struct {
 	name    string
 	keys    keys
 	scopes  []Scope
-	fair    string // the fair scope's name, empty for one line for all
+	fair    string // the fair scope's name, empty for first come, first served
 	shares  shares
-	header  [2]string // the arguments that every script is called with
+	header  [2]string // arguments of every script
 	options Options
 	redis   *caller
 	asker   string // names this throttle value in Redis
@@ -26,7 +25,7 @@ type setup struct {
 	now     func() time.Time // nil in production: Redis' own clock
 }
 
-// newSetup builds a setup of checked parts.
+// newSetup makes a setup from checked parts.
 func newSetup(name, fair string, scopes []Scope, options Options, redis *caller) *setup {
 	return &setup{
 		name:    name,

@@ -3,7 +3,7 @@ package throttle
 // maxShare is the largest share a fair key may have.
 const maxShare = 1_000_000
 
-// shareSecond is what a second counts for in the scores of shares in Redis; the rest is the share.
+// shareSecond is what a second counts for in the score of a share in Redis; the rest is the share.
 const shareSecond = 1 << 20
 
 // shares tells the share of each fair key, by its encoding.

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// SetOption says more about what is set at run time: until when, why, by whom.
+// SetOption adds to a change at run time until when it holds, why it was made, or by whom.
 type SetOption func(*terms)
 
-// terms are what the options of a change say.
+// terms are the options of a change.
 type terms struct {
 	until   time.Time
 	why, by string
 }
 
-// Until ends what is set at a time, by itself; from that instant on what is set more
-// generally, or each process' configuration, is in force again. The time is meant by the
-// local clock; its distance, up to 400 days, is what counts. The zero time sets it until it
-// is taken back.
+// Until ends what is set at a time, by itself. From that instant on, what is set for the scope, or else each
+// process' configuration, is in force again. The time is read by the local clock; its distance from now, up
+// to 400 days, counts. The zero time means no end.
 func Until(end time.Time) SetOption { return func(t *terms) { t.until = end } }
 
 // Why gives the reason, for people, in at most 200 bytes.
 func Why(reason string) SetOption { return func(t *terms) { t.why = reason } }
 
-// By names the person who sets it, in at most 100 bytes. The process that sets it is named in
-// any case, with the user that it runs as.
+// By names the person who makes the change, in at most 100 bytes. The process and the user that it runs as
+// are recorded in any case.
 func By(person string) SetOption { return func(t *terms) { t.by = person } }
 
 const (
@@ -33,7 +32,7 @@ const (
 	mostBy  = 100
 )
 
-// termsOf reads options, and refuses what is too long.
+// termsOf reads options and refuses texts that are too long.
 func termsOf(options []SetOption) (terms, error) {
 	var t terms
 	for _, option := range options {
@@ -50,7 +49,7 @@ func termsOf(options []SetOption) (terms, error) {
 	return t, nil
 }
 
-// left is how long what is set lasts, 0 for until it is taken back.
+// left is how long the setting lasts; 0 means until it is taken back.
 func (t *setup) left(of terms) (time.Duration, error) {
 	if of.until.IsZero() {
 		return 0, nil
@@ -65,7 +64,7 @@ func (t *setup) left(of terms) (time.Duration, error) {
 	return left, nil
 }
 
-// who is the person, and the process with its user.
+// who names the person, if there is one, and the process with its user.
 func (t terms) who() string {
 	if t.by == "" {
 		return actor()
@@ -73,7 +72,7 @@ func (t terms) who() string {
 	return t.by + ", " + actor()
 }
 
-// note is by whom and why, as scripts keep it: without what separates the parts of what is set.
+// note is by whom and why, as the scripts keep it: encoded, so that it contains no separators.
 func (t terms) note() string {
 	return url.QueryEscape(t.who()) + "|" + url.QueryEscape(t.why)
 }

@@ -11,11 +11,11 @@ const (
 	// waitAhead is how long before its slot Wait asks for a job, so that the round
 	// trip does not make it late.
 	waitAhead = 100 * time.Millisecond
-	// askInLine is how often Wait asks for a job that is not booked, at most.
+	// askInLine is how long Wait waits at least between two askings for a job that is not booked.
 	askInLine = 250 * time.Millisecond
-	// askBlocked is how seldom, at least: limits that were set may change at any time.
+	// askBlocked is how long it waits at most: limits that were set may change at any time.
 	askBlocked = 10 * time.Second
-	// pullEvery is how often the waiting jobs of a process pull at most.
+	// pullEvery is the shortest time between two pulls of a process' waiting jobs.
 	pullEvery = 50 * time.Millisecond
 )
 
@@ -31,7 +31,7 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true,
 			Reason: "is of no use here: who plans a job does not wait for it"}
 	}
-	if job.MaxWait >= 0 { // what is negative, Reserve refuses
+	if job.MaxWait >= 0 { // Reserve refuses a negative one
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}
 	has, blocked := false, askInLine // has: there may be something to give back
@@ -63,19 +63,19 @@ func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	}
 }
 
-// awaitTurn sleeps until a job's start, or until it is to be asked for again.
+// awaitTurn sleeps until a job's start, or until the job asks again.
 func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
 	switch r.Outcome {
 	case Booked:
 		return sleep(ctx, r.Delay()-r.ahead())
 	case Waiting:
-		// Once booked, it is asked for again before its slot.
+		// A booked job asks again before its slot.
 		return t.sleepInLine(ctx, min(max(r.Delay()/2, askInLine), max(t.options.Lookahead/2, waitAhead), askBlocked))
 	}
 	return sleep(ctx, r.Delay())
 }
 
-// sleepInLine sleeps, and of all who do so in this process one pulls when it is time.
+// sleepInLine sleeps. Of all goroutines that do so in this process, one pulls when a pull is due.
 func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 	if t.line.isDriven() || !t.line.puller.TryLock() {
 		return sleep(ctx, d)
@@ -100,13 +100,13 @@ func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// isBlocked tells that a limit that was set leaves no room for a job's weight.
+// isBlocked reports whether a limit that was set has no room for a job's weight.
 func isBlocked(err error) bool {
 	var blocked *BlockedError
 	return errors.As(err, &blocked)
 }
 
-// withNonce is the job as it was asked for, whose answer was lost.
+// withNonce is the job with the nonce of its lost answer.
 func withNonce(job Job, err error) Job {
 	var lost *UnavailableError
 	if errors.As(err, &lost) {
@@ -117,8 +117,8 @@ func withNonce(job Job, err error) Job {
 
 func gaveUp(err error) error { return fmt.Errorf("throttle: gave the wait up: %w", err) }
 
-// abandon gives back what the caller will not use. If Redis cannot be asked, a booking
-// stops counting after its grace, and a grant stays charged.
+// abandon gives back a reservation that the caller will not use. If Redis cannot be asked, a booking stops
+// counting after its grace, and a grant stays charged.
 func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
 	defer cancel()
@@ -131,8 +131,8 @@ func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 	}
 }
 
-// abandonUnknown gives back what a job has whose answer was lost: asked again under its
-// nonce it is told.
+// abandonUnknown gives back the reservation of a job whose answer was lost: the job asks again with its nonce
+// to learn of it.
 func (t *Throttle) abandonUnknown(ctx context.Context, job Job) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
 	defer cancel()
