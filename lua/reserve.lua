@@ -4,8 +4,9 @@
 --   -1: that has passed; 1 and up
 -- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order; if that took all the
 --   steps of one call, the others are to be asked for again:
---   "1 start lease", then "!name,..." the scope keys that are off and charged nothing, if there are any, then "holder until" of
---   what would hold it back were it not in shadow; lease: us, the shortest of what it holds, 0 for nothing
+--   "1 start lease waited", then "!name,..." the scope keys that are off and charged nothing, if there are any, then
+--   "holder until" of what would hold it back were it not in shadow; lease: us, the shortest of the places that it occupies,
+--   0 for none; waited: us from the job's arrival to its start
 --   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
 --   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"
 --   holder: "name/units/span/precision" or "name/p"
@@ -69,7 +70,7 @@ local function grant_usual()
       end
     end
   end
-  local granted = format('1 %d 0', now)
+  local granted = format('1 %d 0 0', now)
   for i = 6, #ARGV, 3 do
     answers[#answers + 1] = usual.occupies and occupy_usual(usual, lanes[ARGV[i + 1]], ARGV[i + 1], ARGV[i], ARGV[i + 2]) or granted
   end

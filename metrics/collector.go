@@ -21,20 +21,21 @@ var (
 type Collector struct {
 	options Options
 
-	decisions, units           *prometheus.CounterVec
-	held, shadowed             *prometheus.CounterVec
-	fallbacks, failures        *prometheus.CounterVec
-	putBacks, pauses           *prometheus.CounterVec
-	adaptations                *prometheus.CounterVec
-	served, keyServed          *prometheus.Desc
-	settlements, settledUnits  *prometheus.CounterVec
-	waits, latenesses, scripts *prometheus.HistogramVec
-	usedRatio, keyUsedRatio    *prometheus.Desc
-	waiting, keyWaiting        *prometheus.Desc
-	waitingJobs, oldest        *prometheus.Desc
-	paused, overrides          *prometheus.Desc
-	oldestOverride             *prometheus.Desc
-	blocked, differing         *prometheus.Desc
+	decisions, units          *prometheus.CounterVec
+	held, shadowed            *prometheus.CounterVec
+	fallbacks, failures       *prometheus.CounterVec
+	putBacks, pauses          *prometheus.CounterVec
+	adaptations               *prometheus.CounterVec
+	served, keyServed         *prometheus.Desc
+	settlements, settledUnits *prometheus.CounterVec
+	waits, waited             *prometheus.HistogramVec
+	latenesses, scripts       *prometheus.HistogramVec
+	usedRatio, keyUsedRatio   *prometheus.Desc
+	waiting, keyWaiting       *prometheus.Desc
+	waitingJobs, oldest       *prometheus.Desc
+	paused, overrides         *prometheus.Desc
+	oldestOverride            *prometheus.Desc
+	blocked, differing        *prometheus.Desc
 
 	mu      sync.RWMutex
 	watched map[string]*watch // by the throttle's name
@@ -76,6 +77,9 @@ func New(opts *Options) (*Collector, error) {
 
 		waits: histogram("throttle_wait_seconds",
 			"Time from the answer to the start that was granted, booked or guessed.", waitBuckets, "throttle", "outcome"),
+		waited: histogram("throttle_waited_seconds",
+			"Time from a job's arrival to its granted start, for each scope that has a key of the job; global has all jobs.",
+			waitBuckets, "throttle", "scope", "priority"),
 		latenesses: histogram("throttle_start_lateness_seconds",
 			"Time from the granted start to the begin of the job.", latenessBuckets, "throttle"),
 		scripts: histogram("throttle_script_duration_seconds",
@@ -160,7 +164,7 @@ func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.adaptations,
 		c.settlements, c.settledUnits,
-		c.waits, c.latenesses, c.scripts,
+		c.waits, c.waited, c.latenesses, c.scripts,
 	}
 }
 

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -28,9 +29,26 @@ func (c *Collector) Decided(d throttle.Decision) {
 		c.shadowed.WithLabelValues(d.Throttle, r.Shadow.Scope, windowOf(r.Shadow.Limit)).Inc()
 	}
 	c.waits.WithLabelValues(d.Throttle, outcome).Observe(r.Delay().Seconds())
+	if r.Outcome == throttle.Granted && r.Source == throttle.FallbackClosed {
+		c.noteWaited(d.Throttle, r)
+	}
 	if !r.Replayed {
 		c.units.WithLabelValues(d.Throttle, outcome, source).Add(float64(r.Job.Weight))
 		c.noteKeys(d.Throttle, r.Job)
+	}
+}
+
+// noteWaited counts how long a granted job waited: once for each scope where it takes units.
+func (c *Collector) noteWaited(throttleName string, r throttle.Reservation) {
+	priority := strconv.Itoa(r.Job.Priority)
+	observe := func(scope string) {
+		c.waited.WithLabelValues(throttleName, scope, priority).Observe(r.Waited.Seconds())
+	}
+	observe(throttle.Global)
+	for scope := range r.Job.Keys {
+		if unitsOf(r.Job, scope) > 0 {
+			observe(scope)
+		}
 	}
 }
 

@@ -164,6 +164,8 @@ func TestScrape(t *testing.T) {
 		"throttle_wait_seconds{outcome=granted,throttle=mail}":                   2,
 		"throttle_wait_seconds{outcome=granted,throttle=mail} sum":               0,
 		"throttle_wait_seconds{outcome=booked,throttle=mail}":                    1,
+		"throttle_waited_seconds{priority=0,scope=global,throttle=mail}":         2,
+		"throttle_waited_seconds{priority=0,scope=tenant,throttle=mail}":         2,
 		"throttle_script_duration_seconds{script=reserve,throttle=mail}":         5,
 		"throttle_script_duration_seconds{script=usage,throttle=mail}":           3, // by this very scrape: the scope keys
 		"throttle_script_duration_seconds{script=lines,throttle=mail}":           3, // what waits, claims, and what is set
@@ -274,6 +276,34 @@ func TestScrapeBeforeAnything(t *testing.T) {
 		want["throttle_decisions_total{outcome=granted,source="+source+",throttle=mail}"] = 0
 	}
 	scrape(t, collector).want(t, want)
+}
+
+// TestScrapeOfWhatWaited: what a job waited is counted by its scopes and its priority, once it
+// is granted, by Redis.
+func TestScrapeOfWhatWaited(t *testing.T) {
+	t.Parallel()
+	collector, err := metrics.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urgent, local := job("urgent", "acme", 1), job("local", "acme", 1)
+	urgent.Priority, urgent.Keys["domain"] = 2, "gmail.com"
+	for _, r := range []throttle.Reservation{
+		{Job: urgent, Outcome: throttle.Granted, Waited: 90 * time.Second},
+		{Job: job("at once", "acme", 1), Outcome: throttle.Granted},
+		{Job: local, Outcome: throttle.Granted, Source: throttle.FallbackLocal},
+		{Job: job("booked", "acme", 1), Outcome: throttle.Booked},
+	} {
+		collector.Decided(throttle.Decision{Throttle: "mail", Reservation: r})
+	}
+	scrape(t, collector).want(t, map[string]float64{
+		"throttle_waited_seconds{priority=2,scope=global,throttle=mail}":     1,
+		"throttle_waited_seconds{priority=2,scope=tenant,throttle=mail}":     1,
+		"throttle_waited_seconds{priority=2,scope=domain,throttle=mail}":     1,
+		"throttle_waited_seconds{priority=2,scope=domain,throttle=mail} sum": 90,
+		"throttle_waited_seconds{priority=0,scope=tenant,throttle=mail}":     1,
+		"throttle_waited_seconds{priority=0,scope=tenant,throttle=mail} sum": 0,
+	})
 }
 
 func TestScrapeOfWhatIsNotDecided(t *testing.T) {

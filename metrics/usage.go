@@ -35,14 +35,18 @@ func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
 	}
 	now := time.Now()
 	for scope, key := range job.Keys {
-		units, own := job.Costs[scope]
-		if !own {
-			units = job.Weight
-		}
-		if units > 0 {
+		if units := unitsOf(job, scope); units > 0 {
 			w.scope(scope).add(key, units, now)
 		}
 	}
+}
+
+// unitsOf returns what a job takes of the limits of a keyed scope.
+func unitsOf(job throttle.Job, scope string) int64 {
+	if units, own := job.Costs[scope]; own {
+		return units
+	}
+	return job.Weight
 }
 
 func (w *watch) scope(name string) *busy {

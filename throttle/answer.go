@@ -84,7 +84,8 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	}
 	start := instant(d.Start)
 	r := Reservation{Job: o.job, Outcome: Outcome(d.Outcome), Now: instant(at.Now), Next: instant(at.Next),
-		lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease)}
+		lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease),
+		Waited: duration(d.Waited)}
 	switch d.Outcome {
 	case line.Granted:
 		if shadow != nil {

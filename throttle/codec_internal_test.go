@@ -142,9 +142,12 @@ func TestDecisions(t *testing.T) {
 		line string
 		want any // a Reservation or an error
 	}{
-		{"1 1000 0", with(func(r *Reservation) { r.Outcome, r.Start = Granted, at(1000) })},
-		{"1 1000 30000000", with(func(r *Reservation) { r.Outcome, r.Start, r.Lease = Granted, at(1000), 30*time.Second })},
-		{"1 1000 0 tenant:a/100/w60000000/1 9000", with(func(r *Reservation) {
+		{"1 1000 0 0", with(func(r *Reservation) { r.Outcome, r.Start = Granted, at(1000) })},
+		{"1 1000 0 700", with(func(r *Reservation) {
+			r.Outcome, r.Start, r.Waited = Granted, at(1000), 700*time.Microsecond
+		})},
+		{"1 1000 30000000 0", with(func(r *Reservation) { r.Outcome, r.Start, r.Lease = Granted, at(1000), 30*time.Second })},
+		{"1 1000 0 0 tenant:a/100/w60000000/1 9000", with(func(r *Reservation) {
 			r.Outcome, r.Start, r.Shadow = Granted, at(1000), &Hold{Scope: "tenant", Key: "a", Limit: minute, Until: at(9000)}
 		})},
 		{"2 2000", with(func(r *Reservation) { r.Outcome, r.Start = Booked, at(2000) })},
@@ -182,8 +185,9 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 -1", "1 1000 0 tenant:a/100/w60000000/1",
-		"1 1000 0 nobody:/1/1/1 5", "2 2000 tenant:a/100/60000000 3 4",
+		"", "x", "6 1", "1", "1 x", "1 -5", "1 1000", "1 1000 x", "1 1000 0", "1 1000 -1 0",
+		"1 1000 0 -1", "1 1000 0 0 tenant:a/100/w60000000/1", "1 1000 0 0 nobody:/1/1/1 5",
+		"2 2000 tenant:a/100/60000000 3 4",
 		"2 2000 tenant:a/100/w60000000/1 3", "2 2000 tenant:a/100/w60000000/1 3 4 5",
 		"2 2000 tenant:a/-2/w60000000/1 3 4", "2 2000 tenant:a/1/w0/1 3 4",
 		"3 2000", "3 2000 - 0 0 4", "3 2000 - 0 0 -4 5", "4", "5", "5 - c", "5 tenant:a/p c",
@@ -197,8 +201,8 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%q: got %v, want ErrState", line, err)
 		}
 	}
-	for _, reply := range []any{nil, int64(1), "", "1000", "1000 0", "1000 0\n1 1000\n1 1000", "x y\n1 1000",
-		[]any{"1000 0\n1 1000"}} {
+	for _, reply := range []any{nil, int64(1), "", "1000", "1000 0", "1000 0\n1 1000 0 0\n1 1000 0 0", "x y\n1 1000 0 0",
+		[]any{"1000 0\n1 1000 0 0"}} {
 		if _, err := th.decisions(reply, []*order{o}); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}

@@ -180,7 +180,7 @@ func (f fixedReply) EvalSha(context.Context, string, []string, ...any) *redis.Cm
 // costs an allocation.
 func TestObserverAllocatesNothing(t *testing.T) {
 	// Not parallel: AllocsPerRun counts the allocations of all goroutines.
-	reply := redis.NewCmdResult("1000 0\n1 1000 0", nil)
+	reply := redis.NewCmdResult("1000 0\n1 1000 0 0", nil)
 	allocations := func(observer throttle.Observer) float64 {
 		th := newThrottle(t, fixedReply{reply: reply}, roomy, &throttle.Options{Observer: observer})
 		job := throttle.Job{ID: "a", Weight: 1, Keys: of("acme"), Nonce: "n"}

@@ -50,6 +50,9 @@ type Reservation struct {
 	// running limit concerns it. Call Throttle.Done when it has ended, and Renew about three
 	// times in a Lease until then.
 	Lease time.Duration
+	// Waited is, for a job that Redis granted, how long it waited from its arrival to Start: from
+	// the first time that it was asked for, or planned.
+	Waited time.Duration
 	// Cooldowns are, by scope, for how long the job still counts as running after Done. A caller
 	// may set them to replace Scope.Cooldown: at most a Lease.
 	Cooldowns map[string]time.Duration

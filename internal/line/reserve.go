@@ -29,7 +29,8 @@ const (
 type Answer struct {
 	Outcome Outcome
 	Start   int64
-	Lease   int64 // of the places that a granted job holds: the shortest; 0 if it holds none
+	Lease   int64 // of the places that a granted job occupies: the shortest; 0 if it occupies none
+	Waited  int64 // of a granted job: us from its arrival to its start
 	// Uncharged are, for a granted job, the scope keys that are off.
 	Uncharged []string
 	Held      *Held // what held it back
@@ -124,7 +125,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.arrival == f.at {
 		l.grantedAgain(Grant{ID: job.ID, Start: f.at})
 	}
-	return l.grant(job, lane, f.at), true
+	return l.grant(job, lane, f.at, known.arrival), true
 }
 
 // place gives a job a start, a booking, or a place in its lane: at its front if it had one
@@ -147,7 +148,7 @@ func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
 			}
 			l.forgetJob(job.ID)
 			if f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at) {
-				return l.grant(job, lane, f.at)
+				return l.grant(job, lane, f.at, arrival)
 			}
 			answer := Answer{Outcome: Booked, Start: f.at, Held: l.held(f)}
 			l.promise(job.ID, lane, job.Costs, f.at, arrival)
@@ -238,8 +239,8 @@ func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
 }
 
 // grant charges a job. What scope keys in shadow would have done is told.
-func (l *Line) grant(job Job, lane *lane, at int64) Answer {
-	answer := Answer{Outcome: Granted, Start: at}
+func (l *Line) grant(job Job, lane *lane, at, arrival int64) Answer {
+	answer := Answer{Outcome: Granted, Start: at, Waited: max(0, at-arrival)}
 	if f := l.earliest(lane, job.Costs, at, true, Shadow); f.at > at {
 		answer.Shadow, answer.Until = l.held(f), f.at
 	}

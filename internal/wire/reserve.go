@@ -80,7 +80,7 @@ func AnswerText(a line.Answer) string {
 	outcome := integer(int64(a.Outcome))
 	switch a.Outcome {
 	case line.Granted:
-		text := outcome + " " + integers(' ', a.Start, a.Lease)
+		text := outcome + " " + integers(' ', a.Start, a.Lease, a.Waited)
 		if len(a.Uncharged) > 0 {
 			text += " " + uncharged + strings.Join(a.Uncharged, ",")
 		}
@@ -151,7 +151,7 @@ func (v *Values) answer() line.Answer {
 	a := line.Answer{Outcome: line.Outcome(v.Natural())}
 	switch a.Outcome {
 	case line.Granted:
-		a.Start, a.Lease = v.Natural(), v.Natural()
+		a.Start, a.Lease, a.Waited = v.Natural(), v.Natural(), v.Natural()
 		if v.More() && strings.HasPrefix(v.rest[0], uncharged) {
 			a.Uncharged = strings.Split(v.Text()[1:], ",")
 		}

@@ -28,14 +28,14 @@ local function occupy_places(id, lane, costs, at)
   return occupy(id, at, lane.class, at + 1000000, places, at)
 end
 
-local function grant(id, lane, costs, at)
+local function grant(id, lane, costs, at, arrival)
   local start, key, holder = earliest(lane, costs, at, true, 's')
   local shadow, uncharged = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or '', ''
   for i = 1, #lane do
     if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
   if uncharged ~= '' then uncharged = ' !' .. sub(uncharged, 2) end
-  return format('1 %d %d', at, occupy_places(id, lane, costs, at)) .. uncharged .. shadow
+  return format('1 %d %d %d', at, occupy_places(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
 end
 
 local crowds = {} -- how many flows stand in a queue, as long as no lane comes or goes
@@ -98,7 +98,7 @@ local function place(job, lane, record, back)
       if line and not back then charge(lane, job.costs, 1) end
       if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
         forget(job.id, record)
-        return grant(job.id, lane, job.costs, at)
+        return grant(job.id, lane, job.costs, at, job.arrival)
       end
       local held = told(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
@@ -124,7 +124,7 @@ local function redeem(job, lane, slot, again)
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
     if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
-    return grant(job.id, lane, job.costs, at)
+    return grant(job.id, lane, job.costs, at, job.arrival)
   end
 end
 
@@ -182,9 +182,9 @@ local function decide(job, lane, record)
     if text ~= lane.text or job.latest < 0 then
       unbook(job.id, record)
     else
+      back, job.arrival = true, tonumber(arrival)
       local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)
       if answer then return answer end
-      back, job.arrival = true, tonumber(arrival)
     end
     if job.slot > 0 then -- its room is free
       for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end

@@ -71,6 +71,6 @@ local function occupy_usual(usual, keys, lane, id, job)
     local limit = usual[keys[j]].running
     if limit then places[#places + 1] = { usual[keys[j]].name, limit, sub_window(limit, now), cost } end
   end
-  return format('1 %d %d', now, occupy(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
+  return format('1 %d %d 0', now, occupy(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
 end
 return usual_key, save_usual, occupy_usual
