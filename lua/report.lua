@@ -65,7 +65,7 @@ local function enter_debts()
 end
 
 local function close_for(length)
-  key.closed = max(key.closed, now + length)
+  if now + length > key.closed then key.closed, key.closed_at = now + length, now end
   key.paused = max(key.pause, key.closed)
 end
 

@@ -28,7 +28,7 @@ local function told(text) return match(text, '^[^|]+|%d+') or '' end
 local function set_pause(key)
   local before = key.paused > now and key.paused or 0
   if what ~= 'pause' then
-    key.pause, key.closed = 0, 0
+    key.pause, key.closed, key.closed_at = 0, 0, 0
   elseif now + value > key.pause then
     key.pause, key.note = now + value, note
   end

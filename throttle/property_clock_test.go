@@ -98,6 +98,9 @@ func (s *stepper) report(t *rapid.T) {
 		Refused:    rapid.Bool().Draw(t, "refused"),
 		RetryAfter: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "asks to wait"),
 	}
+	if ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, time.Minute, 3 * time.Hour}).Draw(t, "started"); ago >= 0 {
+		r.Started = s.now.Add(-ago)
+	}
 	_, err := s.subject.Report(s.now, "tenant", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "of"), r)
 	mustBe(t, err)
 }

@@ -18,14 +18,18 @@ func TestReportOfATimeAhead(t *testing.T) {
 	const ahead = 2 * time.Hour
 	for name, row := range map[string]struct {
 		said   throttle.Report
-		times  int           // in succession
-		pause  time.Duration // set before
-		closes time.Duration // at most, from the step back on
+		times  int              // in succession
+		pause  time.Duration    // set before
+		later  *throttle.Report // said after that, while the clock is ahead, of a job that started before the step
+		closes time.Duration    // at most, from the step back on
 	}{
 		"it does not say for how long": {said: throttle.Report{Refused: true}, times: 1, closes: time.Second},
 		"many in succession":           {said: throttle.Report{Refused: true}, times: 12, closes: 5 * time.Minute},
 		"it asks for 20 seconds": {said: throttle.Report{Refused: true, RetryAfter: 20 * time.Second},
 			times: 1, closes: 20 * time.Second},
+		"a job that started before the refusal is told to wait": {said: throttle.Report{Refused: true}, times: 0,
+			later:  &throttle.Report{Refused: true, RetryAfter: 20 * time.Second, Started: dawn.Add(-time.Second)},
+			closes: 20 * time.Second},
 		"the key is paused for 3 hours": {said: throttle.Report{Refused: true}, times: 1, pause: 3 * time.Hour,
 			closes: 3 * time.Hour},
 	} {
@@ -38,6 +42,12 @@ func TestReportOfATimeAhead(t *testing.T) {
 				} {
 					if row.pause > 0 {
 						_, err := s.Pause(dawn, "tenant", "acme", dawn.Add(row.pause))
+						noted(t, err)
+					}
+					if row.later != nil {
+						_, err := s.Report(dawn, "tenant", "acme", row.said)
+						noted(t, err)
+						_, err = s.Report(dawn.Add(ahead), "tenant", "acme", *row.later)
 						noted(t, err)
 					}
 					for range row.times {

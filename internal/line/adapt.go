@@ -27,13 +27,14 @@ type adapted struct {
 	changed  int64
 	refusals int64 // in succession
 	closed   int64 // until when the upstream has closed it
+	closedAt int64 // when that was reported
 }
 
-// asOf is what is left at an instant: nothing a day after the last change. What was written
-// before the clock stepped back goes back with it, so that none of it is later than it may be.
+// asOf is what is left at an instant: nothing a day after the last change. What was reported
+// before the clock stepped back goes back with it, so that nothing is reported in the future.
 func (a adapted) asOf(now int64) adapted {
-	ahead := max(0, a.down-now)
-	a.down, a.changed, a.closed = a.down-ahead, min(a.changed, now), max(0, a.closed-ahead)
+	a.closed -= max(0, a.closedAt-now)
+	a.down, a.changed, a.closedAt = min(a.down, now), min(a.changed, now), min(a.closedAt, now)
 	if a.closed > now || (a.less > 0 || a.refusals > 0) && a.changed+adaptedFor > now {
 		return a
 	}
@@ -138,7 +139,7 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 func (k *key) refused(now int64, r Report, before int64, owed bool) {
 	a := &k.adapted
 	if r.Wait > 0 {
-		a.closed = max(a.closed, now+r.Wait)
+		a.close(now, r.Wait)
 	}
 	if r.Started != 0 && r.Started <= a.down {
 		return
@@ -147,9 +148,15 @@ func (k *key) refused(now int64, r Report, before int64, owed bool) {
 		a.less = whole - max(r.Floor, before*keeps/whole)
 	}
 	if r.Wait == 0 {
-		a.closed = max(a.closed, now+min(mostClosing, int64(firstClosing)<<min(a.refusals, 9)))
+		a.close(now, min(mostClosing, int64(firstClosing)<<min(a.refusals, 9)))
 	}
 	a.down, a.changed, a.refusals = now, now, a.refusals+1
+}
+
+func (a *adapted) close(now, length int64) {
+	if now+length > a.closed {
+		a.closed, a.closedAt = now+length, now
+	}
 }
 
 // answered forgives the refusals before, and serves a step more in each shortest window.

@@ -130,7 +130,7 @@ func (l *Line) Pause(now int64, settings Settings, name string, until int64) (be
 	if until != 0 {
 		k.pause = max(k.pause, until)
 	} else {
-		k.pause, k.adapted.closed = 0, 0
+		k.pause, k.adapted.closed, k.adapted.closedAt = 0, 0, 0
 	}
 	is = k.paused()
 	l.hurry(name)

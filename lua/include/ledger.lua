@@ -1,6 +1,6 @@
 -- Scope keys and their ledgers. A scope key is one string, "key:<name>":
 --   expire seen offset pause own adapted \n  us, us, us, "until|at|by|why" or 0, own limits as they are set or '-', only where it is
---                                          served less or was refused: " less,down,changed,refusals,closed"; expire 0: never
+--                                          served less or was refused: " less,down,changed,refusals,closed,closed_at"; expire 0: never
 --   and for each ledger, in the order of kinds.lua:
 --   span precision since spent booked tail ahead passed logged \n, then two texts of entries: since us, by the ledger's
 --   time, from when it counts; tail bytes of the newest that is spent, ahead bytes of what is booked
@@ -132,19 +132,20 @@ local function refit(key)
 end
 
 -- How a scope key follows its upstream: thousandths that it is served less, when it was refused last and changed, its
--- refusals in succession, and until when the upstream has closed it. It is forgotten a day after the last change. What was
--- written before the clock stepped back goes back with it, so that none of it is later than it may be.
+-- refusals in succession, until when the upstream has closed it, and when that was reported. It is forgotten a day after the
+-- last change. What was reported before the clock stepped back goes back with it, so that nothing is reported in the future.
 local function follows_until(key)
   return max(key.closed, (key.less > 0 or key.refusals > 0) and key.changed + 86400000000 or 0)
 end
 
 local function read_adapted(key, text)
-  local less, down, changed, refusals, closed = match(text, '^(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  local less, down, changed, refusals, closed, closed_at = match(text, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
   if not less then error('FOREIGN key:' .. key.name, 0) end
-  local ahead = max(0, down - now)
-  key.less, key.down, key.changed = tonumber(less), down - ahead, min(tonumber(changed), now)
-  key.refusals, key.closed, key.dirty = tonumber(refusals), max(0, closed - ahead), ahead > 0
-  if follows_until(key) <= now then key.less, key.down, key.changed, key.refusals, key.closed = 0, 0, 0, 0, 0 end
+  down, changed, closed_at = tonumber(down), tonumber(changed), tonumber(closed_at)
+  key.less, key.down, key.changed, key.refusals = tonumber(less), min(down, now), min(changed, now), tonumber(refusals)
+  key.closed, key.closed_at = closed - max(0, closed_at - now), min(closed_at, now)
+  key.dirty = max(down, changed, closed_at) > now
+  if follows_until(key) <= now then key.less, key.down, key.changed, key.refusals, key.closed, key.closed_at = 0, 0, 0, 0, 0, 0 end
 end
 
 -- Limits of its own: those of its scope follow when they end.
@@ -166,7 +167,7 @@ local function read_key(name, text)
   local key = {
     name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, own = '-', own_ends = NEVER,
     ends = scope.ends, follow = false, after = scope.after, pause = 0, note = '', closed = 0, paused = 0,
-    less = 0, down = 0, changed = 0, refusals = 0,
+    less = 0, down = 0, changed = 0, refusals = 0, closed_at = 0,
     mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
   }
   if text then
@@ -305,9 +306,10 @@ local function save_key(key)
   local renew = key.expire < needed
   if renew then key.expire = needed + floor((needed - now) / 4) end
   if key.touched then key.seen, key.was = now + key.shift, key.offset end
-  if follows_until(key) > now then adapted = format(' %d,%d,%d,%d,%d', key.less, key.down, key.changed, key.refusals, key.closed) end
-  local note, own = key.note, key.own
-  local pause_text = key.pause > now and format('%d', key.pause) .. note or '0'
+  if follows_until(key) > now then
+    adapted = format(' %d,%d,%d,%d,%d,%d', key.less, key.down, key.changed, key.refusals, key.closed, key.closed_at)
+  end
+  local own, pause_text = key.own, key.pause > now and format('%d', key.pause) .. key.note or '0'
   text = format('%d %d %d ', key.expire, key.seen, key.was) .. pause_text .. ' ' .. own .. adapted .. '\n' .. text
   if own ~= '-' and key.own_ends == NEVER then
     call('SET', name, text)
