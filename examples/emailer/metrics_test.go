@@ -2,73 +2,87 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 )
 
+// expected are lines of the metrics that are there at some time of a run.
+var expected = []string{
+	`(?m)^throttle_decisions_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
+	`(?m)^throttle_units_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
+	`(?m)^throttle_put_backs_total\{reason="waiting",throttle="emailer"\} [1-9]`,
+	`(?m)^throttle_start_lateness_seconds_count\{throttle="emailer"\} [1-9]`,
+	`(?m)^throttle_script_duration_seconds_count\{script="pull",throttle="emailer"\} [1-9]`,
+	`(?m)^throttle_used_ratio\{scope="global",throttle="emailer",window="250ms"\} (0(\.\d+)?|1)$`,
+	`(?m)^throttle_used_ratio\{scope="tenant",throttle="emailer",window="250ms"\} (0(\.\d+)?|1)$`,
+	`(?m)^go_goroutines [1-9]`,
+}
+
+// getUntil gets a page until it has had each of the lines, or the run is over. It returns the
+// lines that the page has not had.
+func getUntil(ctx context.Context, address string, lines ...string) []string {
+	missing := slices.Clone(lines)
+	for len(missing) > 0 {
+		page, err := get(ctx, address)
+		if err != nil {
+			break
+		}
+		missing = slices.DeleteFunc(missing, func(line string) bool { return regexp.MustCompile(line).MatchString(page) })
+		time.Sleep(20 * time.Millisecond)
+	}
+	return missing
+}
+
 // The metrics can be scraped while a run lasts, and not after it.
 func TestRunServesMetrics(t *testing.T) {
 	t.Parallel()
-	var address, page string
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var address string
+	var missing []string
 	var scraping sync.Once
-	log := &cancelWriter{after: "  2 s  "}
+	var scraped sync.WaitGroup
+	log := &cancelWriter{after: `http://\S+/metrics\n`}
 	log.cancel = func() {
 		scraping.Do(func() {
 			address = regexp.MustCompile(`http://\S+/metrics`).FindString(log.text.String())
-			page = get(t, address)
+			scraped.Go(func() { missing = getUntil(ctx, address, expected...) })
 		})
 	}
 	var out bytes.Buffer
 	status := run(t.Context(), []string{"-campaign", writeCampaign(t, 60), "-limits",
 		"global=8/250ms;tenant=5/250ms", "-plan=false", "-metrics", "127.0.0.1:0"}, &out, log)
+	cancel()
+	scraped.Wait()
 	if status != rig.ExitOK {
 		t.Fatalf("status %d\n%s", status, log.text.String())
 	}
-	for _, want := range []string{
-		`(?m)^throttle_decisions_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
-		`(?m)^throttle_units_total\{outcome="granted",source="redis",throttle="emailer"\} [1-9]`,
-		`(?m)^throttle_put_backs_total\{reason="waiting",throttle="emailer"\} [1-9]`,
-		`(?m)^throttle_start_lateness_seconds_count\{throttle="emailer"\} [1-9]`,
-		`(?m)^throttle_script_duration_seconds_count\{script="pull",throttle="emailer"\} [1-9]`,
-		`(?m)^throttle_used_ratio\{scope="global",throttle="emailer",window="250ms"\} (0(\.\d+)?|1)$`,
-		`(?m)^throttle_used_ratio\{scope="tenant",throttle="emailer",window="250ms"\} (0(\.\d+)?|1)$`,
-		`(?m)^go_goroutines [1-9]`,
-	} {
-		if !regexp.MustCompile(want).MatchString(page) {
-			t.Errorf("no line like %s in\n%s", want, page)
-		}
+	for _, line := range missing {
+		t.Errorf("no line like %s was there in the run", line)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response, err := http.DefaultClient.Do(request); err == nil {
-		response.Body.Close()
+	if _, err := get(t.Context(), address); err == nil {
 		t.Errorf("%s is served after the run", address)
 	}
 }
 
-func get(t *testing.T, address string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+func get(ctx context.Context, address string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		t.Error(err)
-		return ""
+		return "", err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Error(err)
-		return ""
+		return "", err
 	}
 	defer response.Body.Close()
 	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return string(page)
+	return string(page), err
 }
