@@ -24,7 +24,7 @@ func (t *setup) accounts(reply any, names []string) ([]account, error) {
 	accounts := make([]account, len(used.Keys))
 	for i, name := range names[:len(accounts)] {
 		var is bool
-		if accounts[i], is = t.account(instant(used.Now), name, used.Keys[i]); !is {
+		if accounts[i], is = t.account(wire.Instant(used.Now), name, used.Keys[i]); !is {
 			return nil, badReply("usage")
 		}
 	}
@@ -34,25 +34,25 @@ func (t *setup) accounts(reply any, names []string) ([]account, error) {
 // account converts how a scope key stands; false if it cannot be read.
 func (t *setup) account(now time.Time, name string, k wire.KeyUsed) (a account, is bool) {
 	a.Now, a.counts, a.ledgers = now, k.Counted, k.Ledgers
-	a.Scope, a.Key, _ = splitName(name)
-	mode := strings.IndexByte(modeLetters, byte(k.Mode))
+	a.Scope, a.Key, _ = wire.SplitScopeKey(name)
+	mode := strings.IndexByte(wire.Modes, byte(k.Mode))
 	if mode < 0 || k.Part > thousandths {
 		return a, false
 	}
-	a.Mode, a.Paused, a.Served = Mode(mode), instant(k.Paused), float64(k.Part)/thousandths
+	a.Mode, a.Paused, a.Served = Mode(mode), wire.Instant(k.Paused), float64(k.Part)/thousandths
 	switch k.Origin {
-	case setAll:
+	case wire.SetForScope:
 		a.SetFor = "scope"
-	case setKey:
+	case wire.SetForKey:
 		a.SetFor = "key"
-	case configured:
+	case wire.Configured:
 	default:
 		return a, false
 	}
-	a.Ends, a.Waiting, a.Next = instant(k.Ends), k.Flows, instant(k.Timer)
+	a.Ends, a.Waiting, a.Next = wire.Instant(k.Ends), k.Flows, wire.Instant(k.Timer)
 	for _, u := range k.Limits {
 		a.Limits = append(a.Limits,
-			LimitUsage{Limit: t.limitAs(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: instant(u.Free)})
+			LimitUsage{Limit: t.limitAs(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free)})
 	}
 	return a, true
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -14,18 +13,6 @@ import (
 
 func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, ErrState)
-}
-
-// never is the instant, in microseconds, from which on an answer means that nothing ever comes:
-// the scripts write 2^53 for never, or somewhat less where they subtract a time from it.
-const never = maxUnits - 2*int64(maxWindow/time.Microsecond)
-
-// instant is the time of so many microseconds; the zero time for 0 and for never.
-func instant(micros int64) time.Time {
-	if micros == 0 || micros >= never {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros)
 }
 
 func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
@@ -82,14 +69,14 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	if d.Err != nil || !isHold || !isShadow || !isUncharged {
 		return Reservation{}, badReply("reserve")
 	}
-	start := instant(d.Start)
-	r := Reservation{Job: o.job, Outcome: Outcome(d.Outcome), Now: instant(at.Now), Next: instant(at.Next),
+	start := wire.Instant(d.Start)
+	r := Reservation{Job: o.job, Outcome: Outcome(d.Outcome), Now: wire.Instant(at.Now), Next: wire.Instant(at.Next),
 		lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease),
 		Waited: duration(d.Waited)}
 	switch d.Outcome {
 	case line.Granted:
 		if shadow != nil {
-			r.Shadow = shadow.until(instant(d.Until))
+			r.Shadow = shadow.until(wire.Instant(d.Until))
 			t.logged.shadow(t.name, r)
 		}
 	case line.Booked:
@@ -142,20 +129,13 @@ func (h *Hold) until(end time.Time) *Hold {
 	return h
 }
 
-// Where limits come from, as the scripts write it.
-const (
-	configured = 'c'
-	setAll     = 's' // at run time, for the scope
-	setKey     = 'k' // at run time, for the key
-)
-
 // heavy is the error for a job that never fits a limit.
 func (o *order) heavy(hold *Hold, origin byte) error {
 	units := o.units(hold.Scope)
 	switch origin {
-	case configured:
+	case wire.Configured:
 		return &NeverFitsError{Job: o.job.ID, Weight: units, Scope: hold.Scope, Key: hold.Key, Limit: hold.Limit}
-	case setAll, setKey:
+	case wire.SetForScope, wire.SetForKey:
 		return &BlockedError{Job: o.job.ID, Weight: units, Scope: hold.Scope, Key: hold.Key, Limit: hold.Limit}
 	}
 	return badReply("reserve")
@@ -182,7 +162,7 @@ func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 // pulled reads the answer of a pull that was told of so many ended jobs.
 func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
 	told, err := wire.ReadPulled(reply, jobs)
-	p := Pulled{Now: instant(told.Now), Next: instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}
+	p := Pulled{Now: wire.Instant(told.Now), Next: wire.Instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}
 	for _, one := range told.Booked {
 		r, is := t.booking(p.Now, one)
 		p.Booked, err = append(p.Booked, r), cmp.Or(err, unless(is))
@@ -210,30 +190,9 @@ func unless(is bool) error {
 
 // booking converts a job of a pull's answer; false if its lane cannot be read.
 func (t *setup) booking(now time.Time, told line.Told) (r Reservation, is bool) {
-	r = Reservation{Outcome: Booked, Now: now, Start: instant(told.Slot), lane: told.Lane}
+	r = Reservation{Outcome: Booked, Now: now, Start: wire.Instant(told.Slot), lane: told.Lane}
 	r.Job.ID = told.ID
-	_, r.Job.Priority, _, _ = laneParts(told.Lane)
-	r.Job.Keys, is = t.keysOf(told.Lane)
+	_, r.Job.Priority, _, _ = wire.LaneParts(told.Lane)
+	r.Job.Keys, is = wire.LaneKeys(told.Lane, t.fair)
 	return r, is
-}
-
-// keysOf returns the keys of the jobs in a lane; false if the lane cannot be read. A key of which
-// Redis has only the hash stays encoded.
-func (t *setup) keysOf(lane string) (keys map[string]string, is bool) {
-	flow, _, names, is := laneParts(lane)
-	keys = make(map[string]string)
-	if flow != "" && t.fair != "" {
-		keys[t.fair] = decoded(flow)
-	}
-	if names == "" {
-		return keys, is
-	}
-	for name := range strings.SplitSeq(names, ",") {
-		scope, key, isName := splitName(name)
-		is = is && isName
-		if isName && scope != Global {
-			keys[scope] = key
-		}
-	}
-	return keys, is
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // attachedTimeout bounds each call of an attached Inspector, which may be far away from Redis.
@@ -23,13 +25,13 @@ func (e *AttachError) Error() string {
 // newest returns the first process of this state version.
 func newest(name string, all []Process) (Process, error) {
 	for _, p := range all {
-		if p.State == stateVersion {
+		if p.State == wire.StateVersion {
 			return p, nil
 		}
 	}
 	reason := "no process has published it within a day"
 	if len(all) > 0 {
-		reason = "its processes are of state version " + all[0].State + ", this is " + stateVersion
+		reason = "its processes are of state version " + all[0].State + ", this is " + wire.StateVersion
 	}
 	return Process{}, &AttachError{Throttle: name, Reason: reason}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 const (
@@ -47,7 +49,7 @@ func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {
 	for _, text := range slices.Backward(list) {
 		var at, jobs, waited int64
 		if _, err := fmt.Sscanf(text, noteFormat, &at, &jobs, &waited); err == nil {
-			backlogs = append(backlogs, Backlog{instant(at), jobs, time.Duration(waited) * time.Microsecond})
+			backlogs = append(backlogs, Backlog{wire.Instant(at), jobs, time.Duration(waited) * time.Microsecond})
 		}
 	}
 	return backlogs, nil

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 const (
@@ -68,7 +69,7 @@ func (t *setup) noteChange(ctx context.Context, what, name string, s setting, of
 		return
 	}
 	c := Change{At: s.now, By: of.who(), Why: of.why, What: what, Scope: name}
-	if scope, key, is := splitName(name); is {
+	if scope, key, is := wire.SplitScopeKey(name); is {
 		c.Scope, c.Key = scope, key
 	}
 	if what == "resume" {
@@ -125,7 +126,7 @@ func (t *setup) limitsOf(scope, text string) []Limit {
 
 // modeOf is the mode of a letter.
 func modeOf(letter string) Mode {
-	return Mode(max(0, strings.Index(modeLetters, letter)))
+	return Mode(max(0, strings.Index(wire.Modes, letter)))
 }
 
 // actor names the user, the host and the program of this process, in a few hundred bytes at most.

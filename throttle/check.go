@@ -246,7 +246,7 @@ func (c *check) probe(ctx context.Context) error {
 // read reads the answer of check, which was made at about an instant: Redis' clock, why INFO cannot
 // be read, four sections of INFO, and the name and error of each command that failed.
 func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) error {
-	now, unread := instant(v.Natural()), v.Text()
+	now, unread := wire.Instant(v.Natural()), v.Text()
 	info := fieldsOf(v.Text() + "\n" + v.Text() + "\n" + v.Text() + "\n" + v.Text())
 	for v.More() {
 		c.failed(v.Text(), v.Text())

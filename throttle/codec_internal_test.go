@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 func codecThrottle(t *testing.T) *Throttle {
@@ -65,7 +66,7 @@ func TestOrderText(t *testing.T) {
 		if o.lane != row.lane || !slices.Equal(o.costs(), row.costs) {
 			t.Errorf("%s: lane %q, costs %d; want %q, %d", row.name, o.lane, o.costs(), row.lane, row.costs)
 		}
-		keys, _ := th.keysOf(o.lane)
+		keys, _ := wire.LaneKeys(o.lane, th.fair)
 		for scope, key := range keys {
 			if row.job.Keys[scope] != key {
 				t.Errorf("%s: the lane's keys are %v", row.name, keys)
@@ -260,7 +261,8 @@ func TestPulled(t *testing.T) {
 		t.Errorf("got %+v, want %+v", p.Booked[0], want)
 	}
 	long := strings.Repeat("x", 200)
-	if keys, is := th.keysOf(encode(long) + "|tenant:" + encode(long)); !is || !strings.HasPrefix(keys["tenant"], "~") {
+	if keys, is := wire.LaneKeys(wire.Encode(long)+"|tenant:"+wire.Encode(long), th.fair); !is ||
+		!strings.HasPrefix(keys["tenant"], "~") {
 		t.Errorf("keys %v", keys)
 	}
 	for _, reply := range []any{nil, "x", []any{}, []any{"1", "2"}, []any{"1", "2", "1", "", "0"},

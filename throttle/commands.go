@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // This file has the plain commands that are sent to Redis beside the scripts: for the Inspector, and
@@ -228,7 +230,7 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`
 func List(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	names := make(map[string]bool)
 	collect := func(ctx context.Context, server redis.Cmdable) ([]string, error) {
-		return scan(ctx, server, processesKey("*"))
+		return scan(ctx, server, wire.ProcessesKey("*"))
 	}
 	var keys []string
 	var err error
@@ -240,11 +242,11 @@ func List(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle: the throttles cannot be listed: %w", err)
 	}
-	before, after, _ := strings.Cut(processesKey("\x00"), "\x00")
+	before, after, _ := strings.Cut(wire.ProcessesKey("\x00"), "\x00")
 	var list []string
 	for _, key := range keys {
 		name := strings.TrimSuffix(strings.TrimPrefix(key, before), after)
-		if validName(name) && !names[name] {
+		if wire.IsName(name) && !names[name] {
 			names[name] = true
 			list = append(list, name)
 		}
@@ -287,7 +289,7 @@ func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector
 	if ctx == nil {
 		return nil, errNoContext
 	}
-	if !validName(name) {
+	if !wire.IsName(name) {
 		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
 	}
 	if isNil(client) {

@@ -149,7 +149,7 @@ const backwards = time.Second
 func (l *lineTimer) heard(at wire.Stamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, next := instant(at.Now), instant(at.Next)
+	now, next := wire.Instant(at.Now), wire.Instant(at.Next)
 	if back := l.asOf.Sub(now); back > 0 && back < backwards {
 		return
 	}

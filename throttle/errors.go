@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // ErrUnavailable is the class of errors that say that Redis could not decide. Match it with
@@ -27,10 +29,10 @@ type StateError struct {
 // of the whole Redis key.
 func (e *StateError) Error() string {
 	text := e.Key
-	if prefix, rest, is := strings.Cut(e.Key, "}:"+stateVersion+":"); is {
+	if prefix, rest, is := strings.Cut(e.Key, "}:"+wire.StateVersion+":"); is {
 		if kind, _, private := strings.Cut(rest, ":"); private {
 			sum := sha256.Sum256([]byte(e.Key))
-			text = prefix + "}:" + stateVersion + ":" + kind + ":… with SHA-256 " + hex.EncodeToString(sum[:6]) + "…"
+			text = prefix + "}:" + wire.StateVersion + ":" + kind + ":… with SHA-256 " + hex.EncodeToString(sum[:6]) + "…"
 		}
 	}
 	return ErrState.Error() + ": " + text

@@ -106,24 +106,24 @@ func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error 
 	}
 	for _, c := range r.snapshot.Claims {
 		if c.Lane == o.lane && e.Blocked == nil {
-			e.Claimed, e.Blocked = instant(c.At), o.blocked(c.Names[0])
+			e.Claimed, e.Blocked = wire.Instant(c.At), o.blocked(c.Names[0])
 		}
 	}
 	for _, lane := range r.snapshot.Lanes {
 		for i := range lane.Jobs {
 			if lane.Name == o.lane && lane.Jobs[i].ID == o.job.ID {
-				e.Before, e.Arrived = int64(i), instant(lane.Jobs[i].Arrival)
+				e.Before, e.Arrived = int64(i), wire.Instant(lane.Jobs[i].Arrival)
 			}
 		}
 	}
 	_, starts := r.play([]string{o.job.ID})
-	e.Expected = instant(starts[o.job.ID])
+	e.Expected = wire.Instant(starts[o.job.ID])
 	return nil
 }
 
 // blocked is the hold of a scope key alone.
 func (o *order) blocked(name string) *Hold {
-	scope, key, _ := splitName(name)
+	scope, key, _ := wire.SplitScopeKey(name)
 	if c := o.charged(name); c != nil {
 		key = c.key // of a very long one Redis has only the hash
 	}
@@ -138,8 +138,8 @@ func (o *order) explanation(p *wire.Page) (Explanation, error) {
 	if p.Err() != nil {
 		return Explanation{}, badReply("lines")
 	}
-	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: instant(p.Now), Slot: instant(known.Slot),
-		Arrived: instant(known.Arrival), Before: known.Before, Waiting: known.Jobs, Looked: instant(known.Timer)}
+	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: wire.Instant(p.Now), Slot: wire.Instant(known.Slot),
+		Arrived: wire.Instant(known.Arrival), Before: known.Before, Waiting: known.Jobs, Looked: wire.Instant(known.Timer)}
 	if name, parked := strings.CutSuffix(known.Queue, parkedMark); name != "" {
 		e.Blocked, e.Parked = o.blocked(name), parked
 	}

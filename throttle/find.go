@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // mostSearched is how many places of a lane are read in one call.
@@ -80,7 +82,7 @@ func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) 
 		if place, element := placeOf(id, list); place >= 0 {
 			at.order, at.before = t.orderOf(id, lane, element[1]), from+int64(place)
 			micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
-			at.arrived = instant(micros)
+			at.arrived = wire.Instant(micros)
 			return at, nil
 		}
 	}
@@ -130,11 +132,11 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 
 // orderOf is what a job takes, by its lane and its costs as Redis has them.
 func (t *Inspector) orderOf(id, lane, costs string) *order {
-	flow, priority, names, _ := laneParts(lane)
+	flow, priority, names, _ := wire.LaneParts(lane)
 	o := &order{job: Job{ID: id, Priority: priority}, flow: flow, lane: lane}
 	units := strings.Split(costs, ",")
 	for i, name := range strings.Split(names, ",") {
-		scope, key, is := splitName(name)
+		scope, key, is := wire.SplitScopeKey(name)
 		if !is {
 			continue
 		}

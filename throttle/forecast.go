@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Forecast says when jobs would start.
@@ -75,7 +76,7 @@ func (d Driver) Expect(ctx context.Context, answers []Reservation) (Forecast, er
 		case answer.Outcome != Waiting:
 			f.Starts[i] = answer.Start
 		case known[answer.Job.ID]:
-			f.Starts[i] = instant(starts[answer.Job.ID])
+			f.Starts[i] = wire.Instant(starts[answer.Job.ID])
 		default:
 			f.Starts[i] = r.now.Add(d.throttle.options.Lookahead)
 		}
@@ -96,7 +97,7 @@ func (f Forecast) withLast() Forecast {
 func (r *reader) load() (*line.Line, line.Settings) {
 	r.snapshot.Now, r.snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
 	for _, l := range r.lanes {
-		flow, _, _, _ := laneParts(l.Lane)
+		flow, _, _, _ := wire.LaneParts(l.Lane)
 		r.snapshot.Shares[flow] = r.shares.of(flow)
 	}
 	for i := range r.snapshot.Queues {
@@ -143,7 +144,7 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 	for i, answer := range answers {
 		switch answer.Outcome {
 		case line.Granted, line.Booked:
-			f.Starts[i] = instant(answer.Start)
+			f.Starts[i] = wire.Instant(answer.Start)
 		case line.Waiting:
 			waiting = append(waiting, jobs[i].ID)
 		case line.TooHeavy:
@@ -155,7 +156,7 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 	starts := l.Play(r.snapshot.Now, settings, waiting)
 	for i, answer := range answers {
 		if answer.Outcome == line.Waiting {
-			f.Starts[i] = instant(starts[jobs[i].ID])
+			f.Starts[i] = wire.Instant(starts[jobs[i].ID])
 		}
 	}
 	return f.withLast(), nil

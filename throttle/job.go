@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Job is what a reservation is made for. It is a value; the throttle does not change
@@ -69,7 +71,7 @@ func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 	if err := t.checkScopes(job); err != nil {
 		return nil, err
 	}
-	o := &order{job: job, flow: encode(job.Keys[t.fair])}
+	o := &order{job: job, flow: wire.Encode(job.Keys[t.fair])}
 	for i := range t.scopes {
 		c, err := t.chargeOf(job, &t.scopes[i])
 		if err != nil {
@@ -80,7 +82,7 @@ func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 		}
 	}
 	slices.SortFunc(o.charges, func(a, b charge) int { return strings.Compare(a.name, b.name) })
-	o.lane = laneOf(o.flow, job.Priority, o.charges)
+	o.lane = wire.LaneName(o.flow, job.Priority, o.names())
 	return o, nil
 }
 
@@ -120,7 +122,7 @@ func (t *setup) checkNumbers(job Job) error {
 	case job.MaxWait < 0 || job.MaxWait > maxWindow:
 		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait,
 			Reason: "is not between 0 and " + formatDuration(maxWindow)}
-	case len(job.Nonce) > maxEncoded || !plainNonce(job.Nonce):
+	case len(job.Nonce) > wire.MaxEncoded || !plainNonce(job.Nonce):
 		return &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce,
 			Reason: "is not up to 128 letters, digits, _ . or -"}
 	}
@@ -169,7 +171,7 @@ func (t *setup) chargeOf(job Job, scope *Scope) (charge, error) {
 	case cost == 0:
 		return charge{}, nil
 	case named || scope.Name == Global:
-		return charge{scope: scope, key: key, name: scopeKeyName(scope.Name, key), units: cost}, nil
+		return charge{scope: scope, key: key, name: wire.ScopeKey(scope.Name, key), units: cost}, nil
 	case scope.Optional:
 		return charge{}, nil
 	}
@@ -207,7 +209,7 @@ func (t *setup) names(which func(s Scope) bool) string {
 
 func plainNonce(nonce string) bool {
 	for i := range len(nonce) {
-		if !safeByte(nonce[i]) {
+		if !wire.IsSafe(nonce[i]) {
 			return false
 		}
 	}

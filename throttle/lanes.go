@@ -51,13 +51,13 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	var lanes []Lane
 	add := func(lane, under string, timer, since int64) *Lane {
 		name, parked := strings.CutSuffix(under, parkedMark)
-		scope, key, _ := splitName(name)
-		flow, priority, _, _ := laneParts(lane)
-		keys, _ := t.keysOf(lane)
+		scope, key, _ := wire.SplitScopeKey(name)
+		flow, priority, _, _ := wire.LaneParts(lane)
+		keys, _ := wire.LaneKeys(lane, t.fair)
 		lanes = append(lanes, Lane{
-			Name: lane, Flow: decoded(flow), Keys: keys, Priority: priority,
-			Jobs: jobs[lane], Since: instant(since),
-			Scope: scope, Key: key, Looked: instant(timer), Parked: parked,
+			Name: lane, Flow: wire.Decode(flow), Keys: keys, Priority: priority,
+			Jobs: jobs[lane], Since: wire.Instant(since),
+			Scope: scope, Key: key, Looked: wire.Instant(timer), Parked: parked,
 		})
 		return &lanes[len(lanes)-1]
 	}
@@ -69,7 +69,7 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 		}
 	}
 	for _, c := range r.snapshot.Claims {
-		add(c.Lane, c.Names[0], c.Timer, 0).Claimed = instant(c.At)
+		add(c.Lane, c.Names[0], c.Timer, 0).Claimed = wire.Instant(c.At)
 	}
 	slices.SortStableFunc(lanes, func(a, b Lane) int { return a.Since.Compare(b.Since) })
 	return lanes, nil
@@ -86,11 +86,11 @@ func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []Reserva
 	if err != nil {
 		return nil, "", err
 	}
-	keys, is := t.keysOf(lane)
+	keys, is := wire.LaneKeys(lane, t.fair)
 	for page.More() {
 		page.Refuse(!is)
 		job := Job{ID: page.Waiter(lane).ID, Keys: maps.Clone(keys)}
-		jobs = append(jobs, Reservation{Job: job, Outcome: Waiting, Now: instant(page.Now), lane: lane})
+		jobs = append(jobs, Reservation{Job: job, Outcome: Waiting, Now: wire.Instant(page.Now), lane: lane})
 	}
 	return jobs, page.Next, unreadable(page)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Unlimited as a Limit's Units means that the limit never holds a job back.
@@ -15,12 +16,12 @@ const Unlimited int64 = -1
 
 // maxUnits is the largest number of units a limit or a weight may have: the
 // largest integer up to which Redis' Lua counts without losing a unit.
-const maxUnits int64 = 1 << 53
+const maxUnits = wire.MaxUnits
 
 // The range a Window may have.
 const (
 	minWindow = time.Millisecond
-	maxWindow = 400 * 24 * time.Hour
+	maxWindow = wire.MaxWindow
 )
 
 // Exact is the finest Precision: every start is kept at its own microsecond.

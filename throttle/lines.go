@@ -48,7 +48,7 @@ func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	if err != nil {
 		return LinesPage{}, err
 	}
-	page := LinesPage{Now: instant(p.Now), Next: p.Next}
+	page := LinesPage{Now: wire.Instant(p.Now), Next: p.Next}
 	lines := make(map[string]*Line)
 	for p.More() {
 		q := p.Queue()
@@ -135,14 +135,14 @@ func (t *setup) pages(ctx context.Context, kind string, read func(p *wire.Page),
 
 // lineOf returns the line of a scope key, with the earliest time of its looks.
 func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
-	scope, key, is := splitName(name)
+	scope, key, is := wire.SplitScopeKey(name)
 	p.Refuse(!is)
 	of, known := lines[name]
 	if !known {
 		of = &Line{Scope: scope, Key: key}
 		lines[name] = of
 	}
-	if at := instant(timer); !at.IsZero() && (of.Looked.IsZero() || at.Before(of.Looked)) {
+	if at := wire.Instant(timer); !at.IsZero() && (of.Looked.IsZero() || at.Before(of.Looked)) {
 		of.Looked = at
 	}
 	return of

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // TestLocalShareForgets: a flood of scope keys in one outage is refused at the
@@ -13,7 +15,7 @@ func TestLocalShareForgets(t *testing.T) {
 	l := newLocalShare(1)
 	now := time.Unix(1_800_000_000, 0)
 	take := func(key string, now time.Time) bool {
-		_, taken := l.take(localGrant{}, []localCharge{{localLimit{scopeKeyName("tenant", key), PerMinute(4)}, 2}}, now)
+		_, taken := l.take(localGrant{}, []localCharge{{localLimit{wire.ScopeKey("tenant", key), PerMinute(4)}, 2}}, now)
 		return taken
 	}
 	for n := range maxLocalKeys {

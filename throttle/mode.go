@@ -1,6 +1,9 @@
 package throttle
 
-import "github.com/asynq-throttle/asynq-throttle/internal/line"
+import (
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+)
 
 // Mode is how far the limits of a scope, or of a whole throttle, are in force.
 type Mode int
@@ -30,12 +33,9 @@ func (m Mode) String() string {
 
 func (m Mode) valid() bool { return m >= Enforce && m <= Off }
 
-// modeLetters are the modes as Redis keeps them.
-const modeLetters = "eso"
+func (m Mode) letter() string { return wire.Modes[m : m+1] }
 
-func (m Mode) letter() string { return modeLetters[m : m+1] }
-
-func (m Mode) counted() line.Mode { return line.Mode(modeLetters[m]) }
+func (m Mode) counted() line.Mode { return line.Mode(wire.Modes[m]) }
 
 // MarshalText is the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }

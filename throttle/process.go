@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Process is what one Throttle value has published about itself and its configuration: after its first
@@ -149,7 +151,7 @@ func (t *Inspector) Processes(ctx context.Context) ([]Process, error) {
 }
 
 func (c *caller) processes(ctx context.Context) ([]Process, error) {
-	found, err := c.fields(ctx, processesKey(c.throttle))
+	found, err := c.fields(ctx, wire.ProcessesKey(c.throttle))
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +184,7 @@ func processesOf(found fields) []Process {
 // self is what this process publishes about itself.
 func (t *setup) self() Process {
 	p := thisProcess()
-	p.ID, p.State = t.asker, stateVersion
+	p.ID, p.State = t.asker, wire.StateVersion
 	p.Lookahead, p.Grace, p.FairScope, p.FairByTime = t.options.Lookahead, t.options.Grace, t.fair, t.options.FairByTime
 	p.PriorityFloor = t.options.PriorityFloor
 	p.Scopes = copyScopes(t.scopes)

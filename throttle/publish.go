@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 const (
@@ -18,9 +20,6 @@ const (
 	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
 	mostShares   = 1000
 )
-
-// processesKey is the key under which processes of all state versions publish: a hash, by Process.ID.
-func processesKey(throttle string) string { return "thr:{" + throttle + "}:processes" }
 
 // signOfLife is when a process next publishes its configuration.
 type signOfLife struct {
@@ -60,7 +59,7 @@ func (s *signOfLife) hasten(at time.Time) {
 // publish publishes the configuration of this process, removes processes that are too old, and logs a
 // live process that is configured differently.
 func (t *Throttle) publish(ctx context.Context) error {
-	key := processesKey(t.name)
+	key := wire.ProcessesKey(t.name)
 	found, err := t.redis.fields(ctx, key)
 	if err != nil {
 		return err

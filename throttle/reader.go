@@ -136,7 +136,7 @@ func (r *reader) readClaim(c wire.Claim) {
 	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
 	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs}
 	if r.lane(lane) {
-		flow, _, _, _ := laneParts(c.Lane)
+		flow, _, _, _ := wire.LaneParts(c.Lane)
 		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})
 	}
 }
@@ -337,7 +337,7 @@ func (r *reader) readLists(ctx context.Context, lanes []wire.Lane) error {
 func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	var names []string
 	for _, l := range r.lanes {
-		if _, _, of, _ := laneParts(l.Lane); of != "" {
+		if _, _, of, _ := wire.LaneParts(l.Lane); of != "" {
 			names = append(names, strings.Split(of, ",")...)
 		}
 	}
@@ -363,7 +363,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		if err != nil {
 			return err
 		}
-		r.now = instant(p.Now)
+		r.now = wire.Instant(p.Now)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
@@ -20,7 +21,7 @@ import (
 // it uses in Redis. All processes that use the same name and Redis share its limits and should pass the
 // same scopes. New does not talk to Redis. The error is an *OptionError or wraps a *LimitError.
 func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Throttle, error) {
-	if !validName(name) {
+	if !wire.IsName(name) {
 		return nil, &OptionError{Field: "name", Value: name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
 	}
 	if isNil(client) {

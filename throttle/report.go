@@ -78,7 +78,7 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 	if err := r.validate(); err != nil {
 		return Adaptation{}, err
 	}
-	reply, err := t.redis.run(ctx, reportScript, t.reportArguments(scopeKeyName(scope, key), of, r))
+	reply, err := t.redis.run(ctx, reportScript, t.reportArguments(wire.ScopeKey(scope, key), of, r))
 	if err != nil {
 		return Adaptation{}, err
 	}
@@ -90,7 +90,7 @@ func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Ada
 		return Adaptation{}, err
 	}
 	a := Adaptation{Throttle: t.name, Scope: scope, Key: key, Before: float64(said.Before) / thousandths,
-		Served: float64(said.Served) / thousandths, Paused: instant(said.Paused)}
+		Served: float64(said.Served) / thousandths, Paused: wire.Instant(said.Paused)}
 	t.observeReport(a, r)
 	return a, nil
 }
@@ -134,6 +134,6 @@ func (t *Throttle) observeReport(a Adaptation, r Report) {
 }
 
 // thousandths are how the scripts count parts of limits.
-const thousandths = 1000
+const thousandths = wire.Thousandths
 
 func inThousandths(part float64) int64 { return int64(math.Round(part * thousandths)) }

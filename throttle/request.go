@@ -3,7 +3,6 @@ package throttle
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -20,36 +19,6 @@ type order struct {
 	lane    string
 }
 
-// laneOf names a lane: the flow, # and the priority if that is not 0, a bar, and the names of the scope
-// keys.
-func laneOf(flow string, priority int, charges []charge) string {
-	var b strings.Builder
-	b.WriteString(flow)
-	if priority > 0 {
-		b.WriteByte('#')
-		b.WriteString(strconv.Itoa(priority))
-	}
-	b.WriteByte('|')
-	for i := range charges {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(charges[i].name)
-	}
-	return b.String()
-}
-
-// laneParts takes a lane's name apart; false if it is none.
-func laneParts(lane string) (flow string, priority int, names string, is bool) {
-	flow, names, is = strings.Cut(lane, "|")
-	flow, lower, hasPriority := strings.Cut(flow, "#")
-	if hasPriority {
-		n, err := strconv.Atoi(lower)
-		priority, is = n, is && err == nil
-	}
-	return flow, priority, names, is
-}
-
 // charged returns what the job takes of a scope key; nil if that is not among its scope keys.
 func (o *order) charged(name string) *charge {
 	for i := range o.charges {
@@ -58,6 +27,15 @@ func (o *order) charged(name string) *charge {
 		}
 	}
 	return nil
+}
+
+// names are those of the job's scope keys.
+func (o *order) names() []string {
+	names := make([]string, len(o.charges))
+	for i := range o.charges {
+		names[i] = o.charges[i].name
+	}
+	return names
 }
 
 // units is what the job takes of a scope.

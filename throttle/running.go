@@ -1,6 +1,10 @@
 package throttle
 
-import "context"
+import (
+	"context"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+)
 
 // One call ends or renews at most so many grants, and so many places: a grant may occupy one
 // under each scope.
@@ -96,7 +100,7 @@ func (t *Throttle) tell(ctx context.Context, renews bool, g *grants) error {
 		return err
 	}
 	if !renews {
-		t.means.ended(some, instant(held.Now))
+		t.means.ended(some, wire.Instant(held.Now))
 	}
 	g.answered(held.Done)
 	return nil

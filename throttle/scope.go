@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Global is the name of the scope that every job of a throttle belongs to. It
@@ -83,7 +84,7 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 	names := make(map[string]bool)
 	limits := 0
 	for _, scope := range scopes {
-		if !validName(scope.Name) {
+		if !wire.IsName(scope.Name) {
 			return &OptionError{Field: "Scope.Name", Value: scope.Name, Reason: "want 1 to 64 of A-Z a-z 0-9 _ . -"}
 		}
 		if names[scope.Name] {
@@ -161,20 +162,6 @@ func checkLeases(scope string, limits []Limit, lookahead time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// validName tells whether a throttle's or a scope's name can stand in a Redis
-// key as it is.
-func validName(name string) bool {
-	if len(name) == 0 || len(name) > 64 {
-		return false
-	}
-	for i := range len(name) {
-		if !safeByte(name[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 func copyScopes(scopes []Scope) []Scope {

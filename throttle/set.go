@@ -30,7 +30,7 @@ func (t *setup) Pause(ctx context.Context, scope, key string, until time.Time,
 		return time.Time{}, &ArgumentError{Argument: "until", Value: until,
 			Reason: "is more than " + formatDuration(maxWindow) + " away"}
 	}
-	s, err := t.set(ctx, wire.SetPause, scopeKeyName(scope, key), strconv.FormatInt(length.Microseconds(), 10),
+	s, err := t.set(ctx, wire.SetPause, wire.ScopeKey(scope, key), strconv.FormatInt(length.Microseconds(), 10),
 		slices.Concat(options, []SetOption{Until(time.Time{})}))
 	if err != nil {
 		return time.Time{}, err
@@ -54,7 +54,7 @@ func (t *setup) Resume(ctx context.Context, scope, key string, options ...SetOpt
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return false, err
 	}
-	s, err := t.set(ctx, wire.SetResume, scopeKeyName(scope, key), "", options)
+	s, err := t.set(ctx, wire.SetResume, wire.ScopeKey(scope, key), "", options)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options 
 func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, options []SetOption) error {
 	name := scope
 	if key != "" || scope == Global {
-		name = scopeKeyName(scope, key)
+		name = wire.ScopeKey(scope, key)
 		if err := t.scopeKey(ctx, scope, key); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ type setting struct {
 
 func (t *setup) setting(reply any) (setting, error) {
 	was, err := wire.ReadWasSet(reply)
-	return setting{instant(was.Now), was.Before, was.InForce}, t.answered("set", was.Stamp, err)
+	return setting{wire.Instant(was.Now), was.Before, was.InForce}, t.answered("set", was.Stamp, err)
 }
 
 // pauseEnd reads the end of a pause; 0 means none.
@@ -240,5 +240,5 @@ func pauseEnd(text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, badReply("set")
 	}
-	return instant(int64(end)), nil
+	return wire.Instant(int64(end)), nil
 }

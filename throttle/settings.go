@@ -47,7 +47,7 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := t.settingsOf(control, instant(page.Now))
+	settings := t.settingsOf(control, wire.Instant(page.Now))
 	names, err := t.scopeKeyNames(ctx, "")
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 			return nil, err
 		}
 		for i, header := range headers {
-			settings = append(settings, t.settingsOfKey(some[i], header, instant(page.Now))...)
+			settings = append(settings, t.settingsOfKey(some[i], header, wire.Instant(page.Now))...)
 		}
 	}
 	return settings, nil
@@ -84,17 +84,18 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 		if err != nil {
 			return nil, err
 		}
-		set = slices.DeleteFunc(t.settingsOf(control, instant(page.Now)), func(s Setting) bool { return s.Scope != scope })
+		set = slices.DeleteFunc(t.settingsOf(control, wire.Instant(page.Now)),
+			func(s Setting) bool { return s.Scope != scope })
 	}
 	if key == "" && scope != Global {
 		return set, nil
 	}
-	name := scopeKeyName(scope, key)
+	name := wire.ScopeKey(scope, key)
 	headers, err := t.headers(ctx, []string{name})
 	if err != nil {
 		return nil, err
 	}
-	for _, own := range t.settingsOfKey(name, headers[0], instant(page.Now)) {
+	for _, own := range t.settingsOfKey(name, headers[0], wire.Instant(page.Now)) {
 		own.Key = key
 		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // of Global the key's win
 		set = append(set, own)
@@ -185,7 +186,7 @@ func (t *setup) headers(ctx context.Context, names []string) ([]string, error) {
 // the served share if it has one.
 func (t *setup) settingsOfKey(name, header string, now time.Time) []Setting {
 	parts := strings.Split(header, " ")
-	scope, key, is := splitName(name)
+	scope, key, is := wire.SplitScopeKey(name)
 	if len(parts) < 5 || !is {
 		return nil // empty, or foreign data, which the next decision there reports
 	}
@@ -212,7 +213,7 @@ func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error)
 	if err := t.scopeNamed(ctx, scope); err != nil {
 		return nil, err
 	}
-	names, err := []string{scopeKeyName(Global, "")}, error(nil)
+	names, err := []string{wire.ScopeKey(Global, "")}, error(nil)
 	if scope != Global {
 		names, err = t.scopeKeyNames(ctx, scope)
 	}

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"slices"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // setup is what a Throttle and its Inspector share: the configuration, and how Redis is asked.
@@ -24,6 +26,12 @@ type setup struct {
 	logged  *rateLimitedLog
 	now     func() time.Time // nil in production: Redis' own clock
 }
+
+// keys are the Redis keys of one throttle. The scripts build them from the prefix; a call declares
+// only the control key, for the route.
+type keys struct{ prefix, control string }
+
+func newKeys(name string) keys { return keys{wire.Prefix(name), wire.ControlKey(name)} }
 
 // newSetup makes a setup from checked parts.
 func newSetup(name, fair string, scopes []Scope, options Options, redis *caller) *setup {
@@ -55,7 +63,7 @@ func (t *setup) scopeKey(ctx context.Context, scope, key string) error {
 		return &ArgumentError{Argument: "key", Reason: "is given, and scope " + scope + " has no keys"}
 	case scope != Global && key == "":
 		return &ArgumentError{Argument: "key", Reason: "is empty, and scope " + scope + " has keys"}
-	case isHash(key):
+	case wire.IsHash(key):
 		return &ArgumentError{Argument: "key", Value: key,
 			Reason: "stands for a key that is too long to be kept: name that one"}
 	}

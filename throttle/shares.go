@@ -1,5 +1,7 @@
 package throttle
 
+import "github.com/asynq-throttle/asynq-throttle/internal/wire"
+
 // maxShare is the largest share a fair key may have.
 const maxShare = 1_000_000
 
@@ -15,7 +17,7 @@ type shares struct {
 func newShares(options Options) shares {
 	s := shares{known: make(map[string]int, len(options.Shares)), ask: options.Share}
 	for key, share := range options.Shares {
-		s.known[encode(key)] = share
+		s.known[wire.Encode(key)] = share
 	}
 	return s
 }
@@ -24,7 +26,7 @@ func (s shares) of(encoded string) int64 {
 	if share, known := s.known[encoded]; known {
 		return int64(share)
 	}
-	if key, readable := decode(encoded); s.ask != nil && readable {
+	if key, readable := wire.Readable(encoded); s.ask != nil && readable {
 		return int64(min(max(1, s.ask(key)), maxShare))
 	}
 	return 1

@@ -64,7 +64,7 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 	if err := t.scopeKey(ctx, scope, key); err != nil {
 		return Usage{}, err
 	}
-	a, err := t.usage(ctx, wire.Usage{Names: []string{scopeKeyName(scope, key)}})
+	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}})
 	if err != nil {
 		return Usage{}, err
 	}
@@ -88,7 +88,7 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 		return 0, &ArgumentError{Argument: "interval", Value: from - to,
 			Reason: "does not begin before it ends, in the past " + formatDuration(maxWindow)}
 	}
-	a, err := t.usage(ctx, wire.Usage{Names: []string{scopeKeyName(scope, key)}, Count: true,
+	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}, Count: true,
 		From: (from + time.Microsecond - 1).Microseconds(), To: to.Microseconds()})
 	if err != nil {
 		return 0, err
