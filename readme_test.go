@@ -110,15 +110,6 @@ func TestPagesHaveShortLines(t *testing.T) {
 	}
 }
 
-// TestGlossaryIsShort: a page of words helps as long as one can read it.
-func TestGlossaryIsShort(t *testing.T) {
-	t.Parallel()
-	const most = 25
-	if words := strings.Count(read(t, "docs/glossary.md"), "**") / 2; words > most || words == 0 {
-		t.Errorf("docs/glossary.md has %d words, want up to %d", words, most)
-	}
-}
-
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
