@@ -3,13 +3,17 @@ package throttle_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 const day = 24 * time.Hour
@@ -212,6 +216,120 @@ func TestF49_WindowsAndF47_UnitsInCode(t *testing.T) {
 		var wrong *throttle.LimitError
 		if !errors.As(err, &wrong) {
 			t.Errorf("New with %+v: got %v, want a *LimitError", limit, err)
+		}
+	}
+}
+
+// TestNegativeLimits: a negative number of units is no limit, in New and in SetLimits,
+// but for the one that Unlimited is; as text that one is none either.
+func TestNegativeLimits(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, globalScope(throttle.PerHour(5)), throttle.Options{})
+		for _, units := range []int64{-2, -5, -100} {
+			limits := []throttle.Limit{throttle.PerHour(units)}
+			var wrong *throttle.LimitError
+			if _, err := throttle.New("t", client, globalScope(limits...), nil); !errors.As(err, &wrong) {
+				t.Errorf("New with %d: got %v, want a *LimitError", units, err)
+			}
+			if err := s.SetLimits(dawn, throttle.Global, "", limits, time.Time{}); !errors.As(err, &wrong) {
+				t.Errorf("SetLimits to %d: got %v, want a *LimitError", units, err)
+			}
+		}
+		if _, err := throttle.ParseLimit("-1/1h"); err == nil {
+			t.Error("-1/1h is a limit")
+		}
+		if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerHour(throttle.Unlimited)},
+			time.Time{}); err != nil {
+			t.Error(err)
+		}
+		comes(t, s, time.Second, throttle.Job{ID: "many", Weight: 1_000_000}, throttle.Granted)
+	})
+}
+
+// TestF48_NoneAndUnlimited: under a limit of 0 jobs wait in line; Unlimited holds nothing
+// back, and nothing is kept for it.
+func TestF48_NoneAndUnlimited(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		closed := newThrottle(t, client, globalScope(throttle.PerMinute(0), throttle.PerHour(10)), nil)
+		if got := reserve(t, closed, throttle.Job{ID: "x", Weight: 1}); got.Outcome != throttle.Waiting ||
+			got.Hold == nil || got.Hold.Limit.Units != 0 {
+			t.Errorf("limit 0: got %+v, want waiting under it", got)
+		}
+		usage, err := closed.Inspector().Usage(t.Context(), throttle.Global, "")
+		if err != nil || !usage.Limits[0].Free.IsZero() || usage.Limits[1].Free.IsZero() {
+			t.Errorf("usage of limit 0: got %+v, %v; want no free instant for it, one for the other", usage, err)
+		}
+
+		open := newThrottle(t, client, globalScope(throttle.PerMinute(throttle.Unlimited)), nil)
+		for i := range 50 {
+			job := throttle.Job{ID: fmt.Sprint(i), Weight: maxUnits}
+			if got := reserve(t, open, job); got.Outcome != throttle.Granted || got.Hold != nil || got.Delay() != 0 {
+				t.Fatalf("unlimited, job %d: got %+v, want granted at once", i, got)
+			}
+		}
+		usage, err = open.Inspector().Usage(t.Context(), throttle.Global, "")
+		if err != nil || len(usage.Limits) != 1 || !usage.Limits[0].Free.Equal(usage.Now) {
+			t.Errorf("usage of Unlimited: got %+v, %v; want free now", usage, err)
+		}
+		if keys := keyspace(t, client, open); len(keys) > 0 {
+			t.Errorf("kept for Unlimited: %q", keys)
+		}
+		limitless := newThrottle(t, client, []throttle.Scope{{Name: throttle.Global}}, nil)
+		if got := reserve(t, limitless, throttle.Job{ID: "x", Weight: 1}); got.Outcome != throttle.Granted {
+			t.Errorf("a scope without limits: got %+v, want granted", got)
+		}
+	})
+}
+
+// TestF49_ExtremeWindows: the shortest and the longest window work, and their
+// keys expire.
+func TestF49_ExtremeWindows(t *testing.T) {
+	t.Parallel()
+	for _, window := range []time.Duration{time.Millisecond, 1001 * time.Microsecond, 24 * time.Hour, 400 * day} {
+		for _, precision := range []time.Duration{0, throttle.Exact, window} {
+			limit := throttle.Limit{Units: 2, Window: window, Precision: precision}
+			t.Run(limit.String(), func(t *testing.T) {
+				t.Parallel()
+				onServers(t, func(t *testing.T, client *redis.Client) {
+					lookahead := max(4*window, 100*time.Millisecond) // as far as four jobs reach
+					th := newThrottle(t, client, globalScope(limit),
+						&throttle.Options{Grace: time.Second, Lookahead: min(lookahead, maxWindow)})
+					s := newScripted(th)
+					var starts []throttletest.Start
+					now := time.UnixMicro(1_800_000_000_000_123)
+					for i := range 4 {
+						job := throttle.Job{ID: fmt.Sprint(i), Weight: 1, MaxWait: 400 * day}
+						got, err := s.Reserve(now, job)
+						if err != nil {
+							t.Fatalf("job %d: %v", i, err)
+						}
+						starts = append(starts, throttletest.Start{At: got.Start, Weight: 1})
+						if early := now.Add(window); i >= 2 && got.Start.Before(early) {
+							t.Errorf("job %d: starts at %s, want not before %s", i, got.Start, early)
+						}
+						if late := now.Add(2*window + precision); got.Start.After(late) {
+							t.Errorf("job %d: starts at %s, want not after %s", i, got.Start, late)
+						}
+					}
+					for _, over := range throttletest.Check(globalScope(limit), starts) {
+						t.Error(over)
+					}
+					for _, key := range keyNames(t, client, th) {
+						if !strings.Contains(key, ":key:") && !strings.Contains(key, ":ledger:") {
+							continue
+						}
+						// The last start is up to two windows off and counts for up to two
+						// more, where a sub-window is as long as the window; then there are
+						// the lookahead, the grace, a minute, and a quarter of all that.
+						if left, most := ttl(t, client, key),
+							5*window+lookahead+time.Second+time.Minute; left < window || left > most+most/4 {
+							t.Errorf("key %q lives for %s; the window is %s", key, left, window)
+						}
+					}
+				})
+			})
 		}
 	}
 }

@@ -3,12 +3,14 @@ package throttle_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -96,4 +98,71 @@ func TestTermsAreRefused(t *testing.T) {
 	if keys := m.Keys(); len(keys) > 0 {
 		t.Errorf("written: %v", keys)
 	}
+}
+
+// TestSettings: what is set at run time is told with its scope keys, and who changed it.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		ctx := t.Context()
+		th := published(t, client, "settings-"+nameOf(t),
+			tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50)), throttle.Options{})
+		hostile := "a b:c\n{}*\x00é"
+		end, err := th.Pause(ctx, "tenant", hostile, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := []throttle.Limit{}
+		for i := range 12 { // more than is read at first
+			long = append(long, throttle.Per(int64(i+1), time.Duration(i+1)*time.Second))
+		}
+		for _, err := range []error{
+			th.Inspector().SetLimits(ctx, "tenant", "acme", long),
+			th.Inspector().SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerMinute(7)}),
+			th.Inspector().SetMode(ctx, "", throttle.Shadow), th.Inspector().SetMode(ctx, "tenant", throttle.Off),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []throttle.Setting{
+			{What: "mode", Mode: "shadow"}, {Scope: "tenant", What: "limits", Limits: []throttle.Limit{throttle.PerMinute(7)}},
+			{Scope: "tenant", What: "mode", Mode: "off"},
+			{Scope: "tenant", Key: hostile, What: "pause", Until: end},
+			{Scope: "tenant", Key: "acme", What: "limits", Limits: long},
+		}
+		got, err := th.Inspector().Settings(ctx)
+		noted := cmpopts.IgnoreFields(throttle.Setting{}, "At", "By", "Why")
+		if diff := cmp.Diff(want, got, noted); err != nil || diff != "" {
+			t.Errorf("%v, settings (-want +got):\n%s", err, diff)
+		}
+		for _, s := range want {
+			of := slices.DeleteFunc(slices.Clone(want),
+				func(other throttle.Setting) bool { return other.Scope != s.Scope || other.Key != s.Key })
+			if got, err := th.Inspector().SettingsOf(ctx, s.Scope, s.Key); err != nil || !cmp.Equal(of, got, noted) {
+				t.Errorf("of %s %q: %+v, %v", s.Scope, s.Key, got, err)
+			}
+		}
+		if _, err := th.Resume(ctx, "tenant", hostile); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := th.Inspector().SettingsOf(ctx, "tenant", hostile); err != nil || len(got) != 0 {
+			t.Errorf("resumed: %+v, %v", got, err)
+		}
+		changes, err := th.Inspector().Changes(ctx)
+		var told []string
+		for _, c := range changes {
+			told = append(told, fmt.Sprintf("%s %s %q: %q %q", c.What, c.Scope, c.Key, c.Before, c.After))
+		}
+		until := end.UTC().Format(time.RFC3339)
+		wanted := []string{
+			fmt.Sprintf("pause tenant %q: %q %q", hostile, until, ""), `mode tenant "": "" "off"`,
+			`mode  "": "" "shadow"`, `limits tenant "": "" "7/1m"`,
+			`limits tenant "acme": "" "1/1s, 2/2s, 3/3s, 4/4s, 5/5s, 6/6s, 7/7s, 8/8s, 9/9s, 10/10s, 11/11s, 12/12s"`,
+			fmt.Sprintf("pause tenant %q: %q %q", hostile, "", until),
+		}
+		if diff := cmp.Diff(wanted, told); err != nil || diff != "" || changes[0].By == "" || changes[0].At.IsZero() {
+			t.Errorf("%v, changes (-want +got):\n%s", err, diff)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package throttle_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -206,4 +207,83 @@ func drain(t testing.TB, s *scripted, now time.Time) []throttle.Reservation {
 	}
 	t.Fatal("pulled 1000 times: it does not end")
 	return nil
+}
+
+func globalScope(limits ...throttle.Limit) []throttle.Scope {
+	return []throttle.Scope{{Name: throttle.Global, Limits: limits}}
+}
+
+// tenantAndGlobal are the scopes of most tests: two keyed, one shared.
+func tenantAndGlobal(tenant, global throttle.Limit) []throttle.Scope {
+	return []throttle.Scope{
+		{Name: "tenant", Limits: []throttle.Limit{tenant}},
+		{Name: throttle.Global, Limits: []throttle.Limit{global}},
+	}
+}
+
+func of(tenant string) map[string]string { return map[string]string{"tenant": tenant} }
+
+// nameOf is a throttle's name of a test's own.
+func nameOf(*testing.T) string { return rand.Text() }
+
+// behindProxy runs a test on a real Redis and a miniredis of its own, each behind
+// a faulty network.
+func behindProxy(t *testing.T, test func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client)) {
+	t.Helper()
+	for name, start := range map[string]func(t *testing.T) string{
+		"miniredis": func(t *testing.T) string { return miniredis.RunT(t).Addr() },
+		"redis":     func(t *testing.T) string { return redistest.Start(t).Addr },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := start(t)
+			test(t, redistest.NewProxy(t, addr), defaultClient(t, addr))
+		})
+	}
+}
+
+// defaultClient has go-redis' defaults: it sends again what was not answered, and
+// heeds no context's deadline.
+func defaultClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// onceClient sends nothing again. Its pool is large, since go-redis tells of the last refused
+// connection for a while when as many were refused as the pool has.
+func onceClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 100,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// used asks over another connection what the global scope has used and booked.
+func used(t testing.TB, direct *redis.Client, name string, scopes []throttle.Scope) (used, booked int64) {
+	t.Helper()
+	th, err := throttle.New(name, direct, scopes, &throttle.Options{Timeout: patient, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+	if err != nil {
+		t.Fatalf("usage: %v", err)
+	}
+	return usage.Limits[0].Used, usage.Limits[0].Booked
+}
+
+func unavailable(t testing.TB, what string, err error, failure string) *throttle.UnavailableError {
+	t.Helper()
+	var u *throttle.UnavailableError
+	if !errors.As(err, &u) || !errors.Is(err, throttle.ErrUnavailable) {
+		t.Fatalf("%s: got %v, want an *UnavailableError", what, err)
+	}
+	if u.Failure != failure {
+		t.Fatalf("%s: got failure %s (%v), want %s", what, u.Failure, err, failure)
+	}
+	return u
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -128,5 +129,63 @@ func allowed(t *testing.T, call string, err error) {
 	var blocked *throttle.BlockedError
 	if err != nil && !errors.As(err, &blocked) {
 		t.Errorf("%s: %v", call, err)
+	}
+}
+
+// TestF55_ManyAtOnce: of 200 goroutines on one key exactly the limit's units are
+// granted, in several processes' worth of throttles.
+func TestF55_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, precision := range []time.Duration{throttle.Exact, time.Minute} {
+		t.Run(precision.String(), func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, client *redis.Client) {
+				const limit, goroutines = 77, 200
+				scopes := tenantAndGlobal(
+					throttle.Limit{Units: limit, Window: time.Hour, Precision: precision},
+					throttle.Limit{Units: 500, Window: time.Hour, Precision: precision})
+				first := newThrottle(t, client, scopes, &throttle.Options{Timeout: time.Minute})
+				throttles := []*throttle.Throttle{first}
+				for range 3 {
+					other, err := throttle.New(first.Name(), defaultClient(t, client.Options().Addr), scopes,
+						&throttle.Options{Timeout: time.Minute, Lookahead: maxWindow})
+					if err != nil {
+						t.Fatal(err)
+					}
+					throttles = append(throttles, other)
+				}
+				outcomes := make([]throttle.Outcome, goroutines)
+				var wg sync.WaitGroup
+				for i := range goroutines {
+					wg.Go(func() {
+						got, err := throttles[i%len(throttles)].Reserve(t.Context(),
+							throttle.Job{ID: fmt.Sprint(i), Weight: 1, Keys: of("a")})
+						if err != nil {
+							t.Errorf("goroutine %d: %v", i, err)
+						}
+						outcomes[i] = got.Outcome
+					})
+				}
+				wg.Wait()
+				granted, booked := int64(0), int64(0)
+				for _, outcome := range outcomes {
+					switch outcome {
+					case throttle.Granted:
+						granted++
+					case throttle.Booked:
+						booked++
+					}
+				}
+				if granted != limit || booked != goroutines-limit {
+					t.Errorf("%d granted and %d booked of %d, want exactly %d granted", granted, booked, goroutines, limit)
+				}
+				for _, scope := range []struct{ name, key string }{{"tenant", "a"}, {throttle.Global, ""}} {
+					usage, err := first.Inspector().Usage(t.Context(), scope.name, scope.key)
+					if err != nil || usage.Limits[0].Used != granted || usage.Limits[0].Booked != booked {
+						t.Errorf("%s: usage %+v, %v; want %d used and %d booked", scope.name, usage, err, granted, booked)
+					}
+				}
+			})
+		})
 	}
 }

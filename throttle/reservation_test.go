@@ -35,3 +35,15 @@ func TestWaited(t *testing.T) {
 		granted(20*time.Second, "waits", 10400*time.Millisecond)
 	})
 }
+
+// TestWordsForOutcomes keeps the words that logs and tables show.
+func TestWordsForOutcomes(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[throttle.Outcome]string{
+		throttle.Granted: "granted", throttle.Booked: "booked", throttle.Waiting: "waiting", 0: "undecided", 4: "undecided",
+	} {
+		if outcome.String() != want {
+			t.Errorf("Outcome(%d): got %s, want %s", outcome, outcome, want)
+		}
+	}
+}

@@ -67,3 +67,34 @@ func TestPassedDeadlineIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadline: a job that would start too late gets no slot, and the error says
+// when it would have been and why.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		limit := throttle.PerMinute(1)
+		th := newThrottle(t, client, globalScope(limit), nil)
+		s := newScripted(th)
+		now := time.UnixMicro(1_800_000_000_000_000)
+		if _, err := s.Reserve(now, throttle.Job{ID: "1", Weight: 1, Deadline: now}); err != nil {
+			t.Fatalf("deadline now, room now: got %v", err)
+		}
+		deadline := now.Add(59 * time.Second)
+		unchanged(t, client, th, func() {
+			_, err := s.Reserve(now, throttle.Job{ID: "2", Weight: 1, Deadline: deadline})
+			var late *throttle.DeadlineError
+			if !errors.As(err, &late) {
+				t.Fatalf("got %v, want a *DeadlineError", err)
+			}
+			if late.Job != "2" || !late.Deadline.Equal(deadline) || !late.Start.Equal(now.Add(time.Minute)) ||
+				late.Hold == nil || late.Hold.Limit != limit {
+				t.Errorf("got %+v with %+v, want start %s, held by %s", late, late.Hold, now.Add(time.Minute), limit)
+			}
+		})
+		got, err := s.Reserve(now, throttle.Job{ID: "2", Weight: 1, Deadline: now.Add(time.Minute)})
+		if err != nil || got.Outcome != throttle.Booked {
+			t.Errorf("deadline at the slot: got %v, %v; want booked", got.Outcome, err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -117,5 +118,35 @@ func TestCheckNamesTheAddress(t *testing.T) {
 			strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want %s…", name, err, test.want)
 		}
+	}
+}
+
+// TestErrorTexts: each begins with the package's name, holds the offending number
+// with its unit, and none of the job's keys or its ID, which may be private.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for want, err := range map[string]error{
+		"throttle: option Timeout = 2m0s: is not between 1ms and 1m": &throttle.OptionError{
+			Field: "Timeout", Value: 2 * time.Minute, Reason: "is not between 1ms and 1m"},
+		`throttle: limit "x/1m": units "x" are not an integer of 0 or more`: &throttle.LimitError{
+			Text: "x/1m", Reason: `units "x" are not an integer of 0 or more`},
+		"throttle: job's Weight 0 is not between 1 and 9007199254740992": &throttle.InvalidJobError{
+			Job: "secret", Field: "Weight", Value: int64(0), Reason: "is not between 1 and 9007199254740992"},
+		"throttle: weight 11 can never start under the tenant limit 10/1m": &throttle.NeverFitsError{
+			Job: "secret", Weight: 11, Scope: "tenant", Key: "secret", Limit: throttle.PerMinute(10)},
+		"throttle: the earliest start 2026-03-01T12:01:00Z " +
+			"is after the deadline 2026-03-01T12:00:00Z": &throttle.DeadlineError{
+			Job: "secret", Deadline: at, Start: at.Add(time.Minute), Hold: &throttle.Hold{Key: "secret"}},
+		"throttle: Redis cannot decide (timeout): context deadline exceeded": &throttle.UnavailableError{
+			Job: "secret", Nonce: "secret", Failure: "timeout", Err: context.DeadlineExceeded},
+	} {
+		if err.Error() != want {
+			t.Errorf("got  %s\nwant %s", err, want)
+		}
+	}
+	if _, err := throttle.New("n", miniClient(t), globalScope(throttle.Per(1, 0)), nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "throttle: scope global: ") {
+		t.Errorf("New: got %v, want it to begin throttle: and name the scope", err)
 	}
 }
