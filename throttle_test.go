@@ -160,11 +160,11 @@ func (r *record) check(t *testing.T, redisServer *redistest.Server, tasks int) {
 }
 
 func putBacksPerJob(tasks int, processes ...*process) float64 {
-	var denied int64
+	var putBack int64
 	for _, p := range processes {
-		denied += p.shaper.Stats().Denied
+		putBack += p.shaper.Stats().PutBack
 	}
-	return float64(denied) / float64(tasks)
+	return float64(putBack) / float64(tasks)
 }
 
 // TestDrain is the product's promise in one run: waiting jobs start as fast as the
@@ -227,7 +227,7 @@ func TestProcessEndsInTheMiddle_F35(t *testing.T) {
 	t.Logf("put back %.3f per job", putBacksPerJob(tasks, first, second))
 }
 
-// TestMaxRetry0_F31 denies tasks that have no retry, of asynq's own and of ours.
+// TestMaxRetry0_F31 puts back tasks that have no retry, of asynq's own and of ours.
 func TestMaxRetry0_F31(t *testing.T) {
 	t.Parallel()
 	const tasks = 160

@@ -135,7 +135,7 @@ func (b *bench) shape(ctx context.Context, workers int, tenant, global limits, j
 			return nil
 		}))
 		is, err = r.drain(ctx, limiter, queue, work, config, handler, tenants, shaper.Stop)
-		is.putBacks = float64(shaper.Stats().Denied) / float64(jobs)
+		is.putBacks = float64(shaper.Stats().PutBack) / float64(jobs)
 		is.worst = worst(r.starts, tenant, global)
 		return err
 	})

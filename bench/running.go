@@ -118,7 +118,7 @@ func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome,
 		}
 		is, err = r.drain(ctx, limiter, queue, work, configured(shapers[0]), shapers[0].Wrap(handler), 1, stop)
 		for _, s := range shapers {
-			is.putBacks += float64(s.Stats().Denied) / float64(b.jobs)
+			is.putBacks += float64(s.Stats().PutBack) / float64(b.jobs)
 		}
 		return err
 	})

@@ -29,7 +29,7 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := w.pages(&dashboard.Options{Asynqmon: "http://127.0.0.1:8080/",
-		Stats: func() worker.Stats { return worker.Stats{Denied: 7, Granted: 11} }})
+		Stats: func() worker.Stats { return worker.Stats{PutBack: 7, Granted: 11} }})
 	h := http.NewServeMux()
 	h.Handle("/", root)
 	h.Handle("GET /admin/throttle/", root)

@@ -22,7 +22,7 @@ func (b *board) count(ctx context.Context, r *reader, before *board) {
 	}
 	if r.stats != nil {
 		elapsed := b.taken.Sub(before.taken).Seconds()
-		b.putBack = b.putBack.and(float64(b.stats.Denied-before.stats.Denied) / elapsed)
+		b.putBack = b.putBack.and(float64(b.stats.PutBack-before.stats.PutBack) / elapsed)
 	}
 	if was := before.keys[scopeKey{Scope: throttle.Global}]; is && was != nil {
 		if perSecond, known := b.startedSince(ctx, was.usage, all.usage); known {

@@ -69,14 +69,14 @@ func TestSetLimits_Zero(t *testing.T) {
 					w.enqueuePlain(8000+n, "acme", 1, asynq.MaxRetry(0))
 				}
 				w.until("they are put back", 700*time.Millisecond,
-					func() bool { return w.shaper.Stats().Denied >= int64(row.tasks) })
+					func() bool { return w.shaper.Stats().PutBack >= int64(row.tasks) })
 				w.set(row.scope, row.key, throttle.PerSecond(0))
 				time.Sleep(row.zero)
 				if got := w.shaper.Stats().Granted; got != 1 {
 					t.Errorf("%d tasks have started under a limit of 0", got-1)
 				}
 				w.archived(0)
-				t.Logf("put back %.1f times each in %s", float64(w.shaper.Stats().Denied)/float64(row.tasks), row.zero)
+				t.Logf("put back %.1f times each in %s", float64(w.shaper.Stats().PutBack)/float64(row.tasks), row.zero)
 				raised := time.Now()
 				w.set(row.scope, row.key, row.raise...)
 				// The limit of 50 takes two windows.
@@ -207,7 +207,7 @@ func TestSetLimits_BelowTheWeight(t *testing.T) {
 				w.set("tenant", "acme")
 				time.Sleep(want[len(want)-1])
 				w.drained(2, 5*time.Second)
-				if st := w.shaper.Stats(); w.ran(id) != 1 || st.Ended != 0 || st.Denied != int64(row.putBacks) {
+				if st := w.shaper.Stats(); w.ran(id) != 1 || st.Ended != 0 || st.PutBack != int64(row.putBacks) {
 					t.Errorf("ran %d times, stats %+v; want once, nobody ended, put back %d times", w.ran(id), st, row.putBacks)
 				}
 				w.archived(0)
@@ -261,7 +261,7 @@ func TestSetLimits_BelowTheWeightOfThoseWhoWait(t *testing.T) {
 		for n := range light {
 			w.enqueue(100+n, "acme", 1)
 		}
-		w.until("they are put back", time.Second, func() bool { return w.shaper.Stats().Denied == heavy+light })
+		w.until("they are put back", time.Second, func() bool { return w.shaper.Stats().PutBack == heavy+light })
 		_, booked := w.used("acme")
 		w.set("tenant", "acme", throttle.Per(4, 2*time.Second))
 		w.drained(1+light, 30*time.Second)

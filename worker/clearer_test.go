@@ -190,7 +190,7 @@ func TestClearedLane(t *testing.T) {
 				second := w.newShaper(nil)
 				w.serveWith(second, config)
 				w.until("a's tasks stand in line", time.Minute,
-					func() bool { return w.shaper.Stats().Denied+second.Stats().Denied >= int64(crowd-30) })
+					func() bool { return w.shaper.Stats().PutBack+second.Stats().PutBack >= int64(crowd-30) })
 				for n := range others {
 					left = append(left, w.enqueue(crowd+n, "b", 1, asynq.Queue("own")))
 				}

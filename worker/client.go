@@ -32,7 +32,7 @@ type explainer interface {
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each for
 // its slot, or for the time that it is expected to start at the latest when it stands
-// in line. A planned task is not denied when it comes, so it costs neither a worker nor
+// in line. A planned task is not put back when it comes, so it costs neither a worker nor
 // a put-back. The workers' shapers bring it for its slot; they need the same throttle
 // and JobFunc. It is safe for use by many goroutines and needs no closing.
 type Client struct {
@@ -84,7 +84,7 @@ type Planned struct {
 	// Reservation is its booking or its place in line. The zero Reservation means that
 	// the task is not planned and reserves when it comes: it has a ProcessAt, ProcessIn
 	// or Group of the user's, a limit that was set has no room for its weight, Redis
-	// could not decide, or the throttle belongs to another deployment of asynq, see
+	// could not decide, or another deployment of asynq owns the throttle, see
 	// DeploymentError.
 	Reservation throttle.Reservation
 	// Start is its slot, or when it is expected to start, on Redis' clock; zero if it is
@@ -203,11 +203,11 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 	return p
 }
 
-// refused tells that the throttle belongs to another deployment, and says so.
+// refused reports whether another deployment owns the throttle, and logs it.
 func (c *Client) refused(ctx context.Context) bool {
-	err := c.deployment.claimed(ctx)
+	err := c.deployment.askIfDue(ctx)
 	if err != nil && c.deployment.complaint.due(10*time.Second) {
-		c.log.Error("worker: the throttle belongs to another asynq deployment, tasks are not planned", zap.Error(err))
+		c.log.Error("worker: another asynq deployment owns the throttle, tasks are not planned", zap.Error(err))
 	}
 	return err != nil
 }

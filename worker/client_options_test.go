@@ -584,12 +584,12 @@ func TestClientTwoProcesses(t *testing.T) {
 		w.drained(tasks, time.Hour)
 		w.checked(tasks)
 		w.archived(0)
-		denied := int64(0)
+		putBack := int64(0)
 		for _, s := range shapers {
-			denied += s.Stats().Denied
+			putBack += s.Stats().PutBack
 		}
-		if float64(denied)/tasks > 0.1 {
-			t.Errorf("%d of %d tasks were put back", denied, tasks)
+		if float64(putBack)/tasks > 0.1 {
+			t.Errorf("%d of %d tasks were put back", putBack, tasks)
 		}
 		last := slices.MaxFunc([]time.Time{first.Last, second.Last}, time.Time.Compare).Sub(w.began)
 		if off := (w.makespan() - last).Abs(); off > max(time.Second, last/50) {
@@ -599,7 +599,7 @@ func TestClientTwoProcesses(t *testing.T) {
 }
 
 // TestClientSpareRetry: planned tasks without a retry of their own are never archived
-// by a denial, and those that fail have their one attempt.
+// by a put-back, and those that fail have their one attempt.
 func TestClientSpareRetry(t *testing.T) {
 	t.Parallel()
 	const tasks = 60
@@ -621,7 +621,7 @@ func TestClientSpareRetry(t *testing.T) {
 		if _, err := client.EnqueueAll(t.Context(), planned); err != nil {
 			t.Fatal(err)
 		}
-		// Run by hand long before their time: they are denied.
+		// Run by hand long before their time: they are put back.
 		if n, err := w.tasks.RunAllScheduledTasks("default"); err != nil || n < tasks/2 {
 			t.Fatalf("%d tasks run by hand: %v", n, err)
 		}
@@ -630,8 +630,8 @@ func TestClientSpareRetry(t *testing.T) {
 		w.until("the broken one is archived", time.Minute, w.in("broken", asynq.TaskStateArchived))
 		w.checked(tasks + 1)
 		w.archived(1)
-		if w.shaper.Stats().Denied < tasks/2 {
-			t.Errorf("%d denials: nothing was put to the test", w.shaper.Stats().Denied)
+		if w.shaper.Stats().PutBack < tasks/2 {
+			t.Errorf("%d put-backs: nothing was put to the test", w.shaper.Stats().PutBack)
 		}
 	})
 }

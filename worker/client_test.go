@@ -40,7 +40,7 @@ func mails(n int, weight func(n int) int64, tenants ...string) []*asynq.Task {
 func light(int) int64 { return 1 }
 
 // TestDrainPlanned is TestDrain with tasks that are planned instead of waiting: they
-// are not denied when they come.
+// are not put back when they come.
 func TestDrainPlanned(t *testing.T) {
 	t.Parallel()
 	tasks := 2000 / share
@@ -57,7 +57,7 @@ func TestDrainPlanned(t *testing.T) {
 		w.shaper.Stop()
 		server.Shutdown()
 		w.checked(tasks)
-		putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
+		putBacks := float64(w.shaper.Stats().PutBack) / float64(tasks)
 		best := optimum(w.scopes, w.starts)
 		last := plan.Last.Sub(w.began)
 		t.Logf("put back %.3f per job, makespan %s of %s: %.3f; planned to end after %s", putBacks, w.makespan(), best,
@@ -93,8 +93,8 @@ func TestPlannedTasksComeToTheirSlots(t *testing.T) {
 				}
 				late = max(late, w.began.Add(w.startOf(task.Info.ID)).Sub(task.Start))
 			}
-			if denied := w.shaper.Stats().Denied; late > 600*time.Millisecond || denied > 0 {
-				t.Errorf("up to %s late, %d put back; want 0.6s at most, and none", late, denied)
+			if putBack := w.shaper.Stats().PutBack; late > 600*time.Millisecond || putBack > 0 {
+				t.Errorf("up to %s late, %d put back; want 0.6s at most, and none", late, putBack)
 			}
 			w.withinLimits()
 		})

@@ -20,13 +20,13 @@ const (
 )
 
 // Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
-// and ErrorHandler, which are still called for everything that is no denial and see the
+// and ErrorHandler, which are still called for everything that is no put-back and see the
 // retries of a task as its user counts them (NewTask), and
 // with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
 // 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
 // back is soon used again. A server
 // whose handlers are wrapped by several shapers takes the Configure of each, first
-// of those whose throttles have running limits. Without it asynq would take a denial
+// of those whose throttles have running limits. Without it asynq would take a put-back
 // for a failure; a Shaper whose Configure was not used notices, says so at error
 // level, and lets tasks wait inside their handler instead of putting them back. A panic of
 // the user's functions, which would end the process, is logged: the error is a failure then,
@@ -42,7 +42,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure = func(err error) bool {
 		fails := err != nil
 		switch {
-		case IsDenied(err):
+		case IsPutBack(err):
 			return false
 		case isFailure != nil:
 			guarded(s.log, "Config.IsFailure", func() { fails = isFailure(err) })
@@ -50,10 +50,10 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 		return fails
 	}
 	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
-		var denied *DeniedError
-		if errors.As(err, &denied) {
-			denied.use.seen()
-			return fallbackDelay(denied.Delay)
+		var putBack *PutBackError
+		if errors.As(err, &putBack) {
+			putBack.use.seen()
+			return fallbackDelay(putBack.Delay)
 		}
 		var delay time.Duration
 		if guarded(s.log, "Config.RetryDelayFunc", func() { delay = ownDelay(retryDelay, n, err, task) }) {
@@ -88,11 +88,11 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 // sure that it is not early.
 func fallbackDelay(delay time.Duration) time.Duration { return delay + time.Second }
 
-// use watches whether asynq asks us about denials, as it does with the Config
+// use watches whether asynq asks us about put-backs, as it does with the Config
 // that Configure returned.
 type use struct {
-	allowance atomic.Int64 // denials that may be under way; 0 before Configure
-	unseen    atomic.Int64 // denials since asynq last asked
+	allowance atomic.Int64 // put-backs that may be under way; 0 before Configure
+	unseen    atomic.Int64 // put-backs since asynq last asked
 	complaint seldom
 }
 
@@ -103,16 +103,16 @@ func (u *use) configured(concurrency int) {
 	u.allowance.Add(2*int64(concurrency) + 64)
 }
 
-func (u *use) denied() { u.unseen.Add(1) }
+func (u *use) putBack() { u.unseen.Add(1) }
 
-// seen notes that asynq asked. A denial that no shaper made has no use.
+// seen notes that asynq asked. A put-back that no shaper made has no use.
 func (u *use) seen() {
 	if u != nil {
 		u.unseen.Store(0)
 	}
 }
 
-// works tells whether a denial would be understood.
+// works tells whether a put-back would be understood.
 func (u *use) works() bool { return u.unseen.Load() < u.allowance.Load() }
 
 // complain logs, at most every ten seconds, that Configure was forgotten.
@@ -121,7 +121,7 @@ func (s *Shaper) complain() {
 		return
 	}
 	s.log.Error(
-		"worker: asynq does not know of denials: pass the Config that Shaper.Configure returns to the asynq server. " +
+		"worker: asynq does not know of put-backs: pass the Config that Shaper.Configure returns to the asynq server. " +
 			"Until then tasks wait inside their handler, where each occupies a worker")
 }
 

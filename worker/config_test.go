@@ -58,7 +58,7 @@ func isAny(errs []error, target error) bool {
 }
 
 // TestUsersFunctionsAreKept_F40 lets a handler fail, and fail without it being a
-// failure, between denials: the user's functions hear of all but the denials.
+// failure, between put-backs: the user's functions hear of all but the put-backs.
 func TestUsersFunctionsAreKept_F40(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -80,7 +80,7 @@ func TestUsersFunctionsAreKept_F40(t *testing.T) {
 		w.until("it is no failure", time.Minute, func() bool { return w.ran(id) == 2 })
 		w.drained(1, time.Minute)
 		w.withinLimits()
-		if got := w.shaper.Stats().Denied; got < 2 {
+		if got := w.shaper.Stats().PutBack; got < 2 {
 			t.Errorf("put back %d times, want before its second and its third run", got)
 		}
 		isFailure, delay, errHandler := user.heard()
@@ -153,25 +153,25 @@ func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
 	})
 }
 
-// TestConfigureWithoutUserFunctions holds asynq's own rules for all but denials.
+// TestConfigureWithoutUserFunctions holds asynq's own rules for all but put-backs.
 func TestConfigureWithoutUserFunctions(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		cfg := w.shaper.Configure(asynq.Config{})
-		denied := fmt.Errorf("a middleware: %w", &worker.DeniedError{Delay: 1500 * time.Millisecond})
+		putBack := fmt.Errorf("a middleware: %w", &worker.PutBackError{Delay: 1500 * time.Millisecond})
 		task := asynq.NewTask("mail", nil)
 		rows := []struct {
 			err     error
 			failure bool
-		}{{nil, false}, {errBroken, true}, {denied, false}, {context.Canceled, true}, {errors.Join(errBroken, denied), false}}
+		}{{nil, false}, {errBroken, true}, {putBack, false}, {context.Canceled, true}, {errors.Join(errBroken, putBack), false}}
 		for _, row := range rows {
 			if got := cfg.IsFailure(row.err); got != row.failure {
 				t.Errorf("IsFailure(%v) is %t, want %t", row.err, got, row.failure)
 			}
 		}
 		// asynq keeps whole seconds, rounded down: less than a second more would be early.
-		if got := cfg.RetryDelayFunc(0, denied, task); got != 2500*time.Millisecond {
-			t.Errorf("a denial's delay is %s, want the slot's 1.5s and a second", got)
+		if got := cfg.RetryDelayFunc(0, putBack, task); got != 2500*time.Millisecond {
+			t.Errorf("a put-back's delay is %s, want the slot's 1.5s and a second", got)
 		}
 		if got := cfg.RetryDelayFunc(3, errBroken, task); got < 3*3*3*time.Second {
 			t.Errorf("a failure's delay is %s, want asynq's exponential one", got)
@@ -189,7 +189,7 @@ func errorsIn(logs *observer.ObservedLogs) int {
 	return logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.ErrorLevel }).Len()
 }
 
-// TestForgottenConfigureIsLogged runs denied tasks on a server whose Config asynq
+// TestForgottenConfigureIsLogged runs tasks that are put back on a server whose Config asynq
 // knows nothing of: they must cost no retry, and the log must say what is wrong.
 func TestForgottenConfigureIsLogged(t *testing.T) {
 	t.Parallel()
@@ -208,7 +208,7 @@ func TestForgottenConfigureIsLogged(t *testing.T) {
 		if isFailure, _, errHandler := user.heard(); len(isFailure)+len(errHandler) != 0 {
 			t.Errorf("asynq saw errors: %q, %q; want none, since the tasks wait in their handlers", isFailure, errHandler)
 		}
-		if got := s.Stats().Denied; got != 0 {
+		if got := s.Stats().PutBack; got != 0 {
 			t.Errorf("put back %d times, want 0", got)
 		}
 		// 22 s of waiting, at most one line every ten.
@@ -218,7 +218,7 @@ func TestForgottenConfigureIsLogged(t *testing.T) {
 	})
 }
 
-// TestUnusedConfigureIsLogged drops what Configure returned: asynq takes denials for
+// TestUnusedConfigureIsLogged drops what Configure returned: asynq takes put-backs for
 // failures until that is noticed.
 func TestUnusedConfigureIsLogged(t *testing.T) {
 	t.Parallel()
@@ -234,20 +234,20 @@ func TestUnusedConfigureIsLogged(t *testing.T) {
 		s.Configure(cfg)
 		w.start(w.client, cfg, s.Wrap(asynq.HandlerFunc(w.process)))
 		w.until("it is noticed", 10*time.Second, func() bool { return errorsIn(logs) > 0 })
-		if got := s.Stats().Denied; got > 100 {
-			t.Errorf("noticed after %d denials, want not many more than the workers", got)
+		if got := s.Stats().PutBack; got > 100 {
+			t.Errorf("noticed after %d put-backs, want not many more than the workers", got)
 		}
-		denied := s.Stats().Denied
+		putBack := s.Stats().PutBack
 		w.drained(tasks, 5*time.Minute)
 		w.checked(tasks)
 		w.archived(0)
-		if got := s.Stats().Denied; got > denied+4 {
-			t.Errorf("%d more denials after it was noticed, want the tasks to wait in their handlers", got-denied)
+		if got := s.Stats().PutBack; got > putBack+4 {
+			t.Errorf("%d more put-backs after it was noticed, want the tasks to wait in their handlers", got-putBack)
 		}
 	})
 }
 
-// TestConfigureIsNotLoggedWhereUsed denies as many tasks at once as a server of the
+// TestConfigureIsNotLoggedWhereUsed puts back as many tasks at once as a server of the
 // default Concurrency can have: that is no wrong use.
 func TestConfigureIsNotLoggedWhereUsed(t *testing.T) {
 	t.Parallel()
@@ -261,7 +261,7 @@ func TestConfigureIsNotLoggedWhereUsed(t *testing.T) {
 					w.enqueue(n, "acme", 1)
 				}
 				w.serveWith(s, asynq.Config{Concurrency: concurrency})
-				w.until("all but the first are put back", time.Minute, func() bool { return s.Stats().Denied >= tasks-10 })
+				w.until("all but the first are put back", time.Minute, func() bool { return s.Stats().PutBack >= tasks-10 })
 				if got := errorsIn(logs); got != 0 {
 					t.Errorf("logged %d errors: %v", got, logs.All())
 				}
@@ -300,7 +300,7 @@ func TestTwoShapersOnOneServer(t *testing.T) {
 		if got := errorsIn(logs); got != 0 {
 			t.Errorf("logged %d errors: %v", got, logs.FilterLevelExact(zapcore.ErrorLevel).All())
 		}
-		if m, c := mails.Stats().Denied, calls.Stats().Denied; m < tasks/4 || c < tasks/4 {
+		if m, c := mails.Stats().PutBack, calls.Stats().PutBack; m < tasks/4 || c < tasks/4 {
 			t.Errorf("put back %d and %d times, want more of both", m, c)
 		}
 	})

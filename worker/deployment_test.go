@@ -97,8 +97,8 @@ func (d *deployed) ran() (n int) {
 func refused(t *testing.T, err error) *worker.DeploymentError {
 	t.Helper()
 	var others *worker.DeploymentError
-	if !errors.As(err, &others) || others.Throttle != "world" || others.Deployment == "" || others.Holder == "" ||
-		others.Deployment == others.Holder {
+	if !errors.As(err, &others) || others.Throttle != "world" || others.Deployment == "" || others.Owner == "" ||
+		others.Deployment == others.Owner {
 		t.Fatalf("got %v, want a *DeploymentError with two deployments", err)
 	}
 	return others
@@ -126,7 +126,7 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 				second := another(w)
 				opts, logs := watched()
 				s := second.shaper(opts)
-				refused(t, s.Claim(t.Context()))
+				refused(t, s.Own(t.Context()))
 				second.enqueue(tasks, asynq.MaxRetry(0))
 				second.serve(s)
 				w.drained(tasks, time.Minute)
@@ -139,7 +139,7 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 					t.Errorf("%d of the second one's tasks have run, want none", got)
 				}
 				info, err := asynq.NewInspectorFromRedisClient(second.client).GetTaskInfo("default", "000000")
-				if err != nil || !strings.Contains(info.LastErr, "belongs to another asynq deployment") || info.Retried != 0 {
+				if err != nil || !strings.Contains(info.LastErr, "another asynq deployment owns") || info.Retried != 0 {
 					t.Errorf("got %+v, %v; want a task that says why it waits, and no retry spent", info, err)
 				}
 				if errorsIn(logs) == 0 {
@@ -153,18 +153,18 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 				if took := time.Since(began); took > time.Minute+tasks/5*time.Second+10*time.Second {
 					t.Errorf("they had run %s after the first one's end, want a minute more than they take", took)
 				}
-				if err := s.Claim(t.Context()); err != nil {
-					t.Errorf("a claim of the second: %v", err)
+				if err := s.Own(t.Context()); err != nil {
+					t.Errorf("the second takes it: %v", err)
 				}
-				refused(t, w.newShaper(nil).Claim(t.Context()))
+				refused(t, w.newShaper(nil).Own(t.Context()))
 			})
 		})
 	}
 }
 
-// TestManyClaimAtOnce has the processes of two deployments begin at the same time: those
+// TestManyOwnAtOnce has the processes of two deployments begin at the same time: those
 // of one have the throttle, the others are refused, by the same two IDs.
-func TestManyClaimAtOnce(t *testing.T) {
+func TestManyOwnAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		var both [2]*deployed
@@ -172,15 +172,15 @@ func TestManyClaimAtOnce(t *testing.T) {
 			both[i] = elsewhere(w)
 		}
 		const processes = 16
-		var claims sync.WaitGroup
+		var all sync.WaitGroup
 		var errs [2][processes]error
 		for p := range processes {
 			for i, d := range both {
 				s := d.shaper(nil)
-				claims.Go(func() { errs[i][p] = s.Claim(t.Context()) })
+				all.Go(func() { errs[i][p] = s.Own(t.Context()) })
 			}
 		}
-		claims.Wait()
+		all.Wait()
 		refusedOnes := 0
 		holders := make(map[worker.DeploymentError]bool)
 		for i := range both {
@@ -207,7 +207,7 @@ func TestDeploymentSurvivesLosses(t *testing.T) {
 	t.Parallel()
 	rows := map[string]func(w *world, d *deployed){
 		"asynq's Redis loses the ID":     func(_ *world, d *deployed) { d.redis.Del("asynq:throttle:deployment") },
-		"the throttle's loses its claim": func(w *world, _ *deployed) { w.redis.Del("thr:{world}:asynq") },
+		"the throttle's loses the owner": func(w *world, _ *deployed) { w.redis.Del("thr:{world}:asynq") },
 	}
 	for name, lose := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -220,23 +220,23 @@ func TestDeploymentSurvivesLosses(t *testing.T) {
 				lose(w, first)
 				time.Sleep(time.Second)
 				newcomer := first.shaper(nil)
-				_ = newcomer.Claim(t.Context())
+				_ = newcomer.Own(t.Context())
 				time.Sleep(20 * time.Second)
 				for who, shaper := range map[string]*worker.Shaper{"who was there": s, "who has come": newcomer} {
-					if err := shaper.Claim(t.Context()); err != nil {
+					if err := shaper.Own(t.Context()); err != nil {
 						t.Errorf("%s: %v", who, err)
 					}
 				}
-				refused(t, elsewhere(w).shaper(nil).Claim(t.Context()))
+				refused(t, elsewhere(w).shaper(nil).Own(t.Context()))
 				w.until("all tasks have run", 2*time.Minute, func() bool { return first.ran() == 200 })
 			})
 		})
 	}
 }
 
-// TestClaimThatCannotBeAsked lets a user of asynq's Redis have no right to the key: as
+// TestOwnerThatCannotBeAsked lets a user of asynq's Redis have no right to the key: as
 // nobody knows of another deployment, tasks run, and the log says what is not known.
-func TestClaimThatCannotBeAsked(t *testing.T) {
+func TestOwnerThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		barred := bubbleClient(t, w.redis)
@@ -248,7 +248,7 @@ func TestClaimThatCannotBeAsked(t *testing.T) {
 		}
 		t.Cleanup(s.Stop)
 		var others *worker.DeploymentError
-		if err := s.Claim(t.Context()); err == nil || errors.As(err, &others) || !strings.Contains(err.Error(), "NOPERM") {
+		if err := s.Own(t.Context()); err == nil || errors.As(err, &others) || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("got %v, want what Redis said", err)
 		}
 		w.serveWith(s, asynq.Config{Concurrency: 8})
@@ -291,7 +291,7 @@ func (barring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func TestClientOfAnotherDeploymentPlansNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
-		if err := w.shaper.Claim(t.Context()); err != nil {
+		if err := w.shaper.Own(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		other := elsewhere(w)

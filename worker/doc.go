@@ -13,17 +13,17 @@
 //	server.Shutdown()
 //
 // A charge belongs to one attempt of a task: its job's ID is made of the queue,
-// the task's ID and its retry count. A denied task keeps its retry count and
+// the task's ID and its retry count. A task that is put back keeps its retry count and
 // finds its booking; a task that failed and is retried is charged again, unless its
 // handler said that the upstream was not touched (Untouched).
 //
-// A throttle belongs to one deployment of asynq, all servers and clients with the same
-// Redis and database: see DeploymentError and Shaper.Claim.
+// One deployment of asynq owns a throttle: all servers and clients with the same
+// Redis and database: see DeploymentError and Shaper.Own.
 //
 // # Planning
 //
 // A Client reserves when tasks are enqueued, and enqueues each for its slot: such a
-// task is not denied when it comes, and EnqueueAll tells when the last of many is
+// task is not put back when it comes, and EnqueueAll tells when the last of many is
 // expected to start.
 //
 // # In a handler

@@ -8,14 +8,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// DeniedError says that a task was not granted and goes back to asynq. It is no
+// PutBackError says that a task was not granted and goes back to asynq. It is no
 // failure: with the Config that Configure returned it costs no retry and is not
 // reported. Its text is short and stable, since asynq shows it as the task's last
 // error, and holds no key.
-type DeniedError struct {
+type PutBackError struct {
 	// Queue and TaskID name the task.
 	Queue, TaskID string
-	// Delay is how long after the denial asynq brings the task back if nobody
+	// Delay is how long after the put-back asynq brings the task back if nobody
 	// does so before.
 	Delay time.Duration
 	// Slot is the start it was promised, on Redis' clock, and in line the best
@@ -30,15 +30,15 @@ type DeniedError struct {
 	// set has no room for its weight, or the upstream asked to wait. Else nil.
 	Err error
 
-	use *use // of the shaper that denied
+	use *use // of the shaper that put the task back
 }
 
-// putBack begins the text of every denial.
-const putBack = "throttled: "
+// putBackText begins the text of every put-back.
+const putBackText = "throttled: "
 
-func (e *DeniedError) Error() string { return putBack + e.reason() }
+func (e *PutBackError) Error() string { return putBackText + e.reason() }
 
-func (e *DeniedError) reason() string {
+func (e *PutBackError) reason() string {
 	switch {
 	case isBlocked(e.Err):
 		return "it weighs more than a limit that was set allows"
@@ -49,7 +49,7 @@ func (e *DeniedError) reason() string {
 		}
 		var others *DeploymentError
 		if errors.As(e.Err, &others) {
-			return "the throttle belongs to another asynq deployment"
+			return "another asynq deployment owns the throttle"
 		}
 		var unavailable *throttle.UnavailableError
 		if errors.As(e.Err, &unavailable) {
@@ -71,11 +71,11 @@ func (e *DeniedError) reason() string {
 }
 
 // Unwrap returns why nothing could be promised, if that was it.
-func (e *DeniedError) Unwrap() error { return e.Err }
+func (e *PutBackError) Unwrap() error { return e.Err }
 
-// IsDenied tells whether err means that a task was put back, for error handlers
+// IsPutBack tells whether err means that a task was put back, for error handlers
 // and metrics that wrap the shaper's middleware.
-func IsDenied(err error) bool {
-	var denied *DeniedError
-	return errors.As(err, &denied)
+func IsPutBack(err error) bool {
+	var putBack *PutBackError
+	return errors.As(err, &putBack)
 }

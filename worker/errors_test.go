@@ -11,9 +11,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestDeniedErrorText_HoldsNoKey compares the texts of denials by what was set, paused
+// TestPutBackErrorText_HoldsNoKey compares the texts of put-backs by what was set, paused
 // and asked for at run time. None holds a key, nor the upstream's words.
-func TestDeniedErrorText_HoldsNoKey(t *testing.T) {
+func TestPutBackErrorText_HoldsNoKey(t *testing.T) {
 	t.Parallel()
 	const secret = "acme-secret"
 	at := time.Date(2026, 3, 1, 12, 0, 5, 250_000_000, time.FixedZone("east", 3600))
@@ -22,35 +22,35 @@ func TestDeniedErrorText_HoldsNoKey(t *testing.T) {
 	pause := &throttle.Hold{Scope: "domain", Key: secret, Until: at, Paused: true}
 	zero := &throttle.Hold{Scope: "tenant", Key: secret, Limit: throttle.PerMinute(0)}
 	rows := []struct {
-		denied worker.DeniedError
-		want   string
+		putBack worker.PutBackError
+		want    string
 	}{
-		{worker.DeniedError{Err: blocked}, "throttled: it weighs more than a limit that was set allows"},
-		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, blocked)},
+		{worker.PutBackError{Err: blocked}, "throttled: it weighs more than a limit that was set allows"},
+		{worker.PutBackError{Err: fmt.Errorf("%s: %w", secret, blocked)},
 			"throttled: it weighs more than a limit that was set allows"},
-		{worker.DeniedError{Err: worker.AskedToWait("domain", 90*time.Second, said)},
+		{worker.PutBackError{Err: worker.AskedToWait("domain", 90*time.Second, said)},
 			"throttled: worker: the upstream asks to wait 1m30s, scope domain"},
-		{worker.DeniedError{Err: fmt.Errorf("%s: %w", secret, worker.AskedToWait("domain", 0, said))},
+		{worker.PutBackError{Err: fmt.Errorf("%s: %w", secret, worker.AskedToWait("domain", 0, said))},
 			"throttled: worker: the upstream asks to wait 1m0s, scope domain"},
-		{worker.DeniedError{Slot: at, Hold: pause}, "throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
-		{worker.DeniedError{Slot: at, Hold: pause, InLine: true},
+		{worker.PutBackError{Slot: at, Hold: pause}, "throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
+		{worker.PutBackError{Slot: at, Hold: pause, InLine: true},
 			"throttled: domain paused, starts about 2026-03-01T11:00:05Z"},
-		{worker.DeniedError{Slot: at, Hold: zero, InLine: true},
+		{worker.PutBackError{Slot: at, Hold: zero, InLine: true},
 			"throttled: closed by tenant limit 0/1m, until that is changed"},
-		{worker.DeniedError{Slot: at, InLine: true}, "throttled: in line, about 2026-03-01T11:00:05Z"},
-		{worker.DeniedError{Err: said}, "throttled: Redis cannot decide"},
+		{worker.PutBackError{Slot: at, InLine: true}, "throttled: in line, about 2026-03-01T11:00:05Z"},
+		{worker.PutBackError{Err: said}, "throttled: Redis cannot decide"},
 	}
 	for _, row := range rows {
-		row.denied.Queue, row.denied.TaskID, row.denied.Delay = secret, secret, time.Minute
-		got := row.denied.Error()
+		row.putBack.Queue, row.putBack.TaskID, row.putBack.Delay = secret, secret, time.Minute
+		got := row.putBack.Error()
 		if got != row.want {
 			t.Errorf("got %q, want %q", got, row.want)
 		}
 		if strings.Contains(got, secret) {
 			t.Errorf("%q holds a key", got)
 		}
-		row.denied.Delay, row.denied.Queue = time.Hour, "other"
-		if again := row.denied.Error(); again != got {
+		row.putBack.Delay, row.putBack.Queue = time.Hour, "other"
+		if again := row.putBack.Error(); again != got {
 			t.Errorf("got %q after %q for another delay, want the same", again, got)
 		}
 	}

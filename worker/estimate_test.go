@@ -182,9 +182,9 @@ func TestEstimator_Goal(t *testing.T) {
 		if ratio < 1 || ratio > 1.25 || settled == 0 {
 			t.Errorf("charged %d over settled %d is %.3f, want 1 to 1.25", charged, settled, ratio)
 		}
-		if s.Stats().Denied == 0 || len(starts) != tasks {
+		if s.Stats().PutBack == 0 || len(starts) != tasks {
 			t.Errorf("%d starts, %d put back; want %d, and some that are estimated anew when they come",
-				len(starts), s.Stats().Denied, tasks)
+				len(starts), s.Stats().PutBack, tasks)
 		}
 		for _, over := range throttletest.Check(scopes, starts) {
 			t.Errorf("window over its limit, as the upstream counts: %s", over)

@@ -88,7 +88,7 @@ func Example_languageModel() {
 		}
 		fmt.Printf("%d %s used, %.2f of the limits are served\n", usage.Limits[0].Used, scope, usage.Served)
 	}
-	fmt.Println("put back:", shaper.Stats().Denied)
+	fmt.Println("put back:", shaper.Stats().PutBack)
 	// Output:
 	// Yes.
 	// Yes.

@@ -37,7 +37,7 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	case asynq.TaskStateArchived, asynq.TaskStateCompleted:
 		return gone
 	case asynq.TaskStateRetry, asynq.TaskStateScheduled:
-		if isPutBack(info) || isPlanned(info) {
+		if wasPutBack(info) || isPlanned(info) {
 			return resting
 		}
 		return gone
@@ -45,10 +45,10 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	return underway
 }
 
-// isPutBack tells that the task's last error is a denial. A middleware of the user's may have
+// wasPutBack tells that the task's last error is a put-back. A middleware of the user's may have
 // put words before it.
-func isPutBack(info *asynq.TaskInfo) bool {
-	return info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, putBack)
+func wasPutBack(info *asynq.TaskInfo) bool {
+	return info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, putBackText)
 }
 
 // plannedHeader says for when a Client enqueued a task that it planned, in Unix seconds.

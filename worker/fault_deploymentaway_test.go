@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/owner"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-const deploymentKey = "asynq:throttle:deployment"
+const deploymentKey = owner.DeploymentKey
 
 // TestDeploymentKeepsItsThrottleWithoutAsynqsRedis: a deployment whose own Redis is away for
-// longer than a claim lasts keeps the throttle that it still reaches, and another deployment,
+// longer than ownership lasts keeps the throttle that it still reaches, and another deployment,
 // refused before, is refused all the time.
 func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	t.Parallel()
@@ -41,12 +42,12 @@ func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 				first.serve(first.shaper(&worker.Options{Logger: zap.NewNop()}))
 				w.until("the first has begun", time.Minute, func() bool { return first.ran() > 0 })
 				s := second.shaper(&worker.Options{Logger: zap.NewNop()})
-				refused(t, s.Claim(t.Context()))
+				refused(t, s.Own(t.Context()))
 				second.enqueue(tasks)
 				second.serve(s)
 				goAway(link)
 				for began := time.Now(); time.Since(began) < away; time.Sleep(2 * time.Second) {
-					if err := s.Claim(t.Context()); err == nil {
+					if err := s.Own(t.Context()); err == nil {
 						t.Errorf("the other deployment has the throttle after %s", time.Since(began))
 						break
 					}
@@ -64,9 +65,9 @@ func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	}
 }
 
-// TestClientClaimsOnceAtATime: while asynq's Redis does not answer a claim, a Client that
-// enqueues for an hour leaves one claim behind, and not one for each two seconds.
-func TestClientClaimsOnceAtATime(t *testing.T) {
+// TestClientAsksOnceAtATime: while asynq's Redis does not answer, a Client that enqueues for
+// an hour leaves one question for the owner behind, and not one for each two seconds.
+func TestClientAsksOnceAtATime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		hanging := newWire(w)
@@ -90,9 +91,9 @@ func TestClientClaimsOnceAtATime(t *testing.T) {
 		}
 		close(hung)
 		time.Sleep(10 * time.Second)
-		// A claim writes the ID and reads it.
+		// One question writes the ID and reads it.
 		if got := asked.Load(); got != 2 {
-			t.Errorf("asynq's Redis was asked %d times by the claims left behind, want 2 by one", got)
+			t.Errorf("asynq's Redis was asked %d times by the questions left behind, want 2 by one", got)
 		}
 	})
 }

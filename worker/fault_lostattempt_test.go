@@ -28,10 +28,10 @@ func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 	}))
 }
 
-// TestNewTaskRunsThoughDenialsAreLost puts a task back that has no retry of its own left
+// TestNewTaskRunsThoughPutBacksAreLost puts a task back that has no retry of its own left
 // while asynq cannot write that, once and again: its lease runs out, which asynq counts as
 // a failure. It has not run, so it must.
-func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
+func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ maxRetry, losses int }{{0, 1}, {0, 3}, {1, 1}} {
 		t.Run(fmt.Sprintf("MaxRetry %d, %d lost", row.maxRetry, row.losses), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
 				}
 				left := row.losses
 				w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(err error) bool {
-					if !worker.IsDenied(err) || w.ran("000001") < row.maxRetry || left == 0 {
+					if !worker.IsPutBack(err) || w.ran("000001") < row.maxRetry || left == 0 {
 						return false
 					}
 					left--
@@ -61,14 +61,14 @@ func TestNewTaskRunsThoughDenialsAreLost(t *testing.T) {
 					t.Errorf("its handler was called %d times, want %d", got, row.maxRetry+1)
 				}
 				if left != 0 {
-					t.Errorf("%d denials fewer were lost than this is about", left)
+					t.Errorf("%d put-backs fewer were lost than this is about", left)
 				}
 			})
 		})
 	}
 }
 
-// TestLostAttemptLeavesTheLastOne loses a denial and then lets the handler fail: it is
+// TestLostAttemptLeavesTheLastOne loses a put-back and then lets the handler fail: it is
 // the last of the task's own attempts, and no spare one runs.
 func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 				}
 				lost := false
 				w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(err error) bool {
-					first := worker.IsDenied(err) && !lost
+					first := worker.IsPutBack(err) && !lost
 					lost = lost || first
 					return first
 				})

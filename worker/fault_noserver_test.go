@@ -23,7 +23,7 @@ func TestQueueWithoutAServer(t *testing.T) {
 		left := asynq.Config{Concurrency: 16, Queues: map[string]int{"left": 1}}
 		leaving := w.newShaper(nil)
 		server := w.serveWith(leaving, left)
-		w.until("they stand in line", time.Minute, func() bool { return leaving.Stats().Denied >= crowd-20 })
+		w.until("they stand in line", time.Minute, func() bool { return leaving.Stats().PutBack >= crowd-20 })
 		leaving.Stop()
 		server.Shutdown()
 		w.mu.Lock()

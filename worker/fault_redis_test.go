@@ -39,10 +39,10 @@ type apart struct {
 	queue    *asynq.Client
 	tasks    *asynq.Inspector
 
-	mu     sync.Mutex
-	denied []*worker.DeniedError
-	took   []time.Duration // from a task's arrival until it was denied
-	runs   map[string]int  // by task ID
+	mu      sync.Mutex
+	putBack []*worker.PutBackError
+	took    []time.Duration // from a task's arrival until it was put back
+	runs    map[string]int  // by task ID
 }
 
 func newApart(t *testing.T, options throttle.Options, clientOptions redis.Options) *apart {
@@ -84,10 +84,10 @@ func newApart(t *testing.T, options throttle.Options, clientOptions redis.Option
 	if err := workers.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		came := time.Now()
 		err := inner.ProcessTask(ctx, task)
-		var denied *worker.DeniedError
-		if errors.As(err, &denied) {
+		var putBack *worker.PutBackError
+		if errors.As(err, &putBack) {
 			a.mu.Lock()
-			a.denied, a.took = append(a.denied, denied), append(a.took, time.Since(came))
+			a.putBack, a.took = append(a.putBack, putBack), append(a.took, time.Since(came))
 			a.mu.Unlock()
 		}
 		return err
@@ -112,10 +112,10 @@ func (a *apart) enqueue(tasks int) {
 	}
 }
 
-func (a *apart) denials() int {
+func (a *apart) putBacks() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.denied)
+	return len(a.putBack)
 }
 
 // ran waits until all tasks have run, and wants each to have done so once, without
@@ -166,7 +166,7 @@ func TestRedisAwayClosed_F3(t *testing.T) {
 	a := newApart(t, throttle.Options{}, redis.Options{})
 	a.network.Refuse()
 	a.enqueue(tasks)
-	redistest.Await(a.t, "all are put back", func() bool { return a.denials() >= tasks })
+	redistest.Await(a.t, "all are put back", func() bool { return a.putBacks() >= tasks })
 	waiting, err := a.tasks.ListRetryTasks("default")
 	if err != nil || len(waiting) == 0 {
 		t.Fatalf("%d tasks wait to come back: %v", len(waiting), err)
@@ -182,14 +182,14 @@ func TestRedisAwayClosed_F3(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var delays []time.Duration
-	for _, denied := range a.denied {
-		delays = append(delays, denied.Delay)
-		if !errors.Is(denied, throttle.ErrUnavailable) || !denied.Slot.IsZero() {
-			t.Errorf("denied with %+v, want the throttle's error and no slot", denied)
+	for _, putBack := range a.putBack {
+		delays = append(delays, putBack.Delay)
+		if !errors.Is(putBack, throttle.ErrUnavailable) || !putBack.Slot.IsZero() {
+			t.Errorf("putBack with %+v, want the throttle's error and no slot", putBack)
 		}
 	}
 	slices.Sort(delays)
-	t.Logf("%d denials, delays %s to %s", len(delays), delays[0], delays[len(delays)-1])
+	t.Logf("%d put-backs, delays %s to %s", len(delays), delays[0], delays[len(delays)-1])
 	if delays[0] < time.Second { // how they grow is TestBackoffGrowsWithTheOutage's
 		t.Errorf("the shortest delay is %s, want at least 1s", delays[0])
 	}
@@ -206,7 +206,7 @@ func TestRedisStalled_F2(t *testing.T) {
 	a := newApart(t, throttle.Options{BreakAfter: -1}, redis.Options{PoolSize: 64})
 	a.network.Stall()
 	a.enqueue(tasks)
-	redistest.Await(a.t, "all are put back", func() bool { return a.denials() >= tasks })
+	redistest.Await(a.t, "all are put back", func() bool { return a.putBacks() >= tasks })
 	a.network.Unstall()
 	a.ran(tasks)
 	a.mu.Lock()
@@ -227,8 +227,8 @@ func TestRedisAwayOpen_F3(t *testing.T) {
 	redistest.Await(a.t, "all have run", func() bool { return a.shaper.Stats().Granted == tasks })
 	a.network.Accept()
 	a.ran(tasks)
-	if st := a.shaper.Stats(); st.Unchecked != tasks || st.Denied != 0 {
-		t.Errorf("%d ran unchecked and %d were put back, want %d and 0", st.Unchecked, st.Denied, tasks)
+	if st := a.shaper.Stats(); st.Unchecked != tasks || st.PutBack != 0 {
+		t.Errorf("%d ran unchecked and %d were put back, want %d and 0", st.Unchecked, st.PutBack, tasks)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestRedisAwayLocal_F3(t *testing.T) {
 	a.enqueue(tasks)
 	redistest.Await(a.t, "all have been answered", func() bool {
 		st := a.shaper.Stats()
-		return st.Granted+st.Denied >= tasks
+		return st.Granted+st.PutBack >= tasks
 	})
 	// A fifth of 100 an hour, half of it at once.
 	if st := a.shaper.Stats(); st.Unchecked != 10 || st.Granted != 10 {
@@ -258,7 +258,7 @@ func TestLostReply_F1(t *testing.T) {
 	rows := []struct {
 		name    string
 		options redis.Options
-		denied  int
+		putBack int
 	}{
 		{"the client asks again", redis.Options{}, 0},
 		{"the task asks again", redis.Options{MaxRetries: -1}, 1},
@@ -270,8 +270,8 @@ func TestLostReply_F1(t *testing.T) {
 			a.network.DropNextReply("asynq:default/") // the decision for the task, no other call
 			a.enqueue(1)
 			a.ran(1)
-			if a.network.Dropped() != 1 || a.denials() != row.denied {
-				t.Errorf("%d replies lost and %d denials, want 1 and %d", a.network.Dropped(), a.denials(), row.denied)
+			if a.network.Dropped() != 1 || a.putBacks() != row.putBack {
+				t.Errorf("%d replies lost and %d put-backs, want 1 and %d", a.network.Dropped(), a.putBacks(), row.putBack)
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func TestWakerStallsBetweenLookAndWake(t *testing.T) {
 							time.Sleep(stall)
 						}
 					})
-					id, slot := w.denied("acme", row.opts...)
+					id, slot := w.putBack("acme", row.opts...)
 					<-began
 					if row.brought != nil {
 						row.brought(w, id)

@@ -67,7 +67,7 @@ func TestDeletedQueueLeavesTheLine(t *testing.T) {
 			w.enqueue(n, "a", 1, asynq.Queue("crowd"))
 		}
 		w.serve(asynq.Config{Concurrency: 16, Queues: map[string]int{"crowd": 1, "own": 1}})
-		w.until("the crowd stands in line", time.Minute, func() bool { return w.shaper.Stats().Denied >= crowd-50 })
+		w.until("the crowd stands in line", time.Minute, func() bool { return w.shaper.Stats().PutBack >= crowd-50 })
 		w.until("no task runs", time.Minute, func() bool { return w.tasks.DeleteQueue("crowd", true) == nil })
 		w.mu.Lock()
 		ran := len(w.runs)

@@ -21,7 +21,7 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 	var wait *WaitError
 	var untouched *UntouchedError
 	switch {
-	case IsDenied(err): // by another shaper inside, which has heeded a wait itself
+	case IsPutBack(err): // by another shaper inside, which has heeded a wait itself
 		s.refund(ctx, r)
 	case errors.As(err, &wait) && s.paces(r.Job, wait.Scope):
 		return s.heed(ctx, a, r, wait)
@@ -76,7 +76,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		case errors.As(err, &late):
 			return false, s.refusal(a, err)
 		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
-			return false, s.deny(a, placed, restFor(placed))
+			return false, s.putBack(a, placed, restFor(placed))
 		}
 	}
 	delay = max(delay, s.options.Backoff)
@@ -84,8 +84,8 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	if errors.Is(wait, asynq.SkipRetry) || errors.Is(wait, asynq.RevokeTask) {
 		cause.Err = nil // asynq would end the task
 	}
-	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
-	return false, &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
+	s.countPutBack(throttle.Reservation{Job: job}, delay, cause)
+	return false, &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
 // pauseKey closes a scope key, and tells for how long, and whether that holds jobs back: the

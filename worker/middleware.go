@@ -18,7 +18,7 @@ import (
 
 // Wrap returns a handler that reserves each task before next may process it. It
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
-// of it would see denials as errors) and takes a bare Handler as well. Wrapped twice
+// of it would see put-backs as errors) and takes a bare Handler as well. Wrapped twice
 // around the same handler it reserves each task once, and says so at error level.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 	s.wrapped.Store(true)
@@ -39,7 +39,7 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		}
 		noteRun(ctx)
 		err = s.shape(ctx, task, a, next)
-		if err != nil && !IsDenied(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
+		if err != nil && !IsPutBack(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
 			return fmt.Errorf("%w (last of %d retries: %w)", err, a.own(), asynq.SkipRetry)
 		}
 		return err
@@ -76,7 +76,7 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 		switch {
 		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() ||
-			strings.HasPrefix(info.LastErr, putBack) || strings.HasPrefix(info.LastErr, usedUp)):
+			strings.HasPrefix(info.LastErr, putBackText) || strings.HasPrefix(info.LastErr, usedUp)):
 			return nil
 		case err == nil:
 			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1,
@@ -143,7 +143,7 @@ func (s *Shaper) maxWait(ctx context.Context) time.Duration {
 	return min(s.options.MaxWait, max(0, time.Until(deadline)/4))
 }
 
-// stays tells that a task waits inside its handler, since a denial would end it or
+// stays tells that a task waits inside its handler, since a put-back would end it or
 // burn its retries.
 func (s *Shaper) stays(a attempt) bool {
 	if !s.use.works() {
@@ -206,7 +206,7 @@ func (s *Shaper) refusal(a attempt, err error) error {
 }
 
 // awaitStart sleeps until a granted start. If the shaper stops first, the grant
-// becomes a booking again and the task is denied, unless it has to stay.
+// becomes a booking again and the task is put back, unless it has to stay.
 func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	delay := r.Delay()
 	if delay <= 0 {
@@ -228,11 +228,11 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {
 			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
 		}
-		return s.deny(a, r, r.Delay())
+		return s.putBack(a, r, r.Delay())
 	}
 }
 
-// awaitSlot denies a task that is booked or in line, or, if it has to stay, sleeps
+// awaitSlot puts back a task that is booked or in line, or, if it has to stay, sleeps
 // until it is time to ask again: in line that is often enough to come in time when
 // it has been booked.
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
@@ -245,7 +245,7 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 		}
 	}
 	if !stays {
-		return s.deny(a, r, delay)
+		return s.putBack(a, r, delay)
 	}
 	delay = r.Delay()
 	if !atSlot(r) {
@@ -300,8 +300,8 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, ca
 		return s.stay(ctx, a, s.options.Backoff+rand.N(s.options.Backoff))
 	}
 	delay := s.outage.refuse(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job}, s.options.Backoff)
-	s.countDenied(throttle.Reservation{Job: job}, delay, cause)
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
+	s.countPutBack(throttle.Reservation{Job: job}, delay, cause)
+	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
 // askInLine is how often a task asks that stands in line and cannot be put back.
@@ -321,17 +321,17 @@ func restFor(r throttle.Reservation) time.Duration {
 	return r.Delay()
 }
 
-// deny puts a task back, until asynq brings it after a delay. A booked one is woken for its
+// putBack puts a task back, until asynq brings it after a delay. A booked one is woken for its
 // slot; one in line by the process that pulls it, or else by asynq, later than it should start.
-func (s *Shaper) deny(a attempt, r throttle.Reservation, delay time.Duration) error {
+func (s *Shaper) putBack(a attempt, r throttle.Reservation, delay time.Duration) error {
 	if r.Outcome != throttle.Waiting {
 		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r),
 			slot: time.Now().Add(r.Delay()), atSlot: atSlot(r)})
 	}
-	s.countDenied(r, delay, nil)
+	s.countPutBack(r, delay, nil)
 	s.log.Debug("worker: a task is put back", zap.String("queue", a.queue), zap.String("task", a.id),
 		zap.Stringer("outcome", r.Outcome), zap.Duration("delay", delay))
-	return &DeniedError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start,
+	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Slot: r.Start,
 		InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 

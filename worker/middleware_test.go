@@ -163,7 +163,7 @@ func TestJobsThatCanNeverStart(t *testing.T) {
 				if len(info.LastErr) > 160 {
 					t.Errorf("the last error has %d bytes: %q", len(info.LastErr), info.LastErr)
 				}
-				if info.Retried != 0 || w.ran(id) != 0 || s.Stats().Ended != 1 || s.Stats().Denied != 0 {
+				if info.Retried != 0 || w.ran(id) != 0 || s.Stats().Ended != 1 || s.Stats().PutBack != 0 {
 					t.Errorf("retried %d times, ran %d times, stats %+v; want 0, 0, and 1 ended", info.Retried, w.ran(id), s.Stats())
 				}
 				if _, _, errHandler := user.heard(); !isAny(errHandler, asynq.SkipRetry) {
@@ -348,7 +348,7 @@ func TestMux_UseAndBareHandler(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if fmt.Sprint(seen) != "[<nil> <nil> <nil>]" {
-			t.Errorf("the inner middleware saw %v, want three successes and no denial", seen)
+			t.Errorf("the inner middleware saw %v, want three successes and no put-back", seen)
 		}
 	})
 }

@@ -17,11 +17,11 @@ func (s *Shaper) begin(ctx context.Context, a attempt, r throttle.Reservation, s
 	return err
 }
 
-// countDenied counts a task that is put back for so long, by its reservation or
+// countPutBack counts a task that is put back for so long, by its reservation or
 // because Redis could not decide.
-func (s *Shaper) countDenied(r throttle.Reservation, delay time.Duration, cause error) {
-	s.stats.denied.Add(1)
-	s.use.denied()
+func (s *Shaper) countPutBack(r throttle.Reservation, delay time.Duration, cause error) {
+	s.stats.putBack.Add(1)
+	s.use.putBack()
 	if s.observer != nil {
 		s.observer.PutBack(throttle.PutBack{Throttle: s.name, Reservation: r, Delay: delay, Err: cause})
 	}

@@ -53,9 +53,9 @@ func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 		stats := w.shaper.Stats()
 		observer.mu.Lock()
 		defer observer.mu.Unlock()
-		if len(observer.starts) != tasks || int64(len(observer.putBacks)) != stats.Denied || stats.Denied == 0 {
+		if len(observer.starts) != tasks || int64(len(observer.putBacks)) != stats.PutBack || stats.PutBack == 0 {
 			t.Errorf("told of %d starts and %d put-backs, want %d and %d", len(observer.starts),
-				len(observer.putBacks), tasks, stats.Denied)
+				len(observer.putBacks), tasks, stats.PutBack)
 		}
 		for _, s := range observer.starts {
 			if s.Throttle != "world" || s.Reservation.Outcome != throttle.Granted || s.Late < 0 || s.Late > time.Microsecond {
@@ -88,7 +88,7 @@ func TestObserverIsToldWhyItIsPutBack(t *testing.T) {
 		wire.cut()
 		w.enqueue(1, "acme", 1)
 		w.serveWith(shaper, asynq.Config{Concurrency: 1})
-		w.until("it is put back", time.Minute, func() bool { return shaper.Stats().Denied == 1 })
+		w.until("it is put back", time.Minute, func() bool { return shaper.Stats().PutBack == 1 })
 		wire.mend()
 		w.drained(1, time.Minute)
 		observer.mu.Lock()

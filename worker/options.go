@@ -47,7 +47,7 @@ type Options struct {
 	// JobFunc is, where a panic fails the task, and when the task is settled, where a panic is
 	// logged and nothing is learned. nil: the task's type, of no known size.
 	Kind func(task *asynq.Task) (kind string, size int64)
-	// Logger takes denials at debug, what could not be done at warn, and wrong
+	// Logger takes put-backs at debug, what could not be done at warn, and wrong
 	// use of this package at error. nil is the throttle's, see throttle.Options.Logger;
 	// zap.NewNop() is silent.
 	Logger *zap.Logger

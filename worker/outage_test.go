@@ -34,9 +34,9 @@ func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 		w.serveWith(shaper, asynq.Config{Concurrency: 4})
 		w.drained(a, time.Minute)
 		w.until("the next are booked", time.Minute, func() bool { _, booked := w.used("acme"); return booked == a })
-		before := shaper.Stats().Denied
+		before := shaper.Stats().PutBack
 		wire.cut()
-		w.until("they came for their slots", 3*time.Second, func() bool { return shaper.Stats().Denied >= before+a })
+		w.until("they came for their slots", 3*time.Second, func() bool { return shaper.Stats().PutBack >= before+a })
 		time.Sleep(time.Second) // their slots pass
 		if got := shaper.Stats().Granted; got != a {
 			t.Fatalf("%d tasks have started, want %d: this test has lost its object", got, a)
@@ -70,7 +70,7 @@ func TestPutBackSeldomWhileRedisIsAway(t *testing.T) {
 		for n := range tasks {
 			w.enqueue(n, "acme", 1)
 		}
-		putBack := func() float64 { return float64(shaper.Stats().Denied) / tasks }
+		putBack := func() float64 { return float64(shaper.Stats().PutBack) / tasks }
 		time.Sleep(outage / 2)
 		half := putBack()
 		time.Sleep(outage / 2)

@@ -64,15 +64,15 @@ func TestProspect(t *testing.T) {
 	}
 }
 
-// TestFateOfAPutBack: a task in retry is woken if its last error is a denial, also where a
+// TestFateOfAPutBack: a task in retry is woken if its last error is a put-back, also where a
 // middleware of the user's has put words before it, and it is at the same attempt.
 func TestFateOfAPutBack(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]fate{
-		(&DeniedError{}).Error():            resting,
-		"mail: " + (&DeniedError{}).Error(): resting,
-		"connection refused":                gone,
-		asynq.ErrLeaseExpired.Error():       gone,
+		(&PutBackError{}).Error():            resting,
+		"mail: " + (&PutBackError{}).Error(): resting,
+		"connection refused":                 gone,
+		asynq.ErrLeaseExpired.Error():        gone,
 	} {
 		info := &asynq.TaskInfo{State: asynq.TaskStateRetry, Retried: 2, LastErr: text}
 		if got := fateOf(2, info, nil); got != want {

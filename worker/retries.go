@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// spareRetries are the retries that NewTask adds. A denial needs one to be left; the others
+// spareRetries are the retries that NewTask adds. A put-back needs one to be left; the others
 // are for attempts that are lost with their worker, or because asynq could not write how
 // they ended: asynq counts these.
 const spareRetries = 10
@@ -25,7 +25,7 @@ const spareHeader = "Throttle-Spare-Retry"
 const asynqMaxRetry = 25
 
 // NewTask returns a task like asynq.NewTaskWithHeaders, with ten spare retries. A
-// denial needs a retry left, since asynq archives a task without one before it
+// put-back needs a retry left, since asynq archives a task without one before it
 // asks whether the error was a failure. Failures do not use the spare ones up: the
 // middleware ends the task at the user's own count (MaxRetry among opts, else 25).
 // Lost attempts do: those whose worker was killed, or whose end asynq could not
@@ -121,7 +121,7 @@ func (r retries) told() (retried, maxRetry int) {
 	return min(r.retried, r.own()), r.own()
 }
 
-// mayReturn tells whether asynq takes the task back if it is denied now.
+// mayReturn tells whether asynq takes the task back if it is put back now.
 func (r retries) mayReturn() bool { return r.retried < r.most }
 
 // beyond tells that only the spare retries have brought a task here: its last own attempt
@@ -183,12 +183,12 @@ func noteRun(ctx context.Context) {
 	}
 }
 
-// isTold tells whether ErrorHandler is called. It is not for denials, nor for a lost attempt that
+// isTold tells whether ErrorHandler is called. It is not for put-backs, nor for a lost attempt that
 // is made up for, nor for attempts that end a task whose last own attempt it was told of.
 func isTold(ctx context.Context, r retries, err error) bool {
 	n := noteOf(ctx)
 	ends := r.beyond() && n != nil && !n.runs.Load()
-	return !IsDenied(err) && !r.isMadeUpFor(err) && !ends
+	return !IsPutBack(err) && !r.isMadeUpFor(err) && !ends
 }
 
 // isAsynqs tells that asynq itself ended an attempt, and not its handler with a like error.

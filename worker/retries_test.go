@@ -26,8 +26,8 @@ var errBroken = errors.New("the mail server is on fire")
 // asSoonAsPossible is a user's RetryDelayFunc.
 func asSoonAsPossible(int, error, *asynq.Task) time.Duration { return 0 }
 
-// TestMaxRetry0RunsLater_F31 denies tasks that have no retry: asynq would archive
-// them before it asks whether a denial is a failure.
+// TestMaxRetry0RunsLater_F31 puts back tasks that have no retry: asynq would archive
+// them before it asks whether a put-back is a failure.
 func TestMaxRetry0RunsLater_F31(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -53,17 +53,17 @@ func TestMaxRetry0RunsLater_F31(t *testing.T) {
 				w.serve(asynq.Config{Concurrency: 4})
 				row.enqueue(w, 0)
 				w.drained(1, time.Second)
-				denied := row.enqueue(w, 1)
+				putBack := row.enqueue(w, 1)
 				w.drained(2, time.Minute)
-				w.until("asynq is done with the task", time.Second, w.gone(denied))
+				w.until("asynq is done with the task", time.Second, w.gone(putBack))
 				w.checked(2)
 				w.archived(0)
-				if got := w.shaper.Stats().Denied; got != row.putBack {
+				if got := w.shaper.Stats().PutBack; got != row.putBack {
 					t.Errorf("put back %d times, want %d", got, row.putBack)
 				}
 				// The first start is a few polls after the server's, the second a window later.
-				if got := w.startOf(denied); got < 10*time.Second || got > 10200*time.Millisecond {
-					t.Errorf("the denied task ran after %s, want a window of 10s after the first", got)
+				if got := w.startOf(putBack); got < 10*time.Second || got > 10200*time.Millisecond {
+					t.Errorf("the task that was put back ran after %s, want a window of 10s after the first", got)
 				}
 			})
 		})
@@ -99,7 +99,7 @@ func TestThousandOfMaxRetry0RunExactlyOnce_F31(t *testing.T) {
 }
 
 // TestRetriesAreTheUsersOwn counts the handler calls of a task that always fails:
-// denials cost none, and the spare retry of NewTask gives none.
+// put-backs cost none, and the spare retry of NewTask gives none.
 func TestRetriesAreTheUsersOwn(t *testing.T) {
 	t.Parallel()
 	type enqueue = func(w *world, n int, tenant string, weight int64, opts ...asynq.Option) string
@@ -123,7 +123,7 @@ func TestRetriesAreTheUsersOwn(t *testing.T) {
 					return nil
 				}
 				w.serve(asynq.Config{Concurrency: 4, RetryDelayFunc: asSoonAsPossible})
-				w.enqueue(0, "acme", 1) // takes the first window, so that each attempt is denied
+				w.enqueue(0, "acme", 1) // takes the first window, so that each attempt is put back
 				w.drained(1, time.Second)
 				failing := row.enqueue(w, 1, "acme", 1, asynq.MaxRetry(row.maxRetry))
 				w.until("the task is archived", 5*time.Minute, w.in(failing, asynq.TaskStateArchived))
@@ -144,9 +144,9 @@ func TestRetriesAreTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestDenialsSpendNoRetry keeps a task from its start again and again: it comes
+// TestPutBacksSpendNoRetry keeps a task from its start again and again: it comes
 // back by hand, early.
-func TestDenialsSpendNoRetry(t *testing.T) {
+func TestPutBacksSpendNoRetry(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
@@ -156,7 +156,7 @@ func TestDenialsSpendNoRetry(t *testing.T) {
 		for range 20 {
 			w.until("the task is put back", 5*time.Second, w.in(id, asynq.TaskStateRetry))
 			if info := w.task(id); info.Retried != 0 {
-				t.Fatalf("retried %d times after denials, want 0", info.Retried)
+				t.Fatalf("retried %d times after put-backs, want 0", info.Retried)
 			}
 			if err := w.tasks.RunTask("default", id); err != nil {
 				t.Fatal(err)
@@ -165,14 +165,14 @@ func TestDenialsSpendNoRetry(t *testing.T) {
 		w.drained(2, 2*time.Minute)
 		w.checked(2)
 		w.archived(0)
-		if got := w.shaper.Stats().Denied; got < 20 {
+		if got := w.shaper.Stats().PutBack; got < 20 {
 			t.Errorf("put back %d times, want 20 or more", got)
 		}
 	})
 }
 
 // TestLastRetryWaitsInTheHandler_F31 lets a task of asynq's own come to its last
-// retry and denies it there.
+// retry and puts it back there.
 func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -189,7 +189,7 @@ func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 			info := w.task(id)
 			return info.Retried == failures && info.State == asynq.TaskStateActive
 		})
-		denied := w.shaper.Stats().Denied
+		putBack := w.shaper.Stats().PutBack
 		w.drained(1, time.Minute)
 		w.until("asynq is done with the task", time.Second, w.gone(id))
 		w.withinLimits()
@@ -197,8 +197,8 @@ func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 		if got := w.ran(id); got != failures+1 {
 			t.Errorf("its handler was called %d times, want %d", got, failures+1)
 		}
-		if got := w.shaper.Stats().Denied; got != denied || denied != int64(failures-1) {
-			t.Errorf("put back %d times before its last retry and %d then, want %d and 0", denied, got-denied, failures-1)
+		if got := w.shaper.Stats().PutBack; got != putBack || putBack != int64(failures-1) {
+			t.Errorf("put back %d times before its last retry and %d then, want %d and 0", putBack, got-putBack, failures-1)
 		}
 	})
 }

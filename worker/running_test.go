@@ -109,7 +109,7 @@ func TestRunningDrain(t *testing.T) {
 		}
 		w.drained(tasks, time.Hour)
 		r.checked(t, scopes, tasks)
-		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / tasks
+		putBacks := float64(w.shaper.Stats().PutBack+second.Stats().PutBack) / tasks
 		t.Logf("put back %.3f per task, %.3f of the places used", putBacks, r.used(10))
 		if putBacks > 1.05 {
 			t.Errorf("put back %.3f per task, want at most 1.05", putBacks)
@@ -311,8 +311,8 @@ func TestRunningAsksSeldomForALease(t *testing.T) {
 		if late := time.UnixMicro(ran.Load()).Sub(over); late < 0 || late > time.Second {
 			t.Errorf("it ran %s after the lease, want up to a second", late)
 		}
-		if denied := s.Stats().Denied; denied > 3 {
-			t.Errorf("it was put back %d times, want 3 at most", denied)
+		if putBack := s.Stats().PutBack; putBack > 3 {
+			t.Errorf("it was put back %d times, want 3 at most", putBack)
 		}
 	})
 }
@@ -388,7 +388,7 @@ func TestRunningHandsOver(t *testing.T) {
 			took[w.enqueue(n, "acme", 1)] = time.Duration(25+random.IntN(50)) * time.Millisecond
 		}
 		handler := r.handler(w, func(id string) time.Duration { return took[id] })
-		var denied int64
+		var putBack int64
 		shapers := []*worker.Shaper{w.shaper}
 		for range servers - 1 {
 			shapers = append(shapers, w.newShaper(nil))
@@ -399,9 +399,9 @@ func TestRunningHandsOver(t *testing.T) {
 		w.drained(tasks, time.Hour)
 		r.checked(t, scopes, tasks)
 		for _, s := range shapers {
-			denied += s.Stats().Denied
+			putBack += s.Stats().PutBack
 		}
-		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(denied)/float64(tasks)
+		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(putBack)/float64(tasks)
 		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, used, putBacks)
 		if p99 > 20*time.Millisecond || used < 0.97 || putBacks > 1.05 {
 			t.Errorf("want within 20ms, 0.97 and 1.05")

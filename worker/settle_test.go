@@ -353,15 +353,15 @@ func TestSettle_TwoShapers(t *testing.T) {
 	}
 }
 
-// TestInnerDenialRefundsTheOuter denies a task inside that was granted outside: it
+// TestInnerPutBackRefundsTheOuter puts back a task inside that was granted outside: it
 // took nothing of the outer limit, until it runs.
-func TestInnerDenialRefundsTheOuter(t *testing.T) {
+func TestInnerPutBackRefundsTheOuter(t *testing.T) {
 	t.Parallel()
 	inNested(t, throttle.Per(1, 10*time.Second), func(t *testing.T, w *nested) {
 		w.enqueue(0, "first", 5)
 		w.drained(1, time.Second)
-		denied := w.enqueue(1, "second", 5)
-		w.until("the second is put back by the inner", time.Second, w.in(denied, asynq.TaskStateRetry))
+		putBack := w.enqueue(1, "second", 5)
+		w.until("the second is put back by the inner", time.Second, w.in(putBack, asynq.TaskStateRetry))
 		if used, booked := w.used("second"); used != 0 || booked != 0 {
 			t.Errorf("%d units of the outer are used and %d booked by a task that the inner put back, want 0", used, booked)
 		}
@@ -370,10 +370,10 @@ func TestInnerDenialRefundsTheOuter(t *testing.T) {
 		}
 		w.drained(2, time.Minute)
 		w.checked(2)
-		if used, _ := w.used("second"); used != 5 || w.startOf(denied) < 10*time.Second {
-			t.Errorf("%d units of the outer are used after its run at %s, want 5 and 10s", used, w.startOf(denied))
+		if used, _ := w.used("second"); used != 5 || w.startOf(putBack) < 10*time.Second {
+			t.Errorf("%d units of the outer are used after its run at %s, want 5 and 10s", used, w.startOf(putBack))
 		}
-		if outer, inner := w.shaper.Stats().Denied, w.inner.Stats().Denied; outer != 0 || inner != 1 {
+		if outer, inner := w.shaper.Stats().PutBack, w.inner.Stats().PutBack; outer != 0 || inner != 1 {
 			t.Errorf("put back %d times by the outer and %d by the inner, want 0 and 1", outer, inner)
 		}
 	})
@@ -407,7 +407,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 				if used, _ := w.used("acme"); used != 5 {
 					t.Errorf("%d units of the outer are used, want 5", used)
 				}
-				if outer, inner := w.shaper.Stats().Denied, w.inner.Stats().Denied; outer != 0 || inner != 1 {
+				if outer, inner := w.shaper.Stats().PutBack, w.inner.Stats().PutBack; outer != 0 || inner != 1 {
 					t.Errorf("put back %d times by the outer and %d by the inner, want 0 and 1", outer, inner)
 				}
 			})
@@ -427,8 +427,8 @@ func TestOuterWaitIsHeeded(t *testing.T) {
 			t.Errorf("%d units of the outer are used, want 0", used)
 		}
 		w.drained(1, time.Minute)
-		if got := w.startOf(id); got < 20*time.Second || got > 21*time.Second || w.shaper.Stats().Denied != 1 {
-			t.Errorf("started after %s, put back %d times; want 20s, once", got, w.shaper.Stats().Denied)
+		if got := w.startOf(id); got < 20*time.Second || got > 21*time.Second || w.shaper.Stats().PutBack != 1 {
+			t.Errorf("started after %s, put back %d times; want 20s, once", got, w.shaper.Stats().PutBack)
 		}
 		w.archived(0)
 	})
@@ -486,7 +486,7 @@ func TestUntouched_IsRefundedAndRetried(t *testing.T) {
 				if len(told) != row.retries+1 || !isAny(told, errBroken) || len(isFailure) < row.retries {
 					t.Errorf("ErrorHandler heard of %d errors, want %d failures: %v", len(told), row.retries+1, told)
 				}
-				if st := w.shaper.Stats(); st.Denied != 0 || st.Ended != 0 {
+				if st := w.shaper.Stats(); st.PutBack != 0 || st.Ended != 0 {
 					t.Errorf("stats %+v, want nobody put back or ended", st)
 				}
 			})

@@ -91,7 +91,7 @@ type Shaper struct {
 
 // New returns a Shaper that decides by th. The client is the one the asynq
 // servers use, or another of the same Redis and database: tasks are woken through it. The
-// error is a *throttle.OptionError. New does not talk to Redis; Claim does.
+// error is a *throttle.OptionError. New does not talk to Redis; Own does.
 func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts *Options) (*Shaper, error) {
 	options, err := opts.withDefaults(th)
 	switch {
@@ -171,21 +171,21 @@ const stopWithin = time.Second
 type Stats struct {
 	Granted   int64 // tasks handed to their handler, those below included
 	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
-	Denied    int64 // tasks put back
+	PutBack   int64 // tasks put back
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that can never start, ended
 	Lost      int64 // tasks that ran until the lease of their place was over, or about to be
 }
 
-type counters struct{ granted, unchecked, denied, pulled, woken, ended, lost atomic.Int64 }
+type counters struct{ granted, unchecked, putBack, pulled, woken, ended, lost atomic.Int64 }
 
 // Stats returns the counts so far.
 func (s *Shaper) Stats() Stats {
 	return Stats{
 		Granted:   s.stats.granted.Load(),
 		Unchecked: s.stats.unchecked.Load(),
-		Denied:    s.stats.denied.Load(),
+		PutBack:   s.stats.putBack.Load(),
 		Pulled:    s.stats.pulled.Load(),
 		Woken:     s.stats.woken.Load(),
 		Ended:     s.stats.ended.Load(),

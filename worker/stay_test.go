@@ -227,8 +227,8 @@ func TestMaxWaitLeavesTheTimeout(t *testing.T) {
 			w.until("asynq is done with the task", time.Second, w.gone(id))
 			w.checked(2)
 			w.archived(0)
-			if stats := w.shaper.Stats(); stats.Denied > 3 {
-				t.Errorf("put back %d times, want once or twice", stats.Denied)
+			if stats := w.shaper.Stats(); stats.PutBack > 3 {
+				t.Errorf("put back %d times, want once or twice", stats.PutBack)
 			}
 			if got := w.startOf(id); got < 3*time.Second || got > 3200*time.Millisecond {
 				t.Errorf("it ran after %s, want its slot at 3s", got)

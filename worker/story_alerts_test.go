@@ -179,7 +179,7 @@ func TestRecipeOfErrorHandlerAlertsOnceAfterALoss(t *testing.T) {
 }
 
 // TestHandlersSeeTheUsersCounts compares what a handler and a JobFunc are told of a task of
-// NewTask in each attempt, denied in between, with what asynq tells of one of its own.
+// NewTask in each attempt, put back in between, with what asynq tells of one of its own.
 func TestHandlersSeeTheUsersCounts(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {

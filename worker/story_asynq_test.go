@@ -44,7 +44,7 @@ func TestUpstreamFact1_ArchivesBeforeAskingIsFailure(t *testing.T) {
 	})
 }
 
-// TestUpstreamFact1_NoFailureKeepsTheRetries: if this fails, denials cost retries.
+// TestUpstreamFact1_NoFailureKeepsTheRetries: if this fails, put-backs cost retries.
 func TestUpstreamFact1_NoFailureKeepsTheRetries(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -76,15 +76,15 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
 		time.Sleep(300 * time.Millisecond)
-		var denied, again time.Time
+		var putBack, again time.Time
 		var mu sync.Mutex
 		w.bare(asynq.Config{IsFailure: notAFailure,
 			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 1600 * time.Millisecond }},
 			func(context.Context, *asynq.Task) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if denied.IsZero() {
-					denied = time.Now()
+				if putBack.IsZero() {
+					putBack = time.Now()
 					return errNotYet
 				}
 				again = time.Now()
@@ -94,7 +94,7 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 		w.until("the task is put back", time.Second, w.in(id, asynq.TaskStateRetry))
 		at := w.task(id).NextProcessAt
 		mu.Lock()
-		first := denied
+		first := putBack
 		mu.Unlock()
 		if want := first.Add(1600 * time.Millisecond).Truncate(time.Second); !at.Equal(want) {
 			t.Errorf("comes again at %s, want the whole second %s", at, want)
@@ -102,7 +102,7 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 		w.until("asynq is done with the task", 5*time.Second, w.gone(id))
 		mu.Lock()
 		defer mu.Unlock()
-		if early := denied.Add(1600 * time.Millisecond).Sub(again); early <= 0 {
+		if early := putBack.Add(1600 * time.Millisecond).Sub(again); early <= 0 {
 			t.Errorf("came %s after the time that was asked for, want before it", -early)
 		}
 	})
@@ -113,7 +113,7 @@ func TestUpstreamFact2_RetryTimesAreFlooredToSeconds(t *testing.T) {
 func TestUpstreamFact4_PutBackGoesToTheTail(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
-		denied := make(map[string]bool)
+		putBack := make(map[string]bool)
 		var order []string
 		w.start(w.client, asynq.Config{
 			Concurrency: 1, TaskCheckInterval: 50 * time.Millisecond, DelayedTaskCheckInterval: 100 * time.Millisecond,
@@ -121,9 +121,9 @@ func TestUpstreamFact4_PutBackGoesToTheTail(t *testing.T) {
 		}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
 			id, _ := asynq.GetTaskID(ctx)
 			w.mu.Lock()
-			first := strings.HasPrefix(id, "r") && !denied[id]
+			first := strings.HasPrefix(id, "r") && !putBack[id]
 			if first {
-				denied[id] = true
+				putBack[id] = true
 			} else {
 				order = append(order, id)
 			}
@@ -140,7 +140,7 @@ func TestUpstreamFact4_PutBackGoesToTheTail(t *testing.T) {
 		w.until("three are put back", time.Second, func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return len(denied) == 3
+			return len(putBack) == 3
 		})
 		time.Sleep(time.Second)
 		for _, id := range []string{"p0", "p1", "p2", "p3", "p4", "p5"} {
@@ -254,7 +254,7 @@ func TestUpstreamUniqueLockRunsOnWhileWaiting_F39(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 2})
-		w.denied("acme", asynq.Unique(3*time.Second))
+		w.putBack("acme", asynq.Unique(3*time.Second))
 		again := asynq.NewTaskWithHeaders("mail", nil, headers("acme", 1))
 		if _, err := w.asynq.Enqueue(again, asynq.Unique(3*time.Second)); !errors.Is(err, asynq.ErrDuplicateTask) {
 			t.Errorf("a second task while the lock holds: %v, want ErrDuplicateTask", err)

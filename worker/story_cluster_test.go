@@ -162,7 +162,7 @@ func TestDrainOnClusterAndSentinel(t *testing.T) {
 				t.Errorf("%d tasks ran unchecked", one.Unchecked+two.Unchecked)
 			}
 			t.Logf("%d and %d granted, put back %.2f per task, woken %d and %d; makespan %s of %s", one.Granted, two.Granted,
-				float64(one.Denied+two.Denied)/tasks, one.Woken, two.Woken, s.makespan().Round(time.Millisecond),
+				float64(one.PutBack+two.PutBack)/tasks, one.Woken, two.Woken, s.makespan().Round(time.Millisecond),
 				optimum(s.scopes, s.starts))
 		})
 	}

@@ -32,7 +32,7 @@ func TestDeadlineThatPassesInLine(t *testing.T) {
 					for n := range before {
 						w.enqueue(n, "acme", 1)
 					}
-					w.until("all stand in line", 2*time.Second, func() bool { return w.shaper.Stats().Denied >= before-1 })
+					w.until("all stand in line", 2*time.Second, func() bool { return w.shaper.Stats().PutBack >= before-1 })
 					id, opts := fmt.Sprintf("%06d", before), append(opts, asynq.MaxRetry(0))
 					if planned {
 						task := worker.NewTask("mail", nil, headers("acme", 1), append(opts, asynq.TaskID(id))...)

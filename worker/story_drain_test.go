@@ -70,7 +70,7 @@ func TestDrain(t *testing.T) {
 				w.checked(tasks)
 				best := optimum(w.scopes, w.starts)
 				ratio := float64(w.makespan()) / float64(best)
-				putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
+				putBacks := float64(w.shaper.Stats().PutBack) / float64(tasks)
 				var light, heavyWaits []time.Duration
 				for id, wait := range w.waits {
 					if heavy[id] {
@@ -126,7 +126,7 @@ func TestDrainWithAStop(t *testing.T) {
 		w.drained(tasks, 10*time.Minute)
 		w.checked(tasks)
 		w.archived(0)
-		putBacks := float64(w.shaper.Stats().Denied+second.Stats().Denied) / float64(tasks)
+		putBacks := float64(w.shaper.Stats().PutBack+second.Stats().PutBack) / float64(tasks)
 		rest := time.Duration(float64(tasks-before)/float64(200/share)*float64(2*time.Second)) - 2*time.Second
 		t.Logf("put back %.3f per job; %d tasks before the stop, the rest within %s of %s after it", putBacks,
 			before, time.Since(resumed), rest)

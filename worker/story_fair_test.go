@@ -114,7 +114,7 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 	w.began = time.Now()
 	w.serve(asynq.Config{Concurrency: 32})
 	w.until("all but the first are put back", time.Minute,
-		func() bool { return w.shaper.Stats().Denied >= int64(jobs-crowdUnits) })
+		func() bool { return w.shaper.Stats().PutBack >= int64(jobs-crowdUnits) })
 	inLine := time.Since(w.began)
 	time.Sleep(after - inLine)
 	for n := range newcomers {
@@ -133,7 +133,7 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 	if newcomer > 75*time.Second && !raced {
 		w.t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
 	}
-	putBacks := float64(w.shaper.Stats().Denied) / float64(jobs+newcomers)
+	putBacks := float64(w.shaper.Stats().PutBack) / float64(jobs+newcomers)
 	if putBacks > 1.05 {
 		w.t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
 	}

@@ -133,7 +133,7 @@ func TestModelServesHalf(t *testing.T) {
 		})
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		putBack := float64(w.shaper.Stats().Denied) / float64(len(p.came))
+		putBack := float64(w.shaper.Stats().PutBack) / float64(len(p.came))
 		waits, before := p.waits()
 		const each = 4 * time.Second
 		for i, wait := range waits {

@@ -144,7 +144,7 @@ func TestFewJobsBesideAFlood(t *testing.T) {
 			}
 			w.began = time.Now()
 			w.serve(asynq.Config{Concurrency: 32})
-			w.until("the flood stands in line", time.Minute, func() bool { return w.shaper.Stats().Denied >= int64(flood)-200 })
+			w.until("the flood stands in line", time.Minute, func() bool { return w.shaper.Stats().PutBack >= int64(flood)-200 })
 			sent := make(map[string]time.Duration)
 			for n := range longtest.Of(60, 120) {
 				time.Sleep(time.Second)
@@ -195,7 +195,7 @@ func TestKilledProcess(t *testing.T) {
 		}
 		w.began = time.Now()
 		w.start(dying.client, victim.Configure(asynq.Config{Concurrency: 8}), victim.Wrap(asynq.HandlerFunc(w.process)))
-		w.until("the tasks are put back", time.Minute, func() bool { return victim.Stats().Denied >= tasks-20 })
+		w.until("the tasks are put back", time.Minute, func() bool { return victim.Stats().PutBack >= tasks-20 })
 		w.serve(asynq.Config{Concurrency: 8})
 		time.Sleep(4*time.Second + 300*time.Millisecond)
 		dying.cut()
@@ -267,7 +267,7 @@ func TestBookedTasksDeleted(t *testing.T) {
 			w.enqueue(n, "acme", 1)
 		}
 		w.serve(asynq.Config{Concurrency: 8})
-		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= tasks-5 })
+		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().PutBack >= tasks-5 })
 		time.Sleep(1500 * time.Millisecond)
 		deleted := w.booked()
 		if len(deleted) == 0 {
@@ -314,7 +314,7 @@ func TestPausedQueue(t *testing.T) {
 			w.enqueue(n, "acme", 1, asynq.Queue("paused"))
 		}
 		w.serve(asynq.Config{Concurrency: 8, Queues: map[string]int{"paused": 1, "running": 1}})
-		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().Denied >= paused-5 })
+		w.until("the tasks are put back", time.Minute, func() bool { return w.shaper.Stats().PutBack >= paused-5 })
 		for n := range running {
 			w.enqueue(paused+n, "acme", 1, asynq.Queue("running"))
 		}

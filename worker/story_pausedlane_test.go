@@ -35,7 +35,7 @@ func TestPausedLaneIsLeftAlone(t *testing.T) {
 				time.Sleep(closed)
 				row.open(w)
 				w.drained(tasks, 3*time.Second)
-				if got := w.shaper.Stats().Denied; got > tasks+tasks/10 {
+				if got := w.shaper.Stats().PutBack; got > tasks+tasks/10 {
 					t.Errorf("put back %d times, want each of %d once", got, tasks)
 				}
 			})

@@ -164,7 +164,7 @@ func drainWithPauses(t *testing.T, scopes []throttle.Scope, tasks int, pauses bo
 			slices.Sort(of)
 			last[domain] = of[len(of)-1]
 		}
-		putBacks := float64(w.shaper.Stats().Denied) / float64(tasks)
+		putBacks := float64(w.shaper.Stats().PutBack) / float64(tasks)
 		t.Logf("pauses %t: put back %.3f per job, asked to wait %d times, the last starts %v", pauses, putBacks,
 			up.asked, last)
 		if putBacks > 1.1 {

@@ -106,7 +106,7 @@ func TestPutBacksBesideSimplePolicies(t *testing.T) {
 		w.serve(asynq.Config{Concurrency: 16})
 		w.drained(tasks, time.Hour)
 		w.checked(tasks)
-		ours = report(w, "booked slots", w.shaper.Stats().Denied)
+		ours = report(w, "booked slots", w.shaper.Stats().PutBack)
 	})
 	peers := []struct {
 		name string

@@ -150,7 +150,7 @@ func TestMaxRetry0SurvivesShutdown_F35(t *testing.T) {
 }
 
 // TestStopIsSafeAtAnyTime stops shapers that have not begun, twice, by several
-// goroutines, and while tasks are being denied.
+// goroutines, and while tasks are being put back.
 func TestStopIsSafeAtAnyTime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
@@ -164,7 +164,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 				w.enqueue(100*round+n, fmt.Sprintf("t%d", n%3), 1)
 			}
 			server := w.serveWith(s, asynq.Config{Concurrency: 16})
-			w.until("tasks come", 10*time.Second, func() bool { st := s.Stats(); return st.Denied+st.Granted > int64(3*round) })
+			w.until("tasks come", 10*time.Second, func() bool { st := s.Stats(); return st.PutBack+st.Granted > int64(3*round) })
 			var stops sync.WaitGroup
 			for range 3 {
 				stops.Go(s.Stop)
@@ -185,7 +185,7 @@ func TestStoppedWakerWakesNobody(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})
-		id, slot := w.denied("acme")
+		id, slot := w.putBack("acme")
 		w.shaper.Stop()
 		time.Sleep(time.Until(slot) + 10*time.Millisecond)
 		if !w.in(id, asynq.TaskStateRetry)() {

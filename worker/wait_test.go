@@ -133,7 +133,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 				if used, _ := w.usedOf("domain", "d"); used != 1 || w.ran(id) != 2 {
 					t.Errorf("%d units are used and it ran %d times, want 1 and 2", used, w.ran(id))
 				}
-				if st := w.shaper.Stats(); st.Denied != 1 || st.Granted != 2 {
+				if st := w.shaper.Stats(); st.PutBack != 1 || st.Granted != 2 {
 					t.Errorf("stats %+v, want 1 put-back and 2 grants", st)
 				}
 				if told := user.told(); len(told) != 0 {
@@ -230,12 +230,12 @@ func TestAskedToWait_ShorterThanMaxWait(t *testing.T) {
 	inDomains(t, wide, func(t *testing.T, w *world) {
 		const wait = worker.DefaultMaxWait / 2
 		w.once(func(context.Context) error { return worker.AskedToWait("domain", wait, nil) })
-		denials := w.serveHearing()
+		putBacks := w.serveHearing()
 		id := w.mail(0, "acme", "d")
 		w.drained(1, time.Minute)
-		var denied *worker.DeniedError
-		if err := <-denials; !errors.As(err, &denied) || denied.Err != nil || denied.Hold == nil || !denied.Hold.Paused {
-			t.Errorf("got %v, want a denial by the pause", err)
+		var putBack *worker.PutBackError
+		if err := <-putBacks; !errors.As(err, &putBack) || putBack.Err != nil || putBack.Hold == nil || !putBack.Hold.Paused {
+			t.Errorf("got %v, want a put-back by the pause", err)
 		}
 		if w.ran(id) != 2 || w.startOf(id) < wait || w.startOf(id) > time.Second {
 			t.Errorf("called %d times, the last after %s; want twice, %s after the first", w.ran(id), w.startOf(id), wait)
@@ -268,7 +268,7 @@ func TestAskedToWait_Together(t *testing.T) {
 		for n := range tasks {
 			w.mail(n, "acme", "d")
 		}
-		w.until("all are put back", 3*time.Second, func() bool { return w.shaper.Stats().Denied == tasks })
+		w.until("all are put back", 3*time.Second, func() bool { return w.shaper.Stats().PutBack == tasks })
 		ends := w.state("domain", "d").Paused
 		time.Sleep(100 * time.Millisecond) // until asynq has written it
 		for n := range tasks {
@@ -283,7 +283,7 @@ func TestAskedToWait_Together(t *testing.T) {
 				t.Errorf("task %d starts %s after the end of the pause, want at most 500ms", n, late)
 			}
 		}
-		if st := w.shaper.Stats(); st.Denied != tasks || st.Granted != 2*tasks {
+		if st := w.shaper.Stats(); st.PutBack != tasks || st.Granted != 2*tasks {
 			t.Errorf("stats %+v, want each of %d put back once and granted twice", st, tasks)
 		}
 		w.archived(0)
@@ -361,8 +361,8 @@ func TestAskedToWait_UnknownScope(t *testing.T) {
 					t.Errorf("the user heard of %v, want one failure", told)
 				}
 				w.drained(1, time.Minute)
-				if w.shaper.Stats().Denied != 0 {
-					t.Errorf("put back %d times, want 0", w.shaper.Stats().Denied)
+				if w.shaper.Stats().PutBack != 0 {
+					t.Errorf("put back %d times, want 0", w.shaper.Stats().PutBack)
 				}
 			})
 		})
@@ -418,7 +418,7 @@ func TestAskedToWait_NotEnforced(t *testing.T) {
 				if got := w.startOf(id); got < least || got > most || w.ran(id) != calls {
 					t.Errorf("called %d times, the last after %s; want %d times, within %s and %s", w.ran(id), got, calls, least, most)
 				}
-				if got := w.shaper.Stats().Denied; got != calls-1 {
+				if got := w.shaper.Stats().PutBack; got != calls-1 {
 					t.Errorf("put back %d times, want %d", got, calls-1)
 				}
 				w.archived(0)
@@ -488,7 +488,7 @@ func TestAskedToWait_OnTheLastRetry(t *testing.T) {
 				if got := w.startOf(id); got < least || got > least+2*time.Second || w.ran(id) != calls {
 					t.Errorf("called %d times, the last after %s; want %d and %s", w.ran(id), got, calls, least)
 				}
-				if got := w.shaper.Stats().Denied; got != 0 {
+				if got := w.shaper.Stats().PutBack; got != 0 {
 					t.Errorf("put back %d times, want 0", got)
 				}
 				w.until("asynq is done with it", time.Second, w.gone(id))
@@ -628,7 +628,7 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 }
 
 // TestAskedToWait_KeepsItsCause lets a middleware outside of the shaper know what the
-// upstream said, where the denial is by the wait itself.
+// upstream said, where the put-back is by the wait itself.
 func TestAskedToWait_KeepsItsCause(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
@@ -636,12 +636,12 @@ func TestAskedToWait_KeepsItsCause(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.once(func(context.Context) error { return worker.AskedToWait("domain", 10*time.Second, errBroken) })
-		denials := w.serveHearing()
+		putBacks := w.serveHearing()
 		w.mail(0, "acme", "d")
 		w.drained(1, time.Minute)
-		if err := <-denials; !worker.IsDenied(err) || !isAny([]error{err}, errBroken) ||
+		if err := <-putBacks; !worker.IsPutBack(err) || !isAny([]error{err}, errBroken) ||
 			waitOf(t, err).Delay != 10*time.Second {
-			t.Errorf("got %v, want a denial by the wait and its cause", err)
+			t.Errorf("got %v, want a put-back by the wait and its cause", err)
 		}
 	})
 }
@@ -754,7 +754,7 @@ func TestAskedToWait_RedisLostBetween(t *testing.T) {
 		if got := w.startOf(id); got < 20*time.Second || w.ran(id) != 2 {
 			t.Errorf("called %d times, the last after %s; want twice and 20s", w.ran(id), got)
 		}
-		if got := s.Stats().Denied; got != 1 {
+		if got := s.Stats().PutBack; got != 1 {
 			t.Errorf("put back %d times, want once", got)
 		}
 		w.archived(0)

@@ -17,9 +17,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// denied runs one task, which takes all of a window, and has the next put back
+// putBack runs one task, which takes all of a window, and has the next put back
 // until its slot.
-func (w *world) denied(tenant string, opts ...asynq.Option) (id string, slot time.Time) {
+func (w *world) putBack(tenant string, opts ...asynq.Option) (id string, slot time.Time) {
 	w.t.Helper()
 	w.mu.Lock()
 	n := len(w.ended)
@@ -82,8 +82,8 @@ func TestStartsAreOnTheSlot(t *testing.T) {
 				if got := w.makespan(); got > best+300*time.Millisecond {
 					t.Errorf("makespan %s, want %s and the first poll", got, best)
 				}
-				if st := s.Stats(); st.Woken != st.Denied || st.Denied != tenants*(each-1) {
-					t.Errorf("woken %d times of %d put-backs, want all of %d", st.Woken, st.Denied, tenants*(each-1))
+				if st := s.Stats(); st.Woken != st.PutBack || st.PutBack != tenants*(each-1) {
+					t.Errorf("woken %d times of %d put-backs, want all of %d", st.Woken, st.PutBack, tenants*(each-1))
 				}
 			})
 		})
@@ -98,9 +98,9 @@ func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
 		t.Run(early.String(), func(t *testing.T) {
 			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 				w.serve(asynq.Config{Concurrency: 4})
-				id, slot := w.denied("acme")
+				id, slot := w.putBack("acme")
 				time.Sleep(time.Until(slot) - early)
-				before := w.shaper.Stats().Denied
+				before := w.shaper.Stats().PutBack
 				if err := w.tasks.RunTask("default", id); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
 				if got := w.starts[1].At; !got.Equal(slot) {
 					t.Errorf("started at %s, want its slot %s", got, slot)
 				}
-				if got := w.shaper.Stats().Denied - before; got > 1 {
+				if got := w.shaper.Stats().PutBack - before; got > 1 {
 					t.Errorf("put back %d more times, want at most once", got)
 				}
 				if used, booked := w.used("acme"); used != 1 || booked != 0 {
@@ -135,7 +135,7 @@ func TestGoneTaskGivesItsSlotBack_F36(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 				w.serve(asynq.Config{Concurrency: 4})
-				id, slot := w.denied("acme")
+				id, slot := w.putBack("acme")
 				if err := row.end(w, id); err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestCompletedTaskIsNotRunAgain(t *testing.T) {
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
 		w.handle = time.Millisecond
 		late := w.lateWaker(asynq.Config{Concurrency: 4})
-		id, slot := w.denied("acme", asynq.Retention(time.Hour))
+		id, slot := w.putBack("acme", asynq.Retention(time.Hour))
 		late(150 * time.Millisecond)
 		time.Sleep(time.Until(slot) - 150*time.Millisecond)
 		if err := w.tasks.RunTask("default", id); err != nil {
@@ -208,14 +208,14 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 		w.handle = time.Millisecond
 		w.result = func(ctx context.Context, _ *asynq.Task) error {
 			retried, _ := asynq.GetRetryCount(ctx)
-			if id, _ := asynq.GetTaskID(ctx); id == "002000" && retried == 0 { // as denied names it
+			if id, _ := asynq.GetTaskID(ctx); id == "002000" && retried == 0 { // as putBack names it
 				return errBroken
 			}
 			return nil
 		}
 		late := w.lateWaker(asynq.Config{Concurrency: 4,
 			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }})
-		id, slot := w.denied("acme")
+		id, slot := w.putBack("acme")
 		late(150 * time.Millisecond)
 		time.Sleep(time.Until(slot) - 150*time.Millisecond)
 		if err := w.tasks.RunTask("default", id); err != nil {
@@ -241,12 +241,12 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
 		}
 		w.serve(asynq.Config{Concurrency: 16})
-		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().Denied >= tasks-200 })
+		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().PutBack >= tasks-200 })
 		if err := w.tasks.PauseQueue("default"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		before := w.shaper.Stats().Denied
+		before := w.shaper.Stats().PutBack
 		if err := w.tasks.UnpauseQueue("default"); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 		w.drained(tasks, time.Minute)
 		w.checked(tasks)
 		w.archived(0)
-		took, putBack := time.Since(resumed), w.shaper.Stats().Denied-before
+		took, putBack := time.Since(resumed), w.shaper.Stats().PutBack-before
 		t.Logf("drained %s after the pause, %d put back again", took, putBack)
 		if took > 6*time.Second {
 			t.Errorf("drained %s after the pause, want as fast as the limits allow", took)
@@ -265,7 +265,7 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 	})
 }
 
-// TestWakerLost ends the process that denied the tasks before it can wake them.
+// TestWakerLost ends the process that put the tasks back before it can wake them.
 // Another one goes on, and asynq's own time brings them back to it.
 func TestWakerLost(t *testing.T) {
 	t.Parallel()
@@ -275,7 +275,7 @@ func TestWakerLost(t *testing.T) {
 			w.enqueue(n, fmt.Sprintf("t%d", n%8), 1)
 		}
 		denier := w.serve(asynq.Config{Concurrency: 16})
-		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().Denied >= tasks-200 })
+		w.until("all are put back", 10*time.Second, func() bool { return w.shaper.Stats().PutBack >= tasks-200 })
 		slots := w.slots(tasks)
 		w.shaper.Stop()
 		denier.Shutdown()
@@ -293,14 +293,14 @@ func TestWakerLost(t *testing.T) {
 			late = append(late, at.Sub(slot))
 		}
 		t.Logf("%d tasks behind their slots: p50 %s max %s; put back again %d", len(late), percentile(late, 0.5),
-			slices.Max(late), other.Stats().Denied)
+			slices.Max(late), other.Stats().PutBack)
 		if got := slices.Max(late); got > 2*time.Second {
 			t.Errorf("a task started %s after its slot, want at most 2s", got)
 		}
 	})
 }
 
-// slots reads from the denials' texts, to the second, when the waiting tasks are
+// slots reads from the put-backs' texts, to the second, when the waiting tasks are
 // to start.
 func (w *world) slots(tasks int) map[string]time.Time {
 	w.t.Helper()
@@ -337,7 +337,7 @@ func TestWakerWithoutRedis(t *testing.T) {
 		for n := range tasks {
 			w.enqueue(n, "acme", 1)
 		}
-		w.until("all but the first are put back", time.Second, func() bool { return s.Stats().Denied == tasks-50 })
+		w.until("all but the first are put back", time.Second, func() bool { return s.Stats().PutBack == tasks-50 })
 		wire.cut()
 		w.drained(100, 10*time.Second)
 		if got := s.Stats().Woken; got != 0 {
@@ -376,7 +376,7 @@ func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 				slow := newWire(w)
 				var written atomic.Int64
 				slow.before(func(cmd redis.Cmder) {
-					if isPutBack(cmd) {
+					if wasPutBack(cmd) {
 						time.Sleep(row.delay)
 						written.Store(int64(time.Since(w.began)))
 					}
@@ -387,8 +387,8 @@ func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 				id := w.enqueue(1, "acme", 1)
 				w.drained(2, 5*time.Second)
 				w.checked(2)
-				if st := w.shaper.Stats(); st.Denied != 1 || st.Woken != row.woken {
-					t.Errorf("put back %d times and woken %d times, want once and %d", st.Denied, st.Woken, row.woken)
+				if st := w.shaper.Stats(); st.PutBack != 1 || st.Woken != row.woken {
+					t.Errorf("put back %d times and woken %d times, want once and %d", st.PutBack, st.Woken, row.woken)
 				}
 				slot := w.starts[0].At.Add(300 * time.Millisecond).Sub(w.began)
 				t.Logf("written %s and started %s after its slot", time.Duration(written.Load())-slot, w.startOf(id)-slot)
@@ -404,8 +404,8 @@ func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 	}
 }
 
-// isPutBack recognizes asynq's script that moves a task to the retry set.
-func isPutBack(cmd redis.Cmder) bool {
+// wasPutBack recognizes asynq's script that moves a task to the retry set.
+func wasPutBack(cmd redis.Cmder) bool {
 	name := cmd.Name()
 	return (name == "evalsha" || name == "eval") && slices.ContainsFunc(cmd.Args(), func(arg any) bool {
 		key, isText := arg.(string)

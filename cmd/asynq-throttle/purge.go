@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/owner"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -78,7 +79,7 @@ func (p *program) purge() *cobra.Command {
 // sameDeployment makes sure that the tasks are looked for where they are: all would seem to
 // be gone in another Redis.
 func (p *program) sameDeployment(ctx context.Context, th *throttle.Inspector, asynqs redis.UniversalClient) error {
-	holder, err := p.client.Get(ctx, "thr:{"+th.Name()+"}:asynq").Result()
+	owning, err := p.client.Get(ctx, owner.Key(th.Name())).Result()
 	if errors.Is(err, redis.Nil) {
 		return fmt.Errorf(
 			"no worker of throttle %s runs, so it is not known which asynq its tasks are in: start one", th.Name())
@@ -86,11 +87,11 @@ func (p *program) sameDeployment(ctx context.Context, th *throttle.Inspector, as
 	if err != nil {
 		return err
 	}
-	deployment, err := asynqs.Get(ctx, "asynq:throttle:deployment").Result()
+	deployment, err := asynqs.Get(ctx, owner.DeploymentKey).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	if deployment != holder {
+	if deployment != owning {
 		return fmt.Errorf("this is not the asynq that the tasks of throttle %s are in: give its Redis with --asynq",
 			th.Name())
 	}

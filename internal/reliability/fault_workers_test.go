@@ -17,7 +17,7 @@ import (
 const workers = "worker processes"
 
 // TestWorkerKilled_F32_F33 kills a process while some of its handlers run and while some
-// of its tasks are denied but not put back yet. asynq finds both when their lease is
+// of its tasks go back to asynq, which has not taken them yet. asynq finds both when their lease is
 // over: the former run twice, which is asynq's at-least-once, the latter once.
 func TestWorkerKilled_F32_F33(t *testing.T) {
 	t.Parallel()
@@ -31,9 +31,9 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 	victim := startChild(t, childSettings{Name: d.name, Decide: server.Addr, Work: queue.Addr, Scopes: quotas,
 		Queue: "default", Holds: held})
 	d.begin(2)
-	d.until("the process holds handlers and denials", time.Minute, func() bool {
+	d.until("the process holds handlers and put-backs", time.Minute, func() bool {
 		return notes.LLen(t.Context(), victim.heldKey()).Val() == held &&
-			notes.LLen(t.Context(), victim.deniedKey()).Val() == held
+			notes.LLen(t.Context(), victim.putBackKey()).Val() == held
 	})
 	f := d.strike(victim.kill, 0, nil)
 
@@ -53,7 +53,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 			again++
 		}
 	}
-	for _, key := range []string{victim.heldKey(), victim.deniedKey()} {
+	for _, key := range []string{victim.heldKey(), victim.putBackKey()} {
 		for _, id := range notes.LRange(t.Context(), key, 0, -1).Val() {
 			if !left[id] {
 				t.Errorf("task %s of %s is not active after the kill: this test has lost its object", id, key)
@@ -61,7 +61,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 		}
 	}
 	d.finish(f, reliability.Row{Cases: "F32, F33",
-		Done: "kill -9 of one of three, with 5 handlers running and 5 denials not put back", Servers: workers},
+		Done: "kill -9 of one of three, with 5 handlers running and 5 put-backs that asynq did not get", Servers: workers},
 		allowance{again: again, recoverer: true})
 }
 

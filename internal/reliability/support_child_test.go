@@ -28,12 +28,12 @@ type childSettings struct {
 	Name, Decide, Work string
 	Scopes             []throttle.Scope
 	Queue              string // the only one that it works on
-	Holds              int64  // how many handlers and how many denials it holds: the first that come
+	Holds              int64  // how many handlers and how many put-backs it holds: the first that come
 }
 
-func (s childSettings) startsKey() string { return s.Name + ":starts" } // each start, as JSON
-func (s childSettings) heldKey() string   { return s.Name + ":held" }   // tasks whose handler does not end
-func (s childSettings) deniedKey() string { return s.Name + ":denied" } // tasks that are denied and not put back
+func (s childSettings) startsKey() string  { return s.Name + ":starts" }  // each start, as JSON
+func (s childSettings) heldKey() string    { return s.Name + ":held" }    // tasks whose handler does not end
+func (s childSettings) putBackKey() string { return s.Name + ":putback" } // tasks that asynq has not taken back yet
 
 // child is a worker process that can be killed.
 type child struct {
@@ -79,14 +79,14 @@ func beChild(text string) error {
 		return err
 	}
 	p.config.Queues = map[string]int{settings.Queue: 1}
-	var starts, denials atomic.Int64
+	var starts, putBacks atomic.Int64
 	retryDelay := p.config.RetryDelayFunc
 	p.config.RetryDelayFunc = func(n int, err error, task *asynq.Task) (wait time.Duration) {
 		wait = retryDelay(n, err, task)
-		var denied *worker.DeniedError
-		if errors.As(err, &denied) && denials.Add(1) <= settings.Holds {
+		var putBack *worker.PutBackError
+		if errors.As(err, &putBack) && putBacks.Add(1) <= settings.Holds {
 			// The job is booked or in line; asynq is about to write the task back.
-			if err := work.RPush(ctx, settings.deniedKey(), denied.TaskID).Err(); err != nil {
+			if err := work.RPush(ctx, settings.putBackKey(), putBack.TaskID).Err(); err != nil {
 				panic(err)
 			}
 			select {}

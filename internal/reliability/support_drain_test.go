@@ -322,7 +322,7 @@ func (d *drain) write(row reliability.Row) {
 // putBacks is how often a task was put back.
 func (d *drain) putBacks() (n int64) {
 	for _, p := range d.processes {
-		n += p.shaper.Stats().Denied
+		n += p.shaper.Stats().PutBack
 	}
 	return n
 }

@@ -58,7 +58,7 @@ func (r *record) watch(inner asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		err := inner.ProcessTask(ctx, task)
 		var unavailable *throttle.UnavailableError
-		if worker.IsDenied(err) && errors.As(err, &unavailable) {
+		if worker.IsPutBack(err) && errors.As(err, &unavailable) {
 			r.mu.Lock()
 			r.refused[unavailable.Failure]++
 			r.mu.Unlock()

@@ -221,11 +221,11 @@ func (w *world) settleDown() {
 
 // report tells how much happened in a run, by which the drawing is tuned.
 func (w *world) report() {
-	var denied, pulled, woken int64
+	var putBack, pulled, woken int64
 	lost, calls, interrupted := w.operator.wire.lost, 0, 0
 	for _, r := range w.processes {
 		stats := r.shaper.Stats()
-		denied, pulled, woken, lost = denied+stats.Denied, pulled+stats.Pulled, woken+stats.Woken, lost+r.wire.lost
+		putBack, pulled, woken, lost = putBack+stats.PutBack, pulled+stats.Pulled, woken+stats.Woken, lost+r.wire.lost
 	}
 	for _, of := range w.runs {
 		for _, c := range of {
@@ -235,9 +235,9 @@ func (w *world) report() {
 		}
 	}
 	w.t.Logf(
-		"%s: jobs=%d grants=%d denied=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d "+
+		"%s: jobs=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d "+
 			"reports=%d lowered=%d virtual=%s",
-		w.plan.kind, len(w.plan.jobs), w.account.grants, denied, pulled, woken, calls, interrupted, lost,
+		w.plan.kind, len(w.plan.jobs), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
 		len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
 		time.Since(w.began).Round(time.Second))
 }

@@ -179,7 +179,7 @@ func (l *Ledger) Settled(ctx context.Context, used chat.Usage, began time.Time, 
 }
 
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's denials are kept from it), and ends the prompts that get no other.
+// throttle's put-backs are kept from it), and ends the prompts that get no other.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 	retried, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
@@ -245,7 +245,7 @@ func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
 
 func (l *Ledger) snapshot() rig.Snapshot {
 	all := len(l.Prompts)
-	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().Denied,
+	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().PutBack,
 		l.grants.settledSince(l.program.Now().Add(-time.Second)))
 	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()),
 		What: "prompts", Pace: pace}

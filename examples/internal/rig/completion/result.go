@@ -48,7 +48,7 @@ func (l *Ledger) result(ctx context.Context) (result, error) {
 		began:    l.began.Add(offset),
 		outcomes: l.outcomes.all(), granted: l.grants.all(), requests: l.Upstream.Record.All(),
 		recordOf: l.Upstream.RecordOf(),
-		putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(), ownSays: l.Upstream.Inside != nil,
+		putBacks: l.shaper.Stats().PutBack, inside: l.program.Inside(), ownSays: l.Upstream.Inside != nil,
 		tomorrow: l.tomorrow, interrupted: l.interrupted,
 	}
 	for i := range r.requests {

@@ -98,7 +98,7 @@ func (l *Ledger) Wait(ctx context.Context) error {
 }
 
 // putBacks is how often a page was put back.
-func (l *Ledger) putBacks() int64 { return l.shaper.Stats().Denied }
+func (l *Ledger) putBacks() int64 { return l.shaper.Stats().PutBack }
 
 // result gathers what the run has to say, with all instants on Redis' clock.
 func (l *Ledger) result(ctx context.Context) (Result, error) {

@@ -255,7 +255,7 @@ func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool)
 }
 
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's denials are kept from it), and ends the mails that get no other.
+// throttle's put-backs are kept from it), and ends the mails that get no other.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 	retried, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
@@ -341,7 +341,7 @@ func (l *Ledger) isEmpty() bool {
 
 func (l *Ledger) snapshot() rig.Snapshot {
 	all := len(l.campaign.Mails)
-	pace := fmt.Sprintf("put back %d times, %d units in the last second", l.shaper.Stats().Denied,
+	pace := fmt.Sprintf("put back %d times, %d units in the last second", l.shaper.Stats().PutBack,
 		l.grants.unitsSince(l.program.Now().Add(-time.Second)))
 	if last := l.plan.last(); !last.IsZero() {
 		if at := last.Sub(l.began.Add(l.program.Offset)); at > 0 {
@@ -365,7 +365,7 @@ func (l *Ledger) result() result {
 		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes},
 		atOnce: l.atOnce, began: l.began.Add(l.program.Offset),
 		outcomes: l.outcomes.all(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
-		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().Denied, inside: l.program.Inside(),
+		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().PutBack, inside: l.program.Inside(),
 		interrupted: l.interrupted, vanished: l.vanished,
 	}
 }

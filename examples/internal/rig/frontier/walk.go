@@ -333,7 +333,7 @@ func (w *Walk) ended(ctx context.Context, t *Turn) error {
 }
 
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's denials are kept from it), and ends the pages that get no other.
+// throttle's put-backs are kept from it), and ends the pages that get no other.
 func (w *Walk) HandleError(ctx context.Context, task *asynq.Task, cause error) {
 	retried, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)

@@ -15,10 +15,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestManyDeniedAtOnce_F41 denies a crowd while all is paused, and lets it go for a
-// while: a denial is one call of a script at most, what it costs Redis does not grow with those
+// TestManyPutBackAtOnce_F41 puts a crowd back while all is paused, and lets it go for a
+// while: a put-back is one call of a script at most, what it costs Redis does not grow with those
 // that wait, and when the pause is over they do not come all at once.
-func TestManyDeniedAtOnce_F41(t *testing.T) {
+func TestManyPutBackAtOnce_F41(t *testing.T) {
 	crowd := 4_000 // not in parallel: it needs the machine
 	switch {
 	case os.Getenv(reliability.RowsVariable) != "":
@@ -36,7 +36,7 @@ func TestManyDeniedAtOnce_F41(t *testing.T) {
 	var parts [4]time.Duration // Redis' CPU for each quarter of them
 	for i := range parts {
 		d.enqueue(crowd / len(parts))
-		d.until("all are denied", 3*time.Minute, func() bool {
+		d.until("all are put back", 3*time.Minute, func() bool {
 			info, err := d.tasks.GetQueueInfo("default")
 			return err == nil && info.Pending+info.Active == 0
 		})
@@ -44,10 +44,10 @@ func TestManyDeniedAtOnce_F41(t *testing.T) {
 		parts[i], cpu = now-cpu, now
 	}
 	perJob := float64(callsOf(t, client)-calls) / float64(d.jobs-before)
-	t.Logf("%d denied with %.3f calls of scripts each, Redis' CPU for each quarter of them: %v", d.jobs-before,
+	t.Logf("%d put back with %.3f calls of scripts each, Redis' CPU for each quarter of them: %v", d.jobs-before,
 		perJob, parts)
 	if perJob > 1.1 {
-		timely(t, "%.3f calls of scripts for each denial, want at most 1.1", perJob)
+		timely(t, "%.3f calls of scripts for each put-back, want at most 1.1", perJob)
 	}
 	if parts[3] > 2*parts[0] {
 		timely(t, "the last quarter cost Redis %s, the first one %s", parts[3], parts[0])
@@ -60,7 +60,7 @@ func TestManyDeniedAtOnce_F41(t *testing.T) {
 	must(t, err)
 	d.until("three windows have run", time.Minute, func() bool { return d.begun() > resumed+3*int(units) })
 	row := reliability.Row{
-		Cases: "F41", Done: "many denied during a pause; the first three windows after it", Servers: "the line",
+		Cases: "F41", Done: "many put back during a pause; the first three windows after it", Servers: "the line",
 		Jobs: d.jobs, Fault: 0, PutBack: float64(d.putBacks()) / float64(d.jobs),
 	}
 	for _, p := range d.processes {
