@@ -26,8 +26,9 @@ type keyPage struct {
 	WaitsFor     []flowRow
 	Own          int64 // jobs of the flow that wait, whatever for
 	IsFlow       bool
-	Answer       string // what there is to know of it, in a sentence
+	Answer, Help string // why its jobs wait and what would let them start sooner, in sentences
 	Until        time.Time
+	ownUnits     int64 // what those jobs take of its limits
 	Changes      []changeRow
 }
 
@@ -56,44 +57,58 @@ func keyPageOf(b *board, key scopeKey) any {
 	if key.Scope == b.process.fair() {
 		own := b.line.keysOf(key.Key)
 		p.WaitsFor, p.Own, p.IsFlow = b.flowRows(own), own.Jobs, true
+		p.ownUnits = b.line.unitsOf(key.Key, key.Scope)
 	}
 	for _, c := range b.process.changes {
 		if c.Scope == key.Scope && c.Key == key.Key && len(p.Changes) < mostFlows {
 			p.Changes = append(p.Changes, b.changeRow(c))
 		}
 	}
-	p.Answer, p.Until = p.answer(s.usage, key)
+	p.answer(s.usage, key)
 	return p
 }
 
-// answer says in a sentence what keeps jobs back, and until when.
-func (p *keyPage) answer(u throttle.Usage, key scopeKey) (text string, until time.Time) {
+// answer fills in what keeps jobs back, until when, and what would let them start sooner.
+func (p *keyPage) answer(u throttle.Usage, key scopeKey) {
 	why, until := view.Why(u)
 	switch {
 	case !p.Paused.IsZero():
-		return "Paused: nothing starts under it", p.Paused
+		p.Answer, p.Until = "Paused: nothing starts under it", p.Paused
+		p.Help = "Resume it to let its jobs start sooner."
 	case p.Blocked.Jobs > 0:
-		return fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, plural(p.Blocked.Jobs, "job"),
-			u.Waiting, plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
+		p.Answer, p.Until = fmt.Sprintf("%d %s of %d %s for it (%s)", p.Blocked.Jobs, view.Plural(p.Blocked.Jobs, "job"),
+			u.Waiting, view.Plural(u.Waiting, "flow")+waitWord(p.Blocked.Jobs), cmp.Or(why, itsTurn)), until
+		p.Help = "A higher limit of it would help."
 	case p.Own > 0 && len(p.WaitsFor) > 0:
-		other, until := p.WaitsFor[0].For, p.WaitsFor[0].Until
-		text = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, plural(p.Own, "job"),
-			name(key.Key)+areWord(p.Own), strings.TrimSpace(other.Scope+" "+name(other.Key)))
-		if n := int64(len(p.WaitsFor) - 1); n > 0 {
-			text, until = fmt.Sprintf("%s and %d %s", text, n, plural(n, "other")), time.Time{}
-		}
-		if limit, wait := lastUnder(u, p.Own); wait > 0 {
-			return fmt.Sprintf("%s; under its own %s the last of them cannot start before %s from now", text,
-				view.LimitText(limit), view.Span(wait)), time.Time{}
-		}
-		return text, until
+		p.ownWaits(u, key)
+	default:
+		p.Answer = "Nothing waits for it"
 	}
-	return "Nothing waits for it", time.Time{}
 }
 
-// lastUnder is the limit that keeps the last of so many jobs back longest, and for how long at
+// ownWaits is answer for a flow whose jobs wait for other scope keys.
+func (p *keyPage) ownWaits(u throttle.Usage, key scopeKey) {
+	first := p.WaitsFor[0]
+	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
+	p.Answer = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, view.Plural(p.Own, "job"),
+		name(key.Key)+areWord(p.Own), other)
+	p.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share.", other)
+	if n := int64(len(p.WaitsFor) - 1); n > 0 {
+		p.Answer = fmt.Sprintf("%s and %d %s", p.Answer, n, view.Plural(n, "other"))
+		p.Help = "Higher limits of these would help, so would a larger share."
+	} else {
+		p.Until = first.Until
+	}
+	if limit, wait := lastUnder(u, p.ownUnits); wait > 0 {
+		p.Answer = fmt.Sprintf("%s; under its own %s the last of them cannot start before %s from now", p.Answer,
+			view.LimitText(limit), view.Span(wait))
+		p.Until, p.Help = time.Time{}, "A higher limit of its own would help the last of them."
+	}
+}
+
+// lastUnder is the limit that keeps the last of so many units back longest, and for how long at
 // least: as many whole windows as they fill after the room that there is.
-func lastUnder(u throttle.Usage, jobs int64) (longest throttle.Limit, wait time.Duration) {
+func lastUnder(u throttle.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0
 	}
@@ -101,7 +116,7 @@ func lastUnder(u throttle.Usage, jobs int64) (longest throttle.Limit, wait time.
 		if l.Limit.Units <= 0 || l.Limit.Running {
 			continue
 		}
-		late := jobs - max(0, l.Limit.Units-l.Used-l.Booked)
+		late := units - max(0, l.Limit.Units-l.Used-l.Booked)
 		if full := (late - 1) / l.Limit.Units; late > 0 && time.Duration(full)*l.Limit.Window > wait {
 			longest, wait = l.Limit, time.Duration(full)*l.Limit.Window
 		}

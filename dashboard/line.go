@@ -93,6 +93,15 @@ func (w waiting) keysOf(flow string) view.Waiting {
 	return view.Rows(w.some(w.byFlow[flow]), view.ByKey, view.Filter{}, mostFlows)
 }
 
+// unitsOf are the units of a scope that the jobs of a flow take, as far as the first jobs of its
+// lanes show them.
+func (w waiting) unitsOf(flow, scope string) (units int64) {
+	for _, l := range w.some(w.byFlow[flow]) {
+		units += l.Jobs * l.Costs[scope]
+	}
+	return units
+}
+
 // some are lanes by their places.
 func (w waiting) some(places []int) []throttle.Lane {
 	lanes := make([]throttle.Lane, len(places))

@@ -48,7 +48,7 @@ func TestPages(t *testing.T) {
 		{"key?scope=global&key=", 200, []string{"100/1h", "4<span", ">serves 60 %</span>"}},
 		{"key?scope=domain&key=gmail.example", 200, []string{"<strong>paused</strong> until", "Changed here"}},
 		{"key?scope=connections&key=web.example", 200, []string{"2/running", "0 of 2 used"}},
-		{"key?scope=tenant&key=nobody", 200, []string{"Nobody.", "0 of 2 used", "<dd>open</dd>"}},
+		{"key?scope=tenant&key=nobody", 200, []string{"Nothing waits for it.", "0 of 2 used", "<dd>open</dd>"}},
 		{"key?scope=tenant&key=acme&limits=1/1h", 200,
 			[]string{"2 started in its last window", "1 would have been kept back"}},
 		{"key?scope=tenant&key=acme&limits=nonsense", 400, []string{"nonsense"}},

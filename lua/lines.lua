@@ -2,10 +2,10 @@
 -- ARGV[4] kind; ARGV[5..] names as below, then from: where the page begins, 0 the first; count: how many it has at most
 --   keys              queues by when they are looked at: queue, timer, flows, virtual time; parked lanes have one with '!'
 --   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
---                     by arrival lane, arrival, jobs; then how many finish tags, none behind the first page, and of each
+--                     by arrival lane, arrival, jobs, costs of the first job; then how many finish tags, none behind the first page, and of each
 --                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
---   lanes queue flow  its lanes by arrival: lane, arrival, jobs
---   claims            lanes that have a claim, all of them: lane, place, scope keys with their units, jobs
+--   lanes queue flow  its lanes by arrival: lane, arrival, jobs, costs of the first job
+--   claims            lanes that have a claim, all of them: lane, place, scope keys with their units, jobs, costs of the first
 --   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
 --   lists lane...     of each lane: how many jobs, then of each the same
 --   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
@@ -39,9 +39,15 @@ function tells.keys()
   end
 end
 
+-- How many jobs are in a lane, and what the first one takes.
+local function jobs_in(lane)
+  local list = prefix .. 'lane:' .. lane
+  return integer(call('LLEN', list)), match(call('LINDEX', list, 0) or '', '^%d+:([%d,]+):') or '0'
+end
+
 local function tell_lanes(found)
   for i = 1, #found, 2 do
-    tell(found[i], integer(found[i + 1]), integer(call('LLEN', prefix .. 'lane:' .. found[i])))
+    tell(found[i], integer(found[i + 1]), jobs_in(found[i]))
   end
 end
 
@@ -93,8 +99,7 @@ function tells.claims()
   for i = 1, #found, 2 do
     local at, taken = match(found[i + 1], '^(%d+) (.*)$')
     if sub(found[i], 1, 1) == '+' and at then
-      local lane = sub(found[i], 2)
-      tell(lane, at, taken, integer(call('LLEN', prefix .. 'lane:' .. lane)))
+      tell(sub(found[i], 2), at, taken, jobs_in(sub(found[i], 2)))
     end
   end
 end

@@ -22,6 +22,8 @@ type Explanation struct {
 	Now time.Time
 	// Priority is that of the job; 0 where it does not wait and was asked for by its ID.
 	Priority int
+	// Costs are the units that the job takes, by scope; empty if nothing is known of the job.
+	Costs map[string]int64
 	// Slot is what it is booked for; zero if it is not.
 	Slot time.Time
 	// Arrived is since when it waits in line; zero if it does not. Waiting is how many jobs are
@@ -79,8 +81,10 @@ func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) 
 		return e, err
 	}
 	names := make([]string, len(o.charges))
+	e.Costs = make(map[string]int64, len(o.charges))
 	for i := range o.charges {
 		names[i] = o.charges[i].name
+		e.Costs[o.charges[i].scope.Name] = o.charges[i].units
 	}
 	accounts, err := t.usage(ctx, wire.Usage{Names: names})
 	if err != nil {

@@ -24,6 +24,8 @@ type Lane struct {
 	// first job came; zero if that is not known, as for a lane that has a claim.
 	Jobs  int64     `json:"jobs"`
 	Since time.Time `json:"since,omitzero"`
+	// Costs are the units that its first job takes, by scope.
+	Costs map[string]int64 `json:"costs,omitempty"`
 	// Scope and Key name the scope key that has no room for its first job, Key empty for
 	// Global. Looked is when a pull looks at it again; zero if only a change causes that.
 	Scope  string    `json:"scope"`
@@ -44,19 +46,19 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs := make(map[string]int64, len(r.lanes))
+	known := make(map[string]wire.Lane, len(r.lanes))
 	for _, l := range r.lanes {
-		jobs[l.Lane] = l.Jobs
+		known[l.Lane] = l
 	}
 	var lanes []Lane
 	add := func(lane, under string, timer, since int64) *Lane {
 		name, parked := strings.CutSuffix(under, parkedMark)
 		scope, key, _ := wire.SplitScopeKey(name)
-		flow, priority, _, _ := wire.LaneParts(lane)
+		flow, priority, names, _ := wire.LaneParts(lane)
 		keys, _ := wire.LaneKeys(lane, t.fair)
 		lanes = append(lanes, Lane{
 			Name: lane, Flow: wire.Decode(flow), Keys: keys, Priority: priority,
-			Jobs: jobs[lane], Since: wire.Instant(since),
+			Jobs: known[lane].Jobs, Since: wire.Instant(since), Costs: costsOf(names, known[lane].Costs),
 			Scope: scope, Key: key, Looked: wire.Instant(timer), Parked: parked,
 		})
 		return &lanes[len(lanes)-1]
@@ -73,6 +75,17 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	}
 	slices.SortStableFunc(lanes, func(a, b Lane) int { return a.Since.Compare(b.Since) })
 	return lanes, nil
+}
+
+// costsOf returns by scope what a job takes of the scope keys of its lane.
+func costsOf(names string, units []int64) map[string]int64 {
+	costs := make(map[string]int64)
+	for i, name := range strings.Split(names, ",") {
+		if scope, _, is := wire.SplitScopeKey(name); is && i < len(units) {
+			costs[scope] = units[i]
+		}
+	}
+	return costs
 }
 
 // Jobs returns a page of the jobs in a lane, in their order, as Waiting reservations. from is

@@ -134,7 +134,7 @@ func (t *setup) readOutline(ctx context.Context) (*reader, error) {
 func (r *reader) readClaim(c wire.Claim) {
 	r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
 	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
-	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs}
+	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs, Costs: c.Costs}
 	if r.lane(lane) {
 		flow, _, _, _ := wire.LaneParts(c.Lane)
 		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})

@@ -1,6 +1,9 @@
 package worker_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +63,58 @@ func TestForeseenStartsComeTrue(t *testing.T) {
 		t.Logf("%d tasks in line, %d started otherwise than foreseen, the worst by %s; bound by %v", len(foreseen),
 			missed, worst, binds)
 		if len(foreseen) < 50 || missed > len(foreseen)/20 || binds["tenant"] < 20 {
+			t.Error("the answers did not come true")
+		}
+	})
+}
+
+// TestForeseenStartsOfTokensComeTrue: the same where tasks take a request and many tokens, and some
+// go first: the answer names the tokens, although fewer requests than tasks in line fit.
+func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(60)}},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(40_000)}},
+	}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		w.shaper = w.newShaperOf(func(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
+			job, err := jobWithPriority(ctx, task)
+			job.Weight, job.Costs = 1, map[string]int64{"tenant": job.Weight}
+			return job, err
+		}, nil)
+		const tasks = 120
+		ids := make([]string, tasks)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("%06d", i)
+			w.send(withPriority(ids[i], 1000+int64(i%3)*500, min(2, i%5)))
+		}
+		w.serve(asynq.Config{Concurrency: 16})
+		time.Sleep(20 * time.Second)
+		foreseen := make(map[string]explain.Explanation)
+		for _, id := range ids {
+			e, err := explain.Job(t.Context(), w.throttle.Inspector(), w.client, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.State != explain.Waiting {
+				continue
+			}
+			foreseen[id] = e
+			if e.Binds == nil || e.Binds.Scope != "tenant" || strings.Contains(e.Why+e.Help, "global") {
+				t.Errorf("task %s: %q, %q", id, e.Why, e.Help)
+			}
+		}
+		w.drained(tasks, time.Hour)
+		missed, worst := 0, time.Duration(0)
+		for id, e := range foreseen {
+			off := w.began.Add(w.waits[id]).Sub(e.Expected).Abs()
+			worst = max(worst, off)
+			if off > time.Second+e.Expected.Sub(e.Now)/50 {
+				missed++
+			}
+		}
+		t.Logf("%d tasks in line, %d started otherwise than foreseen, the worst by %s", len(foreseen), missed, worst)
+		if len(foreseen) < 50 || missed > len(foreseen)/20 {
 			t.Error("the answers did not come true")
 		}
 	})

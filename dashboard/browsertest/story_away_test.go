@@ -47,8 +47,8 @@ func TestManyWaiting(t *testing.T) {
 	b := openTab(t, w.base)
 	last := fmt.Sprint("many-", jobs-1)
 	for _, page := range [][2]string{
-		{"", " jobs of "}, {"key?scope=tenant&key=t7", "Who is blocked under it"},
-		{"key?scope=global&key=", "Who is blocked under it"},
+		{"", " jobs of "}, {"key?scope=tenant&key=t7", "Flows that wait for it"},
+		{"key?scope=global&key=", "Flows that wait for it"},
 		{"job?id=" + last, "In line since"}, {"changes?all=1", "gmail.example"}, {"processes", "configured alike"},
 	} {
 		began := time.Now()

@@ -19,7 +19,7 @@ var hostileKey = "key?" + url.Values{"scope": {"tenant"}, "key": {hostile}}.Enco
 // everyPage is each page with something that stands on it.
 var everyPage = map[string]string{
 	"":                          "Who waits",
-	"key?scope=tenant&key=acme": "Who is blocked under it",
+	"key?scope=tenant&key=acme": "Flows that wait for it",
 	hostileKey:                  hostile,
 	"key?scope=global&key=":     "100/1h",
 	"job?id=mail-4-4":           "2 of 3 jobs",
@@ -57,7 +57,7 @@ func TestPagesByClicks(t *testing.T) {
 	b.run(chromedp.SetValue(chromedp.CSS(`select[name="scope"]`), "tenant"),
 		chromedp.SendKeys(chromedp.CSS(`main input[name="key"]`), "nobody"))
 	b.click("main form button")
-	b.shows("Nobody.")
+	b.shows("Nothing waits for it.")
 }
 
 // TestLive: an open page shows what happens without being asked for again.
@@ -87,7 +87,7 @@ func TestServed(t *testing.T) {
 		path, text string
 		serves     int64
 		shows      string
-	}{{"", "Who waits", 90, "serves 90 %"}, {"key?scope=global&key=", "Who is blocked under it", 60, "serves 60 %"}} {
+	}{{"", "Who waits", 90, "serves 90 %"}, {"key?scope=global&key=", "Flows that wait for it", 60, "serves 60 %"}} {
 		b.open(c.path)
 		b.shows(c.text)
 		b.mark("same")
@@ -227,7 +227,7 @@ func TestKeyboard(t *testing.T) {
 	b.await(`document.querySelector('#live dl') && !document.getElementById('old')`)
 	b.await(focused)
 	b.run(chromedp.KeyEvent(kb.Enter))
-	b.shows("Who is blocked under it")
+	b.shows("Flows that wait for it")
 	b.run(chromedp.KeyEvent(kb.Tab))
 	b.await(`document.activeElement.className === 'skip'`)
 }

@@ -79,28 +79,30 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 	}
 }
 
-// crowd is how many jobs in line share a scope key, and how many flows they are of.
+// standing is the jobs in line under one scope key.
+type standing struct{ jobs, units, flows int64 }
+
+// crowd is the jobs in line. How many units they take is known only of the first job of each
+// lane, and so estimated.
 type crowd struct {
-	fair  string // the fair scope
-	jobs  map[[2]string]int64
-	flows map[[2]string]int64
-	inAll int64
+	fair   string // the fair scope
+	under  map[[2]string]standing
+	ofFlow map[[3]string]int64 // units under a scope key of one flow
+	inAll  int64
 }
 
 func crowdOf(lanes []throttle.Lane, fair string) crowd {
-	c := crowd{fair: fair, jobs: make(map[[2]string]int64), flows: make(map[[2]string]int64)}
-	type standing struct {
-		name [2]string
-		flow string
-	}
-	seen := make(map[standing]bool)
+	c := crowd{fair: fair, under: make(map[[2]string]standing), ofFlow: make(map[[3]string]int64)}
 	add := func(scope, key string, l throttle.Lane) {
-		name := [2]string{scope, key}
-		c.jobs[name] += l.Jobs
-		if s := (standing{name, l.Flow}); !seen[s] {
-			seen[s] = true
-			c.flows[name]++
+		name, flow := [2]string{scope, key}, [3]string{scope, key, l.Flow}
+		here := c.under[name]
+		if _, seen := c.ofFlow[flow]; !seen {
+			here.flows++
 		}
+		units := l.Jobs * l.Costs[scope]
+		here.jobs, here.units = here.jobs+l.Jobs, here.units+units
+		c.under[name] = here
+		c.ofFlow[flow] += units
 	}
 	for _, l := range lanes {
 		c.inAll += l.Jobs
@@ -112,18 +114,18 @@ func crowdOf(lanes []throttle.Lane, fair string) crowd {
 	return c
 }
 
-// waits says why a job in line waits: what keeps it back longest.
+// waits fills in why a job in line waits: the scope key that keeps it back longest.
 func (e *Explanation) waits(of throttle.Explanation, in crowd) {
 	e.InLine = in.inAll
 	binds, limit, ok := binding(of, in)
 	if !ok {
-		e.Why = "its turn has not come"
+		e.Why = e.laneWaits(of)
 		return
 	}
-	name := [2]string{binds.Scope, binds.Key}
-	key := scopeKey(binds.Scope, binds.Key)
+	here := in.under[[2]string{binds.Scope, binds.Key}]
+	key := view.ScopeKey(binds.Scope, binds.Key)
 	e.Binds = &Binding{Scope: binds.Scope, Key: binds.Key, Limit: view.LimitText(limit)}
-	raise := fmt.Sprintf("A higher limit of %s would help, and no other.", key)
+	raise := fmt.Sprintf("A higher limit of %s would help.", key)
 	switch {
 	case binds.Paused.After(of.Now):
 		e.Binds.Limit = ""
@@ -133,14 +135,28 @@ func (e *Explanation) waits(of throttle.Explanation, in crowd) {
 		}
 	case limit.Units == 0:
 		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, view.LimitText(limit)), raise
-	case binds.Scope == in.fair || in.flows[name] <= 1:
-		e.Why = fmt.Sprintf("%s has a limit of %s and %s in line", key, view.LimitText(limit), jobs(in.jobs[name]))
+	case binds.Scope == in.fair || here.flows <= 1:
+		e.Why = fmt.Sprintf("%s has a limit of %s and %s in line", key, view.LimitText(limit), here)
 		e.Help = raise
 	default:
 		e.Why = fmt.Sprintf("%s has a limit of %s, for which %s of %d flows take turns", key, view.LimitText(limit),
-			jobs(in.jobs[name]), in.flows[name])
+			here, here.flows)
 		e.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share or a higher priority.", key)
 	}
+}
+
+// laneWaits returns what the job's lane waits for at the moment.
+func (e *Explanation) laneWaits(of throttle.Explanation) string {
+	for _, u := range of.Usage {
+		if of.Blocked == nil || u.Scope != of.Blocked.Scope || u.Key != of.Blocked.Key {
+			continue
+		}
+		if why, _ := view.Why(u); why != "" {
+			e.Binds = &Binding{Scope: u.Scope, Key: u.Key}
+			return "its lane waits for " + view.ScopeKey(u.Scope, u.Key) + ": " + why
+		}
+	}
+	return "its turn has not come"
 }
 
 // binding is the limit under which the job would start last if it were its only one.
@@ -150,7 +166,7 @@ func binding(of throttle.Explanation, in crowd) (binds throttle.Usage, limit thr
 		if u.Paused.After(last) {
 			binds, limit, last, ok = u, throttle.Limit{}, u.Paused, true
 		}
-		if u.Mode != throttle.Enforce {
+		if u.Mode != throttle.Enforce || of.Costs[u.Scope] == 0 {
 			continue
 		}
 		for _, l := range u.Limits {
@@ -165,17 +181,18 @@ func binding(of throttle.Explanation, in crowd) (binds throttle.Usage, limit thr
 	return binds, limit, ok
 }
 
-// alone is about when the job would start under one limit: after those of its flow that are
+// alone estimates when the job would start under one limit: after the units of its flow that are
 // before it, and as many of each other flow that has jobs there.
 func alone(of throttle.Explanation, u throttle.Usage, l throttle.LimitUsage, in crowd) time.Time {
 	if l.Limit.Units < 0 {
 		return of.Now
 	}
-	name, own := [2]string{u.Scope, u.Key}, in.jobs[[2]string{u.Scope, u.Key}]
+	here := in.under[[2]string{u.Scope, u.Key}]
 	before := float64(max(0, of.Before)+1) / float64(max(1, of.Waiting)) // of its lane, and so of its flow
-	turns := before * float64(own)
+	turns := before * float64(here.units)
 	if u.Scope != in.fair {
-		turns = min(float64(own), before*float64(flowJobs(of, in))*float64(max(1, in.flows[name])))
+		flow := in.ofFlow[[3]string{u.Scope, u.Key, flowOf(of, in)}]
+		turns = min(float64(here.units), before*float64(flow)*float64(max(1, here.flows)))
 	}
 	length := l.Limit.Window
 	if l.Limit.Running {
@@ -193,26 +210,21 @@ func alone(of throttle.Explanation, u throttle.Usage, l throttle.LimitUsage, in 
 	return at
 }
 
-// flowJobs is how many jobs of the job's flow are in line.
-func flowJobs(of throttle.Explanation, in crowd) int64 {
+// flowOf is the job's flow, empty where no scope is fair.
+func flowOf(of throttle.Explanation, in crowd) string {
 	for _, u := range of.Usage {
-		if u.Scope == in.fair && in.fair != throttle.Global {
-			return in.jobs[[2]string{u.Scope, u.Key}]
+		if u.Scope == in.fair {
+			return u.Key
 		}
 	}
-	return of.Waiting
+	return ""
 }
 
-func jobs(n int64) string {
-	if n == 1 {
-		return "1 job"
+// String is for people: the jobs, and their units where these are not as many.
+func (s standing) String() string {
+	text := view.Many(s.jobs, "job")
+	if s.units != s.jobs {
+		text += fmt.Sprintf(" of %d units", s.units)
 	}
-	return fmt.Sprintf("%d jobs", n)
-}
-
-func scopeKey(scope, key string) string {
-	if key == "" {
-		return scope
-	}
-	return scope + " " + view.Printable(key)
+	return text
 }

@@ -24,14 +24,17 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	t.Parallel()
 	global, acme := usageOf(throttle.Global, "", full(throttle.PerSecond(3), 300*time.Millisecond)),
 		usageOf("tenant", "acme", full(throttle.PerMinute(30), 20*time.Second))
+	one := map[string]int64{throttle.Global: 1, "tenant": 1, "domain": 1}
 	lanes := []throttle.Lane{
-		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "a"}, Jobs: 151},
-		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "b"}, Jobs: 230},
+		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "a"}, Jobs: 151, Costs: one},
+		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "b"}, Jobs: 230, Costs: one},
 	}
 	for _, other := range []string{"b", "c", "d"} {
-		lanes = append(lanes, throttle.Lane{Flow: other, Keys: map[string]string{"tenant": other}, Jobs: 117})
+		lanes = append(lanes, throttle.Lane{Flow: other, Keys: map[string]string{"tenant": other}, Jobs: 117,
+			Costs: one})
 	}
 	job := throttle.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: 97, Waiting: 151,
+		Costs:   one,
 		Blocked: &throttle.Hold{Scope: throttle.Global}, Expected: noon.Add(8*time.Minute + 36*time.Second)}
 	paused := usageOf("domain", "a")
 	paused.Paused = noon.Add(time.Hour)
@@ -47,7 +50,7 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	}{
 		"its own": {[]throttle.Usage{global, acme}, "tenant acme",
 			"tenant acme has a limit of 30/1m and 381 jobs in line",
-			"A higher limit of tenant acme would help, and no other.", false},
+			"A higher limit of tenant acme would help.", false},
 		"of all": {[]throttle.Usage{global, shadow}, "global",
 			"global has a limit of 3/1s, for which 732 jobs of 4 flows take turns", "a higher priority", false},
 		"a pause": {[]throttle.Usage{global, acme, paused}, "domain a", "domain a is paused", "Resume it", true},
@@ -69,6 +72,35 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 		if binds != c.key || !strings.Contains(e.Why, c.has) || !strings.Contains(e.Help, c.help) ||
 			e.InLine != 732 || e.Until.Equal(noon.Add(time.Hour)) != c.untilHour {
 			t.Errorf("%s: %q binds, %q, %q, %d in line, until %s", name, binds, e.Why, e.Help, e.InLine, e.Until)
+		}
+	}
+}
+
+// TestAnswerCountsUnits: where jobs take other units of each scope, the answer names the limit whose
+// units they wait for, not the one that counts more jobs; without units to go by, what the lane
+// waits for.
+func TestAnswerCountsUnits(t *testing.T) {
+	t.Parallel()
+	costs := map[string]int64{"tokens": 2000, "requests": 1}
+	keys := map[string]string{"tokens": "large", "requests": "large"}
+	tokens := usageOf("tokens", "large", throttle.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon})
+	requests := usageOf("requests", "large", throttle.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon})
+	for name, c := range map[string]struct {
+		jobs     int64
+		costs    map[string]int64
+		has, not string
+	}{
+		"more jobs than requests": {600, costs, "tokens large has a limit of 200000/1m and 600 jobs of 1200000 units", ""},
+		"fewer":                   {20, costs, "tokens large has a limit of 200000/1m and 20 jobs of 40000 units", ""},
+		"of no known units":       {600, nil, "its lane waits for tokens large: 200000/1m, 199500 used, 0 booked", "help"},
+	} {
+		of := throttle.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: c.jobs - 1, Waiting: c.jobs,
+			Blocked: &throttle.Hold{Scope: "tokens", Key: "large"}, Usage: []throttle.Usage{requests, tokens}, Costs: c.costs}
+		e := explanationOf("llm", of)
+		e.answer(of, crowdOf([]throttle.Lane{{Keys: keys, Jobs: c.jobs, Costs: c.costs}}, ""))
+		if !strings.Contains(e.Why, c.has) || strings.Contains(e.Why+e.Help, "requests") ||
+			strings.Contains(e.Help, "no other") || c.not != "" && strings.Contains(e.Help, c.not) {
+			t.Errorf("%s: %q, %q", name, e.Why, e.Help)
 		}
 	}
 }

@@ -67,22 +67,25 @@ func (p *Page) Queue() (q Queue) {
 	return q
 }
 
-// Lane is a lane that stands in a queue, with how many jobs are in it.
+// Lane is a lane that stands in a queue, with how many jobs are in it, and the costs of the first.
 type Lane struct {
 	line.Standing
-	Jobs int64
+	Jobs  int64
+	Costs []int64
 }
 
 // Standing reads an entry of LinesLanes.
 func (p *Page) Standing() (l Lane) {
 	l.Lane, l.Arrival, l.Jobs = p.Text(), p.Natural(), p.Natural()
+	l.Costs = p.costs(l.Lane)
 	return l
 }
 
-// Claim is a lane's claim, without its timer, and how many jobs are in the lane.
+// Claim is a lane's claim, without its timer, how many jobs are in the lane, and the costs of the first.
 type Claim struct {
 	line.ClaimSnapshot
-	Jobs int64
+	Jobs  int64
+	Costs []int64
 }
 
 // Claim reads an entry of LinesClaims.
@@ -94,7 +97,7 @@ func (p *Page) Claim() (c Claim) {
 		p.wrong = p.wrong || err != nil
 		c.Names, c.Units = append(c.Names, name), append(c.Units, n)
 	}
-	c.Jobs = p.Natural()
+	c.Jobs, c.Costs = p.Natural(), p.costs(c.Lane)
 	return c
 }
 

@@ -38,12 +38,20 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 func (w *PageWriter) Queue(q line.QueueSnapshot) { w.tell(q.Name, q.Timer, len(q.Flows), q.Virtual) }
 
 // Claim writes an entry of LinesClaims.
-func (w *PageWriter) Claim(c line.ClaimSnapshot, jobs int) {
+func (w *PageWriter) Claim(c line.ClaimSnapshot, jobs []line.Waiter) {
 	units := make([]string, len(c.Names))
 	for i, name := range c.Names {
 		units[i] = name + "=" + integer(c.Units[i])
 	}
-	w.tell(c.Lane, c.At, strings.Join(units, ","), jobs)
+	w.tell(c.Lane, c.At, strings.Join(units, ","), len(jobs), firstCosts(jobs))
+}
+
+// firstCosts are the costs of the first of a lane's jobs.
+func firstCosts(jobs []line.Waiter) string {
+	if len(jobs) == 0 {
+		return integer(0)
+	}
+	return integers(',', jobs[0].Costs...)
 }
 
 // Job writes what is known of one job.
@@ -61,14 +69,15 @@ func (w *PageWriter) Waiters(jobs []line.Waiter, counted bool) {
 	}
 }
 
-// Standings writes an entry of LinesQueues: flows with their lanes, of which jobs says how many
-// each has, and the queue's tags. An empty queue has neither.
-func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) int) {
+// Standings writes an entry of LinesQueues: flows with their lanes, whose jobs are those that jobs
+// returns, and the queue's tags. An empty queue has neither.
+func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) []line.Waiter) {
 	w.tell(len(q.Flows))
 	for _, f := range q.Flows {
 		w.tell(f.Flow, f.Tag, len(f.Lanes))
 		for _, l := range f.Lanes {
-			w.tell(l.Lane, l.Arrival, jobs(l.Lane))
+			waiters := jobs(l.Lane)
+			w.tell(l.Lane, l.Arrival, len(waiters), firstCosts(waiters))
 		}
 	}
 	if q.Name == "" {

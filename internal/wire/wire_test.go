@@ -3,6 +3,7 @@ package wire_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,16 +157,16 @@ func TestPageIsReadAsWritten(t *testing.T) {
 	waiters := []line.Waiter{{ID: "j", Arrival: 6, Costs: []int64{1}}}
 	w := wire.NewPage(1000)
 	w.Queue(queue)
-	w.Claim(claim, 2)
+	w.Claim(claim, []line.Waiter{{Costs: []int64{4, 5}}, {}})
 	w.Job(job)
 	w.Waiters(waiters, true)
-	w.Standings(queue, func(string) int { return 7 })
+	w.Standings(queue, func(string) []line.Waiter { return []line.Waiter{{Costs: []int64{4}}, {}} })
 	w.Standings(line.QueueSnapshot{}, nil)
 	p := wire.ReadPage(w.Reply())
 	if q := p.Queue(); q.Name != queue.Name || q.Standing != 1 || q.Virtual != queue.Virtual {
 		t.Errorf("a queue is read as %+v", q)
 	}
-	if c := p.Claim(); c.Jobs != 2 || !reflect.DeepEqual(c.ClaimSnapshot, claim) {
+	if c := p.Claim(); c.Jobs != 2 || !slices.Equal(c.Costs, []int64{4, 5}) || !reflect.DeepEqual(c.ClaimSnapshot, claim) {
 		t.Errorf("a claim is read as %+v", c)
 	}
 	if j := p.Job(); j != job {
@@ -178,7 +179,8 @@ func TestPageIsReadAsWritten(t *testing.T) {
 		tag != 1.0/3 || lanes != 1 {
 		t.Errorf("%d flows, the first is read as %s, %g, %d lanes", flows, flow, tag, lanes)
 	}
-	if l := p.Standing(); l.Standing != queue.Flows[0].Lanes[0] || l.Jobs != 7 {
+	if l := p.Standing(); l.Standing != queue.Flows[0].Lanes[0] || l.Jobs != 2 ||
+		!slices.Equal(l.Costs, []int64{4}) {
 		t.Errorf("a lane is read as %+v", l)
 	}
 	tags := line.QueueSnapshot{Name: queue.Name, Flows: queue.Flows}

@@ -277,7 +277,7 @@ func (m *memory) lines(r request) (any, error) {
 		}
 	case wire.LinesClaims:
 		for _, c := range snapshot.Claims {
-			page.Claim(c, len(jobs(c.Lane)))
+			page.Claim(c, jobs(c.Lane))
 		}
 	case wire.LinesJob:
 		page.Job(m.line.Job(asked.Of[0], asked.Of[1]))
@@ -288,7 +288,7 @@ func (m *memory) lines(r request) (any, error) {
 				page.Standings(line.QueueSnapshot{}, nil)
 				continue
 			}
-			page.Standings(snapshot.Queues[i], func(lane string) int { return len(jobs(lane)) })
+			page.Standings(snapshot.Queues[i], jobs)
 		}
 	case wire.LinesLists, wire.LinesJobs:
 		for _, lane := range asked.Of {

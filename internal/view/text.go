@@ -1,0 +1,52 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ScopeKey names a scope key for people.
+func ScopeKey(scope, key string) string {
+	if key == "" {
+		return scope
+	}
+	return scope + " " + Printable(key)
+}
+
+// Many is a number of things that are called what in the singular.
+func Many[N int | int64](n N, what string) string { return fmt.Sprintf("%d %s", n, Plural(n, what)) }
+
+// Plural is what so many things are called.
+func Plural[N int | int64](n N, what string) string {
+	switch {
+	case n == 1:
+		return what
+	case strings.HasSuffix(what, "s"):
+		what += "e"
+	}
+	return what + "s"
+}
+
+// Far says how far an instant is from now.
+func Far(at, now time.Time) string {
+	switch d := at.Sub(now); {
+	case d.Abs() < 100*time.Millisecond:
+		return "now"
+	case d < 0:
+		return Span(-d) + " ago"
+	default:
+		return "in " + Span(d)
+	}
+}
+
+// LimitTexts writes limits for people; empty where there are none.
+func LimitTexts(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = LimitText(l)
+	}
+	return strings.Join(texts, ", ")
+}
