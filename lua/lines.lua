@@ -40,14 +40,11 @@ function tells.keys()
 end
 
 -- How many jobs are in a lane, and what the first one takes.
-local function jobs_in(lane)
-  local list = prefix .. 'lane:' .. lane
-  return integer(call('LLEN', list)), match(call('LINDEX', list, 0) or '', '^%d+:([%d,]+):') or '0'
-end
+local function jobs_in(list) return integer(call('LLEN', list)), match(call('LINDEX', list, 0) or '', '^%d+:([%d,]+):') or '0' end
 
 local function tell_lanes(found)
   for i = 1, #found, 2 do
-    tell(found[i], integer(found[i + 1]), jobs_in(found[i]))
+    tell(found[i], integer(found[i + 1]), jobs_in(prefix .. 'lane:' .. found[i]))
   end
 end
 
@@ -99,15 +96,14 @@ function tells.claims()
   for i = 1, #found, 2 do
     local at, taken = match(found[i + 1], '^(%d+) (.*)$')
     if sub(found[i], 1, 1) == '+' and at then
-      tell(sub(found[i], 2), at, taken, jobs_in(sub(found[i], 2)))
+      tell(sub(found[i], 2), at, taken, jobs_in(prefix .. 'lane:' .. sub(found[i], 2)))
     end
   end
 end
 
 -- The page of a lane's jobs, without those that have left.
 local function jobs_of(lane)
-  local found, there = call('LRANGE', prefix .. 'lane:' .. lane, from, from + count - 1), {}
-  local ids = {}
+  local found, there, ids = call('LRANGE', prefix .. 'lane:' .. lane, from, from + count - 1), {}, {}
   for i = 1, #found do ids[i] = match(found[i], '^%d+:[%d,]+:(.*)$') end
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do

@@ -8,8 +8,7 @@
 --   "holder until" of what would hold it back were it not in shadow; lease: us, the shortest of the places that it occupies,
 --   0 for none; waited: us from the job's arrival to its start
 --   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
---   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"
---   holder: "name/units/span/precision" or "name/p"
+--   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"; holder: "name/units/span/precision" or "name/p"
 -- Errors: STALE an asking older than the last
 -- include: request
 -- Read.
