@@ -42,6 +42,18 @@ func TestUsualCaseAgreesWithLine(t *testing.T) {
 	})
 }
 
+// TestRaisedLimitsAgreeWithLine is the same where exact limits are raised, so that their ledgers become
+// coarser.
+func TestRaisedLimitsAgreeWithLine(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			raisedHistory(t, &scripted{client: client, prefix: fmt.Sprintf("thr:{raised-%p-%d}:4:", t, n.Add(1))})
+		})
+	})
+}
+
 type machine struct {
 	s      *scripted
 	l      *line.Line
@@ -146,6 +158,63 @@ func usualHistory(t *rapid.T, s *scripted) {
 		"usage ":   m.usage,
 		"any else": m.arrive,
 	})
+}
+
+func raisedHistory(t *rapid.T, s *scripted) {
+	s.settings = line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: make(map[string]line.Scope)}
+	for _, name := range []string{"global", "tenant", "domain"} {
+		mode := rapid.SampledFrom([]line.Mode{line.Enforce, line.Enforce, line.Shadow}).Draw(t, "mode")
+		s.settings.Scopes[name] = line.Scope{Mode: mode, Limits: drawRaised(t, 100)}
+	}
+	m := newMachine(s)
+	raise := func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"global:", "tenant:a", "global", "tenant", "domain"}).Draw(t, "of")
+		limits := drawRaised(t, rapid.SampledFrom([]int64{100, 1000, 20_000, 20_000, 200_000, -1}).Draw(t, "units"))
+		m.l.SetLimits(m.now, m.s.settings, name, limits, line.Never)
+		m.compareSet(t, "limits", name, line.LimitsText(limits), 0, "", line.LimitsText(limits))
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"advance":   m.pass,
+		"arrive":    m.arriveHeavy,
+		"arrive ":   m.arriveHeavy,
+		"arrive  ":  m.arriveHeavy,
+		"come back": m.comeBack,
+		"on time":   m.onTime,
+		"raise":     raise,
+		"raise ":    raise,
+		"settle":    m.settle,
+		"leave":     m.leave,
+		"report":    m.report,
+		"pull":      m.pull,
+		"usage":     m.usage,
+	})
+}
+
+// drawRaised are limits of two windows that are fine for so many units.
+func drawRaised(t *rapid.T, units int64) (limits []line.Limit) {
+	for _, w := range []int64{7*second + 1, 60 * second} {
+		precision := rapid.SampledFrom([]int64{1, 1, 7, w / 300, w / 100}).Draw(t, "precision")
+		limits = append(limits, line.Limit{Units: units, Span: line.Window(w), Precision: precision})
+	}
+	return limits
+}
+
+// arriveHeavy has jobs come of up to half of a thousand units. Fewer stand than one call hurries: package line
+// hurries them all.
+func (m *machine) arriveHeavy(t *rapid.T) {
+	var jobs []line.Job
+	for range min(60-len(m.ids), rapid.SampledFrom([]int{1, 5, 20}).Draw(t, "batch")) {
+		j := m.drawJob(t)
+		cost := rapid.SampledFrom([]int64{1, 1, 7, 99, 500}).Draw(t, "cost")
+		for i := range j.Costs {
+			j.Costs[i] = cost
+		}
+		jobs = append(jobs, j)
+	}
+	if len(jobs) == 0 {
+		t.Skip("many stand")
+	}
+	m.ask(t, jobs)
 }
 
 func newMachine(s *scripted) *machine {

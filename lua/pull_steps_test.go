@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -56,6 +57,57 @@ func TestPullOfFiftyTakesFewSteps(t *testing.T) {
 			}
 			if want > 0 && pulls != want || want == 0 && (pulls < 3 || pulls > 50) {
 				t.Errorf("%d steps: %d are booked in %d pulls", steps, len(booked), pulls)
+			}
+		}
+	})
+}
+
+// TestRaisedLimitTakesFewSteps: exact limits of 100 are raised to 200,000, and 3,000 jobs start in their window. Their
+// ledgers get coarser meanwhile, so two heavy jobs are decided within the steps of one call, and the units of all
+// that started are there.
+func TestRaisedLimitTakesFewSteps(t *testing.T) {
+	t.Parallel()
+	const window, starts, weight = 60 * second, 3000, 20
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		now := int64(1_795_219_498_000_000)
+		exact := []line.Limit{{Units: 100, Span: line.Window(window), Precision: 1}}
+		s := &scripted{client: client, prefix: fmt.Sprintf("thr:{raised-steps-%p}:4:", t),
+			settings: line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: map[string]line.Scope{
+				"global": {Mode: line.Enforce, Limits: exact}, "tenant": {Mode: line.Enforce, Limits: exact},
+			}}}
+		job := func(id string, cost int64) line.Job {
+			return line.Job{ID: id, Lane: "a|global:,tenant:a", Costs: []int64{cost, cost}, Latest: line.Never, Share: 1}
+		}
+		mustReserve := func(jobs ...line.Job) []string {
+			_, answers, err := s.reserve(now, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answers
+		}
+		mustReserve(job("before", 1)) // so that there are exact ledgers
+		raised := line.LimitsText([]line.Limit{{Units: 200_000, Span: line.Window(window), Precision: window / 100}})
+		for _, scope := range []string{"global", "tenant"} {
+			if _, err := s.set(now, "limits", scope, raised, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range starts {
+			now += window / (2 * starts)
+			mustReserve(job(fmt.Sprint(n), weight))
+		}
+		if got := mustReserve(job("heavy", 199_000), job("heavy too", 198_000)); len(got) != 2 {
+			t.Errorf("%d of two heavy jobs are decided in one call", len(got))
+		}
+		state, err := s.usage(now, "tenant:a")
+		if want := fmt.Sprintf(" %d ", starts*weight+1); err != nil || !strings.Contains(state, want) {
+			t.Errorf("usage %q, %v; want %s units used", state, err, want)
+		}
+		for _, name := range []string{"global:", "tenant:a"} {
+			text := client.Get(t.Context(), s.prefix+"key:"+name).Val() +
+				client.Get(t.Context(), s.prefix+"ledger:"+name+":w60000000").Val()
+			if entries := len(text) / 32; entries > 2100 {
+				t.Errorf("%s has %d entries", name, entries)
 			}
 		}
 	})

@@ -45,6 +45,15 @@ func (e *entries) drop(at int64) bool {
 	return n > 0
 }
 
+// coarser is the entries of sub-windows that are so many times as long.
+func (e entries) coarser(times int64) entries {
+	var all entries
+	for _, x := range e {
+		all.add(x.at/times, x.units)
+	}
+	return all
+}
+
 func (e entries) total() int64 {
 	sum := int64(0)
 	for _, x := range e {

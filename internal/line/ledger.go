@@ -36,6 +36,27 @@ func (d *ledger) spend(sub, units int64) { d.spent.add(sub, min(units, Never-d.s
 
 func (d *ledger) book(sub, units int64) { d.booked.add(sub, min(units, Never-d.booked.total())) }
 
+// finest is how many sub-windows of a window there are at most that counts more units than twice as many.
+const finest = 1000
+
+// coarsen makes a ledger coarser that was exact, or nearly so, and has come to count many units, since a
+// limit was raised or is not enforced. Its entries go into sub-windows of a thousandth of the window at
+// least, each into one that contains its own: it counts for as long as before, or longer.
+func (d *ledger) coarsen(limits []Limit) {
+	least := (d.Length + finest - 1) / finest
+	if d.Kind != Sliding || d.precision >= least || d.spent.total() <= 2*finest {
+		return
+	}
+	for _, limit := range limits {
+		if limit.Span == d.Span {
+			least = max(least, limit.Precision)
+		}
+	}
+	times := (least + d.precision - 1) / d.precision
+	d.precision *= times
+	d.spent, d.booked = d.spent.coarser(times), d.booked.coarser(times)
+}
+
 func (d *ledger) empty() bool { return len(d.spent)+len(d.booked) == 0 }
 
 // uses is how many units the window that ends at now holds, and how many are booked. What

@@ -150,6 +150,9 @@ func (l *Line) end() {
 		if k.touched {
 			k.seen, k.offset = l.now+k.shift, k.goesOn
 		}
+		for _, d := range k.ledgers {
+			d.coarsen(k.limits)
+		}
 	}
 }
 

@@ -49,6 +49,21 @@ local function list_of(text, ats, units)
   end
   budget.left = budget.left - #text / 16
 end
+-- The entries of sub-windows that are so many times as long.
+local function coarser(text, times)
+  local ats, units, parts, sum = {}, {}, {}, 0
+  list_of(text, ats, units)
+  for i = 1, #ats do
+    local at = floor(ats[i] / times)
+    sum = sum + units[i]
+    if i == #ats or floor(ats[i + 1] / times) > at then
+      if sum > 0 then parts[#parts + 1] = format(ENTRY, at, sum) end
+      sum = 0
+    end
+  end
+  return table.concat(parts)
+end
+
 -- Adds to entries that have been read as lists. Returns by how many the list is longer.
 local function put(list, at, units)
   local i = #list.at
@@ -66,4 +81,4 @@ local function put(list, at, units)
   return -1
 end
 
-return find, add, budget, list_of, put
+return find, add, budget, list_of, coarser, put

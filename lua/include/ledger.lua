@@ -275,6 +275,25 @@ local function cut(key, ledger)
   end
 end
 
+-- Makes a ledger coarser that was exact, or nearly so, and has come to count many units, since a limit was raised or is not
+-- enforced. Its entries go into sub-windows of a thousandth of the window at least, each into one that contains its own:
+-- it counts for as long as before, or longer.
+local function coarsen(key, ledger)
+  local least = math.ceil(ledger.length / FINEST)
+  if ledger.spent <= 2 * FINEST or ledger.precision >= least or not ledger.kind.logged then return end
+  trim(key, ledger)
+  if ledger.spent <= 2 * FINEST then return end
+  for i = 1, #key.limits do
+    if key.limits[i].span == ledger.span then least = max(least, key.limits[i].precision) end
+  end
+  local times, log = math.ceil(least / ledger.precision), log_of(key, ledger)
+  local old = ledger.logged > 0 and call('GETRANGE', log, format('%d', ledger.passed), format('%d', ledger.logged - 1)) or ''
+  if ledger.logged > 0 then call('UNLINK', log) end
+  ledger.tail, ledger.ahead = coarser(table.concat({ old, ledger.tail }), times), coarser(ledger.ahead, times)
+  ledger.passed, ledger.logged = 0, 0
+  with_span(ledger, ledger.span, ledger.precision * times)
+end
+
 -- When the last of some entries has left its window, by the clock.
 local function ended(key, ledger, text)
   return text == '' and 0 or start_of(ledger, tonumber(sub(text, -32, -17)) + ledger.n) - key.offset
@@ -296,6 +315,7 @@ local function save_key(key)
   end
   for i = 1, #key do
     local ledger = key[i]
+    coarsen(key, ledger)
     if #ledger.tail > SPILL and ledger.kind.logged then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
     needed = max(needed, now + start_of(ledger, ledger.n), ended(key, ledger, ledger.tail), ended(key, ledger, ledger.ahead))

@@ -8,6 +8,7 @@ local call, format, match, gmatch, sub = redis.call, string.format, string.match
 local floor, max, min = math.floor, math.max, math.min
 local NEVER = 9007199254740992
 local SPILL = 512 -- bytes of entries that a scope key's string has at most before a start, the others are in its log
+local FINEST = 1000 -- sub-windows of a window that counts more units than twice as many
 local write = call -- of what is not a scope key; a look only does not write
 local prefix = sub(KEYS[1], 1, -8)
 

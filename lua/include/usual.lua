@@ -31,7 +31,7 @@ local function usual_key(name, text)
       if not last or last > current or length + 0 > SPILL and limit.kind.logged then return nil end
       if last + limit.n > current then
         w.since, w.spent, w.last, w.tail, w.log = since, spent + 0, last, sub(text, entries, at - 1), log
-        w.left = limit.units - w.spent
+        w.left = (limit.precision * FINEST < limit.length and min(limit.units, 2 * FINEST) or limit.units) - w.spent
       elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
         return nil
       end
