@@ -115,7 +115,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 		if err != nil {
 			return "", http.StatusBadRequest, err
 		}
-		return "limits " + limitsText(limits), http.StatusServiceUnavailable,
+		return "limits " + view.LimitTexts(limits), http.StatusServiceUnavailable,
 			th.SetLimits(ctx, key.Scope, key.Key, limits, throttle.Until(end), by, why)
 	case "reset":
 		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key, by, why)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -39,10 +40,11 @@ func changesOf(b *board) changesPage {
 }
 
 func (b *board) changeRow(c throttle.Change) changeRow {
+	before, after := view.ChangeTexts(c)
 	return changeRow{
 		instantNow: instantNow{b.now}, Scope: c.Scope, Key: c.Key, One: isOne(c.Scope, c.Key), What: c.What,
 		By: c.By, Why: c.Why, At: c.At,
-		From: settingOf(c.What, c.Before), To: settingOf(c.What, c.After), Until: c.Until,
+		From: settingOf(c.What, before), To: settingOf(c.What, after), Until: c.Until,
 	}
 }
 
@@ -88,7 +90,7 @@ func (b *board) setRows(set []throttle.Setting) []changeRow {
 		case "pause":
 			row.Text = "paused"
 		case "limits":
-			row.Text = limitsText(s.Limits)
+			row.Text = view.LimitTexts(s.Limits)
 		case "mode":
 			row.Text = "mode " + s.Mode
 		}

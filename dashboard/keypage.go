@@ -161,6 +161,6 @@ func (h *Handler) try(ctx context.Context, f *frame) int {
 		f.Refused = problem(err)
 		return http.StatusServiceUnavailable
 	}
-	f.Tried, f.Lifted = tried, limitsText(view.Lifted(now.inForce, limits))
+	f.Tried, f.Lifted = tried, view.LimitTexts(view.Lifted(now.inForce, limits))
 	return http.StatusOK
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
@@ -47,24 +48,33 @@ func askOfLimits(ctx context.Context, th *throttle.Inspector, key scopeKey, scop
 		return nil, err
 	}
 	q := &question{
-		Do: form.Get("do"), Button: "Reset", Before: limitsText(now.inForce) + now.by(),
-		After: limitsText(after.inForce) + after.by(), Undo: "Reset",
+		Do: form.Get("do"), Button: "Reset", Before: view.LimitTexts(now.inForce) + now.by(),
+		After: view.LimitTexts(after.inForce) + after.by(), Undo: "Reset",
 	}
 	if q.Do == "limits" {
 		limits, err := throttle.ParseLimits(form.Get("limits"))
 		if err != nil {
 			return nil, nil //nolint:nilerr // do says what is wrong
 		}
-		q.Button, q.After, after.inForce = "Set", limitsText(limits), limits
+		q.Button, q.After, after.inForce = "Set", view.LimitTexts(limits), limits
 		if lasts := form.Get("lasts"); lasts != "" {
 			q.After += " for " + lasts
 		}
 	}
 	if now.set == "key" {
-		q.Undo = "Set " + limitsText(now.inForce)
+		q.Undo = "Set " + exactly(now.inForce)
 	}
-	q.Lifted = limitsText(view.Lifted(now.inForce, after.inForce))
+	q.Lifted = view.LimitTexts(view.Lifted(now.inForce, after.inForce))
 	return q, nil
+}
+
+// exactly writes limits as a form takes them, each with the precision that it has.
+func exactly(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // limitsNow are the limits of a scope key, and for what they were set: key or scope, empty if

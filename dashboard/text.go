@@ -17,7 +17,7 @@ import (
 var functions = template.FuncMap{
 	"name":     name,
 	"linked":   func(key string) bool { return !strings.HasPrefix(key, "~") },
-	"far":      far,
+	"far":      view.Far,
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"clock":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
 	"when":     func(at, now time.Time) instant { return instant{at, now} },
@@ -25,9 +25,9 @@ var functions = template.FuncMap{
 	"short":    func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
 	"percent":  func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
 	"part":     view.PartText,
-	"plural":   plural,
+	"plural":   view.Plural[int64],
 	"sentence": func(text string) string { return view.Printable(view.Capital(text)) },
-	"limits":   limitsText,
+	"limits":   view.LimitTexts,
 	"leased":   view.Leased,
 }
 
@@ -43,40 +43,13 @@ func name(text string) string {
 // instant is a time, and the one from which it is told how far it is; both on Redis' clock.
 type instant struct{ At, Now time.Time }
 
-// far says how far an instant is from now.
-func far(at, now time.Time) string {
-	switch d := at.Sub(now); {
-	case d.Abs() < 100*time.Millisecond:
-		return "now"
-	case d < 0:
-		return view.Span(-d) + " ago"
-	default:
-		return "in " + view.Span(d)
-	}
-}
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
-}
-
-func limitsText(limits []throttle.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = view.LimitText(l)
-	}
-	return strings.Join(texts, ", ")
-}
-
 // limitsInForce are the limits of a scope key as they can be set.
 func limitsInForce(u throttle.Usage) string {
-	texts := make([]string, len(u.Limits))
+	limits := make([]throttle.Limit, len(u.Limits))
 	for i, l := range u.Limits {
-		texts[i] = view.LimitText(l.Limit)
+		limits[i] = l.Limit
 	}
-	return strings.Join(texts, ", ")
+	return view.LimitTexts(limits)
 }
 
 // perSecond is a rate for people.

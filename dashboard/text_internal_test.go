@@ -12,7 +12,7 @@ func TestFar(t *testing.T) {
 		0: "now", 50 * time.Millisecond: "now", 1500 * time.Millisecond: "in 1.5s", -90 * time.Second: "1m30s ago",
 		50 * time.Hour: "in 2d02h",
 	} {
-		if got := far(now.Add(d), now); got != want {
+		if got := view.Far(now.Add(d), now); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
 	}

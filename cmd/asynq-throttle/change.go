@@ -91,7 +91,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	}
 	now, had := settingNow(what, after), settingNow(what, before)
 	c := changed{of.th.Name(), of.scope, of.key, what, had, now, after.Until, after.Why, ""}
-	if had != now {
+	if had != now || limitsArgument(before.Limits) != limitsArgument(after.Limits) {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
@@ -160,7 +160,7 @@ func undo(of target, what string, before, after throttle.Setting) string {
 	case what == "limits" && !had:
 		return command + "limits reset " + of.args()
 	case what == "limits":
-		return command + "limits set " + of.args() + " " + quoted(limitsText(before.Limits)) + terms
+		return command + "limits set " + of.args() + " " + quoted(limitsArgument(before.Limits)) + terms
 	case !had:
 		return command + "resume " + of.args()
 	case has: // no pause is shortened by another

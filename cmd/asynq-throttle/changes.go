@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -47,6 +48,7 @@ func writeChanges(g *page, all []throttle.Change) {
 	now := time.Now()
 	for _, c := range all {
 		of := target{scope: c.Scope, key: c.Key}
+		c.Before, c.After = view.ChangeTexts(c)
 		rows = append(rows, []string{at(c.At, now), c.What, of.String(), orElse(c.Before, "–"),
 			orElse(afterText(c, now), "–"), c.By, orElse(c.Why, "–")})
 	}

@@ -150,7 +150,7 @@ func settingText(s throttle.Setting, now time.Time) string {
 	case "pause":
 		text += "paused"
 	case "limits":
-		text += shownLimits(s.Limits)
+		text += limitsText(s.Limits)
 	case "mode":
 		text += "mode " + s.Mode
 	}
@@ -164,24 +164,18 @@ func settingText(s throttle.Setting, now time.Time) string {
 	return text
 }
 
+// limitsText writes limits for people.
 func limitsText(limits []throttle.Limit) string {
-	if len(limits) == 0 {
-		return "without limits"
-	}
+	return orElse(view.LimitTexts(limits), "without limits")
+}
+
+// limitsArgument writes limits as the command reads them, each with the precision that it has.
+func limitsArgument(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
 		texts[i] = l.String()
 	}
 	return strings.Join(texts, ", ")
-}
-
-// shownLimits writes limits for people. limitsText writes them as the command reads them.
-func shownLimits(limits []throttle.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = view.LimitText(l)
-	}
-	return orElse(strings.Join(texts, ", "), "without limits")
 }
 
 // modeText is a mode that is not the usual one.

@@ -30,7 +30,11 @@ var session = []string{
 	"mode smtp", "mode smtp tenant shadow", "mode smtp --all off", "mode smtp", "mode smtp --all reset",
 	"mode smtp tenant reset",
 	"forecast smtp --jobs 3 --key tenant=new", "forecast smtp --jobs 300 --key tenant=new",
-	"check smtp", "changes smtp -n 3", "purge smtp --dry-run", "purge smtp --flow acme", "purge smtp",
+	"check smtp", "changes smtp -n 3",
+	"limits set smtp tenant acme 182/1h --for 4h --why spring", "limits get smtp tenant acme", "usage smtp tenant acme",
+	"limits set smtp tenant acme 5/24h", "mode smtp tenant shadow --for 4h", "status smtp", "changes smtp -n 3",
+	"mode smtp tenant reset", "limits reset smtp tenant acme",
+	"purge smtp --dry-run", "purge smtp --flow acme", "purge smtp",
 	"watch smtp --times 1",
 }
 

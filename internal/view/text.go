@@ -42,6 +42,18 @@ func Far(at, now time.Time) string {
 	}
 }
 
+// ChangeTexts returns what was set before and after a change, for people: limits as LimitText
+// writes them.
+func ChangeTexts(c throttle.Change) (before, after string) {
+	shown := func(text string) string {
+		if limits, err := throttle.ParseLimits(text); c.What == "limits" && err == nil {
+			return LimitTexts(limits)
+		}
+		return text
+	}
+	return shown(c.Before), shown(c.After)
+}
+
 // LimitTexts writes limits for people; empty where there are none.
 func LimitTexts(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
