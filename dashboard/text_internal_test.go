@@ -3,6 +3,8 @@ package dashboard
 import (
 	"testing"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
 func TestFar(t *testing.T) {
