@@ -41,7 +41,14 @@ var scopes = []throttle.Scope{
 func observed(t testing.TB, addr string, opts *metrics.Options,
 	settings throttle.Options) (*metrics.Collector, *throttle.Throttle) {
 	t.Helper()
-	collector, err := metrics.New(opts)
+	options := metrics.Options{}
+	if opts != nil {
+		options = *opts
+	}
+	if options.Timeout == 0 {
+		options.Timeout = time.Minute // the machine may be busy
+	}
+	collector, err := metrics.New(&options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +59,7 @@ func observed(t testing.TB, addr string, opts *metrics.Options,
 		settings.Lookahead = 400 * 24 * time.Hour // so that nothing waits in line
 	}
 	if settings.Timeout == 0 {
-		settings.Timeout = time.Minute // the machine may be busy
+		settings.Timeout = time.Minute
 	}
 	th, err := throttle.New("mail", client, scopes, &settings)
 	if err != nil {

@@ -61,7 +61,7 @@ type tab struct {
 	expected bool // errors are what the test is about
 }
 
-// patience is how long a page may take until it shows what it should.
+// patience bounds the wait for a page that never shows what it should.
 const patience = 2 * time.Minute
 
 func openTab(t *testing.T, base string) *tab {
@@ -172,20 +172,22 @@ func value[T any](b *tab, expression string) T {
 	return result
 }
 
-// await waits until an expression of the page is true.
+// await waits until an expression of the page is true. The polls are counted, so a machine that
+// stands still for a while is no failure.
 func (b *tab) await(condition string) {
 	b.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
+	const interval = 20 * time.Millisecond
+	poll := time.NewTicker(interval)
 	defer poll.Stop()
-	for deadline := time.Now().Add(patience); ; <-poll.C {
+	var failed error
+	for range patience / interval {
 		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")) // fails while another page comes
-		if err == nil && is {
+		if failed = err; err == nil && is {
 			return
 		}
-		if time.Now().After(deadline) {
-			b.Fatalf("%s: not within %s (%v); the page is\n%s", condition, patience, err, b.text())
-		}
+		<-poll.C
 	}
+	b.Fatalf("%s: not within %s (%v); the page is\n%s", condition, patience, failed, b.text())
 }
 
 // shows waits until the page has a text.
