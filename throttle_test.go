@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "8") // they wait most of the time
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
 // quotas are 8 tenants' limits: 10 units for each and 40 for all, in half a second.

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func TestMain(m *testing.M) {
 	spinIfChild()
-	os.Exit(m.Run())
+	os.Exit(longtest.Quiet(m).Run())
 }
 
 // small is as little as shows that a section does what it says.

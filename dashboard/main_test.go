@@ -5,9 +5,11 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // that a server is away is what some tests are about
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }

@@ -22,11 +22,12 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/metrics"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(longtest.Quiet(m)) }
 
 // scopes have room for 10 units a minute in all, for 4 of one tenant and for none of
 // an address.

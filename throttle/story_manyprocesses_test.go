@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
@@ -59,7 +60,7 @@ func obey(text string) error {
 	}
 	client := redis.NewClient(&redis.Options{Addr: o.Addr, PoolSize: o.Connections})
 	th, err := throttle.New(o.Name, client, o.Scopes,
-		&throttle.Options{Timeout: patient, BreakAfter: -1, Lookahead: maxWindow})
+		&throttle.Options{Timeout: patient, BreakAfter: -1, Lookahead: maxWindow, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	time.Local = time.UTC // the reader's zone
 	logging.Disable()
 	_ = os.Unsetenv("REDIS_URL") // each run says where
-	os.Exit(m.Run())
+	os.Exit(longtest.Quiet(m).Run())
 }
 
 // onServers runs a test on miniredis and on a Redis of its own.

@@ -17,13 +17,15 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 var closeBrowser = func() {}
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	status := m.Run()
+	status := longtest.Quiet(m).Run()
 	closeBrowser()
 	os.Exit(status)
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main() // exits
 	}
-	os.Exit(m.Run())
+	os.Exit(longtest.Quiet(m).Run())
 }
 
 // runProgram runs the program with -json as a process of its own, and reads what it

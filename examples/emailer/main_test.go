@@ -9,5 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "4") // they wait most of the time
-	os.Exit(m.Run())
+	os.Exit(longtest.Quiet(m).Run())
 }

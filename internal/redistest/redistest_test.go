@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		dieWithoutCleanup()
 	}
 	longtest.Default("test.parallel", "8") // they wait most of the time
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
 func TestStartGivesEachTestItsOwnServer(t *testing.T) {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
 type silent struct{}

@@ -27,7 +27,7 @@ const keysLive = 25 * time.Second
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
 // TestSimulation runs the worlds that are drawn from the seeds.
