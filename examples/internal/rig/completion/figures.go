@@ -1,7 +1,6 @@
 package completion
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -105,7 +104,7 @@ func (r result) fill(at time.Time) (requests, tokens float64) {
 }
 
 // waits are the times in seconds from the arrival of each prompt of a kind until it was
-// answered in this run, by the record; the shortest first.
+// answered in this run, by the record.
 func (r result) waits(kind prompt.Kind) []float64 {
 	ended := make(map[string]time.Time)
 	for _, one := range r.answers() {
@@ -118,15 +117,5 @@ func (r result) waits(kind prompt.Kind) []float64 {
 			waits = append(waits, end.Sub(o.arrived).Seconds())
 		}
 	}
-	slices.Sort(waits)
 	return waits
-}
-
-// percentile is the least value of a sorted list that a part of it does not exceed; 0 of
-// none.
-func percentile(sorted []float64, part float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[int(math.Ceil(part*float64(len(sorted))))-1]
 }

@@ -2,6 +2,7 @@ package completion
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,45 +109,10 @@ func TestWaits(t *testing.T) {
 			{prompt: &prompt.Prompt{ID: "a", Kind: prompt.Interactive}, state: answered, earlier: true},
 		},
 	}
-	if got := r.waits(prompt.Interactive); len(got) != 2 || got[0] != 0.5 || got[1] != 2.5 {
+	if got := r.waits(prompt.Interactive); !slices.Equal(slices.Sorted(slices.Values(got)), []float64{0.5, 2.5}) {
 		t.Errorf("interactive: got %v, want 0.5 and 2.5", got)
 	}
 	if got := r.waits(prompt.Batch); len(got) != 1 || got[0] != 2.5 {
 		t.Errorf("batch: got %v, want 2.5", got)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	hundred := make([]float64, 100)
-	for i := range hundred {
-		hundred[i] = float64(i + 1)
-	}
-	for _, row := range []struct {
-		of   []float64
-		part float64
-		want float64
-	}{{nil, 0.99, 0}, {[]float64{7}, 0.5, 7}, {[]float64{7}, 0.99, 7}, {hundred, 0.5, 50}, {hundred, 0.99, 99},
-		{hundred[:50], 0.99, 50}, {hundred, 1, 100}} {
-		if got := percentile(row.of, row.part); got != row.want {
-			t.Errorf("%g of %d: got %g, want %g", row.part, len(row.of), got, row.want)
-		}
-	}
-}
-
-func TestDelays(t *testing.T) {
-	t.Parallel()
-	start := func(id string, when float64) grant { return grant{prompt: &prompt.Prompt{ID: id}, start: at(when)} }
-	granted := []grant{start("a", 0), start("b", 0.05), start("a", 0.1)}
-	requests := []provider.Request{served("a", 0.01, 5), served("b", 0.053, 5), served("a", 0.12, 5),
-		served("unknown", 9, 5)}
-	if longest, shortest := delays(granted, requests); longest != 20*time.Millisecond || shortest != 3*time.Millisecond {
-		t.Errorf("got %s and %s, want 20ms and 3ms", longest, shortest)
-	}
-	if longest, shortest := delays(granted, nil); longest != 0 || shortest != 0 {
-		t.Errorf("without requests: got %s and %s", longest, shortest)
-	}
-	if _, shortest := delays(granted, []provider.Request{served("a", -0.005, 5)}); shortest != -5*time.Millisecond {
-		t.Errorf("before its grant: got %s, want -5ms", shortest)
 	}
 }

@@ -1,13 +1,11 @@
 package completion
 
 import (
-	"slices"
-	"sync"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
-	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 )
 
 // grant is one start that the throttle allowed, on Redis' clock.
@@ -22,106 +20,51 @@ type grant struct {
 	returned         bool // the charge was given back: the provider asked to wait, or was not reached
 }
 
-// grants is all starts of a run, as the handler was told them. It is safe for concurrent
-// use.
-type grants struct {
-	mu   sync.Mutex
-	list []*grant
-}
-
-// add notes a grant.
-func (g *grants) add(one *grant) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	one.settled = one.charged
-	g.list = append(g.list, one)
-}
+// grants is all starts of a run, as the handler was told them.
+type grants struct{ account.List[grant] }
 
 // settle notes what a grant took, from when on it may be charged that, and whether it is.
-func (g *grants) settle(one *grant, used chat.Usage, since time.Time, done bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	one.used, one.told, one.less = used, done, since
-	if done {
-		one.settled = used.TotalTokens
-	}
+func (g *grants) settle(number int, used chat.Usage, since time.Time, done bool) {
+	g.Change(number, func(one *grant) {
+		one.used, one.told, one.less = used, done, since
+		if done {
+			one.settled = used.TotalTokens
+		}
+	})
 }
 
 // end notes that the handler has returned, and whether the charge is given back. It returns
 // what it took, as far as that is known.
-func (g *grants) end(one *grant, at time.Time, returned bool) chat.Usage {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	one.ended, one.returned = true, returned
-	if returned {
-		one.less = at
-	}
-	return one.used
+func (g *grants) end(number int, at time.Time, returned bool) (used chat.Usage) {
+	g.Change(number, func(one *grant) {
+		one.ended, one.returned = true, returned
+		if returned {
+			one.less = at
+		}
+		used = one.used
+	})
+	return used
 }
 
 // inHand is how many handlers run.
-func (g *grants) inHand() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for _, one := range g.list {
-		if !one.ended {
-			n++
+func (g *grants) inHand() int64 {
+	return g.Sum(func(one grant) int64 {
+		if one.ended {
+			return 0
 		}
-	}
-	return n
+		return 1
+	})
 }
 
 // settledSince adds up the tokens of the starts after an instant.
 func (g *grants) settledSince(instant time.Time) int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var tokens int64
-	for _, one := range g.list {
+	return g.Sum(func(one grant) int64 {
 		if one.start.After(instant) && !one.returned {
-			tokens += one.settled
+			return one.settled
 		}
-	}
-	return tokens
+		return 0
+	})
 }
 
 // all returns copies of the grants so far, the earliest first.
-func (g *grants) all() []grant {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := make([]grant, len(g.list))
-	for i, one := range g.list {
-		all[i] = *one
-	}
-	slices.SortStableFunc(all, func(a, b grant) int { return a.start.Compare(b.start) })
-	return all
-}
-
-// delays returns the longest time from a granted start to the arrival of its request, and
-// the shortest. A request belongs to the latest start of its prompt before it; with none
-// before it (the clocks differ), to the first. Both are 0 without requests.
-func delays(granted []grant, requests []provider.Request) (longest, shortest time.Duration) {
-	starts := make(map[string][]time.Time)
-	for _, g := range granted {
-		starts[g.prompt.ID] = append(starts[g.prompt.ID], g.start)
-	}
-	first := true
-	for _, r := range requests {
-		of := starts[r.ID]
-		if len(of) == 0 {
-			continue
-		}
-		began := of[0]
-		for _, later := range of[1:] {
-			if !later.After(r.At) {
-				began = later
-			}
-		}
-		delay := r.At.Sub(began)
-		if first {
-			longest, shortest, first = delay, delay, false
-		}
-		longest, shortest = max(longest, delay), min(shortest, delay)
-	}
-	return longest, shortest
-}
+func (g *grants) all() []grant { return g.InOrder(func(one grant) time.Time { return one.start }) }

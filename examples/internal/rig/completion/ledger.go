@@ -8,13 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
@@ -22,11 +21,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How often a run looks at itself.
-const (
-	progressEvery = 250 * time.Millisecond
-	lookEvery     = time.Second
-)
+// lookEvery is how often a run finds out whether all that is left waits for tomorrow.
+const lookEvery = time.Second
 
 // later is when a job starts at the earliest that waits for tomorrow's budget.
 const later = time.Hour
@@ -50,7 +46,7 @@ type Ledger struct {
 	shaper   *worker.Shaper
 	planner  *worker.Client
 	inspect  *asynq.Inspector
-	outcomes *outcomes
+	outcomes outcomes
 	grants   *grants
 	began    time.Time
 	spent    map[string]int64 // of each budget, before this run
@@ -75,25 +71,21 @@ func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper, planner *wo
 // Resume finds out what an earlier run did with the prompts, and returns those that it did
 // not end. The names of their tasks are the prompts'.
 func (l *Ledger) Resume() ([]*prompt.Prompt, error) {
-	queues, err := l.inspect.Queues()
-	if err != nil {
-		return nil, fmt.Errorf("asynq: %w", err)
+	ids := make([]string, len(l.Prompts))
+	for i, p := range l.Prompts {
+		ids[i] = p.ID
 	}
-	if !slices.Contains(queues, l.program.Queue) {
-		return l.Prompts, nil
+	tasks, err := account.Tasks(l.inspect, l.program.Queue, ids)
+	if err != nil {
+		return nil, err
 	}
 	var open []*prompt.Prompt
 	for _, p := range l.Prompts {
-		info, err := l.inspect.GetTaskInfo(l.program.Queue, p.ID)
-		switch {
-		case errors.Is(err, asynq.ErrTaskNotFound):
-			open = append(open, p)
-		case err != nil:
-			return nil, fmt.Errorf("asynq: %w", err)
-		case info.State == asynq.TaskStateCompleted:
+		switch task := tasks[p.ID]; {
+		case task != nil && task.State == asynq.TaskStateCompleted:
 			l.outcomes.end(p.ID, answered, "", true)
-		case info.State == asynq.TaskStateArchived:
-			l.outcomes.end(p.ID, gaveUp, plainReason(info.LastErr), true)
+		case task != nil && task.State == asynq.TaskStateArchived:
+			l.outcomes.end(p.ID, gaveUp, account.PlainReason(task.LastErr), true)
 		default:
 			open = append(open, p)
 		}
@@ -135,7 +127,7 @@ func (l *Ledger) Refused(p *prompt.Prompt, why error) {
 	if errors.As(why, &late) {
 		how = overBudget
 	}
-	l.outcomes.end(p.ID, how, plainReason(why.Error()), false)
+	l.outcomes.end(p.ID, how, account.PlainReason(why.Error()), false)
 }
 
 type grantKey struct{}
@@ -149,14 +141,14 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 		if !ok || err != nil {
 			return next.ProcessTask(ctx, task)
 		}
-		g := &grant{start: granted.Start, prompt: p, charged: granted.Job.Costs[ScopeTokens]}
-		l.grants.add(g)
+		charged := granted.Job.Costs[ScopeTokens]
+		number := l.grants.Add(grant{start: granted.Start, prompt: p, charged: charged, settled: charged})
 		sent := time.Now()
-		err = next.ProcessTask(context.WithValue(ctx, grantKey{}, g), task)
+		err = next.ProcessTask(context.WithValue(ctx, grantKey{}, number), task)
 		var wait *worker.WaitError
 		var untouched *worker.UntouchedError
 		asked := errors.As(err, &wait)
-		used := l.grants.end(g, l.program.Now(), asked || errors.As(err, &untouched))
+		used := l.grants.end(number, l.program.Now(), asked || errors.As(err, &untouched))
 		if l.Upstream.Inside == nil && (asked || err == nil) {
 			l.Upstream.Record.Add(provider.Request{
 				At: sent, End: time.Now(), ID: p.ID, Model: l.Model, Customer: p.Customer, MaxTokens: p.MaxTokens,
@@ -173,65 +165,46 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 // Settled notes what the provider says that the handler of a context took, when it began to
 // settle its charge to that, and whether it could.
 func (l *Ledger) Settled(ctx context.Context, used chat.Usage, began time.Time, failed error) {
-	if g, ok := ctx.Value(grantKey{}).(*grant); ok {
-		l.grants.settle(g, used, began.Add(l.program.Offset), failed == nil)
+	if number, ok := ctx.Value(grantKey{}).(int); ok {
+		l.grants.settle(number, used, began.Add(l.program.Offset), failed == nil)
 	}
 }
 
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
 // throttle's put-backs are kept from it), and ends the prompts that get no other.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
-	retried, _ := asynq.GetRetryCount(ctx)
-	most, _ := asynq.GetMaxRetry(ctx)
 	p, unreadable := prompt.Read(task.Payload())
-	if unreadable == nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
+	if unreadable == nil && account.IsLast(ctx, err) {
 		l.Refused(p, err)
 	}
-}
-
-// plainReason is an error's text without what was added for asynq.
-func plainReason(text string) string {
-	return strings.TrimSuffix(text, ": "+asynq.SkipRetry.Error())
 }
 
 // Wait shows the progress until all prompts have ended, all that are left wait for
 // tomorrow, ctx has ended, or the enqueuing failed. Enqueued gets what became of that.
 func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) error {
 	defer l.program.Progress.Finish()
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	complete := false
-	for {
-		select {
-		case <-l.outcomes.done:
-			return nil
-		case <-ctx.Done():
-			l.interrupted = true
-			return nil
-		case err := <-enqueued:
-			if err != nil && ctx.Err() == nil {
-				return err
-			}
-			complete, enqueued = true, nil
-		case <-look.C:
-			if l.tomorrow = complete && l.waitsForTomorrow(ctx); l.tomorrow {
-				return nil
-			}
-		case <-tick.C:
-			l.program.Progress.Show(l.snapshot())
-		}
-	}
+	err := account.Watch{
+		Done: l.outcomes.Done(), Enqueued: enqueued, Show: l.show, Every: lookEvery,
+		Look: func(ctx context.Context) bool {
+			l.tomorrow = l.waitsForTomorrow(ctx)
+			return l.tomorrow
+		},
+	}.Wait(ctx)
+	l.interrupted = ctx.Err() != nil
+	return err
 }
 
-// waitsForTomorrow tells whether none of the prompts that are left will start soon, when no
+// waitsForTomorrow reports whether none of the prompts that are left will start soon, when no
 // handler has something to give back any more.
 func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
 	if l.grants.inHand() > 0 {
 		return false
 	}
-	for _, p := range l.outcomes.open() {
+	for _, one := range l.ended() {
+		p := one.prompt
+		if one.state != waiting {
+			continue
+		}
 		e, err := l.planner.Explain(ctx, l.program.Queue, p.ID)
 		if errors.Is(err, asynq.ErrTaskNotFound) {
 			l.outcomes.end(p.ID, gaveUp, "somebody has deleted its task", false)
@@ -243,10 +216,11 @@ func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
 	return true
 }
 
-func (l *Ledger) snapshot() rig.Snapshot {
+func (l *Ledger) show(context.Context) (over bool) {
 	all := len(l.Prompts)
 	pace := fmt.Sprintf("put back %d times, %d tokens in the last second", l.shaper.Stats().PutBack,
 		l.grants.settledSince(l.program.Now().Add(-time.Second)))
-	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()),
-		What: "prompts", Pace: pace}
+	l.program.Progress.Show(rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all),
+		Ended: int64(all - l.outcomes.Left()), What: "prompts", Pace: pace})
+	return false
 }

@@ -46,7 +46,7 @@ func (l *Ledger) result(ctx context.Context) (result, error) {
 	r := result{
 		model: l.Model, queue: l.program.Queue, window: l.Window, margin: l.Margin, scopes: l.Scopes,
 		began:    l.began.Add(offset),
-		outcomes: l.outcomes.all(), granted: l.grants.all(), requests: l.Upstream.Record.All(),
+		outcomes: l.ended(), granted: l.grants.all(), requests: l.Upstream.Record.All(),
 		recordOf: l.Upstream.RecordOf(),
 		putBacks: l.shaper.Stats().PutBack, inside: l.program.Inside(), ownSays: l.Upstream.Inside != nil,
 		tomorrow: l.tomorrow, interrupted: l.interrupted,
@@ -64,6 +64,16 @@ func (l *Ledger) result(ctx context.Context) (result, error) {
 		r.charged += used - l.spent[customer]
 	}
 	return r, err
+}
+
+// ended is what became of the prompts so far, by their arrival.
+func (l *Ledger) ended() []outcome {
+	all := l.outcomes.All()
+	list := make([]outcome, len(l.Prompts))
+	for i, p := range l.Prompts {
+		list[i] = all[p.ID]
+	}
+	return list
 }
 
 // levels is what the provider served when. What a real one serves is taken to be its limits.

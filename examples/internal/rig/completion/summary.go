@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
 )
@@ -98,8 +99,8 @@ func summarize(r result) Summary {
 	s.Refused429, s.RefusedAfterAdapting = r.refusals()
 	s.Utilisation, s.UtilisationRequests, s.UtilisationTokens = r.utilisation()
 	interactive, batch := r.waits(prompt.Interactive), r.waits(prompt.Batch)
-	s.InteractiveP50S, s.InteractiveP99S = percentile(interactive, 0.5), percentile(interactive, 0.99)
-	s.BatchP50S, s.BatchP99S = percentile(batch, 0.5), percentile(batch, 0.99)
+	s.InteractiveP50S, s.InteractiveP99S = account.Percentile(interactive, 50), account.Percentile(interactive, 99)
+	s.BatchP50S, s.BatchP99S = account.Percentile(batch, 50), account.Percentile(batch, 99)
 	s.Mischarged, s.BudgetsRight = r.mischarged(), r.budgetsRight()
 	s.Slow = r.spread() > r.margin
 	s.OK = s.GivenUp == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 &&

@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -34,21 +36,16 @@ func (s *Summary) checkWindows(r result) {
 	} {
 		recorded := check.Charges(r.recorded(one.unit), one.scopes, late-one.margin)
 		granted := check.Charges(r.started(one.unit), one.scopes, -one.margin)
-		for i := range recorded {
-			s.Limits = append(s.Limits, report.LimitUse{
-				Unit: one.unit, Scope: granted[i].Scope, Limit: granted[i].Limit.String(),
-				Record: report.UseOf(recorded[i], 1), Grants: report.UseOf(granted[i], 1),
-			})
-		}
-		*one.over += check.WindowsOver(recorded) + check.WindowsOver(granted)
+		rows, over := report.Uses(one.unit, 1, recorded, granted)
+		s.Limits, *one.over = append(s.Limits, rows...), *one.over+over
 	}
 }
 
-// spread is how much closer together two requests may come to the provider than they were
-// granted: the difference of the longest and the shortest time in between.
+// spread is how much closer together two requests may come to the provider than they were granted.
 func (r result) spread() time.Duration {
-	longest, shortest := delays(r.granted, r.requests)
-	return longest - min(0, shortest) // a shortest one below zero means that the clocks differ a little
+	return account.Spread(account.Pairs(r.granted, r.requests,
+		func(g grant) (string, time.Time) { return g.prompt.ID, g.start },
+		func(one provider.Request) (string, time.Time) { return one.ID, one.At }))
 }
 
 // recorded is what came to the provider. A request that was refused counts when it comes, and

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
@@ -23,11 +24,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How often a run looks at itself.
-const (
-	progressEvery = 250 * time.Millisecond
-	mendEvery     = 5 * time.Second
-)
+// mendEvery is how often a run looks after turns that were lost.
+const mendEvery = 5 * time.Second
 
 // Ledger is what was requested in a crawl, as the crawler has it. It is safe for
 // concurrent use.
@@ -59,7 +57,7 @@ func (l *Ledger) Begin(shaper *worker.Shaper) { l.began, l.shaper = time.Now(), 
 // rules tells that it was for a robots.txt.
 func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool,
 	sent time.Time, a *fetch.Answer) {
-	l.visits.add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
+	l.visits.Add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
 	if !l.world.ServersLog {
 		l.world.Accesses.Add(site.SeenByClient(u, task.Headers()[ScopeIP], a, rules, sent))
 	}
@@ -68,33 +66,27 @@ func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservat
 // Wait shows the progress until all pages have ended, or ctx has.
 func (l *Ledger) Wait(ctx context.Context) error {
 	defer l.program.Progress.Finish()
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	mend := time.NewTicker(mendEvery)
-	defer mend.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-mend.C:
-			if err := l.walk.Mend(ctx); err != nil {
-				l.program.Log.Warn("crawler: turns could not be looked after", zap.Error(err))
-			}
-		case <-tick.C:
-			known, open, over, err := l.walk.Counts(ctx)
-			if err != nil {
-				l.program.Log.Warn("crawler: pages could not be counted", zap.Error(err))
-				continue
-			}
-			if over {
-				return nil
-			}
-			pace := fmt.Sprintf("put back %d times, %d KB in the last second", l.putBacks(),
-				l.visits.settledSince(l.program.Now().Add(-time.Second)))
-			l.program.Progress.Show(rig.Snapshot{Elapsed: time.Since(l.began), All: known, Ended: known - open,
-				What: "pages", Pace: pace})
-		}
+	return account.Watch{Show: l.show, Look: l.mend, Every: mendEvery}.Wait(ctx)
+}
+
+func (l *Ledger) mend(ctx context.Context) (over bool) {
+	if err := l.walk.Mend(ctx); err != nil {
+		l.program.Log.Warn("crawler: turns could not be looked after", zap.Error(err))
 	}
+	return false
+}
+
+func (l *Ledger) show(ctx context.Context) (over bool) {
+	known, open, over, err := l.walk.Counts(ctx)
+	if err != nil {
+		l.program.Log.Warn("crawler: pages could not be counted", zap.Error(err))
+		return false
+	}
+	pace := fmt.Sprintf("put back %d times, %d KB in the last second", l.putBacks(),
+		l.visits.settledSince(l.program.Now().Add(-time.Second)))
+	l.program.Progress.Show(rig.Snapshot{Elapsed: time.Since(l.began), All: known, Ended: known - open,
+		What: "pages", Pace: pace})
+	return over
 }
 
 // putBacks is how often a page was put back.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
@@ -96,11 +97,11 @@ func (s *Summary) checkWindows(r Result) {
 		CheckLimits(r.Granted(func(v Visit) int64 { return v.settled }), r.kilobytes, 0))
 }
 
-// Spread is how much closer together two requests may come to a host than they
-// were granted: the difference of the longest and the shortest time in between.
+// Spread is how much closer together two requests may come to a host than they were granted. Jobs are named by URL.
 func (r Result) Spread() time.Duration {
-	longest, shortest := delays(r.Visits, r.Accesses)
-	return longest - min(0, shortest) // a shortest one below zero means that the clocks differ a little
+	return account.Spread(account.Pairs(r.Visits, r.Accesses,
+		func(v Visit) (string, time.Time) { return v.url, v.Start },
+		func(a site.Access) (string, time.Time) { return a.URL, a.At }))
 }
 
 // Recorded is the record as events.
@@ -129,14 +130,8 @@ func (r Result) Granted(units func(Visit) int64) []Event {
 	return events
 }
 
-// add takes the uses of some limits into the summary. The record counts in a unit
-// of which so many make one of the limits'.
+// add takes the uses of some limits into the summary. So many units of the record make one of the limits'.
 func (s *Summary) add(unit string, per int64, record, granted []check.Use) {
-	for i := range record {
-		s.Limits = append(s.Limits, report.LimitUse{
-			Unit: unit, Scope: granted[i].Scope, Limit: granted[i].Limit.String(),
-			Record: report.UseOf(record[i], per), Grants: report.UseOf(granted[i], 1),
-		})
-	}
-	s.WindowsOver += check.WindowsOver(record) + check.WindowsOver(granted)
+	rows, over := report.Uses(unit, per, record, granted)
+	s.Limits, s.WindowsOver = append(s.Limits, rows...), s.WindowsOver+over
 }

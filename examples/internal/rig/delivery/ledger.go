@@ -17,6 +17,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
@@ -24,11 +25,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How often a run looks at itself.
-const (
-	progressEvery = 250 * time.Millisecond
-	vanishedEvery = 5 * time.Second
-)
+// vanishedEvery is how often a run finds out whether the tasks of all mails that are left were deleted.
+const vanishedEvery = 5 * time.Second
 
 // HeaderArrived is the header with a mail's arrival, in microseconds since 1970 on
 // Redis' clock.
@@ -46,12 +44,13 @@ type Ledger struct {
 	shaper   *worker.Shaper
 	inspect  *asynq.Inspector
 	known    map[*campaign.Mail]bool // asynq has them from an earlier run
-	outcomes *outcomes
+	outcomes outcomes
 	grants   *grants
 	plan     *plan
 	pauses   *pauses
 	began    time.Time
 
+	shown                 int // pauses that a person was told of
 	interrupted, vanished bool
 
 	mu      sync.Mutex
@@ -86,24 +85,17 @@ func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper) {
 // Resume finds out what an earlier run did with the campaign, and returns the mails
 // that it did not end, by their arrival. The arrival of mails of an earlier run is over.
 func (l *Ledger) Resume() ([][]*campaign.Mail, error) {
-	queues, err := l.inspect.Queues()
-	if err != nil {
-		return nil, fmt.Errorf("asynq: %w", err)
+	ids := make([]string, len(l.campaign.Mails))
+	for i, m := range l.campaign.Mails {
+		ids[i] = l.campaign.TaskID(m)
 	}
-	if !slices.Contains(queues, l.program.Queue) {
-		return together(l.campaign.Mails, false), nil
+	tasks, err := account.Tasks(l.inspect, l.program.Queue, ids)
+	if err != nil {
+		return nil, err
 	}
 	var left []*campaign.Mail
-	for _, m := range l.campaign.Mails {
-		info, err := l.inspect.GetTaskInfo(l.program.Queue, l.campaign.TaskID(m))
-		switch {
-		case errors.Is(err, asynq.ErrTaskNotFound):
-			left = append(left, m)
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("asynq: %w", err)
-		}
-		if !l.recall(m, info) {
+	for i, m := range l.campaign.Mails {
+		if info := tasks[ids[i]]; info == nil || !l.recall(m, info) {
 			left = append(left, m)
 		}
 	}
@@ -119,11 +111,11 @@ func (l *Ledger) recall(m *campaign.Mail, info *asynq.TaskInfo) (ended bool) {
 	l.known[m] = true
 	switch {
 	case info.State == asynq.TaskStateCompleted:
-		l.outcomes.endedEarlier(m.ID, delivered, "")
+		l.outcomes.end(m.ID, delivered, "", true)
 	case info.State == asynq.TaskStateArchived && strings.HasPrefix(info.LastErr, smtp.RefusedPrefix):
-		l.outcomes.endedEarlier(m.ID, refused, plainReason(info.LastErr))
+		l.outcomes.end(m.ID, refused, plainReason(info.LastErr), true)
 	case info.State == asynq.TaskStateArchived:
-		l.outcomes.endedEarlier(m.ID, gaveUp, plainReason(info.LastErr))
+		l.outcomes.end(m.ID, gaveUp, plainReason(info.LastErr), true)
 	default:
 		return false
 	}
@@ -183,7 +175,9 @@ func (l *Ledger) Planned(m *campaign.Mail, told worker.Planned, later bool) {
 }
 
 // GaveUp notes that a mail will never be sent.
-func (l *Ledger) GaveUp(m *campaign.Mail, why error) { l.outcomes.end(m.ID, gaveUp, why.Error()) }
+func (l *Ledger) GaveUp(m *campaign.Mail, why error) {
+	l.outcomes.end(m.ID, gaveUp, why.Error(), false)
+}
 
 // LimitChanged notes that a scope key has other limits, from an instant on Redis' clock
 // before that was asked for. Nil stands for those of its scope.
@@ -208,7 +202,7 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 		}
 		retried, _ := asynq.GetRetryCount(ctx)
 		l.outcomes.tried(m.ID, retried)
-		number := l.grants.add(grant{start: granted.Start, decided: granted.Now, mail: m})
+		number := l.grants.Add(grant{start: granted.Start, decided: granted.Now, mail: m})
 		began := time.Now()
 		err := next.ProcessTask(ctx, task)
 		var wait *worker.WaitError
@@ -244,9 +238,9 @@ func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool)
 	}
 	switch {
 	case err == nil:
-		l.outcomes.end(m.ID, delivered, "")
+		l.outcomes.end(m.ID, delivered, "", false)
 	case refusal != nil:
-		l.outcomes.end(m.ID, refused, refusal.Reason)
+		l.outcomes.end(m.ID, refused, refusal.Reason, false)
 	case closed:
 		l.outcomes.held(m.ID)
 	case later != nil:
@@ -257,17 +251,14 @@ func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool)
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
 // throttle's put-backs are kept from it), and ends the mails that get no other.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
-	retried, _ := asynq.GetRetryCount(ctx)
-	most, _ := asynq.GetMaxRetry(ctx)
-	id := string(task.Payload())
-	if l.campaign.ByID[id] != nil && (errors.Is(err, asynq.SkipRetry) || retried >= most) {
-		l.outcomes.end(id, gaveUp, plainReason(err.Error()))
+	if id := string(task.Payload()); account.IsLast(ctx, err) {
+		l.outcomes.end(id, gaveUp, plainReason(err.Error()), false)
 	}
 }
 
 // plainReason is an error's text without what was added for asynq.
 func plainReason(text string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(text, smtp.RefusedPrefix), ": "+asynq.SkipRetry.Error())
+	return account.PlainReason(strings.TrimPrefix(text, smtp.RefusedPrefix))
 }
 
 // Wait shows the progress until all mails have ended, ctx has, the enqueuing failed, or
@@ -276,44 +267,18 @@ func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) (err error) {
 	expecting, cancel := context.WithCancel(ctx)
 	var aside sync.WaitGroup
 	aside.Go(func() { l.expectEnds(expecting) })
-	err = l.look(ctx, enqueued)
+	err = account.Watch{
+		Done: l.outcomes.Done(), Enqueued: enqueued, Show: l.show, Every: vanishedEvery,
+		Look: func(context.Context) bool {
+			l.vanished = l.isEmpty()
+			return l.vanished
+		},
+	}.Wait(ctx)
 	cancel()
 	aside.Wait()
 	l.program.Progress.Finish()
 	l.interrupted = ctx.Err() != nil
 	return err
-}
-
-func (l *Ledger) look(ctx context.Context, enqueued <-chan error) error {
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	look := time.NewTicker(vanishedEvery)
-	defer look.Stop()
-	complete, told := false, 0
-	for {
-		select {
-		case <-l.outcomes.done:
-			return nil
-		case <-ctx.Done():
-			return nil
-		case err := <-enqueued:
-			if err != nil && ctx.Err() == nil {
-				return err
-			}
-			complete, enqueued = true, nil
-		case <-look.C:
-			if l.vanished = complete && l.isEmpty(); l.vanished {
-				return nil
-			}
-		case <-tick.C:
-			pauses := l.pauses.all()
-			for _, p := range pauses[told:] {
-				l.program.Progress.Say("%s asks to wait: nothing starts to it for %.1f s", p.domain, p.until.Sub(p.known).Seconds())
-			}
-			told = len(pauses)
-			l.program.Progress.Show(l.snapshot())
-		}
-	}
 }
 
 // expectEnds asks now and then when the last mail will start.
@@ -332,11 +297,22 @@ func (l *Ledger) expectEnds(ctx context.Context) {
 	}
 }
 
-// isEmpty tells whether mails are left for which asynq has no task any more,
+// isEmpty reports whether mails are left for which asynq has no task any more,
 // such as after a person deleted them.
 func (l *Ledger) isEmpty() bool {
 	info, err := l.inspect.GetQueueInfo(l.program.Queue)
-	return err == nil && info.Size == 0 && l.outcomes.left() > 0
+	return err == nil && info.Size == 0 && l.outcomes.Left() > 0
+}
+
+// show tells of pauses that began since it was last called, and of the progress.
+func (l *Ledger) show(context.Context) (over bool) {
+	pauses := l.pauses.all()
+	for _, p := range pauses[l.shown:] {
+		l.program.Progress.Say("%s asks to wait: nothing starts to it for %.1f s", p.domain, p.until.Sub(p.known).Seconds())
+	}
+	l.shown = len(pauses)
+	l.program.Progress.Show(l.snapshot())
+	return false
 }
 
 func (l *Ledger) snapshot() rig.Snapshot {
@@ -348,7 +324,7 @@ func (l *Ledger) snapshot() rig.Snapshot {
 			pace += fmt.Sprintf(", the last start expected at +%.1f s", at.Seconds())
 		}
 	}
-	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.left()),
+	return rig.Snapshot{Elapsed: time.Since(l.began), All: int64(all), Ended: int64(all - l.outcomes.Left()),
 		What: "mails", Pace: pace}
 }
 
@@ -364,7 +340,7 @@ func (l *Ledger) result() result {
 	return result{
 		campaign: l.campaign, queue: l.program.Queue, law: check.Law{Scopes: l.scopes, Changes: l.changes},
 		atOnce: l.atOnce, began: l.began.Add(l.program.Offset),
-		outcomes: l.outcomes.all(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
+		outcomes: l.outcomes.All(), granted: used, returned: returned, pauses: l.pauses.all(), expected: l.plan.all(),
 		receipts: receipts, recordOf: l.mailer.RecordOf(), putBacks: l.shaper.Stats().PutBack, inside: l.program.Inside(),
 		interrupted: l.interrupted, vanished: l.vanished,
 	}

@@ -82,15 +82,15 @@ func heeded(pauses []pause, pairs []arrival, began time.Time) []pauseUse {
 		uses[i] = pauseUse{Domain: p.domain, AtS: p.known.Sub(began).Seconds(), ForS: p.until.Sub(p.known).Seconds()}
 	}
 	for _, pair := range pairs {
-		if !pair.receipt.Closed {
+		if !pair.Entry.Closed {
 			continue
 		}
-		domain := pair.grant.mail.Domain
-		i := slices.IndexFunc(pauses, func(p pause) bool { return p.domain == domain && pair.receipt.At.Before(p.until) })
+		domain := pair.Grant.mail.Domain
+		i := slices.IndexFunc(pauses, func(p pause) bool { return p.domain == domain && pair.Entry.At.Before(p.until) })
 		switch {
 		case i < 0:
-			uses = append(uses, pauseUse{Domain: domain, AtS: pair.receipt.At.Sub(began).Seconds(), Refused: 1, Disregarded: 1})
-		case pair.grant.decided.After(pauses[i].known):
+			uses = append(uses, pauseUse{Domain: domain, AtS: pair.Entry.At.Sub(began).Seconds(), Refused: 1, Disregarded: 1})
+		case pair.Grant.decided.After(pauses[i].known):
 			uses[i].Refused++
 			uses[i].Disregarded++
 		default:

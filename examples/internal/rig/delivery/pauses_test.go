@@ -49,8 +49,8 @@ func TestHeeded(t *testing.T) {
 	hill, lake := &campaign.Mail{Domain: "hill.example"}, &campaign.Mail{Domain: "lake.example"}
 	after := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	sent := func(m *campaign.Mail, decided, came int, closed bool) arrival {
-		return arrival{grant{decided: after(decided), start: after(decided), mail: m},
-			smtp.Receipt{At: after(came), Closed: closed}}
+		return arrival{Grant: grant{decided: after(decided), start: after(decided), mail: m},
+			Entry: smtp.Receipt{At: after(came), Closed: closed}}
 	}
 	pauses := []pause{{"hill.example", after(1000), after(3500)}, {"hill.example", after(5000), after(7500)}}
 	uses := heeded(pauses, []arrival{

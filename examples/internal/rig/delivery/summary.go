@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
@@ -189,19 +190,14 @@ func (s *Summary) measureMakespan(r result) {
 }
 
 func (s *Summary) checkWindows(r result) {
-	longest, shortest := delays(r.arrivals())
-	s.GrantToReceiptS = longest.Seconds()
-	// A shortest delay below zero means that the clocks differ a little.
-	record := check.Limits(receiptEvents(r.receipts, r.campaign), r.law, longest-min(0, shortest))
+	spread := account.Spread(r.arrivals())
+	s.GrantToReceiptS = spread.Seconds()
+	record := check.Limits(receiptEvents(r.receipts, r.campaign), r.law, spread)
 	granted := check.Limits(grantEvents(r.granted), r.law, 0)
-	for i := range record {
-		units := record[i].Limit.Units
-		s.Limits = append(s.Limits, report.LimitUse{
-			Scope: record[i].Scope, Limit: record[i].Limit.String(), Units: &units,
-			Record: report.UseOf(record[i], 1), Grants: report.UseOf(granted[i], 1),
-		})
+	s.Limits, s.WindowsOver = report.Uses("", 1, record, granted)
+	for i := range s.Limits {
+		s.Limits[i].Units = &granted[i].Limit.Units
 	}
-	s.WindowsOver = check.WindowsOver(record) + check.WindowsOver(granted)
 }
 
 // since is the time from the beginning of the run, in seconds.
@@ -277,21 +273,10 @@ func (r result) groups(scope string) []group {
 	}
 	all := make([]group, 0, len(groups))
 	for key, one := range groups {
-		one.WaitP50S = percentile(waits[key], 50).Seconds()
-		one.WaitP99S = percentile(waits[key], 99).Seconds()
+		one.WaitP50S = account.Percentile(waits[key], 50).Seconds()
+		one.WaitP99S = account.Percentile(waits[key], 99).Seconds()
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b group) int { return strings.Compare(a.Key, b.Key) })
 	return all
-}
-
-// percentile is the smallest of the values that p percent of them do not
-// exceed; 0 of none. It sorts them.
-func percentile(values []time.Duration, p int) time.Duration {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	rank := (len(values)*p + 99) / 100
-	return values[max(0, rank-1)]
 }

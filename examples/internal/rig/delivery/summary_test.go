@@ -135,26 +135,6 @@ func TestSummarizeNothing(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(100-i))
-	}
-	if got := percentile(hundred, 50); got != 50 {
-		t.Errorf("p50 of 1..100 is %d", got)
-	}
-	if got := percentile(hundred, 99); got != 99 {
-		t.Errorf("p99 of 1..100 is %d", got)
-	}
-	if got := percentile([]time.Duration{7}, 99); got != 7 {
-		t.Errorf("p99 of one value is %d", got)
-	}
-	if got := percentile(nil, 50); got != 0 {
-		t.Errorf("p50 of nothing is %d", got)
-	}
-}
-
 func TestReportSaysItInWords(t *testing.T) {
 	t.Parallel()
 	r := sampleResult(t)

@@ -28,8 +28,19 @@ type WindowUse struct {
 	Over    int     `json:"over"`
 }
 
-// UseOf is a use as it is reported, if so many of its units make one of the report's.
-func UseOf(u check.Use, per int64) WindowUse {
+// Uses returns a row for each limit, and how many windows were over their limit in all. The limits are the same in
+// the record and the grants, but the record may count in smaller units: so many of them make one of the limits'.
+func Uses(unit string, per int64, record, granted []check.Use) (rows []LimitUse, over int) {
+	for i := range record {
+		rows = append(rows, LimitUse{
+			Unit: unit, Scope: granted[i].Scope, Limit: granted[i].Limit.String(),
+			Record: useOf(record[i], per), Grants: useOf(granted[i], 1),
+		})
+	}
+	return rows, check.WindowsOver(record) + check.WindowsOver(granted)
+}
+
+func useOf(u check.Use, per int64) WindowUse {
 	return WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
 }
 

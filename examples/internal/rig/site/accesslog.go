@@ -3,10 +3,9 @@ package site
 import (
 	"net/http"
 	"net/url"
-	"slices"
-	"sync"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
@@ -28,26 +27,11 @@ type Access struct {
 	Rules  bool      // it is a robots.txt
 }
 
-// AccessLog is all requests of a run, in the order they were answered. It is safe
-// for concurrent use.
-type AccessLog struct {
-	mu   sync.Mutex
-	list []Access
-}
-
-// Add notes an access.
-func (l *AccessLog) Add(one Access) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, one)
-}
+// AccessLog is all requests of a run, in the order they were answered.
+type AccessLog struct{ account.List[Access] }
 
 // All returns a copy of the accesses so far, the earliest first.
-func (l *AccessLog) All() []Access {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.SortedFunc(slices.Values(l.list), func(a, b Access) int { return a.At.Compare(b.At) })
-}
+func (l *AccessLog) All() []Access { return l.InOrder(func(a Access) time.Time { return a.At }) }
 
 // SeenByClient is an access for the log that the client keeps itself. Without an
 // answer its status is 0.

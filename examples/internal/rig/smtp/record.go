@@ -1,9 +1,9 @@
 package smtp
 
 import (
-	"slices"
-	"sync"
 	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 )
 
 // Replies of an SMTP server that a receipt keeps, besides its 4xx and 5xx.
@@ -22,26 +22,8 @@ type Receipt struct {
 	Closed     bool      // it was refused since the whole domain takes nothing now
 }
 
-// Accepted tells whether the server took responsibility for the mail.
+// Accepted reports whether the server took responsibility for the mail.
 func (r Receipt) Accepted() bool { return r.Reply == ReplyAccepted }
 
-// Record is everything that a server received, in the order it came. It is
-// safe for concurrent use.
-type Record struct {
-	mu       sync.Mutex
-	receipts []Receipt
-}
-
-// Add notes a receipt.
-func (r *Record) Add(one Receipt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.receipts = append(r.receipts, one)
-}
-
-// All returns a copy of the receipts so far.
-func (r *Record) All() []Receipt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.receipts)
-}
+// Record is everything that a server received, in the order it came.
+type Record = account.List[Receipt]
