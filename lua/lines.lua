@@ -5,7 +5,7 @@
 --                     by arrival lane, arrival, jobs, costs of the first job; then how many finish tags, none behind the first page, and of each
 --                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
 --   lanes queue flow  its lanes by arrival: lane, arrival, jobs, costs of the first job
---   claims            lanes that have a claim, all of them: lane, place, scope keys with their units, jobs, costs of the first
+--   claims            lanes that have a claim, by a cursor of HSCAN: lane, place, scope keys with their units, jobs, costs of the first
 --   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
 --   lists lane...     of each lane: how many jobs, then of each the same
 --   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
@@ -72,16 +72,33 @@ local function tell_flow(queue, flow, tag)
   tell_lanes(found)
 end
 
+-- The tags of the flows of a page, and the finish tags on the first page, of which a queue has a limited number.
+local function tell_tags(queue, flows)
+  local finish = from == 0 and call('ZRANGE', prefix .. 'finish:' .. queue, 0, -1, 'WITHSCORES') or {}
+  local fields, at = { '*' }, #reply + 1
+  for _, list in ipairs({ flows, finish }) do
+    for i = 1, #list, 2 do
+      for _, kind in ipairs({ '>', '<', '#' }) do fields[#fields + 1] = kind .. list[i] end
+    end
+  end
+  tell('')
+  for i = 1, #fields, 3000 do
+    local values = call('HMGET', prefix .. 'tags:' .. queue, unpack(fields, i, min(#fields, i + 2999)))
+    for j = 1, #values do
+      if values[j] then tell(fields[i + j - 1], values[j]) end
+    end
+  end
+  for i = 1, #finish do tell(finish[i]) end
+  reply[at] = format('%d', (#reply - at) / 2)
+end
+
 function tells.queues()
   for i = 5, #ARGV - 2 do
+    if #reply > 8 * count then break end
     local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[i], from, from + count - 1, 'WITHSCORES')
     tell(integer(#found / 2))
     for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
-    local tags = from == 0 and call('HGETALL', prefix .. 'tags:' .. ARGV[i]) or {}
-    local finish = from == 0 and call('ZRANGE', prefix .. 'finish:' .. ARGV[i], 0, -1, 'WITHSCORES') or {}
-    tell(integer(#tags / 2 + #finish / 2))
-    for j = 1, #tags do tell(tags[j]) end
-    for j = 1, #finish do tell(finish[j]) end
+    tell_tags(ARGV[i], sub(ARGV[i], -1) == '!' and {} or found)
   end
 end
 
@@ -92,7 +109,8 @@ function tells.lanes()
 end
 
 function tells.claims()
-  local found = call('HGETALL', claims)
+  local cursor, found = unpack(call('HSCAN', claims, from, 'COUNT', count))
+  if cursor ~= '0' then reply[2] = cursor end
   for i = 1, #found, 2 do
     local at, taken = match(found[i + 1], '^(%d+) (.*)$')
     if sub(found[i], 1, 1) == '+' and at then

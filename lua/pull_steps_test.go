@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
 // usedAtOnce has a thousand jobs start one after the other under exact limits of a tenant and of all, and as
@@ -109,6 +110,49 @@ func TestRaisedLimitTakesFewSteps(t *testing.T) {
 			if entries := len(text) / 32; entries > 2100 {
 				t.Errorf("%s has %d entries", name, entries)
 			}
+		}
+	})
+}
+
+// TestPageOfQueuesIsBounded: many tenants stand with jobs of a lower priority, so each has a tag here. A page returns the
+// tags of its own flows, and all pages together return those of all. A page that is full leaves the other queues out.
+func TestPageOfQueuesIsBounded(t *testing.T) {
+	t.Parallel()
+	const tenants, onPage = 700, 100
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		closed := []line.Limit{{Units: 0, Span: line.Window(second), Precision: 1}}
+		s := &scripted{client: client, prefix: fmt.Sprintf("thr:{page-%p}:4:", t),
+			settings: line.Settings{Lookahead: second, Grace: 5 * second, Lower: 9, Scopes: map[string]line.Scope{
+				"global": {Mode: line.Enforce, Limits: closed}, "other": {Mode: line.Enforce, Limits: closed},
+			}}}
+		now := int64(1_795_219_498_000_000)
+		for n := range tenants {
+			for _, key := range []string{"global:", "other:a"} {
+				job := line.Job{ID: fmt.Sprint(n, key), Lane: fmt.Sprintf("t%d#1|%s", n, key), Costs: []int64{1}, Latest: line.Never,
+					Share: 1}
+				if _, _, err := s.reserve(now, []line.Job{job}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		tags := make(map[string]bool)
+		for from := 0; from < tenants; from += onPage {
+			reply, err := s.run(lua.Lines, now, "queues", "global:", "other:a", from, onPage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := texts(reply)
+			if len(all) > 10*onPage {
+				t.Fatalf("a page of %d flows has %d elements", onPage, len(all))
+			}
+			for _, text := range all {
+				if strings.HasPrefix(text, "#t") {
+					tags[text] = true
+				}
+			}
+		}
+		if len(tags) != tenants {
+			t.Errorf("the pages return tags of %d tenants, want %d", len(tags), tenants)
 		}
 	})
 }

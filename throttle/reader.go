@@ -132,6 +132,9 @@ func (t *setup) readOutline(ctx context.Context) (*reader, error) {
 }
 
 func (r *reader) readClaim(c wire.Claim) {
+	if r.seen[c.Lane] { // a cursor may return a claim twice
+		return
+	}
 	r.snapshot.Claims = append(r.snapshot.Claims, c.ClaimSnapshot)
 	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
 	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs, Costs: c.Costs}
@@ -180,7 +183,6 @@ func (r *reader) readQueues(ctx context.Context) error {
 	for len(r.queues) > 0 {
 		n := together(r.queues, mostOnPage, func(q wire.Queue) int64 { return q.Standing })
 		some := r.queues[:n]
-		r.queues = r.queues[n:]
 		names := make([]string, n)
 		for i, q := range some {
 			names[i] = q.Name
@@ -191,6 +193,10 @@ func (r *reader) readQueues(ctx context.Context) error {
 				return err
 			}
 			for i := range some {
+				if i > 0 && !p.More() { // the page was full
+					some = some[:i]
+					break
+				}
 				if err := r.readQueue(ctx, p, &some[i].QueueSnapshot); err != nil {
 					return err
 				}
@@ -199,6 +205,7 @@ func (r *reader) readQueues(ctx context.Context) error {
 				return err
 			}
 		}
+		r.queues = r.queues[len(some):]
 		for i := range some {
 			r.snapshot.Queues = append(r.snapshot.Queues, some[i].QueueSnapshot)
 		}
@@ -221,7 +228,7 @@ func together[T any](all []T, most int64, size func(T) int64) int {
 	return max(1, n)
 }
 
-// readQueue reads the flows of one queue, and its tags on the first page.
+// readQueue reads the flows of one queue, and their tags.
 func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnapshot) error {
 	for n := p.Natural(); n > 0 && p.More(); n-- {
 		f := line.FlowSnapshot{Flow: p.Text(), Tag: p.Float()}

@@ -121,7 +121,7 @@ const (
 	tagMakeWay = "^" // since when flows make way for a claim
 )
 
-// Tags reads the tags of a queue that LinesQueues tells, none behind the first page.
+// Tags reads the tags of a queue that LinesQueues returns: of the flows of one page.
 func (p *Page) Tags(q *line.QueueSnapshot) {
 	if q.Finish == nil {
 		q.Finish, q.Aside, q.Classes = make(map[string]float64), make(map[string]float64), make(map[string]line.ClassTags)
