@@ -13,13 +13,13 @@ const (
 	scopeCustomer = crawl.ScopeCustomer
 )
 
-// scopeConnections is what is limited in requests that are under way at once, to an IP
-// address: several hosts may be one machine.
+// scopeConnections is the scope that limits how many requests are under way to an IP
+// address at once: several hosts may be one machine.
 const scopeConnections = crawl.ScopeConnections
 
-// In the throttle, which counts both requests and kilobytes, a scope has one unit. What
-// is limited in both has two scopes with the same keys: by these names the one in
-// kilobytes of a host, and the one in requests of all, whose only key is its name.
+// A scope of the throttle has one unit. Hosts, and all hosts together, are limited in
+// requests and in kilobytes, so each has two scopes. These names are the scope for the
+// kilobytes of a host, and the scope for all requests, whose only key is its name.
 const (
 	scopeHostKilobytes = "host-kb"
 	scopeAllRequests   = "requests"
@@ -31,20 +31,20 @@ const (
 	bundledKilobytes = "global=1400/2s;customer=900/2s;site=800/2s;ip=600/2s;host=560/2s"
 )
 
-// The limits of real hosts, whose owners have not been asked.
+// The limits for real hosts, whose owners were not asked.
 const (
 	politeRequests  = "global=20/1s;host=1/1s"
 	politeKilobytes = "global=50000/10s;customer=20000/10s;site=4000/10s;ip=4000/10s;host=4000/10s"
 )
 
-// What is limited in requests, and what in kilobytes.
+// The scopes that may be limited in requests, and in kilobytes.
 var (
 	requestScopes  = []string{throttle.Global, scopeHost}
 	kilobyteScopes = []string{throttle.Global, scopeCustomer, scopeSite, scopeIP, scopeHost}
 )
 
-// throttleScopes are the scopes of the throttle, by the limits in requests, those in
-// kilobytes, and that of what is under way at once.
+// throttleScopes returns the scopes of the throttle for the limits in requests, the limits in
+// kilobytes, and the limit of requests under way to one address.
 func throttleScopes(requests, kilobytes []throttle.Scope, atOnce throttle.Limit) []throttle.Scope {
 	scopes := []throttle.Scope{{Name: scopeConnections, Limits: []throttle.Limit{atOnce}}}
 	for _, scope := range requests {
@@ -68,8 +68,8 @@ func kilobyteScope(name string) string {
 	return name
 }
 
-// kilobyteCosts is what so many kilobytes cost in the throttle. Of the other scopes a
-// page takes its weight, which is one request.
+// kilobyteCosts returns what a number of kilobytes costs. In the other scopes, a page costs
+// its weight, which is one request.
 func kilobyteCosts(kb int64) map[string]int64 {
 	costs := make(map[string]int64)
 	for _, name := range kilobyteScopes {

@@ -5,8 +5,8 @@
 //
 // needs no other program and no network: Redis and a small web are inside the
 // process. See the README.md beside this file for what to copy and what to watch, and
-// -h for the flags. What begins with ledger or rig is for the report and the checks: a
-// program of your own needs none of it.
+// -h for the flags. Code that begins with ledger or rig serves the report and the checks:
+// your own program does not need it.
 package main
 
 import (
@@ -34,18 +34,18 @@ const (
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second
 	firstRetry   = time.Second
-	// maxWait is how long a page may wait for its start in a worker, so that most of
-	// those that wait for a second are not put back at all.
+	// maxWait is how long a page may wait for its start in a worker, so that most pages
+	// that wait up to a second are not put back.
 	maxWait = time.Second
 )
 
-// retryDelay is doubled with each retry. n counts the retries so far.
+// retryDelay doubles with each retry. n counts the retries so far.
 func retryDelay(n int, _ error, _ *asynq.Task) time.Duration { return firstRetry << min(n, 10) }
 
 func main() { rig.Main(run) }
 
-// run is the program: it crawls what args ask for and reports. It ends early when
-// ctx is cancelled.
+// run is the program: it crawls and prints the report. It ends early when ctx is
+// cancelled.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p := rig.New("crawler", stdout, stderr)
 	defer p.Close()
@@ -86,8 +86,8 @@ func open(ctx context.Context, p *rig.Program, o options) (*crawler, error) {
 	return c, p.CheckRedis(ctx, c.throttle)
 }
 
-// crawler fetches pages: each is a task that a throttle lets start, which counts requests
-// and kilobytes.
+// crawler fetches pages. Each page is a task; the throttle counts requests and kilobytes and
+// grants its start.
 type crawler struct {
 	options
 	*rig.Program
@@ -132,17 +132,17 @@ func newCrawler(p *rig.Program, o options, seeds *crawl.SeedList, around *site.W
 	return c, nil
 }
 
-// run crawls and waits for the end of it, or for that of ctx.
+// run crawls and waits until the crawl or ctx ends.
 func (c *crawler) run(ctx context.Context) (*crawl.Report, error) {
 	c.ledger.Begin(c.shaper)
 	err := c.work(ctx)
-	c.shaper.Stop()     // those waiting for their start go back to asynq at once
-	c.server.Shutdown() // those in hand are finished
+	c.shaper.Stop()     // pages that wait for their start go back to asynq at once
+	c.server.Shutdown() // pages that are being fetched are finished
 	return c.ledger.Report(ctx, err)
 }
 
-// work lets the workers take pages, and gives those to asynq that the seeds and an
-// earlier run leave to do.
+// work starts the workers and enqueues the seeds and the pages that an earlier run has
+// left.
 func (c *crawler) work(ctx context.Context) error {
 	if err := c.server.Start(c.shaper.Wrap(asynq.HandlerFunc(c.visit))); err != nil {
 		return fmt.Errorf("asynq: %w", err)

@@ -13,14 +13,14 @@ import (
 
 // Bounds of what the command line asks for.
 const (
-	minMaxKB = 500     // as much of a robots.txt has to be read
+	minMaxKB = 500     // a crawler must read this much of a robots.txt
 	maxMaxKB = 1 << 20 // kilobytes
 
 	maxPerHost  = 1000
 	maxCooldown = 100
 )
 
-// options is what the command line asks for, besides what all examples have.
+// options are the flags of this example; the rig has those of all examples.
 type options struct {
 	seeds     string           // CSV file; empty for the bundled web
 	requests  []throttle.Scope // limits in requests
@@ -29,12 +29,12 @@ type options struct {
 	depth     int              // links from a start page
 	hostPages int              // pages of one host
 	perHost   int64            // requests under way to one address
-	cooldown  float64          // how many times longer than a page took its address is left alone
+	cooldown  float64          // an address rests for this multiple of the time its last page took
 	maxKB     int64            // kilobytes of one page
 	timeout   time.Duration    // of one request
 }
 
-// bundled tells whether the web inside the process is crawled.
+// bundled reports whether the web inside the process is crawled.
 func (o *options) bundled() bool { return o.seeds == "" }
 
 // parseOptions reads the command line.
@@ -54,7 +54,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.IntVar(&o.hostPages, "host-pages", 30, "how many pages of one host")
 	flags.Int64Var(&o.perHost, "per-host", 1, "how many connections to one address at once")
 	flags.Float64Var(&o.cooldown, "cooldown", 0,
-		"leave an address alone for `k` times as long as the last page of it took, 30 s at most")
+		"let an address rest for `k` times as long as its last page took, 30 s at most")
 	flags.Int64Var(&o.maxKB, "max-kb", 512, "how many kilobytes of one page")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "of one request, the body included")
 	if err := p.Parse(flags, args); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// may tells whether a page may be requested by its host's robots.txt. If that
-// forbids it, the page is ended; if it is not known, or too old, it is not.
+// may reports whether the host's robots.txt allows a page. It ends a page that is
+// forbidden, and no page while the robots.txt is not known or too old.
 func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, error) {
 	if p.Robots {
 		return true, nil
@@ -27,8 +27,8 @@ func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, 
 	return false, nil
 }
 
-// Heed makes a host's Crawl-delay a limit of the host, for all workers at once. Without
-// one it takes back what another crawl has set, since the limits are of all.
+// Heed makes a host's Crawl-delay a limit of the host, for all workers at once. Without a
+// delay it resets the limits that another crawl may have set, because all crawls share them.
 func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) error {
 	if delay == 0 {
 		return c.throttle.Inspector().ResetLimits(ctx, scopeHost, host)
@@ -36,8 +36,8 @@ func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) er
 	return c.throttle.Inspector().SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
 }
 
-// withDelay is the limits of a host that asks for a delay from one request to the
-// next: one request in any such time, besides what holds for every host.
+// withDelay returns the limits of a host that asks for a delay between two requests: one
+// request in any such time, besides the limits of every host.
 func withDelay(limits []throttle.Limit, delay time.Duration) []throttle.Limit {
 	all := []throttle.Limit{throttle.Per(1, delay)}
 	for _, limit := range limits {

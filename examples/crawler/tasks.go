@@ -15,20 +15,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// taskType is the type of the asynq tasks that stand for a host's turn each. Of each
-// host one page at a time is in asynq: that is a crawler's oldest rule of politeness, and
-// so a page never stands behind others of its host in the throttle's line.
+// taskType is the type of the asynq tasks; each stands for a host's turn. asynq has one page
+// of a host at a time: that is a crawler's oldest rule of politeness, and so a page never
+// waits behind others of its host in the throttle's line.
 const taskType = "page:fetch"
 
-// headerCharge is the header with the kilobytes that a task is charged. Those with its
+// headerCharge is the header with the kilobytes that a task is charged. The headers with its
 // keys are named like the scopes.
 const headerCharge = "charge"
 
-// firstEstimate is how many kilobytes a host's first page is taken for.
+// firstEstimate is how many kilobytes a host's first page is charged.
 const firstEstimate = 32
 
-// Task is the asynq task for a turn. It is nil if the page has been ended instead,
-// since it may not be requested, or if the rules of its host have to come first.
+// Task returns the asynq task for a turn. It is nil if the page may not be requested and was
+// ended, or if the host's rules must be fetched first.
 func (c *crawler) Task(ctx context.Context, t *frontier.Turn) (*asynq.Task, error) {
 	u, err := t.Page.Target()
 	if err != nil {
@@ -59,9 +59,9 @@ func (c *crawler) Task(ctx context.Context, t *frontier.Turn) (*asynq.Task, erro
 	}, asynq.TaskID(t.TaskID()), asynq.Queue(c.Queue), asynq.MaxRetry(retries), asynq.Timeout(taskTimeout)), nil
 }
 
-// charge is how many kilobytes a page is charged before it is fetched: a quarter
-// more than the largest of its host so far, since pages of one host are alike; or
-// what it has turned out to have. The reading stops before the charge is used up.
+// charge returns how many kilobytes a page is charged before it is fetched: a quarter more
+// than the host's largest page so far, since pages of one host are alike, or the page's own
+// size if it is known. Reading stops before the charge is used up.
 func (c *crawler) charge(p *frontier.Page, largest int64) int64 {
 	kb := p.KB
 	if kb == 0 {
@@ -70,8 +70,7 @@ func (c *crawler) charge(p *frontier.Page, largest int64) int64 {
 	return min(kb, c.maxKB) + fetch.OnTheWay
 }
 
-// jobOf tells the throttle what a task takes: one request, one connection and so many
-// kilobytes.
+// jobOf returns what a task takes: one request, one connection, and kilobytes.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	kb, err := strconv.ParseInt(headers[headerCharge], 10, 64)

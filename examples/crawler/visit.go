@@ -15,8 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// visit is the handler of a task: it runs at the start that the throttle granted. An
-// error from before the host was reached gives the charge back.
+// visit is the handler of a task: it runs at the granted start. If the host was not
+// reached, the charge is given back.
 func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 	granted, ok := worker.Grant(ctx)
 	if !ok {
@@ -26,7 +26,7 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 	if err != nil {
 		return worker.Untouched(err)
 	}
-	if t == nil { // asynq ran a task twice, and the other one has moved its host on
+	if t == nil { // asynq ran the task twice, and the other run has ended its turn
 		return worker.Refund(ctx)
 	}
 	charged := granted.Job.Costs[throttle.Global]
@@ -37,7 +37,7 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 	if fetch.NeverConnected(err) {
 		return worker.Untouched(err)
 	}
-	// The slower a host is, the longer it is left alone.
+	// The slower a host is, the longer it rests.
 	if err := worker.Cooldown(ctx, scopeConnections, time.Duration(c.cooldown*float64(time.Since(sent)))); err != nil {
 		return err
 	}
@@ -47,18 +47,17 @@ func (c *crawler) visit(ctx context.Context, task *asynq.Task) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	// 429 and 503 with Retry-After: no more requests to this host for so long, by any
-	// worker of any crawl. The page comes again after that, and no retry is spent.
+	// 429 and 503 with Retry-After: no worker of any crawl asks this host for that long.
+	// The page runs again afterwards, and no retry is spent.
 	if wait, asked := upstream.HTTPWait(&http.Response{StatusCode: a.Status, Header: a.Header}); asked {
 		return c.walk.ComeBack(ctx, t, worker.AskedToWait(scopeHost, wait, nil))
 	}
 	return c.walk.Conclude(ctx, t, target, a, charged-fetch.OnTheWay)
 }
 
-// settle corrects the charge to what the server sent, and returns the kilobytes that
-// are charged now. Without any answer it is not known how much was on its way: the
-// charge stays. The request stays charged, also if the host asks to be left alone and
-// the page comes back: what is settled once is not refunded then.
+// settle corrects the charge to what the server sent, and returns the kilobytes that are
+// charged now. Without an answer, nobody knows how much was sent: the charge stays. The
+// request stays charged even if the host asks to wait: a settled charge is not given back.
 func (c *crawler) settle(ctx context.Context, granted throttle.Reservation, a *fetch.Answer) int64 {
 	charged := granted.Job.Costs[throttle.Global]
 	if a == nil {

@@ -21,12 +21,12 @@ import (
 // payload is the mail's id; what the throttle needs is in the headers.
 const taskType = "mail:send"
 
-// headerWeight is the header with a task's weight. Those with its keys are named like
-// the scopes.
+// headerWeight is the header with a task's weight. The headers with its keys are named
+// like the scopes.
 const headerWeight = "weight"
 
-// retention is how long asynq remembers a delivered mail: so long a second run
-// does not send it again.
+// retention is how long asynq remembers a delivered mail: during that time, a second
+// run does not send it again.
 const retention = 24 * time.Hour
 
 // task is the asynq task that stands for a mail. Its id is the same in each run of a
@@ -41,7 +41,7 @@ func (e *emailer) task(m *campaign.Mail, arrived time.Time) *asynq.Task {
 		asynq.MaxRetry(sendRetries), asynq.Timeout(sendTimeout), asynq.Retention(retention))
 }
 
-// jobOf tells the throttle what a task takes, from its headers.
+// jobOf reads from a task's headers what the task takes.
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	weight, err := strconv.ParseInt(headers[headerWeight], 10, 64)
@@ -77,8 +77,8 @@ func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	return nil
 }
 
-// enqueueAll hands the mails to asynq when they arrive, those that arrive together
-// at once. Nobody waits for the planning of those before.
+// enqueueAll enqueues the mails when they arrive, mails that arrive together as one
+// batch. A batch does not wait until earlier batches are planned.
 func (e *emailer) enqueueAll(ctx context.Context, began time.Time, batches [][]*campaign.Mail) error {
 	var all sync.WaitGroup
 	failed := make(chan error, len(batches))
@@ -98,8 +98,8 @@ func (e *emailer) enqueueAll(ctx context.Context, began time.Time, batches [][]*
 	return <-failed
 }
 
-// enqueue hands mails to asynq, planned for their starts. A task that asynq has from
-// an earlier run it takes no second time: that one keeps its place.
+// enqueue enqueues mails, planned for their starts. A task that asynq has from an
+// earlier run is not enqueued again: it keeps its queue position or slot.
 func (e *emailer) enqueue(ctx context.Context, mails []*campaign.Mail, later bool) error {
 	arrived := e.Now()
 	tasks := make([]*asynq.Task, len(mails))
@@ -119,7 +119,7 @@ func (e *emailer) enqueue(ctx context.Context, mails []*campaign.Mail, later boo
 	for i, one := range all.Tasks {
 		var never *throttle.NeverFitsError
 		switch m := mails[i]; {
-		case errors.As(one.Err, &never): // heavier than a limit: no task for it
+		case errors.As(one.Err, &never): // heavier than a limit: it gets no task
 			e.ledger.GaveUp(m, one.Err)
 		case one.Err == nil, errors.Is(one.Err, asynq.ErrTaskIDConflict):
 			e.ledger.Planned(m, one, later)

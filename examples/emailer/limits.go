@@ -16,13 +16,13 @@ const (
 	scopeDomain = campaign.ScopeDomain // "domain", of the recipients
 )
 
-// scopeConnections is what is limited in mails that are on their way at once, to a domain.
-// A scope has one unit: the other limits of a domain count recipients.
+// scopeConnections is the scope that limits how many mails are being sent to a domain at
+// once. A scope has one unit: the other limits of a domain count recipients.
 const scopeConnections = campaign.ScopeConnections
 
 // defaultLimits shape the bundled campaign over about half a minute. The global
-// limit is full from the first second to the last; the others hold up a tenant
-// or a domain now and then. In Go they would be
+// limit is full from the first second to the last; the other limits hold a tenant
+// or a domain now and then. In Go, they would be
 //
 //	[]throttle.Scope{
 //		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(40), throttle.Per(900, 20*time.Second)}},
@@ -82,8 +82,7 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 	return nil
 }
 
-// coolDown takes back the limits of the warm-up, which would outlive this run in
-// Redis.
+// coolDown resets the limits of the warm-up, which would outlive this run in Redis.
 func (e *emailer) coolDown(ctx context.Context) {
 	if len(e.warmup.Steps) == 0 {
 		return

@@ -1,12 +1,12 @@
-// Emailer sends a campaign of mails through asynq and over SMTP, shaped under
-// quotas of each tenant, each recipient domain and all together.
+// Emailer sends a campaign of mails through asynq and over SMTP. Quotas of each tenant, of each recipient domain and of
+// all mails together shape it.
 //
 //	go run ./examples/emailer
 //
 // needs no other program: Redis and the SMTP server are inside the process. See
 // the README.md beside this file for what to copy and what to watch, and -h for the
-// flags. What begins with ledger or rig is for the report and the checks: a program of
-// your own needs none of it.
+// flags. Code that begins with ledger or rig serves the report and the checks: your own
+// program does not need it.
 package main
 
 import (
@@ -32,17 +32,17 @@ const (
 	sendTimeout = time.Minute
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second
-	// maxWait lets mails be woken well before their slot, so that a busy
-	// machine does not make them late. It takes more workers, which are cheap:
-	// where fewer mails are in hand than start in this time, the others wait in
-	// asynq's queue, before the line, and no tenant has its turn.
+	// maxWait wakes mails well before their slot, so that a busy machine does not
+	// start them late. It needs more workers, which are cheap: with fewer workers
+	// than mails that start in this time, the other mails wait in asynq's queue,
+	// where no tenant has its turn.
 	maxWait = time.Second
 )
 
 func main() { rig.Main(run) }
 
-// run is the program: it sends the campaign that args ask for and reports. It
-// ends early when ctx is cancelled.
+// run is the program: it sends the campaign that args name and prints the report.
+// It ends early when ctx is cancelled.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p := rig.New("emailer", stdout, stderr)
 	defer p.Close()
@@ -124,13 +124,13 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	return e, p.CheckRedis(ctx, e.throttle)
 }
 
-// retryDelay is short, since the campaign is: greylisting servers out there
-// want minutes. n counts the retries so far.
+// retryDelay is short because the campaign is short; real greylisting servers ask
+// for minutes. n counts the retries so far.
 func retryDelay(n int, _ error, _ *asynq.Task) time.Duration {
 	return min(2*time.Second<<min(n, 10), time.Minute)
 }
 
-// run sends the campaign and waits for its end, or for that of ctx.
+// run sends the campaign and waits until the campaign or ctx ends.
 func (e *emailer) run(ctx context.Context) error {
 	e.ledger.Watch(e.throttle, e.shaper)
 	batches, err := e.prepare(ctx)
@@ -152,16 +152,16 @@ func (e *emailer) run(ctx context.Context) error {
 	aside.Go(func() { e.warmUp(working, began) })
 	err = e.ledger.Wait(ctx, enqueued)
 	cancel()
-	e.shaper.Stop()     // those waiting for their start go back to asynq at once
-	e.server.Shutdown() // those in hand are finished
+	e.shaper.Stop()     // mails that wait for their start go back to asynq at once
+	e.server.Shutdown() // mails that are being sent are finished
 	aside.Wait()
 	e.coolDown(context.WithoutCancel(ctx))
 	return err
 }
 
-// prepare does what comes before the first mail: it looks for what an earlier run has
-// left, takes the first step of the warm-up, and says when the mails are expected to
-// start. It returns the mails that are to be sent, by their arrival.
+// prepare runs before the first mail: it finds what an earlier run has left, takes the
+// first step of the warm-up, and says when the mails are expected to start. It returns
+// the mails to send, by their arrival.
 func (e *emailer) prepare(ctx context.Context) ([][]*campaign.Mail, error) {
 	batches, err := e.ledger.Resume()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // maxConnections bounds -connections.
 const maxConnections = 1000
 
-// options is what the command line asks for, besides what all examples have.
+// options are the flags of this example; the rig has those of all examples.
 type options struct {
 	campaignFile string           // CSV; empty for the bundled one
 	scopes       []throttle.Scope // from -limits
@@ -30,10 +30,11 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.StringVar(&o.campaignFile, "campaign", "", "CSV `file` with the mails (default: the bundled campaign)")
 	limits := flags.String("limits", defaultLimits, "limits of each scope, `scope=units/window,…;…`")
 	flags.Int64Var(&o.connections, "connections", 2, "how many connections to one domain at once")
-	flags.BoolVar(&o.plan, "plan", true, "plan the mails when they are enqueued; else each is put back when it comes")
+	flags.BoolVar(&o.plan, "plan", true,
+		"plan mails when they are enqueued; if false, each is put back when a worker takes it")
 	warmup := flags.String("warmup", defaultWarmup,
-		"limit of a tenant that grows: `tenant=time units/window;…`, where - stands for that of all; left out if "+
-			"the campaign has no mails of it")
+		"growing limit of a tenant: `tenant=time units/window;…`, where - stands for the configured limits; "+
+			"ignored if the campaign has no mails of the tenant")
 	flags.StringVar(&o.smtp, "smtp", "", "`host:port` of an SMTP server (default: one inside the process)")
 	flags.StringVar(&o.metrics, "metrics", "",
 		"serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, while it runs")

@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// complete is the handler of a task: it runs at the start that was granted, asks the
+// complete is the handler of a task: it runs at the granted start, asks the
 // provider, and keeps the answer as the task's result.
 func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	p, err := prompt.Read(task.Payload())
@@ -27,7 +27,7 @@ func (a *assistant) complete(ctx context.Context, task *asynq.Task) error {
 	switch {
 	case chat.NeverConnected(err):
 		return worker.Untouched(err)
-	case err != nil: // nobody knows what it took: the charge stays, and asynq tries again
+	case err != nil: // what it used is unknown: the charge stays, and asynq tries again
 		return err
 	}
 	if wait := a.report(ctx, answer); wait != nil {
@@ -54,11 +54,11 @@ func messages(p *prompt.Prompt) []chat.Message {
 	return []chat.Message{{Role: "system", Content: "You help the staff of a shop."}, {Role: "user", Content: p.Text}}
 }
 
-// report passes on what the provider says of its limits, which the throttle's follow. If it
-// has none left (429, 503), that is an error: nothing more is asked of the model for now, by
-// any worker. The charge is given back, the prompt comes again after the pause, and no retry
-// is spent. What is left is not passed on: nobody else uses the account, and the headers are
-// older than the answer is long.
+// report reports what the provider says of its limits, so that the throttle's limits follow.
+// It returns an error if the provider has no room (429, 503): no worker asks the model for now,
+// the charge is given back, the prompt runs again after the pause, and no retry is spent. It
+// does not report how much is left: no other program uses the account, and the headers were
+// written before the answer was made.
 func (a *assistant) report(ctx context.Context, answer *chat.Answer) error {
 	resp := &http.Response{StatusCode: answer.Status, Header: answer.Header}
 	wait, refused := upstream.HTTPWait(resp)
@@ -83,8 +83,8 @@ func (a *assistant) report(ctx context.Context, answer *chat.Answer) error {
 	return nil
 }
 
-// refusal is the error of an answer that is none. What is wrong with the request itself
-// will not be right the next time.
+// refusal is the error of an answer without a completion. A request that is wrong is not
+// tried again.
 func refusal(answer *chat.Answer) error {
 	err := fmt.Errorf("llm: the provider answered %d: %s", answer.Status, answer.Reason)
 	switch answer.Status {
@@ -94,7 +94,7 @@ func refusal(answer *chat.Answer) error {
 	return err
 }
 
-// settle corrects the charge to what the provider says that it took. Without that it stays.
+// settle corrects the charge to the use that the provider names. Without one the charge stays.
 func (a *assistant) settle(ctx context.Context, p *prompt.Prompt, used *chat.Usage) {
 	if used == nil {
 		return

@@ -6,8 +6,8 @@
 //
 // needs no other program, no network and no key: Redis and a provider are inside the
 // process. See the README.md beside this file for what to copy and what to watch, and -h for
-// the flags. What begins with ledger or rig is for the report and the checks: a program of
-// your own needs none of it.
+// the flags. Code that begins with ledger or rig serves the report and the checks: your own
+// program does not need it.
 package main
 
 import (
@@ -33,20 +33,20 @@ const (
 	taskTimeout    = 2 * time.Minute
 	requestTimeout = time.Minute
 	firstRetry     = time.Second
-	// maxWait lets prompts be woken well before their slot, so that a busy machine does not
-	// make them late. It takes more workers, which are cheap.
+	// maxWait wakes prompts well before their slot, so that a busy machine does not start
+	// them late. It needs more workers, which are cheap.
 	maxWait = time.Second
 	// redisTimeout is long, since the Redis inside shares a machine that may be busy.
 	redisTimeout = 5 * time.Second
 )
 
-// retryDelay is doubled with each retry. n counts the retries so far.
+// retryDelay doubles with each retry. n counts the retries so far.
 func retryDelay(n int, _ error, _ *asynq.Task) time.Duration { return firstRetry << min(n, 10) }
 
 func main() { rig.Main(run) }
 
-// run is the program: it has answered what args ask for, and reports. It ends early when
-// ctx is cancelled.
+// run is the program: it gets the prompts answered and prints the report. It ends early
+// when ctx is cancelled.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p := rig.New("llm", stdout, stderr)
 	defer p.Close()
@@ -80,8 +80,8 @@ func open(ctx context.Context, p *rig.Program, o options) (*assistant, error) {
 	return a, p.CheckRedis(ctx, a.throttle)
 }
 
-// assistant answers prompts: each is a task that a throttle lets start, which counts
-// requests and tokens.
+// assistant answers prompts. Each prompt is a task; the throttle counts requests and tokens
+// and grants its start.
 type assistant struct {
 	options
 	*rig.Program
@@ -126,17 +126,17 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 	return a, nil
 }
 
-// run has the prompts answered and waits for the end of it, or for that of ctx.
+// run gets the prompts answered and waits until all have ended or ctx ends.
 func (a *assistant) run(ctx context.Context) (*completion.Report, error) {
 	a.ledger.Watch(a.throttle, a.shaper, a.planner)
 	err := a.work(ctx)
-	a.shaper.Stop()     // those waiting for their start go back to asynq at once
-	a.server.Shutdown() // those in hand are finished
+	a.shaper.Stop()     // prompts that wait for their start go back to asynq at once
+	a.server.Shutdown() // prompts that are being answered are finished
 	return a.ledger.Report(ctx, err)
 }
 
-// work lets the workers take prompts, and gives those to asynq as they arrive that an
-// earlier run has left, until all have ended.
+// work starts the workers and enqueues, as they arrive, the prompts that an earlier run has
+// left. It returns when all prompts have ended.
 func (a *assistant) work(ctx context.Context) error {
 	left, err := a.ledger.Resume()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // keyVariable is the environment variable with the key of a real provider.
 const keyVariable = "LLM_API_KEY"
 
-// The lengths of windows. The provider inside is a real one that is watched in a hurry:
-// with windows of four seconds in place of a minute, it answers fifteen times as fast too.
+// The lengths of windows. The bundled provider is a real one at fifteen times its speed:
+// its windows last four seconds in place of a minute, and it answers as much faster.
 const (
 	realWindow    = time.Minute
 	bundledWindow = 4 * time.Second
@@ -40,7 +40,7 @@ const (
 	arriveFor     = 6.5
 )
 
-// options is what the command line asks for, besides what all examples have.
+// options are the flags of this example; the rig has those of all examples.
 type options struct {
 	prompt.Work
 	baseURL  string // of a real provider; empty for the one inside
@@ -74,7 +74,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	flags.Float64Var(&o.incident, "incident", 0.6,
 		"the `part` of its limits that the provider inside serves during an incident, from 2.5 to 5.5 windows; 1 for none")
 	flags.TextVar(&o.mode, "mode", throttle.Enforce,
-		"of the throttle: `enforce`, shadow (it counts, and keeps nothing back) or off; to see what happens without")
+		"of the throttle: `enforce`, shadow (it counts but holds nothing) or off, to see what happens without it")
 	if err := p.Parse(flags, args); err != nil {
 		return o, err
 	}
@@ -85,7 +85,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	return o, err
 }
 
-// setWindow fills in what goes by windows, and their length unless it was given.
+// setWindow sets the window's length unless it was given, and what depends on it.
 func (o *options) setWindow(given bool) {
 	switch {
 	case given:
@@ -139,8 +139,8 @@ func (o *options) checkHeaviest() error {
 	return nil
 }
 
-// bundled is the provider inside. It takes as much less time than a real one as its windows
-// are shorter than a minute: 0.4 s to the first token, 50 tokens a second from there.
+// bundled describes the bundled provider. A provider with windows of a minute takes 0.4 s to
+// the first token and makes 50 tokens a second; with shorter windows it is as much faster.
 func (o *options) bundled() provider.Options {
 	pace := float64(o.window) / float64(realWindow)
 	return provider.Options{
@@ -154,14 +154,14 @@ func (o *options) bundled() provider.Options {
 	}
 }
 
-// queue is a name for the prompts that are asked.
+// queue returns a name that depends on the prompts.
 func (o *options) queue() string {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, o.Work)
 	return fmt.Sprintf("llm-%08x", hash.Sum32())
 }
 
-// windows is a number of windows.
+// windows returns how long a number of windows last.
 func windows(number float64, window time.Duration) time.Duration {
 	return time.Duration(number * float64(window))
 }

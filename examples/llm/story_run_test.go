@@ -36,7 +36,7 @@ func short(args ...string) []string {
 	return append([]string{"-jobs", "60", "-window", "500ms", "-budget", "100000"}, args...)
 }
 
-// settled tells whether each charge is what the provider says, or the estimate where the machine
+// settled reports whether each charge is what the provider says, or the estimate where the machine
 // was too busy to settle it.
 func settled(s completion.Summary) bool { return s.Mischarged == 0 && s.BudgetsRight }
 

@@ -24,11 +24,12 @@ const taskType = "llm:complete"
 // clock.
 const headerArrived = "arrived"
 
-// patience is how long a person waits. A prompt that cannot start within it, since its
-// customer's budget is used up, is refused at once.
+// patience is how long a person waits. A prompt that cannot start in that time because its
+// customer's budget is used up is refused at once.
 const patience = 10 * time.Minute
 
-// retention is how long asynq remembers an answer: so long a second run does not ask again.
+// retention is how long asynq remembers an answer: during that time, a second run does not
+// ask again.
 const retention = 24 * time.Hour
 
 // task is the asynq task that stands for a prompt.
@@ -39,8 +40,8 @@ func (a *assistant) task(p *prompt.Prompt, arrived time.Time) *asynq.Task {
 		asynq.Retention(retention))
 }
 
-// jobOf tells the throttle what a task takes: one request, and so many tokens of the model
-// and of the customer's budget.
+// jobOf returns what a task takes: one request, and tokens of the model and of the
+// customer's budget.
 func (a *assistant) jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	p, err := prompt.Read(task.Payload())
 	if err != nil {
@@ -63,15 +64,15 @@ func (a *assistant) jobOf(_ context.Context, task *asynq.Task) (throttle.Job, er
 	return job, nil
 }
 
-// estimate is how many tokens a prompt is charged before its answer is known: its own, and
-// all that the answer may have. So do providers count a request when it comes; whoever
-// charges less meets their 429.
+// estimate returns how many tokens a prompt is charged before its answer is known: its own,
+// and the most that the answer may have. Providers count a request in the same way when it
+// arrives; a client that charges less gets their 429.
 func estimate(p *prompt.Prompt) int64 {
 	return chat.PromptTokens(messages(p)) + p.MaxTokens
 }
 
-// enqueueAll hands the prompts to asynq when they arrive. Nobody waits for the planning of
-// the batch.
+// enqueueAll enqueues the prompts when they arrive. Interactive prompts do not wait until the
+// batch is planned.
 func (a *assistant) enqueueAll(ctx context.Context, began time.Time, prompts []*prompt.Prompt) error {
 	var batch, interactive []*prompt.Prompt
 	for _, p := range prompts {
@@ -94,8 +95,8 @@ func (a *assistant) enqueueAll(ctx context.Context, began time.Time, prompts []*
 	return <-planned
 }
 
-// enqueue hands prompts to asynq, planned for their starts. A task that asynq has from an
-// earlier run it takes no second time: that one keeps its place.
+// enqueue enqueues prompts, planned for their starts. A task that asynq has from an earlier
+// run is not enqueued again: it keeps its queue position or slot.
 func (a *assistant) enqueue(ctx context.Context, prompts []*prompt.Prompt) error {
 	arrived := a.Now()
 	tasks := make([]*asynq.Task, len(prompts))

@@ -38,7 +38,7 @@ func newModel(scopes []throttle.Scope, options throttle.Options, m *memory) *Mod
 // Clone returns a model of its own that stands as this one.
 func (m *Model) Clone() *Model { return newModel(m.scopes, m.options, m.memory.clone()) }
 
-// Equal tells whether two models stand alike.
+// Equal reports whether two models stand alike.
 func (m *Model) Equal(other *Model) bool {
 	return m.memory.line.Equal(other.memory.line)
 }

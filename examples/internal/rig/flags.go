@@ -91,7 +91,7 @@ func (p *Program) LogLevel() asynq.LogLevel {
 	return asynq.ErrorLevel
 }
 
-// ValidName tells whether a name is of 1 to 64 letters, digits, _ . or -, and so can
+// ValidName reports whether a name is of 1 to 64 letters, digits, _ . or -, and so can
 // stand in Redis' keys as it is.
 func ValidName(name string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"

@@ -17,7 +17,7 @@ const CheckTimeout = 5 * time.Second
 // expireEvery is how often the Redis inside looks for keys to expire.
 const expireEvery = 100 * time.Millisecond
 
-// Inside tells whether Redis is inside the process: what is left is gone with it.
+// Inside reports whether Redis is inside the process: what is left is gone with it.
 func (p *Program) Inside() bool { return p.Redis == "" }
 
 // OpenRedis opens a client for what -redis names, or for a Redis inside the process,

@@ -34,7 +34,8 @@ func TestWatchEnds(t *testing.T) {
 			w.Enqueued = enqueued
 			time.AfterFunc(time.Second, func() { enqueued <- failure })
 		}, time.Second, failure},
-		"shown to be over":  {func(w *Watch, _ func()) { w.Show = since(700 * time.Millisecond) }, 750 * time.Millisecond, nil},
+		"shown to be over": {func(w *Watch, _ func()) { w.Show = since(700 * time.Millisecond) },
+			750 * time.Millisecond, nil},
 		"looked to be over": {func(w *Watch, _ func()) { w.Look = since(0) }, 2 * time.Second, nil},
 		"looks only when all is enqueued": {func(w *Watch, _ func()) {
 			enqueued := make(chan error, 1)

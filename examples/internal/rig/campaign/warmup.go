@@ -22,7 +22,7 @@ type Step struct {
 	Limit throttle.Limit // the zero Limit: those of the configuration
 }
 
-// Last tells whether the step is the one back to the limits of all.
+// Last reports whether the step is the one back to the limits of all.
 func (s Step) Last() bool { return s.Limit == (throttle.Limit{}) }
 
 // String is the limit, or "as all" of the last step.
@@ -81,7 +81,7 @@ func (w *Warmup) add(text string) error {
 	return nil
 }
 
-// Among tells whether the campaign has mails of the tenant.
+// Among reports whether the campaign has mails of the tenant.
 func (w Warmup) Among(c *Campaign) bool {
 	for _, m := range c.Mails {
 		if m.Tenant == w.Tenant {

@@ -107,7 +107,7 @@ func (a *Answer) readWhole(body io.Reader) error {
 	return nil
 }
 
-// NeverConnected tells whether an error came before the provider was reached.
+// NeverConnected reports whether an error came before the provider was reached.
 func NeverConnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

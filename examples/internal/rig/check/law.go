@@ -36,7 +36,7 @@ func (l Law) at(scope throttle.Scope, key string, instant int64) []throttle.Limi
 	return limits
 }
 
-// changed tells whether a scope key has had limits of its own.
+// changed reports whether a scope key has had limits of its own.
 func (l Law) changed(scope, key string) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool { return c.Scope == scope && c.Key == key })
 }

@@ -37,7 +37,7 @@ func (r result) mischarged() int {
 	return wrong
 }
 
-// budgetsRight tells whether the throttle's account of the budgets has grown by the charges. One
+// budgetsRight reports whether the throttle's account of the budgets has grown by the charges. One
 // that could not be settled may have been all the same, when only the answer was lost. With
 // a Redis elsewhere others may use the budgets too.
 func (r result) budgetsRight() bool {

@@ -141,7 +141,7 @@ func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 	return &Report{s, r}, err
 }
 
-// Well tells whether every prompt has ended, or waits for tomorrow, and every limit and
+// Well reports whether every prompt has ended, or waits for tomorrow, and every limit and
 // budget was kept.
 func (r *Report) Well() bool { return r.OK }
 

@@ -193,7 +193,7 @@ func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 // Raw is what the report was made of.
 func (r *Report) Raw() Result { return r.of }
 
-// Well tells whether every page that was found has ended, and no limit, rule or pause
+// Well reports whether every page that was found has ended, and no limit, rule or pause
 // was broken.
 func (r *Report) Well() bool { return r.OK }
 

@@ -103,7 +103,7 @@ func overfull(events []check.Event, at, window, most int64) (begins int64, ok bo
 	return begins, ok
 }
 
-// resumed tells whether an earlier run began with this campaign.
+// resumed reports whether an earlier run began with this campaign.
 func (r result) resumed() bool {
 	for _, one := range r.outcomes {
 		if one.earlier || !one.arrived.IsZero() && one.arrived.Before(r.began) {
@@ -113,7 +113,7 @@ func (r result) resumed() bool {
 	return false
 }
 
-// fits tells whether a mail may ever start.
+// fits reports whether a mail may ever start.
 func fits(m *campaign.Mail, scopes []throttle.Scope) bool {
 	for _, scope := range scopes {
 		for _, limit := range scope.Limits {

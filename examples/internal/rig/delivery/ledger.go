@@ -361,7 +361,7 @@ func (l *Ledger) Report(failed error) *Report {
 	return &Report{s, r}
 }
 
-// Well tells whether every mail arrived exactly once or was refused for good, and no
+// Well reports whether every mail arrived exactly once or was refused for good, and no
 // limit or pause was broken.
 func (r *Report) Well() bool { return r.OK }
 

@@ -56,7 +56,7 @@ func (a *Answer) Location() string {
 	return ""
 }
 
-// IsHTML tells whether the body may have links.
+// IsHTML reports whether the body may have links.
 func (a *Answer) IsHTML() bool {
 	kind := strings.ToLower(a.Header.Get("Content-Type"))
 	return strings.HasPrefix(kind, "text/html") || strings.HasPrefix(kind, "application/xhtml+xml")
@@ -192,7 +192,7 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NeverConnected tells whether an error came before a host was reached.
+// NeverConnected reports whether an error came before a host was reached.
 func NeverConnected(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, ErrForbiddenAddress) || errors.As(err, &op) && op.Op == "dial"

@@ -111,7 +111,7 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
 }
 
-// public tells whether an address is one of the public network.
+// public reports whether an address is one of the public network.
 func public(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() {

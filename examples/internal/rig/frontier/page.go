@@ -60,7 +60,7 @@ func (p *Page) Target() (*url.URL, error) {
 	return p.Location()
 }
 
-// Over tells whether the page has ended, the second time if there is one.
+// Over reports whether the page has ended, the second time if there is one.
 func (p *Page) Over() bool { return p.Again != "" || p.Ended != "" && !p.Second }
 
 // End notes how the page ended.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/link"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
@@ -91,7 +92,7 @@ func (w *Walk) Mend(ctx context.Context) error {
 	return nil
 }
 
-// given tells whether asynq has a task for a turn.
+// given reports whether asynq has a task for a turn.
 func (w *Walk) given(t *Turn) bool {
 	_, err := w.inspect.GetTaskInfo(w.queue, t.TaskID())
 	return !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound)
@@ -335,9 +336,7 @@ func (w *Walk) ended(ctx context.Context, t *Turn) error {
 // HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
 // throttle's put-backs are kept from it), and ends the pages that get no other.
 func (w *Walk) HandleError(ctx context.Context, task *asynq.Task, cause error) {
-	retried, _ := asynq.GetRetryCount(ctx)
-	most, _ := asynq.GetMaxRetry(ctx)
-	if !errors.Is(cause, asynq.SkipRetry) && retried < most {
+	if !account.IsLast(ctx, cause) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx) // the task's time may be over, which may be why it failed
@@ -355,5 +354,5 @@ func (w *Walk) HandleError(ctx context.Context, task *asynq.Task, cause error) {
 // plainReason is an error's text without what was added for asynq.
 func plainReason(err error) string {
 	text, _, _ := strings.Cut(err.Error(), " (last of ")
-	return strings.TrimSuffix(text, ": "+asynq.SkipRetry.Error())
+	return account.PlainReason(text)
 }

@@ -56,7 +56,7 @@ func attribute(token html.Token, name string) string {
 	return ""
 }
 
-// says tells whether one of the words is in a list divided by commas or blanks.
+// says reports whether one of the words is in a list divided by commas or blanks.
 func says(list string, words ...string) bool {
 	for part := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		for _, word := range words {

@@ -108,7 +108,7 @@ func canonicalPath(u *url.URL) error {
 
 const upperHex = "0123456789ABCDEF"
 
-// notInURL tells whether a byte must be escaped in a URL.
+// notInURL reports whether a byte must be escaped in a URL.
 func notInURL(c byte) bool {
 	return c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>'
 }

@@ -141,7 +141,7 @@ func crawlDelay(value string) time.Duration {
 	return time.Duration(min(seconds, maxCrawlDelay.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// Allows tells whether a path, with its query and canonical, may be requested:
+// Allows reports whether a path, with its query and canonical, may be requested:
 // the longest pattern that matches says so, and of two as long the one that allows.
 func (r Rules) Allows(path string) bool {
 	allowed, longest := true, -1
@@ -154,7 +154,7 @@ func (r Rules) Allows(path string) bool {
 	return allowed || path == Path
 }
 
-// matchesPattern tells whether a path begins with a pattern, in which * stands for
+// matchesPattern reports whether a path begins with a pattern, in which * stands for
 // anything and a final $ for the path's end.
 func matchesPattern(path, pattern string) bool {
 	pattern, toEnd := strings.CutSuffix(pattern, "$")

@@ -58,7 +58,7 @@ func (s *script) answer(to string, now time.Time) (refusal *smtp.SMTPError, clos
 	return nil, false
 }
 
-// first tells whether a recipient has not come before.
+// first reports whether a recipient has not come before.
 func (s *script) first(to string) bool {
 	if s.seen == nil {
 		s.seen = make(map[string]bool)
