@@ -314,3 +314,40 @@ func TestBodyMayNotTakeForEver(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeSaysWhoWhyUntilWhen: what was set on a page is shown everywhere with its end, the reason and
+// the person, on the overview, among the changes and on the page of the scope key.
+func TestChangeSaysWhoWhyUntilWhen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.pages(&dashboard.Options{AllowChanges: true})
+	send := func(sure string) answer {
+		r := form(t.Context(), "do", "limits", "scope", "tenant", "key", "acme", "limits", "182/1h", "lasts", "4h",
+			"why", "spring", "sure", sure)
+		r.SetBasicAuth("ann", "secret")
+		return ask(h, r)
+	}
+	before, _ := asked(send("").text)
+	if got := send(before); got.status != http.StatusSeeOther {
+		t.Fatalf("status %d\n%s", got.status, got.text)
+	}
+	set, err := w.throttle.Inspector().SettingsOf(t.Context(), "tenant", "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := view.Clock(view.Find(set, "limits").Until)
+	for target, want := range map[string][]string{
+		"/": {"182/1h", "ann, ", "spring", until}, "/changes": {"182/1h", "ann, ", "spring", until},
+		"/key?scope=tenant&key=acme": {"set at run time for the key until " + until + ", by ann, ", ": spring"},
+	} {
+		page := get(t.Context(), h, target).text
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s lacks %q\n%s", target, text, page)
+			}
+		}
+		if strings.Contains(page, "@1µs") {
+			t.Errorf("%s shows the precision that 182/1h has anyway", target)
+		}
+	}
+}

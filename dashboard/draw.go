@@ -71,15 +71,17 @@ type useRow struct {
 	instantNow
 	Units  int64
 	Bar    bar
-	Counts bool // there is a limit that counts
-	Weak   bool // it is not enforced
+	Counts bool   // there is a limit that counts
+	Weak   bool   // it is not enforced
+	Set    string // that it is set at run time, until when, by whom and why
 }
 
-func useRows(u throttle.Usage) []useRow {
+// useRows has a row for each limit of a scope key, of which set says that it is set at run time.
+func useRows(u throttle.Usage, set string) []useRow {
 	all := view.UsesOf(u)
 	rows := make([]useRow, len(all))
 	for i, use := range all {
-		rows[i] = useRow{Use: use, instantNow: instantNow{u.Now}, Weak: u.Mode != throttle.Enforce}
+		rows[i] = useRow{Use: use, instantNow: instantNow{u.Now}, Weak: u.Mode != throttle.Enforce, Set: set}
 		if i < len(u.Limits) {
 			rows[i].Units = u.Limits[i].Limit.Units
 			rows[i].Counts = rows[i].Units != throttle.Unlimited

@@ -18,8 +18,8 @@ type keyPage struct {
 	Paused, Next time.Time
 	Mode         throttle.Mode
 	Weak         bool
-	SetFor       string
-	Waiting      int64 // flows
+	SetFor, Set  string // where its limits are set; and until when, by whom and why
+	Waiting      int64  // flows
 	Rows         []keyRow
 	History      chart
 	Blocked      blocked
@@ -47,7 +47,7 @@ func keyPageOf(b *board, key scopeKey) any {
 	}
 	p := &keyPage{
 		instantNow: instantNow{s.usage.Now}, Next: s.usage.Next, Mode: s.usage.Mode, Weak: s.usage.Mode != throttle.Enforce,
-		SetFor: s.usage.SetFor, Waiting: s.usage.Waiting, Rows: []keyRow{b.keyRow(key)}, History: chartOf(s.history),
+		SetFor: s.usage.SetFor, Set: b.setText(s.usage), Waiting: s.usage.Waiting, Rows: []keyRow{b.keyRow(key)}, History: chartOf(s.history),
 	}
 	if s.usage.Paused.After(s.usage.Now) {
 		p.Paused = s.usage.Paused

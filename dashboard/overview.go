@@ -191,9 +191,33 @@ func (b *board) keyRow(key scopeKey) keyRow {
 	case s.err != nil:
 		row.Problem = problem(s.err)
 	default:
-		row.Uses, row.Spark = useRows(s.usage), spark(s.full, 1)
+		row.Uses, row.Spark = useRows(s.usage, b.setText(s.usage)), spark(s.full, 1)
 	}
 	return row
+}
+
+// setText says that the limits of a scope key are set at run time: until when, by whom and why.
+func (b *board) setText(u throttle.Usage) string {
+	if u.SetFor == "" {
+		return ""
+	}
+	key := u.Key
+	if u.SetFor == "scope" {
+		key = ""
+	}
+	text := "set at run time for the " + u.SetFor
+	for _, s := range b.process.sets.At(b.now) {
+		if s.What != "limits" || s.Scope != u.Scope || s.Key != key {
+			continue
+		}
+		if !s.Until.IsZero() {
+			text += " until " + view.Clock(s.Until)
+		}
+		if text += ", by " + s.By; s.Why != "" {
+			text += ": " + s.Why
+		}
+	}
+	return view.Printable(text)
 }
 
 // itsTurn is why something waits where there is room.

@@ -58,7 +58,7 @@ func (r *reader) look(ctx context.Context, l look) *board {
 
 func (r *reader) readAll(ctx context.Context, b *board, l look) error {
 	if b.throttle == nil || l.anew || b.taken.Sub(b.process.read) >= processed {
-		if err := r.readProcesses(ctx, b); err != nil {
+		if err := r.readProcesses(ctx, b, l.anew); err != nil {
 			return err
 		}
 	}
@@ -98,8 +98,9 @@ func (b *board) readOpen(ctx context.Context, open []scopeKey) error {
 	return b.readHistories(ctx, open)
 }
 
-// readProcesses reads what seldom changes, and attaches anew where the configuration does.
-func (r *reader) readProcesses(ctx context.Context, b *board) error {
+// readProcesses reads what seldom changes, and attaches anew where the configuration does. After a
+// change on a page (anew), the settings are read at once.
+func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 	p, th := processes{read: b.taken}, b.throttle
 	var err error
 	if th == nil {
@@ -121,7 +122,11 @@ func (r *reader) readProcesses(ctx context.Context, b *board) error {
 	if p.noted, err = th.Backlogs(ctx); err != nil {
 		return err
 	}
-	p.sets = readSets(ctx, th, b.process.sets, p.changes)
+	sets := b.process.sets
+	if anew {
+		sets = sets.Anew()
+	}
+	p.sets = readSets(ctx, th, sets, p.changes)
 	p.load, p.sample = view.LoadSince(ctx, th, b.process.sample)
 	b.throttle, b.process = th, p
 	return nil

@@ -19,7 +19,7 @@ var functions = template.FuncMap{
 	"linked":   func(key string) bool { return !strings.HasPrefix(key, "~") },
 	"far":      view.Far,
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	"clock":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"clock":    view.Clock,
 	"when":     func(at, now time.Time) instant { return instant{at, now} },
 	"span":     view.Span,
 	"short":    func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },

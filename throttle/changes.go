@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +22,8 @@ const (
 	changesKeptFor = 30 * 24 * time.Hour
 )
 
-// Change is one change of what is set at run time: a pause, limits or a mode. The last
-// 200 are kept for 30 days.
+// Change is one change of what is set at run time: a pause, limits or a mode. The last 200 are kept
+// for 30 days, and the last 200 of those that an upstream asked for (ForUpstream).
 type Change struct {
 	At time.Time `json:"at"` // on Redis' clock
 	// By is who did it: the person, if one was named, the user and the host, the program and
@@ -43,24 +44,35 @@ type Change struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Changes returns what was changed at run time, the last first. It blocks for one round
-// trip and fails as Usage does.
+// Changes returns what was changed at run time, the last first. It blocks for two round
+// trips and fails as Usage does.
 func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	if ctx == nil {
 		return nil, errNoContext
 	}
-	list, err := t.redis.list(ctx, t.keys.prefix+"changes", 0, mostChanges-1)
-	if err != nil {
-		return nil, err
-	}
 	var changes []Change
-	for _, text := range list {
-		var c Change
-		if err := json.Unmarshal([]byte(text), &c); err == nil {
-			changes = append(changes, c)
+	for _, upstream := range []bool{false, true} {
+		list, err := t.redis.list(ctx, t.changesKey(upstream), 0, mostChanges-1)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range list {
+			var c Change
+			if err := json.Unmarshal([]byte(text), &c); err == nil {
+				changes = append(changes, c)
+			}
 		}
 	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return b.At.Compare(a.At) })
 	return changes, nil
+}
+
+// changesKey names the list of the changes that people made, or of those that an upstream asked for.
+func (t *setup) changesKey(upstream bool) string {
+	if upstream {
+		return t.keys.prefix + "changes:upstream"
+	}
+	return t.keys.prefix + "changes"
 }
 
 // noteChange records a change. A failure to record it is no error: the change is in force.
@@ -79,7 +91,7 @@ func (t *setup) noteChange(ctx context.Context, what, name string, s setting, of
 	c.After, c.Until = t.settingText(c, s.inForce, s.now)
 	text, err := json.Marshal(c)
 	if err == nil {
-		err = t.redis.pushed(ctx, t.keys.prefix+"changes", string(text), mostChanges, changesKeptFor)
+		err = t.redis.pushed(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
 	}
 	if err != nil {
 		t.options.Logger.Debug("throttle: who changed what could not be kept", zap.Error(err))

@@ -166,3 +166,28 @@ func TestSettings(t *testing.T) {
 		}
 	})
 }
+
+// TestUpstreamsPushOutNobody: 300 pauses that upstreams asked for leave the change that a person made.
+func TestUpstreamsPushOutNobody(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, threeScopes, nil)
+		ctx := t.Context()
+		if err := th.Inspector().SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(5)},
+			throttle.By("ann"), throttle.Why("spring")); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			if _, err := th.Pause(ctx, "domain", fmt.Sprint(i), time.Now().Add(time.Hour), throttle.ForUpstream()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changes, err := th.Inspector().Changes(ctx)
+		if err != nil || len(changes) != 201 || changes[0].Key != "299" {
+			t.Fatalf("%d changes, the last of %q, %v", len(changes), changes[0].Key, err)
+		}
+		if first := changes[200]; first.Key != "acme" || first.Why != "spring" || !strings.HasPrefix(first.By, "ann, ") {
+			t.Errorf("the first change is %+v", first)
+		}
+	})
+}

@@ -11,8 +11,9 @@ type SetOption func(*terms)
 
 // terms are the options of a change.
 type terms struct {
-	until   time.Time
-	why, by string
+	until    time.Time
+	why, by  string
+	upstream bool
 }
 
 // Until ends what is set at a time, by itself. From that instant on, what is set for the scope, or else each
@@ -26,6 +27,10 @@ func Why(reason string) SetOption { return func(t *terms) { t.why = reason } }
 // By names the person who makes the change, in at most 100 bytes. The process and the user that it runs as
 // are recorded in any case.
 func By(person string) SetOption { return func(t *terms) { t.by = person } }
+
+// ForUpstream marks a change that a program makes because an upstream asked for it. Such changes are
+// recorded in a list of their own, so that they push out none that a person made.
+func ForUpstream() SetOption { return func(t *terms) { t.upstream = true } }
 
 const (
 	mostWhy = 200 // bytes

@@ -50,7 +50,7 @@ func (s *Shaper) closeKey(ctx context.Context, granted throttle.Reservation,
 	var rigid *throttle.OptionError
 	if errors.As(err, &rigid) { // the scope has no Floor
 		ends, err = s.throttle.Pause(ctx, wait.Scope, granted.Job.Keys[wait.Scope], time.Now().Add(wait.Delay),
-			throttle.Why("the upstream asked to wait"))
+			throttle.Why("the upstream asked to wait"), throttle.ForUpstream())
 		s.puller.heard()
 		return ends, false, err
 	}

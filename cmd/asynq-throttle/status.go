@@ -110,10 +110,9 @@ func useText(u view.Use, now time.Time) string {
 		}
 	}
 	text += servedText(u.Served)
-	if u.SetFor != "" {
-		text += ", set for the " + u.SetFor
+	if set := setText(u, now); set != "" {
+		text += ", " + set
 	}
-	text += endText(u, now)
 	if !u.Paused.IsZero() {
 		text += ", paused until " + at(u.Paused, now)
 	}
@@ -128,12 +127,9 @@ func servedText(part float64) string {
 	return ""
 }
 
-// endText is when what was set for a scope key ends, if it does.
-func endText(u view.Use, now time.Time) string {
-	if u.Ends.IsZero() {
-		return ""
-	}
-	return " until " + at(u.Ends, now)
+// setText says where a limit was set at run time, and until when; empty where it is configured.
+func setText(u view.Use, now time.Time) string {
+	return view.SetText(u.SetFor, u.Ends, func(end time.Time) string { return at(end, now) })
 }
 
 // settingText is what is set, in one line: until when, by whom and why.

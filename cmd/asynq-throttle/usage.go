@@ -90,12 +90,7 @@ func writeUses(g *page, uses view.Uses) {
 	}
 	var rows [][]string
 	for _, u := range uses.Rows {
-		set := orElse(u.SetFor, "configuration")
-		if u.SetFor != "" {
-			set = "set for the " + u.SetFor
-		}
-		set += endText(u, uses.Now)
-		set += servedText(u.Served)
+		set := orElse(setText(u, uses.Now), "configuration") + servedText(u.Served)
 		room := roomAt(u.Limit, u.Free, uses.Now)
 		switch {
 		case !u.Paused.IsZero():

@@ -35,6 +35,12 @@ func (s Sets) Read(ctx context.Context, th *throttle.Inspector, changes []thrott
 	return Sets{All: all, Known: true, newest: newest, read: time.Now(), took: time.Since(began)}, nil
 }
 
+// Anew makes the next Read read it in any case.
+func (s Sets) Anew() Sets {
+	s.read = time.Time{}
+	return s
+}
+
 // Later leaves it as it is, as long as reading that took so long allows it.
 func (s Sets) Later(took time.Duration) Sets {
 	s.read, s.took = time.Now(), took

@@ -42,6 +42,21 @@ func Far(at, now time.Time) string {
 	}
 }
 
+// SetText says where a limit was set at run time, and until when; empty where it is configured.
+// until writes an instant.
+func SetText(setFor string, ends time.Time, until func(time.Time) string) string {
+	switch {
+	case setFor == "":
+		return ""
+	case ends.IsZero():
+		return "set for the " + setFor
+	}
+	return "set for the " + setFor + " until " + until(ends)
+}
+
+// Clock writes an instant to the second, in UTC.
+func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
+
 // ChangeTexts returns what was set before and after a change, for people: limits as LimitText
 // writes them.
 func ChangeTexts(c throttle.Change) (before, after string) {

@@ -187,8 +187,12 @@ func Why(u throttle.Usage) (text string, until time.Time) {
 	if served := ServedText(u.Served); served != "" && text != "" {
 		text += ", " + served
 	}
-	if u.SetFor != "" && text != "" {
-		text += ", set for the " + u.SetFor
+	ends := u.Ends
+	if u.Mode != throttle.Enforce { // it may be the mode that ends
+		ends = time.Time{}
+	}
+	if set := SetText(u.SetFor, ends, Clock); set != "" && text != "" {
+		text += ", " + set
 	}
 	return text, until
 }
