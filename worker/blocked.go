@@ -20,8 +20,7 @@ func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, c
 	if stays {
 		return s.stay(ctx, a, delay)
 	}
-	s.countPutBack(throttle.Reservation{Job: job}, delay, cause)
-	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
+	return s.putBackFor(ctx, a, job, delay, cause)
 }
 
 // isBlocked tells that a limit set at run time has no room for a job's weight.

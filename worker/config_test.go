@@ -163,7 +163,8 @@ func TestConfigureWithoutUserFunctions(t *testing.T) {
 		rows := []struct {
 			err     error
 			failure bool
-		}{{nil, false}, {errBroken, true}, {putBack, false}, {context.Canceled, true}, {errors.Join(errBroken, putBack), false}}
+		}{{nil, false}, {errBroken, true}, {putBack, false}, {context.Canceled, true},
+			{errors.Join(errBroken, putBack), false}}
 		for _, row := range rows {
 			if got := cfg.IsFailure(row.err); got != row.failure {
 				t.Errorf("IsFailure(%v) is %t, want %t", row.err, got, row.failure)

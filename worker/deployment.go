@@ -82,7 +82,8 @@ func newDeployment(throttle string, client any, asynqs store, log *zap.Logger) *
 	if !can {
 		return nil
 	}
-	return &deployment{throttle: throttle, asynqs: asynqs, theThrottles: theThrottles, log: log, known: make(chan struct{})}
+	return &deployment{throttle: throttle, asynqs: asynqs, theThrottles: theThrottles, log: log,
+		known: make(chan struct{})}
 }
 
 // Own takes the throttle for the deployment of asynq that the shaper's client belongs
@@ -151,7 +152,10 @@ func (d *deployment) ask(ctx context.Context) (current string, err error) {
 		}
 	}
 	kept, err := d.kept(ctx)
-	if err != nil || kept == known {
+	switch {
+	case err != nil && current != "": // another deployment owns the throttle, whatever asynq's Redis keeps
+		return current, nil
+	case err != nil || kept == known:
 		return current, err
 	}
 	d.mu.Lock()

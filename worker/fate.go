@@ -45,10 +45,18 @@ func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	return underway
 }
 
-// wasPutBack tells that the task's last error is a put-back. A middleware of the user's may have
-// put words before it.
+// wasPutBack reports whether the task's last error is a put-back. A middleware of the user may
+// have put words before it.
 func wasPutBack(info *asynq.TaskInfo) bool {
 	return info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, putBackText)
+}
+
+// isOwed reports, by a task's last error, whether the task runs although its own retries are
+// used up: it was put back; or asynq lost the last attempt, and nobody knows whether that one
+// ran; or exhausted had ended the task, and a person runs it again.
+func isOwed(lastErr string) bool {
+	return lastErr == asynq.ErrLeaseExpired.Error() ||
+		strings.Contains(lastErr, putBackText) || strings.Contains(lastErr, usedUpText)
 }
 
 // plannedHeader says for when a Client enqueued a task that it planned, in Unix seconds.

@@ -65,6 +65,30 @@ func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	}
 }
 
+// TestLostThrottleIsNoticedWithoutAsynqsRedis: a deployment that has lost its throttle to
+// another while its own Redis is away is refused at once, and starts nothing.
+func TestLostThrottleIsNoticedWithoutAsynqsRedis(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(5, 10*time.Second), func(t *testing.T, w *world) {
+		first := elsewhere(w)
+		link := &wire{client: first.client}
+		first.client.AddHook(link)
+		s := first.shaper(&worker.Options{Logger: zap.NewNop()})
+		if err := s.Own(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		link.cut()
+		if err := w.redis.Set(owner.Key("world"), "another"); err != nil {
+			t.Fatal(err)
+		}
+		if got := refused(t, s.Own(t.Context())).Owner; got != "another" {
+			t.Errorf("the owner is %q, want the other deployment", got)
+		}
+		link.mend()
+		refused(t, s.Own(t.Context()))
+	})
+}
+
 // TestClientAsksOnceAtATime: while asynq's Redis does not answer, a Client that enqueues for
 // an hour leaves one question for the owner behind, and not one for each two seconds.
 func TestClientAsksOnceAtATime(t *testing.T) {

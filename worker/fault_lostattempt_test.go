@@ -16,6 +16,11 @@ import (
 // of an attempt, where lost says so: asynq cannot write how it ended, and finds the task
 // when its lease is over.
 func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
+	w.serveForgetfulBehind(func(err error) error { return err }, cfg, lost)
+}
+
+// serveForgetfulBehind is serveForgetful where a middleware outside of the shaper's changes errors.
+func (w *world) serveForgetfulBehind(outer func(err error) error, cfg asynq.Config, lost func(err error) bool) {
 	wire := newWire(w)
 	handler := w.shaper.Wrap(asynq.HandlerFunc(w.process))
 	w.start(wire.client, w.shaper.Configure(cfg), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -24,8 +29,16 @@ func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 			wire.cut()
 			time.AfterFunc(1500*time.Millisecond, wire.mend)
 		}
-		return err
+		return outer(err)
 	}))
+}
+
+// wrapping is a middleware that says what kind of task failed.
+func wrapping(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("mail: %w", err)
 }
 
 // TestNewTaskRunsThoughPutBacksAreLost puts a task back that has no retry of its own left
@@ -33,8 +46,13 @@ func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 // a failure. It has not run, so it must.
 func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct{ maxRetry, losses int }{{0, 1}, {0, 3}, {1, 1}} {
-		t.Run(fmt.Sprintf("MaxRetry %d, %d lost", row.maxRetry, row.losses), func(t *testing.T) {
+	asItIs := func(err error) error { return err }
+	for _, row := range []struct {
+		maxRetry, losses int
+		middleware       string
+		outer            func(err error) error
+	}{{0, 1, "", asItIs}, {0, 3, "", asItIs}, {1, 1, "", asItIs}, {0, 1, ", behind a middleware", wrapping}} {
+		t.Run(fmt.Sprintf("MaxRetry %d, %d lost%s", row.maxRetry, row.losses, row.middleware), func(t *testing.T) {
 			window := time.Duration(row.losses)*2*time.Minute + 10*time.Second // which the losses are over in
 			inBubble(t, perTenant(1, window), func(t *testing.T, w *world) {
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -44,7 +62,8 @@ func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 					return nil
 				}
 				left := row.losses
-				w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(err error) bool {
+				cfg := asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}
+				w.serveForgetfulBehind(row.outer, cfg, func(err error) bool {
 					if !worker.IsPutBack(err) || w.ran("000001") < row.maxRetry || left == 0 {
 						return false
 					}

@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 	"go.uber.org/goleak"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
@@ -52,6 +53,7 @@ func newApart(t *testing.T, options throttle.Options, clientOptions redis.Option
 	clientOptions.Addr = a.network.Addr
 	faulty := redis.NewClient(&clientOptions)
 	fine := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	options.Logger = zap.NewNop()
 	t.Cleanup(func() { _ = faulty.Close(); _ = fine.Close() })
 	var err error
 	a.throttle, err = throttle.New("apart", faulty, perTenant(100, time.Hour), &options)

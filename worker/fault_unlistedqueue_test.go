@@ -1,12 +1,18 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 // TestUnlistedQueueIsServed: asynq's list of queues lacks one that a server works off, since
@@ -55,6 +61,80 @@ func TestUnlistedQueueIsServed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQueueThatMayNotBeListed: asynq's set of queues lacks a queue, and this process' user has no
+// right to SADD. Nobody can wake a task of that queue: it is left to asynq's own time soon after
+// its slot, the log names the permission, and tasks of other queues start on time.
+func TestQueueThatMayNotBeListed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
+		link := newWire(w)
+		var looks atomic.Int64
+		link.before(func(cmd redis.Cmder) {
+			if args := cmd.Args(); args[0] == "sismember" && args[2] == "unlisted" {
+				looks.Add(1)
+			}
+		})
+		link.client.AddHook(barringCommand("sadd"))
+		opts, logs := watched()
+		s, err := worker.New(w.throttle, link.client, jobOf, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		mux := asynq.NewServeMux()
+		mux.Use(s.Wrap)
+		mux.HandleFunc("mail", w.process)
+		w.start(link.client, s.Configure(asynq.Config{Concurrency: 4, Queues: map[string]int{"unlisted": 1, "own": 1}}), mux)
+		w.enqueue(0, "a", 1, asynq.Queue("unlisted"))
+		w.drained(1, time.Second)
+		id := w.enqueue(1, "a", 1, asynq.Queue("unlisted"))
+		w.until("it is put back", time.Second, func() bool { return s.Stats().PutBack == 1 })
+		if err := w.client.SRem(t.Context(), "asynq:queues", "unlisted").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.tasks.PauseQueue("unlisted"); err != nil { // so that only the waker looks at it
+			t.Fatal(err)
+		}
+		w.enqueue(2, "b", 1, asynq.Queue("own"))
+		w.enqueue(3, "b", 1, asynq.Queue("own"))
+		w.until("the other queue's tasks run", 12*time.Second, func() bool { return w.ran("000002")+w.ran("000003") == 2 })
+		time.Sleep(90 * time.Second)
+		before := looks.Load()
+		time.Sleep(time.Minute)
+		// A pull reports an overdue job again, ever less often.
+		if got := looks.Load() - before; got > 6 || before < 10 {
+			t.Errorf("task %s was looked for %d times in the third minute and %d times before, want at most 6 and 10 or more",
+				id, got, before)
+		}
+		if lines := logs.FilterMessageSnippet("SADD").Len(); lines < 1 || lines > 3 {
+			t.Errorf("the permission is logged %d times, want at most once a minute", lines)
+		}
+	})
+}
+
+// barringCommand refuses one command, as an ACL does.
+type barringCommand string
+
+// DialHook implements redis.Hook.
+func (barringCommand) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (b barringCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == string(b) {
+			err := errors.New("NOPERM this user has no permissions to run the '" + string(b) + "' command")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (barringCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // TestDeletedQueueLeavesTheLine deletes a queue and all its tasks, which stand in line: their

@@ -50,7 +50,9 @@ func (p *puller) giveNext() {
 	g.mu.Unlock()
 	pulled, err := p.giveBack(granted(h.ended))
 	if err != nil {
-		p.shaper.runner.again(h.ended)
+		p.shaper.runner.again(h.ended) // whose answers say nothing: this call may have been carried out
+	} else {
+		p.shaper.runner.notOccupied(h.ended, pulled.Held)
 	}
 	close(h.done)
 	g.mu.Lock()
@@ -71,9 +73,9 @@ func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error)
 		p.shaper.deployment.others(ctx) == nil {
 		return p.shaper.driver.Pull(ctx, ended...)
 	}
-	_, err := p.shaper.throttle.Done(ctx, ended...)
+	occupied, err := p.shaper.throttle.Done(ctx, ended...)
 	p.hurry() // others may wait whom this process has not heard of
-	return throttle.Pulled{}, err
+	return throttle.Pulled{Held: occupied}, err
 }
 
 // brought brings what was pulled as places were given back. What cannot be taken out of line

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -44,9 +46,14 @@ func (i *inspector) listed(queue string, ask func() error) error {
 	if !errors.Is(err, asynq.ErrQueueNotFound) {
 		return err
 	}
-	list(i.client, queue)
+	if err := list(i.client, queue); strings.Contains(err.Error(), "NOPERM") {
+		return fmt.Errorf("%w: %w", errUnlisted, err)
+	}
 	return ask()
 }
+
+// errUnlisted says that nothing can be learnt of the tasks of a queue.
+var errUnlisted = errors.New("worker: asynq's set of queues lacks the queue, and must not be written")
 
 // answers tells whether asynq's Redis can be reached. A refusal is an answer.
 func (i *inspector) answers() bool {
@@ -58,9 +65,11 @@ func (i *inspector) answers() bool {
 }
 
 // list has asynq's client list a queue, which it does before it enqueues a task. The task is
-// not enqueued: its script is refused here. A client of its own, since asynq's does it once.
-func list(client redis.UniversalClient, queue string) {
-	_, _ = asynq.NewClientFromRedisClient(scriptless{client}).Enqueue(asynq.NewTask("list", nil), asynq.Queue(queue))
+// not enqueued: its script is refused here. So there is always an error. It takes a client of its
+// own, since asynq's lists a queue once.
+func list(client redis.UniversalClient, queue string) error {
+	_, err := asynq.NewClientFromRedisClient(scriptless{client}).Enqueue(asynq.NewTask("list", nil), asynq.Queue(queue))
+	return err
 }
 
 // scriptless runs no script in Redis.

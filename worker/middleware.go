@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -39,7 +38,8 @@ func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 		}
 		noteRun(ctx)
 		err = s.shape(ctx, task, a, next)
-		if err != nil && !IsPutBack(err) && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
+		failed := err != nil && !IsPutBack(err)
+		if failed && a.last() && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask) {
 			return fmt.Errorf("%w (last of %d retries: %w)", err, a.own(), asynq.SkipRetry)
 		}
 		return err
@@ -62,12 +62,11 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 	}
 }
 
-// usedUp begins the last error of a task that exhausted has ended.
-const usedUp = "worker: the last of "
+// usedUpText begins the last error of a task that exhausted has ended.
+const usedUpText = "worker: the last of "
 
 // exhausted ends a task whose own retries are used up, with the error of its last attempt: a
-// timeout, a panic. It returns nil if that attempt was lost, since nobody knows whether the
-// task has run, and if the task was ended before and is run by hand.
+// timeout, a panic. It returns nil if the task runs all the same: see isOwed.
 func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	if !a.mayReturn() {
 		return nil // asynq archives it by itself: run by hand, or all its spare retries are lost
@@ -75,14 +74,13 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	for {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 		switch {
-		case err == nil && (info.LastErr == asynq.ErrLeaseExpired.Error() ||
-			strings.HasPrefix(info.LastErr, putBackText) || strings.HasPrefix(info.LastErr, usedUp)):
+		case err == nil && isOwed(info.LastErr):
 			return nil
 		case err == nil:
-			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware (%s): %w", a.own()+1,
+			return fmt.Errorf(usedUpText+"%d attempts ended outside of the middleware (%s): %w", a.own()+1,
 				info.LastErr, asynq.SkipRetry)
 		case errors.Is(err, asynq.ErrTaskNotFound):
-			return fmt.Errorf(usedUp+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
+			return fmt.Errorf(usedUpText+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
 		}
 		// To put it back would overwrite what is asked for.
 		if err := sleep(ctx, s.options.Backoff); err != nil {
@@ -236,13 +234,9 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 // until it is time to ask again: in line that is often enough to come in time when
 // it has been booked.
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
-	delay := restFor(r)
-	if deadline, has := ctx.Deadline(); has && time.Now().Add(delay).After(deadline) {
-		var err error
-		if delay, err = s.beforeDeadline(a, r, delay); err != nil {
-			s.giveBack(ctx, r.Job)
-			return err
-		}
+	delay, err := s.withinDeadline(ctx, a, r, restFor(r))
+	if err != nil {
+		return err
 	}
 	if !stays {
 		return s.putBack(a, r, delay)
@@ -254,7 +248,7 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	if r.Outcome == throttle.Waiting {
 		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
-	err := s.stay(ctx, a, delay)
+	err = s.stay(ctx, a, delay)
 	if err != nil && !s.isStopped() { // after Stop asynq takes the task back, which asks for its place
 		s.giveBack(ctx, r.Job)
 	}
@@ -267,13 +261,28 @@ func atSlot(r throttle.Reservation) bool {
 	return r.Outcome == throttle.Booked && r.Delay() <= r.Job.MaxWait
 }
 
-// nearDeadline is how long before its Deadline a task in line comes back, to be ended with the
-// reason: asynq calls no handler after it. It covers asynq's whole seconds and intervals.
-const nearDeadline = 5 * time.Second
+// nearDeadline is how long before its Deadline a waiting task comes back, to be ended with the
+// reason: asynq calls no handler after it. It covers the whole seconds of asynq's times and the
+// five between its looks at them.
+const nearDeadline = 8 * time.Second
 
-// beforeDeadline ends a task that cannot start before its Deadline, and lets no other wait
-// beyond it. A Timeout begins anew with the next attempt, and a handler's context does not tell
-// which of the two its deadline is.
+// withinDeadline shortens a delay so that the task comes back before its Deadline. A task that
+// cannot start before that is ended, and gives its reservation back.
+func (s *Shaper) withinDeadline(ctx context.Context, a attempt, r throttle.Reservation,
+	delay time.Duration) (time.Duration, error) {
+	deadline, has := ctx.Deadline()
+	if !has || !time.Now().Add(delay).After(deadline) {
+		return delay, nil
+	}
+	delay, err := s.beforeDeadline(a, r, delay)
+	if err != nil {
+		s.giveBack(ctx, r.Job)
+	}
+	return delay, err
+}
+
+// beforeDeadline is withinDeadline, once the end of the handler's context is near. That may be a
+// Timeout, which begins anew with the next attempt: only asynq knows the Deadline.
 func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Duration) (time.Duration, error) {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 	if err != nil || info.Deadline.IsZero() {
@@ -290,7 +299,7 @@ func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Du
 	return delay, nil
 }
 
-// untilNear is how long a task in line may rest whose Deadline is so far away.
+// untilNear is how long a waiting task may rest whose Deadline is so far away.
 func untilNear(deadline time.Duration) time.Duration { return max(time.Second, deadline-nearDeadline) }
 
 // awaitRedis puts a task back when Redis cannot decide, or must not since the throttle is
@@ -300,6 +309,15 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, ca
 		return s.stay(ctx, a, s.options.Backoff+rand.N(s.options.Backoff))
 	}
 	delay := s.outage.refuse(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job}, s.options.Backoff)
+	return s.putBackFor(ctx, a, job, delay, cause)
+}
+
+// putBackFor puts back a task for which nothing is promised, and ends one whose Deadline is near.
+func (s *Shaper) putBackFor(ctx context.Context, a attempt, job throttle.Job, delay time.Duration, cause error) error {
+	delay, err := s.withinDeadline(ctx, a, throttle.Reservation{Job: job, Outcome: throttle.Waiting}, delay)
+	if err != nil {
+		return err
+	}
 	s.countPutBack(throttle.Reservation{Job: job}, delay, cause)
 	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }

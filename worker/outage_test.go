@@ -19,7 +19,7 @@ func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 	const tasks, a = 40, 10 // a window
 	inBubble(t, perTenant(a, 10*time.Second), func(t *testing.T, w *world) {
 		wire := newWire(w)
-		th, err := throttle.New("world", wire.client, w.scopes, nil)
+		th, err := throttle.New("world", wire.client, w.scopes, &throttle.Options{Logger: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ type run struct {
 	until   time.Time   // its lease, by the local clock
 	next    time.Time   // when it is renewed, or given back
 	over    bool        // its handler has returned
-	told    bool        // that its place is lost
+	told    bool        // that its place is lost; it is counted
 }
 
 func newRunner(s *Shaper) *runner {
@@ -151,7 +151,7 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	if r.isOver(time.Now()) {
 		n.lost(r)
 	}
-	ended := &run{granted: granted, over: true, until: r.until} // r may be under way
+	ended := &run{granted: granted, over: true, until: r.until, told: r.told} // r may be under way
 	n.mu.Unlock()
 	r.lose(nil)
 	given := n.shaper.puller.handOver(ended)
@@ -295,7 +295,21 @@ func (n *runner) renew(runs []*run) {
 	}
 }
 
-// lost tells a handler, once, that its place is another's. The caller holds mu.
+// notOccupied notes the tasks that no longer occupied their places when they ended, although
+// their leases were not over by the local clock: Redis' clock has stepped forward, or its data
+// is lost. Other tasks may have run beside them.
+func (n *runner) notOccupied(ended []*run, occupied []bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, r := range ended {
+		if i < len(occupied) && !occupied[i] {
+			n.lost(r)
+		}
+	}
+}
+
+// lost notes, once, that a task has lost its place, and ends the context of a handler that still
+// runs. The caller holds mu.
 func (n *runner) lost(r *run) {
 	if r.told {
 		return
@@ -304,7 +318,7 @@ func (n *runner) lost(r *run) {
 	n.shaper.stats.lost.Add(1)
 	n.shaper.log.Warn("worker: a running task's lease was over before it was renewed",
 		zap.String("job", r.granted.Job.ID), zap.Duration("lease", r.granted.Lease))
-	if !n.shaper.options.KeepRunning {
+	if !r.over && !n.shaper.options.KeepRunning {
 		r.lose(ErrPlaceLost)
 	}
 }

@@ -257,7 +257,7 @@ func TestResultDoesNotWaitForItsPlace(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			}
 		})
-		th, err := throttle.New("world", link.client, scopes, nil)
+		th, err := throttle.New("world", link.client, scopes, &throttle.Options{Logger: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}

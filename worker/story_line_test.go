@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -181,7 +182,7 @@ func TestKilledProcess(t *testing.T) {
 	inBubble(t, perTenant(20, time.Second), func(t *testing.T, w *world) {
 		const tasks = 400
 		dying := newWire(w)
-		th, err := throttle.New("world", dying.client, w.scopes, nil)
+		th, err := throttle.New("world", dying.client, w.scopes, &throttle.Options{Logger: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}

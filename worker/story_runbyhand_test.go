@@ -12,7 +12,7 @@ import (
 
 // TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived since
 // its last attempt ended outside of the middleware. Its handler is called each time, and
-// what is told of its end does not grow.
+// its last error does not grow, also where a middleware puts words before it.
 func TestEndedTaskIsRunByHand(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -25,8 +25,12 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 		{"Timeout", []asynq.Option{asynq.Timeout(time.Second)},
 			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "context deadline exceeded"},
 	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
+	for i, row := range append(rows, rows...) {
+		outer, name := func(err error) error { return err }, row.name
+		if i >= len(rows) {
+			outer, name = wrapping, name+", behind a middleware"
+		}
+		t.Run(name, func(t *testing.T) {
 			inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
 				var mended atomic.Bool
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -35,7 +39,11 @@ func TestEndedTaskIsRunByHand(t *testing.T) {
 					}
 					return row.end(ctx)
 				}
-				w.serve(asynq.Config{Concurrency: 2, RetryDelayFunc: asSoonAsPossible})
+				handler := w.shaper.Wrap(asynq.HandlerFunc(w.process))
+				w.start(w.client, w.shaper.Configure(asynq.Config{Concurrency: 2, RetryDelayFunc: asSoonAsPossible}),
+					asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+						return outer(handler.ProcessTask(ctx, task))
+					}))
 				id := w.enqueue(0, "acme", 1, append(row.opts, asynq.MaxRetry(0))...)
 				var first string
 				const most = 14 // more than NewTask adds retries

@@ -3,6 +3,7 @@ package worker
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
 	wakeAgain   = time.Second            // for asynq's Redis to answer
 	asynqsOwn   = time.Second / 2        // before asynq's own time a task is left to asynq
+	unlistedFor = 10 * time.Second       // after its slot a task that cannot be found is left to asynq
 )
 
 // wakeup is a task that was put back until its slot.
@@ -42,6 +44,7 @@ type waker struct {
 	first   chan struct{} // says that the first of the queue has changed
 	done    sync.WaitGroup
 	warning seldom
+	barred  seldom
 
 	mu      sync.Mutex
 	queue   wakeups
@@ -168,12 +171,28 @@ func (w *waker) attend(task wakeup) {
 		s.giveBack(context.Background(), task.job)
 		return
 	case unknown:
+		if errors.Is(err, errUnlisted) {
+			w.unlisted(task, err)
+			return
+		}
 	}
 	s.puller.unwoken.Store(true)
 	w.again(task, wakeAgain)
 	if !s.isStopped() && w.warning.due(time.Second) {
 		s.log.Warn("worker: tasks cannot be woken, it is tried again",
 			zap.String("queue", task.queue), zap.String("task", task.id), zap.Error(err))
+	}
+}
+
+// unlisted looks again at a task whose queue asynq's set of queues lacks, until its slot is long
+// over: somebody may list the queue.
+func (w *waker) unlisted(task wakeup, err error) {
+	if time.Since(task.slot) < unlistedFor {
+		w.again(task, wakeAgain)
+	}
+	if w.barred.due(time.Minute) {
+		w.shaper.log.Error("worker: tasks of a queue start late: asynq's set of queues lacks it, and this user of asynq's "+
+			"Redis may not add it. Allow SADD on asynq:queues", zap.String("queue", task.queue), zap.Error(err))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -28,7 +29,7 @@ type process struct {
 // another, or the same. The observer is told what the throttle does, and may be nil.
 func newProcess(name string, scopes []throttle.Scope, decide, work redis.UniversalClient,
 	observer throttle.Observer) (*process, error) {
-	th, err := throttle.New(name, decide, scopes, &throttle.Options{Observer: observer})
+	th, err := throttle.New(name, decide, scopes, &throttle.Options{Observer: observer, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}
