@@ -127,7 +127,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 		sets = sets.Anew()
 	}
 	p.sets = readSets(ctx, th, sets, p.changes)
-	p.load, p.sample = view.LoadSince(ctx, th, b.process.sample)
+	p.load, p.sample = view.LoadSince(ctx, th, b.process.sample, view.ShortLoad)
 	b.throttle, b.process = th, p
 	return nil
 }

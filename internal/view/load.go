@@ -22,8 +22,8 @@ type Load struct {
 	CPU float64 `json:"cpu"`
 	// RoundTrip is the median of some.
 	RoundTrip time.Duration `json:"round_trip_ns"`
-	// Commands a second in it, and the mean time of a call of a script, of all programs: Redis
-	// does not tell one script from another.
+	// Commands is how many commands the server ran a second, Script the mean time of a call of a
+	// script, both of all programs: Redis does not tell one script from another.
 	Commands int64         `json:"commands_per_second"`
 	Script   time.Duration `json:"script_ns"`
 	Memory   string        `json:"memory,omitempty"`
@@ -31,10 +31,13 @@ type Load struct {
 	Verdict string `json:"verdict"`
 }
 
+// For how long the load is measured at least.
 const (
-	loadMeasured = 50 * time.Millisecond
-	pings        = 5
+	ShortLoad = 50 * time.Millisecond
+	LongLoad  = time.Second
 )
+
+const pings = 5
 
 // Sample is what INFO said at an instant. The zero value is none.
 type Sample struct {
@@ -46,8 +49,8 @@ type Sample struct {
 const oldSample = time.Minute
 
 // LoadSince measures it over the time since an earlier sample, and returns the next one.
-// Without one, or where that is old or of another server, it measures for 50 ms.
-func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample) (Load, Sample) {
+// Without one, or where that is old or of another server, it measures for that long.
+func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample, long time.Duration) (Load, Sample) {
 	l := Load{Verdict: "unknown"}
 	client, is := th.Client().(redis.Cmdable)
 	if cluster, clustered := th.Client().(*redis.ClusterClient); clustered {
@@ -62,7 +65,7 @@ func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample) (Load
 	if !before.reaches(after) {
 		before = after
 		select {
-		case <-time.After(loadMeasured - time.Since(before.at)):
+		case <-time.After(long - time.Since(before.at)):
 		case <-ctx.Done():
 			return l, before
 		}
@@ -75,7 +78,7 @@ func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample) (Load
 // reaches tells that it may be measured from a sample to a later one.
 func (s Sample) reaches(after Sample) bool {
 	took := after.at.Sub(s.at)
-	return s.fields["run_id"] != "" && s.fields["run_id"] == after.fields["run_id"] && took >= loadMeasured &&
+	return s.fields["run_id"] != "" && s.fields["run_id"] == after.fields["run_id"] && took >= ShortLoad &&
 		took <= oldSample
 }
 

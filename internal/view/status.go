@@ -35,9 +35,10 @@ type ScopeOf struct {
 	Mode   throttle.Mode    `json:"mode"`
 }
 
-// StatusOf reads how a throttle is, and how busy its Redis is, which takes 50 ms.
+// StatusOf reads how a throttle is, and how busy its Redis is, which takes a
+// second.
 func StatusOf(ctx context.Context, th *throttle.Inspector) (Status, error) {
-	s, _, err := new(Watch).Look(ctx, th, 0)
+	s, _, err := (&Watch{first: LongLoad}).Look(ctx, th, 0)
 	return s, err
 }
 
@@ -45,6 +46,7 @@ func StatusOf(ctx context.Context, th *throttle.Inspector) (Status, error) {
 // measured from look to look. The zero value has not looked yet; it is not safe for use by
 // many goroutines.
 type Watch struct {
+	first  time.Duration // for how long the first look measures the load; 0: ShortLoad
 	sample Sample
 	sets   Sets
 }
@@ -52,7 +54,7 @@ type Watch struct {
 // Look reads what StatusOf does, and the scope keys under which most waits, so many.
 func (w *Watch) Look(ctx context.Context, th *throttle.Inspector, most int) (Status, Waiting, error) {
 	var load Load
-	load, w.sample = LoadSince(ctx, th, w.sample) // before this asks for much itself
+	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before this asks for much itself
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
 		return Status{}, Waiting{}, err
