@@ -7,18 +7,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What holds where the URL says nothing else.
+// Defaults, unless the URL says otherwise.
 const (
 	dialTimeout    = time.Second
-	dialAttempts   = 1 // of a cluster's node: if it is dead, others are asked who has replaced it
+	dialAttempts   = 1 // of a cluster's node: if it is dead, other nodes know its replacement
 	ioTimeout      = 2 * time.Second
 	reloadInterval = 500 * time.Millisecond
 )
 
-// Open returns a client for the URL; the package's comment says which there are. It
-// does not talk to Redis, unless the URL asks for connections in advance
-// (min_idle_conns), but asks for the address of a host that is named, for two
-// seconds at most. Close the client in the end. The error is a *URLError.
+// Open returns a client for a URL; the package's comment lists the forms. Open does not
+// connect to Redis unless the URL asks for idle connections (min_idle_conns), but it
+// resolves host names, for two seconds at most. Close the client in the end. The error is
+// a *URLError.
 func Open(url string) (redis.UniversalClient, error) {
 	p, err := parse(url)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package connect opens a Redis client from a URL: of one server, of one that
-// sentinels watch, or of a cluster, with the options that let decisions resume soon
-// after a failover.
+// Package connect opens a Redis client from a URL: a client of one server, of a server
+// that sentinels watch, or of a cluster. Its options let decisions resume soon after a
+// failover.
 //
 //	client, err := connect.Open("redis-cluster://10.0.0.1:6379,10.0.0.2:6379")
 //	th, err := throttle.New("smtp", client, scopes, nil)
@@ -13,22 +13,21 @@
 //	redis-sentinel://user:password@host1:26379,host2/db?master=name
 //	redis-cluster://user:password@host1:6379,host2:6379
 //
-// rediss-sentinel and rediss-cluster are the last two with TLS. Where a port is left out
-// it is 6379, a sentinel's 26379. User and password of redis-sentinel are those of the
-// sentinels; those of the server behind them are the parameters username and password.
-// A character of a user, a password or a parameter that has a meaning in a URL is to be
-// escaped, such as %40 for @.
+// rediss-sentinel and rediss-cluster are the last two with TLS. The default port is 6379,
+// a sentinel's 26379. In redis-sentinel, user and password log in to the sentinels; the
+// parameters username and password log in to the server. Escape characters of a user, a
+// password or a parameter that have a meaning in a URL, such as %40 for @.
 //
 // Further parameters are go-redis' own, in its spelling, such as pool_size, client_name,
 // read_timeout or skip_verify; see ParseURL, ParseFailoverURL and ParseClusterURL there.
-// Those that let the client read from replicas are refused: what a replica says of a
-// quota is out of date, and scripts cannot run there.
+// Parameters that let the client read from replicas are refused: a replica's data is out
+// of date, and scripts cannot run there.
 //
 // # Options
 //
-// Where the URL says nothing else: a connection is made within 1 s, or tried anew; a
-// command is answered within 2 s. A deadline of a context ends a command at once. A
-// cluster's client tries a node once, and looks every half second, while it is used, who
-// serves which slot. By go-redis' defaults it is 5 s for a connection and for a command,
-// 5 attempts, one look a minute, and a deadline ends nothing.
+// Unless the URL says otherwise, a connection attempt times out after 1 s and a command
+// after 2 s, and the deadline of a context ends a command at once. A cluster's client
+// tries a node once and, while it is used, asks every half second which node serves which
+// slot. go-redis' defaults are 5 s for connections and commands, 5 attempts, one question
+// a minute, and deadlines that end nothing.
 package connect

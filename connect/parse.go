@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// kind is what a client of is to be opened.
+// kind is what the URL names.
 type kind int
 
 const (
@@ -18,7 +18,6 @@ const (
 	ofCluster
 )
 
-// schemes are the known ones.
 var schemes = map[string]struct {
 	kind kind
 	tls  bool
@@ -36,8 +35,8 @@ var schemes = map[string]struct {
 
 const schemeNames = "redis, rediss, unix, redis-sentinel, rediss-sentinel, redis-cluster or rediss-cluster"
 
-// parts are a URL taken apart. net/url takes one host only, and repeats in its errors
-// what it cannot read.
+// parts are the parts of a URL. net/url accepts one host only, and its errors repeat
+// what it cannot parse.
 type parts struct {
 	scheme string
 	kind   kind
@@ -89,7 +88,7 @@ func (p *parts) bad(part, reason string) *URLError {
 	return &URLError{Scheme: p.scheme, Part: part, Reason: reason}
 }
 
-// refusal is what go-redis does not take. It was not shown a password.
+// refusal is the error for a URL that go-redis refuses. go-redis was not given a password.
 func (p *parts) refusal(err error) *URLError {
 	return p.bad("go-redis", strings.TrimPrefix(err.Error(), "redis: "))
 }
@@ -104,7 +103,7 @@ func (p *parts) setUser(authority string) error {
 	p.user, errUser = url.PathUnescape(user)
 	p.password, errPassword = url.PathUnescape(password)
 	if errUser != nil || errPassword != nil {
-		return p.bad("user", "a % that begins no escape; it is written %25")
+		return p.bad("user", "a % that begins no escape; write %25")
 	}
 	return nil
 }
@@ -119,17 +118,17 @@ func (p *parts) setAddrs(list, port string) error {
 	for host := range strings.SplitSeq(list, ",") {
 		addr, ok := address(host, port)
 		if !ok || host == "" && p.kind != ofServer {
-			return p.bad("address", "want host or host:port, several only of sentinels and of a cluster")
+			return p.bad("address", "want host or host:port; only sentinels and a cluster have several")
 		}
 		p.addrs = append(p.addrs, addr)
 	}
 	if p.kind == ofServer && len(p.addrs) > 1 {
-		return p.bad("address", "one server has one; want redis-sentinel or redis-cluster?")
+		return p.bad("address", "one server has one address; want redis-sentinel or redis-cluster?")
 	}
 	return nil
 }
 
-// address completes a host to host:port. As for go-redis, no host is this machine.
+// address completes a host to host:port. As in go-redis, an empty host is this machine.
 func address(text, port string) (string, bool) {
 	host, own, err := net.SplitHostPort(text)
 	switch {
@@ -155,7 +154,7 @@ func address(text, port string) (string, bool) {
 	return net.JoinHostPort(host, port), true
 }
 
-// readsReplicas are go-redis' parameters that are refused.
+// readsReplicas are the parameters of go-redis that are refused.
 var readsReplicas = []string{
 	"read_only", "route_by_latency", "route_by_latency_tolerance", "route_randomly",
 	"replica_only", "use_disconnected_replicas",
@@ -167,11 +166,11 @@ const mostOf = 1_000_000
 func (p *parts) setTail(tail string) error {
 	path, query, _ := strings.Cut(tail, "?")
 	if strings.Contains(tail, "#") {
-		return p.bad("path", "a # is to be escaped (%23)")
+		return p.bad("path", "escape a # (%23)")
 	}
 	var err error
 	if p.path, err = url.PathUnescape(path); err != nil {
-		return p.bad("path", "a % that begins no escape; it is written %25")
+		return p.bad("path", "a % that begins no escape; write %25")
 	}
 	if db := strings.Trim(p.path, "/"); db != "" && p.kind != ofSocket {
 		n, err := strconv.Atoi(db)
@@ -183,7 +182,7 @@ func (p *parts) setTail(tail string) error {
 		}
 	}
 	if p.query, err = url.ParseQuery(query); err != nil {
-		return p.bad("parameters", "cannot be read: a % or ; is to be escaped (%25 %3B)")
+		return p.bad("parameters", "cannot be parsed: escape a % or ; (%25 %3B)")
 	}
 	for name, values := range p.query {
 		if slices.Contains(readsReplicas, name) {
@@ -203,8 +202,8 @@ func (p *parts) setTail(tail string) error {
 	return nil
 }
 
-// setSentinelParameters takes asynq's name for the primary, and the user of the server
-// out of what go-redis is shown.
+// setSentinelParameters renames asynq's parameter for the primary, and removes the server's
+// user from the parameters that go-redis parses.
 func (p *parts) setSentinelParameters() {
 	if p.kind != ofSentinels {
 		return
@@ -218,7 +217,7 @@ func (p *parts) setSentinelParameters() {
 	}
 }
 
-// text is the URL as go-redis reads it, without a user.
+// text returns the URL as go-redis parses it, without a user.
 func (p *parts) text() string {
 	u := url.URL{Scheme: "redis", Path: p.path, RawQuery: p.query.Encode()}
 	switch {

@@ -1,5 +1,5 @@
-// Package loopback serves pages to this machine alone: for programs that have no
-// authentication of their own.
+// Package loopback serves pages to this machine alone, for programs without
+// authentication.
 package loopback
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // Listen listens at host:port. It refuses hosts other than localhost and loopback
-// addresses; port 0 is any that is free.
+// addresses; port 0 picks a free port.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -23,15 +23,15 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	if !local(host) {
 		return nil,
 			fmt.Errorf(
-				"%s is not on loopback, such as 127.0.0.1:8081: to be reached from elsewhere mount the pages in a "+
+				"%s is not on loopback, such as 127.0.0.1:8081: to reach the pages from elsewhere, mount them in a "+
 					"program of your own, behind its authentication", addr)
 	}
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
-// Serve serves a handler until ctx ends, also those requests that go on by themselves. It
-// answers only what was asked of a loopback name: a page of another site cannot reach it by
-// a name that leads here.
+// Serve serves a handler until ctx ends, which ends requests that never end by themselves
+// too. It refuses requests for other names than loopback's: a page of another site cannot
+// reach the handler by a name that resolves to this machine.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           only(handler),
@@ -45,7 +45,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(patient) != nil {
-			_ = server.Close() // somebody is still asking
+			_ = server.Close() // a client is still connected
 		}
 	})
 	err := server.Serve(listener)
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return err
 }
 
-// bodyTime is how long the body of a request may take.
+// bodyTime bounds how long the body of a request may take.
 const bodyTime = 10 * time.Second
 
 // only refuses requests for names that are not this machine's.

@@ -14,7 +14,7 @@ import (
 // maxWorkers bounds -workers: each worker may hold a connection.
 const maxWorkers = 1000
 
-// maxName is the longest queue or id.
+// maxName is the length of the longest queue or ID.
 const maxName = 64
 
 // Options are the flags that every example has.
@@ -29,11 +29,11 @@ type Options struct {
 	Verbose   bool
 }
 
-// errUsage says that the flag package has already told what is wrong.
+// errUsage means that the flag package has already printed what is wrong.
 var errUsage = errors.New("usage")
 
-// Flags is a set of flags with those that every example has. What is one thing that is
-// in hand, such as "mails"; again says what another queue does.
+// Flags returns a flag set with the flags of every example. what names the jobs, such as
+// "mails"; again says what another queue does.
 func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	flags.SetOutput(p.Stderr)
@@ -46,7 +46,7 @@ func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
 			"one inside the process)")
 	flags.StringVar(&p.Plot, "plot", "", "write a picture to `file` (.svg or .png)")
 	flags.BoolVar(&p.JSON, "json", false, "print one JSON object on standard output, all else on standard error")
-	flags.IntVar(&p.Workers, "workers", 32, what+" in hand at once")
+	flags.IntVar(&p.Workers, "workers", 32, what+" that run at once")
 	flags.StringVar(&p.Queue, "queue", "", "asynq queue `name`; another name "+again)
 	flags.StringVar(&p.Dashboard, "dashboard", "",
 		"serve the dashboard at `host:port` on loopback, such as 127.0.0.1:8081, while it runs")
@@ -54,7 +54,7 @@ func (p *Program) Flags(purpose, what, again string) *flag.FlagSet {
 	return flags
 }
 
-// Parse reads the command line. Refuse knows its errors.
+// Parse parses the command line. Refuse prints its errors.
 func (p *Program) Parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -83,7 +83,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// LogLevel is how much asynq logs: tasks that fail are in the report.
+// LogLevel returns asynq's log level. The report has the tasks that fail.
 func (p *Program) LogLevel() asynq.LogLevel {
 	if p.Verbose {
 		return asynq.InfoLevel
@@ -91,8 +91,8 @@ func (p *Program) LogLevel() asynq.LogLevel {
 	return asynq.ErrorLevel
 }
 
-// ValidName reports whether a name is of 1 to 64 letters, digits, _ . or -, and so can
-// stand in Redis' keys as it is.
+// ValidName reports whether a name has 1 to 64 letters, digits, _ . or -, so that Redis' keys
+// can contain it unescaped.
 func ValidName(name string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 	return name != "" && len(name) <= maxName && strings.Trim(name, letters) == ""

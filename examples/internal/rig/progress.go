@@ -10,33 +10,32 @@ import (
 	"golang.org/x/term"
 )
 
-// Snapshot is how far a run is.
+// Snapshot is the progress of a run at a moment.
 type Snapshot struct {
 	Elapsed time.Duration
-	All     int64  // that are known, such as mails or pages
+	All     int64  // known jobs
 	Ended   int64  // of these
-	What    string // they are
+	What    string // the jobs are, such as "mails"
 	Pace    string // in words
 }
 
-// String is a line about it.
+// String returns a line about it.
 func (s Snapshot) String() string {
 	return fmt.Sprintf("%3d of %3d %s done, %s", s.Ended, s.All, s.What, s.Pace)
 }
 
-// Progress shows snapshots to a person, and says what happens. It is safe for
-// concurrent use.
+// Progress shows snapshots and messages to a person. It is safe for concurrent use.
 type Progress interface {
 	Show(s Snapshot)
 	Say(format string, args ...any)
 	Finish()
 }
 
-// lineEvery is how often progress without a terminal writes a line.
+// lineEvery is how often a line is written without a terminal.
 const lineEvery = 2 * time.Second
 
-// ShowProgress begins to show progress on standard error: a bar on a terminal, else
-// plain lines.
+// ShowProgress begins to show progress on standard error: a bar on a terminal, and plain
+// lines elsewhere.
 func (p *Program) ShowProgress() { p.Progress = newProgress(p.Stderr, p.terminal) }
 
 func newProgress(w io.Writer, terminal bool) Progress {

@@ -11,17 +11,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/connect"
 )
 
-// CheckTimeout bounds the first look at a server.
+// CheckTimeout bounds the first request to a server.
 const CheckTimeout = 5 * time.Second
 
 // expireEvery is how often the Redis inside looks for keys to expire.
 const expireEvery = 100 * time.Millisecond
 
-// Inside reports whether Redis is inside the process: what is left is gone with it.
+// Inside reports whether Redis is inside the process. Its data ends with the process.
 func (p *Program) Inside() bool { return p.Redis == "" }
 
-// OpenRedis opens a client for what -redis names, or for a Redis inside the process,
-// and looks whether it answers. Close ends both.
+// OpenRedis opens a client of the Redis that -redis names, or of one inside the process,
+// and checks that it answers. Close closes both.
 func (p *Program) OpenRedis(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
 	defer cancel()
@@ -55,9 +55,8 @@ func (p *Program) OpenRedis(ctx context.Context) error {
 	return nil
 }
 
-// letExpire lets the keys' time to live follow the clock, by which a key expires
-// up to a tenth of a second early or late. (ClockTTL would make it exact, by
-// going through all keys with every command.) Call what it returns to end it.
+// letExpire makes keys expire as time passes, up to a tenth of a second early or late.
+// (ClockTTL would be exact, but goes through all keys with every command.) stop ends it.
 func letExpire(inside *miniredis.Miniredis) (stop func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -1,9 +1,8 @@
-// Package rig is what the examples need besides their subject: flags that both have,
-// a Redis where there is none, progress, a report, a picture, and the exit status. The
-// packages below it are their servers, and the checks by the servers' own records.
+// Package rig is what the examples need besides their subject: common flags, a Redis
+// inside the process, progress, a report, a picture, and the exit status. The packages
+// below it are the examples' servers, and the checks by the servers' own records.
 //
-// A program of your own needs none of it, and cannot import it. What to copy is in
-// the examples.
+// Your own program does not need it, and cannot import it. Copy from the examples.
 package rig
 
 import (
@@ -28,15 +27,15 @@ import (
 
 // Exit statuses.
 const (
-	ExitOK     = 0 // all is done, and nothing was broken
-	ExitNotAll = 1 // not so, or interrupted; the report says what
+	ExitOK     = 0 // all jobs have ended, and every check passed
+	ExitNotAll = 1 // jobs are left or a check failed; the report says which
 	ExitUsage  = 2 // a flag, a file or a server is wrong; nothing has begun
 )
 
-// Main runs a program with the process' arguments, and exits with what it returns. Its
+// Main runs a program with the process' arguments, and exits with the status it returns. Its
 // context ends with the first SIGINT or SIGTERM; a second one ends the process at once.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
-	logging.Disable() // go-redis would tell of each connection that fails, among the progress
+	logging.Disable() // go-redis would log each failed connection amid the progress
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -58,7 +57,7 @@ type Program struct {
 	closers  []func()
 }
 
-// Report is what a run has to say in the end. Its JSON is what -json prints.
+// Report is the result of a run. -json prints its JSON.
 type Report interface {
 	Well() bool             // exit status 0
 	Write(w io.Writer)      // for a person
@@ -84,8 +83,8 @@ func (p *Program) Refuse(err error) int {
 	return ExitUsage
 }
 
-// CheckRedis tells what is wrong with the Redis that -redis names; the error is what
-// keeps the run from beginning.
+// CheckRedis prints what is wrong with the Redis that -redis names. An error keeps the run
+// from beginning.
 func (p *Program) CheckRedis(ctx context.Context, th *throttle.Throttle) error {
 	if p.Redis == "" {
 		return nil
@@ -129,7 +128,7 @@ func (p *Program) report(r Report) error {
 	return r.Plot(p.Plot)
 }
 
-// AtClose has Close call a function. The latest is called first.
+// AtClose makes Close call a function. Close calls the latest first.
 func (p *Program) AtClose(do func()) { p.closers = append(p.closers, do) }
 
 // Close ends what was opened, the latest first.
@@ -140,10 +139,10 @@ func (p *Program) Close() {
 	p.closers = nil
 }
 
-// Now is the time on Redis' clock.
+// Now returns the time on Redis' clock.
 func (p *Program) Now() time.Time { return time.Now().Add(p.Offset) }
 
-// newLogger writes warnings to stderr, or everything.
+// newLogger logs warnings, or everything, to stderr.
 func newLogger(stderr io.Writer, verbose bool) *zap.Logger {
 	level := zapcore.WarnLevel
 	if verbose {
@@ -154,7 +153,7 @@ func newLogger(stderr io.Writer, verbose bool) *zap.Logger {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.AddSync(stderr), level))
 }
 
-// SleepUntil waits for an instant of the local clock; false if ctx ended.
+// SleepUntil waits for an instant of the local clock. It returns false if ctx has ended.
 func SleepUntil(ctx context.Context, instant time.Time) bool {
 	if ctx.Err() != nil {
 		return false

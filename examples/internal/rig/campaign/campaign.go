@@ -85,7 +85,7 @@ func (c *Campaign) Units() int64 {
 	return units
 }
 
-// TaskID is that of a mail's task in asynq, the same in each run.
+// TaskID returns the ID of a mail's task in asynq. It is the same in each run.
 func (c *Campaign) TaskID(m *Mail) string { return c.ID + "-" + m.ID }
 
 // Open loads the CSV file at path, or the bundled campaign when path is

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Warmup is a tenant whose limit grows in steps, as receivers want it of a new
-// sender. The zero value is none.
+// Warmup is a tenant whose limit grows in steps, as receivers ask of a new sender. The
+// zero value is no warm-up.
 type Warmup struct {
 	Tenant string
 	Steps  []Step
@@ -19,13 +19,13 @@ type Warmup struct {
 // Step is the limit from some time after the beginning on.
 type Step struct {
 	After time.Duration
-	Limit throttle.Limit // the zero Limit: those of the configuration
+	Limit throttle.Limit // the zero Limit: the configured limits
 }
 
-// Last reports whether the step is the one back to the limits of all.
+// Last reports whether the step ends the warm-up: the tenant has the configured limits again.
 func (s Step) Last() bool { return s.Limit == (throttle.Limit{}) }
 
-// String is the limit, or "as all" of the last step.
+// String returns the limit, or "as all" for the last step.
 func (s Step) String() string {
 	if s.Last() {
 		return "as all"
@@ -33,8 +33,8 @@ func (s Step) String() string {
 	return s.Limit.String()
 }
 
-// ParseWarmup reads "tenant=0s 2/1s; 10s 4/1s; 20s -": from when on which limit; the
-// dash stands for what all tenants have.
+// ParseWarmup parses "tenant=0s 2/1s; 10s 4/1s; 20s -": the beginning of each step and its
+// limit. The dash stands for the configured limits.
 func ParseWarmup(text string) (Warmup, error) {
 	if strings.TrimSpace(text) == "" {
 		return Warmup{}, nil

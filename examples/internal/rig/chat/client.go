@@ -28,13 +28,13 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Text   string // of the completion
-	Usage  *Usage // nil if it was not told
+	Usage  *Usage // nil if the provider did not name it
 	Reason string // why there is no completion, in the provider's words
 }
 
-// Complete asks for a completion, and reads the answer to its end. The id is a name for the
-// request of the caller's. An answer that is no completion is none of the errors: these
-// say that there was no answer, or that it broke off.
+// Complete asks for a completion and reads the answer to its end. The caller chooses the ID
+// of the request. An error means that there was no answer or that it broke off; an answer
+// without a completion is not an error.
 func (c *Client) Complete(ctx context.Context, id string, r Request) (*Answer, error) {
 	if r.Stream {
 		r.StreamOptions = &StreamOptions{IncludeUsage: true}
@@ -57,7 +57,7 @@ func (c *Client) Complete(ctx context.Context, id string, r Request) (*Answer, e
 	if err != nil {
 		return nil, fmt.Errorf("chat: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // what is wrong with it has been read
+	defer func() { _ = response.Body.Close() }() // an error of the body was returned by read
 	return read(response)
 }
 
@@ -80,7 +80,7 @@ func read(response *http.Response) (*Answer, error) {
 	return a, nil
 }
 
-// readFailure reads why there is no completion. The status says it too.
+// readFailure reads why there is no completion, or takes the status' text.
 func (a *Answer) readFailure(body io.Reader) {
 	a.Reason = http.StatusText(a.Status)
 	var reply Reply
@@ -90,7 +90,7 @@ func (a *Answer) readFailure(body io.Reader) {
 	_, _ = io.Copy(io.Discard, body) // so that the connection can be used again
 }
 
-// readWhole reads a completion that comes at once.
+// readWhole reads a completion that is not streamed.
 func (a *Answer) readWhole(body io.Reader) error {
 	text, err := io.ReadAll(body)
 	if err != nil {

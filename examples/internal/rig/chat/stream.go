@@ -12,11 +12,11 @@ import (
 // Done is the data of a stream's last event.
 const Done = "[DONE]"
 
-// longestLine is how long a line of a stream may be, in bytes.
+// longestLine bounds a line of a stream, in bytes.
 const longestLine = 1 << 20
 
-// readStream reads a completion that comes in events: lines of which those that begin with
-// "data:" have a chunk each. It reads on behind the last event, to the end of the body.
+// readStream reads a streamed completion: each line that begins with "data:" has a chunk. It
+// reads to the end of the body, beyond the last event.
 func (a *Answer) readStream(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, longestLine)

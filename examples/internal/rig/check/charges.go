@@ -9,16 +9,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Charge is some units of one key in each scope that begin to count at one instant, and from
-// another on count as Then units, until they have left the window.
+// Charge is some units of one key in each scope. They count from At on, and as Then units from
+// ThenAt on, until they leave the window.
 type Charge struct {
 	At, ThenAt  int64 // microseconds since 1970; ThenAt is not before At, and 0 if nothing changes
 	Units, Then int64
 	Of          Keyed
 }
 
-// Charges is Limits for what counts otherwise later: it adds up, for each limit and each scope
-// key, the window that ends at the beginning of each charge, with what each counts at that
+// Charges is Limits for charges that change: it adds up, for each limit and each scope key, the
+// window that ends at the beginning of each charge, with the units that each charge has at that
 // instant. Windows are taken shorter by the given duration.
 func Charges(charges []Charge, scopes []throttle.Scope, shorter time.Duration) []Use {
 	var uses []Use

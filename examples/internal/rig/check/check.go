@@ -1,6 +1,6 @@
-// Package check adds up what was used of limits. It knows nothing of the throttle but
-// the limits: it takes a list of what happened when, and adds up every window. It
-// counts in integers, microseconds and units.
+// Package check adds up how much of each limit was used. It takes a list of events and adds
+// up every window, in integers, microseconds and units. Of the throttle it uses only the
+// limits.
 package check
 
 import (
@@ -18,7 +18,7 @@ type Event struct {
 	Of    Keyed
 }
 
-// Keyed is what is counted under a key in each scope; empty in the scope without keys.
+// Keyed has a key in each scope; it is empty in the scope without keys.
 type Keyed interface{ Key(scope string) string }
 
 // Use is how much of one limit was used at most, over all keys of its scope.
@@ -115,8 +115,8 @@ func WindowsOver(uses []Use) int {
 
 // Optimum is the least time between the first and the last start that the
 // limits allow for these events, whatever the order: the units of a scope key
-// fill so many windows, of which the first is free. Limits that were changed during
-// the run are left out, by which it can only be less.
+// fill a number of windows, and the first costs no time. Limits that were changed during the
+// run are left out, which can only make the result less.
 func Optimum(events []Event, l Law) time.Duration {
 	var longest time.Duration
 	for _, scope := range l.Scopes {

@@ -7,22 +7,22 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Law is which limits are in force when: those of the scopes, but for scope keys
-// whose limits were changed during the run.
+// Law says which limits are in force when: the scopes' limits, except for scope keys whose
+// limits were changed during the run.
 type Law struct {
 	Scopes  []throttle.Scope
 	Changes []Change // the earliest first
 }
 
-// Change is that a scope key has other limits from an instant on. Limits only grow,
-// so nothing that was allowed before is forbidden after it.
+// Change gives a scope key other limits from an instant on. Limits only grow, so a start that
+// was allowed before the change is allowed after it.
 type Change struct {
-	At         time.Time // on Redis' clock, before the change was asked for
+	At         time.Time // on Redis' clock, before the call that made the change
 	Scope, Key string
-	Limits     []throttle.Limit // nil: those of the scope again
+	Limits     []throttle.Limit // nil: the scope's limits again
 }
 
-// at is which limits are in force for a scope key at an instant.
+// at returns the limits in force for a scope key at an instant.
 func (l Law) at(scope throttle.Scope, key string, instant int64) []throttle.Limit {
 	limits := scope.Limits
 	for _, c := range l.Changes {
@@ -41,7 +41,7 @@ func (l Law) changed(scope, key string) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool { return c.Scope == scope && c.Key == key })
 }
 
-// limits are all that are in force in a scope at any time: its own first.
+// limits returns all limits that are ever in force in a scope, its own first.
 func (l Law) limits(scope throttle.Scope) []throttle.Limit {
 	limits := slices.Clone(scope.Limits)
 	for _, c := range l.Changes {

@@ -17,13 +17,13 @@ type Span struct {
 // AtOnce is how much of a running limit was in use at once at most, over all keys.
 type AtOnce struct {
 	Limit throttle.Limit
-	Key   string // that had the most in use
+	Key   string // the key with the most in use
 	Worst int64
-	Over  int // spans that began where more than the limit was in use then
+	Over  int // spans at whose beginning more than the limit was in use
 }
 
-// Running adds up, for each key and at the beginning of each span, what is in use. A span
-// that ends at an instant is not in use at it any more.
+// Running adds up, for each key and at the beginning of each span, the units in use. At the
+// instant of its end a span is no longer in use.
 func Running(spans []Span, limit throttle.Limit) AtOnce {
 	use := AtOnce{Limit: limit}
 	keys := make(map[string][]Span)

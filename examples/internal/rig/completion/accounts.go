@@ -3,13 +3,12 @@ package completion
 // charges is what a prompt was charged, and what it took by the record, in tokens.
 type charges struct {
 	settled   int64 // by the charges that were settled
-	estimated int64 // by those that stay as estimated
+	estimated int64 // by the charges that stay as estimated
 	recorded  int64
 }
 
-// mischarged counts the prompts that were charged something else than they took: by the
-// provider's record, or by what its answers have said. Of a charge that stays as estimated
-// that is the most that the attempt can have taken.
+// mischarged counts the prompts whose charge differs from their use in the record. A charge
+// that stays as estimated is the most that its attempt can have used.
 func (r result) mischarged() int {
 	prompts := make(map[string]charges)
 	for _, g := range r.granted {
@@ -37,9 +36,9 @@ func (r result) mischarged() int {
 	return wrong
 }
 
-// budgetsRight reports whether the throttle's account of the budgets has grown by the charges. One
-// that could not be settled may have been all the same, when only the answer was lost. With
-// a Redis elsewhere others may use the budgets too.
+// budgetsRight reports whether the throttle's account of the budgets has grown by the charges. A
+// charge whose settling failed may be settled all the same, if only the answer was lost. With a
+// Redis outside the process, other programs may use the budgets too: then it is not checked.
 func (r result) budgetsRight() bool {
 	if !r.inside {
 		return true

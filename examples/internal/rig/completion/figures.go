@@ -8,8 +8,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 )
 
-// refusals counts the requests that were refused, and of these those that were not within
-// two windows after a change of what the provider serves: by then a client has seen it.
+// refusals counts the refused requests, and how many of them came later than two windows after
+// a change of what the provider serves: by then a client has seen the change.
 func (r result) refusals() (all, afterAdapting int) {
 	for _, one := range r.requests {
 		if !one.Refused {

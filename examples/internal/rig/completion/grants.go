@@ -13,17 +13,17 @@ type grant struct {
 	start            time.Time
 	prompt           *prompt.Prompt
 	charged, settled int64     // tokens
-	told             bool      // it was settled to what the provider says
-	less             time.Time // from when on it may be charged what was settled, or nothing; zero if never
+	told             bool      // it was settled to the use that the provider named
+	less             time.Time // from then on the settled charge may count, or none; zero if never
 	used             chat.Usage
 	ended            bool
 	returned         bool // the charge was given back: the provider asked to wait, or was not reached
 }
 
-// grants is all starts of a run, as the handler was told them.
+// grants are the granted starts of a run.
 type grants struct{ account.List[grant] }
 
-// settle notes what a grant took, from when on it may be charged that, and whether it is.
+// settle notes the use of a grant, since when it may be charged that use, and whether it is.
 func (g *grants) settle(number int, used chat.Usage, since time.Time, done bool) {
 	g.Change(number, func(one *grant) {
 		one.used, one.told, one.less = used, done, since
@@ -34,7 +34,7 @@ func (g *grants) settle(number int, used chat.Usage, since time.Time, done bool)
 }
 
 // end notes that the handler has returned, and whether the charge is given back. It returns
-// what it took, as far as that is known.
+// the use, as far as it is known.
 func (g *grants) end(number int, at time.Time, returned bool) (used chat.Usage) {
 	g.Change(number, func(one *grant) {
 		one.ended, one.returned = true, returned
@@ -46,8 +46,8 @@ func (g *grants) end(number int, at time.Time, returned bool) (used chat.Usage) 
 	return used
 }
 
-// inHand is how many handlers run.
-func (g *grants) inHand() int64 {
+// running returns how many handlers run.
+func (g *grants) running() int64 {
 	return g.Sum(func(one grant) int64 {
 		if one.ended {
 			return 0

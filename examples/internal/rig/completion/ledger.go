@@ -1,6 +1,6 @@
-// Package completion says what became of the prompts of a run. A Ledger notes it while the
-// workers answer them; its Report holds that against the record of the provider: how long
-// an answer took, how much was used of what the provider serves, and whether every limit
+// Package completion says what became of the prompts of a run. A Ledger keeps account while
+// the workers answer them; its Report compares the account with the provider's record: how
+// long an answer took, how much of what the provider serves was used, and whether every limit
 // and budget was kept.
 package completion
 
@@ -24,21 +24,21 @@ import (
 // lookEvery is how often a run finds out whether all that is left waits for tomorrow.
 const lookEvery = time.Second
 
-// later is when a job starts at the earliest that waits for tomorrow's budget.
+// later: a job that starts no sooner than this waits for tomorrow's budget.
 const later = time.Hour
 
-// Run is what a run is about.
+// Run describes a run.
 type Run struct {
 	Prompts  []*prompt.Prompt // by their arrival
 	Upstream *provider.Upstream
-	Scopes   []throttle.Scope // those of this package, with their limits
+	Scopes   []throttle.Scope // this package's scopes, with their limits
 	Model    string
 	Window   time.Duration // of the provider's limits
 	Margin   time.Duration // of the scopes that stand for the provider's limits
 }
 
-// Ledger is what becomes of the prompts of a run, as asynq, the throttle and the handler
-// have it. It is safe for concurrent use, but for Resume, Watch and Begin.
+// Ledger keeps account of the prompts of a run. It is safe for concurrent use, except for
+// Resume, Watch and Begin.
 type Ledger struct {
 	Run
 	program  *rig.Program
@@ -54,7 +54,7 @@ type Ledger struct {
 	interrupted, tomorrow bool // how it ended
 }
 
-// New returns a ledger with nothing in it.
+// New returns an empty ledger.
 func New(p *rig.Program, r Run) *Ledger {
 	p.ShowProgress()
 	return &Ledger{
@@ -63,13 +63,13 @@ func New(p *rig.Program, r Run) *Ledger {
 	}
 }
 
-// Watch has the ledger ask a throttle, a shaper and a planner how it goes.
+// Watch makes the ledger ask a throttle, a shaper and a planner for the progress.
 func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper, planner *worker.Client) {
 	l.throttle, l.shaper, l.planner = th, shaper, planner
 }
 
-// Resume finds out what an earlier run did with the prompts, and returns those that it did
-// not end. The names of their tasks are the prompts'.
+// Resume finds out which prompts an earlier run has ended, and returns the others. The IDs of
+// the tasks are the prompts'.
 func (l *Ledger) Resume() ([]*prompt.Prompt, error) {
 	ids := make([]string, len(l.Prompts))
 	for i, p := range l.Prompts {
@@ -93,7 +93,7 @@ func (l *Ledger) Resume() ([]*prompt.Prompt, error) {
 	return open, nil
 }
 
-// Begin notes that the run begins now, and returns when that is.
+// Begin notes that the run begins now, and returns the current time.
 func (l *Ledger) Begin(ctx context.Context) (time.Time, error) {
 	var err error
 	l.spent, err = l.budgets(ctx)
@@ -101,7 +101,7 @@ func (l *Ledger) Begin(ctx context.Context) (time.Time, error) {
 	return l.began, err
 }
 
-// budgets is how many tokens of each customer's budget are used, by the throttle's account.
+// budgets returns how many tokens of each customer's budget are used, by the throttle's account.
 func (l *Ledger) budgets(ctx context.Context) (map[string]int64, error) {
 	used := make(map[string]int64)
 	for _, p := range l.Prompts {
@@ -132,8 +132,8 @@ func (l *Ledger) Refused(p *prompt.Prompt, why error) {
 
 type grantKey struct{}
 
-// Wrap notes each attempt of a handler: the start that was granted, and how it ended. It
-// belongs within the shaper's middleware.
+// Wrap notes each attempt of a handler: its granted start and how it ended. It belongs inside
+// the shaper's middleware.
 func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		granted, ok := worker.Grant(ctx)
@@ -162,16 +162,16 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// Settled notes what the provider says that the handler of a context took, when it began to
-// settle its charge to that, and whether it could.
+// Settled notes the use that the provider named to the handler of ctx, when the handler began
+// to settle its charge, and whether settling failed.
 func (l *Ledger) Settled(ctx context.Context, used chat.Usage, began time.Time, failed error) {
 	if number, ok := ctx.Value(grantKey{}).(int); ok {
 		l.grants.settle(number, used, began.Add(l.program.Offset), failed == nil)
 	}
 }
 
-// HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's put-backs are kept from it), and ends the prompts that get no other.
+// HandleError implements asynq.ErrorHandler. asynq calls it for every failed attempt,
+// without the throttle's put-backs. It ends the prompts that get no other attempt.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 	p, unreadable := prompt.Read(task.Payload())
 	if unreadable == nil && account.IsLast(ctx, err) {
@@ -194,10 +194,10 @@ func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) error {
 	return err
 }
 
-// waitsForTomorrow reports whether none of the prompts that are left will start soon, when no
-// handler has something to give back any more.
+// waitsForTomorrow reports whether none of the prompts that are left will start soon. While a
+// handler runs, it may still give something back.
 func (l *Ledger) waitsForTomorrow(ctx context.Context) bool {
-	if l.grants.inHand() > 0 {
+	if l.grants.running() > 0 {
 		return false
 	}
 	for _, one := range l.ended() {

@@ -7,13 +7,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 )
 
-// state is where a prompt is on its way.
+// state is how far a prompt is.
 type state int
 
 const (
 	waiting    state = iota // not ended: to arrive, in asynq, or being answered
 	answered                // the provider has answered it
-	overBudget              // nobody waits until its customer's budget has room again
+	overBudget              // its customer's budget has no room before its deadline
 	gaveUp                  // the provider refused it for good, or no retries are left
 )
 

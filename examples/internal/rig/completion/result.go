@@ -11,8 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// result is what a run has to say: the raw material of the summary. All instants are on
-// Redis' clock.
+// result is the raw material of the summary. All instants are on Redis' clock.
 type result struct {
 	model    string
 	queue    string
@@ -24,23 +23,23 @@ type result struct {
 	granted  []grant   // the earliest first
 	requests []provider.Request
 	recordOf string
-	served   []level // what the provider served from when on, the earliest first
+	served   []level // what the provider served when, the earliest first
 	charged  int64   // tokens, to the budgets, by the throttle's account
 	putBacks int64
-	inside   bool // Redis was inside the process: what is left is gone
+	inside   bool // Redis was inside the process: prompts that are left are gone
 	ownSays  bool // the provider keeps the record itself
 	tomorrow bool // what is left waits for tomorrow's budgets
 
 	interrupted bool
 }
 
-// level is what a provider serves from an instant on.
+// level is what the provider serves from an instant on.
 type level struct {
 	from   time.Time
 	limits provider.Limits
 }
 
-// result gathers what the run has to say.
+// result gathers the result of the run.
 func (l *Ledger) result(ctx context.Context) (result, error) {
 	offset := l.program.Offset
 	r := result{
@@ -66,7 +65,7 @@ func (l *Ledger) result(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// ended is what became of the prompts so far, by their arrival.
+// ended returns what became of the prompts so far, by their arrival.
 func (l *Ledger) ended() []outcome {
 	all := l.outcomes.All()
 	list := make([]outcome, len(l.Prompts))
@@ -76,9 +75,9 @@ func (l *Ledger) ended() []outcome {
 	return list
 }
 
-// levels is what the provider served when. What a real one serves is taken to be its limits.
+// levels returns what the provider served when. A real provider is taken to serve its limits.
 func (l *Ledger) levels(offset time.Duration) []level {
-	all := []level{{from: l.began.Add(offset), limits: l.told()}}
+	all := []level{{from: l.began.Add(offset), limits: l.configured()}}
 	if p := l.Upstream.Inside; p != nil {
 		for _, at := range p.Changes() {
 			limits, _ := p.Limits(l.Model, at)
@@ -88,24 +87,24 @@ func (l *Ledger) levels(offset time.Duration) []level {
 	return all
 }
 
-// told is the provider's limits as the throttle was told them.
-func (l *Ledger) told() provider.Limits {
-	var told provider.Limits
+// configured returns the provider's limits as the throttle is configured with them.
+func (l *Ledger) configured() provider.Limits {
+	var limits provider.Limits
 	for _, scope := range l.Scopes {
 		switch scope.Name {
 		case ScopeRequests:
-			told.Requests = scope.Limits[0].Units
+			limits.Requests = scope.Limits[0].Units
 		case ScopeTokens:
-			told.Tokens = scope.Limits[0].Units
+			limits.Tokens = scope.Limits[0].Units
 		}
 	}
-	return told
+	return limits
 }
 
-// since is an instant in seconds from the beginning.
+// since returns an instant in seconds from the beginning.
 func (r result) since(instant time.Time) float64 { return instant.Sub(r.began).Seconds() }
 
-// answers are the requests that were served.
+// answers returns the requests that were served.
 func (r result) answers() []provider.Request {
 	var served []provider.Request
 	for _, one := range r.requests {
@@ -116,7 +115,7 @@ func (r result) answers() []provider.Request {
 	return served
 }
 
-// byID is the prompts by their names.
+// byID returns the prompts by their IDs.
 func (r result) byID() map[string]*prompt.Prompt {
 	known := make(map[string]*prompt.Prompt, len(r.outcomes))
 	for _, o := range r.outcomes {
@@ -125,7 +124,7 @@ func (r result) byID() map[string]*prompt.Prompt {
 	return known
 }
 
-// Report is what a run has to say.
+// Report is the summary of a run, and what it was made of.
 type Report struct {
 	Summary
 	of result

@@ -48,9 +48,9 @@ func (r result) spread() time.Duration {
 		func(one provider.Request) (string, time.Time) { return one.ID, one.At }))
 }
 
-// recorded is what came to the provider. A request that was refused counts when it comes, and
-// nothing after that: if no limit allowed it, it is found. One that was served counts, if
-// the provider has told, all that it may take until it is answered.
+// recorded returns the provider's record as charges. A refused request counts at its arrival
+// and not later, so that a request that no limit allowed is found. A served request counts, by
+// a provider's own record, the most that it may use until it is answered.
 func (r result) recorded(unit string) []check.Charge {
 	var charges []check.Charge
 	for _, one := range r.requests {
@@ -67,8 +67,8 @@ func (r result) recorded(unit string) []check.Charge {
 	return charges
 }
 
-// started is the grants: each counts its estimate until it is settled, or until its charge is
-// given back.
+// started returns the grants as charges. Each counts its estimate until it is settled or given
+// back.
 func (r result) started(unit string) []check.Charge {
 	var charges []check.Charge
 	for _, g := range r.granted {

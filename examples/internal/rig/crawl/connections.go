@@ -8,15 +8,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Connections is how many requests may be under way to one address, and how many times
-// longer than an answer took its place is left alone then, at most for a lease.
+// Connections says how many requests may be under way to one address. After each answer its
+// place stays occupied for Cooldown times as long as the answer took, for a lease at most.
 type Connections struct {
 	Limit    throttle.Limit
 	Cooldown float64
 }
 
-// Check counts by a record how many were under way to an address at once. What is left
-// alone counts as if it were.
+// Check counts, by a record, how many requests were under way to an address at once. A place
+// counts as long as it stays occupied.
 func (c Connections) Check(accesses []site.Access) check.AtOnce {
 	spans := make([]check.Span, 0, len(accesses))
 	for _, a := range accesses {

@@ -1,5 +1,5 @@
-// Package crawl says what became of a crawl. A Ledger notes it while the crawler runs; its
-// Report holds that against the access log of the servers: what was fetched, and whether
+// Package crawl says what became of a crawl. A Ledger keeps account while the crawler runs;
+// its Report compares the account with the servers' access log: what was fetched, and whether
 // every limit, pause and robots.txt was kept.
 package crawl
 
@@ -27,8 +27,7 @@ import (
 // mendEvery is how often a run looks after turns that were lost.
 const mendEvery = 5 * time.Second
 
-// Ledger is what was requested in a crawl, as the crawler has it. It is safe for
-// concurrent use.
+// Ledger keeps account of the requests of a crawl. It is safe for concurrent use.
 type Ledger struct {
 	program             *rig.Program
 	seeds               *SeedList
@@ -41,7 +40,7 @@ type Ledger struct {
 	began               time.Time
 }
 
-// New returns a ledger with nothing in it. The scopes are the limits to check.
+// New returns an empty ledger. The scopes have the limits to check.
 func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, requests,
 	kilobytes []throttle.Scope, connections Connections) *Ledger {
 	p.ShowProgress()
@@ -53,8 +52,8 @@ func New(p *rig.Program, seeds *SeedList, around *site.World, w *frontier.Walk, 
 func (l *Ledger) Begin(shaper *worker.Shaper) { l.began, l.shaper = time.Now(), shaper }
 
 // Visited notes a request for u, sent at an instant of the local clock, and its answer,
-// which is nil if there was none. Settled is the kilobytes it was charged in the end;
-// rules tells that it was for a robots.txt.
+// which is nil if there was none. settled is how many kilobytes it was charged in the end;
+// rules is set for a robots.txt.
 func (l *Ledger) Visited(u *url.URL, task *asynq.Task, granted throttle.Reservation, settled int64, rules bool,
 	sent time.Time, a *fetch.Answer) {
 	l.visits.Add(visitOf(u, task.Headers(), rules, granted.Start, granted.Job.Costs[throttle.Global], settled))
@@ -89,10 +88,10 @@ func (l *Ledger) show(ctx context.Context) (over bool) {
 	return over
 }
 
-// putBacks is how often a page was put back.
+// putBacks returns how often pages were put back.
 func (l *Ledger) putBacks() int64 { return l.shaper.Stats().PutBack }
 
-// result gathers what the run has to say, with all instants on Redis' clock.
+// result gathers the result of the run, with all instants on Redis' clock.
 func (l *Ledger) result(ctx context.Context) (Result, error) {
 	offset := l.program.Offset
 	accesses := l.world.Accesses.All()
@@ -150,8 +149,8 @@ func (l *Ledger) robotsViolations(ctx context.Context, accesses []site.Access) (
 	return violations, nil
 }
 
-// rulesElsewhere is the hosts whose robots.txt another run or process has asked for,
-// if only to learn that it has moved.
+// rulesElsewhere returns the hosts whose robots.txt another run or process has requested, even
+// if it only learned that the robots.txt has moved.
 func (r Result) rulesElsewhere() map[string]bool {
 	here := make(map[string]bool)
 	for _, a := range r.Accesses {
@@ -170,14 +169,14 @@ func (r Result) rulesElsewhere() map[string]bool {
 	return hosts
 }
 
-// Report is what a run has to say.
+// Report is the summary of a run, and what it was made of.
 type Report struct {
 	Summary
 	of Result
 }
 
-// Report says what became of the pages of a run, which may have failed. One whose context
-// has ended was interrupted. The error is why it failed, or what could not be found out.
+// Report says what became of the pages of a run, which may have failed. A run whose context
+// has ended was interrupted. The error is why it failed, or what could not be read.
 func (l *Ledger) Report(ctx context.Context, failed error) (*Report, error) {
 	if ctx.Err() != nil {
 		failed = nil // the report says so

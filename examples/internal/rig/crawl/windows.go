@@ -25,7 +25,7 @@ type Event struct {
 	rules bool // of a robots.txt
 }
 
-// plain is the events as they are checked.
+// plain returns the events as they are checked.
 func plain(events []Event) []check.Event {
 	all := make([]check.Event, len(events))
 	for i, e := range events {
@@ -39,8 +39,8 @@ func CheckLimits(events []Event, scopes []throttle.Scope, shorter time.Duration)
 	return check.Limits(plain(events), check.Law{Scopes: scopes}, shorter)
 }
 
-// checkDelays does the same for the hosts' Crawl-delays. Each holds from its host's
-// robots.txt on.
+// checkDelays adds up the windows of the hosts' Crawl-delays. Each holds from the request for
+// its host's robots.txt on.
 func checkDelays(events []Event, delays map[string]time.Duration, shorter time.Duration) []check.Use {
 	var uses []check.Use
 	for host, delay := range delays {
@@ -62,12 +62,12 @@ func checkDelays(events []Event, delays map[string]time.Duration, shorter time.D
 	return uses
 }
 
-// InOrder is the events by their instants.
+// InOrder returns the events by their instants.
 func InOrder(events []Event) []Event {
 	return slices.SortedStableFunc(slices.Values(events), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// inBytes is the same limits, which are in kilobytes, for events in bytes.
+// inBytes converts limits in kilobytes to limits for events in bytes.
 func inBytes(scopes []throttle.Scope) []throttle.Scope {
 	scaled := make([]throttle.Scope, len(scopes))
 	for i, scope := range scopes {
@@ -104,7 +104,7 @@ func (r Result) Spread() time.Duration {
 		func(a site.Access) (string, time.Time) { return a.URL, a.At }))
 }
 
-// Recorded is the record as events.
+// Recorded returns the record as events.
 func (r Result) Recorded(units func(site.Access) int64) []Event {
 	known := make(map[string]Keys)
 	for _, v := range r.Visits {
@@ -121,7 +121,7 @@ func (r Result) Recorded(units func(site.Access) int64) []Event {
 	return events
 }
 
-// Granted is the grants as events.
+// Granted returns the grants as events.
 func (r Result) Granted(units func(Visit) int64) []Event {
 	events := make([]Event, 0, len(r.Visits))
 	for _, v := range r.Visits {

@@ -10,16 +10,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// maxModelled is the largest campaign that is asked about: for each mail all those of
-// its tenant, its domain and the run before it are gone through.
+// maxModelled is the largest campaign that firstCome models: for each mail it goes through
+// all earlier mails of its tenant and domain.
 const maxModelled = 1000
 
-// firstCome is when each mail would have started had all been served in the order
-// of their arrival, whoever sends them: each gets the earliest start that the configured
-// limits leave it as it arrives, also that of a tenant whose limit grows, and without
-// pauses. It leaves out mails that never fit, and second attempts.
-// The earliest is first. There are none where it cannot be known what happened
-// before, and of a campaign too large for it.
+// firstCome returns when each mail would have started if all tenants' mails were served in
+// the order of their arrival: each gets, as it arrives, the earliest start that the configured
+// limits leave. It ignores warm-ups, pauses, second attempts and mails that never fit. The
+// earliest start is first. It returns none after an earlier run, and for large campaigns.
 func firstCome(r result) []grant {
 	if len(r.campaign.Mails) > maxModelled || r.resumed() {
 		return nil
@@ -37,7 +35,7 @@ func firstCome(r result) []grant {
 	return starts
 }
 
-// bookings are the starts that mails have been given.
+// bookings are the starts that mails have got so far.
 type bookings struct {
 	scopes []throttle.Scope
 	events map[scopeKey][]check.Event // in order

@@ -13,19 +13,19 @@ type grant struct {
 	start   time.Time
 	decided time.Time // when the throttle allowed it, up to maxWait before
 	mail    *campaign.Mail
-	// returned tells that the server asked to wait instead of taking the mail: the
-	// charge was given back, and the mail starts anew.
+	// returned: the server asked to wait instead of taking the mail. The charge was given
+	// back, and the mail starts again.
 	returned bool
 }
 
-// grants is all starts of a run, as the handler was told them.
+// grants are the granted starts of a run.
 type grants struct{ account.List[grant] }
 
 // giveBack notes that a grant's charge was given back.
 func (g *grants) giveBack(number int) { g.Change(number, func(one *grant) { one.returned = true }) }
 
-// all returns copies of the grants so far, the earliest first: those that were
-// used, and those that were given back.
+// all returns copies of the grants so far, the earliest first: the used grants, and the grants
+// that were given back.
 func (g *grants) all() (used, returned []grant) {
 	for _, one := range g.InOrder(func(one grant) time.Time { return one.start }) {
 		if one.returned {
@@ -37,7 +37,7 @@ func (g *grants) all() (used, returned []grant) {
 	return used, returned
 }
 
-// started are the mails that have begun to go out.
+// started returns the mails that have started.
 func (g *grants) started() map[*campaign.Mail]bool {
 	started := make(map[*campaign.Mail]bool)
 	for _, one := range g.All() {

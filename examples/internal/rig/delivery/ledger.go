@@ -1,5 +1,5 @@
-// Package delivery says what became of the mails of a campaign. A Ledger notes it while the
-// emailer runs; its Report holds that against the record of the SMTP server: what was
+// Package delivery says what became of the mails of a campaign. A Ledger keeps account while
+// the emailer runs; its Report compares the account with the SMTP server's record: what was
 // delivered, how long it took, and whether every limit and pause was kept.
 package delivery
 
@@ -32,8 +32,8 @@ const vanishedEvery = 5 * time.Second
 // Redis' clock.
 const HeaderArrived = "arrived"
 
-// Ledger is what becomes of the mails of a campaign, as asynq, the throttle and the
-// handler have it. It is safe for concurrent use, but for Resume.
+// Ledger keeps account of the mails of a campaign. It is safe for concurrent use, except for
+// Resume.
 type Ledger struct {
 	program  *rig.Program
 	campaign *campaign.Campaign
@@ -50,15 +50,15 @@ type Ledger struct {
 	pauses   *pauses
 	began    time.Time
 
-	shown                 int // pauses that a person was told of
+	shown                 int // how many pauses the progress has shown
 	interrupted, vanished bool
 
 	mu      sync.Mutex
 	changes []check.Change
 }
 
-// New returns a ledger with nothing in it. The scopes are those of the throttle that count
-// recipients; atOnce is how many mails may be on their way to one domain.
+// New returns an empty ledger. The scopes are the throttle's scopes that count recipients;
+// atOnce limits the mails that are being sent to one domain.
 func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle.Scope, atOnce throttle.Limit) *Ledger {
 	p.ShowProgress()
 	return &Ledger{
@@ -70,20 +70,20 @@ func New(p *rig.Program, c *campaign.Campaign, m *smtp.Mailer, scopes []throttle
 	}
 }
 
-// Observe returns an observer of the throttle that notes its pauses, beside another
-// one.
+// Observe returns an observer that notes the throttle's pauses and passes all events on to
+// another observer.
 func (l *Ledger) Observe(other throttle.Observer) throttle.Observer {
 	l.pauses.Observer = other
 	return l.pauses
 }
 
-// Watch has the ledger ask a throttle and a shaper how it goes.
+// Watch makes the ledger ask a throttle and a shaper for the progress.
 func (l *Ledger) Watch(th *throttle.Throttle, shaper *worker.Shaper) {
 	l.throttle, l.shaper = th, shaper
 }
 
-// Resume finds out what an earlier run did with the campaign, and returns the mails
-// that it did not end, by their arrival. The arrival of mails of an earlier run is over.
+// Resume finds out which mails an earlier run has ended, and returns the others in batches,
+// by their arrival. After an earlier run they are one batch, which has arrived.
 func (l *Ledger) Resume() ([][]*campaign.Mail, error) {
 	ids := make([]string, len(l.campaign.Mails))
 	for i, m := range l.campaign.Mails {
@@ -102,8 +102,7 @@ func (l *Ledger) Resume() ([][]*campaign.Mail, error) {
 	return together(left, len(l.known) > 0), nil
 }
 
-// recall notes what an earlier run did with a mail, and returns false if it left it
-// to this one.
+// recall notes what an earlier run did with a mail. It returns false if the mail has not ended.
 func (l *Ledger) recall(m *campaign.Mail, info *asynq.TaskInfo) (ended bool) {
 	if arrived, err := strconv.ParseInt(info.Headers[HeaderArrived], 10, 64); err == nil {
 		l.outcomes.arrived(m.ID, time.UnixMicro(arrived))
@@ -122,8 +121,8 @@ func (l *Ledger) recall(m *campaign.Mail, info *asynq.TaskInfo) (ended bool) {
 	return true
 }
 
-// together cuts the mails into those that arrive at the same time; all do if an
-// earlier run has begun with them.
+// together cuts the mails into batches that arrive at the same time. If an earlier run has
+// begun with them, there is one batch.
 func together(mails []*campaign.Mail, resumed bool) [][]*campaign.Mail {
 	var batches [][]*campaign.Mail
 	for i, m := range mails {
@@ -136,20 +135,20 @@ func together(mails []*campaign.Mail, resumed bool) [][]*campaign.Mail {
 	return batches
 }
 
-// Begin notes that the run begins now, and returns when that is.
+// Begin notes that the run begins now, and returns the current time.
 func (l *Ledger) Begin() time.Time {
 	l.began = time.Now()
 	return l.began
 }
 
-// Fresh is those of some mails that no earlier run has enqueued, but for those that
-// never fit their limits.
+// Fresh returns the mails that no earlier run has enqueued, without the mails that never fit
+// their limits.
 func (l *Ledger) Fresh(mails []*campaign.Mail) []*campaign.Mail {
 	return slices.DeleteFunc(slices.Clone(mails), func(m *campaign.Mail) bool { return l.known[m] || !fits(m, l.scopes) })
 }
 
-// Foretold says when the last of so many mails that are about to be enqueued is expected
-// to start.
+// Foretold notes and shows when the last of the mails is expected to start, before they are
+// enqueued.
 func (l *Ledger) Foretold(mails int, told throttle.Forecast) {
 	l.plan.foretold(told)
 	what := "mails"
@@ -169,7 +168,7 @@ func (l *Ledger) Arrived(mails []*campaign.Mail, at time.Time) {
 	}
 }
 
-// Planned notes what a mail was told when it was enqueued, at the beginning or later.
+// Planned notes the plan of a mail that was enqueued, at the beginning or later.
 func (l *Ledger) Planned(m *campaign.Mail, told worker.Planned, later bool) {
 	l.plan.planned(m, told, later)
 }
@@ -179,17 +178,17 @@ func (l *Ledger) GaveUp(m *campaign.Mail, why error) {
 	l.outcomes.end(m.ID, gaveUp, why.Error(), false)
 }
 
-// LimitChanged notes that a scope key has other limits, from an instant on Redis' clock
-// before that was asked for. Nil stands for those of its scope.
+// LimitChanged notes that a scope key has other limits. The instant is on Redis' clock, before
+// the call that set them. Nil stands for the scope's limits.
 func (l *Ledger) LimitChanged(at time.Time, scope, key string, limits []throttle.Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes = append(l.changes, check.Change{At: at, Scope: scope, Key: key, Limits: limits})
 }
 
-// Wrap notes each attempt of a handler: the start that was granted, and what the server
-// said. It belongs within the shaper's middleware. Where the server inside asks to wait,
-// it has it sooner over than those out there.
+// Wrap notes each attempt of a handler: its granted start, and the server's reply. It belongs
+// inside the shaper's middleware. When the bundled server asks to wait, Wrap shortens the
+// wait, because real servers ask for longer than the campaign lasts.
 func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		m := l.campaign.ByID[string(task.Payload())]
@@ -219,7 +218,7 @@ func (l *Ledger) Wrap(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// note keeps what the server said to an attempt; closed tells that it asked to wait.
+// note keeps the server's reply to an attempt; closed is set if the server asked to wait.
 func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool) {
 	var refusal *smtp.RefusedError
 	var later *smtp.DeferredError
@@ -248,15 +247,15 @@ func (l *Ledger) note(m *campaign.Mail, began time.Time, err error, closed bool)
 	}
 }
 
-// HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's put-backs are kept from it), and ends the mails that get no other.
+// HandleError implements asynq.ErrorHandler. asynq calls it for every failed attempt,
+// without the throttle's put-backs. It ends the mails that get no other attempt.
 func (l *Ledger) HandleError(ctx context.Context, task *asynq.Task, err error) {
 	if id := string(task.Payload()); account.IsLast(ctx, err) {
 		l.outcomes.end(id, gaveUp, plainReason(err.Error()), false)
 	}
 }
 
-// plainReason is an error's text without what was added for asynq.
+// plainReason returns an error's text without what was added for asynq and for the ledger.
 func plainReason(text string) string {
 	return account.PlainReason(strings.TrimPrefix(text, smtp.RefusedPrefix))
 }
@@ -281,7 +280,7 @@ func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) (err error) {
 	return err
 }
 
-// expectEnds asks now and then when the last mail will start.
+// expectEnds asks every few seconds when the last mail will start.
 func (l *Ledger) expectEnds(ctx context.Context) {
 	tick := time.NewTicker(expectEvery)
 	defer tick.Stop()
@@ -297,14 +296,14 @@ func (l *Ledger) expectEnds(ctx context.Context) {
 	}
 }
 
-// isEmpty reports whether mails are left for which asynq has no task any more,
-// such as after a person deleted them.
+// isEmpty reports whether mails are left but asynq has no more tasks, for example because an
+// operator deleted them.
 func (l *Ledger) isEmpty() bool {
 	info, err := l.inspect.GetQueueInfo(l.program.Queue)
 	return err == nil && info.Size == 0 && l.outcomes.Left() > 0
 }
 
-// show tells of pauses that began since it was last called, and of the progress.
+// show shows the pauses that began since its last call, and the progress.
 func (l *Ledger) show(context.Context) (over bool) {
 	pauses := l.pauses.all()
 	for _, p := range pauses[l.shown:] {
@@ -328,7 +327,7 @@ func (l *Ledger) snapshot() rig.Snapshot {
 		What: "mails", Pace: pace}
 }
 
-// result gathers what the run has to say, with the receipts put on Redis' clock.
+// result gathers the result of the run, with the receipts on Redis' clock.
 func (l *Ledger) result() result {
 	receipts := l.mailer.Record.All()
 	for i := range receipts {
@@ -346,7 +345,7 @@ func (l *Ledger) result() result {
 	}
 }
 
-// Report is what a run has to say.
+// Report is the summary of a run, and what it was made of.
 type Report struct {
 	Summary
 	of result

@@ -66,9 +66,8 @@ type pauseUse struct {
 	AtS     float64 `json:"at_s"`  // when it was in force
 	ForS    float64 `json:"for_s"` // from then on
 	Refused int     `json:"refused"`
-	// UnderWay are those of the refused attempts that had been granted before the
-	// pause was in force, the one that it began by among them. The others had not:
-	// there must be none.
+	// UnderWay counts the refused attempts that were granted before the pause was in force,
+	// with the attempt that began it. Disregarded counts the others: there must be none.
 	UnderWay    int `json:"under_way"`
 	Disregarded int `json:"disregarded"`
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// expectEvery is how often it is asked anew when the last mail will start.
+// expectEvery is how often the ledger asks again when the last mail will start.
 const expectEvery = 5 * time.Second
 
 // plan is what was expected of the mails, and when. It is safe for concurrent use.
 type plan struct {
 	mu     sync.Mutex
-	places map[*campaign.Mail]throttle.Reservation
+	latest map[*campaign.Mail]throttle.Reservation
 	expectations
 }
 
 // expectations are when mails were expected to start, on Redis' clock.
 type expectations struct {
-	first map[*campaign.Mail]time.Time // those enqueued at the beginning
-	later map[*campaign.Mail]time.Time // those that came later, as told when they did
+	first map[*campaign.Mail]time.Time // of mails enqueued at the beginning
+	later map[*campaign.Mail]time.Time // of mails that arrived later, as planned on arrival
 	ends  []expectedEnd
 }
 
@@ -39,25 +39,24 @@ type expectedEnd struct{ at, last time.Time }
 
 func newPlan() *plan {
 	return &plan{
-		places:       make(map[*campaign.Mail]throttle.Reservation),
+		latest:       make(map[*campaign.Mail]throttle.Reservation),
 		expectations: expectations{first: make(map[*campaign.Mail]time.Time), later: make(map[*campaign.Mail]time.Time)},
 	}
 }
 
-// foretold takes up a forecast.
+// foretold notes a forecast.
 func (p *plan) foretold(told throttle.Forecast) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ends = append(p.ends, expectedEnd{told.Now, told.Last})
 }
 
-// planned takes up what a mail was told when it was enqueued, at the beginning or
-// later.
+// planned notes the plan of a mail that was enqueued, at the beginning or later.
 func (p *plan) planned(m *campaign.Mail, told worker.Planned, later bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if told.Reservation.Outcome != 0 {
-		p.places[m] = told.Reservation
+		p.latest[m] = told.Reservation
 	}
 	switch {
 	case told.Start.IsZero():
@@ -68,14 +67,14 @@ func (p *plan) planned(m *campaign.Mail, told worker.Planned, later bool) {
 	}
 }
 
-// expect asks anew when the last of the mails that wait will start.
+// expect asks again when the last waiting mail will start.
 func (p *plan) expect(ctx context.Context, quotas *throttle.Throttle, started map[*campaign.Mail]bool) error {
 	p.mu.Lock()
 	var waiting []throttle.Reservation
-	for m, place := range p.places {
+	for m, r := range p.latest {
 		if !started[m] {
-			place.Outcome = throttle.Waiting // wherever it is by now
-			waiting = append(waiting, place)
+			r.Outcome = throttle.Waiting // it may be booked by now
+			waiting = append(waiting, r)
 		}
 	}
 	p.mu.Unlock()
@@ -107,19 +106,19 @@ func (p *plan) all() expectations {
 	return expectations{maps.Clone(p.first), maps.Clone(p.later), slices.Clone(p.ends)}
 }
 
-// forecast holds what was expected against what was.
+// forecast compares what was expected with what happened.
 type forecast struct {
-	// First is about the mails that were enqueued at the beginning, by what each was
-	// told then. That cannot know of what comes after it: Undisturbed are those of
-	// them that started before any of that, before DisturbedS.
+	// First compares the plans of the mails that were enqueued at the beginning with their
+	// starts. A plan cannot know of later events: Undisturbed are the mails that started
+	// before the first such event, which was at DisturbedS.
 	First       deviation `json:"planned_at_the_beginning"`
 	Undisturbed deviation `json:"undisturbed"`
 	DisturbedS  float64   `json:"disturbed_s"`
-	// Later is about the mails that came later, by what each was told then.
+	// Later compares the plans of the mails that arrived later.
 	Later deviation `json:"planned_later"`
-	// Ends is what was expected of the last of the mails known by then: the first
-	// before any mail was sent. EndS is when the last of all started, EndOffS by how
-	// much later that is than the first of Ends had it.
+	// Ends are the forecasts of the last start among the mails known at the time; the first
+	// was made before any mail was sent. EndS is the real last start; EndOffS is how much
+	// later it is than the first forecast.
 	Ends    []endExpected `json:"ends"`
 	EndS    float64       `json:"end_s"`
 	EndOffS float64       `json:"end_off_s"`
@@ -186,7 +185,7 @@ func (r result) disturbed() time.Time {
 	return first
 }
 
-// deviate compares what was expected with what was, for the mails that started.
+// deviate compares the expected starts with the real ones, for the mails that started.
 func deviate(expected, starts map[*campaign.Mail]time.Time) deviation {
 	var d deviation
 	for m, instant := range expected {

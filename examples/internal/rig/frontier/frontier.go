@@ -12,18 +12,18 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/robots"
 )
 
-// Frontier is what a crawl has found and what is left of it, in Redis: so any
-// process goes on where another stopped. Each page is known by its URL once. Each
-// host has a line of pages, and one of them at a time is in asynq: the host's turn.
-// That is a crawler's oldest rule of politeness, one connection to a host; and so a
-// page never stands behind others of its host in the throttle's line.
+// Frontier keeps in Redis what a crawl has found and what is left to do, so that any
+// process can continue where another stopped. A URL is one page. Each host has a line of
+// pages, and asynq has one of them at a time: the host's turn. That is a crawler's oldest
+// rule of politeness, one connection to a host; and so a page never waits behind others of
+// its host in the throttle's line.
 //
-// A turn is moved on by what ends it. Whoever comes with an old turn, such as a
-// task that asynq runs twice, changes nothing.
+// The call that ends a turn begins the next one. A call for an old turn, such as by a task
+// that asynq runs twice, changes nothing.
 type Frontier struct {
 	rdb    redis.UniversalClient
 	prefix string // one hash tag, so that the scripts' keys are in one slot
-	By     string // this process among all that ever work on the crawl
+	By     string // names this process among all that work on the crawl
 }
 
 // New returns the frontier that is kept for an asynq queue.
@@ -31,22 +31,22 @@ func New(rdb redis.UniversalClient, queue string) *Frontier {
 	return &Frontier{rdb: rdb, prefix: "crawler:{" + queue + "}:", By: rand.Text()}
 }
 
-// Turn is a host's page that is to be in asynq.
+// Turn is the page of a host that asynq has, or should have.
 type Turn struct {
 	Host   string
 	Number int64
 	Page   *Page
 }
 
-// TaskID is the turn's in asynq, which takes an id only once.
+// TaskID returns the ID of the turn's task. asynq accepts an ID only once.
 func (t *Turn) TaskID() string { return fmt.Sprintf("%s-%d", t.Host, t.Number) }
 
-// state is the turn as Redis keeps it.
+// state returns the turn as Redis keeps it.
 func (t *Turn) state() string { return fmt.Sprintf("%d %s", t.Number, t.Page.URL) }
 
-// addScript puts a page that is not known into its host's line, behind those of
-// its customer and among those of others, and the host's robots.txt before all. It
-// returns 1 if the host has its turn by this.
+// addScript puts a page that is not known into its host's line: behind its customer's
+// pages, among the pages of other customers, and behind the host's robots.txt. It returns
+// 1 if this began a turn of the host.
 var addScript = redis.NewScript(`
 local pages, line, busy, turns, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local url, page, over, robots_url, robots, host, customer, budget =
@@ -72,9 +72,8 @@ redis.call('HSET', turns, host, string.format('%d ', number + 1) .. redis.call('
 return 1
 `)
 
-// moveScript ends a host's turn: its page leaves the line, or stands in it anew at
-// the place that is given; the first one in line has the next turn. It returns 1 if
-// there is one.
+// moveScript ends a host's turn: its page leaves the line, or moves to a given position;
+// the first page in line has the next turn. It returns 1 if there is a next turn.
 var moveScript = redis.NewScript(`
 local pages, line, busy, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local host, turn, url, page, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -96,24 +95,24 @@ end
 return 1
 `)
 
-// Places in a host's line: those of pages are counted from 1.
+// Positions in a host's line. Pages count from 1.
 const (
 	placeRobots = "-1"
 	placeFirst  = "0"
 	placeLast   = "1e9"
 )
 
-// Key is a key in Redis.
+// Key returns the name of a key in Redis.
 func (f *Frontier) Key(name string) string { return f.prefix + name }
 
-// keys are those of the scripts, but for the last one of addScript.
+// keys returns the keys of the scripts, without the last key of addScript.
 func (f *Frontier) keys(host string) []string {
 	return []string{f.Key("pages"), f.Key("line:" + host), f.Key("busy"), f.Key("turns")}
 }
 
-// Add makes a page known, and the robots.txt of its host. It returns the host's
-// turn if it has one by this; nil if it had one already, or the page was known
-// before. A host takes no more pages than its budget.
+// Add adds a page and the robots.txt of its host. It returns the host's turn if this began
+// one, and nil if the host had a turn or the page was known. A host takes no more pages
+// than its budget.
 func (f *Frontier) Add(ctx context.Context, host string, p, robots *Page, budget int) (*Turn, error) {
 	over := *p
 	over.End(EndOverBudget, "")
@@ -129,12 +128,11 @@ func (f *Frontier) Add(ctx context.Context, host string, p, robots *Page, budget
 	return f.turn(ctx, host)
 }
 
-// end ends a turn and its page; it returns the next one, nil if the host has no
-// more.
+// end ends a turn and its page. It returns the host's next turn, or nil if there is none.
 func (f *Frontier) end(ctx context.Context, t *Turn) (*Turn, error) { return f.move(ctx, t, "") }
 
-// move ends a turn and puts its page into the line again, or ends it too if there
-// is no place for it.
+// move ends a turn and moves its page to a position in line, or ends the page if the
+// position is empty. It returns the host's next turn, or nil if there is none.
 func (f *Frontier) move(ctx context.Context, t *Turn, place string) (*Turn, error) {
 	if t.Page.Ended != "" && t.Page.By == "" {
 		t.Page.By = f.By
@@ -149,7 +147,7 @@ func (f *Frontier) move(ctx context.Context, t *Turn, place string) (*Turn, erro
 	return f.turn(ctx, t.Host)
 }
 
-// rulesFirst lets the robots.txt of a turn's page have the turn before it.
+// rulesFirst gives the turn to the robots.txt of the turn's page.
 func (f *Frontier) rulesFirst(ctx context.Context, t *Turn) (*Turn, error) {
 	u, err := t.Page.Location()
 	if err != nil {
@@ -167,7 +165,7 @@ func (f *Frontier) rulesFirst(ctx context.Context, t *Turn) (*Turn, error) {
 	return f.move(ctx, t, placeFirst)
 }
 
-// turn is a host's turn; nil if it has none.
+// turn returns a host's turn, or nil if it has none.
 func (f *Frontier) turn(ctx context.Context, host string) (*Turn, error) {
 	state, err := f.rdb.HGet(ctx, f.Key("turns"), host).Result()
 	if err != nil {
@@ -189,18 +187,18 @@ func (f *Frontier) turn(ctx context.Context, host string) (*Turn, error) {
 	return &Turn{Host: host, Number: number, Page: p}, err
 }
 
-// keep writes down what a turn has learned about its page without ending it.
+// keep stores a page without ending its turn.
 func (f *Frontier) keep(ctx context.Context, p *Page) error {
 	return f.rdb.HSet(ctx, f.Key("pages"), p.URL, p.text()).Err()
 }
 
-// busy is the hosts that have a turn. The crawl is over when there are none.
+// busy returns the hosts that have a turn. The crawl is over when there are none.
 func (f *Frontier) busy(ctx context.Context) ([]string, error) {
 	return f.rdb.SMembers(ctx, f.Key("busy")).Result()
 }
 
-// Counts is how many pages are known, and how many of them stand in line, about:
-// the lines go on while they are counted. That the crawl is over is for sure.
+// Counts returns about how many pages are known and how many of them are in line, since
+// the lines change while it counts. It is exact about whether the crawl is over.
 func (f *Frontier) Counts(ctx context.Context) (known, open int64, over bool, err error) {
 	hosts, err := f.busy(ctx)
 	if err != nil {
@@ -223,7 +221,7 @@ func (f *Frontier) Counts(ctx context.Context) (known, open int64, over bool, er
 	return known, open, len(hosts) == 0 && err == nil, err
 }
 
-// Pages is all pages that are known.
+// Pages returns all known pages.
 func (f *Frontier) Pages(ctx context.Context) ([]*Page, error) {
 	texts, err := f.rdb.HVals(ctx, f.Key("pages")).Result()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package frontier is what a crawl has found and what is left of it, in Redis, and the walk
-// through it: which page is next, and what an answer leads to.
+// Package frontier keeps in Redis what a crawl has found and what is left to do, and walks
+// through it: it chooses the next page and follows the answers.
 //
-// It is no part of the example since it is about crawling, and not about shaping: a
-// program of your own has one already, or wants a library's.
+// It is not part of the example because it is about crawling, not about shaping: your own
+// program has a frontier already, or uses a library's.
 package frontier
 
 import (
@@ -31,17 +31,16 @@ const maxAsked = 5
 // maxHops is how many redirects in a row are followed.
 const maxHops = 5
 
-// Guide is what a walk asks its crawler.
+// Guide is the crawler, as the walk calls it.
 type Guide interface {
-	// Task is the asynq task for a turn. Without one the page has been ended, or the
-	// rules of its host are not known and have to come first.
+	// Task returns the asynq task for a turn. It returns nil if the page was ended, or if
+	// the rules of its host must be fetched first.
 	Task(ctx context.Context, t *Turn) (*asynq.Task, error)
-	// Heed is told how long a host asks crawlers to wait from one request to the next; 0
-	// if it does not.
+	// Heed applies a host's Crawl-delay; 0 if the host has none.
 	Heed(ctx context.Context, host string, delay time.Duration) error
 }
 
-// Bounds is how far a walk goes.
+// Bounds bound a walk.
 type Bounds struct {
 	Depth     int    // links from a start page
 	HostPages int    // pages of one host
@@ -49,8 +48,7 @@ type Bounds struct {
 	Agent     string // for which robots.txt is read
 }
 
-// Walk is the way of a crawl through the web: it gives asynq the page that has its
-// host's turn, and does with an answer what that asks for.
+// Walk enqueues the pages that have their hosts' turns, and follows the answers.
 type Walk struct {
 	*Frontier
 	bounds  Bounds
@@ -61,8 +59,7 @@ type Walk struct {
 	log     *zap.Logger
 }
 
-// NewWalk returns the walk that the program's queue is for, which another run may have
-// begun.
+// NewWalk returns the walk of the program's queue, which an earlier run may have begun.
 func NewWalk(p *rig.Program, g Guide, b Bounds) *Walk {
 	return &Walk{
 		Frontier: New(p.Client, p.Queue), bounds: b, guide: g, queue: p.Queue, log: p.Log,
@@ -70,8 +67,8 @@ func NewWalk(p *rig.Program, g Guide, b Bounds) *Walk {
 	}
 }
 
-// Mend gives asynq the turns that it has no task for: those of a process that died
-// in between, or whose task a person has deleted.
+// Mend enqueues the turns for which asynq has no task, because a process died before it
+// enqueued them or an operator deleted the task.
 func (w *Walk) Mend(ctx context.Context) error {
 	hosts, err := w.busy(ctx)
 	if err != nil {
@@ -98,7 +95,7 @@ func (w *Walk) given(t *Turn) bool {
 	return !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound)
 }
 
-// Found makes a page known, and lets its host take its turn if it had none.
+// Found adds a page, and begins a turn of its host if it had none.
 func (w *Walk) Found(ctx context.Context, u *url.URL, p Page) error {
 	p.URL = u.String()
 	rules := &Page{URL: robots.URL(u).String(), Customer: p.Customer, Robots: true}
@@ -109,8 +106,8 @@ func (w *Walk) Found(ctx context.Context, u *url.URL, p Page) error {
 	return w.take(ctx, t)
 }
 
-// take gives a host's turn to asynq. A page that may not be requested is ended, and
-// the next one has the turn.
+// take enqueues a host's turn. A page that may not be requested is ended, and the next page
+// has the turn.
 func (w *Walk) take(ctx context.Context, t *Turn) error {
 	for t != nil {
 		task, err := w.guide.Task(ctx, t)
@@ -120,7 +117,7 @@ func (w *Walk) take(ctx context.Context, t *Turn) error {
 		if task != nil {
 			_, err = w.client.EnqueueContext(ctx, task)
 			if errors.Is(err, asynq.ErrTaskIDConflict) {
-				return nil // it has been given
+				return nil // it is enqueued
 			}
 			return err
 		}
@@ -136,14 +133,14 @@ func (w *Walk) take(ctx context.Context, t *Turn) error {
 	return nil
 }
 
-// Rules is the robots.txt that holds for a URL; false if it is not known, or too old.
+// Rules returns the robots.txt for a URL, and false if it is not known or too old.
 func (w *Walk) Rules(ctx context.Context, u *url.URL) (robots.Rules, bool, error) {
 	text, known, err := w.robots(ctx, robots.Origin(u))
 	return robots.Parse(text, w.bounds.Agent), known, err
 }
 
-// GiveUp ends a page that is not to be had. If it is a robots.txt, nothing of its
-// host may be requested.
+// GiveUp ends a page that cannot be fetched. If it is a robots.txt, no page of its host may be
+// requested.
 func (w *Walk) GiveUp(ctx context.Context, p *Page, how, reason string) error {
 	p.End(how, reason)
 	if !p.Robots {
@@ -162,14 +159,14 @@ type ticket struct {
 	Turn int64  `json:"turn"`
 }
 
-// Payload is that of the turn's task.
+// Payload returns the payload of the turn's task.
 func (t *Turn) Payload() []byte {
 	text, _ := json.Marshal(ticket{Host: t.Host, Turn: t.Number}) // a string and a number
 	return text
 }
 
-// TurnOf reads which turn a task stands for, and what to request for it; nil if it is its
-// host's no more.
+// TurnOf returns the turn that a task stands for and the URL to request, or nil if the turn
+// has ended.
 func (w *Walk) TurnOf(ctx context.Context, task *asynq.Task) (*Turn, *url.URL, error) {
 	var of ticket
 	if err := json.Unmarshal(task.Payload(), &of); err != nil {
@@ -183,8 +180,8 @@ func (w *Walk) TurnOf(ctx context.Context, task *asynq.Task) (*Turn, *url.URL, e
 	return t, target, err
 }
 
-// ComeBack keeps a page for a turn after the wait that its host asks for, and returns
-// that; but not for ever.
+// ComeBack keeps a page's turn for after the wait that its host asks for, and returns the
+// wait. It gives up after a few waits.
 func (w *Walk) ComeBack(ctx context.Context, t *Turn, wait error) error {
 	if t.Page.Asked++; t.Page.Asked > maxAsked {
 		return fmt.Errorf("the host said %d times to come back later: %w", maxAsked, asynq.SkipRetry)
@@ -195,14 +192,14 @@ func (w *Walk) ComeBack(ctx context.Context, t *Turn, wait error) error {
 	return wait
 }
 
-// Conclude does with an answer what it asks for. atMost is how many kilobytes of it
-// were allowed to be read.
+// Conclude ends a turn by its answer, or requests the page again. atMost is how many kilobytes
+// of the answer could be read.
 func (w *Walk) Conclude(ctx context.Context, t *Turn, from *url.URL, a *fetch.Answer, atMost int64) error {
 	switch {
 	case a.Status >= 500:
 		return fmt.Errorf("the host answered %d", a.Status)
 	case a.Cut && !a.Huge && atMost < w.bounds.MaxKB && (t.Page.Robots || fetch.Kilobytes(a.Whole) <= w.bounds.MaxKB):
-		// More than was charged: once more, for a charge that does.
+		// More than was charged: request it again with a larger charge.
 		t.Page.Larger, t.Page.KB = true, w.bounds.MaxKB
 		if a.Whole > 0 {
 			t.Page.KB = fetch.Kilobytes(a.Whole)
@@ -333,8 +330,8 @@ func (w *Walk) ended(ctx context.Context, t *Turn) error {
 	return w.take(ctx, next)
 }
 
-// HandleError implements asynq.ErrorHandler. It hears of every failed attempt (the
-// throttle's put-backs are kept from it), and ends the pages that get no other.
+// HandleError implements asynq.ErrorHandler. asynq calls it for every failed attempt,
+// without the throttle's put-backs. It ends the pages that get no other attempt.
 func (w *Walk) HandleError(ctx context.Context, task *asynq.Task, cause error) {
 	if !account.IsLast(ctx, cause) {
 		return
@@ -346,12 +343,12 @@ func (w *Walk) HandleError(ctx context.Context, task *asynq.Task, cause error) {
 			err = w.ended(ctx, t)
 		}
 	}
-	if err != nil { // mend finds the turn
+	if err != nil { // Mend finds the turn
 		w.log.Warn("crawler: a page that failed could not be ended", zap.Error(err))
 	}
 }
 
-// plainReason is an error's text without what was added for asynq.
+// plainReason returns an error's text without what was added for asynq.
 func plainReason(err error) string {
 	text, _, _ := strings.Cut(err.Error(), " (last of ")
 	return account.PlainReason(text)

@@ -1,5 +1,5 @@
-// Package report has what the reports of the examples have in common: how a limit was
-// used, tables, and notes of what went wrong.
+// Package report has the common parts of the examples' reports: the use of limits, tables,
+// and notes of what went wrong.
 package report
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 )
 
-// LimitUse is the worst use of one limit by two accounts of the same run.
+// LimitUse is the worst use of one limit, by the record and by the grants of a run.
 type LimitUse struct {
 	Unit   string    `json:"unit,omitempty"` // of the limit, where there are several
 	Scope  string    `json:"scope"`
@@ -44,28 +44,26 @@ func useOf(u check.Use, per int64) WindowUse {
 	return WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
 }
 
-// AtOnce is how many units of a running limit were in use at once, by a record that
-// somebody has kept.
+// AtOnce is how many units of a running limit were in use at once, by a record.
 type AtOnce struct {
 	Scope string `json:"scope"`
 	Limit string `json:"limit"`
-	Key   string `json:"key"` // that had the most in use
+	Key   string `json:"key"` // the key with the most in use
 	Most  int64  `json:"most"`
-	Over  int    `json:"over"` // how often one began while as many as may be were in use
+	Over  int    `json:"over"` // how many began while the limit was full
 }
 
-// AtOnceOf is a use as it is reported.
+// AtOnceOf returns a use as it is reported.
 func AtOnceOf(scope string, u check.AtOnce) AtOnce {
 	return AtOnce{Scope: scope, Limit: u.Limit.String(), Key: u.Key, Most: u.Worst, Over: u.Over}
 }
 
-// String is a line about it.
+// String returns a line about it.
 func (a AtOnce) String() string {
 	return fmt.Sprintf("at most %d under the limit %s (%s); over it: %d times", a.Most, a.Limit, a.Key, a.Over)
 }
 
-// WriteLimits prints how limits were used, by a record that somebody has kept and by
-// the grants.
+// WriteLimits prints how limits were used, by the record and by the grants.
 func WriteLimits(w io.Writer, limits []LimitUse, keptBy string, windowsOver int) {
 	if len(limits) == 0 {
 		return
@@ -122,10 +120,10 @@ func WriteCounts(w io.Writer, lines []Line) {
 	fmt.Fprintln(w)
 }
 
-// maxNotes is how many notes are told one by one.
+// maxNotes is how many notes are printed one by one.
 const maxNotes = 20
 
-// WriteNotes tells what did not end well, each by the words of a line.
+// WriteNotes prints a line for each job that did not end well.
 func WriteNotes[N any](w io.Writer, notes []N, words func(N) (what, ended, reason string)) {
 	if len(notes) == 0 {
 		return
@@ -142,7 +140,7 @@ func WriteNotes[N any](w io.Writer, notes []N, words func(N) (what, ended, reaso
 	fmt.Fprintln(w)
 }
 
-// LeftText says what becomes of what is left, if Redis was inside the process or not.
+// LeftText says what becomes of the jobs that are left.
 func LeftText(inside bool) string {
 	if inside {
 		return "gone with the Redis inside this process"
@@ -150,5 +148,5 @@ func LeftText(inside bool) string {
 	return "run it again with the same -redis to go on with them"
 }
 
-// NewTable aligns columns that tabs divide. Flush it in the end.
+// NewTable aligns columns separated by tabs. Flush it in the end.
 func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }

@@ -10,12 +10,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// Access is one request as a server saw it, or, of servers that keep no log for us,
-// as the client did.
+// Access is one request as a server saw it or, if the servers keep no log for us, as the
+// client did.
 type Access struct {
 	At, End time.Time // when it came, and when it was answered
-	// Held is until when it was under way at least: when the last bytes began to be sent that
-	// its client has taken for sure.
+	// Held is the earliest time at which it may have ended: when the last bytes began to be
+	// sent that its client has received for sure.
 	Held   time.Time
 	Addr   string // of the host
 	Host   string
@@ -50,8 +50,8 @@ func SeenByClient(u *url.URL, addr string, a *fetch.Answer, rules bool, sent tim
 	return one
 }
 
-// PauseViolations counts the requests that came to a host after it had asked for a
-// pause and before the end of that, and the pauses.
+// PauseViolations counts the pauses that hosts asked for, and the requests that came to a
+// host during its pause.
 func PauseViolations(accesses []Access) (violations, pauses int) {
 	for _, asked := range accesses {
 		if asked.Until.IsZero() {
