@@ -39,6 +39,7 @@ long: ## every test in full, many properties and worlds, a million tenants: an h
 	LONG=1 REQUIRE_REDIS=1 TENANTS=1000000 go test -count=1 -timeout 2h work
 	$(MAKE) properties RAPID_CHECKS=1000
 	$(MAKE) simulate SEEDS=1000
+	cd bench && go run . -only longest -strict
 
 # miniredis runs one script at a time, and its interpreter takes five times as long when it
 # is watched: it is left out. All else is watched, miniredis too.

@@ -118,7 +118,7 @@ func mostStored(jobs, waiting, counted int) map[string]stored {
 		"tags":    {queues, 16 + 4*waiting, id},
 		"finish":  {queues, 16 + 4*waiting, id},
 		"claims":  {1, 3 * waiting, id},
-		"shares":  {1, counted, id}, // of ten days
+		"shares":  {1, min(counted, 10_000), id}, // of ten days
 		"pulled":  {1, 1, 16},
 		"asked":   {1, 1, 64 * id},
 	}

@@ -229,6 +229,8 @@ func (l *Line) lower() float64 { return float64(cmp.Or(l.settings.Lower, default
 const (
 	shareSecond = 1 << 20
 	shareKept   = 864_000
+	// mostShares is how many are kept, about a megabyte. The share of a flow beyond them is 1 until its next job asks.
+	mostShares = 10_000
 )
 
 func (l *Line) share(flow string) float64 {

@@ -283,6 +283,9 @@ func (l *Line) forgetJob(id string) {
 func (l *Line) shareOf(flow string, share int64) {
 	if share > 1 {
 		l.shares.set(flow, l.now/1_000_000*shareSecond+share)
+		if first, _, _ := l.shares.first(); l.shares.len() > mostShares {
+			l.shares.delete(first)
+		}
 	} else {
 		l.shares.delete(flow)
 	}

@@ -9,6 +9,7 @@
 -- include: classes
 local shares = prefix .. 'shares'
 local MOST_TAGS, FORGOTTEN_AT_ONCE = 1000, 50 -- finish tags of a queue; of them and of shares, how many a look forgets
+local MOST_SHARES = 10000 -- about a megabyte; the share of a flow beyond them is 1 until its next job asks
 
 local virtual_times = {}
 local function virtual_time(queue)
@@ -56,6 +57,7 @@ local function set_share(flow, share)
   if share ~= '1' then
     write('ZADD', shares, format('%d', floor(now / 1000000) * SHARE_SECOND + share), flow)
     unequal = true
+    if call('ZCARD', shares) > MOST_SHARES then write('ZREM', shares, call('ZRANGE', shares, 0, 0)[1]) end
     expire('shares')
   elseif unequal then
     write('ZREM', shares, flow)
