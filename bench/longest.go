@@ -47,12 +47,14 @@ var settings = []setting{
 	{"two full exact ledgers of 1,000 entries", fullLedgers},
 	{"many in line, of 10,000 tenants", manyWaiting},
 	{"200 tenants with a claim each", manyClaims},
-	{"10,000 timers, all looked at anew", manyTimers},
+	{"40,000 timers, all looked at anew", manyTimers},
 	{"2,000 places that are renewed and handed on", manyPlaces},
 	{"two scope keys of 1,000 bookings whose gaps alternate", alternatingGaps},
 	{"exact limits of 100 raised to 1,000, all used at once", raisedExact},
-	{"850 that run in sub-windows of their own", longTails(1)},
-	{"850 that run in sub-windows of their own, under eight scopes", longTails(8)},
+	{"950 that run in sub-windows of their own", longTails(1)},
+	{"950 that run in sub-windows of their own, under eight scopes", longTails(8)},
+	{"100 raised to 200,000, 60,000 starts, a heavy job", raisedFar},
+	{"100,000 waiting tenants of priority 1", manyStanding},
 	{"a forecast over 100 busy tenants", busyTenants},
 	{"job IDs of 1 KB, 4 KB and 1 MB", longIDs},
 	{"64 limits of 100, heavy and light jobs", manyLimits},
@@ -297,7 +299,7 @@ func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 // manyTimers has each of many tenants wait for a limit of its own. Then the limits and the mode of
 // all tenants are set, and the clock steps back.
 func manyTimers(ctx context.Context, _ *bench, client *redis.Client) error {
-	const tenants = 10_000
+	const tenants = 40_000
 	th, err := open(client, "timers", limits{throttle.PerMinute(1)}, limits{throttle.PerSecond(50_000)}, nil)
 	if err != nil {
 		return err

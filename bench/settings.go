@@ -45,7 +45,7 @@ func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
 // own, under so many scopes.
 func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Client) error {
 	return func(ctx context.Context, _ *bench, client *redis.Client) error {
-		const places, lease = 850, 10 * time.Second // the last is there before the first lease ends
+		const places, lease = 950, 20 * time.Second // the last is there before the first lease ends
 		all := make([]throttle.Scope, scopes)
 		keys := make(map[string]string)
 		for i := range all {
@@ -58,6 +58,7 @@ func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Cli
 			return err
 		}
 		var running []throttle.Reservation
+		began := time.Now()
 		for n := range places {
 			j := throttle.Job{ID: "tail-" + strconv.Itoa(n), Weight: 1, Keys: keys}
 			r, err := th.Reserve(ctx, j)
@@ -65,7 +66,8 @@ func longTails(scopes int) func(ctx context.Context, b *bench, client *redis.Cli
 				return err
 			}
 			running = append(running, r)
-			if err := sleep(ctx, lease/1000); err != nil { // each in a sub-window of its own
+			next := began.Add(time.Duration(n+1) * lease / 1000) // each in a sub-window of its own
+			if err := sleep(ctx, time.Until(next)); err != nil {
 				return err
 			}
 		}
@@ -165,4 +167,55 @@ func manyLimits(ctx context.Context, _ *bench, client *redis.Client) error {
 		}
 	}
 	return errors.Join(drive(ctx, th, 3*time.Second), look(ctx, th, "scope0", "acme", time.Second))
+}
+
+// raisedFar raises an exact limit while it counts, and has a heavy job come when many have started.
+func raisedFar(ctx context.Context, _ *bench, client *redis.Client) error {
+	const starts = 60_000
+	th, err := open(client, "far", limits{throttle.PerHour(100)}, limits{throttle.PerHour(100)}, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := th.Reserve(ctx, job("far", "acme")); err != nil {
+		return err
+	}
+	for _, scope := range []string{"tenant", throttle.Global} {
+		if err := th.Inspector().SetLimits(ctx, scope, "", limits{throttle.PerHour(200_000)}); err != nil {
+			return err
+		}
+	}
+	for n := range starts {
+		if err := ask(ctx, th, job("far-"+strconv.Itoa(n), "acme")); err != nil {
+			return err
+		}
+	}
+	for n := range 10 {
+		heavy := job("heavy-"+strconv.Itoa(n), "acme")
+		heavy.Weight = 150_000
+		if _, err := th.Reserve(ctx, heavy); err != nil {
+			return err
+		}
+	}
+	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, "tenant", "acme", time.Hour))
+}
+
+// manyStanding has many tenants wait with a job of a lower priority, so that each has a tag under the key of all.
+func manyStanding(ctx context.Context, b *bench, client *redis.Client) error {
+	th, err := open(client, "standing", limits{throttle.PerSecond(100)}, limits{throttle.PerHour(100)}, nil)
+	if err != nil {
+		return err
+	}
+	jobs := make([]throttle.Job, b.waiting)
+	for n := range jobs {
+		jobs[n] = job("standing-"+strconv.Itoa(n), "tenant-"+strconv.Itoa(n))
+		jobs[n].Priority = 1
+	}
+	for _, answer := range th.ReserveAll(ctx, jobs) {
+		if answer.Err != nil {
+			return answer.Err
+		}
+	}
+	// There are too many to forecast, which the first pages show.
+	_, _ = th.Inspector().Forecast(ctx, []throttle.Job{job("another", "acme")})
+	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Hour))
 }

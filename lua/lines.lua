@@ -56,7 +56,7 @@ local function lanes_page(queue, flow, from)
     local lanes, before = i == 0 and key or key .. marks[i], i == 0 and #marks or 0
     local some = #found < most and call('ZRANGE', lanes, before + from, before + from + (most - #found) / 2 - 1, 'WITHSCORES') or {}
     for j = 1, #some do found[#found + 1] = some[j] end
-    from = max(0, from - (call('ZCARD', lanes) - before))
+    if from > 0 then from = max(0, from - (call('ZCARD', lanes) - before)) end
   end
   return found
 end

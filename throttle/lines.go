@@ -37,6 +37,9 @@ type LinesPage struct {
 // mostOnPage is how many entries one page has.
 const mostOnPage = 500
 
+// mostFlows is how many flows of queues are on a page, and lanes of each: a flow takes several commands.
+const mostFlows = 200
+
 // Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
 // the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
 // one that has no room for its first job. A scope key may be on two pages, with its heavy flows on
@@ -107,6 +110,9 @@ func (t *setup) page(ctx context.Context, kind, from string, of ...string) (*wir
 // ask asks for a page. A page of jobs may begin at a negative index, counted from the end.
 func (t *setup) ask(ctx context.Context, kind string, from int64, of ...string) (*wire.Page, error) {
 	asked := wire.Lines{Kind: kind, Of: of, From: from, Count: mostOnPage}
+	if kind == wire.LinesQueues {
+		asked.Count = mostFlows
+	}
 	reply, err := t.redis.run(ctx, linesScript, t.arguments(asked.Arguments()))
 	if err != nil {
 		return nil, err

@@ -181,13 +181,13 @@ func (r *reader) lane(of wire.Lane) (isNew bool) {
 // readQueues reads the flows and lanes in the queues, several small queues in one call.
 func (r *reader) readQueues(ctx context.Context) error {
 	for len(r.queues) > 0 {
-		n := together(r.queues, mostOnPage, func(q wire.Queue) int64 { return q.Standing })
+		n := together(r.queues, mostFlows, func(q wire.Queue) int64 { return q.Standing })
 		some := r.queues[:n]
 		names := make([]string, n)
 		for i, q := range some {
 			names[i] = q.Name
 		}
-		for from := int64(0); from == 0 || from < some[0].Standing; from += mostOnPage {
+		for from := int64(0); from == 0 || from < some[0].Standing; from += mostFlows {
 			p, err := r.page(ctx, wire.LinesQueues, strconv.FormatInt(from, 10), names...)
 			if err != nil {
 				return err
@@ -242,7 +242,7 @@ func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnaps
 		for i := int64(0); i < lanes && p.More(); i++ {
 			add(p.Standing())
 		}
-		if lanes == mostOnPage {
+		if lanes == mostFlows {
 			if err := r.restOfLanes(ctx, q.Name, f.Flow, add); err != nil {
 				return err
 			}
@@ -255,7 +255,7 @@ func (r *reader) readQueue(ctx context.Context, p *wire.Page, q *line.QueueSnaps
 
 // restOfLanes reads a flow's lanes after the first page.
 func (r *reader) restOfLanes(ctx context.Context, queue, flow string, add func(wire.Lane)) error {
-	for from := strconv.Itoa(mostOnPage); from != ""; {
+	for from := strconv.Itoa(mostFlows); from != ""; {
 		p, err := r.page(ctx, wire.LinesLanes, from, queue, flow)
 		if err != nil {
 			return err
