@@ -19,7 +19,7 @@ import (
 //	RateLimit-Remaining: 50                   field of its own as in version 07
 //	RateLimit-Reset: 30
 //
-// The limits that are stated come first, then the policies that nothing is stated of.
+// Stated limits come first, then the policies without a stated limit.
 func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	policies := policiesIn(header.Values("RateLimit-Policy"))
 	limits := statedLimits(header.Values("RateLimit"), at)
@@ -32,15 +32,15 @@ func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	limits = joinPolicies(limits, policies)
 	for i := range limits {
 		if limits[i].Counts == "" {
-			limits[i].Counts = "requests" // what the draft counts where nothing else is said
+			limits[i].Counts = "requests" // the draft's default
 		}
 	}
 	return limits
 }
 
-// policiesIn reads RateLimit-Policy, each policy as a limit of which it is not known
-// what remains. A policy without a name has its units in the place of it, and must
-// have a window, without which version 06's RateLimit-Limit means something else.
+// policiesIn reads RateLimit-Policy, each policy as a limit whose remaining units are not
+// known. A policy without a name has its units in place of the name. It must have a window:
+// without one, version 06's RateLimit-Limit means something else.
 func policiesIn(lines []string) []HTTPLimit {
 	var policies []HTTPLimit
 	for _, m := range fieldMembersIn(lines) {
@@ -80,8 +80,8 @@ func statedLimits(lines []string, at time.Time) []HTTPLimit {
 	return unnamedLimit(stated["limit"], stated["remaining"], stated["reset"], at)
 }
 
-// olderLimit reads RateLimit-Limit, -Remaining and -Reset. Behind each value may
-// stand more, which policiesIn reads.
+// olderLimit reads RateLimit-Limit, -Remaining and -Reset. Each value may carry a policy,
+// which policiesIn reads.
 func olderLimit(header http.Header, at time.Time) []HTTPLimit {
 	first := func(field string) string {
 		for _, m := range fieldMembersIn(header.Values(field)) {
@@ -92,7 +92,7 @@ func olderLimit(header http.Header, at time.Time) []HTTPLimit {
 	return unnamedLimit(first("RateLimit-Limit"), first("RateLimit-Remaining"), first("RateLimit-Reset"), at)
 }
 
-// unnamedLimit is the one limit of the older versions, or none if the values say nothing.
+// unnamedLimit returns the one limit of the older versions, or none if no value is valid.
 func unnamedLimit(units, remaining, reset string, at time.Time) []HTTPLimit {
 	limit := HTTPLimit{Dialect: "ietf", Units: unitsIn(units), Remaining: unitsIn(remaining), Reset: resetIn(reset, at)}
 	if !limit.says() {
@@ -101,8 +101,8 @@ func unnamedLimit(units, remaining, reset string, at time.Time) []HTTPLimit {
 	return []HTTPLimit{limit}
 }
 
-// joinPolicies adds to each limit what its policy says, and behind the limits the
-// policies that are left over.
+// joinPolicies sets units and window of each limit from its policy, and appends the policies
+// without a limit.
 func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
 	joined := make([]bool, len(policies))
 	for i := range limits {
@@ -122,8 +122,8 @@ func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
 	return limits
 }
 
-// isPolicyOf tells whether a limit is the policy's: by its name, or by its units if
-// neither has one.
+// isPolicyOf reports whether policy belongs to limit: by name, or by units if neither has a
+// name.
 func isPolicyOf(policy, limit HTTPLimit) bool {
 	return policy.Counts == limit.Counts && (limit.Counts != "" || policy.Units == limit.Units)
 }

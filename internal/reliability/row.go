@@ -17,32 +17,30 @@ const RowsVariable = "RELIABILITY_ROWS"
 type Row struct {
 	// Cases names the case as the document does, such as "F5" or "F23 −60 s".
 	Cases string `json:"cases"`
-	// Done is what was done, and Servers which servers it was done to.
+	// Done describes the fault, and Servers the servers it hit.
 	Done    string `json:"done"`
 	Servers string `json:"servers"`
-	// Jobs were to run; Ran is how many did, Twice how many more than once.
+	// Jobs is how many jobs arrived, Ran how many of them ran, Twice how many ran more than once.
 	Jobs  int `json:"jobs"`
 	Ran   int `json:"ran"`
 	Twice int `json:"twice"`
-	// Over is how many windows held more than their limit, Extra by how many units
-	// at most.
+	// Over is how many windows were over their limit, Extra the most units by which one was.
 	Over  int   `json:"over"`
 	Extra int64 `json:"extra"`
-	// Lost is how many units of acknowledged charges were lost and would still have
-	// counted.
+	// Lost is how many units of acknowledged charges were lost that would still count.
 	Lost int `json:"lost"`
-	// Fault is how long the fault lasted; Decided is how long after its end Redis decided
-	// again, Started how long after it the next job started.
+	// Fault is how long the fault lasted. Decided is the time from its end to the next decision
+	// by Redis, Started the time to the next start of a job.
 	Fault   time.Duration `json:"fault"`
 	Decided time.Duration `json:"decided"`
 	Started time.Duration `json:"started"`
-	// Took is from the first start to the last.
+	// Took is the time from the first start to the last.
 	Took time.Duration `json:"took"`
 	// PutBack is how often a job was put back, on average.
 	PutBack float64 `json:"put_back"`
 }
 
-// Append adds the row to the file at path, which it makes if it is not there.
+// Append adds the row to the file at path, and creates the file if needed.
 func (r Row) Append(path string) (err error) {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
