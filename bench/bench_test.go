@@ -18,11 +18,11 @@ func TestMain(m *testing.M) {
 	os.Exit(longtest.Quiet(m).Run())
 }
 
-// small is as little as shows that a section does what it says.
+// small is the smallest size at which each section still does its work.
 var small = options{calls: 40, rounds: 1, tasks: 40, jobs: 60, plans: 300, waiting: 1000}
 
-// Every section prints its rows and a verdict on each goal. The longest, which are those
-// in real time, run with LONG=1.
+// Every section prints its rows and a verdict on each goal. The sections in real time, which
+// are the longest, run with LONG=1.
 func TestSections(t *testing.T) {
 	redistest.Shared(t) // skips or fails where there is no Redis
 	for _, row := range []struct {
@@ -109,8 +109,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// A goal that is missed is an error where that is asked for; a section that is not there
-// always is.
+// A missed goal is an error if a flag asks for that; an unknown section is always an error.
 func TestStrict(t *testing.T) {
 	before := sections
 	t.Cleanup(func() { sections = before })

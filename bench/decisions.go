@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// way is how decisions are asked for.
+// way is how decisions are requested.
 type way struct {
 	callers int
 	awake   bool
@@ -31,10 +31,10 @@ var (
 	ways    = []way{one, sixteen, {1, false}}
 )
 
-// figures are a row's, an entry per round: per decision.
+// figures are a row's figures per decision, one entry per round.
 type figures struct{ cpu, scripts, share, p50, perSecond, ratio, p50ratio []float64 }
 
-// decisions compares what one decision takes where there is room.
+// decisions compares the cost of a decision when there is room.
 func decisions(ctx context.Context, b *bench) error {
 	return withServer(ctx, func(s *server) error {
 		rows, closeRows, err := b.limiters(s)

@@ -18,7 +18,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// A drain is of so many tenants, under these limits.
+// The tenants and the limits of a drain.
 const (
 	drainTenants = 8
 	drainWindow  = 2 * time.Second
@@ -59,8 +59,8 @@ type outcome struct {
 	starts         []started
 }
 
-// drain lets asynq run a backlog. The limiter and asynq have a server each, so that what
-// each takes is known.
+// drain makes asynq run a backlog. The limiter and asynq have a server each, so that their
+// costs can be told apart.
 func drain(ctx context.Context, b *bench) error {
 	optimum := time.Duration(float64(b.jobs)/globalDrain*float64(drainWindow)) - drainWindow
 	b.say("%d jobs of %d tenants, %d per %s each, %d of all; %d workers, idle; of the limiter's own server per job:",
@@ -180,7 +180,7 @@ func (r *record) drain(ctx context.Context, limiter, queue *server, work *redis.
 	return is, nil
 }
 
-// worst is the fullest window of any limit, as a part of it.
+// worst returns the fullest window of any limit, as a fraction of the limit.
 func worst(starts []started, tenant, global limits) float64 {
 	by := map[string][]time.Time{"": nil}
 	for _, s := range starts {

@@ -10,14 +10,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// The ledgers that are compared have so many entries.
+// The numbers of entries of the ledgers that are compared.
 const (
 	shortLedger = 100
-	longLedger  = 1000 // as many as there may be
+	longLedger  = 1000 // the most that a ledger may have
 )
 
-// ledgers compares decisions under exact ledgers of different lengths: full ones, which
-// refuse, and ones with room, from which as many entries leave as come.
+// ledgers compares decisions under exact ledgers of different lengths: full ledgers, which
+// refuse, and ledgers with room, which as many entries leave as enter.
 func ledgers(ctx context.Context, b *bench) error {
 	return withServer(ctx, func(s *server) error {
 		client := s.client()

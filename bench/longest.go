@@ -18,10 +18,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// longestCall is what no call of a script is to take, whatever the setting.
+// longestCall bounds every call of a script, in every setting.
 const longestCall = 10 * time.Millisecond
 
-// scripts names those of the throttle by their SHA-1.
+// scripts has the names of the throttle's scripts by their SHA-1.
 var scripts = func() map[string]string {
 	names := make(map[string]string)
 	for name, text := range map[string]string{
@@ -35,7 +35,7 @@ var scripts = func() map[string]string {
 	return names
 }()
 
-// setting is a bad one: what is there before, and what is done then.
+// setting is a bad setting: the state before, and what is done in it.
 type setting struct {
 	name string
 	run  func(ctx context.Context, b *bench, client *redis.Client) error
@@ -60,9 +60,8 @@ var settings = []setting{
 	{"64 limits of 100, heavy and light jobs", manyLimits},
 }
 
-// longest looks for the longest call of each script in bad settings, by the CPU time that
-// the server takes for it: on a machine that does something else it would not be the time
-// that passes.
+// longest looks for the longest call of each script in bad settings, by the server's CPU
+// time: on a busy machine, the time that passes would say nothing.
 func longest(ctx context.Context, b *bench) error {
 	for _, setting := range settings {
 		if !strings.Contains(setting.name, b.setting) {
@@ -141,7 +140,7 @@ func (t *timed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// drive pulls, and redeems what is booked for now, for a while.
+// drive pulls and redeems due bookings for a while.
 func drive(ctx context.Context, th *throttle.Throttle, length time.Duration) error {
 	driver := th.Driver()
 	var booked []throttle.Job

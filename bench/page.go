@@ -32,7 +32,7 @@ const pageText = "# Benchmarks\n\n" +
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.+)$`)
 
-// processor is what Linux says of it.
+// processor returns the processor's name, by Linux.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if name := modelName.FindSubmatch(text); err == nil && name != nil {
@@ -41,7 +41,7 @@ func processor() string {
 	return "a processor of unknown make"
 }
 
-// redisVersion is that of the server in PATH.
+// redisVersion returns the version of the redis-server in PATH.
 func redisVersion(ctx context.Context) string {
 	text, err := exec.CommandContext(ctx, "redis-server", "--version").Output()
 	for word := range strings.FieldsSeq(string(text)) {

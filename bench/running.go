@@ -63,7 +63,7 @@ func running(ctx context.Context, b *bench) error {
 		for _, over := range throttletest.Check(scopes, runs) {
 			return fmt.Errorf("more ran than the limit: %s", over)
 		}
-		// Until each task has asked once, one that is woken stands behind those that have not.
+		// Until each task has asked once, a woken task waits in asynq's queue behind new ones.
 		runs = runs[len(runs)/2:]
 		times := handOvers(runs)
 		b.say("  when all have asked once a place is used again after %.1f ms (median), %.1f ms (p99)",
@@ -76,7 +76,7 @@ func running(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// runUnder drains under one limit, and returns what the handlers wrote down.
+// runUnder drains under one limit, and returns the runs that the handlers noted.
 func (b *bench) runUnder(ctx context.Context, limit throttle.Limit) (is outcome, runs []throttletest.Start, err error) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(1, 2))

@@ -144,7 +144,7 @@ func (of *size) rateLimit() redis_rate.Limit {
 	return redis_rate.Limit{Rate: int(of.units), Burst: int(of.units), Period: of.window}
 }
 
-// isRefused tells a refusal from another error.
+// isRefused reports whether an error is a refusal.
 func isRefused(err error) (bool, error) {
 	if errors.As(err, new(*throttle.DeadlineError)) {
 		return true, nil

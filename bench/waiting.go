@@ -20,7 +20,7 @@ type line struct {
 	joined   int
 }
 
-// id is as long as those of the worker.
+// id returns an ID that is as long as the worker's IDs.
 func (l *line) id(n int) string {
 	return fmt.Sprintf("asynq:default/00000000-0000-7000-8000-%012d/0", n)
 }

@@ -15,7 +15,7 @@ import (
 // the tests, it is a worker process.
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "16") // drains take turns among themselves
-	redis.SetLogger(silent{})               // go-redis tells of each connection that a test cuts
+	redis.SetLogger(silent{})               // go-redis logs each connection that a test cuts
 	if settings, is := os.LookupEnv(childVariable); is {
 		if err := beChild(settings); err != nil {
 			panic(err)

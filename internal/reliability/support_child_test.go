@@ -22,8 +22,8 @@ import (
 // process, and says which.
 const childVariable = "RELIABILITY_WORKER"
 
-// childSettings are what a worker process is told. What it does it notes in lists of
-// asynq's Redis, where it outlives the process.
+// childSettings are the settings of a worker process. The process writes its starts to lists
+// in asynq's Redis, which outlive it.
 type childSettings struct {
 	Name, Decide, Work string
 	Scopes             []throttle.Scope

@@ -26,7 +26,7 @@ const (
 	tenants = 5
 )
 
-// The throttle's defaults, for what they are waited.
+// The throttle's defaults, which the tests wait for.
 const (
 	lookahead   = time.Second
 	grace       = 5 * time.Second
@@ -196,7 +196,7 @@ func (d *drain) until(what string, within time.Duration, is func() bool) {
 	d.t.Fatalf("not within %s: %s; %d of %d jobs have started", within, what, d.begun(), d.jobs)
 }
 
-// amid waits until the drain is well under way: two windows are full, and so is the one
+// amid waits until the drain is well under way: two windows are full, and so is the window
 // that ends now.
 func (d *drain) amid() {
 	d.t.Helper()
@@ -225,7 +225,7 @@ func (d *drain) lose(data func()) fault {
 	return f
 }
 
-// fault is when something was wrong, by this machine's clock.
+// fault is the time of a fault, by this machine's clock.
 type fault struct{ began, ended time.Time }
 
 // strike begins a fault amid the drain, lets it last, and ends it. Without an end it is
@@ -249,11 +249,11 @@ type allowance struct {
 	lost   int           // units that were lost, if the case has counted them itself
 	within time.Duration // after the fault the next job starts; 0 is a second
 	again  int           // jobs that run twice, since their worker or what it wrote was lost
-	// recoverer tells that asynq lost track of tasks: its recoverer brings them back
+	// recoverer: asynq lost track of tasks, and its recoverer brings them back
 	// when their lease of 30 s and 30 s more are over. It looks each minute, and when a
 	// server starts: so one more process is started then.
 	recoverer bool
-	// stepped tells that the clock that the scripts are told does not only go on: what is
+	// stepped: the clock of the scripts steps, and does not only go forward: what is
 	// booked while time stands still in a ledger may count until its grace is over.
 	stepped bool
 }
@@ -308,7 +308,7 @@ func (d *drain) finish(f fault, row reliability.Row, may allowance) {
 	d.write(row)
 }
 
-// write tells what was measured.
+// write writes the row of what was measured.
 func (d *drain) write(row reliability.Row) {
 	d.t.Helper()
 	d.t.Logf("%+v; put back since Redis could not decide: %v", row, d.refused)

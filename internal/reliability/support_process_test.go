@@ -26,7 +26,7 @@ type process struct {
 }
 
 // newProcess makes a process whose throttle decides by one Redis and whose tasks lie in
-// another, or the same. The observer is told what the throttle does, and may be nil.
+// another, or the same. The observer gets the throttle's events, and may be nil.
 func newProcess(name string, scopes []throttle.Scope, decide, work redis.UniversalClient,
 	observer throttle.Observer) (*process, error) {
 	th, err := throttle.New(name, decide, scopes, &throttle.Options{Observer: observer, Logger: zap.NewNop()})

@@ -2,5 +2,5 @@
 
 package reliability_test
 
-// raced tells that the race detector is on, which takes ten times as long.
+// raced is set if the race detector is on, which makes a test take ten times as long.
 const raced = true

@@ -44,7 +44,7 @@ type record struct {
 
 func newRecord() *record { return &record{refused: make(map[string]int)} }
 
-// add notes a start. It never fails.
+// add notes a start.
 func (r *record) add(s start) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *record) within(last time.Duration) (n int) {
 	return n
 }
 
-// quiet tells that no job has started for a while.
+// quiet reports whether no job has started for a while.
 func (r *record) quiet() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Start is one job that ran: what is checked, whatever a throttle's own counters
-// say.
+// Start is one job that ran. Check goes by starts alone, not by a throttle's counters.
 type Start struct {
 	At     time.Time
 	Weight int64
 	Keys   map[string]string // as in throttle.Job; Global needs none
-	End    time.Time         // when it ended, for running limits; zero: it runs still
+	End    time.Time         // when it ended, for running limits; zero: it still runs
 }
 
 // Over is a window that held more than its limit, or an instant at which more ran.
@@ -38,8 +37,8 @@ func (o Over) String() string {
 
 // Check returns the windows over their limit: for every limit and scope key, for
 // every start as a window's end, the weights of the starts in (End-Window, End]
-// are summed as integers, in microseconds. Under a running limit those are summed at each
-// start that have started and not ended; a job has ended at its End.
+// are summed as integers, in microseconds. Under a running limit, the jobs that run are
+// summed at each start; at its End a job no longer runs.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {

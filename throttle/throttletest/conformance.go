@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Run holds a subject to the contract: timelines of calls, each with its answer.
-// newSubject is called for each timeline and returns an empty throttle with these
-// scopes and options. The timelines run side by side.
+// Run tests a subject against the contract: timelines of calls, each with its answer.
+// It calls newSubject for each timeline; newSubject returns an empty throttle with these
+// scopes and options. The timelines run in parallel.
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines,
@@ -27,9 +27,9 @@ func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, op
 			if options.Lookahead == 0 {
 				options.Lookahead = farthest
 			}
-			told := &telling{Subject: newSubject(t, line.scopes, options), grants: make(map[string]throttle.Reservation)}
+			played := &playing{Subject: newSubject(t, line.scopes, options), grants: make(map[string]throttle.Reservation)}
 			for i, r := range line.rows {
-				if got := r.ask(told, i); got != r.want {
+				if got := r.ask(played, i); got != r.want {
 					t.Errorf("step %d, %s: got %q, want %q", i+1, r, got, r.want)
 				}
 			}
@@ -37,7 +37,7 @@ func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, op
 	}
 }
 
-// farthest is a lookahead without end, in which nobody waits in line.
+// farthest is a lookahead within which all jobs are booked, so that none waits in line.
 const farthest = 400 * 24 * time.Hour
 
 // timeline is a story told in rows.
@@ -52,15 +52,15 @@ type timeline struct {
 	rows      []row
 }
 
-// telling is a subject that a story is told with, and what it has granted: by job and
-// nonce, and by job the last.
-type telling struct {
+// playing is the subject of a timeline and the grants it has made: by job and nonce, and
+// the last by job.
+type playing struct {
 	Subject
 	grants map[string]throttle.Reservation
 }
 
-// reserve keeps what is granted.
-func (s *telling) reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
+// reserve keeps the grants.
+func (s *playing) reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	r, err := s.Reserve(now, job)
 	if err == nil && r.Outcome == throttle.Granted {
 		s.grants[job.ID], s.grants[job.ID+" "+job.Nonce] = r, r
@@ -68,8 +68,8 @@ func (s *telling) reserve(now time.Time, job throttle.Job) (throttle.Reservation
 	return r, err
 }
 
-// grant is that of a job under a nonce, or its last.
-func (s *telling) grant(r row) throttle.Reservation {
+// grant returns the grant of a row's job and nonce, or the last grant of the job.
+func (s *playing) grant(r row) throttle.Reservation {
 	if r.nonce != "" {
 		return s.grants[r.job+" "+r.nonce]
 	}
@@ -78,17 +78,17 @@ func (s *telling) grant(r row) throttle.Reservation {
 
 // row is one call and what it must answer, as text:
 //
-//	granted 2s                     starts 2 s after the beginning; nothing held it back
-//	booked 10s, tenant a 3/10s     a slot, and the limit that held the job back
-//	waiting, 3 ahead               in line; what is guessed of its start is not told
+//	granted 2s                     starts 2 s after the beginning; nothing held it
+//	booked 10s, tenant a 3/10s     a slot, and the limit that held the job
+//	waiting, 3 ahead               in line; the guess of its start is left out
 //	too late, 10s, global 3/10s    a *throttle.DeadlineError, with the start it would have had
 //	3 used, 1 booked, free 10s     usage, of each limit of the scope key
 //	5                              a count
 //	true, false                    cancel, release, settle, refund; leave: for each job
 //	booked b 10s, c 11s; overdue a 9s    pull: the jobs with their slots, or nothing
 //	tenant a 2                     lines: the scope keys under which flows wait, and how many
-//	granted 0s; shadow tenant a 3/10s until 10s    what would have held it back
-//	booked 10s, tenant a paused    a pause that held the job back
+//	granted 0s; shadow tenant a 3/10s until 10s    the shadow limit that would have held it
+//	booked 10s, tenant a paused    a pause that held the job
 //	until 10s                      pause: when it ends
 //	done                           limits, reset, mode
 //	3/10s of the key, shadow, paused until 10s     inforce: limits, whose they are, the mode
@@ -97,9 +97,9 @@ type row struct {
 	// empty: reserve; peek, cancel, leave, release, pull, lines, usage, count, settle, refund, done, renew, pause,
 	// resume, limits, reset, mode, inforce
 	call     string
-	job      string        // its ID; for what is about a scope key the scope, space, key; for leave the IDs
+	job      string        // its ID; in calls about a scope key the scope, space, key; of leave the IDs
 	weight   int64         // 0: 1
-	costs    string        // "tenant=2 global=0"; of settle what it is by scope
+	costs    string        // "tenant=2 global=0"; of settle the actual costs
 	keys     string        // "tenant=a domain=x"
 	wait     time.Duration // Job.MaxWait
 	deadline time.Duration // since the beginning; 0: none
@@ -125,7 +125,7 @@ func (r row) String() string {
 }
 
 // ask makes the call and writes its answer down.
-func (r row) ask(subject *telling, step int) string {
+func (r row) ask(subject *playing, step int) string {
 	now := beginning.Add(r.at)
 	scope, key, _ := strings.Cut(r.job, " ")
 	switch r.call {
@@ -169,7 +169,7 @@ func (r row) ask(subject *telling, step int) string {
 	return r.control(subject, now, scope, key)
 }
 
-// lasts is until when a row sets limits or a mode; the zero time: until they are taken back.
+// lasts returns until when a row sets limits or a mode; the zero time: until they are reset.
 func (r row) lasts() time.Time {
 	if r.until == 0 {
 		return time.Time{}
@@ -271,7 +271,7 @@ func shadowText(shadow *throttle.Hold) string {
 	return "; shadow" + strings.TrimPrefix(holdText(shadow), ",") + " until " + until
 }
 
-// pulledText says what became of which jobs.
+// pulledText lists the booked and the overdue jobs.
 func pulledText(pulled throttle.Pulled, err error) string {
 	if err != nil {
 		return err.Error()

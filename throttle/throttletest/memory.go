@@ -16,20 +16,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
-// memory answers a throttle's scripts as Redis does, by package line.
+// memory answers calls of a throttle's scripts as Redis does, with package line.
 type memory struct {
-	redis.Scripter // nil: nothing else is called
+	redis.Scripter // nil: a throttle calls no other methods
 
 	line   *line.Line
 	now    int64
-	latest map[string]int64 // how far off the deadlines of jobs are, us
-	pause  int64            // how long the next pause is, us
-	lasts  int64            // how long what is set next lasts, us
+	latest map[string]int64 // time left until the jobs' deadlines, us
+	pause  int64            // duration of the next pause, us
+	lasts  int64            // how long the next limits or mode last, us
 
 	asked map[string]answered // by asker
 }
 
-// answered is the last asking of an asker and its answer.
+// answered is the last request of an asker and its answer.
 type answered struct {
 	asking int64
 	reply  string
@@ -45,13 +45,13 @@ func (m *memory) clone() *memory {
 	return c
 }
 
-// request is what a script is asked.
+// request is a script's request.
 type request struct {
 	settings line.Settings
-	args     []string // behind those that all scripts begin with
+	args     []string // after the arguments that all scripts have
 }
 
-// verbs are what the scripts do, by their hashes.
+// verbs are the scripts, by their hashes.
 var verbs = map[string]func(m *memory, r request) (any, error){
 	hashOf(lua.Reserve): (*memory).reserve,
 	hashOf(lua.Pull):    (*memory).pull,
@@ -160,7 +160,7 @@ func (m *memory) running(r request) (any, error) {
 	return wire.Done{Stamp: m.stamp(), Done: held}.Reply(), nil
 }
 
-// ended ends grants, or renews them, and tells of each whether it occupied its places until now.
+// ended ends or renews grants, and returns for each whether it occupied its places until now.
 func (m *memory) ended(settings line.Settings, grants []wire.Ended, renews bool) (held []bool) {
 	for _, g := range grants {
 		one := []line.Grant{{ID: g.ID, Start: g.Start}}
@@ -236,7 +236,7 @@ func (m *memory) usage(r request) (any, error) {
 	return used.Reply(), nil
 }
 
-// count are the units in a past interval, by the finest of the windows that reach so far.
+// count returns the units in a past interval, by the finest window that reaches so far back.
 func (m *memory) count(ledgers []line.LedgerSnapshot, from, to int64) int64 {
 	best := -1
 	for i, w := range ledgers {
@@ -256,7 +256,7 @@ func (m *memory) count(ledgers []line.LedgerSnapshot, from, to int64) int64 {
 	return units
 }
 
-// lines tells all of a kind on one page.
+// lines answers with all entries of a kind on one page.
 func (m *memory) lines(r request) (any, error) {
 	asked, err := wire.ReadLines(r.args)
 	if err != nil {
@@ -294,9 +294,9 @@ func (m *memory) lines(r request) (any, error) {
 		for _, lane := range asked.Of {
 			page.Waiters(jobs(lane), asked.Kind == wire.LinesLists)
 		}
-	case wire.LinesLanes: // LinesQueues told them
+	case wire.LinesLanes: // part of the answer to LinesQueues
 	default:
-		return nil, errors.New("throttletest: the model does not tell " + asked.Kind)
+		return nil, errors.New("throttletest: the model does not read " + asked.Kind)
 	}
 	return page.Reply(), nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Model is a throttle without Redis, by the algorithm in plain Go: the oracle that the
-// scripts are compared with step by step. It is told the time. Not safe for use by
-// several goroutines.
+// Model is a throttle without Redis, by the algorithm in plain Go. It is the oracle that the
+// scripts are compared with step by step. Its calls take the time as an argument. It is not
+// safe for concurrent use.
 type Model struct {
 	throttle *throttle.Throttle
 	driver   throttle.Driver
@@ -20,8 +20,8 @@ type Model struct {
 	options  throttle.Options
 }
 
-// NewModel returns an empty model of a throttle with these scopes and options, which it
-// panics on where throttle.New refuses them.
+// NewModel returns an empty model of a throttle with these scopes and options. It panics if
+// throttle.New refuses them.
 func NewModel(scopes []throttle.Scope, options throttle.Options) *Model {
 	return newModel(scopes, options, newMemory())
 }
@@ -35,22 +35,22 @@ func newModel(scopes []throttle.Scope, options throttle.Options, m *memory) *Mod
 	return &Model{throttle: th, driver: th.Driver(), memory: m, scopes: scopes, options: options}
 }
 
-// Clone returns a model of its own that stands as this one.
+// Clone returns an independent copy of the model.
 func (m *Model) Clone() *Model { return newModel(m.scopes, m.options, m.memory.clone()) }
 
-// Equal reports whether two models stand alike.
+// Equal reports whether two models have the same state.
 func (m *Model) Equal(other *Model) bool {
 	return m.memory.line.Equal(other.memory.line)
 }
 
-// at has the calls that follow made at an instant.
+// at sets the instant of the calls that follow.
 func (m *Model) at(now time.Time) context.Context {
 	m.memory.now = now.UnixMicro()
 	return context.Background()
 }
 
-// asked is a job as the throttle is asked for it, which takes the time left until its
-// deadline by its own clock; the memory knows it exactly.
+// asked returns the job to ask the throttle for. The throttle measures the time left until
+// the deadline with its own clock; the memory has it exactly.
 func (m *Model) asked(now time.Time, job throttle.Job) throttle.Job {
 	delete(m.memory.latest, job.ID)
 	if !job.Deadline.IsZero() {
@@ -61,8 +61,8 @@ func (m *Model) asked(now time.Time, job throttle.Job) throttle.Job {
 	return job
 }
 
-// told is an answer about a job as it was asked for.
-func told(job throttle.Job, r throttle.Reservation, err error) (throttle.Reservation, error) {
+// answerTo returns an answer with the deadline of the job that the caller asked for.
+func answerTo(job throttle.Job, r throttle.Reservation, err error) (throttle.Reservation, error) {
 	var late *throttle.DeadlineError
 	if errors.As(err, &late) {
 		late.Deadline = job.Deadline
@@ -76,7 +76,7 @@ func told(job throttle.Job, r throttle.Reservation, err error) (throttle.Reserva
 // Reserve decides for a job.
 func (m *Model) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	r, err := m.throttle.Reserve(m.at(now), m.asked(now, job))
-	return told(job, r, err)
+	return answerTo(job, r, err)
 }
 
 // ReserveAll decides for jobs, in their order.
@@ -87,39 +87,39 @@ func (m *Model) ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer
 	}
 	answers := m.throttle.ReserveAll(m.at(now), asked)
 	for i := range answers {
-		answers[i].Reservation, answers[i].Err = told(jobs[i], answers[i].Reservation, answers[i].Err)
+		answers[i].Reservation, answers[i].Err = answerTo(jobs[i], answers[i].Reservation, answers[i].Err)
 	}
 	return answers
 }
 
-// Peek says what Reserve would answer to a new job.
+// Peek returns what Reserve would answer to a new job.
 func (m *Model) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
 	r, err := m.throttle.Peek(m.at(now), m.asked(now, job))
-	return told(job, r, err)
+	return answerTo(job, r, err)
 }
 
-// Cancel gives back a place in line or a booking.
+// Cancel removes a waiting job or gives back a booking.
 func (m *Model) Cancel(now time.Time, job throttle.Job) (bool, error) {
 	return m.throttle.Cancel(m.at(now), job)
 }
 
-// Release makes a booking of a grant again.
+// Release turns a grant back into a booking.
 func (m *Model) Release(now time.Time, granted throttle.Reservation) (bool, error) {
 	return m.driver.Release(m.at(now), granted)
 }
 
-// Pull books the jobs in line whose turn has come. Before that it gives back what jobs hold
-// that have ended.
+// Pull books the waiting jobs whose turn has come. It first frees the places of the ended
+// jobs.
 func (m *Model) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
 	return m.driver.Pull(m.at(now), ended...)
 }
 
-// Leave gives back what jobs have that will not come.
+// Leave removes jobs that will not come, and gives back their bookings.
 func (m *Model) Leave(now time.Time, ids []string) ([]bool, error) {
 	return m.driver.Leave(m.at(now), ids)
 }
 
-// Lines tells what waits.
+// Lines returns a page of the scope keys under which jobs wait.
 func (m *Model) Lines(now time.Time, from string) (throttle.LinesPage, error) {
 	return m.throttle.Inspector().Lines(m.at(now), from)
 }
@@ -129,7 +129,7 @@ func (m *Model) Settle(now time.Time, granted throttle.Reservation, actual int64
 	return m.throttle.Settle(m.at(now), granted, actual)
 }
 
-// SettleCosts corrects it for each scope.
+// SettleCosts corrects what a grant was charged in each scope.
 func (m *Model) SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error) {
 	return m.throttle.SettleCosts(m.at(now), granted, actual)
 }
@@ -144,12 +144,12 @@ func (m *Model) Done(now time.Time, granted ...throttle.Reservation) ([]bool, er
 	return m.throttle.Done(m.at(now), granted...)
 }
 
-// Renew has granted jobs run on for a lease.
+// Renew renews the leases of granted jobs.
 func (m *Model) Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
 	return m.throttle.Renew(m.at(now), granted...)
 }
 
-// Report has a scope key follow what its upstream says.
+// Report makes the limits of a scope key follow its upstream.
 func (m *Model) Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error) {
 	return m.throttle.Report(m.at(now), scope, key, r)
 }
@@ -161,7 +161,7 @@ func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.T
 	return m.throttle.Pause(ctx, scope, key, time.Now().Add(left))
 }
 
-// Resume opens it.
+// Resume ends a pause.
 func (m *Model) Resume(now time.Time, scope, key string) (bool, error) {
 	return m.throttle.Resume(m.at(now), scope, key)
 }
@@ -171,7 +171,7 @@ func (m *Model) SetLimits(now time.Time, scope, key string, limits []throttle.Li
 	return m.throttle.Inspector().SetLimits(m.at(now), scope, key, limits, m.lasts(now, until))
 }
 
-// lasts has what is set next end at a time.
+// lasts makes the next limits or mode end at a time.
 func (m *Model) lasts(now, until time.Time) throttle.SetOption {
 	if until.IsZero() {
 		return nil
@@ -183,7 +183,7 @@ func (m *Model) lasts(now, until time.Time) throttle.SetOption {
 	return throttle.Until(time.Now().Add(left))
 }
 
-// ResetLimits takes them back.
+// ResetLimits takes back limits that were set at run time.
 func (m *Model) ResetLimits(now time.Time, scope, key string) error {
 	return m.throttle.Inspector().ResetLimits(m.at(now), scope, key)
 }
@@ -193,12 +193,12 @@ func (m *Model) SetMode(now time.Time, scope string, mode throttle.Mode, until t
 	return m.throttle.Inspector().SetMode(m.at(now), scope, mode, m.lasts(now, until))
 }
 
-// ResetMode takes it back.
+// ResetMode takes back a mode that was set at run time.
 func (m *Model) ResetMode(now time.Time, scope string) error {
 	return m.throttle.Inspector().ResetMode(m.at(now), scope)
 }
 
-// Usage tells how a scope key stands.
+// Usage returns the usage of a scope key.
 func (m *Model) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
 	return m.throttle.Inspector().Usage(m.at(now), scope, key)
 }
@@ -208,7 +208,7 @@ func (m *Model) Count(now time.Time, scope, key string, from, to time.Duration) 
 	return m.throttle.Inspector().Count(m.at(now), scope, key, from, to)
 }
 
-// microsecondsLeft is -1 for less than none.
+// microsecondsLeft returns -1 for a time that has passed.
 func microsecondsLeft(left time.Duration) int64 {
 	if left < 0 {
 		return -1

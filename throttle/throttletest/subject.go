@@ -6,9 +6,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Subject is a throttle that is told the time, so that a test can go through
-// hours of it. The answers are those of throttle.Throttle and its Driver. Limits and modes
-// that are set until the zero time are so until they are taken back.
+// Subject is a throttle whose calls take the time as an argument, so that a test can pass
+// hours at once. It answers as throttle.Throttle and its Driver. Limits and modes that are
+// set until the zero time last until they are reset.
 type Subject interface {
 	Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer
