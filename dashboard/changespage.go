@@ -9,7 +9,10 @@ import (
 )
 
 // changesPage is what was changed by whom.
-type changesPage struct{ Holding, All []changeRow }
+type changesPage struct {
+	Holding, All []changeRow
+	Age          time.Duration // since what holds was read; 0 where that was just now
+}
 
 // changeRow is one change, or something that is set.
 type changeRow struct {
@@ -36,6 +39,7 @@ func changesOf(b *board) changesPage {
 		p.All = append(p.All, b.changeRow(c))
 	}
 	p.Holding = b.setRows(b.process.sets.At(b.now))
+	p.Age = b.setAge()
 	return p
 }
 
@@ -91,6 +95,9 @@ func (b *board) setRows(set []throttle.Setting) []changeRow {
 			row.Text = "paused"
 		case "limits":
 			row.Text = view.LimitTexts(s.Limits)
+			if own := b.keys[scopeKey{s.Scope, s.Key}]; own != nil && own.err == nil && own.usage.SetFor == "key" {
+				row.Text = limitsInForce(own.usage) // as it stands below, which was read later
+			}
 		case "mode":
 			row.Text = "mode " + s.Mode
 		}

@@ -26,6 +26,7 @@ type overview struct {
 	Set              []changeRow
 	SetMore          int
 	SetKnown         bool
+	SetAge           time.Duration // since it was read; 0 where that was just now
 	Backlog          *backlogChart
 	Flows            []flowRow
 	More             int
@@ -73,11 +74,20 @@ func overviewOf(b *board, counted bool) overview {
 	o.Rows, o.Folded, o.FoldedText = b.fold()
 	o.Backlog = backlogOf(b.process.noted, b.now)
 	o.Set, o.SetKnown = b.setRows(b.process.sets.At(b.now)), b.process.sets.Known
+	o.SetAge = b.setAge()
 	slices.SortStableFunc(o.Set, func(x, y changeRow) int { return cmp.Compare(pausedFirst(x), pausedFirst(y)) })
 	if more := len(o.Set) - mostRows; more > 0 {
 		o.Set, o.SetMore = o.Set[:mostRows], more
 	}
 	return o
+}
+
+// setAge is how old what is set is on this board; 0 for less than a second.
+func (b *board) setAge() time.Duration {
+	if age := b.process.sets.Age(); age > time.Second {
+		return age.Truncate(time.Second)
+	}
+	return 0
 }
 
 func pausedFirst(row changeRow) int {

@@ -63,7 +63,7 @@ func TestPages(t *testing.T) {
 		{"changes", 200, []string{"In force now", "pause", "gmail.example", "limits", escaped,
 			"Look through all scope keys"}},
 		{"changes?all=1", 200, []string{"2/1h, 1000/24h", "gmail.example"}},
-		{"processes", 200, []string{"All 1 that are alive are configured alike", "100/1h"}},
+		{"processes", 200, []string{"1 process is alive, configured alike.", "100/1h"}},
 		{"style.css", 200, []string{"prefers-color-scheme: dark"}},
 		{"live.js", 200, []string{"EventSource"}},
 		{"icon.svg", 200, []string{"<svg"}},

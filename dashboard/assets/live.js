@@ -10,7 +10,8 @@ function local(root) {
   for (const element of root.querySelectorAll('time[datetime]')) {
     const at = new Date(element.dateTime);
     if (isNaN(at)) continue;
-    element.textContent = at.toDateString() === today ? at.toLocaleTimeString() : at.toLocaleString();
+    const clock = { hourCycle: 'h23' };
+    element.textContent = at.toDateString() === today ? at.toLocaleTimeString([], clock) : at.toLocaleString([], clock);
     element.title = element.dateTime;
   }
 }

@@ -44,7 +44,7 @@ func TestPagesByClicks(t *testing.T) {
 	b.click(`a[href^="key?scope=domain"]`)
 	b.shows("paused until")
 	b.click(`nav a[href="processes"]`)
-	b.shows("All 1 that are alive are configured alike.")
+	b.shows("1 process is alive, configured alike.")
 	b.click(`header .name a`)
 	b.shows("Overview")
 	b.run(chromedp.SendKeys(chromedp.CSS("#job-id"), "mail-4-4"))

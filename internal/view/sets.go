@@ -35,6 +35,9 @@ func (s Sets) Read(ctx context.Context, th *throttle.Inspector, changes []thrott
 	return Sets{All: all, Known: true, newest: newest, read: time.Now(), took: time.Since(began)}, nil
 }
 
+// Age is how long ago it was read, by the local clock.
+func (s Sets) Age() time.Duration { return time.Since(s.read) }
+
 // Anew makes the next Read read it in any case.
 func (s Sets) Anew() Sets {
 	s.read = time.Time{}

@@ -71,7 +71,7 @@ func (w *Watch) Look(ctx context.Context, th *throttle.Inspector, most int) (Sta
 	if w.sets, err = w.sets.Read(ctx, th, changes); err != nil {
 		return s, Waiting{}, err
 	}
-	s.Set, s.SetAsOf = w.sets.At(s.Now), s.Now.Add(-time.Since(w.sets.read))
+	s.Set, s.SetAsOf = w.sets.At(s.Now), s.Now.Add(-w.sets.Age())
 	waiting, err := linesOf(ctx, th, lanes, ByKey, Filter{}, most)
 	return s, waiting, err
 }

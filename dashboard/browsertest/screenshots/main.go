@@ -8,35 +8,49 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard/browsertest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// pictures are what is written: a page, and how high the picture is.
+// pictures are what is written: a page, how wide and high the picture is, and whether it is dark.
+// The job is the one that is found in line when its page is opened.
 var pictures = []struct {
-	file, page string
-	height     int64
+	file, page    string
+	width, height int64
+	dark          bool
 }{
-	{"dashboard-overview.png", "", 1080},
-	{"dashboard-key.png", "key?scope=tenant&key=acme", 860},
+	{"dashboard-overview.png", "", width, 1080, false},
+	{"dashboard-key.png", "key?scope=tenant&key=acme", width, 860, false},
+	{"dashboard-job.png", job, width, 640, false},
+	{"dashboard-changes.png", "changes", width, 640, false},
+	{"dashboard-processes.png", "processes", width, 420, false},
+	{"dashboard-dark.png", "", width, 1080, true},
+	{"dashboard-narrow.png", "", 400, 1200, false},
 }
 
 const (
+	job    = "job"
 	width  = 1000
 	middle = 14 * time.Second // of the campaign
-	settle = 4 * time.Second  // for a page to have heard of something new
+	settle = 2 * time.Second  // for a page to have shown something new: the campaign has half a minute
 )
 
 func main() {
@@ -73,12 +87,30 @@ func run(directory string) error {
 		return err
 	}
 	for i, p := range pictures {
-		if i > 0 {
-			if err := chromedp.Do(browser, chromedp.Navigate(base+p.page)); err != nil {
+		page, scheme := p.page, "light"
+		if p.dark {
+			scheme = "dark"
+		}
+		if p.page == job {
+			if page, err = waitingJob(ctx, server.Addr); err != nil {
 				return err
 			}
 		}
-		if err := chromedp.Do(browser, chromedp.EmulateViewport(width, p.height), chromedp.Sleep(settle)); err != nil {
+		prefers := emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		}
+		if _, err := chromedp.Call(browser, emulation.SetEmulatedMedia, prefers); err != nil {
+			return err
+		}
+		if err := chromedp.Do(browser, chromedp.EmulateViewport(p.width, p.height)); err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := chromedp.Do(browser, chromedp.Navigate(base+page)); err != nil {
+				return err
+			}
+		}
+		if err := chromedp.Do(browser, chromedp.Sleep(settle)); err != nil {
 			return err
 		}
 		picture, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
@@ -92,6 +124,30 @@ func run(directory string) error {
 		fmt.Printf("%s: %d kB\n", file, len(picture)/1000)
 	}
 	return nil
+}
+
+// waitingJob is the page of a job in the middle of the longest lane.
+func waitingJob(ctx context.Context, addr string) (page string, err error) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer func() { _ = client.Close() }()
+	names, err := throttle.List(ctx, client)
+	if err != nil || len(names) == 0 {
+		return "", fmt.Errorf("no throttle is there: %w", err)
+	}
+	th, err := throttle.Attach(ctx, names[0], client)
+	if err != nil {
+		return "", err
+	}
+	lanes, err := th.Lanes(ctx)
+	if err != nil || len(lanes) == 0 {
+		return "", fmt.Errorf("nothing waits: %w", err)
+	}
+	longest := slices.MaxFunc(lanes, func(a, b throttle.Lane) int { return cmp.Compare(a.Jobs, b.Jobs) })
+	jobs, _, err := th.Jobs(ctx, longest.Name, "")
+	if err != nil || len(jobs) == 0 {
+		return "", fmt.Errorf("nothing waits in %s: %w", longest.Name, err)
+	}
+	return "job?" + url.Values{"id": {jobs[len(jobs)/2].Job.ID}}.Encode(), nil
 }
 
 // emailer starts the emailer, and says where its pages are. The returned function ends it.
