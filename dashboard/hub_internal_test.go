@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -158,6 +159,7 @@ func TestTooManyPages(t *testing.T) {
 		cancel() // a stream ends at once
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 		r.RemoteAddr = client
+		r.SetBasicAuth(fmt.Sprint("name-", rand.Int()), "") // nobody has verified it
 		h.ServeHTTP(w, r)
 		return w
 	}

@@ -21,9 +21,10 @@ type Options struct {
 	// POST. An error refuses it; it is logged and not shown. A page that is open is asked for
 	// again only when it is loaded. nil refuses nobody who reaches the pages.
 	Authorize func(*http.Request) error
-	// Who names who asks, for the log and to bound what one client may ask for at the same
-	// time. nil is the user of HTTP's basic authentication, without one the address that the
-	// request came from: set it behind a proxy, where all come from one.
+	// Who returns the name of the client that sent a request, for the log and to bound what one
+	// client may ask for at the same time. With nil, the log has the user of HTTP's basic
+	// authentication or, without one, the address; the bound is for each address, since nobody
+	// has verified that user. Set Who behind a proxy, where all requests come from one address.
 	Who func(*http.Request) string
 	// Logger takes each change, with who asked for it and the scope key, at info, and each
 	// request that was refused at warn. nil is silent.
@@ -36,6 +37,8 @@ type Options struct {
 	// Asynqmon is the URL of asynqmon, such as http://127.0.0.1:8080, for links to a task's
 	// page there. Empty shows none.
 	Asynqmon string
+
+	named bool // by the caller's Who
 }
 
 // validate checks the options and fills in what has a default.
@@ -46,7 +49,8 @@ func (o *Options) validate(client redis.UniversalClient) error {
 	if o.Asynq == nil {
 		o.Asynq = client
 	}
-	if o.Who == nil {
+	o.named = o.Who != nil
+	if !o.named {
 		o.Who = asker
 	}
 	if o.Asynqmon != "" {

@@ -60,13 +60,16 @@ func (c *clients) inAll() int {
 	return c.all
 }
 
-// clientOf is whom a request is counted for: the user, else the host that it came from.
+// clientOf returns the client that a request is counted for: its name by Options.Who, if that is
+// set, else the host that it came from. A name that nobody has verified would be as good as none.
 func (h *Handler) clientOf(r *http.Request) string {
-	who := h.options.Who(r)
-	if host, _, err := net.SplitHostPort(who); err == nil && who == r.RemoteAddr {
+	if h.options.named {
+		return h.options.Who(r)
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host
 	}
-	return who
+	return r.RemoteAddr
 }
 
 // tooMany answers a request that is one too many.
