@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -19,14 +21,7 @@ const (
 // ledgers compares decisions under exact ledgers of different lengths: full ledgers, which
 // refuse, and ledgers with room, which as many entries leave as enter.
 func ledgers(ctx context.Context, b *bench) error {
-	return withServer(ctx, func(s *server) error {
-		client := s.client()
-		defer client.Close() //nolint:errcheck // nothing is lost with it
-		stop, err := awake()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return withAwakeServer(ctx, func(s *server, client *redis.Client) error {
 		full := make(map[int]*throttle.Throttle)
 		for _, entries := range []int{shortLedger, longLedger} {
 			th, err := open(client, "full-"+strconv.Itoa(entries), nil,

@@ -53,7 +53,21 @@ func withServer(ctx context.Context, f func(s *server) error) error {
 	return errors.Join(f(s), s.Close())
 }
 
-// client is a new client, which the caller closes. Calls end with their contexts, as the
+// withAwakeServer runs f with a server of its own and a client of it, while every core is awake.
+func withAwakeServer(ctx context.Context, f func(s *server, client *redis.Client) error) error {
+	stop, err := awake()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return withServer(ctx, func(s *server) error {
+		client := s.client()
+		defer client.Close() //nolint:errcheck // nothing is lost with it
+		return f(s, client)
+	})
+}
+
+// client returns a new client, which the caller closes. Calls end with their contexts, as the
 // documents advise.
 func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 64, ContextTimeoutEnabled: true})

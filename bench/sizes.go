@@ -47,14 +47,7 @@ var sizes = []struct {
 
 // sizesOfLimits compares full limits of few and of many units, beside redis_rate.
 func sizesOfLimits(ctx context.Context, b *bench) error {
-	return withServer(ctx, func(s *server) error {
-		client := s.client()
-		defer client.Close() //nolint:errcheck // nothing is lost with it
-		stop, err := awake()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return withAwakeServer(ctx, func(s *server, client *redis.Client) error {
 		window := max(2*time.Second, time.Duration(b.calls)*5*time.Millisecond/2)
 		all := make([]*size, len(sizes))
 		for i, of := range sizes {

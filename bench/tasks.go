@@ -21,12 +21,7 @@ const asynqWorkers = 16
 // tasks runs asynq with and without the middleware, in turn, on handlers that do nothing,
 // under limits that never bind.
 func tasks(ctx context.Context, b *bench) error {
-	return withServer(ctx, func(s *server) error {
-		stop, err := awake()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return withAwakeServer(ctx, func(s *server, _ *redis.Client) error {
 		var without, with, ratios []float64
 		for range b.rounds {
 			plain, err := tasksPerSecond(ctx, s, b.tasks, false)
@@ -117,12 +112,7 @@ const enqueuers = 16
 // plan enqueues the same tasks planned in one EnqueueAll, and by asynq's own client, one
 // after the other and by several goroutines.
 func plan(ctx context.Context, b *bench) error {
-	return withServer(ctx, func(s *server) error {
-		stop, err := awake()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return withAwakeServer(ctx, func(s *server, _ *redis.Client) error {
 		rounds := 1 // each takes some ten seconds
 		if b.full {
 			rounds = b.rounds

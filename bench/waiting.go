@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -58,14 +60,7 @@ const turn = 200
 
 // waiting compares what each step of a job in line takes, with few that wait and many.
 func waiting(ctx context.Context, b *bench) error {
-	return withServer(ctx, func(s *server) error {
-		client := s.client()
-		defer client.Close() //nolint:errcheck // nothing is lost with it
-		stop, err := awake()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return withAwakeServer(ctx, func(s *server, client *redis.Client) error {
 		lines := make([]*line, 2)
 		for i, jobs := range []int{few, b.waiting} {
 			th, err := open(client, fmt.Sprintf("waiting-%d", jobs), nil, limits{throttle.PerSecond(1000)}, nil)

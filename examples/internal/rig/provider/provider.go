@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 )
 
@@ -157,23 +158,11 @@ func (p *Provider) produce(ctx context.Context, a *answer) int64 {
 	pace := p.options.FirstToken
 	for made := int64(0); made < all; {
 		next := min(all-made, tokensAtOnce)
-		if !sleep(ctx, pace+time.Duration(next)*p.options.PerToken) {
+		if !rig.SleepUntil(ctx, time.Now().Add(pace+time.Duration(next)*p.options.PerToken)) {
 			return made
 		}
 		pace, made = 0, made+next
 		a.part(made-next, made)
 	}
 	return all
-}
-
-// sleep waits for a time; false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
