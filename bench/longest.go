@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // G505: Redis names scripts by it
+	"crypto/sha1" //
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/lua"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -171,9 +172,9 @@ func drive(ctx context.Context, th *throttle.Throttle, length time.Duration) err
 
 // look asks what can be asked without changing anything.
 func look(ctx context.Context, th *throttle.Throttle, scope, key string, back time.Duration) error {
-	_, err := th.Inspector().Usage(ctx, scope, key)
-	_, counted := th.Inspector().Count(ctx, scope, key, back, 0)
-	_, lines := th.Inspector().Lines(ctx, "")
+	_, err := inspect.New(th).Usage(ctx, scope, key)
+	_, counted := inspect.New(th).Count(ctx, scope, key, back, 0)
+	_, lines := inspect.New(th).Lines(ctx, "")
 	return errors.Join(err, counted, lines)
 }
 
@@ -189,7 +190,7 @@ func raised(ctx context.Context, b *bench, client *redis.Client) error {
 	if err := drive(ctx, th, 500*time.Millisecond); err != nil {
 		return err
 	}
-	if err := th.Inspector().SetLimits(ctx, throttle.Global, "", limits{throttle.PerMinute(10_000)}); err != nil {
+	if err := inspect.New(th).SetLimits(ctx, throttle.Global, "", limits{throttle.PerMinute(10_000)}); err != nil {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, throttle.Global, "", time.Minute))
@@ -289,7 +290,7 @@ func manyClaims(ctx context.Context, _ *bench, client *redis.Client) error {
 		return err
 	}
 	// Whatever makes room has them all looked at again.
-	if err := th.Inspector().SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
+	if err := inspect.New(th).SetLimits(ctx, "tenant", "", limits{throttle.PerMinute(200)}); err != nil {
 		return err
 	}
 	return errors.Join(drive(ctx, th, 2*time.Second), look(ctx, th, "tenant", "tenant-0", time.Minute))
@@ -313,8 +314,8 @@ func manyTimers(ctx context.Context, _ *bench, client *redis.Client) error {
 		}
 	}
 	for _, change := range []func() error{
-		func() error { return th.Inspector().SetLimits(ctx, "tenant", "", limits{throttle.PerHour(1)}) },
-		func() error { return th.Inspector().SetMode(ctx, "", throttle.Enforce) },
+		func() error { return inspect.New(th).SetLimits(ctx, "tenant", "", limits{throttle.PerHour(1)}) },
+		func() error { return inspect.New(th).SetMode(ctx, "", throttle.Enforce) },
 		func() error { // the line was pulled by a clock that was ahead
 			ahead := time.Now().Add(3 * time.Second).UnixMicro()
 			return client.Set(ctx, "thr:{timers}:4:pulled", ahead, time.Minute).Err()
@@ -374,7 +375,7 @@ func manyPlaces(ctx context.Context, _ *bench, client *redis.Client) error {
 			return err
 		}
 	}
-	_, err = th.Inspector().Usage(ctx, "tenant", "acme")
+	_, err = inspect.New(th).Usage(ctx, "tenant", "acme")
 	return err
 }
 
@@ -392,7 +393,7 @@ func alternatingGaps(ctx context.Context, _ *bench, client *redis.Client) error 
 	}
 	var gone []string
 	for i, scope := range []string{"x", "y"} {
-		if _, err := th.Pause(ctx, scope, "1", time.Now().Add(23*time.Hour)); err != nil {
+		if _, err := inspect.New(th).Pause(ctx, scope, "1", time.Now().Add(23*time.Hour)); err != nil {
 			return err
 		}
 		jobs := make([]throttle.Job, bookings)

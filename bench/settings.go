@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -25,8 +26,8 @@ func raisedExact(ctx context.Context, _ *bench, client *redis.Client) error {
 		return err
 	}
 	raised := limits{throttle.Per(jobs, window)}
-	if err := errors.Join(th.Inspector().SetLimits(ctx, throttle.Global, "", raised),
-		th.Inspector().SetLimits(ctx, "tenant", "", raised)); err != nil {
+	if err := errors.Join(inspect.New(th).SetLimits(ctx, throttle.Global, "", raised),
+		inspect.New(th).SetLimits(ctx, "tenant", "", raised)); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -108,10 +109,10 @@ func busyTenants(ctx context.Context, _ *bench, client *redis.Client) error {
 		jobs[i] = job("busy-"+strconv.Itoa(i), "tenant-"+strconv.Itoa(i))
 	}
 	for range 5 {
-		if _, err := th.Inspector().Forecast(ctx, jobs); err != nil {
+		if _, err := inspect.New(th).Forecast(ctx, jobs); err != nil {
 			return err
 		}
-		if _, err := th.Inspector().UsageAll(ctx, "tenant"); err != nil {
+		if _, err := inspect.New(th).UsageAll(ctx, "tenant"); err != nil {
 			return err
 		}
 	}
@@ -180,7 +181,7 @@ func raisedFar(ctx context.Context, _ *bench, client *redis.Client) error {
 		return err
 	}
 	for _, scope := range []string{"tenant", throttle.Global} {
-		if err := th.Inspector().SetLimits(ctx, scope, "", limits{throttle.PerHour(200_000)}); err != nil {
+		if err := inspect.New(th).SetLimits(ctx, scope, "", limits{throttle.PerHour(200_000)}); err != nil {
 			return err
 		}
 	}
@@ -216,6 +217,6 @@ func manyStanding(ctx context.Context, b *bench, client *redis.Client) error {
 		}
 	}
 	// There are too many to forecast, which the first pages show.
-	_, _ = th.Inspector().Forecast(ctx, []throttle.Job{job("another", "acme")})
+	_, _ = inspect.New(th).Forecast(ctx, []throttle.Job{job("another", "acme")})
 	return errors.Join(drive(ctx, th, time.Second), look(ctx, th, throttle.Global, "", time.Hour))
 }

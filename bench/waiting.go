@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -143,7 +144,7 @@ func (l *line) turn(ctx context.Context, s *server) (map[string]float64, error) 
 // settled waits until nothing is booked and the limit is free.
 func (l *line) settled(ctx context.Context) error {
 	for range 200 {
-		usage, err := l.throttle.Inspector().Usage(ctx, throttle.Global, "")
+		usage, err := inspect.New(l.throttle).Usage(ctx, throttle.Global, "")
 		if err != nil || usage.Limits[0].Booked == 0 && usage.Limits[0].Used == 0 {
 			return err
 		}

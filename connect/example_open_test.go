@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -32,7 +33,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	findings, err := th.Inspector().Check(context.Background())
+	findings, err := inspect.New(th).Check(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}

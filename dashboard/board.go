@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -18,7 +19,7 @@ type board struct {
 	done  time.Time // when it ended: it is shown for a second from then
 	err   error     // why the rest is as it was before
 
-	throttle *throttle.Inspector
+	throttle *inspect.Inspector
 	now      time.Time // Redis' clock
 	process  processes
 	line     waiting
@@ -54,9 +55,9 @@ type processes struct {
 	all     []throttle.Process
 	load    view.Load
 	sample  view.Sample // from which load is measured next
-	changes []throttle.Change
+	changes []inspect.Change
 	sets    view.Sets
-	noted   []throttle.Backlog
+	noted   []inspect.Backlog
 }
 
 // scopes are those of the newest process.
@@ -94,7 +95,7 @@ type waiting struct {
 	read  time.Time     // by the local clock; zero: not yet
 	took  time.Duration // to read it
 	at    time.Time     // on Redis' clock
-	lanes []throttle.Lane
+	lanes []inspect.Lane
 	// The places of lanes, by the scope key that has no room and by the flow.
 	byKey  map[scopeKey][]int
 	byFlow map[string][]int
@@ -108,7 +109,7 @@ type waiting struct {
 
 // standing is how one scope key stands.
 type standing struct {
-	usage   throttle.Usage
+	usage   inspect.Usage
 	err     error     // something foreign is kept there
 	full    []float64 // how full its fullest limit was, one for each look
 	history history

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -18,7 +19,7 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // filled is a board of a throttle with the scopes global, tenant and domain.
 func filled() *board {
-	return &board{now: start, throttle: new(throttle.Inspector), keys: make(map[scopeKey]*standing),
+	return &board{now: start, throttle: new(inspect.Inspector), keys: make(map[scopeKey]*standing),
 		drawn: new(drawn), process: processes{all: []throttle.Process{{
 			Alive: true, FairScope: "tenant", Scopes: []throttle.Scope{{Name: throttle.Global}, {Name: "tenant"},
 				{Name: "domain"}},
@@ -32,11 +33,11 @@ func TestRowsAreBounded(t *testing.T) {
 	b := filled()
 	for i := range 100 {
 		b.process.sets.All = append(b.process.sets.All,
-			throttle.Setting{Scope: "domain", Key: fmt.Sprint("d", i), What: "pause", Until: start.Add(time.Hour)})
+			inspect.Setting{Scope: "domain", Key: fmt.Sprint("d", i), What: "pause", Until: start.Add(time.Hour)})
 	}
-	lanes := make([]throttle.Lane, 10_000)
+	lanes := make([]inspect.Lane, 10_000)
 	for i := range lanes {
-		lanes[i] = throttle.Lane{Name: fmt.Sprint(i), Flow: fmt.Sprint("t", i), Scope: "tenant",
+		lanes[i] = inspect.Lane{Name: fmt.Sprint(i), Flow: fmt.Sprint("t", i), Scope: "tenant",
 			Key: fmt.Sprint("t", i), Jobs: int64(i), Since: start.Add(-time.Duration(i) * time.Second)}
 	}
 	b.line.under = make(map[scopeKey]view.Row)
@@ -55,12 +56,12 @@ func TestRowsAreBounded(t *testing.T) {
 	b.rows = []scopeKey{{"tenant", "idle"}, {"tenant", "used"}, {"tenant", "paused"}, {"tenant", "served less"},
 		{"tenant", "served"}}
 	rows = b.choose(map[scopeKey]*standing{
-		{"tenant", "idle"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{}}}},
-		{"tenant", "used"}:   {usage: throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Used: 1}}}},
-		{"tenant", "paused"}: {usage: throttle.Usage{Now: start, Paused: start.Add(time.Second)}},
+		{"tenant", "idle"}:   {usage: inspect.Usage{Now: start, Limits: []inspect.LimitUsage{{}}}},
+		{"tenant", "used"}:   {usage: inspect.Usage{Now: start, Limits: []inspect.LimitUsage{{Used: 1}}}},
+		{"tenant", "paused"}: {usage: inspect.Usage{Now: start, Paused: start.Add(time.Second)}},
 
-		{"tenant", "served less"}: {usage: throttle.Usage{Now: start, Served: 0.9}},
-		{"tenant", "served"}:      {usage: throttle.Usage{Now: start, Served: 1}},
+		{"tenant", "served less"}: {usage: inspect.Usage{Now: start, Served: 0.9}},
+		{"tenant", "served"}:      {usage: inspect.Usage{Now: start, Served: 1}},
 	})
 	if want := []scopeKey{{throttle.Global, ""}, {"tenant", "paused"}, {"tenant", "served less"},
 		{"tenant", "used"}}; !slices.Equal(rows, want) {
@@ -72,33 +73,33 @@ func TestRowsAreBounded(t *testing.T) {
 // others by what is spent more.
 func TestStartedSince(t *testing.T) {
 	t.Parallel()
-	use := func(limit throttle.Limit, used int64) throttle.LimitUsage {
-		return throttle.LimitUsage{Limit: limit, Used: used}
+	use := func(limit throttle.Limit, used int64) inspect.LimitUsage {
+		return inspect.LimitUsage{Limit: limit, Used: used}
 	}
 	long, short, none := throttle.PerHour(100_000), throttle.Per(100, 500*time.Millisecond),
 		throttle.Limit{Units: throttle.Unlimited, Window: time.Hour}
 	for name, c := range map[string]struct {
-		was, is []throttle.LimitUsage
+		was, is []inspect.LimitUsage
 		took    time.Duration
 		want    float64
 		known   bool
 	}{
-		"a short window": {nil, []throttle.LimitUsage{use(short, 40), use(long, 9)}, time.Second, 80, true},
-		"growth": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 160)},
+		"a short window": {nil, []inspect.LimitUsage{use(short, 40), use(long, 9)}, time.Second, 80, true},
+		"growth": {[]inspect.LimitUsage{use(long, 100)}, []inspect.LimitUsage{use(long, 160)},
 			2 * time.Second, 30, true},
-		"what left is no start": {[]throttle.LimitUsage{use(long, 100)}, []throttle.LimitUsage{use(long, 60)},
+		"what left is no start": {[]inspect.LimitUsage{use(long, 100)}, []inspect.LimitUsage{use(long, 60)},
 			time.Second, 0, true},
-		"unlimited": {[]throttle.LimitUsage{use(none, 0)}, []throttle.LimitUsage{use(none, 0)},
+		"unlimited": {[]inspect.LimitUsage{use(none, 0)}, []inspect.LimitUsage{use(none, 0)},
 			time.Second, 0, false},
-		"what runs": {[]throttle.LimitUsage{use(throttle.Running(2), 1)},
-			[]throttle.LimitUsage{use(throttle.Running(2), 2)}, time.Second, 0, false},
-		"another window": {[]throttle.LimitUsage{use(throttle.PerDay(100_000), 1)},
-			[]throttle.LimitUsage{use(long, 9)}, time.Second, 0, false},
-		"no time has passed": {nil, []throttle.LimitUsage{use(short, 40)}, 0, 0, false},
+		"what runs": {[]inspect.LimitUsage{use(throttle.Running(2), 1)},
+			[]inspect.LimitUsage{use(throttle.Running(2), 2)}, time.Second, 0, false},
+		"another window": {[]inspect.LimitUsage{use(throttle.PerDay(100_000), 1)},
+			[]inspect.LimitUsage{use(long, 9)}, time.Second, 0, false},
+		"no time has passed": {nil, []inspect.LimitUsage{use(short, 40)}, 0, 0, false},
 	} {
 		b := filled()
-		got, known := b.startedSince(t.Context(), throttle.Usage{Now: start, Limits: c.was},
-			throttle.Usage{Now: start.Add(c.took), Limits: c.is})
+		got, known := b.startedSince(t.Context(), inspect.Usage{Now: start, Limits: c.was},
+			inspect.Usage{Now: start.Add(c.took), Limits: c.is})
 		if got != c.want || known != c.known {
 			t.Errorf("%s: %v, %v, want %v, %v", name, got, known, c.want, c.known)
 		}
@@ -132,8 +133,8 @@ func TestTooManyToTell(t *testing.T) {
 	b.line = waiting{many: true, under: map[scopeKey]view.Row{key: {Scope: key.Scope, Key: key.Key, Flows: 30_000}},
 		most: []scopeKey{key}}
 	b.rows = b.choose(nil)
-	b.keys[key] = &standing{usage: throttle.Usage{Scope: key.Scope, Key: key.Key, Now: start,
-		Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
+	b.keys[key] = &standing{usage: inspect.Usage{Scope: key.Scope, Key: key.Key, Now: start,
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
 	h, _ := counting(t)
 	h.hub.read = func(context.Context, look) *board { return b }
 	w := httptest.NewRecorder()
@@ -150,22 +151,22 @@ func TestTooManyToTell(t *testing.T) {
 func TestEqualRowsAreGrouped(t *testing.T) {
 	t.Parallel()
 	b := filled()
-	full := throttle.Usage{Now: start,
-		Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}
-	put := func(scope, key string, u throttle.Usage, jobs int64) {
+	full := inspect.Usage{Now: start,
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}
+	put := func(scope, key string, u inspect.Usage, jobs int64) {
 		u.Scope, u.Key = scope, key
 		b.rows = append(b.rows, scopeKey{scope, key})
 		b.keys[scopeKey{scope, key}] = &standing{usage: u}
 		if jobs > 0 {
-			b.line.lanes = append(b.line.lanes, throttle.Lane{Name: scope + key, Flow: key, Scope: scope, Key: key, Jobs: jobs})
+			b.line.lanes = append(b.line.lanes, inspect.Lane{Name: scope + key, Flow: key, Scope: scope, Key: key, Jobs: jobs})
 		}
 	}
-	put(throttle.Global, "", throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(100)}}}, 0)
+	put(throttle.Global, "", inspect.Usage{Now: start, Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(100)}}}, 0)
 	for i := range 8 {
 		put("tenant", fmt.Sprint("t", i), full, 10)
 	}
-	put("tenant", "idle", throttle.Usage{Now: start, Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2)}}}, 0)
-	put("domain", "stopped", throttle.Usage{Now: start, Paused: start.Add(time.Hour)}, 0)
+	put("tenant", "idle", inspect.Usage{Now: start, Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2)}}}, 0)
+	put("domain", "stopped", inspect.Usage{Now: start, Paused: start.Add(time.Hour)}, 0)
 	b.line.under = make(map[scopeKey]view.Row)
 	lanes := b.line.lanes
 	b.line.put(lanes)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -93,7 +94,7 @@ var errReadOnly = fmt.Errorf("dashboard: Options.AllowChanges is not set")
 // do does what a form asks for. It returns that in words, or an HTTP status and why not.
 func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 	who string) (what string, status int, err error) {
-	th, by, why := h.hub.board(ctx, nil).throttle, throttle.By(who), throttle.Why(form.Get("why"))
+	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(form.Get("why"))
 	switch do := form.Get("do"); do {
 	case "pause":
 		span, is := view.ParseSpan(form.Get("for"))
@@ -116,7 +117,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 			return "", http.StatusBadRequest, err
 		}
 		return "limits " + view.LimitTexts(limits), http.StatusServiceUnavailable,
-			th.SetLimits(ctx, key.Scope, key.Key, limits, throttle.Until(end), by, why)
+			th.SetLimits(ctx, key.Scope, key.Key, limits, inspect.Until(end), by, why)
 	case "reset":
 		return "limits as configured", http.StatusServiceUnavailable, th.ResetLimits(ctx, key.Scope, key.Key, by, why)
 	default:

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -64,7 +65,7 @@ func TestChange(t *testing.T) {
 			t.Errorf("%s: logged %v", c.do, fields["what"])
 		}
 	}
-	changes, err := w.throttle.Inspector().Changes(t.Context())
+	changes, err := inspect.New(w.throttle).Changes(t.Context())
 	if err != nil || len(changes) != 5 { // one of the world's
 		t.Errorf("%d changes, %v", len(changes), err)
 	}
@@ -84,12 +85,12 @@ func TestChangeAsks(t *testing.T) {
 	w := newWorld(t)
 	h := w.pages(&dashboard.Options{AllowChanges: true})
 	set := func(scope, key string, limits ...throttle.Limit) {
-		if err := w.throttle.Inspector().SetLimits(t.Context(), scope, key, limits); err != nil {
+		if err := inspect.New(w.throttle).SetLimits(t.Context(), scope, key, limits); err != nil {
 			t.Fatal(err)
 		}
 	}
 	limits := func() string {
-		s, err := w.throttle.Inspector().SettingsOf(t.Context(), "tenant", "acme")
+		s, err := inspect.New(w.throttle).SettingsOf(t.Context(), "tenant", "acme")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,7 @@ func TestChangeRefused(t *testing.T) {
 			t.Errorf("%s: logged %v", name, entries[0].ContextMap())
 		}
 	}
-	u, err := w.throttle.Inspector().Usage(t.Context(), "tenant", "acme")
+	u, err := inspect.New(w.throttle).Usage(t.Context(), "tenant", "acme")
 	if err != nil || !u.Paused.IsZero() {
 		t.Errorf("paused until %s, %v", u.Paused, err)
 	}
@@ -276,7 +277,7 @@ func TestChangeByItsFullPath(t *testing.T) {
 		if got := ask(mux, r); got.status != want {
 			t.Errorf("%s: status %d, want %d", path, got.status, want)
 		}
-		u, err := w.throttle.Inspector().Usage(t.Context(), "tenant", path)
+		u, err := inspect.New(w.throttle).Usage(t.Context(), "tenant", path)
 		if err != nil || u.Paused.IsZero() == (want == http.StatusSeeOther) {
 			t.Errorf("%s: paused until %s, %v", path, u.Paused, err)
 		}
@@ -331,7 +332,7 @@ func TestChangeSaysWhoWhyUntilWhen(t *testing.T) {
 	if got := send(before); got.status != http.StatusSeeOther {
 		t.Fatalf("status %d\n%s", got.status, got.text)
 	}
-	set, err := w.throttle.Inspector().SettingsOf(t.Context(), "tenant", "acme")
+	set, err := inspect.New(w.throttle).SettingsOf(t.Context(), "tenant", "acme")
 	if err != nil {
 		t.Fatal(err)
 	}

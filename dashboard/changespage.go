@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -43,7 +44,7 @@ func changesOf(b *board) changesPage {
 	return p
 }
 
-func (b *board) changeRow(c throttle.Change) changeRow {
+func (b *board) changeRow(c inspect.Change) changeRow {
 	before, after := view.ChangeTexts(c)
 	return changeRow{
 		instantNow: instantNow{b.now}, Scope: c.Scope, Key: c.Key, One: isOne(c.Scope, c.Key), What: c.What,
@@ -83,7 +84,7 @@ func (h *Handler) search(ctx context.Context, b *board, f *frame) {
 }
 
 // setRows are what is set.
-func (b *board) setRows(set []throttle.Setting) []changeRow {
+func (b *board) setRows(set []inspect.Setting) []changeRow {
 	var rows []changeRow
 	for _, s := range set {
 		row := changeRow{

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -77,7 +78,7 @@ type useRow struct {
 }
 
 // useRows has a row for each limit of a scope key, of which set says that it is set at run time.
-func useRows(u throttle.Usage, set string) []useRow {
+func useRows(u inspect.Usage, set string) []useRow {
 	all := view.UsesOf(u)
 	rows := make([]useRow, len(all))
 	for i, use := range all {

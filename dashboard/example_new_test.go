@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -69,7 +70,7 @@ func runThrottle(client *redis.Client) {
 		}
 	}
 	for { // it publishes itself beside its decisions
-		if _, err := throttle.Attach(context.Background(), "smtp", client); err == nil {
+		if _, err := inspect.Attach(context.Background(), "smtp", client); err == nil {
 			return
 		}
 	}

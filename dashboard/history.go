@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -15,13 +16,13 @@ const (
 )
 
 // due tells whether it is to be read again: when a bar has moved on by half.
-func (h history) due(u throttle.Usage, now time.Time) bool {
+func (h history) due(u inspect.Usage, now time.Time) bool {
 	longest, is := longest(u)
 	return is && (h.limit != longest || now.Sub(h.read) >= max(historyEvery, longest.Window/mostBars/2))
 }
 
 // longest is the limit with the longest window, of those that count starts.
-func longest(u throttle.Usage) (throttle.Limit, bool) {
+func longest(u inspect.Usage) (throttle.Limit, bool) {
 	for i := len(u.Limits) - 1; i >= 0; i-- {
 		if limit := u.Limits[i].Limit; limit.Units != throttle.Unlimited && !limit.Running {
 			return limit, true
@@ -32,7 +33,7 @@ func longest(u throttle.Usage) (throttle.Limit, bool) {
 
 // readHistory asks what started under a scope key in each part of its longest window. It has no
 // bars where nothing counts, as in a scope that is off.
-func (b *board) readHistory(ctx context.Context, u throttle.Usage) (history, error) {
+func (b *board) readHistory(ctx context.Context, u inspect.Usage) (history, error) {
 	limit, _ := longest(u)
 	h := history{read: b.taken, limit: limit}
 	step := limit.Window / mostBars

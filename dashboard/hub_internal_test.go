@@ -18,6 +18,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -277,7 +278,7 @@ func TestALookIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Inspector().Usage(t.Context(), throttle.Global, ""); err != nil {
+	if _, err := inspect.New(th).Usage(t.Context(), throttle.Global, ""); err != nil {
 		t.Fatal(err)
 	}
 	r := &reader{name: "smtp", client: client}

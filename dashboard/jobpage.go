@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -47,7 +47,7 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 		return f, http.StatusServiceUnavailable
 	}
 	defer h.explained.leave()
-	th, err := throttle.Attach(ctx, h.hub.name, h.client) // the shares of who waits now
+	th, err := inspect.Attach(ctx, h.hub.name, h.client) // the shares of who waits now
 	var e explain.Explanation
 	if err == nil {
 		e, err = explain.Job(ctx, th, h.options.Asynq, id)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -69,7 +70,7 @@ func keyPageOf(b *board, key scopeKey) any {
 }
 
 // answer fills in what keeps jobs back, until when, and what would let them start sooner.
-func (p *keyPage) answer(u throttle.Usage, key scopeKey) {
+func (p *keyPage) answer(u inspect.Usage, key scopeKey) {
 	why, until := view.Why(u)
 	switch {
 	case !p.Paused.IsZero():
@@ -87,7 +88,7 @@ func (p *keyPage) answer(u throttle.Usage, key scopeKey) {
 }
 
 // ownWaits is answer for a flow whose jobs wait for other scope keys.
-func (p *keyPage) ownWaits(u throttle.Usage, key scopeKey) {
+func (p *keyPage) ownWaits(u inspect.Usage, key scopeKey) {
 	first := p.WaitsFor[0]
 	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
 	p.Answer = fmt.Sprintf("%d %s of %s in line, the next for %s", p.Own, view.Plural(p.Own, "job"),
@@ -108,7 +109,7 @@ func (p *keyPage) ownWaits(u throttle.Usage, key scopeKey) {
 
 // lastUnder is the limit that keeps the last of so many units back longest, and for how long at
 // least: as many whole windows as they fill after the room that there is.
-func lastUnder(u throttle.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
+func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0
 	}

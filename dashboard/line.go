@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -54,7 +55,7 @@ func (b *board) readLine(ctx context.Context) error {
 }
 
 // tell has the scope keys under which jobs wait in place of the lanes.
-func (w *waiting) tell(lines []throttle.Line) {
+func (w *waiting) tell(lines []inspect.Line) {
 	w.many = true
 	for _, l := range lines {
 		key := scopeKey{l.Scope, l.Key}
@@ -65,7 +66,7 @@ func (w *waiting) tell(lines []throttle.Line) {
 }
 
 // put puts lanes together.
-func (w *waiting) put(lanes []throttle.Lane) {
+func (w *waiting) put(lanes []inspect.Lane) {
 	w.lanes, w.byKey, w.byFlow = lanes, make(map[scopeKey][]int), make(map[string][]int)
 	for i, l := range lanes {
 		key := scopeKey{l.Scope, l.Key}
@@ -103,8 +104,8 @@ func (w waiting) unitsOf(flow, scope string) (units int64) {
 }
 
 // some are lanes by their places.
-func (w waiting) some(places []int) []throttle.Lane {
-	lanes := make([]throttle.Lane, len(places))
+func (w waiting) some(places []int) []inspect.Lane {
+	lanes := make([]inspect.Lane, len(places))
 	for i, place := range places {
 		lanes[i] = w.lanes[place]
 	}

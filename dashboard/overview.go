@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -207,7 +208,7 @@ func (b *board) keyRow(key scopeKey) keyRow {
 }
 
 // setText says that the limits of a scope key are set at run time: until when, by whom and why.
-func (b *board) setText(u throttle.Usage) string {
+func (b *board) setText(u inspect.Usage) string {
 	if u.SetFor == "" {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -24,7 +25,7 @@ const escaped = `&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;`
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", hostile,
+	if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", hostile,
 		[]throttle.Limit{throttle.PerHour(2), throttle.PerDay(1000)}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestScopeThatIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.pages(nil)
-	if err := w.throttle.Inspector().SetMode(t.Context(), "tenant", throttle.Off); err != nil {
+	if err := inspect.New(w.throttle).SetMode(t.Context(), "tenant", throttle.Off); err != nil {
 		t.Fatal(err)
 	}
 	for _, page := range []string{"/key?scope=tenant&key=fresh", "/", "/processes"} {
@@ -245,7 +246,7 @@ func TestEvents(t *testing.T) {
 	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Errorf("type %q", kind)
 	}
-	if _, err := w.throttle.Pause(t.Context(), "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(w.throttle).Pause(t.Context(), "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	var heard strings.Builder
@@ -279,13 +280,13 @@ func TestOlderPauseIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 210 {
-		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", "acme",
+		if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "acme",
 			[]throttle.Limit{throttle.PerHour(int64(3 + i%2))}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 8 {
-		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", fmt.Sprint("t", i),
+		if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", fmt.Sprint("t", i),
 			[]throttle.Limit{throttle.PerHour(7)}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -25,7 +26,7 @@ const sure = "sure"
 
 // ask returns the question of a form; nil if there is none, or if it has been answered. A form
 // that makes no sense has none: do says why.
-func (h *Handler) ask(ctx context.Context, th *throttle.Inspector, key scopeKey, scopes []throttle.Scope,
+func (h *Handler) ask(ctx context.Context, th *inspect.Inspector, key scopeKey, scopes []throttle.Scope,
 	form url.Values) (*question, error) {
 	var q *question
 	var err error
@@ -41,7 +42,7 @@ func (h *Handler) ask(ctx context.Context, th *throttle.Inspector, key scopeKey,
 	return q, nil
 }
 
-func askOfLimits(ctx context.Context, th *throttle.Inspector, key scopeKey, scopes []throttle.Scope,
+func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scopes []throttle.Scope,
 	form url.Values) (*question, error) {
 	now, after, err := limitsOf(ctx, th, key, scopes)
 	if err != nil {
@@ -97,7 +98,7 @@ func (l limitsNow) by() string {
 }
 
 // limitsOf is what is in force for a scope key now, and would be without its own limits.
-func limitsOf(ctx context.Context, th *throttle.Inspector, key scopeKey,
+func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 	scopes []throttle.Scope) (now, without limitsNow, err error) {
 	if i := slices.IndexFunc(scopes, func(s throttle.Scope) bool { return s.Name == key.Scope }); i >= 0 {
 		without.inForce = scopes[i].Limits
@@ -120,7 +121,7 @@ func limitsOf(ctx context.Context, th *throttle.Inspector, key scopeKey,
 }
 
 // askOfPause asks before all jobs are paused. One key is paused at once.
-func askOfPause(ctx context.Context, th *throttle.Inspector, key scopeKey, span string) (*question, error) {
+func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, span string) (*question, error) {
 	if _, is := view.ParseSpan(span); !is || key.Scope != throttle.Global {
 		return nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -44,7 +45,7 @@ func (r rate) now() float64 {
 // startedSince is how many units started per second between two looks at a scope key: as
 // counted where a limit knows that finely, else the growth of what is spent, which is less
 // where something left a window meanwhile.
-func (b *board) startedSince(ctx context.Context, was, is throttle.Usage) (perSecond float64, known bool) {
+func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSecond float64, known bool) {
 	elapsed := is.Now.Sub(was.Now)
 	if elapsed <= 0 {
 		return 0, false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -104,7 +105,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 	p, th := processes{read: b.taken}, b.throttle
 	var err error
 	if th == nil {
-		if th, err = throttle.Attach(ctx, r.name, r.client); err != nil {
+		if th, err = inspect.Attach(ctx, r.name, r.client); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 		return err
 	}
 	if b.throttle != nil && !p.sameAs(b.process) {
-		if th, err = throttle.Attach(ctx, r.name, r.client); err != nil {
+		if th, err = inspect.Attach(ctx, r.name, r.client); err != nil {
 			return err
 		}
 	}
@@ -134,7 +135,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 
 // readSets reads what is set. Where Redis has so many keys that this takes too long, it stays
 // as it is, which may be not known: pages have more to show.
-func readSets(ctx context.Context, th *throttle.Inspector, before view.Sets, changes []throttle.Change) view.Sets {
+func readSets(ctx context.Context, th *inspect.Inspector, before view.Sets, changes []inspect.Change) view.Sets {
 	ctx, cancel := context.WithTimeout(ctx, patience/3)
 	defer cancel()
 	began := time.Now()
@@ -176,7 +177,7 @@ func (b *board) readKey(ctx context.Context, key scopeKey) (*standing, error) {
 	var invalid *throttle.ArgumentError
 	switch {
 	case errors.Is(err, throttle.ErrState), errors.As(err, &invalid):
-		next.err, next.usage = err, throttle.Usage{Scope: key.Scope, Key: key.Key, Now: b.now}
+		next.err, next.usage = err, inspect.Usage{Scope: key.Scope, Key: key.Key, Now: b.now}
 	case err != nil:
 		return nil, err
 	default:
@@ -259,7 +260,7 @@ func lastRead(s *standing) time.Time {
 }
 
 // inUse tells whether there is something to see of a scope key.
-func inUse(u throttle.Usage) bool {
+func inUse(u inspect.Usage) bool {
 	if u.Waiting > 0 || view.ServedText(u.Served) != "" || u.Paused.After(u.Now) {
 		return true
 	}
@@ -272,7 +273,7 @@ func inUse(u throttle.Usage) bool {
 }
 
 // fullest is how full the fullest limit is, 0 to 1 or more.
-func fullest(u throttle.Usage) float64 {
+func fullest(u inspect.Usage) float64 {
 	most := 0.0
 	for _, row := range view.UsesOf(u) {
 		most = max(most, row.Ratio)

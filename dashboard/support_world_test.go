@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -62,7 +63,7 @@ func newWorld(t *testing.T) *world {
 			}
 		}
 	}
-	if _, err := w.throttle.Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(w.throttle).Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 60, Remaining: -1}}}
@@ -81,8 +82,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) published() {
 	w.Helper()
 	redistest.Await(w, "the process has published itself", func() bool {
-		_, err := throttle.Attach(w.Context(), "smtp", w.client)
-		return !errors.As(err, new(*throttle.AttachError))
+		_, err := inspect.Attach(w.Context(), "smtp", w.client)
+		return !errors.As(err, new(*inspect.AttachError))
 	})
 }
 

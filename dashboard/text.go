@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -44,7 +45,7 @@ func name(text string) string {
 type instant struct{ At, Now time.Time }
 
 // limitsInForce are the limits of a scope key as they can be set.
-func limitsInForce(u throttle.Usage) string {
+func limitsInForce(u inspect.Usage) string {
 	limits := make([]throttle.Limit, len(u.Limits))
 	for i, l := range u.Limits {
 		limits[i] = l.Limit

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 const (
@@ -35,7 +35,7 @@ type trend struct {
 }
 
 // backlogOf draws what was noted; nil without notes.
-func backlogOf(noted []throttle.Backlog, now time.Time) *backlogChart {
+func backlogOf(noted []inspect.Backlog, now time.Time) *backlogChart {
 	hours := hoursOf(noted, now)
 	span := time.Duration(hours) * time.Hour
 	c := &backlogChart{
@@ -49,12 +49,12 @@ func backlogOf(noted []throttle.Backlog, now time.Time) *backlogChart {
 	if len(fields) == 0 {
 		return nil
 	}
-	var last *throttle.Backlog // that is right now
+	var last *inspect.Backlog // that is right now
 	if b := noted[len(noted)-1]; now.Sub(b.At) <= carried {
 		last = &b
 	}
-	jobs := trendOf("Jobs in line", fields, last, func(b throttle.Backlog) int64 { return b.Jobs }, jobsText)
-	waited := trendOf("Longest wait", fields, last, func(b throttle.Backlog) int64 { return int64(b.Waited) }, waitText)
+	jobs := trendOf("Jobs in line", fields, last, func(b inspect.Backlog) int64 { return b.Jobs }, jobsText)
+	waited := trendOf("Longest wait", fields, last, func(b inspect.Backlog) int64 { return int64(b.Waited) }, waitText)
 	if len(jobs.Bars) > 0 {
 		c.Trends = []trend{jobs, waited}
 	}
@@ -62,7 +62,7 @@ func backlogOf(noted []throttle.Backlog, now time.Time) *backlogChart {
 }
 
 // hoursOf is how many hours are drawn.
-func hoursOf(noted []throttle.Backlog, now time.Time) int {
+func hoursOf(noted []inspect.Backlog, now time.Time) int {
 	for _, hours := range spans {
 		if len(noted) > 0 && now.Sub(noted[0].At) <= time.Duration(hours)*time.Hour {
 			return hours
@@ -72,8 +72,8 @@ func hoursOf(noted []throttle.Backlog, now time.Time) int {
 }
 
 // fields are the most of each quantity in each part of the span that has a note.
-func (c *backlogChart) fields(noted []throttle.Backlog, now time.Time) map[int]throttle.Backlog {
-	fields := make(map[int]throttle.Backlog)
+func (c *backlogChart) fields(noted []inspect.Backlog, now time.Time) map[int]inspect.Backlog {
+	fields := make(map[int]inspect.Backlog)
 	for i, b := range noted {
 		if b.At.After(now) { // the clock was set back since
 			continue
@@ -107,8 +107,8 @@ func (c *backlogChart) place(at time.Time) int {
 
 // trendOf draws one quantity; negative is more than is counted. It has no bars where all is 0.
 func trendOf(
-	what string, fields map[int]throttle.Backlog, last *throttle.Backlog,
-	of func(throttle.Backlog) int64, text func(int64) string,
+	what string, fields map[int]inspect.Backlog, last *inspect.Backlog,
+	of func(inspect.Backlog) int64, text func(int64) string,
 ) trend {
 	t := trend{What: what, Now: "not noted"}
 	if last != nil {

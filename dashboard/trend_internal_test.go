@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -13,17 +14,17 @@ import (
 func TestBacklogIsDrawn(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	at := func(ago time.Duration, jobs int64, waited time.Duration) throttle.Backlog {
-		return throttle.Backlog{At: now.Add(-ago), Jobs: jobs, Waited: waited}
+	at := func(ago time.Duration, jobs int64, waited time.Duration) inspect.Backlog {
+		return inspect.Backlog{At: now.Add(-ago), Jobs: jobs, Waited: waited}
 	}
-	minutely := func(from, to int, jobs int64) (noted []throttle.Backlog) {
+	minutely := func(from, to int, jobs int64) (noted []inspect.Backlog) {
 		for ago := from; ago > to; ago-- {
 			noted = append(noted, at(time.Duration(ago)*time.Minute, jobs, time.Duration(jobs)*time.Second))
 		}
 		return noted
 	}
 	for name, c := range map[string]struct {
-		noted              []throttle.Backlog
+		noted              []inspect.Backlog
 		title              string
 		bars               int
 		now, most, longest string
@@ -41,7 +42,7 @@ func TestBacklogIsDrawn(t *testing.T) {
 			"Over the last hour", 24, "3", "more than is counted", "7s",
 		},
 		"a clock set back": {
-			[]throttle.Backlog{at(-time.Hour, 7, time.Second), at(time.Minute, 3, time.Second)},
+			[]inspect.Backlog{at(-time.Hour, 7, time.Second), at(time.Minute, 3, time.Second)},
 			"Over the last hour", 1, "3", "3", "1s",
 		},
 	} {
@@ -68,27 +69,27 @@ func TestBacklogIsDrawn(t *testing.T) {
 // TestLastUnder: the last of so many jobs has to wait for the windows that the others fill.
 func TestLastUnder(t *testing.T) {
 	t.Parallel()
-	full := throttle.LimitUsage{Limit: throttle.PerMinute(30), Used: 30}
+	full := inspect.LimitUsage{Limit: throttle.PerMinute(30), Used: 30}
 	for _, c := range []struct {
 		jobs   int64
 		mode   throttle.Mode
-		limits []throttle.LimitUsage
+		limits []inspect.LimitUsage
 		want   string
 		wait   time.Duration
 	}{
-		{381, throttle.Enforce, []throttle.LimitUsage{full}, "30/1m", 12 * time.Minute},
-		{30, throttle.Enforce, []throttle.LimitUsage{full}, "", 0},
-		{61, throttle.Enforce, []throttle.LimitUsage{{Limit: throttle.PerMinute(30)}}, "30/1m", time.Minute},
+		{381, throttle.Enforce, []inspect.LimitUsage{full}, "30/1m", 12 * time.Minute},
+		{30, throttle.Enforce, []inspect.LimitUsage{full}, "", 0},
+		{61, throttle.Enforce, []inspect.LimitUsage{{Limit: throttle.PerMinute(30)}}, "30/1m", time.Minute},
 		{
-			381, throttle.Enforce, []throttle.LimitUsage{full, {Limit: throttle.PerHour(100), Used: 90}},
+			381, throttle.Enforce, []inspect.LimitUsage{full, {Limit: throttle.PerHour(100), Used: 90}},
 			"100/1h", 3 * time.Hour,
 		},
-		{381, throttle.Shadow, []throttle.LimitUsage{full}, "", 0},
-		{381, throttle.Enforce, []throttle.LimitUsage{
+		{381, throttle.Shadow, []inspect.LimitUsage{full}, "", 0},
+		{381, throttle.Enforce, []inspect.LimitUsage{
 			{Limit: throttle.PerMinute(0)}, {Limit: throttle.PerMinute(throttle.Unlimited)}, {Limit: throttle.Running(2)},
 		}, "", 0},
 	} {
-		limit, wait := lastUnder(throttle.Usage{Mode: c.mode, Limits: c.limits}, c.jobs)
+		limit, wait := lastUnder(inspect.Usage{Mode: c.mode, Limits: c.limits}, c.jobs)
 		if wait != c.wait || wait > 0 && view.LimitText(limit) != c.want {
 			t.Errorf("%d jobs under %v: %v keeps the last back for %s, want %s for %s",
 				c.jobs, c.limits, limit, wait, c.want, c.wait)

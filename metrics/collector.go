@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // The buckets of the histograms, in seconds.
@@ -171,7 +171,7 @@ func (c *Collector) parts() []prometheus.Collector {
 // Watch reports what these throttles use and what waits, and has the counters that alerts
 // are set on begin at zero, so that the first increase is seen. A throttle of the same name
 // takes the other's place.
-func (c *Collector) Watch(throttles ...*throttle.Inspector) {
+func (c *Collector) Watch(throttles ...*inspect.Inspector) {
 	for _, th := range throttles {
 		c.mu.Lock()
 		c.watched[th.Name()] = newWatch(th)

@@ -15,13 +15,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	dto "github.com/prometheus/client_model/go"
-
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/metrics"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -66,7 +66,7 @@ func observed(t testing.TB, addr string, opts *metrics.Options,
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector.Watch(th.Inspector())
+	collector.Watch(inspect.New(th))
 	return collector, th
 }
 
@@ -518,7 +518,7 @@ func TestScrapeOfForeignData(t *testing.T) {
 			}
 		}
 	}
-	if _, err := th.Inspector().Usage(t.Context(), "tenant", "acme"); !errors.Is(err, throttle.ErrState) {
+	if _, err := inspect.New(th).Usage(t.Context(), "tenant", "acme"); !errors.Is(err, throttle.ErrState) {
 		t.Fatalf("got %v, want ErrState", err)
 	}
 	scrape(t, collector).want(t, map[string]float64{"throttle_used_ratio{scope=tenant,throttle=mail,window=1m}": 0.5})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -48,11 +49,11 @@ func TestScrapeOfSettings(t *testing.T) {
 	if _, err := th.Reserve(ctx, job("a", "acme", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Pause(ctx, "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(th).Pause(ctx, "tenant", "acme", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tenant := range []string{"acme", "globex"} {
-		if err := th.Inspector().SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(7)}); err != nil {
+		if err := inspect.New(th).SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(7)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,7 @@ func TestScrapeOfSettings(t *testing.T) {
 		"throttle_overrides{scope=*,throttle=mail}":        0,
 	}
 	scrape(t, collector).want(t, want)
-	if err := th.Inspector().ResetLimits(ctx, "tenant", "globex"); err != nil {
+	if err := inspect.New(th).ResetLimits(ctx, "tenant", "globex"); err != nil {
 		t.Fatal(err)
 	}
 	scrape(t, collector).want(t, want)
@@ -77,13 +78,13 @@ func TestScrapeOfOldestOverride(t *testing.T) {
 	server.SetTime(now)
 	collector, th := observed(t, server.Addr(), nil, throttle.Options{})
 	ctx, limits := t.Context(), []throttle.Limit{throttle.PerHour(7)}
-	end := throttle.Until(now.Add(24 * time.Hour))
-	if err := th.Inspector().SetLimits(ctx, "tenant", "hooli", limits, end); err != nil {
+	end := inspect.Until(now.Add(24 * time.Hour))
+	if err := inspect.New(th).SetLimits(ctx, "tenant", "hooli", limits, end); err != nil {
 		t.Fatal(err)
 	}
 	for n, tenant := range []string{"acme", "globex"} {
 		server.SetTime(now.Add(time.Duration(n+1) * time.Hour))
-		if err := th.Inspector().SetLimits(ctx, "tenant", tenant, limits); err != nil {
+		if err := inspect.New(th).SetLimits(ctx, "tenant", tenant, limits); err != nil {
 			t.Fatal(err)
 		}
 	}

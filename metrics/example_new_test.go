@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/metrics"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -37,7 +38,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	collector.Watch(th.Inspector())
+	collector.Watch(inspect.New(th))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector)
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})

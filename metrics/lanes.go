@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // class is the jobs in line under a scope, of one priority.
@@ -21,7 +21,7 @@ type class struct {
 // Redis only if anything waits.
 func (c *Collector) collectLanes(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
 	at time.Time, waits bool) {
-	var lanes []throttle.Lane
+	var lanes []inspect.Lane
 	if waits {
 		var err error
 		if lanes, err = w.throttle.Lanes(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // settingsEvery is how often at most what is set at run time is read: that looks at every
@@ -18,11 +18,11 @@ const settingsEvery = time.Minute
 type settings struct {
 	mu   sync.Mutex
 	at   time.Time // by the local clock, when it was read
-	list []throttle.Setting
+	list []inspect.Setting
 }
 
 // current returns what is set, read anew if it is older than settingsEvery.
-func (s *settings) current(ctx context.Context, th *throttle.Inspector) ([]throttle.Setting, error) {
+func (s *settings) current(ctx context.Context, th *inspect.Inspector) ([]inspect.Setting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.at.IsZero() && time.Since(s.at) < settingsEvery {

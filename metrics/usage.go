@@ -10,18 +10,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // watch is a throttle whose use and waiting jobs are reported.
 type watch struct {
-	throttle *throttle.Inspector
+	throttle *inspect.Inspector
 	mu       sync.Mutex
 	busy     map[string]*busy // by the scope's name
 	set      settings
 }
 
-func newWatch(th *throttle.Inspector) *watch {
+func newWatch(th *inspect.Inspector) *watch {
 	return &watch{throttle: th, busy: make(map[string]*busy)}
 }
 
@@ -163,8 +164,8 @@ func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metri
 // collectBusy tells the highest ratio of the keys with the most units.
 func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string) {
 	type keyLimit struct {
-		usage throttle.Usage
-		limit throttle.LimitUsage
+		usage inspect.Usage
+		limit inspect.LimitUsage
 	}
 	highest := make(map[time.Duration]keyLimit) // by window
 	served := 1.0                               // the lowest
@@ -209,8 +210,8 @@ func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric
 }
 
 // tell tells what part of a limit has started in the window that ends now.
-func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage throttle.Usage,
-	of throttle.LimitUsage, key ...string) {
+func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage inspect.Usage,
+	of inspect.LimitUsage, key ...string) {
 	if of.Limit.Units == throttle.Unlimited {
 		return
 	}

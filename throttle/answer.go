@@ -71,7 +71,7 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	}
 	start := wire.Instant(d.Start)
 	r := Reservation{Job: o.job, Outcome: Outcome(d.Outcome), Now: wire.Instant(at.Now), Next: wire.Instant(at.Next),
-		lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease),
+		Lane: o.lane, Start: start, Hold: hold, Uncharged: uncharged, Lease: duration(d.Lease),
 		Waited: duration(d.Waited)}
 	switch d.Outcome {
 	case line.Granted:
@@ -190,7 +190,7 @@ func unless(is bool) error {
 
 // booking converts a job of a pull's answer; false if its lane cannot be read.
 func (t *setup) booking(now time.Time, told line.Told) (r Reservation, is bool) {
-	r = Reservation{Outcome: Booked, Now: now, Start: wire.Instant(told.Slot), lane: told.Lane}
+	r = Reservation{Outcome: Booked, Now: now, Start: wire.Instant(told.Slot), Lane: told.Lane}
 	r.Job.ID = told.ID
 	_, r.Job.Priority, _, _ = wire.LaneParts(told.Lane)
 	r.Job.Keys, is = wire.LaneKeys(told.Lane, t.fair)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -195,7 +196,7 @@ func TestReserveAllErrorsAtTheirPlaces(t *testing.T) {
 				}
 			}
 		}
-		usage, err := th.Inspector().Usage(t.Context(), "tenant", "acme")
+		usage, err := inspect.New(th).Usage(t.Context(), "tenant", "acme")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,14 +433,14 @@ func TestReserveAllUnderSetLimits(t *testing.T) {
 		if n := granted("a", 0, 20); n != 20 {
 			t.Fatalf("%d granted, want 20", n)
 		}
-		if err := other.Inspector().SetLimits(t.Context(), "tenant", "a",
+		if err := inspect.New(other).SetLimits(t.Context(), "tenant", "a",
 			[]throttle.Limit{throttle.PerHour(30)}); err != nil {
 			t.Fatal(err)
 		}
 		if a, b := granted("a", 20, 120), granted("b", 0, 120); a != 10 || b != 100 {
 			t.Errorf("lowered for a: %d and %d granted, want 10 and 100", a, b)
 		}
-		if err := other.Inspector().SetLimits(t.Context(), "tenant", "",
+		if err := inspect.New(other).SetLimits(t.Context(), "tenant", "",
 			[]throttle.Limit{throttle.Per(5, time.Minute)}); err != nil {
 			t.Fatal(err)
 		}

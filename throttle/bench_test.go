@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -96,9 +97,9 @@ func BenchmarkLook(b *testing.B) {
 	th := crowded(b)
 	for name, look := range map[string]func(ctx context.Context) error{
 		"Peek":  func(ctx context.Context) error { _, err := th.Peek(ctx, benchJob(1, 1)); return err },
-		"Usage": func(ctx context.Context) error { _, err := th.Inspector().Usage(ctx, "tenant", "0"); return err },
+		"Usage": func(ctx context.Context) error { _, err := inspect.New(th).Usage(ctx, "tenant", "0"); return err },
 		"Count": func(ctx context.Context) error {
-			_, err := th.Inspector().Count(ctx, "tenant", "0", time.Minute, 0)
+			_, err := inspect.New(th).Count(ctx, "tenant", "0", time.Minute, 0)
 			return err
 		},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -33,7 +34,7 @@ func TestJobsLaterThanTheMarginAreFound(t *testing.T) {
 		}
 		finds := func(when, want string) {
 			t.Helper()
-			findings, err := th.Inspector().Check(t.Context())
+			findings, err := inspect.New(th).Check(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func TestJobsLaterThanTheMarginAreFound(t *testing.T) {
 		want := "began 1 of 3 jobs of scope account later than its margin of 200ms after their grants, the latest after 340ms"
 		finds("late a moment ago", want)
 
-		all, err := th.Inspector().Processes(t.Context())
+		all, err := inspect.New(th).Processes(t.Context())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("got %v, %v", all, err)
 		}
@@ -91,7 +92,7 @@ func TestNoMarginNoDelays(t *testing.T) {
 		}
 		th.Driver().Started(r, time.Now().Add(-time.Hour))
 		th.AwaitPublished()
-		if all, err := th.Inspector().Processes(t.Context()); err != nil || len(all) != 1 || all[0].Delays != nil {
+		if all, err := inspect.New(th).Processes(t.Context()); err != nil || len(all) != 1 || all[0].Delays != nil {
 			t.Errorf("got %+v, %v", all, err)
 		}
 	})

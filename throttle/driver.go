@@ -94,17 +94,6 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 // about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
-// Leave gives back the places in line and the bookings of jobs that will not come: see
-// Inspector.Leave.
-func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
-	return d.throttle.Inspector().Leave(ctx, ids)
-}
-
-// Jobs returns a page of the jobs that stand in a lane: see Inspector.Jobs.
-func (d Driver) Jobs(ctx context.Context, lane, from string) (jobs []Reservation, next string, err error) {
-	return d.throttle.Inspector().Jobs(ctx, lane, from)
-}
-
 // Release turns a grant whose start is still ahead back into a booking of the same start, for a
 // caller that has to stop before it: when the job asks again, it has the same slot. It returns
 // false if the start is past or the grant was settled; the charge then stays. It blocks for one
@@ -120,10 +109,6 @@ func (d Driver) HandsOver() bool {
 		return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Running })
 	})
 }
-
-// LaneOf names the lane that a job waits in or was booked from, as a key for maps: jobs with the
-// same scope keys and priority have the same. It is empty if no answer has named the lane.
-func (d Driver) LaneOf(r Reservation) string { return r.lane }
 
 // lineTimer is when to pull next, as far as this process knows.
 type lineTimer struct {

@@ -165,16 +165,17 @@ type UnavailableError struct {
 	//	other      permissions, a wrong password, and all else
 	Failure string
 	Err     error // the cause
+	// Address is that of the Redis that inspect.Inspector.Check asked, if the client has one; else empty.
+	Address string
 
-	address string // of Redis, where Check asked
-	replied bool   // Redis itself said so
-	own     bool   // the caller's context ended, which says nothing about Redis
+	replied bool // Redis itself said so
+	own     bool // the caller's context ended, which says nothing about Redis
 }
 
 func (e *UnavailableError) Error() string {
 	at := ""
-	if e.address != "" {
-		at = " at " + e.address
+	if e.Address != "" {
+		at = " at " + e.Address
 	}
 	return fmt.Sprintf("throttle: Redis%s cannot decide (%s): %v", at, e.Failure, e.Err)
 }

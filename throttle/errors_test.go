@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -60,7 +61,7 @@ func TestJobErrorsNameTheFix(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", name, err, test.want)
 		}
 	}
-	if _, err := th.Inspector().Usage(t.Context(), "tennant", "a"); err == nil ||
+	if _, err := inspect.New(th).Usage(t.Context(), "tennant", "a"); err == nil ||
 		!strings.Contains(err.Error(), "there are: tenant, global, domain") {
 		t.Errorf("Usage of an unknown scope: got %v", err)
 	}
@@ -113,7 +114,7 @@ func TestCheckNamesTheAddress(t *testing.T) {
 		t.Cleanup(func() { _ = test.client.Close() })
 		th := newThrottle(t, test.client, globalScope(throttle.PerHour(5)),
 			&throttle.Options{Timeout: 300 * time.Millisecond})
-		_, err := th.Inspector().Check(t.Context())
+		_, err := inspect.New(th).Check(t.Context())
 		if !errors.Is(err, throttle.ErrUnavailable) || !strings.HasPrefix(err.Error(), test.want) ||
 			strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want %s…", name, err, test.want)

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -45,7 +46,7 @@ func ExampleJob_costs() {
 		log.Fatal(err)
 	}
 	for _, of := range [][2]string{{"tenant", "acme"}, {"domain", "web.example"}} {
-		usage, err := th.Inspector().Usage(ctx, of[0], of[1])
+		usage, err := inspect.New(th).Usage(ctx, of[0], of[1])
 		if err != nil {
 			log.Fatal(err)
 		}

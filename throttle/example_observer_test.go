@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -72,7 +73,7 @@ func ExampleObserver() {
 	if _, err := th.Settle(ctx, granted, 150); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := th.Pause(ctx, "model", "large", time.Now().Add(time.Minute)); err != nil {
+	if _, err := inspect.New(th).Pause(ctx, "model", "large", time.Now().Add(time.Minute)); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("granted:", count.granted.Load())

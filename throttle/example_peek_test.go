@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -40,7 +41,7 @@ func ExampleThrottle_Peek() {
 		}
 		fmt.Printf("weight %d: %s, after %s\n", weight, r.Outcome, r.Delay().Round(time.Minute))
 	}
-	usage, err := th.Inspector().Usage(ctx, "host", "example.org")
+	usage, err := inspect.New(th).Usage(ctx, "host", "example.org")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -39,7 +40,7 @@ func ExampleJob_priority() {
 			log.Fatal(err)
 		}
 	}
-	forecast, err := th.Inspector().Forecast(ctx, []throttle.Job{prompt("answer", interactive), prompt("summary", batch)})
+	forecast, err := inspect.New(th).Forecast(ctx, []throttle.Job{prompt("answer", interactive), prompt("summary", batch)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -44,7 +45,7 @@ func ExampleThrottle_Settle() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	usage, err := th.Inspector().Usage(ctx, "model", "large")
+	usage, err := inspect.New(th).Usage(ctx, "model", "large")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -40,7 +41,7 @@ func ExampleOptions_shares() {
 			campaign = append(campaign, throttle.Job{Weight: 1, Keys: map[string]string{"tenant": tenant}})
 		}
 	}
-	forecast, err := th.Inspector().Forecast(context.Background(), campaign)
+	forecast, err := inspect.New(th).Forecast(context.Background(), campaign)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -87,7 +88,7 @@ func TestF18_LeastRulesOnCluster(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	for i := range 6 {
 		th := newThrottle(t, client, globalScope(throttle.PerHour(5)), nil)
-		if _, err := th.Inspector().Check(t.Context()); err != nil {
+		if _, err := inspect.New(th).Check(t.Context()); err != nil {
 			t.Errorf("throttle %d: %v", i, err)
 		}
 		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 1}); err != nil {
@@ -113,7 +114,7 @@ func TestF18_MissingPermissionIsNamed(t *testing.T) {
 			missing[i] = strings.ReplaceAll(m, "NAME", th.Name())
 		}
 		_, err := check(t, th)
-		var faulty *throttle.CheckError
+		var faulty *inspect.CheckError
 		if !errors.As(err, &faulty) {
 			t.Errorf("%s: got %v, want a *CheckError", what, err)
 			return
@@ -202,7 +203,7 @@ func TestF18_WrongPassword(t *testing.T) {
 			(strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "broken pipe")); tries++ {
 			found, err = check(t, th)
 		}
-		var faulty *throttle.CheckError
+		var faulty *inspect.CheckError
 		if !errors.As(err, &faulty) || !slices.Equal(found["fault"], []string{"permission"}) ||
 			strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: got %v, want a *CheckError about permission", what, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -120,7 +121,7 @@ func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(
 	wg.Wait()
 	var known int64
 	redistest.Await(t, "an answer of a client that has resumed", func() bool {
-		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "")
 		if err == nil {
 			known = usage.Limits[0].Used
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -74,10 +75,13 @@ func TestForeignSettings(t *testing.T) {
 						{ID: "one more", Weight: 1, Keys: of("a")}})[1].Err
 				},
 				"Settle": func() error { _, err := th.Settle(t.Context(), first, 1); return err },
-				"Usage":  func() error { _, err := th.Inspector().Usage(t.Context(), "tenant", "a"); return err },
-				"Pause":  func() error { _, err := th.Pause(t.Context(), "tenant", "a", time.Now().Add(time.Hour)); return err },
+				"Usage":  func() error { _, err := inspect.New(th).Usage(t.Context(), "tenant", "a"); return err },
+				"Pause": func() error {
+					_, err := inspect.New(th).Pause(t.Context(), "tenant", "a", time.Now().Add(time.Hour))
+					return err
+				},
 				"SetLimits": func() error {
-					return th.Inspector().SetLimits(t.Context(), "tenant", "a", []throttle.Limit{throttle.PerMinute(9)})
+					return inspect.New(th).SetLimits(t.Context(), "tenant", "a", []throttle.Limit{throttle.PerMinute(9)})
 				},
 			}
 			for call, ask := range calls {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -90,7 +91,7 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 				s := newScripted(th)
 				s.now = dawn
 				redistest.Await(t, "all scripts are known", func() bool {
-					_, err := th.Inspector().Check(t.Context())
+					_, err := inspect.New(th).Check(t.Context())
 					return err == nil
 				})
 				if err := slow.Ping(t.Context()).Err(); err != nil {

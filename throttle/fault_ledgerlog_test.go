@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -108,7 +109,7 @@ func TestF15_LogOfALostKey(t *testing.T) {
 		for range 39 {
 			reserve(t, th, throttle.Job{ID: rand.Text(), Weight: 1})
 		}
-		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "")
 		if err != nil || usage.Limits[0].Used != 40 {
 			t.Errorf("got %+v, %v; want 40 units used", usage.Limits, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -81,14 +82,14 @@ func TestF06_ScriptsForgotten(t *testing.T) {
 			"Peek":   func() error { _, err := th.Peek(t.Context(), job); return err },
 			"Settle": func() error { _, err := th.Settle(t.Context(), granted, 1); return err },
 			"Cancel": func() error { _, err := th.Cancel(t.Context(), job); return err },
-			"Usage":  func() error { _, err := th.Inspector().Usage(t.Context(), throttle.Global, ""); return err },
+			"Usage":  func() error { _, err := inspect.New(th).Usage(t.Context(), throttle.Global, ""); return err },
 			"Count": func() error {
-				_, err := th.Inspector().Count(t.Context(), throttle.Global, "", time.Minute, 0)
+				_, err := inspect.New(th).Count(t.Context(), throttle.Global, "", time.Minute, 0)
 				return err
 			},
 			"Pull":   func() error { _, err := th.Driver().Pull(t.Context()); return err },
-			"Resume": func() error { _, err := th.Resume(t.Context(), throttle.Global, ""); return err },
-			"Lines":  func() error { _, err := th.Inspector().Lines(t.Context(), ""); return err },
+			"Resume": func() error { _, err := inspect.New(th).Resume(t.Context(), throttle.Global, ""); return err },
+			"Lines":  func() error { _, err := inspect.New(th).Lines(t.Context(), ""); return err },
 		} {
 			if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)

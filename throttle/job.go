@@ -121,7 +121,7 @@ func (t *setup) checkNumbers(job Job) error {
 			Reason: fmt.Sprintf("is not between 0 and %d", LowestPriority)}
 	case job.MaxWait < 0 || job.MaxWait > maxWindow:
 		return &InvalidJobError{Job: job.ID, Field: "MaxWait", Value: job.MaxWait,
-			Reason: "is not between 0 and " + formatDuration(maxWindow)}
+			Reason: "is not between 0 and " + wire.Duration(maxWindow)}
 	case len(job.Nonce) > wire.MaxEncoded || !plainNonce(job.Nonce):
 		return &InvalidJobError{Job: job.ID, Field: "Nonce", Value: job.Nonce,
 			Reason: "is not up to 128 letters, digits, _ . or -"}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -22,7 +23,7 @@ func TestNonceIsForALostAnswer(t *testing.T) {
 				if job = r.Job; r.Outcome != throttle.Granted || r.Replayed || job.Nonce != nonce {
 					t.Errorf("nonce %q, asked %d times: %s, replayed %t, nonce %q", nonce, i+1, r.Outcome, r.Replayed, job.Nonce)
 				}
-				if usage, err := th.Inspector().Usage(t.Context(), throttle.Global, ""); err != nil ||
+				if usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, ""); err != nil ||
 					usage.Limits[0].Used != 3*(i+1) {
 					t.Errorf("nonce %q, asked %d times: %+v, %v", nonce, i+1, usage.Limits, err)
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -90,7 +91,7 @@ func everyJobCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) 
 	_, errs["Reserve"] = th.Reserve(ctx, job)
 	_, errs["Peek"] = th.Peek(ctx, job)
 	_, errs["Cancel"] = th.Cancel(ctx, job)
-	_, errs["Explain"] = th.Inspector().Explain(ctx, job)
+	_, errs["Explain"] = inspect.New(th).Explain(ctx, job)
 	_, errs["Wait"] = th.Wait(ctx, job)
 	return errs
 }
@@ -227,8 +228,8 @@ func TestLongIDsAreRefusedUnsent(t *testing.T) {
 		_, errs["Release"] = th.Driver().Release(ctx, granted)
 		_, errs["Pull"] = th.Driver().Pull(ctx, granted)
 		_, errs["Leave"] = th.Driver().Leave(ctx, []string{job.ID})
-		_, errs["ExplainID"] = th.Inspector().ExplainID(ctx, job.ID)
-		_, errs["Forecast"] = th.Inspector().Forecast(ctx, []throttle.Job{job})
+		_, errs["ExplainID"] = inspect.New(th).ExplainID(ctx, job.ID)
+		_, errs["Forecast"] = inspect.New(th).Forecast(ctx, []throttle.Job{job})
 		for call, err := range errs {
 			var wrong *throttle.InvalidJobError
 			if !errors.As(err, &wrong) || wrong.Field != "ID" || wrong.Value != len(job.ID) || len(err.Error()) > 500 {

@@ -42,7 +42,7 @@ func (k keptGrants) put(r Reservation, sent, came time.Time, grace time.Duration
 func (k keptGrants) isOf(o *order) bool {
 	kept, is := k[o.job.Nonce]
 	r := kept.reservation
-	return is && r.Job.ID == o.job.ID && r.lane == o.lane && r.Job.Weight == o.job.Weight &&
+	return is && r.Job.ID == o.job.ID && r.Lane == o.lane && r.Job.Weight == o.job.Weight &&
 		maps.Equal(r.Job.Costs, o.job.Costs)
 }
 

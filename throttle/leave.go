@@ -12,10 +12,10 @@ const mostLeaving = 64
 // the room is free at once. It returns for each whether it waited or was booked. It blocks for
 // one round trip per 64 jobs and fails as Reserve does, without fallback; beside an error it
 // returns what was done before.
-func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
+func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	var left []bool
 	for some := range slices.Chunk(ids, mostLeaving) {
-		done, err := t.leave(ctx, some...)
+		done, err := d.throttle.leave(ctx, some...)
 		if err != nil {
 			return left, err
 		}

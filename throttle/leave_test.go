@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -95,7 +96,6 @@ func TestLeaveManyOfALane(t *testing.T) {
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := nearly(t, client, tenantAndGlobal(throttle.PerMinute(100),
 			throttle.Limit{Units: 1, Window: time.Minute, Precision: throttle.Exact}), throttle.Options{})
-		driver := s.throttle.Driver()
 		comes(t, s, 0, throttle.Job{ID: "first", Keys: of("a")}, throttle.Granted)
 		const jobs, stays = 520, 333 // more than a page has
 		var all []throttle.Job
@@ -109,7 +109,7 @@ func TestLeaveManyOfALane(t *testing.T) {
 		told := func() (ids []string) {
 			t.Helper()
 			for from, pages := "", 0; pages == 0 || from != ""; pages++ {
-				page, next, err := driver.Jobs(t.Context(), driver.LaneOf(last), from)
+				page, next, err := inspect.New(s.throttle).Jobs(t.Context(), last.Lane, from)
 				if err != nil || pages > jobs {
 					t.Fatalf("page %d: %v", pages, err)
 				}

@@ -160,7 +160,7 @@ func parseLimit(text string) (Limit, error) {
 			return Limit{}, err
 		}
 		if limit.Precision == 0 {
-			return Limit{}, fmt.Errorf("precision 0s is not between %s and the window", formatDuration(Exact))
+			return Limit{}, fmt.Errorf("precision 0s is not between %s and the window", wire.Duration(Exact))
 		}
 	}
 	return limit, nil
@@ -172,7 +172,7 @@ const runningText = "running"
 func parseLease(text string) (time.Duration, error) {
 	lease, err := parseDuration(text)
 	if err == nil && lease == 0 {
-		err = fmt.Errorf("lease 0s is not between %s and %s", minLease, formatDuration(maxLease))
+		err = fmt.Errorf("lease 0s is not between %s and %s", minLease, wire.Duration(maxLease))
 	}
 	return lease, err
 }
@@ -223,25 +223,13 @@ func (l Limit) String() string {
 	if l.Running {
 		text := units + "/" + runningText
 		if l.Lease != 0 {
-			text += "@" + formatDuration(l.Lease)
+			text += "@" + wire.Duration(l.Lease)
 		}
 		return text
 	}
-	text := units + "/" + formatDuration(l.Window)
+	text := units + "/" + wire.Duration(l.Window)
 	if l.Precision != 0 {
-		text += "@" + formatDuration(l.Precision)
-	}
-	return text
-}
-
-// formatDuration prints 1m and 24h where time.Duration prints 1m0s and 24h0m0s.
-func formatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
+		text += "@" + wire.Duration(l.Precision)
 	}
 	return text
 }
@@ -269,7 +257,7 @@ func (l Limit) validate() error {
 	case l.Running && (l.Window != 0 || l.Precision != 0):
 		return bad("a running limit has no window and no precision")
 	case l.Running && (l.lease() < minLease || l.lease() > maxLease):
-		return bad("lease %s is not between %s and %s", l.Lease, minLease, formatDuration(maxLease))
+		return bad("lease %s is not between %s and %s", l.Lease, minLease, wire.Duration(maxLease))
 	case l.Running && l.Lease%time.Microsecond != 0:
 		return bad("lease %s is not in whole microseconds", l.Lease)
 	case l.Running:
@@ -277,7 +265,7 @@ func (l Limit) validate() error {
 	case l.Lease != 0:
 		return bad("only a running limit has a lease")
 	case l.Window < minWindow || l.Window > maxWindow:
-		return bad("window %s is not between %s and %s", l.Window, minWindow, formatDuration(maxWindow))
+		return bad("window %s is not between %s and %s", l.Window, minWindow, wire.Duration(maxWindow))
 	case l.Window%time.Microsecond != 0:
 		return bad("window %s is not in whole microseconds", l.Window)
 	case l.Precision < 0 || l.Precision > l.Window:
@@ -287,7 +275,7 @@ func (l Limit) validate() error {
 	case l.Units > maxEntries && l.Window > maxEntries*l.precision():
 		return bad(
 			"precision %s divides the window into more than %d sub-windows, and there are more units than that: want %s or more",
-			formatDuration(l.precision()), maxEntries, formatDuration(l.coarseEnough()))
+			wire.Duration(l.precision()), maxEntries, wire.Duration(l.coarseEnough()))
 	}
 	return nil
 }

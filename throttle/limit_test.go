@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -257,7 +258,7 @@ func TestF48_NoneAndUnlimited(t *testing.T) {
 			got.Hold == nil || got.Hold.Limit.Units != 0 {
 			t.Errorf("limit 0: got %+v, want waiting under it", got)
 		}
-		usage, err := closed.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err := inspect.New(closed).Usage(t.Context(), throttle.Global, "")
 		if err != nil || !usage.Limits[0].Free.IsZero() || usage.Limits[1].Free.IsZero() {
 			t.Errorf("usage of limit 0: got %+v, %v; want no free instant for it, one for the other", usage, err)
 		}
@@ -269,7 +270,7 @@ func TestF48_NoneAndUnlimited(t *testing.T) {
 				t.Fatalf("unlimited, job %d: got %+v, want granted at once", i, got)
 			}
 		}
-		usage, err = open.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err = inspect.New(open).Usage(t.Context(), throttle.Global, "")
 		if err != nil || len(usage.Limits) != 1 || !usage.Limits[0].Free.Equal(usage.Now) {
 			t.Errorf("usage of Unlimited: got %+v, %v; want free now", usage, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
 // Fallback is what Reserve does while Redis cannot decide: Redis refuses connections, does not answer
@@ -145,14 +147,14 @@ func (o Options) validate() error {
 		return &OptionError{Field: "Grace", Value: o.Grace, Reason: "is not between 1ms and 24h"}
 	case o.Lookahead < 100*time.Millisecond || o.Lookahead > maxWindow:
 		return &OptionError{Field: "Lookahead", Value: o.Lookahead,
-			Reason: "is not between 100ms and " + formatDuration(maxWindow)}
+			Reason: "is not between 100ms and " + wire.Duration(maxWindow)}
 	case !(o.PriorityFloor >= leastPriorityFloor && o.PriorityFloor <= 0.5):
 		return &OptionError{Field: "PriorityFloor", Value: o.PriorityFloor, Reason: "is not between 0.01 and 0.5"}
 	case !o.Mode.valid():
 		return &OptionError{Field: "Mode", Value: int(o.Mode), Reason: "is none of Enforce, Shadow, Off"}
 	case o.SettleWithin < time.Minute || o.SettleWithin > maxWindow:
 		return &OptionError{Field: "SettleWithin", Value: o.SettleWithin,
-			Reason: "is not between 1m and " + formatDuration(maxWindow)}
+			Reason: "is not between 1m and " + wire.Duration(maxWindow)}
 	case o.BreakPeriod < time.Millisecond || o.BreakPeriod > time.Hour:
 		return &OptionError{Field: "BreakPeriod", Value: o.BreakPeriod, Reason: "is not between 1ms and 1h"}
 	}

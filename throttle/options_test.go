@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -68,12 +69,12 @@ func TestF52_ClientsAndContexts(t *testing.T) {
 // everyCall makes every call there is and tells their errors.
 func everyCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) map[string]error {
 	errs := everyJobCall(ctx, th, job)
-	_, errs["Usage"] = th.Inspector().Usage(ctx, throttle.Global, "")
-	_, errs["Count"] = th.Inspector().Count(ctx, throttle.Global, "", time.Second, 0)
+	_, errs["Usage"] = inspect.New(th).Usage(ctx, throttle.Global, "")
+	_, errs["Count"] = inspect.New(th).Count(ctx, throttle.Global, "", time.Second, 0)
 	_, errs["Pull"] = th.Driver().Pull(ctx)
 	_, errs["Leave"] = th.Driver().Leave(ctx, []string{job.ID})
-	_, _, errs["Jobs"] = th.Driver().Jobs(ctx, "|global:", "")
-	_, errs["Lines"] = th.Inspector().Lines(ctx, "")
+	_, _, errs["Jobs"] = inspect.New(th).Jobs(ctx, "|global:", "")
+	_, errs["Lines"] = inspect.New(th).Lines(ctx, "")
 	return errs
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -32,18 +33,18 @@ func TestPriorityIsTold(t *testing.T) {
 		if err != nil || asked.Outcome != throttle.Waiting {
 			t.Fatalf("%+v, %v", asked, err)
 		}
-		lanes, err := th.Inspector().Lanes(ctx)
+		lanes, err := inspect.New(th).Lanes(ctx)
 		if err != nil || len(lanes) != 2 || lanes[0].Priority != 2 || lanes[0].Flow != "a b" ||
 			lanes[0].Jobs != 90 || lanes[1].Priority != 0 || lanes[1].Jobs != 1 {
 			t.Errorf("lanes: %+v, %v", lanes, err)
 		}
-		first, err := th.Inspector().Explain(ctx, job("asked", 0))
-		byID, err2 := th.Inspector().ExplainID(ctx, "batch99")
+		first, err := inspect.New(th).Explain(ctx, job("asked", 0))
+		byID, err2 := inspect.New(th).ExplainID(ctx, "batch99")
 		if err != nil || err2 != nil || first.Expected.Sub(first.Now) > 4*time.Second || byID.Before != 89 ||
 			byID.Expected.Sub(byID.Now) < 15*time.Second {
 			t.Errorf("%s\n%s\n%v, %v", first, byID, err, err2)
 		}
-		forecast, err := th.Inspector().Forecast(ctx, []throttle.Job{job("", 0), job("", 2)})
+		forecast, err := inspect.New(th).Forecast(ctx, []throttle.Job{job("", 0), job("", 2)})
 		if err != nil || forecast.Starts[0].Sub(forecast.Now) > 4*time.Second ||
 			forecast.Starts[1].Sub(forecast.Now) < 15*time.Second {
 			t.Errorf("%+v, %v", forecast, err)

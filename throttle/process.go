@@ -79,8 +79,8 @@ func (p Process) Differences(other Process) []string {
 			differ("scope "+name, "missing", others[name])
 		}
 	}
-	differ("Lookahead", formatDuration(p.Lookahead), formatDuration(other.Lookahead))
-	differ("Grace", formatDuration(p.Grace), formatDuration(other.Grace))
+	differ("Lookahead", wire.Duration(p.Lookahead), wire.Duration(other.Lookahead))
+	differ("Grace", wire.Duration(p.Grace), wire.Duration(other.Grace))
 	differ("FairByTime", fmt.Sprint(p.FairByTime), fmt.Sprint(other.FairByTime))
 	differ("PriorityFloor", fmt.Sprint(p.PriorityFloor), fmt.Sprint(other.PriorityFloor))
 	differ("FairScope", cmp.Or(p.FairScope, "none"), cmp.Or(other.FairScope, "none"))
@@ -113,13 +113,13 @@ func scopeTexts(scopes []Scope) map[string]string {
 			texts[s.Name] += " (" + s.Mode.String() + ")"
 		}
 		if s.Cooldown > 0 {
-			texts[s.Name] += " (cools down for " + formatDuration(s.Cooldown) + ")"
+			texts[s.Name] += " (cools down for " + wire.Duration(s.Cooldown) + ")"
 		}
 		if s.Runs > 0 {
-			texts[s.Name] += " (runs for " + formatDuration(s.Runs) + ")"
+			texts[s.Name] += " (runs for " + wire.Duration(s.Runs) + ")"
 		}
 		if s.Margin > 0 {
-			texts[s.Name] += " (with a margin of " + formatDuration(s.Margin) + ")"
+			texts[s.Name] += " (with a margin of " + wire.Duration(s.Margin) + ")"
 		}
 		if s.Floor > 0 {
 			texts[s.Name] += " (follows its upstream down to " + strconv.FormatFloat(s.Floor, 'g', 3, 64) + ")"
@@ -138,16 +138,6 @@ func limitsString(limits []Limit) string {
 		texts[i] = l.String()
 	}
 	return strings.Join(texts, ", ")
-}
-
-// Processes returns what the processes of this throttle have published, also those of other state
-// versions: live ones first, and of these the newest first. It blocks for one round trip and fails as
-// Usage does.
-func (t *Inspector) Processes(ctx context.Context) ([]Process, error) {
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	return t.redis.processes(ctx)
 }
 
 func (c *caller) processes(ctx context.Context) ([]Process, error) {

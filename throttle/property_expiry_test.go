@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -500,12 +501,12 @@ func TestF54_ConfigurationsSideBySide(t *testing.T) {
 		reserve(t, changed, throttle.Job{ID: "3", Weight: 1})
 		for name, test := range map[string]struct {
 			th   *throttle.Throttle
-			want []throttle.LimitUsage // Used and Booked
+			want []inspect.LimitUsage // Used and Booked
 		}{
-			"old":     {old, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
-			"changed": {changed, []throttle.LimitUsage{{Used: 5, Booked: 2}, {Used: 1, Booked: 2}}}, // the day is new to it
+			"old":     {old, []inspect.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
+			"changed": {changed, []inspect.LimitUsage{{Used: 5, Booked: 2}, {Used: 1, Booked: 2}}}, // the day is new to it
 		} {
-			usage, err := test.th.Inspector().Usage(t.Context(), throttle.Global, "")
+			usage, err := inspect.New(test.th).Usage(t.Context(), throttle.Global, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/lua"
@@ -165,7 +166,7 @@ func wrong(output any) (any, string) {
 			value.Next, kind = value.Next.Add(time.Microsecond), "next"
 		}
 		a.value = value
-	case throttle.Usage:
+	case inspect.Usage:
 		value.Limits = slices.Clone(value.Limits)
 		value.Limits[0].Used += 1000
 		a.value, kind = value, "units"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -327,7 +328,7 @@ func TestReportsOfOneBurst(t *testing.T) {
 		}
 		refused.Wait()
 		for _, th := range []*throttle.Throttle{one, two} {
-			if u, err := th.Inspector().Usage(t.Context(), "tenant", "acme"); err != nil || u.Served != 0.7 {
+			if u, err := inspect.New(th).Usage(t.Context(), "tenant", "acme"); err != nil || u.Served != 0.7 {
 				t.Errorf("served %g (%v), want 0.7", u.Served, err)
 			}
 		}

@@ -202,12 +202,6 @@ func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, 
 	}.Arguments())
 }
 
-// setArguments change what is set, for a time, or for 0 until it is taken back.
-func (t *setup) setArguments(what, name, value string, left time.Duration, of terms) []any {
-	return t.arguments(wire.Set{What: what, Name: name, Value: value, Lasts: left.Microseconds(),
-		Note: of.note()}.Arguments())
-}
-
 // reportArguments tell what an upstream said.
 func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	said := wire.Report{Name: name, Report: line.Report{Refused: r.Refused, Floor: inThousandths(of.Floor),

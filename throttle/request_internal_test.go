@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
@@ -133,7 +132,7 @@ func TestDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	minute, at := PerMinute(100), time.UnixMicro
-	base := Reservation{Job: o.job, Now: at(1000), Next: at(5000), lane: o.lane}
+	base := Reservation{Job: o.job, Now: at(1000), Next: at(5000), Lane: o.lane}
 	with := func(change func(r *Reservation)) Reservation {
 		r := base
 		change(&r)
@@ -256,7 +255,7 @@ func TestPulled(t *testing.T) {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	want := Reservation{Job: Job{ID: "a", Keys: map[string]string{"tenant": "acme"}}, Outcome: Booked,
-		Now: time.UnixMicro(1000), Start: time.UnixMicro(3000), lane: "acme|global:,tenant:acme"}
+		Now: time.UnixMicro(1000), Start: time.UnixMicro(3000), Lane: "acme|global:,tenant:acme"}
 	if !reflect.DeepEqual(p.Booked[0], want) {
 		t.Errorf("got %+v, want %+v", p.Booked[0], want)
 	}
@@ -271,47 +270,6 @@ func TestPulled(t *testing.T) {
 		if _, err := th.pulled(reply, 0); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}
-	}
-}
-
-func TestAccounts(t *testing.T) {
-	t.Parallel()
-	th := codecThrottle(t)
-	text := "9000 600 s k 5000 3 4000\n100/w60000000/1 5 6 7000\n-1/w86400000000/1 0 0 1000\n0/w90000000/1 0 0 0\n" +
-		"# 12\n= w60000000 1 60000000 0 0000000000000010000000000000000100000000000000110000000000000003 " +
-		"00000000000000100000000000000002\n= r5000000 500 10001 -7 - -"
-	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, at := accounts[0], time.UnixMicro
-	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: Shadow, Paused: at(9000), Served: 0.6,
-		SetFor: "key", Ends: at(5000), Waiting: 3, Next: at(4000), Limits: []LimitUsage{
-			{Limit: PerMinute(100), Used: 5, Booked: 6, Free: at(7000)},
-			{Limit: PerDay(Unlimited), Free: at(1000)},
-			{Limit: Per(0, 90*time.Second)},
-		}}
-	if !reflect.DeepEqual(a.Usage, want) {
-		t.Errorf("got %+v, want %+v", a.Usage, want)
-	}
-	ledgers := []line.LedgerSnapshot{
-		{Span: line.Window(60_000_000), Precision: 1, N: 60_000_000,
-			Spent: []line.Entry{{At: 10, Units: 1}, {At: 11, Units: 3}}, Booked: []line.Entry{{At: 10, Units: 2}}},
-		{Span: line.Lease(5_000_000), Precision: 500, N: 10_001, Shift: -7},
-	}
-	if !reflect.DeepEqual(a.counts, []int64{12}) || !reflect.DeepEqual(a.ledgers, ledgers) {
-		t.Errorf("counts %d, ledgers %v", a.counts, a.ledgers)
-	}
-	for _, text := range []string{"", "0 1001 e c 0 0 0", "0 -1 e c 0 0 0", "0 e c 0 0 0", "0 1000 e c 0 0",
-		"0 1000 x c 0 0 0", "0 1000  c 0 0 0", "0 1000 es c 0 0 0", "0 1000 e x 0 0 0", "0 1000 e c 0 0 0 0",
-		"0 1000 e c 0 0 0\n1/2", "0 1000 e c 0 0 0\n1/w2/3 1 2", "0 1000 e c 0 0 0\n1 2 3", "0 1000 e c 0 0 0\n= w1 2 3",
-		"0 1000 e c 0 0 0\n= w1 1 1 0 - 1", "0 1000 e c 0 0 0\n= w1 1 1 0 - ", "0 1000 e c 0 0 0\n#"} {
-		if _, err := th.accounts([]any{"1000", text}, []string{"global:"}); !errors.Is(err, ErrState) {
-			t.Errorf("%q: got %v, want ErrState", text, err)
-		}
-	}
-	if _, err := th.accounts([]any{"1000"}, []string{"global:"}); !errors.Is(err, ErrState) {
-		t.Error("an answer for no scope key passes")
 	}
 }
 

@@ -79,7 +79,9 @@ type Reservation struct {
 	// mode, and until when; nil if nothing would.
 	Shadow *Hold
 
-	lane string
+	// Lane names the lane that the job waits in or was booked from: jobs with the same scope keys
+	// and priority have the same. It is empty in a Reservation that no answer of Redis made.
+	Lane string
 }
 
 // Delay is how long after the answer the start is: 0 or more. Sleep for so long, whatever the

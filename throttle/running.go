@@ -122,7 +122,7 @@ func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
 	for scope, cooldown := range r.Cooldowns {
 		if cooldown < 0 || cooldown > maxLease {
 			return &InvalidJobError{Job: r.Job.ID, Field: "Cooldowns", Value: cooldown,
-				Reason: "of scope " + scope + " is not between 0 and " + formatDuration(maxLease)}
+				Reason: "of scope " + scope + " is not between 0 and " + wire.Duration(maxLease)}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -74,7 +75,7 @@ func TestRunningLimitsThatAreWrong(t *testing.T) {
 	}
 	th := newThrottle(t, client, runningTenants(throttle.Running(1)), ahead)
 	var limit *throttle.LimitError
-	if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme",
+	if err := inspect.New(th).SetLimits(t.Context(), "tenant", "acme",
 		wrong["a short lease"].Limits); !errors.As(err, &limit) {
 		t.Errorf("set: got %v, want a *LimitError", err)
 	}
@@ -89,7 +90,8 @@ func TestRunningSetAtRunTime(t *testing.T) {
 			return reserve(t, th, throttle.Job{ID: id, Weight: 1, Keys: of("acme")})
 		}
 		a, b := ask("a"), ask("b")
-		if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(3)}); err != nil {
+		if err := inspect.New(th).SetLimits(t.Context(), "tenant", "acme",
+			[]throttle.Limit{throttle.Running(3)}); err != nil {
 			t.Fatal(err)
 		}
 		c, d := ask("c"), ask("d")
@@ -97,7 +99,8 @@ func TestRunningSetAtRunTime(t *testing.T) {
 			d.Outcome != throttle.Waiting {
 			t.Errorf("got %s, %s, %s, %s under 2 and then 3 at once", a.Outcome, b.Outcome, c.Outcome, d.Outcome)
 		}
-		if err := th.Inspector().SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.Running(1)}); err != nil {
+		if err := inspect.New(th).SetLimits(t.Context(), "tenant", "acme",
+			[]throttle.Limit{throttle.Running(1)}); err != nil {
 			t.Fatal(err)
 		}
 		if held, err := th.Done(t.Context(), a, b); err != nil || !held[0] || !held[1] {
@@ -188,7 +191,7 @@ func TestRunningForecast(t *testing.T) {
 			for i := range 21 {
 				jobs = append(jobs, job(100+i))
 			}
-			forecast, err := s.throttle.Inspector().Forecast(t.Context(), jobs)
+			forecast, err := inspect.New(s.throttle).Forecast(t.Context(), jobs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +208,7 @@ func TestRunningForecast(t *testing.T) {
 				wait < time.Second/2 || wait > 4*time.Second {
 				t.Errorf("%s: it is taken to start in %s (%+v, %v), want about 2s", name, wait, waits, err)
 			}
-			if e, err := s.throttle.Inspector().Explain(t.Context(), job(203)); err != nil ||
+			if e, err := inspect.New(s.throttle).Explain(t.Context(), job(203)); err != nil ||
 				e.Expected.Sub(now) > 4*time.Second {
 				t.Errorf("%s: explained to start in %s (%v), want about 2s", name, e.Expected.Sub(now), err)
 			}
@@ -227,7 +230,7 @@ func TestRunningForecastOfNothingKnown(t *testing.T) {
 		for i := range 3 {
 			reserve(t, th, throttle.Job{ID: fmt.Sprint("before", i), Weight: 1, Keys: of("acme")})
 		}
-		forecast, err := th.Inspector().Forecast(t.Context(), jobs)
+		forecast, err := inspect.New(th).Forecast(t.Context(), jobs)
 		if last := forecast.Last.Sub(forecast.Now); err != nil || last < 3*time.Second || last > 6*time.Second {
 			t.Errorf("44 jobs, ten a second: the last starts after %s (%v), want about 4s", last, err)
 		}

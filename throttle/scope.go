@@ -96,7 +96,7 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 		}
 		if scope.Cooldown < 0 || scope.Cooldown > maxLease || scope.Cooldown%time.Microsecond != 0 {
 			return &OptionError{Field: "Scope.Cooldown", Value: scope.Cooldown,
-				Reason: "is not between 0 and " + formatDuration(maxLease) + ", in whole microseconds"}
+				Reason: "is not between 0 and " + wire.Duration(maxLease) + ", in whole microseconds"}
 		}
 		if part := inThousandths(scope.Floor); scope.Floor != 0 &&
 			(scope.Floor < 0 || part < 1 || part >= thousandths) || scope.Floor != scope.Floor {
@@ -105,11 +105,11 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 		}
 		if scope.Margin < 0 || scope.Margin > maxMargin || scope.Margin%time.Microsecond != 0 {
 			return &OptionError{Field: "Scope.Margin", Value: scope.Margin,
-				Reason: "is not between 0 and " + formatDuration(maxMargin) + ", in whole microseconds"}
+				Reason: "is not between 0 and " + wire.Duration(maxMargin) + ", in whole microseconds"}
 		}
 		if scope.Runs < 0 || scope.Runs > maxWindow {
 			return &OptionError{Field: "Scope.Runs", Value: scope.Runs,
-				Reason: "is not between 0 and " + formatDuration(maxWindow)}
+				Reason: "is not between 0 and " + wire.Duration(maxWindow)}
 		}
 		if err := scope.validateLimits(); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (s Scope) validateLimits() error {
 			running++
 		} else if limit.Window+s.Margin > maxWindow {
 			return &OptionError{Field: "Scope.Margin", Value: s.Margin,
-				Reason: "makes the window of " + limit.String() + " longer than " + formatDuration(maxWindow)}
+				Reason: "makes the window of " + limit.String() + " longer than " + wire.Duration(maxWindow)}
 		}
 		if spans[limit.span()] || running > 1 {
 			return &OptionError{Field: "Scope.Limits", Value: limit.String(),
@@ -145,7 +145,7 @@ func (s Scope) validateLimits() error {
 		spans[limit.span()] = true
 		if limit.Running && s.Cooldown > limit.lease() {
 			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown,
-				Reason: "is longer than the lease " + formatDuration(limit.lease()) + " of scope " + s.Name}
+				Reason: "is longer than the lease " + wire.Duration(limit.lease()) + " of scope " + s.Name}
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func checkLeases(scope string, limits []Limit, lookahead time.Duration) error {
 		if limit.Running && limit.lease() < 2*lookahead {
 			return &LimitError{Text: limit.String(),
 				Reason: fmt.Sprintf("of scope %s: the lease %s is shorter than twice the Lookahead %s", scope,
-					formatDuration(limit.lease()), formatDuration(lookahead))}
+					wire.Duration(limit.lease()), wire.Duration(lookahead))}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -92,7 +93,7 @@ func TestMarginIsNotInLimits(t *testing.T) {
 		t.Errorf("held by %s for %s, want by 2/1m for 1m0.2s", r.Hold.Limit, r.Delay())
 	}
 	limitsOf := func() (limits []throttle.Limit) {
-		usage, err := th.Inspector().Usage(ctx, "account", "ours")
+		usage, err := inspect.New(th).Usage(ctx, "account", "ours")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,13 +105,13 @@ func TestMarginIsNotInLimits(t *testing.T) {
 	if diff := cmp.Diff([]throttle.Limit{throttle.PerMinute(2), throttle.PerHour(200)}, limitsOf()); diff != "" {
 		t.Error(diff)
 	}
-	if err := th.Inspector().SetLimits(ctx, "account", "ours", []throttle.Limit{throttle.PerMinute(3)}); err != nil {
+	if err := inspect.New(th).SetLimits(ctx, "account", "ours", []throttle.Limit{throttle.PerMinute(3)}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]throttle.Limit{throttle.PerMinute(3)}, limitsOf()); diff != "" {
 		t.Error(diff)
 	}
-	set, err := th.Inspector().Settings(ctx)
+	set, err := inspect.New(th).Settings(ctx)
 	if err != nil || len(set) != 1 || cmp.Diff([]throttle.Limit{throttle.PerMinute(3)}, set[0].Limits) != "" {
 		t.Errorf("set is %+v, %v; want 3/1m", set, err)
 	}
@@ -119,7 +120,7 @@ func TestMarginIsNotInLimits(t *testing.T) {
 	if err != nil || a.Served < 0.3 || a.Served > 0.4 {
 		t.Errorf("of 3/1m 1 is served: the part is %v, %v", a.Served, err)
 	}
-	if _, err := th.Inspector().Forecast(ctx, []throttle.Job{callOf(9)}); err != nil {
+	if _, err := inspect.New(th).Forecast(ctx, []throttle.Job{callOf(9)}); err != nil {
 		t.Error(err)
 	}
 	at(time.Minute)

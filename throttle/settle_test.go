@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -102,7 +103,7 @@ func TestSettleOnceOfMany(t *testing.T) {
 		}
 		close(begin)
 		wg.Wait()
-		usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +138,7 @@ func TestSettleManyAtOnce(t *testing.T) {
 			if key == "" {
 				scope = throttle.Global
 			}
-			usage, err := th.Inspector().Usage(t.Context(), scope, key)
+			usage, err := inspect.New(th).Usage(t.Context(), scope, key)
 			if err != nil || usage.Limits[0].Used != units {
 				t.Errorf("%s %q: %+v, %v, want %d used", scope, key, usage, err, units)
 			}
@@ -241,7 +242,7 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 				th := newThrottle(t, client, tenantAndGlobal(hour, hour), nil)
 				mode := func(m throttle.Mode) {
 					t.Helper()
-					if err := th.Inspector().SetMode(t.Context(), "tenant", m); err != nil {
+					if err := inspect.New(th).SetMode(t.Context(), "tenant", m); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -257,7 +258,7 @@ func TestSettleLeavesAloneWhatWasOff(t *testing.T) {
 				}
 				for scope, want := range map[string]int64{"tenant": 7, throttle.Global: 7 + actual} {
 					key := map[string]string{"tenant": "acme"}[scope]
-					usage, err := th.Inspector().Usage(t.Context(), scope, key)
+					usage, err := inspect.New(th).Usage(t.Context(), scope, key)
 					if err != nil || usage.Limits[0].Used != want {
 						t.Errorf("%s: got %+v, %v, want %d used", scope, usage.Limits, err, want)
 					}

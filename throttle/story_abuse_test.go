@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -71,7 +72,7 @@ func TestT4_T9_GrantIsGivenBackOnce(t *testing.T) {
 
 func usedOf(t testing.TB, th *throttle.Throttle, tenant string) int64 {
 	t.Helper()
-	usage, err := th.Inspector().Usage(t.Context(), "tenant", tenant)
+	usage, err := inspect.New(th).Usage(t.Context(), "tenant", tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestT5_ClientsCannotPassTime(t *testing.T) {
 	passed := &nowPassed{Scripter: miniClient(t)}
 	th := hostileThrottle(t, passed)
 	hostileHistory(t, th, throttle.Job{ID: "id", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b"}})
-	if _, err := th.Inspector().Check(t.Context()); err != nil {
+	if _, err := inspect.New(th).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(passed.told) > 0 || passed.calls < 10 {

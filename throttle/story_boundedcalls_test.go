@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -79,8 +80,10 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 	count("Reserve who is in line", func() error { _, err := s.Reserve(at, last.Job); return err })
 	count("Usage", func() error { _, err := s.Usage(at, throttle.Global, ""); return err })
 	count("Lines", func() error { _, err := s.Lines(at, ""); return err })
-	driver := s.throttle.Driver()
-	count("Jobs of a lane", func() error { _, _, err := driver.Jobs(t.Context(), driver.LaneOf(last), ""); return err })
+	count("Jobs of a lane", func() error {
+		_, _, err := inspect.New(s.throttle).Jobs(t.Context(), last.Lane, "")
+		return err
+	})
 	pull := func(call string, at time.Time) (pulled throttle.Pulled) {
 		count(call, func() (err error) { pulled, err = s.Pull(at); return err })
 		return pulled

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -148,27 +149,27 @@ func everyVerb(t *rapid.T, th *throttle.Throttle, scope, key, id string) {
 		_, err = th.Settle(ctx, granted, 1)
 		must("Settle", err)
 	}
-	_, err = th.Inspector().Usage(ctx, scope, key)
+	_, err = inspect.New(th).Usage(ctx, scope, key)
 	must("Usage", err)
-	_, err = th.Inspector().Count(ctx, scope, key, time.Minute, 0)
+	_, err = inspect.New(th).Count(ctx, scope, key, time.Minute, 0)
 	must("Count", err)
-	_, err = th.Inspector().Explain(ctx, second)
+	_, err = inspect.New(th).Explain(ctx, second)
 	must("Explain", err)
-	_, err = th.Inspector().Forecast(ctx, []throttle.Job{{ID: id + "4", Weight: 1, Keys: job.Keys}})
+	_, err = inspect.New(th).Forecast(ctx, []throttle.Job{{ID: id + "4", Weight: 1, Keys: job.Keys}})
 	must("Forecast", err)
-	must("SetLimits", th.Inspector().SetLimits(ctx, scope, key, []throttle.Limit{throttle.PerHour(3)}))
-	must("ResetLimits", th.Inspector().ResetLimits(ctx, scope, key))
-	must("SetMode", th.Inspector().SetMode(ctx, scope, throttle.Enforce))
-	must("ResetMode", th.Inspector().ResetMode(ctx, scope))
-	_, err = th.Pause(ctx, scope, key, time.Now().Add(time.Minute))
+	must("SetLimits", inspect.New(th).SetLimits(ctx, scope, key, []throttle.Limit{throttle.PerHour(3)}))
+	must("ResetLimits", inspect.New(th).ResetLimits(ctx, scope, key))
+	must("SetMode", inspect.New(th).SetMode(ctx, scope, throttle.Enforce))
+	must("ResetMode", inspect.New(th).ResetMode(ctx, scope))
+	_, err = inspect.New(th).Pause(ctx, scope, key, time.Now().Add(time.Minute))
 	must("Pause", err)
-	_, err = th.Resume(ctx, scope, key)
+	_, err = inspect.New(th).Resume(ctx, scope, key)
 	must("Resume", err)
-	_, err = th.Inspector().Lines(ctx, "")
+	_, err = inspect.New(th).Lines(ctx, "")
 	must("Lines", err)
 	_, err = th.Driver().Pull(ctx)
 	must("Pull", err)
-	_, _, err = th.Driver().Jobs(ctx, th.Driver().LaneOf(granted), "")
+	_, _, err = inspect.New(th).Jobs(ctx, granted.Lane, "")
 	must("Jobs", err)
 	_, err = th.Cancel(ctx, third)
 	must("Cancel", err)
@@ -200,7 +201,7 @@ func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
 		}
 		for n, job := range jobs[30:] {
 			reserve(t, th, job)
-			usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "") // a call that only reads
+			usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "") // a call that only reads
 			if err != nil || usage.Limits[0].Used != int64(31+n) {
 				t.Fatalf("after %d jobs: usage %+v, %v", 31+n, usage, err)
 			}
@@ -258,7 +259,7 @@ func (m *moving) grants(t *testing.T, step, tenant string) {
 // used wants each job to have been charged once.
 func (m *moving) used(t *testing.T, step string) {
 	t.Helper()
-	usage, err := m.throttle.Inspector().Usage(t.Context(), throttle.Global, "")
+	usage, err := inspect.New(m.throttle).Usage(t.Context(), throttle.Global, "")
 	if err != nil || usage.Limits[0].Used != int64(m.jobs) {
 		t.Errorf("%s: used %+v, %v; want %d", step, usage.Limits, err, m.jobs)
 	}
@@ -356,10 +357,10 @@ func TestF12_SlotMovesMidRun(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	var usage throttle.Usage
+	var usage inspect.Usage
 	redistest.Await(t, "an answer after the last move", func() (answered bool) { // the breaker may be open
 		var err error
-		usage, err = m.throttle.Inspector().Usage(t.Context(), throttle.Global, "")
+		usage, err = inspect.New(m.throttle).Usage(t.Context(), throttle.Global, "")
 		return err == nil
 	})
 	if usage.Limits[0].Used != limit || granted.Load() != limit {

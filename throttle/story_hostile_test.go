@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -82,10 +83,10 @@ func TestHashOfALongKey(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	th, ctx, long := hostileThrottle(t, client), t.Context(), strings.Repeat("ключ", 30)
-	if _, err := th.Pause(ctx, "tenant", long, time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(th).Pause(ctx, "tenant", long, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	set, err := th.Inspector().Settings(ctx)
+	set, err := inspect.New(th).Settings(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,16 +95,16 @@ func TestHashOfALongKey(t *testing.T) {
 		told = s.Key
 	}
 	var wrong *throttle.ArgumentError
-	_, errUsage := th.Inspector().Usage(ctx, "tenant", told)
-	_, errResume := th.Resume(ctx, "tenant", told)
+	_, errUsage := inspect.New(th).Usage(ctx, "tenant", told)
+	_, errResume := inspect.New(th).Resume(ctx, "tenant", told)
 	for _, err := range []error{errUsage, errResume,
-		th.Inspector().SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}),
-		th.Inspector().ResetLimits(ctx, "tenant", told)} {
+		inspect.New(th).SetLimits(ctx, "tenant", told, []throttle.Limit{throttle.PerHour(1)}),
+		inspect.New(th).ResetLimits(ctx, "tenant", told)} {
 		if !errors.As(err, &wrong) || wrong.Argument != "key" || !strings.HasPrefix(told, "~") {
 			t.Errorf("%q: %v", told, err)
 		}
 	}
-	if ended, err := th.Resume(ctx, "tenant", long); err != nil || !ended {
+	if ended, err := inspect.New(th).Resume(ctx, "tenant", long); err != nil || !ended {
 		t.Errorf("the key itself: %t, %v", ended, err)
 	}
 }
@@ -154,23 +155,23 @@ func hostileHistory(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 		t.Fatalf("got %v, %v, %v; want two granted and one in line", first.Outcome, granted.Outcome, waits.Outcome)
 	}
 	_, errs["Peek"] = th.Peek(ctx, third)
-	_, errs["Usage"] = th.Inspector().Usage(ctx, "tenant", tenant)
-	_, errs["Count"] = th.Inspector().Count(ctx, "tenant", tenant, time.Minute, 0)
-	_, errs["Forecast"] = th.Inspector().Forecast(ctx, []throttle.Job{third})
-	_, errs["Pause"] = th.Pause(ctx, "tenant", tenant, time.Now().Add(time.Hour))
-	errs["SetLimits"] = th.Inspector().SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(2)})
-	explained, err := th.Inspector().Explain(ctx, third)
+	_, errs["Usage"] = inspect.New(th).Usage(ctx, "tenant", tenant)
+	_, errs["Count"] = inspect.New(th).Count(ctx, "tenant", tenant, time.Minute, 0)
+	_, errs["Forecast"] = inspect.New(th).Forecast(ctx, []throttle.Job{third})
+	_, errs["Pause"] = inspect.New(th).Pause(ctx, "tenant", tenant, time.Now().Add(time.Hour))
+	errs["SetLimits"] = inspect.New(th).SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(2)})
+	explained, err := inspect.New(th).Explain(ctx, third)
 	errs["Explain"] = err
 	if text := explained.String(); explained.Arrived.IsZero() || !isScreen(text) {
 		t.Errorf("Explain: %.1000q; want a job in line, and no bytes that move a terminal", text)
 	}
 	_, errs["Settle"] = th.Settle(ctx, granted, 1)
-	page, err := th.Inspector().Lines(ctx, "")
+	page, err := inspect.New(th).Lines(ctx, "")
 	errs["Lines"] = err
 	if want := tenant; len(page.Lines) != 1 || page.Lines[0].Key != want && page.Lines[0].Key != throttle.Encode(want) {
 		t.Errorf("Lines: %+v, want that of %.40q", page.Lines, want)
 	}
-	jobs, _, err := th.Driver().Jobs(ctx, th.Driver().LaneOf(waits), "")
+	jobs, _, err := inspect.New(th).Jobs(ctx, waits.Lane, "")
 	errs["Jobs"] = err
 	if len(jobs) != 1 || jobs[0].Job.ID != third.ID {
 		t.Errorf("Jobs: %.200v, want %.40q", jobs, third.ID)
@@ -235,13 +236,13 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 	th := hostileThrottle(t, passed)
 	for _, name := range append([]string{"", "tenant:a", "~", "!tenant", "%tenant", "Tenant", "control"}, hostile...) {
 		for call, err := range map[string]error{
-			"Usage":     second(th.Inspector().Usage(t.Context(), name, "a")),
-			"Count":     second(th.Inspector().Count(t.Context(), name, "a", time.Second, 0)),
-			"Pause":     second(th.Pause(t.Context(), name, "a", time.Now().Add(time.Hour))),
-			"Resume":    second(th.Resume(t.Context(), name, "a")),
+			"Usage":     second(inspect.New(th).Usage(t.Context(), name, "a")),
+			"Count":     second(inspect.New(th).Count(t.Context(), name, "a", time.Second, 0)),
+			"Pause":     second(inspect.New(th).Pause(t.Context(), name, "a", time.Now().Add(time.Hour))),
+			"Resume":    second(inspect.New(th).Resume(t.Context(), name, "a")),
 			"Report":    second(th.Report(t.Context(), name, "a", throttle.Report{})),
-			"Reset":     th.Inspector().ResetLimits(t.Context(), name, "a"),
-			"SetLimits": th.Inspector().SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
+			"Reset":     inspect.New(th).ResetLimits(t.Context(), name, "a"),
+			"SetLimits": inspect.New(th).SetLimits(t.Context(), name, "a", []throttle.Limit{throttle.PerHour(1)}),
 			"ResetMode": resetMode(th, name),
 			"Reserve": second(th.Reserve(t.Context(),
 				throttle.Job{ID: "x", Weight: 1, Keys: map[string]string{"tenant": "a", "domain": "b", name: "c"}})),
@@ -258,7 +259,7 @@ func TestT1_F50_HostileNamesOfScopes(t *testing.T) {
 	}
 	// A lane is asked for in Redis, since other processes may know its scopes.
 	for _, name := range hostile {
-		if jobs, _, err := th.Driver().Jobs(t.Context(), name, ""); err != nil || len(jobs) > 0 {
+		if jobs, _, err := inspect.New(th).Jobs(t.Context(), name, ""); err != nil || len(jobs) > 0 {
 			t.Errorf("Jobs of lane %.40q: got %v, %v; want none", name, jobs, err)
 		}
 	}
@@ -274,5 +275,5 @@ func resetMode(th *throttle.Throttle, name string) error {
 	if name == "" {
 		return fmt.Errorf("not asked: %w", &throttle.InvalidJobError{})
 	}
-	return th.Inspector().ResetMode(context.Background(), name)
+	return inspect.New(th).ResetMode(context.Background(), name)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -95,7 +96,7 @@ func TestF50_T1_HostileKeys(t *testing.T) {
 					t.Errorf("key %d, %.40q: got %v then %v, want granted then %v, first in its lane", i, value,
 						first.Outcome, again.Outcome, test.second)
 				}
-				usage, err := th.Inspector().Usage(t.Context(), "tenant", value)
+				usage, err := inspect.New(th).Usage(t.Context(), "tenant", value)
 				if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != test.booked {
 					t.Errorf("key %d, %.40q: usage %+v, %v; want 1 used and %d booked", i, value, usage, err, test.booked)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -63,7 +64,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 			t.Helper()
 			parsed, err := throttle.ParseLimits(text)
 			if err == nil {
-				err = th.Inspector().SetLimits(t.Context(), scope, key, parsed)
+				err = inspect.New(th).SetLimits(t.Context(), scope, key, parsed)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +74,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 	mode := func(scope string, mode throttle.Mode) func(*testing.T, *throttle.Throttle) {
 		return func(t *testing.T, th *throttle.Throttle) {
 			t.Helper()
-			if err := th.Inspector().SetMode(t.Context(), scope, mode); err != nil {
+			if err := inspect.New(th).SetMode(t.Context(), scope, mode); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,7 +82,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 	pause := func(scope, key string) func(*testing.T, *throttle.Throttle) {
 		return func(t *testing.T, th *throttle.Throttle) {
 			t.Helper()
-			if _, err := th.Pause(t.Context(), scope, key, time.Now().Add(time.Hour)); err != nil {
+			if _, err := inspect.New(th).Pause(t.Context(), scope, key, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,25 +162,25 @@ func TestOneCallWhateverIsSet(t *testing.T) {
 		}{
 			"Reserve": {"reserve", func() error { _, err := other.Reserve(ctx, job("y")); return err }},
 			"Peek":    {"reserve", func() error { _, err := other.Peek(ctx, job("x")); return err }},
-			"Usage":   {"usage", func() error { _, err := other.Inspector().Usage(ctx, "tenant", "acme"); return err }},
+			"Usage":   {"usage", func() error { _, err := inspect.New(other).Usage(ctx, "tenant", "acme"); return err }},
 			"Count": {"usage", func() error {
 				_,
-					err := other.Inspector().Count(ctx, "tenant", "acme", time.Minute, 0)
+					err := inspect.New(other).Count(ctx, "tenant", "acme", time.Minute, 0)
 				return err
 			}},
 			"Cancel": {"leave", func() error { _, err := other.Cancel(ctx, job("x")); return err }},
 			"Settle": {"settle", func() error { _, err := other.Settle(ctx, granted, 2); return err }},
 			"Pull":   {"pull", func() error { _, err := other.Driver().Pull(ctx); return err }},
-			"Lines":  {"lines", func() error { _, err := other.Inspector().Lines(ctx, ""); return err }},
+			"Lines":  {"lines", func() error { _, err := inspect.New(other).Lines(ctx, ""); return err }},
 		}
 		for name, c := range calls {
 			for _, change := range []func() error{
 				func() error {
-					return setter.Inspector().SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(9)})
+					return inspect.New(setter).SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(9)})
 				},
-				func() error { return setter.Inspector().SetMode(ctx, "tenant", throttle.Shadow) },
-				func() error { return setter.Inspector().ResetMode(ctx, "tenant") },
-				func() error { return setter.Inspector().ResetLimits(ctx, "tenant", "acme") },
+				func() error { return inspect.New(setter).SetMode(ctx, "tenant", throttle.Shadow) },
+				func() error { return inspect.New(setter).ResetMode(ctx, "tenant") },
+				func() error { return inspect.New(setter).ResetLimits(ctx, "tenant", "acme") },
 			} {
 				if err := change(); err != nil {
 					t.Fatal(err)
@@ -209,7 +210,7 @@ func TestLimitsOfManyKeys(t *testing.T) {
 		setter := newThrottle(t, client, scopes, nil)
 		other := sameAs(t, client, setter, scopes, throttle.Options{})
 		for _, key := range []string{"t0", "t1", "t2"} {
-			if err := setter.Inspector().SetLimits(t.Context(), "tenant", key,
+			if err := inspect.New(setter).SetLimits(t.Context(), "tenant", key,
 				[]throttle.Limit{throttle.PerHour(3)}); err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +230,7 @@ func TestLimitsOfManyKeys(t *testing.T) {
 		if diff := cmp.Diff([]int{3, 3, 3, 2, 2, 2}, granted("own ")); diff != "" {
 			t.Error("their own, granted", diff)
 		}
-		if err := setter.Inspector().SetLimits(t.Context(), "tenant", "",
+		if err := inspect.New(setter).SetLimits(t.Context(), "tenant", "",
 			[]throttle.Limit{throttle.PerHour(20)}); err != nil {
 			t.Fatal(err)
 		}

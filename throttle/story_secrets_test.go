@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -79,11 +80,11 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 		with(func(j *throttle.Job) { j.Keys = map[string]string{"tenant": tenant, throttle.Global: domain} }))
 	_, errs["settled for less than nothing"] = th.Settle(ctx, granted, -1)
 	_, errs["settled for a scope that is none"] = th.SettleCosts(ctx, granted, map[string]int64{"host": 1})
-	if err := th.Inspector().SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(4)}); err != nil {
+	if err := inspect.New(th).SetLimits(ctx, "tenant", tenant, []throttle.Limit{throttle.PerHour(4)}); err != nil {
 		t.Fatal(err)
 	}
 	ask("blocked", with(func(j *throttle.Job) { j.ID = "blocked-" + marker }))
-	if err := th.Inspector().ResetLimits(ctx, "tenant", tenant); err != nil {
+	if err := inspect.New(th).ResetLimits(ctx, "tenant", tenant); err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -114,15 +115,15 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 			for call, err := range everyJobCall(soonOver(t), th, job) {
 				foreign(errs, fmt.Sprintf("%s of %s at %s", call, kind, end), err)
 			}
-			_, err := th.Inspector().Explain(ctx, job)
+			_, err := inspect.New(th).Explain(ctx, job)
 			foreign(errs, fmt.Sprintf("Explain of %s at %s", kind, end), err)
-			_, err = th.Inspector().Usage(ctx, "tenant", tenant)
+			_, err = inspect.New(th).Usage(ctx, "tenant", tenant)
 			foreign(errs, fmt.Sprintf("Usage of %s at %s", kind, end), err)
-			_, err = th.Inspector().Forecast(ctx, []throttle.Job{job})
+			_, err = inspect.New(th).Forecast(ctx, []throttle.Job{job})
 			foreign(errs, fmt.Sprintf("Forecast of %s at %s", kind, end), err)
 			_, err = th.Driver().Pull(ctx)
 			foreign(errs, fmt.Sprintf("Pull of %s at %s", kind, end), err)
-			_, _, err = th.Driver().Jobs(ctx, lane, "")
+			_, _, err = inspect.New(th).Jobs(ctx, lane, "")
 			foreign(errs, fmt.Sprintf("Jobs of %s at %s", kind, end), err)
 			_, err = th.Driver().Leave(ctx, []string{job.ID + "2"})
 			foreign(errs, fmt.Sprintf("Leave of %s at %s", kind, end), err)
@@ -142,8 +143,8 @@ func secretErrors(t *testing.T, client *redis.Client, th *throttle.Throttle) map
 		t.Fatal(err)
 	}
 	ask("foreign control", job)
-	_, errs["foreign limits"] = th.Inspector().Usage(ctx, "tenant", tenant)
-	_, errs["foreign pause"] = th.Pause(ctx, "domain", domain, time.Now().Add(time.Hour))
+	_, errs["foreign limits"] = inspect.New(th).Usage(ctx, "tenant", tenant)
+	_, errs["foreign pause"] = inspect.New(th).Pause(ctx, "domain", domain, time.Now().Add(time.Hour))
 	return errs
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -51,8 +52,8 @@ func TestOneThrottleOfManyGoroutines(t *testing.T) {
 		close(done)
 		meddling.Wait()
 		t.Logf("changed %d times", changes.Load())
-		if err := errors.Join(other.Inspector().ResetMode(t.Context(), "tenant"),
-			other.Inspector().SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(7)})); err != nil {
+		if err := errors.Join(inspect.New(other).ResetMode(t.Context(), "tenant"),
+			inspect.New(other).SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(7)})); err != nil {
 			t.Fatal(err)
 		}
 		var granted atomic.Int64
@@ -77,17 +78,17 @@ func meddle(t *testing.T, th *throttle.Throttle, i int64) {
 	var err error
 	switch i % 6 {
 	case 0:
-		err = th.Inspector().SetLimits(t.Context(), "tenant", "t1", []throttle.Limit{throttle.PerHour(20 + i%20)})
+		err = inspect.New(th).SetLimits(t.Context(), "tenant", "t1", []throttle.Limit{throttle.PerHour(20 + i%20)})
 	case 1:
-		err = th.Inspector().SetMode(t.Context(), "tenant", throttle.Shadow)
+		err = inspect.New(th).SetMode(t.Context(), "tenant", throttle.Shadow)
 	case 2:
-		err = th.Inspector().SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(30)})
+		err = inspect.New(th).SetLimits(t.Context(), "tenant", "", []throttle.Limit{throttle.PerHour(30)})
 	case 3:
-		err = th.Inspector().ResetMode(t.Context(), "tenant")
+		err = inspect.New(th).ResetMode(t.Context(), "tenant")
 	case 4:
-		err = th.Inspector().ResetLimits(t.Context(), "tenant", "t1")
+		err = inspect.New(th).ResetLimits(t.Context(), "tenant", "t1")
 	case 5:
-		err = th.Inspector().ResetLimits(t.Context(), "tenant", "")
+		err = inspect.New(th).ResetLimits(t.Context(), "tenant", "")
 	}
 	if err != nil {
 		t.Errorf("meddling: %v", err)
@@ -113,13 +114,13 @@ func useAll(t *testing.T, th *throttle.Throttle, job throttle.Job) {
 	}
 	_, err = th.Peek(ctx, job)
 	allowed(t, "Peek", err)
-	_, err = th.Inspector().Usage(ctx, "tenant", job.Keys["tenant"])
+	_, err = inspect.New(th).Usage(ctx, "tenant", job.Keys["tenant"])
 	allowed(t, "Usage", err)
-	_, err = th.Inspector().Lines(ctx, "")
+	_, err = inspect.New(th).Lines(ctx, "")
 	allowed(t, "Lines", err)
 	_, err = th.Driver().Pull(ctx)
 	allowed(t, "Pull", err)
-	_, err = th.Inspector().Explain(ctx, job)
+	_, err = inspect.New(th).Explain(ctx, job)
 	allowed(t, "Explain", err)
 }
 
@@ -180,7 +181,7 @@ func TestF55_ManyAtOnce(t *testing.T) {
 					t.Errorf("%d granted and %d booked of %d, want exactly %d granted", granted, booked, goroutines, limit)
 				}
 				for _, scope := range []struct{ name, key string }{{"tenant", "a"}, {throttle.Global, ""}} {
-					usage, err := first.Inspector().Usage(t.Context(), scope.name, scope.key)
+					usage, err := inspect.New(first).Usage(t.Context(), scope.name, scope.key)
 					if err != nil || usage.Limits[0].Used != granted || usage.Limits[0].Booked != booked {
 						t.Errorf("%s: usage %+v, %v; want %d used and %d booked", scope.name, usage, err, granted, booked)
 					}

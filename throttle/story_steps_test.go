@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -47,7 +48,7 @@ func TestJobsThatACallLeavesAreDecidedByTheNext(t *testing.T) {
 		if calls := hook.calls.Load() - before; calls < 3 || calls > 64 {
 			t.Errorf("%d calls for 64 jobs, want several", calls)
 		}
-		usage, err := th.Inspector().Usage(t.Context(), "tenant", "acme")
+		usage, err := inspect.New(th).Usage(t.Context(), "tenant", "acme")
 		if err != nil || usage.Limits[0].Used != 10 || usage.Limits[0].Booked != 54 {
 			t.Errorf("%+v, %v; want 10 used and 54 booked", usage, err)
 		}
@@ -71,7 +72,7 @@ func TestUsageOfManyIsToldByPages(t *testing.T) {
 			}
 		}
 		before := hook.calls.Load()
-		all, err := th.Inspector().UsageAll(t.Context(), "tenant")
+		all, err := inspect.New(th).UsageAll(t.Context(), "tenant")
 		if err != nil || len(all) != tenants+1 { // with that of the first call
 			t.Fatalf("%d scope keys are told, %v; want %d", len(all), err, tenants+1)
 		}
@@ -83,7 +84,7 @@ func TestUsageOfManyIsToldByPages(t *testing.T) {
 		if calls := hook.calls.Load() - before; calls < 5 {
 			t.Errorf("%d calls for 101 scope keys, want several", calls)
 		}
-		forecast, err := th.Inspector().Forecast(t.Context(), jobs)
+		forecast, err := inspect.New(th).Forecast(t.Context(), jobs)
 		if err != nil || len(forecast.Starts) != tenants || forecast.Last.IsZero() {
 			t.Errorf("a forecast of all: %+v, %v", forecast, err)
 		}

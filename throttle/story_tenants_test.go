@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -96,7 +97,7 @@ func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	client := server.Client(t)
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, 100*time.Millisecond)}}}
 	th := newThrottle(t, client, scopes, &throttle.Options{Grace: time.Millisecond, Lookahead: 100 * time.Millisecond})
-	if _, err := th.Inspector().Check(t.Context()); err != nil {
+	if _, err := inspect.New(th).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	beforeKeys, beforeMemory := occupied(t, client)

@@ -16,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -352,7 +353,7 @@ func (a answer) instant() time.Time {
 	switch value := a.value.(type) {
 	case throttle.Reservation:
 		return value.Now
-	case throttle.Usage:
+	case inspect.Usage:
 		return value.Now
 	}
 	panic(fmt.Sprintf("%T tells no instant", a.value))

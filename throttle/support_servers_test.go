@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -111,14 +112,14 @@ func (s *scripted) Leave(now time.Time, ids []string) ([]bool, error) {
 	return s.throttle.Driver().Leave(context.Background(), ids)
 }
 
-func (s *scripted) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
+func (s *scripted) Usage(now time.Time, scope, key string) (inspect.Usage, error) {
 	s.now = now
-	return s.throttle.Inspector().Usage(context.Background(), scope, key)
+	return inspect.New(s.throttle).Usage(context.Background(), scope, key)
 }
 
 func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
 	s.now = now
-	return s.throttle.Inspector().Count(context.Background(), scope, key, from, to)
+	return inspect.New(s.throttle).Count(context.Background(), scope, key, from, to)
 }
 
 func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
@@ -126,9 +127,9 @@ func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.
 	return s.throttle.Driver().Pull(context.Background(), ended...)
 }
 
-func (s *scripted) Lines(now time.Time, from string) (throttle.LinesPage, error) {
+func (s *scripted) Lines(now time.Time, from string) (inspect.LinesPage, error) {
 	s.now = now
-	return s.throttle.Inspector().Lines(context.Background(), from)
+	return inspect.New(s.throttle).Lines(context.Background(), from)
 }
 
 func (s *scripted) Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error) {
@@ -163,32 +164,32 @@ func (s *scripted) Report(now time.Time, scope, key string, r throttle.Report) (
 
 func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	s.now = now
-	return s.throttle.Pause(context.Background(), scope, key, until)
+	return inspect.New(s.throttle).Pause(context.Background(), scope, key, until)
 }
 
 func (s *scripted) Resume(now time.Time, scope, key string) (bool, error) {
 	s.now = now
-	return s.throttle.Resume(context.Background(), scope, key)
+	return inspect.New(s.throttle).Resume(context.Background(), scope, key)
 }
 
 func (s *scripted) SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error {
 	s.now = now
-	return s.throttle.Inspector().SetLimits(context.Background(), scope, key, limits, throttle.Until(until))
+	return inspect.New(s.throttle).SetLimits(context.Background(), scope, key, limits, inspect.Until(until))
 }
 
 func (s *scripted) ResetLimits(now time.Time, scope, key string) error {
 	s.now = now
-	return s.throttle.Inspector().ResetLimits(context.Background(), scope, key)
+	return inspect.New(s.throttle).ResetLimits(context.Background(), scope, key)
 }
 
 func (s *scripted) SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error {
 	s.now = now
-	return s.throttle.Inspector().SetMode(context.Background(), scope, mode, throttle.Until(until))
+	return inspect.New(s.throttle).SetMode(context.Background(), scope, mode, inspect.Until(until))
 }
 
 func (s *scripted) ResetMode(now time.Time, scope string) error {
 	s.now = now
-	return s.throttle.Inspector().ResetMode(context.Background(), scope)
+	return inspect.New(s.throttle).ResetMode(context.Background(), scope)
 }
 
 // drain pulls as a worker does until there is nothing to pull.
@@ -269,7 +270,7 @@ func used(t testing.TB, direct *redis.Client, name string, scopes []throttle.Sco
 	if err != nil {
 		t.Fatal(err)
 	}
-	usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+	usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "")
 	if err != nil {
 		t.Fatalf("usage: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 //     for asynq the package worker does it;
 //   - Wait, when they would block until the job may start;
 //   - Peek, to ask without taking;
-//   - Inspector, to look at limits and at what waits, and to change limits at run time;
+//   - the package inspect, to look at limits and at what waits, and to change limits at run time;
 //   - Driver, when they bring the jobs of a queue of their own.
 //
 // A Throttle is safe for use by many goroutines. It starts none that outlives a call by more
@@ -39,10 +39,6 @@ func newThrottle(s *setup) *Throttle {
 	}
 	return t
 }
-
-// Inspector looks at what this throttle limits and changes it at run time. It shares the
-// throttle's configuration, client and circuit breaker, and costs nothing to make.
-func (t *Throttle) Inspector() *Inspector { return &Inspector{t.setup} }
 
 // Reserve decides for a job: granted, if all its limits have room within MaxWait; booked, with
 // the slot at which to ask again; or waiting, in line behind others, until a pull books it. A

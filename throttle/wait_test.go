@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -76,12 +77,12 @@ func TestWaitForLimits(t *testing.T) {
 	t.Parallel()
 	for _, set := range []int64{0, 1} {
 		inBubble(t, globalScope(throttle.Per(5, time.Minute)), nil, func(t *testing.T, th *throttle.Throttle) {
-			if err := th.Inspector().SetLimits(t.Context(), throttle.Global, "",
+			if err := inspect.New(th).SetLimits(t.Context(), throttle.Global, "",
 				[]throttle.Limit{throttle.Per(set, time.Minute)}); err != nil {
 				t.Fatal(err)
 			}
 			time.AfterFunc(5*time.Minute, func() {
-				if err := th.Inspector().ResetLimits(context.Background(), throttle.Global, ""); err != nil {
+				if err := inspect.New(th).ResetLimits(context.Background(), throttle.Global, ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -164,7 +165,7 @@ func TestWaitGivesBack(t *testing.T) {
 					took > patience+time.Millisecond {
 					t.Errorf("got %v after %s, want %v after %s", err, took, context.Canceled, patience)
 				}
-				usage, err := th.Inspector().Usage(t.Context(), throttle.Global, "")
+				usage, err := inspect.New(th).Usage(t.Context(), throttle.Global, "")
 				if err != nil || usage.Limits[0].Used != 1 || usage.Limits[0].Booked != 0 {
 					t.Errorf("afterwards: usage %+v, %v; want the first job's unit only", usage, err)
 				}

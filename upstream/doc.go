@@ -7,7 +7,8 @@
 //	}
 //
 // A handler under the package worker returns worker.AskedToWait(scope, wait, err) then, and hands
-// worker.Report what HTTPLimits returns. Without asynq these are Throttle.Pause and Throttle.Report.
+// worker.Report what HTTPLimits returns. Without asynq these are inspect.Inspector.Pause
+// and throttle.Throttle.Report.
 //
 // What is read is the upstream's and may be anything. Each function takes any input, reads a bounded
 // part of it, and returns waits from 0 to MaxWait. All are safe for use by many goroutines.

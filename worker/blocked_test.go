@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -18,9 +19,9 @@ func (w *world) set(scope, key string, limits ...throttle.Limit) {
 	w.t.Helper()
 	var err error
 	if len(limits) == 0 {
-		err = w.throttle.Inspector().ResetLimits(w.t.Context(), scope, key)
+		err = inspect.New(w.throttle).ResetLimits(w.t.Context(), scope, key)
 	} else {
-		err = w.throttle.Inspector().SetLimits(w.t.Context(), scope, key, limits)
+		err = inspect.New(w.throttle).SetLimits(w.t.Context(), scope, key, limits)
 	}
 	if err != nil {
 		w.t.Fatal(err)

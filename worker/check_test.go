@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -131,7 +132,7 @@ func TestShaperChecksSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Inspector().Check(t.Context()); err != nil { // it loads the scripts
+	if _, err := inspect.New(th).Check(t.Context()); err != nil { // it loads the scripts
 		t.Fatal(err)
 	}
 	options := server.Options()

@@ -79,7 +79,7 @@ func (p *prospects) clearLane(ctx context.Context, lane string) error {
 // read reads tasks from the front of a lane, and tells whether it has no more.
 func (p *prospects) read(ctx context.Context, lane string) (tasks []wakeup, last bool, err error) {
 	for from := ""; len(tasks) < clearedAtOnce && !last; {
-		jobs, next, err := p.shaper.driver.Jobs(ctx, lane, from)
+		jobs, next, err := p.shaper.looks.Jobs(ctx, lane, from)
 		if err != nil {
 			return nil, false, err
 		}

@@ -23,6 +23,7 @@ import (
 // were given back.
 type lineDouble struct {
 	driver
+	looker
 	waiting []string // empty: has left
 	fails   bool     // when it is read
 	lost    bool     // the first answer of those that give back
@@ -31,7 +32,7 @@ type lineDouble struct {
 
 var errDouble = errors.New("the double fails")
 
-// Jobs implements driver, in pages of two.
+// Jobs implements looker, in pages of two.
 func (l *lineDouble) Jobs(_ context.Context, _, from string) (jobs []throttle.Reservation, next string, err error) {
 	if l.fails {
 		return nil, "", errDouble
@@ -40,7 +41,8 @@ func (l *lineDouble) Jobs(_ context.Context, _, from string) (jobs []throttle.Re
 	end := min(first+2, len(l.waiting))
 	for _, id := range l.waiting[first:end] {
 		if id != "" {
-			jobs = append(jobs, throttle.Reservation{Job: throttle.Job{ID: id}, Outcome: throttle.Waiting})
+			jobs = append(jobs, throttle.Reservation{Job: throttle.Job{ID: id}, Outcome: throttle.Waiting,
+				Lane: "a|"})
 		}
 	}
 	if end < len(l.waiting) {
@@ -66,9 +68,6 @@ func (l *lineDouble) Leave(_ context.Context, ids []string) ([]bool, error) {
 
 // Started implements driver.
 func (l *lineDouble) Started(throttle.Reservation, time.Time) {}
-
-// LaneOf implements driver.
-func (l *lineDouble) LaneOf(throttle.Reservation) string { return "a|" }
 
 // Due implements driver.
 func (l *lineDouble) Due() time.Time { return time.Time{} }
@@ -113,7 +112,8 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 				_ = client.Close()
 			}
 			line := &lineDouble{waiting: row.lane, fails: row.fails, lost: row.lost}
-			s := &Shaper{driver: line, inspector: newInspector(client), log: zap.NewNop(), stopped: make(chan struct{})}
+			s := &Shaper{driver: line, looks: line, inspector: newInspector(client), log: zap.NewNop(),
+				stopped: make(chan struct{})}
 			s.puller = newPuller(s)
 			if row.stopped {
 				close(s.stopped)
@@ -136,7 +136,8 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 // the lane that is cleared.
 func TestClearerTakesLanesOn(t *testing.T) {
 	t.Parallel()
-	s := &Shaper{driver: &lineDouble{fails: true}, log: zap.NewNop(), stopped: make(chan struct{})}
+	line := &lineDouble{fails: true}
+	s := &Shaper{driver: line, looks: line, log: zap.NewNop(), stopped: make(chan struct{})}
 	s.puller = newPuller(s)
 	p := s.puller.prospects
 	takeOn := func(lane string) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -120,7 +121,7 @@ func othersGoOn(t *testing.T, crowd int, leave func(tasks *asynq.Inspector) erro
 		t.Errorf("the other tenant had no start for %s, want at most %s", longest, grace)
 	}
 	redistest.Await(t, "the line is empty", func() bool {
-		page, err := th.Inspector().Lines(t.Context(), "")
+		page, err := inspect.New(th).Lines(t.Context(), "")
 		return err == nil && len(page.Lines) == 0
 	})
 }
@@ -207,7 +208,7 @@ func TestClearedLane(t *testing.T) {
 				})
 				took := time.Since(at)
 				w.until("nobody waits", 5*time.Second, func() bool {
-					page, err := w.throttle.Inspector().Lines(t.Context(), "")
+					page, err := inspect.New(w.throttle).Lines(t.Context(), "")
 					return err == nil && len(page.Lines) == 0
 				})
 				info, err := w.tasks.GetQueueInfo("crowd")

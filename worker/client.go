@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -22,12 +23,12 @@ type planner interface {
 
 // forecaster is what it asks of the throttle's line.
 type forecaster interface {
-	Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error)
+	Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error)
 }
 
 // explainer is what it asks of the throttle's inspector.
 type explainer interface {
-	Explain(ctx context.Context, job throttle.Job) (throttle.Explanation, error)
+	Explain(ctx context.Context, job throttle.Job) (inspect.Explanation, error)
 }
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each for
@@ -67,8 +68,8 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 	return &Client{
 		deployment: newDeployment(th.Name(), th.Client(), client, log),
 		throttle:   th,
-		line:       th.Driver(),
-		looks:      th.Inspector(),
+		line:       inspect.New(th),
+		looks:      inspect.New(th),
 		client:     asynq.NewClientFromRedisClient(client),
 		inspector:  newInspector(client),
 		job:        options.estimated(job),
@@ -135,7 +136,7 @@ const (
 
 // EnqueueAll is Enqueue for many tasks, in their order, with few round trips for the
 // planning. In the end it asks for a forecast, so that each task in line has the start
-// that it is expected to have if nothing else comes (throttle.Driver.Expect). A forecast
+// that it is expected to have if nothing else comes (inspect.Inspector.Expect). A forecast
 // reads all that waits: where that takes longer than the planning and enqueueing of these
 // tasks did, and than a tenth of a second, it is given up, and the starts are Reserve's
 // guesses. So what EnqueueAll takes goes by the number of its tasks, not by the backlog.

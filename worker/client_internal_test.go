@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -15,12 +16,12 @@ import (
 type slowForecast struct{ takes time.Duration }
 
 // Expect implements forecaster.
-func (s slowForecast) Expect(ctx context.Context, answers []throttle.Reservation) (throttle.Forecast, error) {
+func (s slowForecast) Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error) {
 	select {
 	case <-time.After(s.takes):
-		return throttle.Forecast{Starts: make([]time.Time, len(answers))}, nil
+		return inspect.Forecast{Starts: make([]time.Time, len(answers))}, nil
 	case <-ctx.Done():
-		return throttle.Forecast{}, ctx.Err()
+		return inspect.Forecast{}, ctx.Err()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -499,7 +500,7 @@ func TestClientWithoutADecision(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		wire.mend()
-		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", "few",
+		if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "few",
 			[]throttle.Limit{throttle.PerSecond(2)}); err != nil {
 			t.Fatal(err)
 		}
@@ -515,7 +516,7 @@ func TestClientWithoutADecision(t *testing.T) {
 		}
 		w.serve(asynq.Config{Concurrency: 16})
 		w.drained(tasks, time.Minute)
-		if err := w.throttle.Inspector().ResetLimits(t.Context(), "tenant", "few"); err != nil {
+		if err := inspect.New(w.throttle).ResetLimits(t.Context(), "tenant", "few"); err != nil {
 			t.Fatal(err)
 		}
 		w.drained(tasks+1, time.Minute)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -143,7 +144,7 @@ func TestForecast(t *testing.T) {
 			inBubbleWith(t, row.scopes, &row.options, func(t *testing.T, w *world) {
 				ctx := t.Context()
 				if row.pause > 0 {
-					if _, err := w.throttle.Pause(ctx, "tenant", row.before[0], time.Now().Add(row.pause)); err != nil {
+					if _, err := inspect.New(w.throttle).Pause(ctx, "tenant", row.before[0], time.Now().Add(row.pause)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -160,7 +161,7 @@ func TestForecast(t *testing.T) {
 					jobs[i] = throttle.Job{Weight: weight, Keys: map[string]string{"tenant": tenant}}
 					tasks[i] = worker.NewTask("mail", nil, headers(tenant, weight), asynq.TaskID(fmt.Sprintf("new-%06d", i)))
 				}
-				forecast, err := w.throttle.Inspector().Forecast(ctx, jobs)
+				forecast, err := inspect.New(w.throttle).Forecast(ctx, jobs)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -82,7 +83,7 @@ func Example_languageModel() {
 	shaper.Stop() // tasks that wait for their start go back to asynq at once
 	workers.Shutdown()
 	for _, scope := range []string{"requests", "tokens"} {
-		usage, err := th.Inspector().Usage(context.Background(), scope, "large")
+		usage, err := inspect.New(th).Usage(context.Background(), scope, "large")
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -101,7 +102,7 @@ func ExampleReport() {
 	for range 3 {
 		fmt.Println(<-told)
 	}
-	usage, err := th.Inspector().Usage(context.Background(), "account", "ours")
+	usage, err := inspect.New(th).Usage(context.Background(), "account", "ours")
 	if err != nil {
 		log.Fatal(err)
 	}

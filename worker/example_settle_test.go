@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -72,7 +73,7 @@ func ExampleSettle() {
 	for range 3 {
 		fmt.Println(<-answered)
 	}
-	usage, err := th.Inspector().Usage(context.Background(), "model", "large")
+	usage, err := inspect.New(th).Usage(context.Background(), "model", "large")
 	if err != nil {
 		log.Fatal(err)
 	}

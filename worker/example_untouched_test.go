@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -40,7 +41,7 @@ func ExampleUntouched() {
 		log.Fatal(err)
 	}
 	used := func() int64 {
-		usage, err := th.Inspector().Usage(context.Background(), "tenant", "acme")
+		usage, err := inspect.New(th).Usage(context.Background(), "tenant", "acme")
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -145,10 +146,10 @@ func (a *apart) ran(tasks int) {
 		a.t.Errorf("%d tasks ran, want %d", len(a.runs), tasks)
 	}
 	a.mu.Unlock()
-	var usage throttle.Usage
+	var usage inspect.Usage
 	redistest.Await(a.t, "the throttle answers again", func() (answers bool) {
 		var err error
-		usage, err = a.throttle.Inspector().Usage(a.t.Context(), "tenant", "acme")
+		usage, err = inspect.New(a.throttle).Usage(a.t.Context(), "tenant", "acme")
 		return err == nil
 	})
 	unchecked := a.shaper.Stats().Unchecked

@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -157,7 +158,7 @@ func TestDeletedQueueLeavesTheLine(t *testing.T) {
 		}
 		w.drained(ran+others, 6*time.Second)
 		w.until("nobody waits", 5*time.Second, func() bool {
-			page, err := w.throttle.Inspector().Lines(t.Context(), "")
+			page, err := inspect.New(w.throttle).Lines(t.Context(), "")
 			return err == nil && len(page.Lines) == 0
 		})
 		w.withinLimits()

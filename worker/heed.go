@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -93,7 +94,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation,
 	wait *WaitError) (delay time.Duration, inForce bool) {
 	ends, follows, err := s.closeKey(ctx, r, wait)
-	var state throttle.Usage
+	var state inspect.Usage
 	if err == nil {
 		state, err = s.looks.Usage(ctx, wait.Scope, r.Job.Keys[wait.Scope])
 	}

@@ -343,7 +343,7 @@ func restFor(r throttle.Reservation) time.Duration {
 // slot; one in line by the process that pulls it, or else by asynq, later than it should start.
 func (s *Shaper) putBack(a attempt, r throttle.Reservation, delay time.Duration) error {
 	if r.Outcome != throttle.Waiting {
-		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: s.driver.LaneOf(r),
+		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: r.Lane,
 			slot: time.Now().Add(r.Delay()), atSlot: atSlot(r)})
 	}
 	s.countPutBack(r, delay, nil)

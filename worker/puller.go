@@ -201,7 +201,7 @@ func (p *puller) take(ctx context.Context, pulled throttle.Pulled) error {
 
 // taskOf is the task of a booked job, if it is one of asynq.
 func (p *puller) taskOf(r throttle.Reservation) (task wakeup, is bool) {
-	task = wakeup{job: r.Job, lane: p.shaper.driver.LaneOf(r), slot: time.Now().Add(r.Start.Sub(r.Now))}
+	task = wakeup{job: r.Job, lane: r.Lane, slot: time.Now().Add(r.Start.Sub(r.Now))}
 	task.queue, task.id, task.retried, is = parseJobID(r.Job.ID)
 	return task, is
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -28,7 +29,7 @@ type dueDouble struct {
 }
 
 // Check implements looker.
-func (d *dueDouble) Check(context.Context) ([]throttle.Finding, error) { return nil, nil }
+func (d *dueDouble) Check(context.Context) ([]inspect.Finding, error) { return nil, nil }
 
 // Due implements driver.
 func (d *dueDouble) Due() time.Time {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -49,8 +50,8 @@ func (s *Shaper) closeKey(ctx context.Context, granted throttle.Reservation,
 	a, err := s.report(ctx, granted, wait.Scope, refused)
 	var rigid *throttle.OptionError
 	if errors.As(err, &rigid) { // the scope has no Floor
-		ends, err = s.throttle.Pause(ctx, wait.Scope, granted.Job.Keys[wait.Scope], time.Now().Add(wait.Delay),
-			throttle.Why("the upstream asked to wait"), throttle.ForUpstream())
+		ends, err = s.looks.Pause(ctx, wait.Scope, granted.Job.Keys[wait.Scope], time.Now().Add(wait.Delay),
+			inspect.Why("the upstream asked to wait"), inspect.ForUpstream())
 		s.puller.heard()
 		return ends, false, err
 	}

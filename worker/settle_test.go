@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -309,7 +310,7 @@ func inNested(t *testing.T, limit throttle.Limit, test func(t *testing.T, w *nes
 // usedInside is what the host has used of the inner shaper's limit.
 func (w *nested) usedInside() int64 {
 	w.t.Helper()
-	usage, err := w.throttle.Inspector().Usage(w.t.Context(), "host", "mx")
+	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), "host", "mx")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -387,7 +388,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			inNested(t, throttle.PerHour(10), func(t *testing.T, w *nested) {
-				if err := w.throttle.Inspector().SetMode(t.Context(), "host", mode); err != nil {
+				if err := inspect.New(w.throttle).SetMode(t.Context(), "host", mode); err != nil {
 					t.Fatal(err)
 				}
 				w.once(func(context.Context) error { return worker.AskedToWait("host", 20*time.Second, nil) })
@@ -396,7 +397,7 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 				if used, booked := w.used("acme"); used != 0 || booked != 0 {
 					t.Errorf("%d units of the outer are used and %d booked, want 0", used, booked)
 				}
-				state, err := w.world.throttle.Inspector().Usage(t.Context(), "host", "mx")
+				state, err := inspect.New(w.world.throttle).Usage(t.Context(), "host", "mx")
 				if err != nil || !state.Paused.IsZero() {
 					t.Errorf("the outer's scope is paused until %s (%v), want only the inner's", state.Paused, err)
 				}

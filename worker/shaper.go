@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -33,14 +34,15 @@ type decider interface {
 	Renew(ctx context.Context, granted ...throttle.Reservation) ([]bool, error)
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(ctx context.Context, granted throttle.Reservation, actual map[string]int64) (bool, error)
-	Pause(ctx context.Context, scope, key string, until time.Time, options ...throttle.SetOption) (time.Time, error)
 	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 }
 
 // looker is what it asks of the throttle's inspector.
 type looker interface {
-	Usage(ctx context.Context, scope, key string) (throttle.Usage, error)
-	Check(ctx context.Context) ([]throttle.Finding, error)
+	Usage(ctx context.Context, scope, key string) (inspect.Usage, error)
+	Check(ctx context.Context) ([]inspect.Finding, error)
+	Jobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
+	Pause(ctx context.Context, scope, key string, until time.Time, options ...inspect.SetOption) (time.Time, error)
 }
 
 // driver is what it asks of the throttle's line.
@@ -51,8 +53,6 @@ type driver interface {
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
 	HandsOver() bool
 	Started(granted throttle.Reservation, answered time.Time)
-	LaneOf(r throttle.Reservation) string
-	Jobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error)
 }
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
@@ -106,7 +106,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	}
 	s := &Shaper{
 		throttle:  th,
-		looks:     th.Inspector(),
+		looks:     inspect.New(th),
 		driver:    th.Driver(),
 		name:      th.Name(),
 		observer:  th.Observer(),

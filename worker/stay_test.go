@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -80,12 +81,12 @@ func TestWaitInsideForRedis(t *testing.T) {
 			return wire.mend
 		}},
 		{"blocked by a limit that was set", func(w *world, _ *wire) func() {
-			if err := w.throttle.Inspector().SetLimits(w.t.Context(), "tenant", "acme",
+			if err := inspect.New(w.throttle).SetLimits(w.t.Context(), "tenant", "acme",
 				[]throttle.Limit{throttle.PerMinute(1)}); err != nil {
 				w.t.Fatal(err)
 			}
 			return func() {
-				if err := w.throttle.Inspector().ResetLimits(context.Background(), "tenant", "acme"); err != nil {
+				if err := inspect.New(w.throttle).ResetLimits(context.Background(), "tenant", "acme"); err != nil {
 					w.t.Error(err)
 				}
 			}

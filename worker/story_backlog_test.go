@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -33,13 +34,13 @@ func TestBacklogIsNoted(t *testing.T) {
 				case <-stop:
 					return
 				case <-tick.C:
-					_, _ = second.Inspector().Usage(t.Context(), throttle.Global, "")
+					_, _ = inspect.New(second).Usage(t.Context(), throttle.Global, "")
 				}
 			}
 		}()
 		w.serve(asynq.Config{Concurrency: 200})
 		time.Sleep(7*time.Minute - 10*time.Second)
-		noted, err := w.throttle.Inspector().Backlogs(t.Context())
+		noted, err := inspect.New(w.throttle).Backlogs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +70,7 @@ func TestBacklogIsNoted(t *testing.T) {
 		if left := w.client.PTTL(t.Context(), key).Val(); left <= 11*time.Hour || left > 12*time.Hour {
 			t.Errorf("they are kept for %s, want 12 h", left)
 		}
-		again, err := w.throttle.Inspector().Backlogs(t.Context())
+		again, err := inspect.New(w.throttle).Backlogs(t.Context())
 		if more := len(again) - len(noted); err != nil || more < 1 || more > 3 {
 			t.Errorf("%d notes are read after %d, want those of two minutes more (%v)", len(again), len(noted), err)
 		}

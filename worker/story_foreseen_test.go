@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -35,7 +36,7 @@ func TestForeseenStartsComeTrue(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		foreseen := make(map[string]explain.Explanation)
 		for id := range tenants {
-			e, err := explain.Job(t.Context(), w.throttle.Inspector(), w.client, id)
+			e, err := explain.Job(t.Context(), inspect.New(w.throttle), w.client, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +93,7 @@ func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		foreseen := make(map[string]explain.Explanation)
 		for _, id := range ids {
-			e, err := explain.Job(t.Context(), w.throttle.Inspector(), w.client, id)
+			e, err := explain.Job(t.Context(), inspect.New(w.throttle), w.client, id)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -247,7 +248,7 @@ func (w *world) inLine(tenant string) []string {
 		_, lane, _ = strings.Cut(lane, ":4:lane:")
 		for from, more := "", true; more; more = from != "" {
 			var jobs []throttle.Reservation
-			if jobs, from, err = w.throttle.Driver().Jobs(w.t.Context(), lane, from); err != nil {
+			if jobs, from, err = inspect.New(w.throttle).Jobs(w.t.Context(), lane, from); err != nil {
 				w.t.Fatal(err)
 			}
 			for _, r := range jobs {

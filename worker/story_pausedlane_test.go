@@ -6,6 +6,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -16,7 +17,7 @@ func TestPausedLaneIsLeftAlone(t *testing.T) {
 	const tasks, closed = 20, time.Minute
 	rows := map[string]struct{ close, open func(w *world) }{
 		"paused": {func(w *world) {
-			if _, err := w.throttle.Pause(w.t.Context(), "domain", "d", time.Now().Add(closed)); err != nil {
+			if _, err := inspect.New(w.throttle).Pause(w.t.Context(), "domain", "d", time.Now().Add(closed)); err != nil {
 				w.t.Fatal(err)
 			}
 		}, func(*world) {}},

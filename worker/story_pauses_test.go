@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -205,13 +206,13 @@ func (u *closing) handle(ctx context.Context, _ *asynq.Task) error {
 func (u *closing) disturb() {
 	t, w := u.w.t, u.w
 	time.Sleep(10 * time.Second)
-	ends, err := w.throttle.Pause(t.Context(), "domain", "d0", time.Now().Add(45*time.Second))
+	ends, err := inspect.New(w.throttle).Pause(t.Context(), "domain", "d0", time.Now().Add(45*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.note(paused{"d0", time.Now(), ends})
 	time.Sleep(30 * time.Second)
-	if was, err := w.throttle.Resume(t.Context(), "domain", "d0"); err != nil || !was {
+	if was, err := inspect.New(w.throttle).Resume(t.Context(), "domain", "d0"); err != nil || !was {
 		t.Fatalf("resumed %t, %v", was, err)
 	}
 	resumed := time.Now()

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/metrics"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -42,7 +43,7 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		collector.Watch(th.Inspector())
+		collector.Watch(inspect.New(th))
 		s, err := worker.New(th, w.client, jobOf, opts)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 		w.until("what comes too late is archived", time.Minute, w.in(late, asynq.TaskStateArchived))
 		asks := enqueue("asks", "asks-"+secretMark, 1)
 		w.until("a task asks to wait", time.Minute, w.in(asks, asynq.TaskStateRetry))
-		if err := th.Inspector().SetLimits(t.Context(), "tenant", "small-"+secretMark,
+		if err := inspect.New(th).SetLimits(t.Context(), "tenant", "small-"+secretMark,
 			[]throttle.Limit{throttle.PerMinute(1)}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -94,7 +95,7 @@ func TestAllInLineAtTheStart_F35(t *testing.T) {
 		}
 		w.withinLimits()
 		raised := time.Now()
-		if err := w.throttle.Inspector().SetLimits(t.Context(), "tenant", "t",
+		if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "t",
 			[]throttle.Limit{throttle.PerHour(100)}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/idle"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -386,7 +387,7 @@ func (w *world) archived(want int) {
 // used is what a tenant has used and what it has booked.
 func (w *world) used(tenant string) (used, booked int64) {
 	w.t.Helper()
-	usage, err := w.throttle.Inspector().Usage(w.t.Context(), "tenant", tenant)
+	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), "tenant", tenant)
 	if err != nil {
 		w.t.Fatal(err)
 	}

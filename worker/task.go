@@ -35,7 +35,7 @@ const jobPrefix = "asynq:"
 func (a attempt) jobID() string { return JobID(a.queue, a.id, a.retried) }
 
 // JobID is what the throttle knows one attempt of a task by, that after so many retries:
-// for programs that look at a throttle from outside, by throttle.Inspector.ExplainID.
+// for programs that look at a throttle from outside, by inspect.Inspector.ExplainID.
 func JobID(queue, task string, retried int) string {
 	return jobPrefix + url.PathEscape(queue) + "/" + task + "/" + strconv.Itoa(retried)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
@@ -69,9 +70,9 @@ func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string 
 }
 
 // state is what holds for a scope key.
-func (w *world) state(scope, key string) throttle.Usage {
+func (w *world) state(scope, key string) inspect.Usage {
 	w.t.Helper()
-	state, err := w.throttle.Inspector().Usage(w.t.Context(), scope, key)
+	state, err := inspect.New(w.throttle).Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func (w *world) state(scope, key string) throttle.Usage {
 // usedOf is what a scope key has used and what it has booked.
 func (w *world) usedOf(scope, key string) (used, booked int64) {
 	w.t.Helper()
-	usage, err := w.throttle.Inspector().Usage(w.t.Context(), scope, key)
+	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), scope, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -394,7 +395,7 @@ func TestAskedToWait_NotEnforced(t *testing.T) {
 			t.Parallel()
 			inDomains(t, wide, func(t *testing.T, w *world) {
 				const calls = 4
-				if err := w.throttle.Inspector().SetMode(t.Context(), row.in, row.mode); err != nil {
+				if err := inspect.New(w.throttle).SetMode(t.Context(), row.in, row.mode); err != nil {
 					t.Fatal(err)
 				}
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -463,7 +464,7 @@ func TestAskedToWait_OnTheLastRetry(t *testing.T) {
 			t.Parallel()
 			inDomains(t, wide, func(t *testing.T, w *world) {
 				const calls = 3
-				if err := w.throttle.Inspector().SetMode(t.Context(), "domain", row.mode); err != nil {
+				if err := inspect.New(w.throttle).SetMode(t.Context(), "domain", row.mode); err != nil {
 					t.Fatal(err)
 				}
 				w.result = func(ctx context.Context, _ *asynq.Task) error {
@@ -516,7 +517,7 @@ func TestAskedToWait_StrangeDelays(t *testing.T) {
 			t.Run(fmt.Sprint(int64(row.asked), " ", mode), func(t *testing.T) {
 				t.Parallel()
 				inDomains(t, wide, func(t *testing.T, w *world) {
-					if err := w.throttle.Inspector().SetMode(t.Context(), "domain", mode); err != nil {
+					if err := inspect.New(w.throttle).SetMode(t.Context(), "domain", mode); err != nil {
 						t.Fatal(err)
 					}
 					w.result = func(context.Context, *asynq.Task) error {
@@ -608,7 +609,7 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 				t.Run(fmt.Sprint(name, " ", where, " ", mode), func(t *testing.T) {
 					t.Parallel()
 					inDomains(t, wide, func(t *testing.T, w *world) {
-						if err := w.throttle.Inspector().SetMode(t.Context(), "domain", mode); err != nil {
+						if err := inspect.New(w.throttle).SetMode(t.Context(), "domain", mode); err != nil {
 							t.Fatal(err)
 						}
 						w.once(func(context.Context) error { return err })
@@ -632,7 +633,7 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 func TestAskedToWait_KeepsItsCause(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
-		if err := w.throttle.Inspector().SetMode(t.Context(), "domain", throttle.Off); err != nil {
+		if err := inspect.New(w.throttle).SetMode(t.Context(), "domain", throttle.Off); err != nil {
 			t.Fatal(err)
 		}
 		w.once(func(context.Context) error { return worker.AskedToWait("domain", 10*time.Second, errBroken) })

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // target is what is changed: a scope key, all keys of a scope, or all scopes.
 type target struct {
-	th         *throttle.Inspector
+	th         *inspect.Inspector
 	scope, key string
 }
 
@@ -98,14 +99,14 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 }
 
 // settingOf is what is set now of a kind.
-func settingOf(ctx context.Context, of target, what string) (throttle.Setting, error) {
+func settingOf(ctx context.Context, of target, what string) (inspect.Setting, error) {
 	set, err := of.th.SettingsOf(ctx, of.scope, of.key)
 	return view.Find(set, what), err
 }
 
 // settingsOf is what is set for a scope key and for its scope.
-func settingsOf(ctx context.Context, of target) ([]throttle.Setting, error) {
-	set := []throttle.Setting{}
+func settingsOf(ctx context.Context, of target) ([]inspect.Setting, error) {
+	set := []inspect.Setting{}
 	own, err := of.th.SettingsOf(ctx, of.scope, of.key)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func settingsOf(ctx context.Context, of target) ([]throttle.Setting, error) {
 }
 
 // settingNow is what is set, as text, with its end.
-func settingNow(what string, s throttle.Setting) string {
+func settingNow(what string, s inspect.Setting) string {
 	switch {
 	case s.At.IsZero():
 		return ""
@@ -143,7 +144,7 @@ func untilText(text string, until time.Time) string {
 }
 
 // undo is the command that brings back what was set before.
-func undo(of target, what string, before, after throttle.Setting) string {
+func undo(of target, what string, before, after inspect.Setting) string {
 	had, has := !before.At.IsZero(), !after.At.IsZero()
 	command, terms := "asynq-throttle ", ""
 	if had && !before.Until.IsZero() {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func (p *program) changes() *cobra.Command {
@@ -25,10 +25,10 @@ func (p *program) changes() *cobra.Command {
 				return err
 			}
 			result := struct {
-				Throttle string            `json:"throttle"`
-				Changes  []throttle.Change `json:"changes"`
-				InAll    int               `json:"changes_in_all"`
-			}{args[0], append([]throttle.Change{}, all[:min(p.limit, len(all))]...), len(all)}
+				Throttle string           `json:"throttle"`
+				Changes  []inspect.Change `json:"changes"`
+				InAll    int              `json:"changes_in_all"`
+			}{args[0], append([]inspect.Change{}, all[:min(p.limit, len(all))]...), len(all)}
 			return p.print(result, func(g *page) {
 				writeChanges(g, result.Changes)
 				g.more(len(result.Changes), result.InAll)
@@ -39,7 +39,7 @@ func (p *program) changes() *cobra.Command {
 	return cmd
 }
 
-func writeChanges(g *page, all []throttle.Change) {
+func writeChanges(g *page, all []inspect.Change) {
 	if len(all) == 0 {
 		g.line("nothing was changed at run time within a month")
 		return
@@ -56,7 +56,7 @@ func writeChanges(g *page, all []throttle.Change) {
 }
 
 // afterText is what a change made of it, with its end; a pause is its end.
-func afterText(c throttle.Change, now time.Time) string {
+func afterText(c inspect.Change, now time.Time) string {
 	if c.What == "pause" || c.Until.IsZero() {
 		return c.After
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -58,10 +59,10 @@ func (p *program) check() *cobra.Command {
 	}
 }
 
-func checkedOf(ctx context.Context, th *throttle.Inspector) (checked, error) {
+func checkedOf(ctx context.Context, th *inspect.Inspector) (checked, error) {
 	c := checked{Throttle: th.Name(), Findings: []finding{}, Differences: map[string][]string{}}
 	found, err := th.Check(ctx)
-	var faulty *throttle.CheckError
+	var faulty *inspect.CheckError
 	if errors.As(err, &faulty) {
 		found, err = append(faulty.Faults, found...), nil
 	}

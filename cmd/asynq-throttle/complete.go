@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // completeThrottle completes the name of a throttle.
@@ -20,7 +20,7 @@ func (p *program) completeThrottle(cmd *cobra.Command, args []string, _ string) 
 	if p.open(ctx) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, err := throttle.List(ctx, p.client)
+	names, err := inspect.List(ctx, p.client)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -111,7 +112,7 @@ func jobOf(weight int64, keys, costs []string) (throttle.Job, error) {
 	return job, nil
 }
 
-func foresee(ctx context.Context, th *throttle.Inspector, job throttle.Job, jobs int, exact bool) (foreseen, error) {
+func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs int, exact bool) (foreseen, error) {
 	f := foreseen{Throttle: th.Name(), Jobs: jobs}
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func foresee(ctx context.Context, th *throttle.Inspector, job throttle.Job, jobs
 
 // guess goes by what Peek says of the first, and by how long the limits take to let the
 // others through.
-func guess(ctx context.Context, th *throttle.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
+func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
 	first, err := th.Peek(ctx, job)
 	if err != nil {
 		return f, err
@@ -181,7 +182,7 @@ func guess(ctx context.Context, th *throttle.Inspector, job throttle.Job, f fore
 
 // countsOf says for how long a start counts under a limit of a scope: under a running one for
 // as long as the newest process has it that jobs run, or else for a lease, at the latest.
-func countsOf(ctx context.Context, th *throttle.Inspector) func(scope string, limit throttle.Limit) time.Duration {
+func countsOf(ctx context.Context, th *inspect.Inspector) func(scope string, limit throttle.Limit) time.Duration {
 	runs := make(map[string]time.Duration)
 	if scopes, err := published(ctx, th); err == nil {
 		for _, s := range scopes {
@@ -199,7 +200,7 @@ func countsOf(ctx context.Context, th *throttle.Inspector) func(scope string, li
 }
 
 // scopeKeysOf are those that concern a job.
-func scopeKeysOf(ctx context.Context, th *throttle.Inspector, job throttle.Job) map[string]string {
+func scopeKeysOf(ctx context.Context, th *inspect.Inspector, job throttle.Job) map[string]string {
 	keys := make(map[string]string)
 	for scope, key := range job.Keys {
 		keys[scope] = key

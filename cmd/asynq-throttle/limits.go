@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -29,9 +30,9 @@ func group(cmd *cobra.Command, _ []string) error {
 
 // configuration is what limits get tells.
 type configuration struct {
-	Throttle string             `json:"throttle"`
-	Scopes   []view.ScopeOf     `json:"scopes"`
-	Set      []throttle.Setting `json:"set"`
+	Throttle string            `json:"throttle"`
+	Scopes   []view.ScopeOf    `json:"scopes"`
+	Set      []inspect.Setting `json:"set"`
 }
 
 func (p *program) limitsGet() *cobra.Command {
@@ -65,7 +66,7 @@ func (p *program) limitsGet() *cobra.Command {
 				}
 				result := struct {
 					view.Uses
-					Set []throttle.Setting `json:"set"`
+					Set []inspect.Setting `json:"set"`
 				}{uses, set}
 				return p.print(result, func(g *page) {
 					writeUses(g, uses)
@@ -83,8 +84,8 @@ func (p *program) limitsGet() *cobra.Command {
 	}
 }
 
-func configurationOf(ctx context.Context, th *throttle.Inspector, scope string) (configuration, error) {
-	c := configuration{Throttle: th.Name(), Set: []throttle.Setting{}}
+func configurationOf(ctx context.Context, th *inspect.Inspector, scope string) (configuration, error) {
+	c := configuration{Throttle: th.Name(), Set: []inspect.Setting{}}
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return c, err
@@ -151,7 +152,7 @@ func (p *program) limitsSet() *cobra.Command {
 				return err
 			}
 			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
-				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, throttle.Until(end), throttle.Why(terms.why)))
+				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
 			})
 		}),
 	}
@@ -215,7 +216,7 @@ func (p *program) limitsReset() *cobra.Command {
 				return err
 			}
 			return p.change(cmd.Context(), of, "limits", "", func(ctx context.Context) error {
-				return of.th.ResetLimits(ctx, of.scope, of.key, throttle.Why(terms.why))
+				return of.th.ResetLimits(ctx, of.scope, of.key, inspect.Why(terms.why))
 			})
 		}),
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // listed is a throttle in ls.
@@ -30,7 +30,7 @@ func (p *program) ls() *cobra.Command {
 			if err := p.open(ctx); err != nil {
 				return err
 			}
-			names, err := throttle.List(ctx, p.client)
+			names, err := inspect.List(ctx, p.client)
 			if err != nil {
 				return err
 			}
@@ -52,8 +52,8 @@ func (p *program) ls() *cobra.Command {
 // listed reads of one throttle what ls shows.
 func (p *program) listed(ctx context.Context, name string) (listed, error) {
 	of := listed{Name: name, Alike: true}
-	th, err := throttle.Attach(ctx, name, p.client)
-	var attach *throttle.AttachError
+	th, err := inspect.Attach(ctx, name, p.client)
+	var attach *inspect.AttachError
 	if errors.As(err, &attach) {
 		of.State = "other" // of another state version, or of nobody
 		return of, nil

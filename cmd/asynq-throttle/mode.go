@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -57,7 +58,7 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 	}
 	if text == "reset" {
 		return p.change(ctx, target{th, scope, ""}, "mode", "", func(ctx context.Context) error {
-			return th.ResetMode(ctx, scope, throttle.Why(of.why))
+			return th.ResetMode(ctx, scope, inspect.Why(of.why))
 		})
 	}
 	end, err := of.end(time.Now())
@@ -65,7 +66,7 @@ func (p *program) setMode(ctx context.Context, name, scope, text string, of term
 		return err
 	}
 	return p.change(ctx, target{th, scope, ""}, "mode", untilText(text, end), func(ctx context.Context) error {
-		return th.SetMode(ctx, scope, mode, throttle.Until(end), throttle.Why(of.why))
+		return th.SetMode(ctx, scope, mode, inspect.Until(end), inspect.Why(of.why))
 	})
 }
 

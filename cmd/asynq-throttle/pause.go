@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -31,7 +32,7 @@ func (p *program) pause() *cobra.Command {
 				return err
 			}
 			return p.change(cmd.Context(), key, "pause", untilText("", end), func(ctx context.Context) error {
-				_, err := key.th.Pause(ctx, key.scope, key.key, end, throttle.Why(of.why))
+				_, err := key.th.Pause(ctx, key.scope, key.key, end, inspect.Why(of.why))
 				return err
 			})
 		}),
@@ -54,7 +55,7 @@ func (p *program) resume() *cobra.Command {
 				return err
 			}
 			return p.change(cmd.Context(), of, "pause", "", func(ctx context.Context) error {
-				_, err := of.th.Resume(ctx, of.scope, of.key, throttle.Why(terms.why))
+				_, err := of.th.Resume(ctx, of.scope, of.key, inspect.Why(terms.why))
 				return err
 			})
 		}),

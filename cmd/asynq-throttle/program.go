@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -216,12 +217,12 @@ func address(url string) string {
 }
 
 // attach opens a throttle, and says on stderr where its processes differ.
-func (p *program) attach(ctx context.Context, name string) (*throttle.Inspector, error) {
+func (p *program) attach(ctx context.Context, name string) (*inspect.Inspector, error) {
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	th, err := throttle.Attach(ctx, name, p.client)
-	var attach *throttle.AttachError
+	th, err := inspect.Attach(ctx, name, p.client)
+	var attach *inspect.AttachError
 	if errors.As(err, &attach) {
 		return nil, p.unknown(ctx, attach)
 	}
@@ -229,8 +230,8 @@ func (p *program) attach(ctx context.Context, name string) (*throttle.Inspector,
 }
 
 // unknown says which throttles there are.
-func (p *program) unknown(ctx context.Context, attach *throttle.AttachError) error {
-	names, err := throttle.List(ctx, p.client)
+func (p *program) unknown(ctx context.Context, attach *inspect.AttachError) error {
+	names, err := inspect.List(ctx, p.client)
 	switch {
 	case err != nil || slices.Contains(names, attach.Throttle):
 		return attach
@@ -243,7 +244,7 @@ func (p *program) unknown(ctx context.Context, attach *throttle.AttachError) err
 }
 
 // differing warns where the processes are not configured alike.
-func (p *program) differing(ctx context.Context, th *throttle.Inspector) error {
+func (p *program) differing(ctx context.Context, th *inspect.Inspector) error {
 	processes, err := th.Processes(ctx)
 	if err != nil {
 		return err
@@ -267,7 +268,7 @@ func (p *program) differing(ctx context.Context, th *throttle.Inspector) error {
 }
 
 // scopeKey checks the names of a scope and a key, and says which scopes there are.
-func (p *program) scopeKey(ctx context.Context, th *throttle.Inspector, scope, key string) error {
+func (p *program) scopeKey(ctx context.Context, th *inspect.Inspector, scope, key string) error {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return err

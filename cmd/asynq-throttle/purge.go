@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/owner"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -78,7 +79,7 @@ func (p *program) purge() *cobra.Command {
 
 // sameDeployment makes sure that the tasks are looked for where they are: all would seem to
 // be gone in another Redis.
-func (p *program) sameDeployment(ctx context.Context, th *throttle.Inspector, asynqs redis.UniversalClient) error {
+func (p *program) sameDeployment(ctx context.Context, th *inspect.Inspector, asynqs redis.UniversalClient) error {
 	owning, err := p.client.Get(ctx, owner.Key(th.Name())).Result()
 	if errors.Is(err, redis.Nil) {
 		return fmt.Errorf(
@@ -100,7 +101,7 @@ func (p *program) sameDeployment(ctx context.Context, th *throttle.Inspector, as
 
 // purging looks for tasks that are gone.
 type purging struct {
-	throttle  *throttle.Inspector
+	throttle  *inspect.Inspector
 	inspector *asynq.Inspector
 	gone      []string // jobs
 	result    purged

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -133,7 +134,7 @@ func setText(u view.Use, now time.Time) string {
 }
 
 // settingText is what is set, in one line: until when, by whom and why.
-func settingText(s throttle.Setting, now time.Time) string {
+func settingText(s inspect.Setting, now time.Time) string {
 	name := scopeKey(s.Scope, s.Key)
 	switch {
 	case s.Scope == "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -39,11 +40,11 @@ func TestNothingForeignIsObeyed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := th.Pause(ctx, "domain", hostile, time.Now().Add(time.Hour)); err != nil {
+		if _, err := inspect.New(th).Pause(ctx, "domain", hostile, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		change,
-			err := json.Marshal(throttle.Change{At: time.Now(), By: hostile, What: hostile, Scope: "domain",
+			err := json.Marshal(inspect.Change{At: time.Now(), By: hostile, What: hostile, Scope: "domain",
 			Key: hostile, Before: hostile, After: hostile})
 		if err != nil {
 			t.Fatal(err)

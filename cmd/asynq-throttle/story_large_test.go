@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -54,7 +55,7 @@ func crowd(t *testing.T, client *redis.Client, jobs, tenants int) {
 func await(t *testing.T, client redis.UniversalClient, name string, n int) {
 	t.Helper()
 	redistest.Await(t, fmt.Sprint(n, " processes have published"), func() bool {
-		th, err := throttle.Attach(t.Context(), name, client)
+		th, err := inspect.Attach(t.Context(), name, client)
 		if err != nil {
 			return false
 		}

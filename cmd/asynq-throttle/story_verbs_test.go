@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -301,12 +302,12 @@ func TestConfirmed(t *testing.T) {
 		th := world(t, client)
 		for typed, want := range map[string]bool{"n\n": false, "": false, "y\n": true} {
 			r := answered(t, client.Options().Addr, typed, true, "mode", "smtp", "tenant", "shadow")
-			set, err := th.Inspector().SettingsOf(t.Context(), "tenant", "")
+			set, err := inspect.New(th).SettingsOf(t.Context(), "tenant", "")
 			if err != nil || (len(set) == 1 && set[0].Mode == "shadow") != want || (r.status == 0) != want ||
 				!strings.Contains(r.errs, "make it shadow? [y/N]") {
 				t.Errorf("%q: %+v, %d, %s%s", typed, set, r.status, r.errs, r.out)
 			}
-			if err := th.Inspector().ResetMode(t.Context(), "tenant"); err != nil {
+			if err := inspect.New(th).ResetMode(t.Context(), "tenant"); err != nil {
 				t.Fatal(err)
 			}
 		}

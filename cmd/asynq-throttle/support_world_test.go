@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -70,7 +71,7 @@ func world(t *testing.T, client *redis.Client) *throttle.Throttle {
 			}
 		}
 	}
-	if _, err := th.Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(th).Pause(ctx, "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	said := throttle.Report{Limits: []throttle.ReportedLimit{{Units: 60, Remaining: -1}}}
@@ -104,7 +105,7 @@ func opened(t *testing.T, client *redis.Client, scopes []throttle.Scope, n int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := th.Inspector().Usage(t.Context(), scopes[0].Name, ""); err != nil {
+	if _, err := inspect.New(th).Usage(t.Context(), scopes[0].Name, ""); err != nil {
 		t.Fatal(err)
 	}
 	await(t, client, "smtp", n)

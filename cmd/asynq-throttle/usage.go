@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -46,7 +47,7 @@ func (p *program) usage() *cobra.Command {
 	return cmd
 }
 
-func (p *program) readUses(ctx context.Context, th *throttle.Inspector, args []string) (view.Uses, error) {
+func (p *program) readUses(ctx context.Context, th *inspect.Inspector, args []string) (view.Uses, error) {
 	scope, key := nth(args, 0), nth(args, 1)
 	if scope == "" {
 		scopes, err := scopesOf(ctx, th)
@@ -65,7 +66,7 @@ func (p *program) readUses(ctx context.Context, th *throttle.Inspector, args []s
 }
 
 // scopesOf are the names of the scopes.
-func scopesOf(ctx context.Context, th *throttle.Inspector) ([]string, error) {
+func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
 	scopes, err := published(ctx, th)
 	var names []string
 	for _, s := range scopes {
@@ -75,7 +76,7 @@ func scopesOf(ctx context.Context, th *throttle.Inspector) ([]string, error) {
 }
 
 // published are the scopes of the newest process.
-func published(ctx context.Context, th *throttle.Inspector) ([]throttle.Scope, error) {
+func published(ctx context.Context, th *inspect.Inspector) ([]throttle.Scope, error) {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
 		return nil, err

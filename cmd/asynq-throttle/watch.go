@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -62,8 +63,8 @@ type watched struct {
 
 // look looks once, attached anew: the configuration may have changed. That Redis does not
 // answer for once does not end a watch.
-func (p *program) look(ctx context.Context, th *throttle.Inspector, watch *view.Watch) (*throttle.Inspector, error) {
-	fresh, err := throttle.Attach(ctx, th.Name(), p.client)
+func (p *program) look(ctx context.Context, th *inspect.Inspector, watch *view.Watch) (*inspect.Inspector, error) {
+	fresh, err := inspect.Attach(ctx, th.Name(), p.client)
 	if err == nil {
 		th = fresh
 	}

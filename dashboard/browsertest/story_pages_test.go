@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // hostileKey is the page of a tenant that would like to be more than a name.
@@ -129,7 +131,7 @@ func TestPressedLinkStays(t *testing.T) {
 func TestHostileName(t *testing.T) {
 	w := newWorld(t)
 	b := openTab(t, w.base)
-	if err := w.throttle.Inspector().ResetLimits(t.Context(), "tenant", hostile); err != nil {
+	if err := inspect.New(w.throttle).ResetLimits(t.Context(), "tenant", hostile); err != nil {
 		t.Fatal(err)
 	}
 	b.open("")
@@ -173,7 +175,7 @@ func TestLongNames(t *testing.T) {
 		w.reserve(fmt.Sprint("long-", i), long)
 		w.reserve(fmt.Sprint("umbrella-", i), "umbrella")
 	}
-	if _, err := w.throttle.Pause(t.Context(), "domain", long, time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(w.throttle).Pause(t.Context(), "domain", long, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	b := openTab(t, w.base)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -51,7 +52,8 @@ func newWorld(t *testing.T) *world {
 			w.reserve(fmt.Sprint("mail-", len(tenant), "-", i), tenant)
 		}
 	}
-	if _, err := w.throttle.Pause(t.Context(), "domain", "gmail.example", time.Now().Add(time.Hour)); err != nil {
+	_, err = inspect.New(w.throttle).Pause(t.Context(), "domain", "gmail.example", time.Now().Add(time.Hour))
+	if err != nil {
 		t.Fatal(err)
 	}
 	asynqs := asynq.NewClientFromRedisClient(w.client)
@@ -96,14 +98,14 @@ func (w *world) report(units int64) {
 func (w *world) published() {
 	w.Helper()
 	redistest.Await(w, "the process has published itself", func() bool {
-		_, err := throttle.Attach(w.Context(), "smtp", w.client)
-		return !errors.As(err, new(*throttle.AttachError))
+		_, err := inspect.Attach(w.Context(), "smtp", w.client)
+		return !errors.As(err, new(*inspect.AttachError))
 	})
 }
 
-func (w *world) usage(scope, key string) throttle.Usage {
+func (w *world) usage(scope, key string) inspect.Usage {
 	w.Helper()
-	u, err := w.throttle.Inspector().Usage(w.Context(), scope, key)
+	u, err := inspect.New(w.throttle).Usage(w.Context(), scope, key)
 	if err != nil {
 		w.Fatal(err)
 	}

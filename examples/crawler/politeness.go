@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/frontier"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -31,9 +32,9 @@ func (c *crawler) may(ctx context.Context, p *frontier.Page, u *url.URL) (bool, 
 // delay it resets the limits that another crawl may have set, because all crawls share them.
 func (c *crawler) Heed(ctx context.Context, host string, delay time.Duration) error {
 	if delay == 0 {
-		return c.throttle.Inspector().ResetLimits(ctx, scopeHost, host)
+		return inspect.New(c.throttle).ResetLimits(ctx, scopeHost, host)
 	}
-	return c.throttle.Inspector().SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
+	return inspect.New(c.throttle).SetLimits(ctx, scopeHost, host, withDelay(rig.LimitsOf(c.requests, scopeHost), delay))
 }
 
 // withDelay returns the limits of a host that asks for a delay between two requests: one

@@ -13,6 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -69,7 +70,7 @@ func (e *emailer) foresee(ctx context.Context, mails []*campaign.Mail) error {
 	for i, m := range mails {
 		jobs[i] = job(m.Units(), m.Tenant, m.Domain)
 	}
-	told, err := e.throttle.Inspector().Forecast(ctx, jobs)
+	told, err := inspect.New(e.throttle).Forecast(ctx, jobs)
 	if err != nil {
 		return fmt.Errorf("forecast: %w", err)
 	}

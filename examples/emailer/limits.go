@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -69,10 +70,10 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 	var limits []throttle.Limit
 	var err error
 	if s.Last() {
-		err = e.throttle.Inspector().ResetLimits(ctx, scopeTenant, tenant)
+		err = inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, tenant)
 	} else {
 		limits = []throttle.Limit{s.Limit}
-		err = e.throttle.Inspector().SetLimits(ctx, scopeTenant, tenant, limits)
+		err = inspect.New(e.throttle).SetLimits(ctx, scopeTenant, tenant, limits)
 	}
 	if err != nil {
 		return fmt.Errorf("warm-up of %s: %w", tenant, err)
@@ -87,7 +88,7 @@ func (e *emailer) coolDown(ctx context.Context) {
 	if len(e.warmup.Steps) == 0 {
 		return
 	}
-	if err := e.throttle.Inspector().ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
+	if err := inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, e.warmup.Tenant); err != nil {
 		e.Progress.Say("warm-up of %s: %v", e.warmup.Tenant, err)
 	}
 }

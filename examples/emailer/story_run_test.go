@@ -21,6 +21,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -197,7 +198,7 @@ func TestRunWarmsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := quotas.Inspector().Usage(t.Context(), scopeTenant, "tenant1"); err != nil || left.SetFor != "" {
+	if left, err := inspect.New(quotas).Usage(t.Context(), scopeTenant, "tenant1"); err != nil || left.SetFor != "" {
 		t.Errorf("after it: %+v, %v; want no limit that is left", left, err)
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // answer fills in why the job does not run, until when, and what would help.
-func (e *Explanation) answer(of throttle.Explanation, in crowd) {
+func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	e.Why, e.Until = e.taskAnswer()
 	switch {
 	case e.Why != "":
@@ -91,9 +92,9 @@ type crowd struct {
 	inAll  int64
 }
 
-func crowdOf(lanes []throttle.Lane, fair string) crowd {
+func crowdOf(lanes []inspect.Lane, fair string) crowd {
 	c := crowd{fair: fair, under: make(map[[2]string]standing), ofFlow: make(map[[3]string]int64)}
-	add := func(scope, key string, l throttle.Lane) {
+	add := func(scope, key string, l inspect.Lane) {
 		name, flow := [2]string{scope, key}, [3]string{scope, key, l.Flow}
 		here := c.under[name]
 		if _, seen := c.ofFlow[flow]; !seen {
@@ -115,7 +116,7 @@ func crowdOf(lanes []throttle.Lane, fair string) crowd {
 }
 
 // waits fills in why a job in line waits: the scope key that keeps it back longest.
-func (e *Explanation) waits(of throttle.Explanation, in crowd) {
+func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	e.InLine = in.inAll
 	binds, limit, ok := binding(of, in)
 	if !ok {
@@ -146,7 +147,7 @@ func (e *Explanation) waits(of throttle.Explanation, in crowd) {
 }
 
 // laneWaits returns what the job's lane waits for at the moment.
-func (e *Explanation) laneWaits(of throttle.Explanation) string {
+func (e *Explanation) laneWaits(of inspect.Explanation) string {
 	for _, u := range of.Usage {
 		if of.Blocked == nil || u.Scope != of.Blocked.Scope || u.Key != of.Blocked.Key {
 			continue
@@ -160,7 +161,7 @@ func (e *Explanation) laneWaits(of throttle.Explanation) string {
 }
 
 // binding is the limit under which the job would start last if it were its only one.
-func binding(of throttle.Explanation, in crowd) (binds throttle.Usage, limit throttle.Limit, ok bool) {
+func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throttle.Limit, ok bool) {
 	last := of.Now
 	for _, u := range of.Usage {
 		if u.Paused.After(last) {
@@ -183,7 +184,7 @@ func binding(of throttle.Explanation, in crowd) (binds throttle.Usage, limit thr
 
 // alone estimates when the job would start under one limit: after the units of its flow that are
 // before it, and as many of each other flow that has jobs there.
-func alone(of throttle.Explanation, u throttle.Usage, l throttle.LimitUsage, in crowd) time.Time {
+func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in crowd) time.Time {
 	if l.Limit.Units < 0 {
 		return of.Now
 	}
@@ -211,7 +212,7 @@ func alone(of throttle.Explanation, u throttle.Usage, l throttle.LimitUsage, in 
 }
 
 // flowOf is the job's flow, empty where no scope is fair.
-func flowOf(of throttle.Explanation, in crowd) string {
+func flowOf(of inspect.Explanation, in crowd) string {
 	for _, u := range of.Usage {
 		if u.Scope == in.fair {
 			return u.Key

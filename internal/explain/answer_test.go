@@ -5,17 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func usageOf(scope, key string, limits ...throttle.LimitUsage) throttle.Usage {
-	return throttle.Usage{Scope: scope, Key: key, Now: noon, Served: 1, Limits: limits}
+func usageOf(scope, key string, limits ...inspect.LimitUsage) inspect.Usage {
+	return inspect.Usage{Scope: scope, Key: key, Now: noon, Served: 1, Limits: limits}
 }
 
-func full(limit throttle.Limit, free time.Duration) throttle.LimitUsage {
-	return throttle.LimitUsage{Limit: limit, Used: limit.Units, Free: noon.Add(free)}
+func full(limit throttle.Limit, free time.Duration) inspect.LimitUsage {
+	return inspect.LimitUsage{Limit: limit, Used: limit.Units, Free: noon.Add(free)}
 }
 
 // TestAnswerNamesWhatBinds: of several limits the answer names that under which the job starts
@@ -25,41 +26,41 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	global, acme := usageOf(throttle.Global, "", full(throttle.PerSecond(3), 300*time.Millisecond)),
 		usageOf("tenant", "acme", full(throttle.PerMinute(30), 20*time.Second))
 	one := map[string]int64{throttle.Global: 1, "tenant": 1, "domain": 1}
-	lanes := []throttle.Lane{
+	lanes := []inspect.Lane{
 		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "a"}, Jobs: 151, Costs: one},
 		{Flow: "acme", Keys: map[string]string{"tenant": "acme", "domain": "b"}, Jobs: 230, Costs: one},
 	}
 	for _, other := range []string{"b", "c", "d"} {
-		lanes = append(lanes, throttle.Lane{Flow: other, Keys: map[string]string{"tenant": other}, Jobs: 117,
+		lanes = append(lanes, inspect.Lane{Flow: other, Keys: map[string]string{"tenant": other}, Jobs: 117,
 			Costs: one})
 	}
-	job := throttle.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: 97, Waiting: 151,
+	job := inspect.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: 97, Waiting: 151,
 		Costs:   one,
 		Blocked: &throttle.Hold{Scope: throttle.Global}, Expected: noon.Add(8*time.Minute + 36*time.Second)}
 	paused := usageOf("domain", "a")
 	paused.Paused = noon.Add(time.Hour)
 	shadow := acme
 	shadow.Mode = throttle.Shadow
-	day := throttle.LimitUsage{Limit: throttle.PerDay(100_000), Used: 3, Free: noon}
+	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Used: 3, Free: noon}
 	global.Limits = append(global.Limits, day) // it lets all through, however seldom on average
 	for name, c := range map[string]struct {
-		usage     []throttle.Usage
+		usage     []inspect.Usage
 		key, has  string
 		help      string
 		untilHour bool
 	}{
-		"its own": {[]throttle.Usage{global, acme}, "tenant acme",
+		"its own": {[]inspect.Usage{global, acme}, "tenant acme",
 			"tenant acme has a limit of 30/1m and 381 jobs in line",
 			"A higher limit of tenant acme would help.", false},
-		"of all": {[]throttle.Usage{global, shadow}, "global",
+		"of all": {[]inspect.Usage{global, shadow}, "global",
 			"global has a limit of 3/1s, for which 732 jobs of 4 flows take turns", "a higher priority", false},
-		"a pause": {[]throttle.Usage{global, acme, paused}, "domain a", "domain a is paused", "Resume it", true},
-		"closed": {[]throttle.Usage{global,
-			usageOf("tenant", "acme", throttle.LimitUsage{Limit: throttle.PerMinute(0)})}, "tenant acme",
+		"a pause": {[]inspect.Usage{global, acme, paused}, "domain a", "domain a is paused", "Resume it", true},
+		"closed": {[]inspect.Usage{global,
+			usageOf("tenant", "acme", inspect.LimitUsage{Limit: throttle.PerMinute(0)})}, "tenant acme",
 			"tenant acme is closed by its limit 0/1m", "higher limit", false},
-		"its turn": {[]throttle.Usage{usageOf(throttle.Global, "")}, "", "its turn has not come", "", false},
-		"unlimited": {[]throttle.Usage{usageOf("tenant", "acme",
-			throttle.LimitUsage{Limit: throttle.PerMinute(throttle.Unlimited)})}, "", "its turn has not come", "", false},
+		"its turn": {[]inspect.Usage{usageOf(throttle.Global, "")}, "", "its turn has not come", "", false},
+		"unlimited": {[]inspect.Usage{usageOf("tenant", "acme",
+			inspect.LimitUsage{Limit: throttle.PerMinute(throttle.Unlimited)})}, "", "its turn has not come", "", false},
 	} {
 		of := job
 		of.Usage = c.usage
@@ -83,8 +84,8 @@ func TestAnswerCountsUnits(t *testing.T) {
 	t.Parallel()
 	costs := map[string]int64{"tokens": 2000, "requests": 1}
 	keys := map[string]string{"tokens": "large", "requests": "large"}
-	tokens := usageOf("tokens", "large", throttle.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon})
-	requests := usageOf("requests", "large", throttle.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon})
+	tokens := usageOf("tokens", "large", inspect.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon})
+	requests := usageOf("requests", "large", inspect.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon})
 	for name, c := range map[string]struct {
 		jobs     int64
 		costs    map[string]int64
@@ -94,10 +95,10 @@ func TestAnswerCountsUnits(t *testing.T) {
 		"fewer":                   {20, costs, "tokens large has a limit of 200000/1m and 20 jobs of 40000 units", ""},
 		"of no known units":       {600, nil, "its lane waits for tokens large: 200000/1m, 199500 used, 0 booked", "help"},
 	} {
-		of := throttle.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: c.jobs - 1, Waiting: c.jobs,
-			Blocked: &throttle.Hold{Scope: "tokens", Key: "large"}, Usage: []throttle.Usage{requests, tokens}, Costs: c.costs}
+		of := inspect.Explanation{Job: "j", Now: noon, Arrived: noon.Add(-time.Minute), Before: c.jobs - 1, Waiting: c.jobs,
+			Blocked: &throttle.Hold{Scope: "tokens", Key: "large"}, Usage: []inspect.Usage{requests, tokens}, Costs: c.costs}
 		e := explanationOf("llm", of)
-		e.answer(of, crowdOf([]throttle.Lane{{Keys: keys, Jobs: c.jobs, Costs: c.costs}}, ""))
+		e.answer(of, crowdOf([]inspect.Lane{{Keys: keys, Jobs: c.jobs, Costs: c.costs}}, ""))
 		if !strings.Contains(e.Why, c.has) || strings.Contains(e.Why+e.Help, "requests") ||
 			strings.Contains(e.Help, "no other") || c.not != "" && strings.Contains(e.Help, c.not) {
 			t.Errorf("%s: %q, %q", name, e.Why, e.Help)
@@ -124,7 +125,7 @@ func TestAnswerOfATask(t *testing.T) {
 		"overdue":   {Overdue, Task{State: "retry"}, "it did not come to its slot", "Asked for again"},
 	} {
 		e := Explanation{State: c.state, Now: noon, Task: &c.task}
-		e.answer(throttle.Explanation{Now: noon}, crowd{})
+		e.answer(inspect.Explanation{Now: noon}, crowd{})
 		if !strings.Contains(e.Why, c.why) || !strings.HasPrefix(e.Help, c.help) || c.help == "" && e.Help != "" {
 			t.Errorf("%s: %q, %q", name, e.Why, e.Help)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -89,7 +90,7 @@ const (
 
 // Job looks for a job of this ID, then for a task of asynq: by its ID, in whichever queue,
 // or by queue/ID. client is that of asynq's Redis; nil looks for no task.
-func Job(ctx context.Context, th *throttle.Inspector, client redis.UniversalClient, id string) (Explanation, error) {
+func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClient, id string) (Explanation, error) {
 	e, err := th.ExplainID(ctx, id)
 	if err != nil {
 		return Explanation{}, err
@@ -119,7 +120,7 @@ func Job(ctx context.Context, th *throttle.Inspector, client redis.UniversalClie
 }
 
 // readCrowd reads who waits. Where that is more than is read, it is nobody.
-func readCrowd(ctx context.Context, th *throttle.Inspector) (crowd, error) {
+func readCrowd(ctx context.Context, th *inspect.Inspector) (crowd, error) {
 	lanes, err := th.Lanes(ctx)
 	if errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil {
 		return crowd{}, err
@@ -169,7 +170,7 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 	return nil, nil //nolint:nilnil // there is none
 }
 
-func explanationOf(name string, e throttle.Explanation) Explanation {
+func explanationOf(name string, e inspect.Explanation) Explanation {
 	result := Explanation{
 		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
 		Slot: e.Slot, Arrived: e.Arrived, Priority: e.Priority, Before: e.Before, Waiting: e.Waiting,

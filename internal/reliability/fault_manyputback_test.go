@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -28,7 +29,7 @@ func TestManyPutBackAtOnce_F41(t *testing.T) {
 	}
 	d, server := apart(t)
 	d.amid()
-	_, err := d.throttle.Pause(t.Context(), throttle.Global, "", time.Now().Add(time.Hour))
+	_, err := inspect.New(d.throttle).Pause(t.Context(), throttle.Global, "", time.Now().Add(time.Hour))
 	must(t, err)
 	client := server.Client(t)
 	before, calls, cpu := d.jobs, callsOf(t, client), cpuOf(t, client)
@@ -56,7 +57,7 @@ func TestManyPutBackAtOnce_F41(t *testing.T) {
 		t.Errorf("%d jobs started after the pause had begun, want only those that had been granted", late)
 	}
 	resumed, began := d.begun(), time.Now()
-	_, err = d.throttle.Resume(t.Context(), throttle.Global, "")
+	_, err = inspect.New(d.throttle).Resume(t.Context(), throttle.Global, "")
 	must(t, err)
 	d.until("three windows have run", time.Minute, func() bool { return d.begun() > resumed+3*int(units) })
 	row := reliability.Row{

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
@@ -447,7 +448,7 @@ func (d *drain) left(may allowance, lost int) {
 // booked is how many units are promised of the limit of all.
 func (d *drain) booked(ctx context.Context, th *throttle.Throttle) int64 {
 	d.t.Helper()
-	usage, err := th.Inspector().Usage(ctx, throttle.Global, "")
+	usage, err := inspect.New(th).Usage(ctx, throttle.Global, "")
 	must(d.t, err)
 	return usage.Limits[0].Booked
 }
@@ -458,7 +459,7 @@ func (d *drain) charges(client *redis.Client, ago time.Duration) int {
 	d.t.Helper()
 	th, err := throttle.New(d.name, client, d.scopes, &throttle.Options{Timeout: time.Minute})
 	must(d.t, err)
-	n, err := th.Inspector().Count(d.t.Context(), throttle.Global, "", time.Hour, max(0, ago))
+	n, err := inspect.New(th).Count(d.t.Context(), throttle.Global, "", time.Hour, max(0, ago))
 	must(d.t, err)
 	return int(n)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -157,7 +158,7 @@ func (w *world) describe() {
 		if j.domain != "" {
 			job.Keys["domain"] = j.domain
 		}
-		told, err := w.operator.throttle.Inspector().Explain(context.Background(), job)
+		told, err := inspect.New(w.operator.throttle).Explain(context.Background(), job)
 		w.t.Logf("%s weight %d tenant %s domain %s is %s, retried %d, next %s, last error %q; %+v %v",
 			j.id, j.weight, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began),
 			info.LastErr, told, err)
@@ -168,7 +169,7 @@ func (w *world) describe() {
 func (w *world) audit() {
 	for _, scope := range w.plan.scopes {
 		for _, key := range w.plan.keys(scope.Name) {
-			_, err := w.operator.throttle.Inspector().Usage(context.Background(), scope.Name, key)
+			_, err := inspect.New(w.operator.throttle).Usage(context.Background(), scope.Name, key)
 			w.must("Usage", err)
 		}
 	}
@@ -247,7 +248,7 @@ func (w *world) restore() {
 	ctx, th := context.Background(), w.operator.throttle
 	for _, scope := range w.plan.scopes {
 		for _, key := range w.plan.keys(scope.Name) {
-			_, err := th.Resume(ctx, scope.Name, key)
+			_, err := inspect.New(th).Resume(ctx, scope.Name, key)
 			w.must("Resume", err)
 		}
 	}

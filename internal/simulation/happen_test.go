@@ -6,6 +6,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -93,26 +94,26 @@ func (w *world) control(ctx context.Context, f fault, done <-chan struct{}) {
 	th := w.operator.throttle
 	switch f.does {
 	case pause:
-		_, err := th.Pause(ctx, f.scope, f.key, time.Now().Add(f.lasts))
+		_, err := inspect.New(th).Pause(ctx, f.scope, f.key, time.Now().Add(f.lasts))
 		w.must("Pause", err)
 		if f.which%2 == 0 {
 			f.lasts /= 2
 			w.later(f, done)
-			_, err := th.Resume(ctx, f.scope, f.key)
+			_, err := inspect.New(th).Resume(ctx, f.scope, f.key)
 			w.must("Resume", err)
 		}
 	case limits:
-		w.must("SetLimits", th.Inspector().SetLimits(ctx, f.scope, f.key, []throttle.Limit{f.limit}))
+		w.must("SetLimits", inspect.New(th).SetLimits(ctx, f.scope, f.key, []throttle.Limit{f.limit}))
 		w.later(f, done)
-		w.must("ResetLimits", th.Inspector().ResetLimits(ctx, f.scope, f.key))
+		w.must("ResetLimits", inspect.New(th).ResetLimits(ctx, f.scope, f.key))
 	default:
 		scope := f.scope
 		if f.which%4 == 0 {
 			scope = "" // of all
 		}
-		w.must("SetMode", th.Inspector().SetMode(ctx, scope, f.mode))
+		w.must("SetMode", inspect.New(th).SetMode(ctx, scope, f.mode))
 		w.later(f, done)
-		w.must("ResetMode", th.Inspector().ResetMode(ctx, scope))
+		w.must("ResetMode", inspect.New(th).ResetMode(ctx, scope))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // Load is how busy the server is that has the throttle's keys. What INFO does not tell, or
@@ -50,7 +50,7 @@ const oldSample = time.Minute
 
 // LoadSince measures it over the time since an earlier sample, and returns the next one.
 // Without one, or where that is old or of another server, it measures for that long.
-func LoadSince(ctx context.Context, th *throttle.Inspector, before Sample, long time.Duration) (Load, Sample) {
+func LoadSince(ctx context.Context, th *inspect.Inspector, before Sample, long time.Duration) (Load, Sample) {
 	l := Load{Verdict: "unknown"}
 	client, is := th.Client().(redis.Cmdable)
 	if cluster, clustered := th.Client().(*redis.ClusterClient); clustered {

@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -35,13 +36,13 @@ func TestPartText(t *testing.T) {
 // TestServedOfUses: the part stands with each limit that has units, and nowhere if it is all.
 func TestServedOfUses(t *testing.T) {
 	t.Parallel()
-	limits := []throttle.LimitUsage{
+	limits := []inspect.LimitUsage{
 		{Limit: throttle.PerMinute(10), Used: 3},
 		{Limit: throttle.PerHour(0)},
 		{Limit: throttle.Limit{Units: throttle.Unlimited, Window: 24 * time.Hour}},
 	}
 	for served, want := range map[float64][]float64{1: {0, 0, 0}, 0.6: {0.6, 0, 0}} {
-		for i, row := range view.UsesOf(throttle.Usage{Scope: "tenant", Key: "acme", Served: served, Limits: limits}) {
+		for i, row := range view.UsesOf(inspect.Usage{Scope: "tenant", Key: "acme", Served: served, Limits: limits}) {
 			if row.Served != want[i] {
 				t.Errorf("%s, served %v: got %v, want %v", row.Limit, served, row.Served, want[i])
 			}
@@ -53,9 +54,9 @@ func TestServedOfUses(t *testing.T) {
 func TestWhyServed(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	u := throttle.Usage{
+	u := inspect.Usage{
 		Now: now, Served: 0.6, SetFor: "key",
-		Limits: []throttle.LimitUsage{{Limit: throttle.PerMinute(10), Used: 6, Free: now.Add(time.Second)}},
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerMinute(10), Used: 6, Free: now.Add(time.Second)}},
 	}
 	if why, until := view.Why(u); why != "10/1m, 6 used, 0 booked, the upstream serves 60 %, set for the key" ||
 		!until.Equal(now.Add(time.Second)) {
@@ -88,7 +89,7 @@ func TestFullestByWhatIsServed(t *testing.T) {
 	if _, err := th.Report(t.Context(), "tenant", "acme", said); err != nil {
 		t.Fatal(err)
 	}
-	all, err := view.UsageOfAll(t.Context(), th.Inspector(), []string{"tenant"}, 20)
+	all, err := view.UsageOfAll(t.Context(), inspect.New(th), []string{"tenant"}, 20)
 	if err != nil || len(all.Rows) != 2 || all.Rows[0].Key != "acme" || all.Rows[0].Ratio != 0.3 ||
 		all.Rows[1].Served != 0 {
 		t.Errorf("got %+v, %v; want acme first", all.Rows, err)

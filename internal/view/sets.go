@@ -5,22 +5,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
 // Sets is what is set at run time, as it was read last. The zero value was not read yet.
 type Sets struct {
-	All    []throttle.Setting
-	Known  bool            // it was read once
-	newest throttle.Change // when it was read
-	read   time.Time       // by the local clock; zero: not yet
+	All    []inspect.Setting
+	Known  bool           // it was read once
+	newest inspect.Change // when it was read
+	read   time.Time      // by the local clock; zero: not yet
 	took   time.Duration
 }
 
 // Read reads what is set where that is due: it looks at every key that Redis has. It is due
 // when that takes a thousandth of the time, and sooner when something was changed.
-func (s Sets) Read(ctx context.Context, th *throttle.Inspector, changes []throttle.Change) (Sets, error) {
-	var newest throttle.Change
+func (s Sets) Read(ctx context.Context, th *inspect.Inspector, changes []inspect.Change) (Sets, error) {
+	var newest inspect.Change
 	if len(changes) > 0 {
 		newest = changes[0]
 	}
@@ -60,20 +60,20 @@ func (s Sets) due(changed bool, now time.Time) bool {
 }
 
 // At is what of it holds at an instant on Redis' clock.
-func (s Sets) At(now time.Time) []throttle.Setting {
+func (s Sets) At(now time.Time) []inspect.Setting {
 	holds := slices.DeleteFunc(slices.Clone(s.All),
-		func(set throttle.Setting) bool { return !set.Until.IsZero() && !set.Until.After(now) })
-	return append([]throttle.Setting{}, holds...)
+		func(set inspect.Setting) bool { return !set.Until.IsZero() && !set.Until.After(now) })
+	return append([]inspect.Setting{}, holds...)
 }
 
 // Find returns the setting of a kind, a pause, limits or a mode; one without At if there is none.
-func Find(all []throttle.Setting, what string) throttle.Setting {
+func Find(all []inspect.Setting, what string) inspect.Setting {
 	for _, s := range all {
 		if s.What == what {
 			return s
 		}
 	}
-	return throttle.Setting{What: what}
+	return inspect.Setting{What: what}
 }
 
 // forgottenAfter is for how long limits or a mode are set without an end until they are taken
@@ -81,7 +81,7 @@ func Find(all []throttle.Setting, what string) throttle.Setting {
 const forgottenAfter = 7 * 24 * time.Hour
 
 // Forgotten returns the limits and modes that were set a week ago or longer, without an end.
-func Forgotten(all []throttle.Setting, now time.Time) []throttle.Setting {
+func Forgotten(all []inspect.Setting, now time.Time) []inspect.Setting {
 	return slices.DeleteFunc(slices.Clone(all),
-		func(s throttle.Setting) bool { return !s.Until.IsZero() || now.Sub(s.At) < forgottenAfter })
+		func(s inspect.Setting) bool { return !s.Until.IsZero() || now.Sub(s.At) < forgottenAfter })
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestForgotten: limits and modes that were set a week ago without an end are forgotten. Those
@@ -16,11 +16,11 @@ func TestForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 8, 0, 0, 0, 0, time.UTC)
 	week := now.Add(-7 * 24 * time.Hour)
-	old := []throttle.Setting{
+	old := []inspect.Setting{
 		{Scope: "tenant", Key: "acme", What: "limits", At: week},
 		{What: "mode", Mode: "shadow", At: week.Add(-time.Hour)},
 	}
-	all := append([]throttle.Setting{
+	all := append([]inspect.Setting{
 		{Scope: "tenant", Key: "globex", What: "limits", At: week.Add(time.Microsecond)},
 		{Scope: "tenant", Key: "hooli", What: "limits", At: week, Until: now.Add(time.Hour)},
 		{Scope: "tenant", Key: "acme", What: "pause", At: week, Until: now.Add(time.Hour)},

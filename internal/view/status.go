@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -18,12 +19,12 @@ type Status struct {
 	Scopes    []ScopeOf `json:"scopes"`
 	Global    []Use     `json:"global,omitempty"` // empty where there is no such scope
 	// Lanes, Flows and Jobs wait in line; Oldest is when the first of them came.
-	Lanes  int                `json:"lanes"`
-	Flows  int                `json:"flows"`
-	Jobs   int64              `json:"jobs"`
-	Oldest *Row               `json:"oldest,omitempty"`
-	Set    []throttle.Setting `json:"set"` // at run time, as it was SetAsOf
-	Redis  Load               `json:"redis"`
+	Lanes  int               `json:"lanes"`
+	Flows  int               `json:"flows"`
+	Jobs   int64             `json:"jobs"`
+	Oldest *Row              `json:"oldest,omitempty"`
+	Set    []inspect.Setting `json:"set"` // at run time, as it was SetAsOf
+	Redis  Load              `json:"redis"`
 
 	SetAsOf time.Time `json:"set_as_of"`
 }
@@ -37,7 +38,7 @@ type ScopeOf struct {
 
 // StatusOf reads how a throttle is, and how busy its Redis is, which takes a
 // second.
-func StatusOf(ctx context.Context, th *throttle.Inspector) (Status, error) {
+func StatusOf(ctx context.Context, th *inspect.Inspector) (Status, error) {
 	s, _, err := (&Watch{first: LongLoad}).Look(ctx, th, 0)
 	return s, err
 }
@@ -52,7 +53,7 @@ type Watch struct {
 }
 
 // Look reads what StatusOf does, and the scope keys under which most waits, so many.
-func (w *Watch) Look(ctx context.Context, th *throttle.Inspector, most int) (Status, Waiting, error) {
+func (w *Watch) Look(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
 	var load Load
 	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before this asks for much itself
 	lanes, err := th.Lanes(ctx)
@@ -76,7 +77,7 @@ func (w *Watch) Look(ctx context.Context, th *throttle.Inspector, most int) (Sta
 	return s, waiting, err
 }
 
-func statusOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane) (Status, error) {
+func statusOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane) (Status, error) {
 	s := Status{Throttle: th.Name()}
 	all, err := th.Processes(ctx)
 	if err != nil {
@@ -107,7 +108,7 @@ func statusOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane
 	if len(w.Rows) > 0 {
 		s.Oldest = &w.Rows[0]
 	}
-	s.Set = []throttle.Setting{}
+	s.Set = []inspect.Setting{}
 	return s, nil
 }
 

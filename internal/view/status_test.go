@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -42,7 +43,7 @@ func TestWatchDoesNotScanEachTime(t *testing.T) {
 	}
 	pause := func(key string) {
 		t.Helper()
-		if _, err := th.Pause(t.Context(), "tenant", key, time.Now().Add(time.Hour)); err != nil {
+		if _, err := inspect.New(th).Pause(t.Context(), "tenant", key, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +53,7 @@ func TestWatchDoesNotScanEachTime(t *testing.T) {
 	var w Watch
 	look := func(want, set int) {
 		t.Helper()
-		s, _, err := w.Look(t.Context(), th.Inspector(), 10)
+		s, _, err := w.Look(t.Context(), inspect.New(th), 10)
 		if err != nil || counted.n != want || len(s.Set) != set {
 			t.Fatalf("%d scans, %d settings, %v; want %d, %d", counted.n, len(s.Set), err, want, set)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -59,7 +60,7 @@ func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MS
 
 // ChangeTexts returns what was set before and after a change, for people: limits as LimitText
 // writes them.
-func ChangeTexts(c throttle.Change) (before, after string) {
+func ChangeTexts(c inspect.Change) (before, after string) {
 	shown := func(text string) string {
 		if limits, err := throttle.ParseLimits(text); c.What == "limits" && err == nil {
 			return LimitTexts(limits)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -22,7 +23,7 @@ type Tried struct {
 
 // Try says what limits would have kept back of what started lately, of some keys of a
 // scope. It changes nothing.
-func Try(ctx context.Context, th *throttle.Inspector, scope string, keys []string,
+func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string,
 	limits []throttle.Limit) ([]Tried, error) {
 	rows := []Tried{}
 	for _, key := range keys {
@@ -42,7 +43,7 @@ func Try(ctx context.Context, th *throttle.Inspector, scope string, keys []strin
 }
 
 // counted is what a limit would count of a scope key now, if that is known.
-func counted(ctx context.Context, th *throttle.Inspector, scope, key string,
+func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
 	l throttle.Limit) (units int64, known bool, err error) {
 	if l.Running {
 		u, err := th.Usage(ctx, scope, key)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -34,7 +35,7 @@ func TestTry(t *testing.T) {
 	limits := []throttle.Limit{throttle.Running(1), throttle.PerHour(2), throttle.PerDay(1)}
 	of := func(scope, key string) []view.Tried {
 		t.Helper()
-		rows, err := view.Try(t.Context(), th.Inspector(), scope, []string{key}, limits)
+		rows, err := view.Try(t.Context(), inspect.New(th), scope, []string{key}, limits)
 		if err != nil {
 			t.Fatal(err)
 		}

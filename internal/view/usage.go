@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -43,7 +44,7 @@ type Uses struct {
 }
 
 // UsageOf reads one scope key.
-func UsageOf(ctx context.Context, th *throttle.Inspector, scope, key string) (Uses, error) {
+func UsageOf(ctx context.Context, th *inspect.Inspector, scope, key string) (Uses, error) {
 	u, err := th.Usage(ctx, scope, key)
 	if err != nil {
 		return Uses{}, err
@@ -53,7 +54,7 @@ func UsageOf(ctx context.Context, th *throttle.Inspector, scope, key string) (Us
 }
 
 // UsageOfAll reads all scope keys of these scopes that Redis has.
-func UsageOfAll(ctx context.Context, th *throttle.Inspector, scopes []string, most int) (Uses, error) {
+func UsageOfAll(ctx context.Context, th *inspect.Inspector, scopes []string, most int) (Uses, error) {
 	all := Uses{Throttle: th.Name()}
 	for _, scope := range scopes {
 		usages, err := th.UsageAll(ctx, scope)
@@ -85,7 +86,7 @@ func (u Use) full() float64 {
 }
 
 // UsesOf has a row for each limit of a scope key; one if it has none.
-func UsesOf(u throttle.Usage) []Use {
+func UsesOf(u inspect.Usage) []Use {
 	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting}
 	if u.Paused.After(u.Now) {
 		row.Paused = u.Paused
@@ -105,7 +106,7 @@ func UsesOf(u throttle.Usage) []Use {
 	return rows
 }
 
-func ratio(l throttle.LimitUsage) float64 {
+func ratio(l inspect.LimitUsage) float64 {
 	switch l.Limit.Units {
 	case throttle.Unlimited:
 		return -1

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -61,12 +62,12 @@ type Waiting struct {
 // or one of its keys. Empty is any.
 type Filter struct{ Flow, Scope, Key string }
 
-func (f Filter) has(l throttle.Lane) bool {
+func (f Filter) has(l inspect.Lane) bool {
 	return (f.Flow == "" || f.Flow == l.Flow) && (f.Scope == "" || f.Scope == l.Scope) && (f.Key == "" || f.Key == l.Key)
 }
 
 // Lines reads who waits, for what and until when: so many rows at most.
-func Lines(ctx context.Context, th *throttle.Inspector, by By, filter Filter, most int) (Waiting, error) {
+func Lines(ctx context.Context, th *inspect.Inspector, by By, filter Filter, most int) (Waiting, error) {
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
 		return Waiting{}, err
@@ -74,7 +75,7 @@ func Lines(ctx context.Context, th *throttle.Inspector, by By, filter Filter, mo
 	return linesOf(ctx, th, lanes, by, filter, most)
 }
 
-func linesOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane, by By, filter Filter,
+func linesOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane, by By, filter Filter,
 	most int) (Waiting, error) {
 	w := Rows(lanes, by, filter, most)
 	w.Throttle = th.Name()
@@ -83,7 +84,7 @@ func linesOf(ctx context.Context, th *throttle.Inspector, lanes []throttle.Lane,
 }
 
 // Rows puts lanes together, without why they wait and when it was.
-func Rows(lanes []throttle.Lane, by By, filter Filter, most int) Waiting {
+func Rows(lanes []inspect.Lane, by By, filter Filter, most int) Waiting {
 	w := Waiting{By: by, Rows: []Row{}}
 	rows, flows := make(map[string]*Row), make(map[string]bool)
 	for _, l := range lanes {
@@ -106,7 +107,7 @@ func Rows(lanes []throttle.Lane, by By, filter Filter, most int) Waiting {
 }
 
 // add adds a lane to its row. Lanes come by their age.
-func add(rows map[string]*Row, by By, l throttle.Lane) {
+func add(rows map[string]*Row, by By, l inspect.Lane) {
 	name := l.Name
 	switch by {
 	case ByKey:
@@ -143,8 +144,8 @@ func older(a, b Row) int {
 }
 
 // explain says of each row why its scope key has no room, and until when.
-func (w *Waiting) explain(ctx context.Context, th *throttle.Inspector) error {
-	known := make(map[[2]string]throttle.Usage)
+func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
+	known := make(map[[2]string]inspect.Usage)
 	for i := range w.Rows {
 		r := &w.Rows[i]
 		name := [2]string{r.Scope, r.Key}
@@ -172,7 +173,7 @@ func Leased(limit string) bool { return strings.Contains(limit, "/running") }
 
 // Why says what keeps jobs back under a scope key, and until when; zero if that does not
 // come by itself.
-func Why(u throttle.Usage) (text string, until time.Time) {
+func Why(u inspect.Usage) (text string, until time.Time) {
 	if u.Paused.After(u.Now) {
 		return "paused", u.Paused
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -295,7 +296,7 @@ func pulledText(pulled throttle.Pulled, err error) string {
 	return strings.Join(parts, "; ")
 }
 
-func linesText(page throttle.LinesPage, err error) string {
+func linesText(page inspect.LinesPage, err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -325,7 +326,7 @@ func setText(err error) string {
 	return "done"
 }
 
-func inForceText(usage throttle.Usage, err error) string {
+func inForceText(usage inspect.Usage, err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -347,7 +348,7 @@ func doneText[T any](done T, err error) string {
 	return fmt.Sprint(done)
 }
 
-func usageText(usage throttle.Usage, err error) string {
+func usageText(usage inspect.Usage, err error) string {
 	if err != nil {
 		return err.Error()
 	}

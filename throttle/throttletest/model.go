@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -120,8 +121,8 @@ func (m *Model) Leave(now time.Time, ids []string) ([]bool, error) {
 }
 
 // Lines returns a page of the scope keys under which jobs wait.
-func (m *Model) Lines(now time.Time, from string) (throttle.LinesPage, error) {
-	return m.throttle.Inspector().Lines(m.at(now), from)
+func (m *Model) Lines(now time.Time, from string) (inspect.LinesPage, error) {
+	return inspect.New(m.throttle).Lines(m.at(now), from)
 }
 
 // Settle corrects what a grant was charged.
@@ -158,21 +159,21 @@ func (m *Model) Report(now time.Time, scope, key string, r throttle.Report) (thr
 func (m *Model) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
 	ctx, left := m.at(now), max(0, until.Sub(now))
 	m.memory.pause = left.Microseconds()
-	return m.throttle.Pause(ctx, scope, key, time.Now().Add(left))
+	return inspect.New(m.throttle).Pause(ctx, scope, key, time.Now().Add(left))
 }
 
 // Resume ends a pause.
 func (m *Model) Resume(now time.Time, scope, key string) (bool, error) {
-	return m.throttle.Resume(m.at(now), scope, key)
+	return inspect.New(m.throttle).Resume(m.at(now), scope, key)
 }
 
 // SetLimits sets limits at run time.
 func (m *Model) SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error {
-	return m.throttle.Inspector().SetLimits(m.at(now), scope, key, limits, m.lasts(now, until))
+	return inspect.New(m.throttle).SetLimits(m.at(now), scope, key, limits, m.lasts(now, until))
 }
 
 // lasts makes the next limits or mode end at a time.
-func (m *Model) lasts(now, until time.Time) throttle.SetOption {
+func (m *Model) lasts(now, until time.Time) inspect.SetOption {
 	if until.IsZero() {
 		return nil
 	}
@@ -180,32 +181,32 @@ func (m *Model) lasts(now, until time.Time) throttle.SetOption {
 	if m.memory.lasts = left.Microseconds(); left > 0 {
 		left = max(left, time.Hour) // the memory knows it exactly
 	}
-	return throttle.Until(time.Now().Add(left))
+	return inspect.Until(time.Now().Add(left))
 }
 
 // ResetLimits takes back limits that were set at run time.
 func (m *Model) ResetLimits(now time.Time, scope, key string) error {
-	return m.throttle.Inspector().ResetLimits(m.at(now), scope, key)
+	return inspect.New(m.throttle).ResetLimits(m.at(now), scope, key)
 }
 
 // SetMode sets a mode at run time.
 func (m *Model) SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error {
-	return m.throttle.Inspector().SetMode(m.at(now), scope, mode, m.lasts(now, until))
+	return inspect.New(m.throttle).SetMode(m.at(now), scope, mode, m.lasts(now, until))
 }
 
 // ResetMode takes back a mode that was set at run time.
 func (m *Model) ResetMode(now time.Time, scope string) error {
-	return m.throttle.Inspector().ResetMode(m.at(now), scope)
+	return inspect.New(m.throttle).ResetMode(m.at(now), scope)
 }
 
 // Usage returns the usage of a scope key.
-func (m *Model) Usage(now time.Time, scope, key string) (throttle.Usage, error) {
-	return m.throttle.Inspector().Usage(m.at(now), scope, key)
+func (m *Model) Usage(now time.Time, scope, key string) (inspect.Usage, error) {
+	return inspect.New(m.throttle).Usage(m.at(now), scope, key)
 }
 
 // Count counts the units of a past interval.
 func (m *Model) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
-	return m.throttle.Inspector().Count(m.at(now), scope, key, from, to)
+	return inspect.New(m.throttle).Count(m.at(now), scope, key, from, to)
 }
 
 // microsecondsLeft returns -1 for a time that has passed.

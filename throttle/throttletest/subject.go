@@ -3,6 +3,7 @@ package throttletest
 import (
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -17,7 +18,7 @@ type Subject interface {
 	Release(now time.Time, granted throttle.Reservation) (bool, error)
 	Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error)
 	Leave(now time.Time, ids []string) ([]bool, error)
-	Lines(now time.Time, from string) (throttle.LinesPage, error)
+	Lines(now time.Time, from string) (inspect.LinesPage, error)
 	Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error)
 	SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error)
 	Refund(now time.Time, granted throttle.Reservation) (bool, error)
@@ -30,6 +31,6 @@ type Subject interface {
 	ResetLimits(now time.Time, scope, key string) error
 	SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error
 	ResetMode(now time.Time, scope string) error
-	Usage(now time.Time, scope, key string) (throttle.Usage, error)
+	Usage(now time.Time, scope, key string) (inspect.Usage, error)
 	Count(now time.Time, scope, key string, from, to time.Duration) (int64, error)
 }

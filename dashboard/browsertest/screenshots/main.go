@@ -26,8 +26,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/dashboard/browsertest"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // pictures are what is written: a page, how wide and high the picture is, and whether it is dark.
@@ -130,11 +130,11 @@ func run(directory string) error {
 func waitingJob(ctx context.Context, addr string) (page string, err error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	names, err := throttle.List(ctx, client)
+	names, err := inspect.List(ctx, client)
 	if err != nil || len(names) == 0 {
 		return "", fmt.Errorf("no throttle is there: %w", err)
 	}
-	th, err := throttle.Attach(ctx, names[0], client)
+	th, err := inspect.Attach(ctx, names[0], client)
 	if err != nil {
 		return "", err
 	}
@@ -142,7 +142,7 @@ func waitingJob(ctx context.Context, addr string) (page string, err error) {
 	if err != nil || len(lanes) == 0 {
 		return "", fmt.Errorf("nothing waits: %w", err)
 	}
-	longest := slices.MaxFunc(lanes, func(a, b throttle.Lane) int { return cmp.Compare(a.Jobs, b.Jobs) })
+	longest := slices.MaxFunc(lanes, func(a, b inspect.Lane) int { return cmp.Compare(a.Jobs, b.Jobs) })
 	jobs, _, err := th.Jobs(ctx, longest.Name, "")
 	if err != nil || len(jobs) == 0 {
 		return "", fmt.Errorf("nothing waits in %s: %w", longest.Name, err)

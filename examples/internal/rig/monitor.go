@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/metrics"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -46,6 +47,6 @@ func (p *Program) ServeMetrics(ctx context.Context, addr string) (*Monitor, erro
 // Watch has a throttle's used ratios served.
 func (m *Monitor) Watch(th *throttle.Throttle) {
 	if m.server != nil {
-		m.Collector.Watch(th.Inspector())
+		m.Collector.Watch(inspect.New(th))
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -89,7 +90,7 @@ func (p *Program) CheckRedis(ctx context.Context, th *throttle.Throttle) error {
 	if p.Redis == "" {
 		return nil
 	}
-	findings, err := th.Inspector().Check(ctx)
+	findings, err := inspect.New(th).Check(ctx)
 	for _, f := range findings {
 		fmt.Fprintf(p.Stderr, "%s: redis: %s\n", p.name, f)
 	}

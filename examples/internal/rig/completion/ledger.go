@@ -17,6 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/chat"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -108,7 +109,7 @@ func (l *Ledger) budgets(ctx context.Context) (map[string]int64, error) {
 		if _, known := used[p.Customer]; known {
 			continue
 		}
-		u, err := l.throttle.Inspector().Usage(ctx, ScopeBudget, p.Customer)
+		u, err := inspect.New(l.throttle).Usage(ctx, ScopeBudget, p.Customer)
 		if err != nil {
 			return nil, fmt.Errorf("budget of %s: %w", p.Customer, err)
 		}

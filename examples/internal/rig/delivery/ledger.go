@@ -21,6 +21,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -149,7 +150,7 @@ func (l *Ledger) Fresh(mails []*campaign.Mail) []*campaign.Mail {
 
 // Foretold notes and shows when the last of the mails is expected to start, before they are
 // enqueued.
-func (l *Ledger) Foretold(mails int, told throttle.Forecast) {
+func (l *Ledger) Foretold(mails int, told inspect.Forecast) {
 	l.plan.foretold(told)
 	what := "mails"
 	if len(l.known) > 0 {

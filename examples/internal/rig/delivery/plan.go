@@ -13,6 +13,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -45,7 +46,7 @@ func newPlan() *plan {
 }
 
 // foretold notes a forecast.
-func (p *plan) foretold(told throttle.Forecast) {
+func (p *plan) foretold(told inspect.Forecast) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ends = append(p.ends, expectedEnd{told.Now, told.Last})
@@ -81,7 +82,7 @@ func (p *plan) expect(ctx context.Context, quotas *throttle.Throttle, started ma
 	if len(waiting) == 0 {
 		return nil
 	}
-	told, err := quotas.Driver().Expect(ctx, waiting)
+	told, err := inspect.New(quotas).Expect(ctx, waiting)
 	if err != nil {
 		return fmt.Errorf("forecast: %w", err)
 	}

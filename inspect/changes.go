@@ -1,0 +1,162 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+const (
+	mostChanges    = 200
+	changesKeptFor = 30 * 24 * time.Hour
+)
+
+// Change is one change of what is set at run time: a pause, limits or a mode. The last 200 are kept
+// for 30 days, and the last 200 of those that an upstream asked for (ForUpstream).
+type Change struct {
+	At time.Time `json:"at"` // on Redis' clock
+	// By is who did it: the person, if one was named, the user and the host, the program and
+	// its process. Why is the reason, if one was given.
+	By  string `json:"by"`
+	Why string `json:"why,omitempty"`
+	// What was changed: pause, limits or mode.
+	What string `json:"what"`
+	// Scope and Key name what it was changed for. An empty Key of a keyed scope is all its
+	// keys, an empty Scope all scopes. Of a very long key only the hash is known.
+	Scope string `json:"scope,omitempty"`
+	Key   string `json:"key,omitempty"`
+	// Before and After are texts: limits as ParseLimits reads them, a mode's name, or the end of
+	// a pause (RFC 3339); empty for nothing.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+	// Until is when what was set ends by itself; zero: it does not.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Changes returns what was changed at run time, the last first. It blocks for two round
+// trips and fails as Usage does.
+func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	var changes []Change
+	for _, upstream := range []bool{false, true} {
+		list, err := t.list(ctx, t.changesKey(upstream), 0, mostChanges-1)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range list {
+			var c Change
+			if err := json.Unmarshal([]byte(text), &c); err == nil {
+				changes = append(changes, c)
+			}
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return b.At.Compare(a.At) })
+	return changes, nil
+}
+
+// changesKey names the list of the changes that people made, or of those that an upstream asked for.
+func (t *Inspector) changesKey(upstream bool) string {
+	if upstream {
+		return t.prefix + "changes:upstream"
+	}
+	return t.prefix + "changes"
+}
+
+// noteChange records a change. A failure to record it is no error: the change is in force.
+func (t *Inspector) noteChange(ctx context.Context, what, name string, s setting, of terms) {
+	if t.in.Clock() != nil || s.before == s.inForce {
+		return
+	}
+	c := Change{At: s.now, By: t.who(of), Why: of.why, What: what, Scope: name}
+	if scope, key, is := wire.SplitScopeKey(name); is {
+		c.Scope, c.Key = scope, key
+	}
+	if what == "resume" {
+		c.What = "pause"
+	}
+	c.Before, _ = t.settingText(c, s.before, s.now)
+	c.After, c.Until = t.settingText(c, s.inForce, s.now)
+	text, err := json.Marshal(c)
+	if err == nil {
+		err = t.pushed(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
+	}
+	if err != nil {
+		t.options.Logger.Debug("throttle: who changed what could not be kept", zap.Error(err))
+	}
+}
+
+// settingText is a setting in words for people, and when it ends.
+func (t *Inspector) settingText(c Change, text string, now time.Time) (string, time.Time) {
+	value, ends, _ := strings.Cut(text, "|")
+	switch {
+	case value == "":
+		return "", time.Time{}
+	case c.What == "limits":
+		return limitsText(t.limitsOf(c.Scope, value)), endOf(ends)
+	case c.What == "mode":
+		return modeOf(value).String(), endOf(ends)
+	}
+	end := endOf(value)
+	if !end.After(now) {
+		return "", time.Time{}
+	}
+	return end.UTC().Format(time.RFC3339), end
+}
+
+// endOf reads when a setting ends; the zero time if it does not.
+func endOf(text string) time.Time {
+	end, err := pauseEnd(text)
+	if err != nil || end.UnixMicro() == 0 {
+		return time.Time{}
+	}
+	return end
+}
+
+// limitsOf reads limits as the scripts keep them.
+func (t *Inspector) limitsOf(scope, text string) []throttle.Limit {
+	var limits []throttle.Limit
+	for part := range strings.SplitSeq(text, ",") {
+		if l, err := line.ParseLimit(part); err == nil {
+			limits = append(limits, t.in.Entered(scope, l))
+		}
+	}
+	return limits
+}
+
+// modeOf is the mode of a letter.
+func modeOf(letter string) throttle.Mode {
+	return throttle.Mode(max(0, strings.Index(wire.Modes, letter)))
+}
+
+// actor names the user, the host and the program of this process, in a few hundred bytes at most.
+func (t *Inspector) actor() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = cmp.Or(u.Username, u.Uid)
+	}
+	p := t.in.Process()
+	const most = 64 // bytes of each name
+	return fmt.Sprintf("%.*s@%.*s (%.*s, process %d)", most, name, most, p.Host, most, p.Program, p.PID)
+}
+
+// limitsText writes limits as throttle.ParseLimits reads them.
+func limitsText(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,84 @@
+package inspect
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// withAddress adds to an error which Redis could not be asked.
+func (t *Inspector) withAddress(err error) error {
+	var unavailable *throttle.UnavailableError
+	if errors.As(err, &unavailable) {
+		unavailable.Address = t.address()
+	}
+	return err
+}
+
+// address is the address of Redis that the client was given; empty if not known, as behind Sentinel. A user
+// and a password that were written into it are left out.
+func (t *Inspector) address() string {
+	var addresses []string
+	switch client := t.Client().(type) {
+	case *redis.Client:
+		addresses = []string{client.Options().Addr}
+	case *redis.ClusterClient:
+		addresses = slices.Clone(client.Options().Addrs)
+	}
+	for i, address := range addresses {
+		addresses[i] = address[strings.LastIndexByte(address, '@')+1:]
+	}
+	text := strings.Join(addresses, ", ")
+	if text == sentinels {
+		return ""
+	}
+	return text
+}
+
+// sentinels is the address that go-redis gives a client behind Sentinel.
+const sentinels = "FailoverClient"
+
+// slowReload is from when on the time is too long that a Cluster client uses an old map of the slots.
+const slowReload = 2 * time.Second
+
+// checkClient finds the settings of go-redis' Cluster client that make a recovery slow. A client of a single
+// server, or of one behind Sentinel, is given the throttle's timeout by boundedBy; of others nothing is
+// known.
+func (t *Inspector) checkClient() []Finding {
+	cluster, is := t.Client().(*redis.ClusterClient)
+	if !is {
+		return nil
+	}
+	options := cluster.Options()
+	var findings []Finding
+	find := func(severity, text, remedy string) {
+		findings = append(findings, Finding{Severity: severity, What: "client", Text: text, Remedy: remedy})
+	}
+	if !options.ContextTimeoutEnabled {
+		find(warning,
+			"the client of the Cluster heeds no deadline: a call that hangs is left behind in a goroutine until ReadTimeout ("+
+				options.ReadTimeout.String()+") and its retries are over", "set ClusterOptions.ContextTimeoutEnabled")
+	}
+	if options.ClusterStateReloadInterval > slowReload {
+		find(warning, "after a failover the client of the Cluster may ask the node that is gone for up to "+
+			options.ClusterStateReloadInterval.String(),
+			"set ClusterOptions.ClusterStateReloadInterval to 500ms")
+	}
+	if most := 10 * t.options.Timeout; options.DialTimeout > most {
+		find(warning, "looking for the new primary the client of the Cluster may wait "+
+			options.DialTimeout.String()+" for each node that is silent",
+			"set ClusterOptions.DialTimeout to "+most.String()+" or less")
+	}
+	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
+		find(note,
+			"ReadOnly, RouteByLatency and RouteRandomly do nothing for the throttle: its scripts write, and are "+
+				"run by primaries",
+			"leave them out if the client has no other user")
+	}
+	return findings
+}

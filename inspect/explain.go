@@ -1,0 +1,317 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Explanation is all that is known of one job that has not started, and of the limits
+// that concern it. Its String is one screen of text for people. All instants are on
+// Redis' clock.
+type Explanation struct {
+	// Job is the job's ID, Now the instant of the answer.
+	Job string
+	Now time.Time
+	// Priority is that of the job; 0 where it does not wait and was asked for by its ID.
+	Priority int
+	// Costs are the units that the job takes, by scope; empty if nothing is known of the job.
+	Costs map[string]int64
+	// Slot is what it is booked for; zero if it is not.
+	Slot time.Time
+	// Arrived is since when it waits in line; zero if it does not. Waiting is how many jobs are
+	// in its lane and Before how many of these are before it, -1 if the lane is too long to tell.
+	// A job that did not come to its slot has Arrived and no Waiting: when it asks again, it comes
+	// to the front of its lane.
+	Arrived         time.Time
+	Before, Waiting int64
+	// Blocked is the scope key under which its lane stands, with no limit and no units;
+	// nil if the job does not wait. It is looked at again at Looked.
+	Blocked *throttle.Hold
+	Looked  time.Time
+	// Parked is true where the lane waits beside that scope key for its turn to claim room
+	// for a heavy job. Claimed is the place that is claimed for the lane's first job; zero
+	// if there is none.
+	Parked  bool
+	Claimed time.Time
+	// Expected is when the job is expected to start; zero if that is not known. Guessed is true
+	// if it is estimated from the limits and the number of flows alone, since too many jobs wait
+	// for a forecast.
+	Expected time.Time
+	Guessed  bool
+	// Usage is how the scope keys stand that concern the job.
+	Usage []Usage
+}
+
+// Explain returns all that is known of a job. Pass the ID, Weight, Costs, Keys and Priority that
+// it was reserved with. It changes nothing. It blocks for two round trips, for a waiting job as
+// Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is not
+// known.
+func (t *Inspector) Explain(ctx context.Context, job throttle.Job) (Explanation, error) {
+	o, err := t.order(ctx, job)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e, err := t.explain(ctx, o)
+	if err != nil || e.Waiting == 0 {
+		return e, err
+	}
+	if err := t.inLine(ctx, o, &e); err != nil {
+		return Explanation{}, withJob(err, job)
+	}
+	return e, nil
+}
+
+// explain tells what is known of a job, but for one in line when it is expected to start.
+func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) {
+	job := o.job
+	p, err := t.page(ctx, wire.LinesJob, "", job.ID, o.Lane)
+	if err != nil {
+		return Explanation{}, withJob(err, job)
+	}
+	e, err := o.explanation(p)
+	if err != nil || len(o.Charges) == 0 {
+		return e, err
+	}
+	names := make([]string, len(o.Charges))
+	e.Costs = make(map[string]int64, len(o.Charges))
+	for i := range o.Charges {
+		names[i] = o.Charges[i].Name
+		e.Costs[o.Charges[i].Scope] = o.Charges[i].Units
+	}
+	accounts, err := t.usage(ctx, wire.Usage{Names: names})
+	if err != nil {
+		return Explanation{}, withJob(err, job)
+	}
+	for i := range accounts {
+		accounts[i].Key = o.Charges[i].Key // of a very long one Redis has only the hash
+		e.Usage = append(e.Usage, accounts[i].Usage)
+	}
+	e.Expected = e.Slot
+	return e, nil
+}
+
+// inLine adds what is known of a job that waits: its lane's claim, its place in a long
+// lane, and when it is expected to start.
+func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error {
+	r, err := t.readLine(ctx, nil)
+	if errors.Is(err, lanes.ErrTooMany) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Snapshot.Claims {
+		if c.Lane == o.Lane && e.Blocked == nil {
+			e.Claimed, e.Blocked = wire.Instant(c.At), o.blocked(c.Names[0])
+		}
+	}
+	for _, lane := range r.Snapshot.Lanes {
+		for i := range lane.Jobs {
+			if lane.Name == o.Lane && lane.Jobs[i].ID == o.job.ID {
+				e.Before, e.Arrived = int64(i), wire.Instant(lane.Jobs[i].Arrival)
+			}
+		}
+	}
+	_, starts := r.play([]string{o.job.ID})
+	e.Expected = wire.Instant(starts[o.job.ID])
+	return nil
+}
+
+// blocked is the hold of a scope key alone.
+func (o *order) blocked(name string) *throttle.Hold {
+	scope, key, _ := wire.SplitScopeKey(name)
+	if c := o.charged(name); c != nil {
+		key = c.Key // of a very long one Redis has only the hash
+	}
+	return &throttle.Hold{Scope: scope, Key: key}
+}
+
+// explanation reads what lines says of one job: its slot, its arrival, how many jobs are
+// before it and how many there are in its lane, the queue that the lane stands in, and
+// that one's timer.
+func (o *order) explanation(p *wire.Page) (Explanation, error) {
+	known := p.Job()
+	if p.Err() != nil {
+		return Explanation{}, badReply("lines")
+	}
+	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: wire.Instant(p.Now), Slot: wire.Instant(known.Slot),
+		Arrived: wire.Instant(known.Arrival), Before: known.Before, Waiting: known.Jobs, Looked: wire.Instant(known.Timer)}
+	if name, parked := strings.CutSuffix(known.Queue, parkedMark); name != "" {
+		e.Blocked, e.Parked = o.blocked(name), parked
+	}
+	return e, nil
+}
+
+// String is one screen of text.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "job %s at %s\n", jobText(e.Job), e.Now.UTC().Format(clockFormat))
+	e.writeJob(&b)
+	for _, u := range e.Usage {
+		if u.Paused.After(e.Now) {
+			fmt.Fprintf(&b, "  %s paused until %s (%s)\n", scopeKeyText(u.Scope, u.Key),
+				u.Paused.UTC().Format(clockFormat), e.in(u.Paused))
+		}
+		if u.Served < 1 {
+			fmt.Fprintf(&b, "  %s is served %s of its limits by the upstream\n", scopeKeyText(u.Scope, u.Key),
+				partText(u.Served))
+		}
+		for _, l := range u.Limits {
+			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
+				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
+		}
+	}
+	return b.String()
+}
+
+const clockFormat = "2006-01-02 15:04:05.000 MST"
+
+func (e Explanation) writeJob(b *strings.Builder) {
+	switch {
+	case !e.Slot.IsZero():
+		fmt.Fprintf(b, "  booked for %s (%s)\n", e.Slot.UTC().Format(clockFormat), e.in(e.Slot))
+	case e.Waiting > 0:
+		fmt.Fprintf(b, "  in line since %s%s, %s of %d jobs before it, expected to start %s%s\n",
+			e.arrivedText(), e.priorityText(), e.beforeText(), e.Waiting, e.guessText(), e.expectedText())
+		e.writePlace(b)
+	case !e.Arrived.IsZero():
+		b.WriteString("  it did not come to its slot; asked for again, it comes to the front of its lane\n")
+	default:
+		b.WriteString("  nothing is known of it: it never asked, was given back, or has started\n")
+	}
+}
+
+// writePlace says where its lane stands.
+func (e Explanation) writePlace(b *strings.Builder) {
+	if e.Blocked == nil {
+		return
+	}
+	under := scopeKeyText(e.Blocked.Scope, e.Blocked.Key)
+	switch {
+	case !e.Claimed.IsZero():
+		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under,
+			e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
+	case e.Parked:
+		fmt.Fprintf(b,
+			"  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n",
+			under, e.in(e.Looked))
+	default:
+		fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
+	}
+}
+
+// arrivedText and beforeText are for a job so far back that it was not looked for.
+func (e Explanation) arrivedText() string {
+	if e.Arrived.IsZero() {
+		return "some time"
+	}
+	return e.Arrived.UTC().Format(clockFormat)
+}
+
+func (e Explanation) priorityText() string {
+	if e.Priority == 0 {
+		return ""
+	}
+	return " with priority " + strconv.Itoa(e.Priority)
+}
+
+func (e Explanation) beforeText() string {
+	if e.Before < 0 {
+		return fmt.Sprintf("more than %d", mostOnPage)
+	}
+	return strconv.FormatInt(e.Before, 10)
+}
+
+func (e Explanation) guessText() string {
+	if e.Guessed && !e.Expected.IsZero() {
+		return "about "
+	}
+	return ""
+}
+
+// expectedText tells what is never from what is not known.
+func (e Explanation) expectedText() string {
+	if e.Expected.IsZero() && slices.ContainsFunc(e.Usage, Usage.isClosed) {
+		return "never, unless limits change"
+	}
+	return e.in(e.Expected)
+}
+
+// in says how far an instant is from now.
+func (e Explanation) in(at time.Time) string {
+	switch d := at.Sub(e.Now).Round(time.Millisecond); {
+	case at.IsZero():
+		return "at a time that is not known"
+	case d < 0:
+		return wire.Duration(-d) + " ago"
+	default:
+		return "in " + wire.Duration(d)
+	}
+}
+
+func (e Explanation) roomText(l LimitUsage) string {
+	switch {
+	case l.Free.IsZero():
+		return "closed"
+	case l.Free.After(e.Now):
+		return "room " + e.in(l.Free)
+	}
+	return "room now"
+}
+
+// partText is a part of limits, to the thousandth that counts.
+func partText(part float64) string {
+	return strconv.FormatFloat(math.Round(part*wire.Thousandths)/10, 'f', -1, 64) + " %"
+}
+
+// mostOfID is how much of a job's ID is shown.
+const mostOfID = 128
+
+// jobText is an ID that a screen can show: quoted if it is not plain, and not without end.
+func jobText(id string) string {
+	rest := ""
+	if len(id) > mostOfID {
+		id, rest = id[:mostOfID], "…"
+	}
+	if quoted := strconv.Quote(id); quoted != `"`+id+`"` {
+		id = quoted
+	}
+	return id + rest
+}
+
+// mostOfKey is how much of a key is shown.
+const mostOfKey = 24
+
+func scopeKeyText(scope, key string) string {
+	if key == "" {
+		return scope
+	}
+	if runes := []rune(key); len(runes) > mostOfKey {
+		return fmt.Sprintf("%s %q…", scope, string(runes[:mostOfKey]))
+	}
+	return fmt.Sprintf("%s %q", scope, key)
+}
+
+func originText(u Usage) string {
+	text := ""
+	if u.SetFor != "" {
+		text = ", set for the " + u.SetFor
+	}
+	if !u.Ends.IsZero() {
+		text += " until " + u.Ends.UTC().Format(clockFormat)
+	}
+	if u.Mode != throttle.Enforce {
+		text += ", " + u.Mode.String()
+	}
+	return text
+}

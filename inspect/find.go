@@ -1,0 +1,152 @@
+package inspect
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// mostSearched is how many places of a lane are read in one call.
+const mostSearched = 10_000
+
+// mostPlayed is up to how many waiting jobs the start of one is simulated; with more it is guessed.
+const mostPlayed = 5_000
+
+// ExplainID is Explain for a job of which only the ID is known. If the job waits, its lane is
+// searched, ten thousand jobs in one call; with more than 5,000 waiting jobs its start is guessed.
+// Of a job that has started, or that never came, nothing is known. It fails as Lanes does.
+func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, error) {
+	if ctx == nil {
+		return Explanation{}, errNoContext
+	}
+	if err := t.in.CheckID(id); err != nil {
+		return Explanation{}, err
+	}
+	record, err := t.field(ctx, t.prefix+"jobs", id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	at := found{order: &order{job: throttle.Job{ID: id}}}
+	switch parts := strings.SplitN(record, " ", 4); {
+	case len(parts) == 4: // slot, costs, arrival, lane
+		at.order = t.orderOf(id, parts[3], parts[1])
+	case strings.HasPrefix(record, "-"): // arrival, lane
+		_, lane, _ := strings.Cut(record, " ")
+		if at, err = t.search(ctx, id, lane); err != nil {
+			return Explanation{}, err
+		}
+	}
+	e, err := t.explain(ctx, at.order)
+	if err != nil || e.Waiting == 0 {
+		return e, err
+	}
+	e.Before, e.Arrived = at.before, at.arrived
+	if at.inLine <= mostPlayed {
+		err = t.inLine(ctx, at.order, &e)
+		return e, err
+	}
+	t.guess(at.order, &e)
+	return e, nil
+}
+
+// found is a waiting job, with how many jobs are before it in its lane and how many wait in all.
+type found struct {
+	order          *order
+	before, inLine int64
+	arrived        time.Time
+}
+
+// search looks for a job in its lane.
+func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) {
+	all, err := t.Lanes(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	at := found{order: &order{job: throttle.Job{ID: id}}} // of one that has left meanwhile
+	jobs := int64(0)
+	for _, l := range all {
+		at.inLine += l.Jobs
+		if l.Name == lane {
+			jobs = l.Jobs
+		}
+	}
+	for from := int64(0); from == 0 || from < jobs; from += mostSearched {
+		list, err := t.list(ctx, t.prefix+"lane:"+lane, from, from+mostSearched-1)
+		if err != nil {
+			return found{}, err
+		}
+		if place, element := placeOf(id, list); place >= 0 {
+			at.order, at.before = t.orderOf(id, lane, element[1]), from+int64(place)
+			micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
+			at.arrived = wire.Instant(micros)
+			return at, nil
+		}
+	}
+	return at, nil
+}
+
+// placeOf finds a job among elements "arrival:costs:id"; -1 if it is not there.
+func placeOf(id string, list []string) (place int, element []string) {
+	for i, text := range list {
+		if element = strings.SplitN(text, ":", 3); len(element) == 3 && element[2] == id {
+			return i, element
+		}
+	}
+	return -1, nil
+}
+
+// guess estimates when a waiting job starts, from the number of jobs before it, the flows that stand
+// under its scope keys, and their limits. Expected is zero under a limit of 0.
+func (t *Inspector) guess(o *order, e *Explanation) {
+	e.Expected, e.Guessed = e.Now, true
+	later := func(at time.Time) {
+		if at.After(e.Expected) {
+			e.Expected = at
+		}
+	}
+	for i, u := range e.Usage {
+		flows := max(1, u.Waiting)
+		if u.Scope == t.fair {
+			flows = 1
+		}
+		later(u.Paused)
+		for _, l := range u.Limits {
+			if l.Limit.Units == 0 && u.Mode == throttle.Enforce {
+				e.Expected = time.Time{}
+				return
+			}
+			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
+				if !l.Limit.Running {
+					later(l.Free)
+				}
+				windows := float64((e.Before+1)*flows*o.Charges[i].Units) / (float64(l.Limit.Units) * u.Served)
+				later(e.Now.Add(time.Duration(min(windows*float64(t.in.Counts(u.Scope, l.Limit)), float64(wire.MaxWindow)))))
+			}
+		}
+	}
+}
+
+// orderOf is what a job takes, by its lane and its costs as Redis has them.
+func (t *Inspector) orderOf(id, lane, costs string) *order {
+	flow, priority, names, _ := wire.LaneParts(lane)
+	o := &order{job: throttle.Job{ID: id, Priority: priority}, Order: seam.Order{Flow: flow, Lane: lane}}
+	units := strings.Split(costs, ",")
+	for i, name := range strings.Split(names, ",") {
+		scope, key, is := wire.SplitScopeKey(name)
+		if !is {
+			continue
+		}
+		n, err := strconv.ParseInt(units[min(i, len(units)-1)], 10, 64)
+		if err != nil {
+			n = 1
+		}
+		o.Charges = append(o.Charges, seam.Charge{Scope: scope, Key: key, Name: name, Units: n})
+		o.job.Weight = max(o.job.Weight, n)
+	}
+	return o
+}

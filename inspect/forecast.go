@@ -1,0 +1,180 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Forecast says when jobs would start.
+type Forecast struct {
+	// Now is when it was made, on Redis' clock.
+	Now time.Time
+	// Starts has for each job its start on Redis' clock, at its place; zero where it
+	// never starts, since a limit of 0, or of less than its weight, is in force.
+	Starts []time.Time
+	// Last is the last of them.
+	Last time.Time
+}
+
+// Forecast returns when new jobs would start if they were reserved now, one after the other, and
+// no other job came: given what is spent, booked, paused and in line, and the shares. It changes
+// nothing. The jobs need no ID; MaxWait, Deadline and Nonce are not read.
+//
+// It is approximate: where several jobs compete for the last units of a window, the moment of a
+// pull decides, and the others start a window later. Booked jobs are assumed to come to their
+// slots.
+//
+// It simulates the line in this process, from what it reads of Redis. It blocks for two round
+// trips for each 500 lanes, and one for each 500 jobs and 100 scope keys. If lanes move
+// meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
+// million waiting jobs it fails. Its other errors are those of Peek, of the first job that has one.
+func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast, error) {
+	orders := make([]*order, len(jobs))
+	for i, job := range jobs {
+		if job.ID == "" {
+			job.ID = strconv.Itoa(i)
+		}
+		var err error
+		if orders[i], err = t.order(ctx, job); err != nil {
+			return Forecast{}, err
+		}
+	}
+	r, err := t.readLine(ctx, orders)
+	if err != nil {
+		return Forecast{}, err
+	}
+	return r.forecast(orders)
+}
+
+// newcomer begins what a new job is called in the line, where no other is called so.
+const newcomer = "\x00a forecast's new job\x00"
+
+// Expect says when jobs that Reserve answered would start if nothing else came: a
+// booked one at its slot, one in line when its turn comes, and one that is not there any
+// more, since it was booked, within the lookahead. It blocks and fails as Forecast does.
+func (t *Inspector) Expect(ctx context.Context, answers []throttle.Reservation) (Forecast, error) {
+	r, err := t.readLine(ctx, nil)
+	if err != nil {
+		return Forecast{}, err
+	}
+	var waiting []string
+	for _, answer := range answers {
+		if answer.Outcome == throttle.Waiting {
+			waiting = append(waiting, answer.Job.ID)
+		}
+	}
+	known, starts := r.play(waiting)
+	f := Forecast{Now: r.now, Starts: make([]time.Time, len(answers))}
+	for i, answer := range answers {
+		switch {
+		case answer.Outcome != throttle.Waiting:
+			f.Starts[i] = answer.Start
+		case known[answer.Job.ID]:
+			f.Starts[i] = wire.Instant(starts[answer.Job.ID])
+		default:
+			f.Starts[i] = r.now.Add(t.options.Lookahead)
+		}
+	}
+	return f.withLast(), nil
+}
+
+func (f Forecast) withLast() Forecast {
+	for _, start := range f.Starts {
+		if start.After(f.Last) {
+			f.Last = start
+		}
+	}
+	return f
+}
+
+// load is a line that goes on from what was read.
+func (r *reader) load() (*line.Line, line.Settings) {
+	r.Snapshot.Now, r.Snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
+	for _, l := range r.Reader.Lanes {
+		flow, _, _, _ := wire.LaneParts(l.Lane)
+		r.Snapshot.Shares[flow] = r.in.ShareOf(flow)
+	}
+	for i := range r.Snapshot.Queues {
+		if q := &r.Snapshot.Queues[i]; q.Timer == 0 || r.handsOver(q.Name) {
+			q.Timer = r.Snapshot.Now // lanes came there since the timers were read, or a place may be free before a lease ends
+		}
+	}
+	return line.Load(r.Snapshot, line.Settings{
+		Lookahead: r.options.Lookahead.Microseconds(), Grace: r.options.Grace.Microseconds(),
+		Lower: r.in.UnitsForOneLower(),
+	})
+}
+
+// handsOver tells whether a queue is of a scope key with a running limit.
+func (r *reader) handsOver(queue string) bool {
+	return slices.ContainsFunc(r.accounts[strings.TrimSuffix(queue, parkedMark)].counted,
+		func(l line.Limit) bool { return l.Kind == line.Running })
+}
+
+// play plays the line through until jobs have started. It tells which are in line, and
+// when they start, those that do.
+func (r *reader) play(ids []string) (known map[string]bool, starts map[string]int64) {
+	l, settings := r.load()
+	known = make(map[string]bool)
+	for _, id := range ids {
+		known[id] = l.Waits(id)
+	}
+	return known, l.Play(r.Snapshot.Now, settings, ids)
+}
+
+// forecast reserves new jobs and plays the line through until they have started.
+func (r *reader) forecast(orders []*order) (Forecast, error) {
+	l, settings := r.load()
+	jobs := make([]line.Job, len(orders))
+	for i, o := range orders {
+		jobs[i] = line.Job{ID: newcomer + strconv.Itoa(i), Lane: o.Lane, Latest: line.Never, Share: r.in.ShareOf(o.Flow)}
+		for c := range o.Charges {
+			jobs[i].Costs = append(jobs[i].Costs, o.Charges[c].Units)
+		}
+	}
+	f := Forecast{Now: r.now, Starts: make([]time.Time, len(orders))}
+	answers := l.Foresee(r.Snapshot.Now, settings, jobs)
+	var waiting []string
+	for i, answer := range answers {
+		switch answer.Outcome {
+		case line.Granted, line.Booked:
+			f.Starts[i] = wire.Instant(answer.Start)
+		case line.Waiting:
+			waiting = append(waiting, jobs[i].ID)
+		case line.TooHeavy:
+			if err := r.neverFits(orders[i], answer.Held); err != nil {
+				return Forecast{}, err
+			}
+		}
+	}
+	starts := l.Play(r.Snapshot.Now, settings, waiting)
+	for i, answer := range answers {
+		if answer.Outcome == line.Waiting {
+			f.Starts[i] = wire.Instant(starts[jobs[i].ID])
+		}
+	}
+	return f.withLast(), nil
+}
+
+// neverFits is the error of a job that is too heavy for a limit of the configuration. One
+// that was set may be changed.
+func (r *reader) neverFits(o *order, held *line.Held) error {
+	a, c := r.accounts[held.Key], o.charged(held.Key)
+	if a.SetFor != "" {
+		return nil
+	}
+	for i, u := range a.Limits {
+		if counted := a.counted[i].Span; counted == held.Limit.Span ||
+			counted.Kind == line.Running && held.Limit.Kind == line.Running { // whose lease the forecast replaces
+			return &throttle.NeverFitsError{Job: o.job.ID, Weight: c.Units, Scope: a.Scope, Key: c.Key, Limit: u.Limit}
+		}
+	}
+	return badReply("usage")
+}

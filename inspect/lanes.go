@@ -1,0 +1,115 @@
+package inspect
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Lane is the jobs that wait with the same scope keys and priority.
+type Lane struct {
+	// Name is the lane's name, for Jobs.
+	Name string `json:"name"`
+	// Flow is the key of the fair scope, empty where there is none. Keys are those of the
+	// keyed scopes, by the scope's name. Of very long keys only the hash is known.
+	Flow string            `json:"flow,omitempty"`
+	Keys map[string]string `json:"keys,omitempty"`
+	// Priority is that of its jobs.
+	Priority int `json:"priority,omitempty"`
+	// Jobs is how many jobs are in it, perhaps with a few that have left since. Since is when its
+	// first job came; zero if that is not known, as for a lane that has a claim.
+	Jobs  int64     `json:"jobs"`
+	Since time.Time `json:"since,omitzero"`
+	// Costs are the units that its first job takes, by scope.
+	Costs map[string]int64 `json:"costs,omitempty"`
+	// Scope and Key name the scope key that has no room for its first job, Key empty for
+	// Global. Looked is when a pull looks at it again; zero if only a change causes that.
+	Scope  string    `json:"scope"`
+	Key    string    `json:"key,omitempty"`
+	Looked time.Time `json:"looked,omitzero"`
+	// Parked is true if its first job is heavy and waits to claim room there; Claimed is the
+	// start that it has claimed, zero if none.
+	Parked  bool      `json:"parked,omitempty"`
+	Claimed time.Time `json:"claimed,omitzero"`
+}
+
+// Lanes returns all lanes in which jobs wait, in the order in which their first jobs came. It
+// changes nothing and blocks for two round trips for each 500 lanes or scope keys. If lanes move
+// meanwhile, it reads them up to three times so as to miss none; a lane that was emptied may be
+// among them. With more than 20,000 lanes it fails. Its other errors are those of Usage.
+func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	r, err := lanes.Read(ctx, t.in.Lanes())
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]wire.Lane, len(r.Lanes))
+	for _, l := range r.Lanes {
+		known[l.Lane] = l
+	}
+	var all []Lane
+	add := func(lane, under string, timer, since int64) *Lane {
+		name, parked := strings.CutSuffix(under, parkedMark)
+		scope, key, _ := wire.SplitScopeKey(name)
+		flow, priority, names, _ := wire.LaneParts(lane)
+		keys, _ := wire.LaneKeys(lane, t.fair)
+		all = append(all, Lane{
+			Name: lane, Flow: wire.Decode(flow), Keys: keys, Priority: priority,
+			Jobs: known[lane].Jobs, Since: wire.Instant(since), Costs: costsOf(names, known[lane].Costs),
+			Scope: scope, Key: key, Looked: wire.Instant(timer), Parked: parked,
+		})
+		return &all[len(all)-1]
+	}
+	for _, q := range r.Snapshot.Queues {
+		for _, f := range q.Flows {
+			for _, standing := range f.Lanes {
+				add(standing.Lane, q.Name, q.Timer, standing.Arrival)
+			}
+		}
+	}
+	for _, c := range r.Snapshot.Claims {
+		add(c.Lane, c.Names[0], c.Timer, 0).Claimed = wire.Instant(c.At)
+	}
+	slices.SortStableFunc(all, func(a, b Lane) int { return a.Since.Compare(b.Since) })
+	return all, nil
+}
+
+// costsOf returns by scope what a job takes of the scope keys of its lane.
+func costsOf(names string, units []int64) map[string]int64 {
+	costs := make(map[string]int64)
+	for i, name := range strings.Split(names, ",") {
+		if scope, _, is := wire.SplitScopeKey(name); is && i < len(units) {
+			costs[scope] = units[i]
+		}
+	}
+	return costs
+}
+
+// Jobs returns a page of the jobs in a lane, in their order, as Waiting reservations. from is
+// where the page begins, as the last call's next; empty means the front. The lane is named by
+// Lane.Name or by throttle.Reservation.Lane. next is empty on the last page. Jobs that come or leave
+// while pages are read may be missed or returned twice.
+//
+// It changes nothing, blocks for one round trip and fails as Usage does.
+func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error) {
+	page, err := t.page(ctx, wire.LinesJobs, from, lane)
+	if err != nil {
+		return nil, "", err
+	}
+	keys, is := wire.LaneKeys(lane, t.fair)
+	for page.More() {
+		page.Refuse(!is)
+		job := throttle.Job{ID: page.Waiter(lane).ID, Keys: maps.Clone(keys)}
+		jobs = append(jobs, throttle.Reservation{Job: job, Outcome: throttle.Waiting, Now: wire.Instant(page.Now),
+			Lane: lane})
+	}
+	return jobs, page.Next, t.in.Lanes().Check(page)
+}

@@ -1,0 +1,118 @@
+package inspect
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Line is what waits under one scope key.
+type Line struct {
+	// Scope and Key name the scope key; Key is empty for Global. Of a very long key only
+	// the hash is known, which begins with ~.
+	Scope, Key string
+	// Flows is how many flows wait there: keys of the fair scope, with one lane or more
+	// each. Heavy is how many lanes wait for room for a heavy job: parked, or with a claim
+	// on their place.
+	Flows, Heavy int64
+	// Looked is when a pull looks at it again, on Redis' clock; zero if only a change causes that.
+	Looked time.Time
+}
+
+// LinesPage is a part of all that waits.
+type LinesPage struct {
+	// Now is the instant of the answer, on Redis' clock.
+	Now time.Time
+	// Lines are the scope keys of this page.
+	Lines []Line
+	// Next is where the next page begins; empty if this was the last.
+	Next string
+}
+
+// mostOnPage is how many entries one page has.
+const mostOnPage = lanes.MostOnPage
+
+// Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
+// the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
+// one that has no room for its first job. A scope key may be on two pages, with its heavy flows on
+// one and the others on the other. Scope keys that come or go while pages are read may be there
+// once, twice or not at all. It changes nothing, blocks for one round trip (the first page for two),
+// and fails as Usage does.
+func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
+	p, err := t.page(ctx, wire.LinesKeys, from)
+	if err != nil {
+		return LinesPage{}, err
+	}
+	page := LinesPage{Now: wire.Instant(p.Now), Next: p.Next}
+	lines := make(map[string]*Line)
+	for p.More() {
+		q := p.Queue()
+		if q.Standing == 0 {
+			continue // the last flow has left
+		}
+		name, heavy := strings.CutSuffix(q.Name, parkedMark)
+		of := lineOf(lines, p, name, q.Timer)
+		of.Flows += q.Standing
+		if heavy {
+			of.Heavy += q.Standing
+		}
+	}
+	if err = t.in.Lanes().Check(p); err == nil && from == "" {
+		err = t.addClaims(ctx, lines)
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		page.Lines = append(page.Lines, *lines[name])
+	}
+	return page, err
+}
+
+// addClaims adds the lanes that stand in no queue, since they have a claim.
+func (t *Inspector) addClaims(ctx context.Context, lines map[string]*Line) error {
+	script := t.in.Lanes()
+	return script.Pages(ctx, wire.LinesClaims, func(p *wire.Page) {
+		c := script.Claim(p)
+		of := lineOf(lines, p, c.Names[0], c.Timer)
+		of.Flows++
+		of.Heavy++
+	})
+}
+
+// page asks for a page of one kind of entries, of what names say.
+func (t *Inspector) page(ctx context.Context, kind, from string, of ...string) (*wire.Page, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if from == "" {
+		from = "0"
+	}
+	place, err := strconv.ParseUint(from, 10, 63)
+	if err != nil {
+		return nil, &throttle.ArgumentError{Argument: "from", Value: from, Reason: "is not where a page begins"}
+	}
+	return t.in.Lanes().Page(ctx, kind, int64(place), of...)
+}
+
+// lineOf returns the line of a scope key, with the earliest time of its looks.
+func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
+	scope, key, is := wire.SplitScopeKey(name)
+	p.Refuse(!is)
+	of, known := lines[name]
+	if !known {
+		of = &Line{Scope: scope, Key: key}
+		lines[name] = of
+	}
+	if at := wire.Instant(timer); !at.IsZero() && (of.Looked.IsZero() || at.Before(of.Looked)) {
+		of.Looked = at
+	}
+	return of
+}
+
+// parkedMark after a scope key's name makes it the name of the queue of its parked lanes.
+const parkedMark = "!"

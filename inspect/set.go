@@ -1,0 +1,177 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Pause closes one scope key until a time, for all processes, from their next decision on: no
+// job starts under it that was not granted before. The key of Global is "". A booked job that
+// comes meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
+// second pause never shortens the first: Resume ends it. A time in the past pauses nothing.
+//
+// The time is read by the local clock; its distance from now, up to 400 days, counts. Of the
+// options, Why and By apply. Pause returns when the pause ends by Redis' clock. It blocks for two
+// round trips, the second to record the change (Changes), and fails as Reserve does, without
+// fallback.
+func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Time,
+	options ...SetOption) (time.Time, error) {
+	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+		return time.Time{}, err
+	}
+	length := max(0, t.until(until))
+	if length > wire.MaxWindow {
+		return time.Time{}, &throttle.ArgumentError{Argument: "until", Value: until,
+			Reason: "is more than " + wire.Duration(wire.MaxWindow) + " away"}
+	}
+	s, err := t.set(ctx, wire.SetPause, wire.ScopeKey(scope, key), strconv.FormatInt(length.Microseconds(), 10),
+		slices.Concat(options, []SetOption{Until(time.Time{})}))
+	if err != nil {
+		return time.Time{}, err
+	}
+	ends, err := pauseEnd(s.inForce)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if ends.Before(s.now) { // nothing is paused
+		ends = s.now
+	}
+	if t.options.Observer != nil {
+		t.options.Observer.Paused(throttle.Pause{Throttle: t.name, Scope: scope, Key: key, Until: ends})
+	}
+	return ends, nil
+}
+
+// Resume ends a pause now. It returns false if the scope key was not paused. Jobs
+// that waited for it are pulled at once. It blocks and fails as Pause does.
+func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...SetOption) (bool, error) {
+	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+		return false, err
+	}
+	s, err := t.set(ctx, wire.SetResume, wire.ScopeKey(scope, key), "", options)
+	if err != nil {
+		return false, err
+	}
+	ended, err := pauseEnd(s.before)
+	return ended.After(s.now), err
+}
+
+// SetLimits sets the limits of one scope key at run time, for all processes, from
+// their next decision on; with an empty key of a keyed scope those of all its keys
+// that have none of their own. They are kept in Redis until ResetLimits, or until they end
+// by themselves (Until), and win over every configuration.
+//
+// Other units count at once, with all that was spent before: lowered, nothing starts
+// until the window is under its limit, and a booked job may have to wait longer; raised,
+// what is decided from then on uses it. A window or a precision that is new to the scope
+// key counts from when it is first asked for. So a limit without a Precision gets that of
+// the configured limit of its window, except where this is finer than the default and
+// there are more than 1,000 units, whose ledger would get long. A running limit without a
+// Lease gets the configured one's.
+//
+// A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
+// in line, under a limit below its weight with a *BlockedError until the limits change.
+//
+// Limits that end do so by Redis' clock, for all processes at the same instant. The limits that
+// follow count meanwhile, and hold for every start from that instant on; waiting jobs are looked
+// at then.
+//
+// It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
+func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []throttle.Limit,
+	options ...SetOption) error {
+	if len(limits) == 0 {
+		return &throttle.OptionError{Field: "limits", Value: 0,
+			Reason: "are none; Unlimited lifts a limit, ResetLimits takes back what was set"}
+	}
+	text, err := t.in.LimitsToSet(scope, limits)
+	if err != nil {
+		return err
+	}
+	return t.setLimits(ctx, scope, key, text, options)
+}
+
+// ResetLimits takes back what SetLimits set for a scope key or, with an empty key of a keyed
+// scope, for all its keys: what is set for the scope, or else each process' configuration, is in
+// force again. The served share of a scope key is 1 again. It blocks and fails as Pause does.
+func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options ...SetOption) error {
+	return t.setLimits(ctx, scope, key, "", options)
+}
+
+func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, options []SetOption) error {
+	name := scope
+	if key != "" || scope == throttle.Global {
+		name = wire.ScopeKey(scope, key)
+		if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+			return err
+		}
+	} else if err := t.in.CheckScope(ctx, scope); err != nil {
+		return err
+	}
+	_, err := t.set(ctx, wire.SetLimits, name, text, options)
+	return err
+}
+
+// SetMode sets the mode of a scope at run time, for all processes, from their next
+// decision on; with an empty scope that of all scopes which have none set. It is kept
+// in Redis until ResetMode, or until it ends by itself, as limits do, and wins over every
+// configuration. It blocks and fails as SetLimits does.
+func (t *Inspector) SetMode(ctx context.Context, scope string, mode throttle.Mode, options ...SetOption) error {
+	if mode < throttle.Enforce || mode > throttle.Off {
+		return &throttle.OptionError{Field: "mode", Value: int(mode), Reason: "is none of Enforce, Shadow, Off"}
+	}
+	return t.setMode(ctx, scope, wire.Modes[mode:mode+1], options)
+}
+
+// ResetMode takes back what SetMode set. It blocks and fails as SetLimits does.
+func (t *Inspector) ResetMode(ctx context.Context, scope string, options ...SetOption) error {
+	return t.setMode(ctx, scope, "", options)
+}
+
+func (t *Inspector) setMode(ctx context.Context, scope, letter string, options []SetOption) error {
+	if err := t.in.CheckScope(ctx, scope); scope != "" && err != nil {
+		return err
+	}
+	_, err := t.set(ctx, wire.SetMode, scope, letter, options)
+	return err
+}
+
+// set changes what is set at run time.
+func (t *Inspector) set(ctx context.Context, what, name, value string, options []SetOption) (setting, error) {
+	if ctx == nil {
+		return setting{}, errNoContext
+	}
+	of, err := termsOf(options)
+	if err != nil {
+		return setting{}, err
+	}
+	left, err := t.left(of)
+	if err != nil {
+		return setting{}, err
+	}
+	was, err := t.in.Set(ctx, wire.Set{What: what, Name: name, Value: value, Lasts: left.Microseconds(), Note: t.note(of)})
+	s := setting{wire.Instant(was.Now), was.Before, was.InForce}
+	if err == nil {
+		t.noteChange(ctx, what, name, s, of)
+	}
+	return s, err
+}
+
+// setting is the answer of set: the end of a pause, "value|ends" of limits or a mode, empty for nothing.
+type setting struct {
+	now             time.Time
+	before, inForce string
+}
+
+// pauseEnd reads the end of a pause; 0 means none.
+func pauseEnd(text string) (time.Time, error) {
+	end, err := strconv.ParseUint(text, 10, 53)
+	if err != nil {
+		return time.Time{}, badReply("set")
+	}
+	return wire.Instant(int64(end)), nil
+}

@@ -1,0 +1,97 @@
+package inspect
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// SetOption adds to a change at run time until when it holds, why it was made, or by whom.
+type SetOption func(*terms)
+
+// terms are the options of a change.
+type terms struct {
+	until    time.Time
+	why, by  string
+	upstream bool
+}
+
+// Until ends what is set at a time, by itself. From that instant on, what is set for the scope, or else each
+// process' configuration, is in force again. The time is read by the local clock; its distance from now, up
+// to 400 days, counts. The zero time means no end.
+func Until(end time.Time) SetOption { return func(t *terms) { t.until = end } }
+
+// Why gives the reason, for people, in at most 200 bytes.
+func Why(reason string) SetOption { return func(t *terms) { t.why = reason } }
+
+// By names the person who makes the change, in at most 100 bytes. The process and the user that it runs as
+// are recorded in any case.
+func By(person string) SetOption { return func(t *terms) { t.by = person } }
+
+// ForUpstream marks a change that a program makes because an upstream asked for it. Such changes are
+// recorded in a list of their own, so that they push out none that a person made.
+func ForUpstream() SetOption { return func(t *terms) { t.upstream = true } }
+
+const (
+	mostWhy = 200 // bytes
+	mostBy  = 100
+)
+
+// termsOf reads options and refuses texts that are too long.
+func termsOf(options []SetOption) (terms, error) {
+	var t terms
+	for _, option := range options {
+		if option != nil {
+			option(&t)
+		}
+	}
+	switch {
+	case len(t.why) > mostWhy:
+		return t, &throttle.OptionError{Field: "Why", Value: len(t.why),
+			Reason: fmt.Sprintf("bytes are more than %d", mostWhy)}
+	case len(t.by) > mostBy:
+		return t, &throttle.OptionError{Field: "By", Value: len(t.by), Reason: fmt.Sprintf("bytes are more than %d", mostBy)}
+	}
+	return t, nil
+}
+
+// left is how long the setting lasts; 0 means until it is taken back.
+func (t *Inspector) left(of terms) (time.Duration, error) {
+	if of.until.IsZero() {
+		return 0, nil
+	}
+	left := t.until(of.until)
+	switch {
+	case left < time.Microsecond:
+		return 0, &throttle.OptionError{Field: "Until", Value: of.until,
+			Reason: "is past"}
+	case left > wire.MaxWindow:
+		return 0, &throttle.OptionError{Field: "Until", Value: of.until,
+			Reason: "is more than " + wire.Duration(wire.MaxWindow) + " away"}
+	}
+	return left, nil
+}
+
+// who names the person, if there is one, and the process with its user.
+func (t *Inspector) who(of terms) string {
+	if of.by == "" {
+		return t.actor()
+	}
+	return of.by + ", " + t.actor()
+}
+
+// note is by whom and why, as the scripts keep it: encoded, so that it contains no separators.
+func (t *Inspector) note(of terms) string {
+	return url.QueryEscape(t.who(of)) + "|" + url.QueryEscape(of.why)
+}
+
+// until is how far away an instant is by the local clock, the only clock that the caller can have read.
+func (t *Inspector) until(at time.Time) time.Duration {
+	if clock := t.in.Clock(); clock != nil {
+		return at.Sub(clock())
+	}
+	return time.Until(at)
+}

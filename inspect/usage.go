@@ -1,0 +1,122 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Usage is what holds for one scope key, and how its limits stand.
+type Usage struct {
+	// Scope and Key name it; Key is empty for Global.
+	Scope, Key string
+	// Now is the instant of the answer, on Redis' clock.
+	Now time.Time
+	// Mode is the mode in force.
+	Mode throttle.Mode
+	// Paused is until when it is paused, on Redis' clock; zero if it is not.
+	Paused time.Time
+	// Served is the served share of the limits, as Throttle.Report sets it: 1 unless the upstream
+	// has refused a job or said that it serves less.
+	Served float64
+	// SetFor tells where the limits come from: "scope" or "key", where they were set at
+	// run time for the scope or the key; empty for the configuration.
+	SetFor string
+	// Ends is when the next of what was set at run time for it ends by itself: its limits or its
+	// mode, on Redis' clock; zero if nothing ends.
+	Ends time.Time
+	// Waiting is how many flows stand under the scope key, Next when a pull looks at it again, on
+	// Redis' clock; zero if none do.
+	Waiting int64
+	Next    time.Time
+	// Limits has an entry for each limit in force, the shortest window first.
+	Limits []LimitUsage
+}
+
+// LimitUsage is the state of one limit of a scope key.
+type LimitUsage struct {
+	// Limit is the limit.
+	Limit throttle.Limit
+	// Used is how many units started in the window that ends now. A sub-window counts
+	// until all of it has left. Under a running limit it is how many run, or cool down.
+	Used int64
+	// Booked is how many units are promised to jobs that wait for their slot, with those
+	// that were granted for later and have not started.
+	Booked int64
+	// Free is the earliest start for a job of weight 1 under this limit, on Redis'
+	// clock; zero if there is none, since the limit is 0. For Unlimited it is Now. Under a
+	// running limit without room it is when the first lease ends: at the latest.
+	Free time.Time
+}
+
+// isClosed tells that a limit of 0 keeps all jobs back.
+func (u Usage) isClosed() bool {
+	return u.Mode == throttle.Enforce && slices.ContainsFunc(u.Limits, func(l LimitUsage) bool { return l.Free.IsZero() })
+}
+
+// Usage returns what is in force for a scope key, and what it has used and promised. The key of
+// Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
+// does, without fallback; the error is also an *ArgumentError for a scope key that
+// the throttle does not have.
+func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error) {
+	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+		return Usage{}, err
+	}
+	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}})
+	if err != nil {
+		return Usage{}, err
+	}
+	a[0].Key = key // of a very long one Redis has only the hash
+	return a[0].Usage, nil
+}
+
+// Count returns how many units of a scope key started in the past interval that
+// began from ago (included) and ended to ago (excluded): Count(…, time.Minute, 0)
+// is the last minute. It may go back as far as the scope key's longest window. Of
+// the windows that go back that far the one with the finest precision is read; a
+// sub-window that overlaps the interval counts whole, so the answer errs by up to
+// one precision at either end, on the high side. Blocks and fails as Usage does;
+// an interval that no window covers is an *ArgumentError: also where nothing counts, since
+// the scope is Off.
+func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
+	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
+		return 0, err
+	}
+	if to < 0 || from < to || from > wire.MaxWindow {
+		return 0, &throttle.ArgumentError{Argument: "interval", Value: from - to,
+			Reason: "does not begin before it ends, in the past " + wire.Duration(wire.MaxWindow)}
+	}
+	a, err := t.usage(ctx, wire.Usage{Names: []string{wire.ScopeKey(scope, key)}, Count: true,
+		From: (from + time.Microsecond - 1).Microseconds(), To: to.Microseconds()})
+	if err != nil {
+		return 0, err
+	}
+	switch counts := a[0].counts; {
+	case len(counts) != 1:
+		return 0, badReply("usage")
+	case counts[0] < 0:
+		return 0, &throttle.ArgumentError{Argument: "interval", Value: from,
+			Reason: "goes further back than every window that counts in scope " + scope}
+	default:
+		return counts[0], nil
+	}
+}
+
+// usage asks about scope keys, of which one call tells as many as do not take Redis long.
+func (t *Inspector) usage(ctx context.Context, asked wire.Usage) (all []account, err error) {
+	for len(asked.Names) > 0 {
+		reply, err := t.in.Run(ctx, "usage", asked.Arguments())
+		if err != nil {
+			return nil, err
+		}
+		some, err := t.accounts(reply, asked.Names)
+		if err != nil {
+			return nil, err
+		}
+		all, asked.Names = append(all, some...), asked.Names[len(some):]
+	}
+	return all, nil
+}

@@ -1,0 +1,194 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
+	"github.com/asynq-throttle/asynq-throttle/internal/line"
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
+	"github.com/asynq-throttle/asynq-throttle/internal/wire"
+)
+
+// Inside is what package inspect needs of a throttle beside its public methods. Only packages of this
+// module have the key of Throttle.Inside. It is safe for use by many goroutines and has no state of its
+// own. Unless a method says otherwise, it does not block.
+type Inside struct{ t *Throttle }
+
+// Inside opens the throttle to package inspect.
+func (t *Throttle) Inside(seam.Key) Inside { return Inside{t} }
+
+// Options returns the options in force, with the defaults filled in.
+func (i Inside) Options() Options { return i.t.options }
+
+// Process returns what the throttle publishes about itself, without Since and Seen. Its scopes have
+// the mode in force by the configuration.
+func (i Inside) Process() Process { return i.t.self() }
+
+// Clock returns the clock that a test has set; nil in production.
+func (i Inside) Clock() func() time.Time { return i.t.now }
+
+// Watch makes the throttle one that only an inspector uses: it publishes nothing, and knows shares of
+// flows by their encoded keys. Call it before the throttle is used.
+func (i Inside) Watch(shares map[string]int) {
+	i.t.redis.answered = nil
+	maps.Copy(i.t.shares.known, shares)
+}
+
+// Run calls a script by its name, with its own arguments, and returns its reply. It blocks for one
+// round trip and fails as Reserve does, without fallback. The circuit breaker does not stop check.
+func (i Inside) Run(ctx context.Context, name string, own []string) (any, error) {
+	named := scripts[slices.IndexFunc(scripts, func(s script) bool { return s.name == name })]
+	if name == checkScript.name {
+		return i.t.redis.inTime(ctx, named, i.t.arguments(own))
+	}
+	return i.t.redis.run(ctx, named, i.t.arguments(own))
+}
+
+// Set runs the script set, and pulls the line soon if the change makes room.
+func (i Inside) Set(ctx context.Context, what wire.Set) (wire.WasSet, error) {
+	reply, err := i.Run(ctx, setScript.name, what.Arguments())
+	if err != nil {
+		return wire.WasSet{}, err
+	}
+	was, err := wire.ReadWasSet(reply)
+	return was, i.t.answered(setScript.name, was.Stamp, err)
+}
+
+// Load makes each script known to Redis, and calls next with its name and the error. It ends when
+// next returns false. It blocks for one round trip for each script.
+func (i Inside) Load(ctx context.Context, next func(script string, err error) bool) {
+	for _, s := range scripts {
+		if !next(s.name, i.t.redis.loadInTime(ctx, s)) {
+			return
+		}
+	}
+}
+
+// Lanes returns how the waiting lanes are read.
+func (i Inside) Lanes() lanes.Script { return i.t.lanesScript() }
+
+func (t *setup) lanesScript() lanes.Script {
+	return lanes.Script{Lookahead: t.options.Lookahead.Microseconds(),
+		Run: func(ctx context.Context, asked wire.Lines) (any, error) {
+			return t.redis.run(ctx, linesScript, t.arguments(asked.Arguments()))
+		}, Unreadable: badReply(linesScript.name)}
+}
+
+// Processes returns what the processes of the throttle have published. It blocks for one round trip.
+func (i Inside) Processes(ctx context.Context) ([]Process, error) { return i.t.redis.processes(ctx) }
+
+// Order checks a job as Reserve does, and returns what it takes of each scope key.
+func (i Inside) Order(ctx context.Context, job Job) (seam.Order, error) {
+	o, err := i.t.order(ctx, job)
+	if err != nil {
+		return seam.Order{}, err
+	}
+	order := seam.Order{Flow: o.flow, Lane: o.lane}
+	for _, c := range o.charges {
+		order.Charges = append(order.Charges, seam.Charge{Scope: c.scope.Name, Key: c.key, Name: c.name, Units: c.units})
+	}
+	return order, nil
+}
+
+// CheckID returns an *InvalidJobError for what is no job's ID.
+func (i Inside) CheckID(id string) error { return checkID(id) }
+
+// CheckScope returns an *ArgumentError for a scope that the throttle does not have, or a nil ctx.
+func (i Inside) CheckScope(ctx context.Context, scope string) error {
+	return i.t.scopeNamed(ctx, scope)
+}
+
+// CheckScopeKey is CheckScope, also for a key that the scope cannot have.
+func (i Inside) CheckScopeKey(ctx context.Context, scope, key string) error {
+	return i.t.scopeKey(ctx, scope, key)
+}
+
+// ShareOf returns the share of a flow, by its encoded key.
+func (i Inside) ShareOf(flow string) int64 { return i.t.shares.of(flow) }
+
+// Runs estimates how long a job counts under the running limit of a scope; false if nothing is known.
+func (i Inside) Runs(scope string) (time.Duration, bool) { return i.t.runs(scope) }
+
+// Counts estimates how long a start counts under a limit of a scope.
+func (i Inside) Counts(scope string, limit Limit) time.Duration { return i.t.counts(scope, limit) }
+
+// Entered returns a counted limit as the configuration writes it.
+func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.limitAs(scope, counted) }
+
+// UnitsForOneLower returns how many units of a priority start for each of the next lower one.
+func (i Inside) UnitsForOneLower() int64 { return i.t.options.unitsForOneLower() }
+
+// LimitsToSet checks limits that are to be set for a scope at run time, and returns their text. A
+// limit without a precision or a lease gets the configured one's.
+func (i Inside) LimitsToSet(scope string, limits []Limit) (string, error) {
+	t := i.t
+	of := Scope{Name: scope, Limits: limits, Margin: t.scopeOf(scope).Margin}
+	if err := of.validateLimits(); err != nil {
+		return "", err
+	}
+	if err := checkLeases(scope, limits, t.options.Lookahead); err != nil {
+		return "", err
+	}
+	if windows := t.windows(scope, limits); windows > maxLimits {
+		return "", &OptionError{Field: "limits", Value: len(limits),
+			Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", windows, maxLimits)}
+	}
+	precise := make([]Limit, len(limits))
+	for i, limit := range limits {
+		precise[i] = t.asConfigured(scope, limit)
+	}
+	return line.LimitsText(t.scopeOf(scope).countedLimits(precise)), nil
+}
+
+// asConfigured gives a limit without a precision or a lease the configured one. With another it would begin
+// to count anew.
+func (t *setup) asConfigured(scope string, limit Limit) Limit {
+	if limit.Running && limit.Lease == 0 {
+		limit.Lease = t.leaseOf(scope)
+	}
+	if limit.Running || limit.Precision != 0 || limit.Units == Unlimited {
+		return limit
+	}
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name != scope || own.Running || own.Window != limit.Window || own.Units == Unlimited {
+				continue
+			}
+			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= maxEntries {
+				limit.Precision = was
+			}
+		}
+	}
+	return limit
+}
+
+// leaseOf is the configured lease of a scope's running limit, 0 if it has none. With another lease, jobs that
+// run already would not count.
+func (t *setup) leaseOf(scope string) time.Duration {
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && own.Running {
+				return own.Lease
+			}
+		}
+	}
+	return 0
+}
+
+// windows is how many ledgers a scope key may have while these limits are set: those of the configuration go
+// on counting.
+func (t *setup) windows(scope string, limits []Limit) int {
+	n := len(limits)
+	for _, s := range t.scopes {
+		for _, own := range s.Limits {
+			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.span() == own.span() }) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,194 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// TestSettingsAreByWhoSetThem: what is in force, by whom, why and until when is told from what is
+// set, however much was changed since, and by whom.
+func TestSettingsAreByWhoSetThem(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	now := time.Now().Truncate(time.Second)
+	m.SetTime(now)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(100)), nil)
+	ctx, five := t.Context(), []throttle.Limit{throttle.PerMinute(5)}
+	if _, err := inspect.New(th).Pause(ctx, "tenant", "acme", time.Now().Add(time.Hour), inspect.By("ann"),
+		inspect.Why("a | strange; 100% =reason: é")); err != nil {
+		t.Fatal(err)
+	}
+	m.SetTime(now.Add(time.Minute))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(inspect.New(th).SetLimits(ctx, "tenant", "acme", five, inspect.By("bob"),
+		inspect.Until(time.Now().Add(4*time.Hour))))
+	must(inspect.New(th).SetLimits(ctx, "tenant", "", five, inspect.By("cid"), inspect.Why("all of them")))
+	must(inspect.New(th).SetMode(ctx, "tenant", throttle.Shadow, inspect.By("dan"),
+		inspect.Until(time.Now().Add(time.Hour))))
+	must(inspect.New(th).SetMode(ctx, "", throttle.Off, inspect.By("eve")))
+	for i := range 210 {
+		must(inspect.New(th).SetLimits(ctx, "tenant", "other", []throttle.Limit{throttle.PerMinute(int64(i + 1))}))
+	}
+	must(inspect.New(th).ResetLimits(ctx, "tenant", "other"))
+	settings, err := inspect.New(th).Settings(ctx)
+	must(err)
+	var told []string
+	for _, s := range settings {
+		person, process, _ := strings.Cut(s.By, ", ")
+		if !strings.Contains(process, "process ") {
+			t.Errorf("set by %q, want the process too", s.By)
+		}
+		ends := ""
+		if !s.Until.IsZero() {
+			ends = s.Until.Sub(now).Round(time.Minute).String()
+		}
+		told = append(told, fmt.Sprintf("%s %s %s %v%s %s %s %s %q", s.What, s.Scope, s.Key, s.Limits, s.Mode, ends,
+			s.At.Sub(now), person, s.Why))
+	}
+	want := []string{
+		`mode   []off  1m0s eve ""`, `limits tenant  [5/1m]  1m0s cid "all of them"`,
+		`mode tenant  []shadow 1h1m0s 1m0s dan ""`,
+		`pause tenant acme [] 1h0m0s 0s ann "a | strange; 100% =reason: é"`, `limits tenant acme [5/1m] 4h1m0s 1m0s bob ""`,
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestTermsAreRefused: what is too long, or past, is refused before anything is written.
+func TestTermsAreRefused(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	th := newThrottle(t, client, tenantAndGlobal(throttle.PerMinute(10), throttle.PerMinute(100)), nil)
+	for field, option := range map[string]inspect.SetOption{
+		"Why": inspect.Why(strings.Repeat("y", 201)), "By": inspect.By(strings.Repeat("b", 101)),
+		"Until": inspect.Until(time.Now().Add(-time.Second)),
+	} {
+		for what, err := range map[string]error{
+			"limits": inspect.New(th).SetLimits(t.Context(), "tenant", "acme", []throttle.Limit{throttle.PerMinute(5)}, option),
+			"mode":   inspect.New(th).SetMode(t.Context(), "", throttle.Off, option),
+			"reset":  inspect.New(th).ResetLimits(t.Context(), "tenant", "acme", option),
+		} {
+			var wrong *throttle.OptionError
+			if !errors.As(err, &wrong) || wrong.Field != field {
+				t.Errorf("%s with %s: %v", what, field, err)
+			}
+		}
+	}
+	if keys := m.Keys(); len(keys) > 0 {
+		t.Errorf("written: %v", keys)
+	}
+}
+
+// TestSettings: what is set at run time is told with its scope keys, and who changed it.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		ctx := t.Context()
+		th := published(t, client, "settings-"+nameOf(t),
+			tenantAndGlobal(throttle.PerMinute(2), throttle.PerMinute(50)), throttle.Options{})
+		hostile := "a b:c\n{}*\x00é"
+		end, err := inspect.New(th).Pause(ctx, "tenant", hostile, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := []throttle.Limit{}
+		for i := range 12 { // more than is read at first
+			long = append(long, throttle.Per(int64(i+1), time.Duration(i+1)*time.Second))
+		}
+		for _, err := range []error{
+			inspect.New(th).SetLimits(ctx, "tenant", "acme", long),
+			inspect.New(th).SetLimits(ctx, "tenant", "", []throttle.Limit{throttle.PerMinute(7)}),
+			inspect.New(th).SetMode(ctx, "", throttle.Shadow), inspect.New(th).SetMode(ctx, "tenant", throttle.Off),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []inspect.Setting{
+			{What: "mode", Mode: "shadow"}, {Scope: "tenant", What: "limits", Limits: []throttle.Limit{throttle.PerMinute(7)}},
+			{Scope: "tenant", What: "mode", Mode: "off"},
+			{Scope: "tenant", Key: hostile, What: "pause", Until: end},
+			{Scope: "tenant", Key: "acme", What: "limits", Limits: long},
+		}
+		got, err := inspect.New(th).Settings(ctx)
+		noted := cmpopts.IgnoreFields(inspect.Setting{}, "At", "By", "Why")
+		if diff := cmp.Diff(want, got, noted); err != nil || diff != "" {
+			t.Errorf("%v, settings (-want +got):\n%s", err, diff)
+		}
+		for _, s := range want {
+			of := slices.DeleteFunc(slices.Clone(want),
+				func(other inspect.Setting) bool { return other.Scope != s.Scope || other.Key != s.Key })
+			if got, err := inspect.New(th).SettingsOf(ctx, s.Scope, s.Key); err != nil || !cmp.Equal(of, got, noted) {
+				t.Errorf("of %s %q: %+v, %v", s.Scope, s.Key, got, err)
+			}
+		}
+		if _, err := inspect.New(th).Resume(ctx, "tenant", hostile); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := inspect.New(th).SettingsOf(ctx, "tenant", hostile); err != nil || len(got) != 0 {
+			t.Errorf("resumed: %+v, %v", got, err)
+		}
+		changes, err := inspect.New(th).Changes(ctx)
+		var told []string
+		for _, c := range changes {
+			told = append(told, fmt.Sprintf("%s %s %q: %q %q", c.What, c.Scope, c.Key, c.Before, c.After))
+		}
+		until := end.UTC().Format(time.RFC3339)
+		wanted := []string{
+			fmt.Sprintf("pause tenant %q: %q %q", hostile, until, ""), `mode tenant "": "" "off"`,
+			`mode  "": "" "shadow"`, `limits tenant "": "" "7/1m"`,
+			`limits tenant "acme": "" "1/1s, 2/2s, 3/3s, 4/4s, 5/5s, 6/6s, 7/7s, 8/8s, 9/9s, 10/10s, 11/11s, 12/12s"`,
+			fmt.Sprintf("pause tenant %q: %q %q", hostile, "", until),
+		}
+		if diff := cmp.Diff(wanted, told); err != nil || diff != "" || changes[0].By == "" || changes[0].At.IsZero() {
+			t.Errorf("%v, changes (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+// TestUpstreamsPushOutNobody: 300 pauses that upstreams asked for leave the change that a person made.
+func TestUpstreamsPushOutNobody(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, threeScopes, nil)
+		ctx := t.Context()
+		if err := inspect.New(th).SetLimits(ctx, "tenant", "acme", []throttle.Limit{throttle.PerHour(5)},
+			inspect.By("ann"), inspect.Why("spring")); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			if _, err := inspect.New(th).Pause(ctx, "domain", fmt.Sprint(i), time.Now().Add(time.Hour), inspect.ForUpstream()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changes, err := inspect.New(th).Changes(ctx)
+		if err != nil || len(changes) != 201 || changes[0].Key != "299" {
+			t.Fatalf("%d changes, the last of %q, %v", len(changes), changes[0].Key, err)
+		}
+		if first := changes[200]; first.Key != "acme" || first.Why != "spring" || !strings.HasPrefix(first.By, "ann, ") {
+			t.Errorf("the first change is %+v", first)
+		}
+	})
+}
