@@ -32,7 +32,7 @@ func (l *line) job(n int) throttle.Job { return job(l.id(n), fmt.Sprintf("tenant
 
 // fill lets jobs join, many at a time. It is paused meanwhile, so that all of them wait.
 func (l *line) fill(ctx context.Context, jobs int) error {
-	if _, err := l.throttle.Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour)); err != nil {
+	if _, err := inspect.New(l.throttle).Pause(ctx, throttle.Global, "", time.Now().Add(time.Hour)); err != nil {
 		return err
 	}
 	const most = 6400
@@ -49,7 +49,7 @@ func (l *line) fill(ctx context.Context, jobs int) error {
 		}
 		jobs -= len(some)
 	}
-	_, err := l.throttle.Resume(ctx, throttle.Global, "")
+	_, err := inspect.New(l.throttle).Resume(ctx, throttle.Global, "")
 	return err
 }
 
