@@ -193,3 +193,38 @@ func TestEqualRowsAreGrouped(t *testing.T) {
 		t.Errorf("of flows of which one is known %+v is told", o.Flows)
 	}
 }
+
+// TestOverviewOfManyKeys: with 10,000 keys that wait, 10,000 that are paused and long names the overview
+// stays a page of some rows.
+func TestOverviewOfManyKeys(t *testing.T) {
+	t.Parallel()
+	b := filled()
+	b.process.sets.Known = true
+	lanes := make([]throttle.Lane, 10_000)
+	for i := range lanes {
+		key := fmt.Sprintf("%s-%05d", strings.Repeat("long", 20), i)
+		b.process.sets.All = append(b.process.sets.All,
+			throttle.Setting{Scope: "domain", Key: key, What: "pause", Until: start.Add(time.Hour)})
+		lanes[i] = throttle.Lane{Name: key, Flow: key, Scope: "tenant", Key: key, Jobs: 1, Since: start.Add(-time.Minute)}
+	}
+	b.line.under = make(map[scopeKey]view.Row)
+	b.line.put(lanes)
+	b.rows = b.choose(nil)
+	for _, key := range b.rows {
+		b.keys[key] = &standing{usage: throttle.Usage{Scope: key.Scope, Key: key.Key, Now: start,
+			Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}}
+	}
+	var page strings.Builder
+	if err := pages[""].ExecuteTemplate(&page, "live", frame{Now: start, Body: overviewOf(b, false)}); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	if rows := strings.Count(text, "<tr"); rows < 10 || rows > 80 || len(text) > 100_000 {
+		t.Errorf("%d rows, %d bytes", rows, len(text))
+	}
+	for _, want := range []string{"<b>10000</b> jobs of 10000 flows", "9980 more"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the overview lacks %q\n%.3000s", want, text)
+		}
+	}
+}

@@ -233,3 +233,63 @@ func TestKeyboard(t *testing.T) {
 	b.run(chromedp.KeyEvent(kb.Tab))
 	b.await(`document.activeElement.className === 'skip'`)
 }
+
+// contrasts returns what is hard to read on a page: texts with a contrast of less than 4.5, and bars with
+// one of less than 3 between what is used and the room beside it.
+const contrasts = `(() => {
+  const parts = (text) => (text.match(/[\d.]+/g) || []).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const color = parts(getComputedStyle(element).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll('p, a, td, th, dt, dd, b, strong, button, label, .far, .problem, .note, .mark')) {
+    if (!element.innerText.trim() || element.offsetWidth === 0 || element.classList.contains('skip')) continue;
+    const ratio = contrast(parts(getComputedStyle(element).color), behind(element));
+    if (ratio < 4.5) found.push(element.innerText.slice(0, 40) + ': ' + ratio.toFixed(2));
+  }
+  for (const bar of document.querySelectorAll('svg.bar')) {
+    const fill = (name) => parts(getComputedStyle(bar.querySelector(name)).fill);
+    const ratio = contrast(fill('.used'), fill('.room'));
+    if (ratio < 3) found.push('a bar: ' + ratio.toFixed(2));
+  }
+  return found.join('; ');
+})()`
+
+// TestContrast: all texts and bars of all pages can be told from what is behind them, in the dark too.
+func TestContrast(t *testing.T) {
+	w := newWorld(t)
+	b := openTab(t, w.base)
+	for _, scheme := range []string{"dark", "light"} {
+		send(b, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		for path, text := range everyPage {
+			b.open(path)
+			b.shows(text)
+			if found := value[string](b, contrasts); found != "" {
+				t.Errorf("%s, %s: %s", path, scheme, found)
+			}
+		}
+	}
+}
+
+// TestIdle: the pages of a throttle under which nothing has happened yet say so, and nothing else.
+func TestIdle(t *testing.T) {
+	w := newIdleWorld(t)
+	b := openTab(t, w.base)
+	for path, text := range map[string]string{
+		"": "Nothing waits.", "key?scope=tenant&key=acme": "Nothing waits for it.",
+		"changes": "Nothing was changed at run time.", "processes": "1 process is alive, configured alike.",
+	} {
+		b.open(path)
+		b.shows(text)
+		b.await(`!document.querySelector('main').innerText.match(/NaN|undefined|0001|<no value>/)`)
+	}
+}

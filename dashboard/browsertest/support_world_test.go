@@ -31,22 +31,22 @@ type world struct {
 	base     string
 }
 
+// newIdleWorld: nothing has happened under the throttle yet, but that it was looked at.
+func newIdleWorld(t *testing.T) *world {
+	t.Helper()
+	w := newThrottle(t)
+	if _, err := w.throttle.Inspector().Usage(t.Context(), throttle.Global, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.serve()
+	return w
+}
+
 // newWorld: acme and a hostile tenant have used their limits, and have jobs in line; one of
 // acme's is a task of asynq; gmail.example is paused.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	requireProgram(t)
-	w := &world{T: t, server: redistest.Start(t)}
-	w.client = w.server.Client(t)
-	var err error
-	w.throttle, err = throttle.New("smtp", w.client, []throttle.Scope{
-		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}, Floor: 0.1},
-		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
-		{Name: "domain", Optional: true},
-	}, &throttle.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newThrottle(t)
 	for _, tenant := range []string{"acme", hostile} {
 		for i := range 5 {
 			w.reserve(fmt.Sprint("mail-", len(tenant), "-", i), tenant)
@@ -61,19 +61,42 @@ func newWorld(t *testing.T) *world {
 		asynq.ProcessIn(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+	w.serve()
+	return w
+}
+
+func newThrottle(t *testing.T) *world {
+	t.Helper()
+	requireProgram(t)
+	w := &world{T: t, server: redistest.Start(t)}
+	w.client = w.server.Client(t)
+	var err error
+	w.throttle, err = throttle.New("smtp", w.client, []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(100)}, Floor: 0.1},
+		{Name: "tenant", Limits: []throttle.Limit{throttle.PerHour(2)}},
+		{Name: "domain", Optional: true},
+	}, &throttle.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// serve serves the world's pages.
+func (w *world) serve() {
+	w.Helper()
 	w.published()
 	pages, err := dashboard.New("smtp", w.client,
 		&dashboard.Options{AllowChanges: true, Asynqmon: "http://127.0.0.1:8080"})
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/admin/throttle/", pages)
 	web := httptest.NewServer(mux)
-	t.Cleanup(web.Close)
-	t.Cleanup(pages.Close)
+	w.Cleanup(web.Close)
+	w.Cleanup(pages.Close)
 	w.base = web.URL + "/admin/throttle/"
-	return w
 }
 
 func (w *world) reserve(id, tenant string) {
