@@ -79,7 +79,7 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 		if !rapid.SampledFrom([]bool{true, false, false}).Draw(t, name) {
 			continue
 		}
-		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, -1}).Draw(t, "units"), Span: line.Window(w)}
+		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, 700, 5000, -1}).Draw(t, "units"), Span: line.Window(w)}
 		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
 		limits = append(limits, l)
 	}
@@ -244,7 +244,7 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 	j := line.Job{ID: fmt.Sprintf("j%d", m.drawn), Lane: class + "|" + strings.Join(keys, ","), Latest: line.Never,
 		Share: map[string]int64{"a": 1, "b": 1, "c": 3}[flow]}
 	for range keys {
-		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 2, 5, 9}).Draw(t, "cost"))
+		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 5, 9, 99, 690, 4900}).Draw(t, "cost"))
 	}
 	j.MaxWait = rapid.SampledFrom([]int64{0, 1_200_000, 200_000}).Draw(t, "max wait")
 	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "has deadline") {

@@ -86,55 +86,63 @@ func lostLine(t *testing.T, client *redis.Client, end string, leave bool) {
 	}
 }
 
-// TestF15_LostLaneUnderArrivals takes a lane's jobs away while others keep coming to the lane, as
-// many as the limit lets through. The old jobs ask again now and then, and start before those that
-// came later; no window is over its limit.
+// TestF15_LostLaneUnderArrivals takes a lane's jobs away, or another key of the line, while others keep coming to the
+// lane, as many as the limit lets through. The old jobs ask again now and then, and all start in a minute; no window is
+// over its limit.
 func TestF15_LostLaneUnderArrivals(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
-		scopes := tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second))
-		s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
-		var starts []throttletest.Start
-		waiting := map[string]bool{}
-		ask := func(at time.Duration, id string) {
-			t.Helper()
-			job := throttle.Job{ID: id, Weight: 1, Keys: of("a")}
-			got, err := s.Reserve(dawn.Add(at), job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			waiting[id] = got.Outcome != throttle.Granted
-			if !waiting[id] {
-				starts = append(starts, throttletest.Start{At: got.Start, Weight: 1, Keys: job.Keys})
-			}
-		}
-		for i := range 8 {
-			ask(time.Duration(i)*time.Millisecond, fmt.Sprint("old", i))
-		}
-		takeAway(t, client, s, "lane:a|global:,tenant:a")
-		for second := range 60 {
-			at := time.Duration(1+second) * time.Second
-			for _, r := range drain(t, s, dawn.Add(at)) {
-				if waiting[r.Job.ID] {
-					ask(r.Start.Sub(dawn), r.Job.ID)
-				}
-			}
-			if second%5 == 0 {
-				ask(at, fmt.Sprint("late", second))
-			}
-			for i := range 8 {
-				if id := fmt.Sprint("old", i); second%10 == 9 && waiting[id] {
-					ask(at, id)
-				}
-			}
-		}
-		for i := range 8 {
-			if id := fmt.Sprint("old", i); waiting[id] {
-				t.Errorf("%s has not started in a minute", id)
-			}
-		}
-		for _, over := range throttletest.Check(scopes, starts) {
-			t.Errorf("window over its limit: %s", over)
+		for _, end := range []string{"lane:a|global:,tenant:a", "jobs", "timers", "wait:tenant:a", "lanes:tenant:a:a",
+			"tags:tenant:a"} {
+			lostUnderArrivals(t, client, end)
 		}
 	})
+}
+
+func lostUnderArrivals(t *testing.T, client *redis.Client, end string) {
+	t.Helper()
+	scopes := tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second))
+	s := newScripted(newThrottle(t, client, scopes, &throttle.Options{Lookahead: time.Second}))
+	var starts []throttletest.Start
+	waiting := map[string]bool{}
+	ask := func(at time.Duration, id string) {
+		t.Helper()
+		job := throttle.Job{ID: id, Weight: 1, Keys: of("a")}
+		got, err := s.Reserve(dawn.Add(at), job)
+		if err != nil {
+			t.Fatalf("without %s: %v", end, err)
+		}
+		waiting[id] = got.Outcome != throttle.Granted
+		if !waiting[id] {
+			starts = append(starts, throttletest.Start{At: got.Start, Weight: 1, Keys: job.Keys})
+		}
+	}
+	for i := range 8 {
+		ask(time.Duration(i)*time.Millisecond, fmt.Sprint("old", i))
+	}
+	takeAway(t, client, s, end)
+	for second := range 60 {
+		at := time.Duration(1+second) * time.Second
+		for _, r := range drain(t, s, dawn.Add(at)) {
+			if waiting[r.Job.ID] {
+				ask(r.Start.Sub(dawn), r.Job.ID)
+			}
+		}
+		if second%5 == 0 {
+			ask(at, fmt.Sprint("late", second))
+		}
+		for i := range 8 {
+			if id := fmt.Sprint("old", i); second%10 == 9 && waiting[id] {
+				ask(at, id)
+			}
+		}
+	}
+	for i := range 8 {
+		if id := fmt.Sprint("old", i); waiting[id] {
+			t.Errorf("without %s: %s has not started in a minute", end, id)
+		}
+	}
+	for _, over := range throttletest.Check(scopes, starts) {
+		t.Errorf("without %s: window over its limit: %s", end, over)
+	}
 }
