@@ -14,7 +14,8 @@ import (
 )
 
 // TestPropertyClockChanges: Redis' clock steps back and forth while what has started is settled,
-// refunded, released, ends and is renewed, and while scope keys are paused and set. By a time that
+// refunded, released, ends and is renewed, while scope keys are paused and set, upstreams report, and the mode
+// of global changes. Weights are light, or near the whole of the lowest limit. By a time that
 // goes on with the clock and stands still where it steps back, each start finds its windows and
 // places within their limits.
 func TestPropertyClockChanges(t *testing.T) {
@@ -35,6 +36,7 @@ type clocked struct {
 	jobs    int
 	starts  []*clockedStart
 	waiting []throttle.Job
+	shadow  bool // the mode of global
 }
 
 // clockedStart is a start that was granted.
@@ -61,11 +63,13 @@ func newClocked(t *rapid.T, client *redis.Client) *clocked {
 			throttle.Limit{Units: rapid.SampledFrom([]int64{2, 3, 10}).Draw(t, "at once"), Running: true, Lease: c.lease})
 		global.Cooldown = rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "cool-down")
 	}
+	global.Floor, tenant.Floor = 0.5, 0.3
 	c.scopes = []throttle.Scope{global, tenant}
 	for _, l := range slices.Concat(global.Limits, tenant.Limits) {
 		c.weights = append(c.weights, l.Units)
 	}
-	c.weights = []int64{1, 1, min(2, slices.Min(c.weights)), min(30, slices.Min(c.weights))}
+	least := slices.Min(c.weights)
+	c.weights = []int64{1, 1, 1, 1, min(2, least), min(2, least), min(30, least), min(30, least), max(1, least-1), least}
 	c.subject = newScripted(newThrottle(t, client, c.scopes, &throttle.Options{
 		Lookahead: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second}).Draw(t, "lookahead"),
 		Grace:     rapid.SampledFrom([]time.Duration{time.Millisecond, 5 * time.Second}).Draw(t, "grace"),
@@ -99,6 +103,8 @@ func (c *clocked) play(t *rapid.T) {
 		"set": func(t *rapid.T) {
 			done(t, "SetLimits")(nil, c.subject.SetLimits(c.now, throttle.Global, "", c.scopes[0].Limits, time.Time{}))
 		},
+		"report": c.report,
+		"mode":   c.setMode,
 		"settle": func(t *rapid.T) {
 			s := c.pick(t, func(s *clockedStart) bool { return !s.settled && s.at <= c.passed })
 			c.settle(t, s, rapid.SampledFrom([]int64{0, 0, 1, 3, 40}).Draw(t, "actual"))
@@ -112,6 +118,35 @@ func (c *clocked) play(t *rapid.T) {
 		"done":    c.end,
 		"renew":   c.renew,
 	})
+}
+
+func (c *clocked) report(t *rapid.T) {
+	r := throttle.Report{
+		Refused:    rapid.Bool().Draw(t, "refused"),
+		RetryAfter: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "asks to wait"),
+	}
+	if ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, time.Hour}).Draw(t, "started"); ago >= 0 {
+		r.Started = c.now.Add(-ago)
+	}
+	if rapid.Bool().Draw(t, "says what is left") {
+		r.Limits = []throttle.ReportedLimit{{Units: rapid.SampledFrom([]int64{1, 5, 1000}).Draw(t, "of"),
+			Remaining: rapid.SampledFrom([]int64{0, 1, 900}).Draw(t, "left")}}
+	}
+	scope, key := throttle.Global, ""
+	if rapid.Bool().Draw(t, "of a tenant") {
+		scope, key = "tenant", "a"
+	}
+	done(t, "Report")(c.subject.Report(c.now, scope, key, r))
+}
+
+// setMode changes the mode of global. What starts in shadow counts, and may be more than the limits hold.
+func (c *clocked) setMode(t *rapid.T) {
+	c.shadow = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "shadow")
+	mode := throttle.Enforce
+	if c.shadow {
+		mode = throttle.Shadow
+	}
+	done(t, "SetMode")(nil, c.subject.SetMode(c.now, throttle.Global, mode, time.Time{}))
 }
 
 func (c *clocked) pass(d time.Duration) { c.now, c.passed = c.now.Add(d), c.passed+d }
@@ -149,6 +184,9 @@ func (c *clocked) ask(t *rapid.T, job throttle.Job) {
 // has started since it was settled for more are a debt.
 func (c *clocked) checkWindows(t *rapid.T, started *clockedStart) {
 	for _, scope := range c.scopes {
+		if c.shadow && scope.Name == throttle.Global {
+			continue
+		}
 		var all []throttletest.Start
 		for _, s := range c.starts {
 			all = append(all, throttletest.Start{At: dawn.Add(s.at), Weight: s.units, Keys: s.Job.Keys})
@@ -176,7 +214,7 @@ func (c *clocked) checkPlaces(t *rapid.T, started *clockedStart) {
 		}
 	}
 	for _, l := range c.scopes[0].Limits {
-		if l.Running && sum > l.Units {
+		if l.Running && sum > l.Units && !c.shadow {
 			t.Fatalf("%s at %s: %d run under %s", started.Job.ID, started.at, sum, l)
 		}
 	}
