@@ -13,7 +13,7 @@ import (
 )
 
 // TestPropertyClock: Redis' clock steps back and forth while jobs come, wait, start and are settled,
-// upstreams report, and limits and modes change. By a time that goes on with the clock and stands
+// upstreams report, and limits and modes change. Places are kept until their lease is over. By a time that goes on with the clock and stands
 // still where it steps back, no window is over a limit that is in force; and when the clock goes evenly
 // again, and nothing is set any more, all start in about as long as their limits need, however far it
 // stepped. Nothing of this asks the model, which has the scripts' algorithm.
@@ -49,6 +49,7 @@ func newStepper(t *rapid.T, client *redis.Client) *stepper {
 			5 * time.Second}).Draw(t, "lookahead"),
 		Timeout: 30 * time.Second,
 	}
+	scopes = drawRunning(t, scopes, options.Lookahead)
 	return &stepper{
 		subject: newScripted(newThrottle(t, client, scopes, &options)), now: dawn, comes: make(map[int]time.Duration),
 		account: &machine{scopes: scopes, set: newOverrides(), starts: make(map[string]spent),
@@ -71,19 +72,27 @@ func clockHistory(t *rapid.T, client *redis.Client) {
 		case 2:
 			rapid.SampledFrom([]func(*rapid.T){s.report, s.settle, s.settle, s.setLimits, s.setMode}).Draw(t, "does")(t)
 		default:
-			job := s.account.draw(t)
-			job.ID, job.Deadline, job.Nonce = fmt.Sprintf("job%d", len(s.jobs)), time.Time{}, ""
-			s.jobs = append(s.jobs, job)
-			s.ask(t, len(s.jobs)-1)
+			s.arrive(t)
 		}
 	}
 	s.reset(t)
+	for range rapid.IntRange(0, 6).Draw(t, "still arrive") {
+		s.run(t, s.passed+time.Duration(rapid.Int64Range(0, 20_000_000).Draw(t, "for"))*time.Microsecond)
+		s.arrive(t)
+	}
 	// A small step is waited for, an upstream closes a key for five minutes at most, and each job may need a window and a
 	// sub-window of that length.
 	s.run(t, s.passed+8*time.Minute+time.Duration(len(s.jobs))*2*time.Minute)
 	for i := range s.comes {
 		t.Fatalf("%s has not started", s.jobs[i].ID)
 	}
+}
+
+func (s *stepper) arrive(t *rapid.T) {
+	job := s.account.draw(t)
+	job.ID, job.Deadline, job.Nonce = fmt.Sprintf("job%d", len(s.jobs)), time.Time{}, ""
+	s.jobs = append(s.jobs, job)
+	s.ask(t, len(s.jobs)-1)
 }
 
 // mustBe fails the history where a call fails.
