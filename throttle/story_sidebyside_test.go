@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -263,5 +264,50 @@ func TestPropertySideBySide(t *testing.T) {
 				},
 			})
 		})
+	})
+}
+
+// TestF54_ConfigurationsSideBySide: an old and a new process decide each by its own
+// configuration, and each counts what the other has started, from when it was first asked
+// for also under a window that the other does not know.
+func TestF54_ConfigurationsSideBySide(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		old := newThrottle(t, client, globalScope(throttle.PerMinute(10), throttle.PerHour(20)), nil)
+		changed, err := throttle.New(old.Name(), client, globalScope(throttle.PerHour(5), throttle.PerDay(50)),
+			&throttle.Options{Timeout: patient, Lookahead: maxWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserve(t, old, throttle.Job{ID: "1", Weight: 4})
+		// The new limit of the hour is below what was used: nothing more starts.
+		if got := reserve(t, changed, throttle.Job{ID: "2", Weight: 2}); got.Outcome != throttle.Booked ||
+			got.Hold == nil || got.Hold.Limit != throttle.PerHour(5) {
+			t.Errorf("lowered: got %+v, want booked because of 5/1h", got)
+		}
+		reserve(t, changed, throttle.Job{ID: "3", Weight: 1})
+		for name, test := range map[string]struct {
+			th   *throttle.Throttle
+			want []inspect.LimitUsage // Used and Booked
+		}{
+			"old":     {old, []inspect.LimitUsage{{Used: 5, Booked: 2}, {Used: 5, Booked: 2}}},
+			"changed": {changed, []inspect.LimitUsage{{Used: 5, Booked: 2}, {Used: 1, Booked: 2}}}, // the day is new to it
+		} {
+			usage, err := inspect.New(test.th).Usage(t.Context(), throttle.Global, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range usage.Limits {
+				usage.Limits[i].Limit, usage.Limits[i].Free = throttle.Limit{}, time.Time{}
+			}
+			if diff := cmp.Diff(test.want, usage.Limits); diff != "" {
+				t.Errorf("%s: usage (-want +got):\n%s", name, diff)
+			}
+		}
+		// With the old configuration the raised limit has room at once, until its minute
+		// is full of what both have started.
+		if got := reserve(t, old, throttle.Job{ID: "4", Weight: 3}); got.Outcome != throttle.Granted {
+			t.Errorf("raised: got %+v, want granted", got)
+		}
 	})
 }

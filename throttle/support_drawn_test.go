@@ -1,0 +1,110 @@
+package throttle_test
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// drawOptions draws a lookahead without end, in which nobody waits in line, as often as
+// short ones.
+func drawOptions(t *rapid.T) throttle.Options {
+	return throttle.Options{
+		Grace: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 5 * time.Second,
+			time.Minute}).Draw(t, "grace"),
+		Lookahead: rapid.SampledFrom([]time.Duration{maxWindow, 100 * time.Millisecond, time.Second,
+			time.Second, 5 * time.Second, 20 * time.Second}).Draw(t, "lookahead"),
+		FairScope:     rapid.SampledFrom([]string{"", "", "domain", throttle.Global}).Draw(t, "fair scope"),
+		Shares:        map[string]int{"a": rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"), "c": 2},
+		Timeout:       30 * time.Second,
+		PriorityFloor: rapid.SampledFrom([]float64{0, 0.25, 0.5, 0.01}).Draw(t, "priority floor"),
+	}
+}
+
+// windows are those that limits have.
+var windows = []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
+
+func drawScopes(t *rapid.T) []throttle.Scope { return drawScopesOf(t, windows...) }
+
+// drawScopesOf draws limits of these windows.
+func drawScopesOf(t *rapid.T, windows ...time.Duration) []throttle.Scope {
+	limits := drawLimit(windows, []int64{1, 2, 3, 5, 10, 30, 101, 1000, throttle.Unlimited})
+	distinct := func(l throttle.Limit) time.Duration { return l.Window }
+	var scopes []throttle.Scope
+	for _, name := range []string{throttle.Global, "tenant", "domain"} {
+		scopes = append(scopes, throttle.Scope{
+			Name:     name,
+			Limits:   rapid.SliceOfNDistinct(limits, 0, 3, distinct).Draw(t, name),
+			Optional: name == "domain",
+			Floor:    rapid.SampledFrom([]float64{0.1, 0.1, 0.5, 0}).Draw(t, "floor"),
+		})
+	}
+	return scopes
+}
+
+// drawRunning puts limits on what runs at once beside some scopes' windows.
+func drawRunning(t *rapid.T, scopes []throttle.Scope, lookahead time.Duration) []throttle.Scope {
+	if lookahead > maxLease/2 {
+		return scopes
+	}
+	for i := range scopes {
+		if rapid.Bool().Draw(t, "limits what runs") {
+			scopes[i].Limits = append(scopes[i].Limits, drawAtOnce(t, lookahead))
+			scopes[i].Cooldown = rapid.SampledFrom([]time.Duration{0, 0, 700 * time.Millisecond}).Draw(t, "cool-down")
+		}
+	}
+	return scopes
+}
+
+// maxLease is the longest that a running limit may have.
+const maxLease = 24 * time.Hour
+
+// drawAtOnce draws a running limit whose lease is long enough for the lookahead.
+func drawAtOnce(t *rapid.T, lookahead time.Duration) throttle.Limit {
+	return throttle.Limit{
+		Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30}).Draw(t, "at once"), Running: true,
+		Lease: max(2*lookahead,
+			rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}).Draw(t, "lease")),
+	}
+}
+
+func drawLimit(windows []time.Duration, units []int64) *rapid.Generator[throttle.Limit] {
+	return rapid.Custom(func(t *rapid.T) throttle.Limit {
+		limit := throttle.Limit{
+			Units:  rapid.SampledFrom(units).Draw(t, "units"),
+			Window: rapid.SampledFrom(windows).Draw(t, "window"),
+		}
+		limit.Precision = rapid.SampledFrom(
+			[]time.Duration{0, throttle.Exact, limit.Window / 20, limit.Window / 3, limit.Window}).Draw(
+			t, "precision").Truncate(time.Microsecond)
+		return limit
+	})
+}
+
+// drawWeight draws light weights, and those near the whole of what a limit takes.
+func drawWeight(most int64) *rapid.Generator[int64] {
+	return rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 1, 1, 1, min(2, most)}),
+		rapid.SampledFrom([]int64{most, most, most - most/10, most / 2, most - 1}),
+	)
+}
+
+func drawReport(t *rapid.T, now time.Time) throttle.Report {
+	r := throttle.Report{
+		Refused:    rapid.Bool().Draw(t, "refused"),
+		RetryAfter: rapid.SampledFrom([]time.Duration{0, 0, 1, time.Second, time.Minute}).Draw(t, "asks to wait"),
+	}
+	if ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Millisecond, time.Minute}).Draw(t, "ago"); ago >= 0 {
+		r.Started = now.Add(-ago)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "told") {
+		r.Limits = append(r.Limits, throttle.ReportedLimit{
+			Window:    rapid.SampledFrom(append([]time.Duration{0}, windows...)).Draw(t, "of"),
+			Units:     rapid.SampledFrom([]int64{0, 1, 3, 60, 500, 1 << 53}).Draw(t, "serves"),
+			Remaining: rapid.SampledFrom([]int64{-1, 0, 1, 30, 1 << 53}).Draw(t, "remaining"),
+		})
+	}
+	return r
+}
