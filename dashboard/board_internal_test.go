@@ -200,19 +200,19 @@ func TestOverviewOfManyKeys(t *testing.T) {
 	t.Parallel()
 	b := filled()
 	b.process.sets.Known = true
-	lanes := make([]throttle.Lane, 10_000)
+	lanes := make([]inspect.Lane, 10_000)
 	for i := range lanes {
 		key := fmt.Sprintf("%s-%05d", strings.Repeat("long", 20), i)
 		b.process.sets.All = append(b.process.sets.All,
-			throttle.Setting{Scope: "domain", Key: key, What: "pause", Until: start.Add(time.Hour)})
-		lanes[i] = throttle.Lane{Name: key, Flow: key, Scope: "tenant", Key: key, Jobs: 1, Since: start.Add(-time.Minute)}
+			inspect.Setting{Scope: "domain", Key: key, What: "pause", Until: start.Add(time.Hour)})
+		lanes[i] = inspect.Lane{Name: key, Flow: key, Scope: "tenant", Key: key, Jobs: 1, Since: start.Add(-time.Minute)}
 	}
 	b.line.under = make(map[scopeKey]view.Row)
 	b.line.put(lanes)
 	b.rows = b.choose(nil)
 	for _, key := range b.rows {
-		b.keys[key] = &standing{usage: throttle.Usage{Scope: key.Scope, Key: key.Key, Now: start,
-			Limits: []throttle.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}}
+		b.keys[key] = &standing{usage: inspect.Usage{Scope: key.Scope, Key: key.Key, Now: start,
+			Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Used: 2, Free: start.Add(time.Hour)}}}}
 	}
 	var page strings.Builder
 	if err := pages[""].ExecuteTemplate(&page, "live", frame{Now: start, Body: overviewOf(b, false)}); err != nil {

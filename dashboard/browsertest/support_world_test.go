@@ -35,7 +35,7 @@ type world struct {
 func newIdleWorld(t *testing.T) *world {
 	t.Helper()
 	w := newThrottle(t)
-	if _, err := w.throttle.Inspector().Usage(t.Context(), throttle.Global, ""); err != nil {
+	if _, err := inspect.New(w.throttle).Usage(t.Context(), throttle.Global, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.serve()
@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 			w.reserve(fmt.Sprint("mail-", len(tenant), "-", i), tenant)
 		}
 	}
-	_, err = inspect.New(w.throttle).Pause(t.Context(), "domain", "gmail.example", time.Now().Add(time.Hour))
+	_, err := inspect.New(w.throttle).Pause(t.Context(), "domain", "gmail.example", time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
