@@ -59,8 +59,8 @@ type ReportedLimit struct {
 	Remaining int64 // -1: it does not say
 }
 
-// Report has a scope key follow its upstream. It tells the part of its limits, in thousandths,
-// that it was and is served, and until when it is closed.
+// Report lets a scope key follow its upstream. It returns the served share of its limits before and after, in
+// thousandths, and until when the key is closed.
 func (l *Line) Report(now int64, settings Settings, name string, r Report) (before, is, paused int64) {
 	l.begin(now, settings)
 	k := l.key(name)
@@ -86,7 +86,7 @@ func (l *Line) Report(now int64, settings Settings, name string, r Report) (befo
 	return before, is, paused
 }
 
-// said is what the upstream says of limits that the key has, by their places, and the part of
+// said returns what the upstream says of limits that the key has, in their order, and the share of
 // them that it serves.
 func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 	said, ceiling = make([]ReportedLimit, len(k.limits)), whole
@@ -117,7 +117,7 @@ func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 }
 
 // enterDebts has no more start than the upstream says is left: what others have used counts
-// from now on. It tells whether they had.
+// from now on. It reports whether they had used any.
 func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 	for i, reported := range said {
 		if reported.Remaining < 0 {
@@ -184,7 +184,7 @@ func (k *key) shortest() int64 {
 	return shortest
 }
 
-// served is how many units of a limit the upstream serves, one at least.
+// served returns how many units of a limit the upstream serves, at least one.
 func (k *key) served(limit *Limit) int64 {
 	part := k.adapted.part()
 	if part == whole || limit.Units <= 0 {
@@ -193,8 +193,8 @@ func (k *key) served(limit *Limit) int64 {
 	return max(1, limit.Units/whole*part+limit.Units%whole*part/whole)
 }
 
-// room is how many units may count beside a job, -1 if the limit never holds it. One that is
-// heavier than what is served has its place where nothing else counts.
+// room returns how many units may count beside a job, -1 if the job never fits. A job that is
+// heavier than the served share starts where nothing else counts.
 func (k *key) room(limit *Limit, cost int64) int64 {
 	if cost > limit.Units {
 		return -1

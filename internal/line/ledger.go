@@ -23,7 +23,7 @@ func (d *ledger) sub(at int64) int64 { return at / d.precision }
 
 func (d *ledger) startOf(sub int64) int64 { return sub * d.precision }
 
-// trim forgets what has left the window at now, and bookings whose grace is over. It tells
+// trim forgets what has left the window at now, and bookings whose grace is over. It reports
 // whether there were any.
 func (d *ledger) trim(now, grace int64) bool {
 	left := d.spent.drop(d.sub(now) - d.n() + 1)
@@ -31,7 +31,7 @@ func (d *ledger) trim(now, grace int64) bool {
 }
 
 // spend counts a start, book books one; negative units take it back. A ledger never has more
-// than scripts can tell exactly: what is beyond that is not counted.
+// than a script can count exactly: what is beyond that is not counted.
 func (d *ledger) spend(sub, units int64) { d.spent.add(sub, min(units, Never-d.spent.total())) }
 
 func (d *ledger) book(sub, units int64) { d.booked.add(sub, min(units, Never-d.booked.total())) }
@@ -59,7 +59,7 @@ func (d *ledger) coarsen(limits []Limit) {
 
 func (d *ledger) empty() bool { return len(d.spent)+len(d.booked) == 0 }
 
-// uses is how many units the window that ends at now holds, and how many are booked. What
+// uses returns how many units the window that ends at now holds, and how many are booked. A start that
 // was granted for later counts as booked until then.
 func (d *ledger) uses(now int64) (used, booked int64) {
 	for _, e := range d.spent {
@@ -131,8 +131,8 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	return d.startOf(x)
 }
 
-// placesFrom is the sub-window from which on no more than room is left of what runs. What
-// starts later has its place already, since who runs may renew until then.
+// placesFrom returns the sub-window from which on running jobs occupy no more than room. A job that
+// starts later has its place already, since running jobs may renew until then.
 func placesFrom(all entries, n, room int64) int64 {
 	sum := int64(0)
 	for _, e := range slices.Backward(all) {
