@@ -38,11 +38,6 @@ type Explanation struct {
 	// nil if the job does not wait. It is looked at again at Looked.
 	Blocked *throttle.Hold
 	Looked  time.Time
-	// Parked is true where the lane waits beside that scope key for its turn to claim room
-	// for a heavy job. Claimed is the place that is claimed for the lane's first job; zero
-	// if there is none.
-	Parked  bool
-	Claimed time.Time
 	// Expected is when the job is expected to start; zero if that is not known. Guessed is true
 	// if it is estimated from the limits and the number of flows alone, since too many jobs wait
 	// for a forecast.
@@ -100,8 +95,7 @@ func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) 
 	return e, nil
 }
 
-// inLine adds what is known of a job that waits: its lane's claim, its place in a long
-// lane, and when it is expected to start.
+// inLine adds what is known of a job that waits: its place in a long lane, and when it is expected to start.
 func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error {
 	r, err := t.readLine(ctx, nil)
 	if errors.Is(err, lanes.ErrTooMany) {
@@ -109,11 +103,6 @@ func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error 
 	}
 	if err != nil {
 		return err
-	}
-	for _, c := range r.Snapshot.Claims {
-		if c.Lane == o.Lane && e.Blocked == nil {
-			e.Claimed, e.Blocked = wire.Instant(c.At), o.blocked(c.Names[0])
-		}
 	}
 	for _, lane := range r.Snapshot.Lanes {
 		for i := range lane.Jobs {
@@ -146,8 +135,8 @@ func (o *order) explanation(p *wire.Page) (Explanation, error) {
 	}
 	e := Explanation{Job: o.job.ID, Priority: o.job.Priority, Now: wire.Instant(p.Now), Slot: wire.Instant(known.Slot),
 		Arrived: wire.Instant(known.Arrival), Before: known.Before, Waiting: known.Jobs, Looked: wire.Instant(known.Timer)}
-	if name, parked := strings.CutSuffix(known.Queue, parkedMark); name != "" {
-		e.Blocked, e.Parked = o.blocked(name), parked
+	if known.Queue != "" {
+		e.Blocked = o.blocked(known.Queue)
 	}
 	return e, nil
 }
@@ -197,17 +186,7 @@ func (e Explanation) writePlace(b *strings.Builder) {
 		return
 	}
 	under := scopeKeyText(e.Blocked.Scope, e.Blocked.Key)
-	switch {
-	case !e.Claimed.IsZero():
-		fmt.Fprintf(b, "  its lane's first job is heavy and has a claim under %s for %s (%s)\n", under,
-			e.Claimed.UTC().Format(clockFormat), e.in(e.Claimed))
-	case e.Parked:
-		fmt.Fprintf(b,
-			"  its lane's first job is heavy and waits to claim room under %s, which is looked at again %s\n",
-			under, e.in(e.Looked))
-	default:
-		fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
-	}
+	fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
 }
 
 // arrivedText and beforeText are for a job so far back that it was not looked for.

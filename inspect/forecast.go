@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -114,7 +113,7 @@ func (r *reader) load() (*line.Line, line.Settings) {
 
 // handsOver tells whether a queue is of a scope key with a running limit.
 func (r *reader) handsOver(queue string) bool {
-	return slices.ContainsFunc(r.accounts[strings.TrimSuffix(queue, parkedMark)].counted,
+	return slices.ContainsFunc(r.accounts[queue].counted,
 		func(l line.Limit) bool { return l.Kind == line.Running })
 }
 

@@ -23,7 +23,7 @@ type Lane struct {
 	// Priority is that of its jobs.
 	Priority int `json:"priority,omitempty"`
 	// Jobs is how many jobs are in it, perhaps with a few that have left since. Since is when its
-	// first job came; zero if that is not known, as for a lane that has a claim.
+	// first job came; zero if that is not known.
 	Jobs  int64     `json:"jobs"`
 	Since time.Time `json:"since,omitzero"`
 	// Costs are the units that its first job takes, by scope.
@@ -33,10 +33,6 @@ type Lane struct {
 	Scope  string    `json:"scope"`
 	Key    string    `json:"key,omitempty"`
 	Looked time.Time `json:"looked,omitzero"`
-	// Parked is true if its first job is heavy and waits to claim room there; Claimed is the
-	// start that it has claimed, zero if none.
-	Parked  bool      `json:"parked,omitempty"`
-	Claimed time.Time `json:"claimed,omitzero"`
 }
 
 // Lanes returns all lanes in which jobs wait, in the order in which their first jobs came. It
@@ -56,17 +52,15 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 		known[l.Lane] = l
 	}
 	var all []Lane
-	add := func(lane, under string, timer, since int64) *Lane {
-		name, parked := strings.CutSuffix(under, parkedMark)
-		scope, key, _ := wire.SplitScopeKey(name)
+	add := func(lane, under string, timer, since int64) {
+		scope, key, _ := wire.SplitScopeKey(under)
 		flow, priority, names, _ := wire.LaneParts(lane)
 		keys, _ := wire.LaneKeys(lane, t.fair)
 		all = append(all, Lane{
 			Name: lane, Flow: wire.Decode(flow), Keys: keys, Priority: priority,
 			Jobs: known[lane].Jobs, Since: wire.Instant(since), Costs: costsOf(names, known[lane].Costs),
-			Scope: scope, Key: key, Looked: wire.Instant(timer), Parked: parked,
+			Scope: scope, Key: key, Looked: wire.Instant(timer),
 		})
-		return &all[len(all)-1]
 	}
 	for _, q := range r.Snapshot.Queues {
 		for _, f := range q.Flows {
@@ -74,9 +68,6 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 				add(standing.Lane, q.Name, q.Timer, standing.Arrival)
 			}
 		}
-	}
-	for _, c := range r.Snapshot.Claims {
-		add(c.Lane, c.Names[0], c.Timer, 0).Claimed = wire.Instant(c.At)
 	}
 	slices.SortStableFunc(all, func(a, b Lane) int { return a.Since.Compare(b.Since) })
 	return all, nil

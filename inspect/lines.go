@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/lanes"
@@ -19,9 +18,8 @@ type Line struct {
 	// the hash is known, which begins with ~.
 	Scope, Key string
 	// Flows is how many flows wait there: keys of the fair scope, with one lane or more
-	// each. Heavy is how many lanes wait for room for a heavy job: parked, or with a claim
-	// on their place.
-	Flows, Heavy int64
+	// each.
+	Flows int64
 	// Looked is when a pull looks at it again, on Redis' clock; zero if only a change causes that.
 	Looked time.Time
 }
@@ -41,10 +39,8 @@ const mostOnPage = lanes.MostOnPage
 
 // Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
 // the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
-// one that has no room for its first job. A scope key may be on two pages, with its heavy flows on
-// one and the others on the other. Scope keys that come or go while pages are read may be there
-// once, twice or not at all. It changes nothing, blocks for one round trip (the first page for two),
-// and fails as Usage does.
+// one that has no room for its first job. Scope keys that come or go while pages are read may be there
+// once, twice or not at all. It changes nothing, blocks for one round trip, and fails as Usage does.
 func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	p, err := t.page(ctx, wire.LinesKeys, from)
 	if err != nil {
@@ -57,31 +53,12 @@ func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 		if q.Standing == 0 {
 			continue // the last flow has left
 		}
-		name, heavy := strings.CutSuffix(q.Name, parkedMark)
-		of := lineOf(lines, p, name, q.Timer)
-		of.Flows += q.Standing
-		if heavy {
-			of.Heavy += q.Standing
-		}
-	}
-	if err = t.in.Lanes().Check(p); err == nil && from == "" {
-		err = t.addClaims(ctx, lines)
+		lineOf(lines, p, q.Name, q.Timer).Flows += q.Standing
 	}
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		page.Lines = append(page.Lines, *lines[name])
 	}
-	return page, err
-}
-
-// addClaims adds the lanes that stand in no queue, since they have a claim.
-func (t *Inspector) addClaims(ctx context.Context, lines map[string]*Line) error {
-	script := t.in.Lanes()
-	return script.Pages(ctx, wire.LinesClaims, func(p *wire.Page) {
-		c := script.Claim(p)
-		of := lineOf(lines, p, c.Names[0], c.Timer)
-		of.Flows++
-		of.Heavy++
-	})
+	return page, t.in.Lanes().Check(p)
 }
 
 // page asks for a page of one kind of entries, of what names say.
@@ -113,6 +90,3 @@ func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Lin
 	}
 	return of
 }
-
-// parkedMark after a scope key's name makes it the name of the queue of its parked lanes.
-const parkedMark = "!"

@@ -24,9 +24,9 @@ local function leave_line(id, record)
   end
   local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
   local lane = lane_of(text)
+  if slot ~= '0' then charge(lane, costs_of(lane, costs), -1) end
   unbook(id, record)
   if slot == '0' then return 0 end
-  charge(lane, costs_of(lane, costs), -1)
   for i = 1, #lane do hurry(lane[i].name) end
   return 1
 end

@@ -1,11 +1,11 @@
 -- Purpose: tell who waits, in pages. It writes nothing. What comes or goes between pages may be told twice or not at all.
 -- ARGV[4] kind; ARGV[5..] names as below, then from: where the page begins, 0 the first; count: how many it has at most
---   keys              queues by when they are looked at: queue, timer, flows, virtual time; parked lanes have one with '!'
+--   keys              queues by when they are looked at: queue, timer, flows, virtual time
 --   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
 --                     by arrival lane, arrival, jobs, costs of the first job; then how many finish tags, none behind the first page, and of each
 --                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
 --   lanes queue flow  its lanes by arrival: lane, arrival, jobs, costs of the first job
---   claims            lanes that have a claim, by a cursor of HSCAN: lane, place, scope keys with their units, jobs, costs of the first
+--   claims            scope keys that have a claim, by a cursor of HSCAN: scope key, slot, job
 --   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
 --   lists lane...     of each lane: how many jobs, then of each the same
 --   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
@@ -62,11 +62,6 @@ local function lanes_page(queue, flow, from)
 end
 
 local function tell_flow(queue, flow, tag)
-  if sub(queue, -1) == '!' then -- a lane
-    local arrival = match(call('LINDEX', prefix .. 'lane:' .. flow, 0) or '0', '^%d+')
-    tell(match(match(flow, '^[^|]*'), '^[^#]*'), tag, '1')
-    return tell_lanes({ flow, arrival })
-  end
   local found = lanes_page(queue, flow, 0)
   tell(flow, tag, integer(#found / 2))
   tell_lanes(found)
@@ -78,7 +73,7 @@ local function tell_tags(queue, flows)
   local fields, at = { '*' }, #reply + 1
   for _, list in ipairs({ flows, finish }) do
     for i = 1, #list, 2 do
-      for _, kind in ipairs({ '>', '<', '#' }) do fields[#fields + 1] = kind .. list[i] end
+      for _, kind in ipairs({ '>', '#' }) do fields[#fields + 1] = kind .. list[i] end
     end
   end
   tell('')
@@ -98,7 +93,7 @@ function tells.queues()
     local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[i], from, from + count - 1, 'WITHSCORES')
     tell(integer(#found / 2))
     for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
-    tell_tags(ARGV[i], sub(ARGV[i], -1) == '!' and {} or found)
+    tell_tags(ARGV[i], found)
   end
 end
 
@@ -112,10 +107,8 @@ function tells.claims()
   local cursor, found = unpack(call('HSCAN', claims, from, 'COUNT', count))
   if cursor ~= '0' then reply[2] = cursor end
   for i = 1, #found, 2 do
-    local at, taken = match(found[i + 1], '^(%d+) (.*)$')
-    if sub(found[i], 1, 1) == '+' and at then
-      tell(sub(found[i], 2), at, taken, jobs_in(prefix .. 'lane:' .. sub(found[i], 2)))
-    end
+    local at, id = match(found[i + 1], '^(%d+) (.*)$')
+    if at and not match(found[i], '^[!~]') then tell(found[i], at, id) end
   end
 end
 
@@ -164,9 +157,8 @@ function tells.job()
     arrival = element and match(element, '^%d+')
     for name in gmatch(lane, '[|,]([^,]+)') do
       if call('ZSCORE', prefix .. 'lanes:' .. name .. ':' .. match(lane, '^[^|]*'), lane) then queue = name end
-      if call('ZSCORE', prefix .. 'wait:' .. name .. '!', lane) then queue = name .. '!' end
     end
-    timer = call('ZSCORE', timers, queue == '' and '+' .. lane or queue)
+    timer = call('ZSCORE', timers, queue)
   end
   tell(slot or '0', arrival or '0', integer(place), integer(waits and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
 end

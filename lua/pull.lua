@@ -30,10 +30,10 @@ local due_now, found_due = {}, call('ZRANGEBYSCORE', timers, '-inf', format('%d'
 for i = 1, #found_due, 2 do
   due_now[#due_now + 1] = {
     name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), place = i,
-    wide = sub(found_due[i], -1) == '!' and 0 or min(2, call('ZCARD', prefix .. 'wait:' .. found_due[i])),
+    wide = min(2, call('ZCARD', prefix .. 'wait:' .. found_due[i])),
   }
 end
--- Of timers that are due at about the same time claims and parked lanes come first, then scope keys with one flow, then
+-- Of timers that are due at about the same time claims come first, then scope keys with one flow, then
 -- the others: a lane that has room under a scope key of its own then takes its turn under those that it shares.
 table.sort(due_now, function(a, b)
   if a.about ~= b.about then return a.about < b.about end
@@ -52,7 +52,7 @@ for i = 1, #due_now do
   if bookings == 0 or looks <= 0 then break end -- the other timers are older now than those looked at: the first next time
   local fine, problem = pcall(attempt, due_now[i].name)
   if not fine then
-    trouble[1] = type(problem) == 'table' and problem.err or tostring(problem)
+    note_trouble(problem)
     call('ZADD', timers, format('%d', now + 1000000), due_now[i].name) -- what else waits goes on
   end
 end

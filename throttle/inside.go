@@ -72,7 +72,7 @@ func (i Inside) Load(ctx context.Context, next func(script string, err error) bo
 func (i Inside) Lanes() lanes.Script { return i.t.lanesScript() }
 
 func (t *setup) lanesScript() lanes.Script {
-	return lanes.Script{Lookahead: t.options.Lookahead.Microseconds(),
+	return lanes.Script{
 		Run: func(ctx context.Context, asked wire.Lines) (any, error) {
 			return t.redis.run(ctx, linesScript, t.arguments(asked.Arguments()))
 		}, Unreadable: badReply(linesScript.name)}

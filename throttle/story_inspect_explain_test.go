@@ -99,7 +99,7 @@ job booked at 2027-01-15 08:00:09.700 UTC
 			lines[2] != `  its lane stands under tenant "acme", which is looked at again in 9.2s` {
 			t.Errorf("in line: got\n%s", waits)
 		}
-		if waits.Before != 1 || waits.Waiting != 2 || waits.Parked || !waits.Claimed.IsZero() ||
+		if waits.Before != 1 || waits.Waiting != 2 ||
 			!waits.Expected.Equal(dawn.Add(20*time.Second)) {
 			t.Errorf("in line: got %+v", waits)
 		}
@@ -128,8 +128,8 @@ job nobody at 2027-01-15 08:00:09.800 UTC
 	})
 }
 
-// TestExplainHeavy: a heavy job's lane has a claim on its place, another one's is parked
-// until that is used.
+// TestExplainHeavy: a heavy job is booked at its place, however far ahead, and another one waits
+// under the scope key until that has come near.
 func TestExplainHeavy(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -144,19 +144,15 @@ func TestExplainHeavy(t *testing.T) {
 		if booked := drain(t, s, dawn.Add(2*time.Second)); len(booked) != 0 {
 			t.Fatalf("booked %v", booked)
 		}
-		global := &throttle.Hold{Scope: throttle.Global}
 		first := explained(t, client, s, 3*time.Second, job("b"))
-		if !first.Claimed.Equal(dawn.Add(10*time.Second)) || first.Parked || !first.Expected.Equal(first.Claimed) ||
-			!cmp.Equal(first.Blocked, global) ||
-			!strings.Contains(first.String(),
-				"\n  its lane's first job is heavy and has a claim under global for 2027-01-15 08:00:10.000 UTC (in 7s)\n") {
+		if !first.Slot.Equal(dawn.Add(10*time.Second)) || !first.Expected.Equal(first.Slot) || first.Blocked != nil ||
+			!strings.Contains(first.String(), "\n  booked for 2027-01-15 08:00:10.000 UTC (in 7s)\n") {
 			t.Errorf("the first: got %+v\n%s", first, first)
 		}
 		second := explained(t, client, s, 3*time.Second, job("c"))
-		if !second.Parked || !second.Claimed.IsZero() || !second.Expected.Equal(dawn.Add(20*time.Second)) ||
-			!cmp.Equal(second.Blocked, global) ||
-			!strings.Contains(second.String(),
-				"\n  its lane's first job is heavy and waits to claim room under global, which is looked at again in ") {
+		if !second.Slot.IsZero() || !second.Expected.Equal(dawn.Add(20*time.Second)) ||
+			!cmp.Equal(second.Blocked, &throttle.Hold{Scope: throttle.Global}) ||
+			!strings.Contains(second.String(), "\n  its lane stands under global, which is looked at again in 6s\n") {
 			t.Errorf("the second: got %+v\n%s", second, second)
 		}
 	})

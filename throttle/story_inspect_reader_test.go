@@ -126,9 +126,8 @@ func TestExpectWhileLanesMove(t *testing.T) {
 	})
 }
 
-// TestExpectWhileParkedLanesMove: a lane that is parked comes under a scope key where
-// nobody stood before.
-func TestExpectWhileParkedLanesMove(t *testing.T) {
+// TestExpectWhileHeavyLanesMove: lanes whose first jobs are heavy, and one of which has a claim.
+func TestExpectWhileHeavyLanesMove(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
 		scopes := append(tenantAndGlobal(throttle.Per(4, 10*time.Second), throttle.Per(100, 10*time.Second)),

@@ -104,7 +104,7 @@ func mostStored(jobs, waiting, counted int) map[string]stored {
 		entries = 64 + 2*16*32 // a line of text, and what is spent and booked of a few sub-windows
 		id      = 400          // with its costs, and the lane
 	)
-	queues := 2 * (waiting + 1) // of a tenant and of global, with what is parked
+	queues := waiting + 1 // of a tenant and of global
 	return map[string]stored{
 		"control": {1, 1, 1},
 		"key":     {counted + waiting + 1, 1, 2*entries + jobs*2*32}, // with the bookings
@@ -117,7 +117,7 @@ func mostStored(jobs, waiting, counted int) map[string]stored {
 		"lanes":   {2 * queues, waiting + 8, id},
 		"tags":    {queues, 16 + 4*waiting, id},
 		"finish":  {queues, 16 + 4*waiting, id},
-		"claims":  {1, 3 * waiting, id},
+		"claims":  {1, 2 * queues, id},           // of a queue a claim and a walk
 		"shares":  {1, min(counted, 10_000), id}, // of ten days
 		"pulled":  {1, 1, 16},
 		"asked":   {1, 1, 64 * id},

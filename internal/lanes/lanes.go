@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
@@ -36,8 +35,6 @@ type Script struct {
 	Run func(ctx context.Context, asked wire.Lines) (any, error)
 	// Unreadable is the error of an answer that cannot be read.
 	Unreadable error
-	// Lookahead is how far ahead jobs are booked, in microseconds.
-	Lookahead int64
 }
 
 // Page asks for a page of one kind of entries that begins at an index. A page of jobs may begin at a
@@ -81,13 +78,6 @@ func (s Script) Pages(ctx context.Context, kind string, read func(p *wire.Page))
 	}
 }
 
-// Claim reads a lane's claim. A pull looks at it when its slot comes into the lookahead.
-func (s Script) Claim(p *wire.Page) wire.Claim {
-	c := p.Claim()
-	c.Timer = max(c.At-s.Lookahead, p.Now)
-	return c
-}
-
 // Reader reads what waits. It is for one goroutine.
 type Reader struct {
 	Script
@@ -100,8 +90,7 @@ type Reader struct {
 	jobs     int64
 }
 
-// place is where a lane stands. A lane with a claim stands in no queue: its place is the first scope key
-// of the claim, in case the claim is gone by the next reading.
+// place is where a lane stands.
 type place struct {
 	queue, flow string
 	tag         float64
@@ -112,12 +101,7 @@ type place struct {
 // their flows, and the claims.
 type outline struct {
 	queues []wire.Queue
-	claims []claimPlace
-}
-
-type claimPlace struct {
-	lane string
-	at   int64
+	claims []line.ClaimSnapshot
 }
 
 func (o outline) equal(other outline) bool {
@@ -172,47 +156,16 @@ func readOutline(ctx context.Context, script Script) (*Reader, error) {
 	r := &Reader{Script: script, seen: make(map[string]bool)}
 	err := r.Pages(ctx, wire.LinesKeys, func(p *wire.Page) { r.queues = append(r.queues, p.Queue()) })
 	if err == nil {
-		err = r.Pages(ctx, wire.LinesClaims, func(p *wire.Page) { r.readClaim(r.Claim(p)) })
+		known := make(map[string]bool)
+		err = r.Pages(ctx, wire.LinesClaims, func(p *wire.Page) {
+			if c := p.Claim(); !known[c.Key] { // a cursor may return a claim twice
+				known[c.Key] = true
+				r.Snapshot.Claims = append(r.Snapshot.Claims, c)
+			}
+		})
 	}
-	r.outline.queues = r.queues
-	r.alsoAside()
+	r.outline = outline{r.queues, r.Snapshot.Claims}
 	return r, err
-}
-
-func (r *Reader) readClaim(c wire.Claim) {
-	if r.seen[c.Lane] { // a cursor may return a claim twice
-		return
-	}
-	r.Snapshot.Claims = append(r.Snapshot.Claims, c.ClaimSnapshot)
-	r.outline.claims = append(r.outline.claims, claimPlace{c.Lane, c.At})
-	lane := wire.Lane{Standing: line.Standing{Lane: c.Lane}, Jobs: c.Jobs, Costs: c.Costs}
-	if r.lane(lane) {
-		flow, _, _, _ := wire.LaneParts(c.Lane)
-		r.places = append(r.places, place{queue: c.Names[0], flow: flow, lane: lane})
-	}
-}
-
-// alsoAside adds the scope keys under which lanes are only parked or have a claim: the tags of their
-// flows are kept there.
-func (r *Reader) alsoAside() {
-	known := make(map[string]bool)
-	for _, q := range r.queues {
-		known[q.Name] = true
-	}
-	add := func(name string) {
-		if !known[name] {
-			known[name] = true
-			r.queues = append(r.queues, wire.Queue{QueueSnapshot: line.QueueSnapshot{Name: name}})
-		}
-	}
-	for _, q := range r.queues {
-		add(strings.TrimSuffix(q.Name, "!"))
-	}
-	for _, c := range r.Snapshot.Claims {
-		for _, name := range c.Names {
-			add(name)
-		}
-	}
 }
 
 // lane notes a lane. It returns false for a lane that was noted before, since it has moved meanwhile.

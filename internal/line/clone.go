@@ -25,16 +25,9 @@ func (l *Line) Clone() *Line {
 	for name, q := range l.queues {
 		c.queues[name] = q.clone()
 	}
-	for name, a := range l.asides {
-		c.asides[name] = &aside{lanes: a.lanes.clone(), walking: a.walking, walked: a.walked, look: a.look}
-	}
-	for name, of := range l.claims {
-		own := *of
-		c.claims[name] = &own
-	}
+	maps.Copy(c.claims, l.claims)
 	c.timers, c.overdues, c.all, c.pulled, c.playing = l.timers.clone(), l.overdues.clone(), l.all, l.pulled, l.playing
 	c.shares = l.shares.clone()
-	maps.Copy(c.claimers, l.claimers)
 	maps.Copy(c.set, l.set)
 	maps.Copy(c.settled, l.settled)
 	for mark, r := range l.runs {
@@ -52,11 +45,10 @@ func (l *Line) Equal(other *Line) bool {
 		maps.EqualFunc(l.keys, other.keys, (*key).equal) &&
 		maps.EqualFunc(l.lanes, other.lanes, (*lane).equal) &&
 		maps.EqualFunc(l.queues, other.queues, (*queue).equal) &&
-		maps.EqualFunc(l.asides, other.asides, (*aside).equal) &&
-		maps.EqualFunc(l.claims, other.claims, (*claim).equal) &&
+		maps.Equal(l.claims, other.claims) &&
 		maps.EqualFunc(l.set, other.set, scopeSet.equal) &&
 		maps.EqualFunc(l.runs, other.runs, (*run).equal) &&
-		l.shares.equal(&other.shares) && maps.Equal(l.claimers, other.claimers) &&
+		l.shares.equal(&other.shares) &&
 		maps.Equal(l.settled, other.settled)
 }
 
@@ -79,10 +71,6 @@ func (l *lane) equal(other *lane) bool {
 
 func (p place) equal(other place) bool {
 	return p.id == other.id && p.arrival == other.arrival && slices.Equal(p.costs, other.costs)
-}
-
-func (c *claim) equal(other *claim) bool {
-	return c.at == other.at && slices.Equal(c.costs, other.costs) && slices.Equal(c.names, other.names)
 }
 
 // clone leaves out what is of one call.
@@ -110,15 +98,11 @@ func (d *ledger) equal(other *ledger) bool {
 		slices.Equal(d.spent, other.spent) && slices.Equal(d.booked, other.booked)
 }
 
-func (a *aside) equal(other *aside) bool {
-	return a.walking == other.walking && a.walked == other.walked && a.look == other.look && a.lanes.equal(&other.lanes)
-}
-
 func (q *queue) clone() *queue {
 	own := &queue{
 		tags: q.tags.clone(), lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags),
 		finish: q.finish.clone(), let: maps.Clone(q.let),
-		aside: maps.Clone(q.aside), virtual: q.virtual, madeWay: q.madeWay,
+		virtual: q.virtual, walking: q.walking, walkFlow: q.walkFlow, walkIn: q.walkIn, walkLane: q.walkLane, again: q.again,
 	}
 	for flow, lanes := range q.lanes {
 		copied := lanes.clone()
@@ -132,10 +116,10 @@ func (q *queue) clone() *queue {
 }
 
 func (q *queue) equal(other *queue) bool {
-	return q.virtual == other.virtual && q.madeWay == other.madeWay && q.tags.equal(&other.tags) &&
+	return q.virtual == other.virtual && q.walking == other.walking && (!q.walking || q.walkFlow == other.walkFlow && q.walkIn == other.walkIn && q.walkLane == other.walkLane && q.again == other.again) && q.tags.equal(&other.tags) &&
 		maps.EqualFunc(q.lanes, other.lanes, (*classLanes).equal) &&
 		maps.EqualFunc(q.classes, other.classes, func(a, b *ClassTags) bool { return *a == *b }) &&
-		q.finish.equal(&other.finish) && maps.Equal(q.let, other.let) && maps.Equal(q.aside, other.aside)
+		q.finish.equal(&other.finish) && maps.Equal(q.let, other.let)
 }
 
 func (c *classLanes) clone() (own classLanes) {

@@ -27,8 +27,8 @@
 // is moved on by the units it is given, divided by its share. The virtual time is the
 // start tag of the flow that was served last.
 //
-// A job that has no room only for its weight would wait for ever behind lighter ones. It
-// gets a claim: its units are booked at its place however far ahead, and others are
-// placed around it (EASY backfilling, Lifka 1995). A scope key has one claim at a time;
-// other heavy jobs are parked beside it until the claim is used.
+// A job that has no room only for its weight would wait for ever behind lighter ones. When
+// it has its turn, it is booked at its place however far ahead, and others are placed around
+// it (EASY backfilling, Lifka 1995). A scope key has one such claim at a time; beside it other
+// heavy jobs are passed.
 package line

@@ -38,11 +38,8 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 			continue
 		}
 		if q.has(lane) {
-			flow, tag, _ := q.first()
-			madeWay := q.madeWay
-			way := (&puller{Line: l}).makesWay(key, lane.flow, tag) > now
-			q.madeWay = madeWay
-			turn = flow == lane.flow && l.first(key, flow) == name && l.contended(lane, key) == "" && !way
+			flow, _, _ := q.first()
+			turn = flow == lane.flow && l.first(key, flow) == name && l.contended(lane, key) == ""
 		}
 	}
 	return turn
@@ -67,12 +64,28 @@ func (l *Line) Standing(name string) (flows []string) {
 	return flows
 }
 
+// Passed are the flows under a scope key whose tags the virtual time has come by.
+func (l *Line) Passed(name string) (flows []string) {
+	if q := l.queues[name]; q != nil {
+		for flow, tag := range q.tags.all() {
+			if tag < q.virtual {
+				flows = append(flows, flow)
+			}
+		}
+	}
+	return flows
+}
+
 // OutOfTurn is how many jobs of each flow can be booked out of its turn under a scope key:
 // those that have a claim, and one that had its turn there and stands elsewhere.
 func (l *Line) OutOfTurn(name string) map[string]int {
 	jobs := make(map[string]int)
-	for lane := range l.claims {
-		jobs[l.lanes[lane].flow]++
+	seen := make(map[string]bool)
+	for _, c := range l.claims {
+		if known := l.jobs[c.id]; known != nil && !seen[c.id] {
+			seen[c.id] = true
+			jobs[l.lane(known.lane).flow]++
+		}
 	}
 	if q := l.queues[name]; q != nil {
 		for flow := range q.let {
@@ -80,14 +93,6 @@ func (l *Line) OutOfTurn(name string) map[string]int {
 		}
 	}
 	return jobs
-}
-
-// Aside are the flows of which a heavy job that stood under a scope key waits aside.
-func (l *Line) Aside(name string) (flows []string) {
-	if q := l.queues[name]; q != nil {
-		flows = slices.Collect(maps.Keys(q.aside))
-	}
-	return flows
 }
 
 // Dump tells how everything stands, for tests.
@@ -110,9 +115,8 @@ func (l *Line) Dump(now int64) string {
 		}
 		s += "\n"
 	}
-	for ln, c := range l.claims {
-		s += fmt.Sprintf("claim %s %v at %+.2f in %v timer %+.2f\n", ln, c.costs, float64(c.at-now)/1e6, c.names,
-			timer("+"+ln))
+	for name, c := range l.claims {
+		s += fmt.Sprintf("claim %s at %+.2f %s timer %+.2f\n", name, float64(c.at-now)/1e6, c.id, timer("+"+c.id))
 	}
 	return s
 }

@@ -55,15 +55,13 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	asides   map[string]*aside // lanes that are parked beside a scope key
-	overdues ranked[int64]     // when a job that did not come is told of again
-	timers   ranked[int64]     // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
+	overdues ranked[int64] // when a job that did not come is told of again
+	timers   ranked[int64] // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
 	// of flows that have another one than 1, the second in which it was told last times shareSecond, plus the share
-	shares   ranked[int64]
-	claims   map[string]*claim // by lane
-	claimers map[string]string // the lane that has a scope key's claim
-	set      map[string]scopeSet
-	all      scopeSet // its mode is set for all scopes
+	shares ranked[int64]
+	claims map[string]claim // by scope key
+	set    map[string]scopeSet
+	all    scopeSet // its mode is set for all scopes
 
 	pulled  int64            // when it was pulled last
 	settled map[string]int64 // marks of settled grants, and until when they are kept
@@ -87,8 +85,8 @@ type Line struct {
 func New() *Line {
 	return &Line{
 		keys: make(map[string]*key), jobs: make(map[string]*record), lanes: make(map[string]*lane),
-		queues: make(map[string]*queue), asides: make(map[string]*aside),
-		claims: make(map[string]*claim), claimers: make(map[string]string), set: make(map[string]scopeSet),
+		queues: make(map[string]*queue),
+		claims: make(map[string]claim), set: make(map[string]scopeSet),
 		settled: make(map[string]int64),
 		runs:    make(map[string]*run), all: scopeSet{}.asOf(0),
 	}
@@ -127,11 +125,10 @@ type lane struct {
 	jobs []place
 }
 
-// claim is what is booked for a heavy job that still waits.
+// claim is the slot of a heavy job that is booked beyond the lookahead. It counts until the slot is within that.
 type claim struct {
-	at    int64
-	costs []int64
-	names []string // of the scope keys in which it is booked
+	at int64
+	id string
 }
 
 // begin prepares the line for one call.
@@ -249,22 +246,25 @@ func (l *Line) forgetShares() {
 	}
 }
 
-// due sets a timer; an earlier one stays.
+// due sets a timer; an earlier one stays. What a walk has come by is looked at again by then.
 func (l *Line) due(name string, at int64) {
 	if t, set := l.timers.get(name); !set || at < t {
 		l.timers.set(name, at)
 	}
+	if q := l.queues[name]; q != nil && q.walking {
+		q.again = min(q.again, at)
+	}
 }
 
-// hurry has a scope key looked at now, if lanes stand under it.
+// hurry has a scope key looked at now, if lanes stand under it, and the job that has a claim there.
 func (l *Line) hurry(name string) {
-	for _, timer := range []string{name, name + parked, "+" + l.claimers[name]} {
+	for _, timer := range []string{name, "+" + l.claims[name].id} {
 		if t, set := l.timers.get(timer); set && t > l.now {
 			l.timers.set(timer, l.now)
 		}
 	}
-	if a := l.asides[name]; a != nil && a.walking {
-		a.look = 0
+	if q := l.queues[name]; q != nil && q.walking {
+		q.again = l.now
 	}
 }
 
@@ -328,11 +328,15 @@ func costOf(lane *lane, costs []int64, name string) int64 {
 }
 
 // contended is a scope key of a lane, but for one, under which flows stand whose turn is
-// before this flow's; empty if there is none.
+// before this flow's; empty if there is none. A job that comes anew may go before
+// flows for which no look has room until later.
 func (l *Line) contended(lane *lane, but string) string {
 	for _, name := range lane.keys {
 		q := l.queues[name]
 		if name == but || q == nil || l.key(name).mode != Enforce {
+			continue
+		}
+		if look, _ := l.timers.get(name); but == "" && look > l.now {
 			continue
 		}
 		_, tag, stands := q.first()
@@ -370,28 +374,9 @@ func (l *Line) leave(name string, lane *lane) {
 	l.tidy(name)
 }
 
-// leaveAside takes a lane out of those that are parked beside a scope key.
-func (l *Line) leaveAside(name string, lane *lane) {
-	if a := l.asides[name]; a != nil {
-		a.lanes.delete(lane.name)
-		if a.lanes.len() == 0 {
-			delete(l.asides, name)
-		}
-	}
-	l.tidy(name)
-}
-
-// unparkLane has a parked lane have its turn under the scope key again.
-func (l *Line) unparkLane(name string, lane *lane, arrival int64) {
-	l.queue(name).stand(lane, arrival)
-	l.due(name, l.now)
-	l.leaveAside(name, lane)
-}
-
-// tidy deletes a scope key's queue, and its tags, when no flow stands there, and none has a
-// claim or a parked lane there.
+// tidy deletes a scope key's queue, and its tags, when no flow stands there.
 func (l *Line) tidy(name string) {
-	if !l.stands(name) && l.asides[name] == nil && l.claimers[name] == "" {
+	if !l.stands(name) {
 		delete(l.queues, name)
 	}
 }

@@ -11,7 +11,7 @@ type Snapshot struct {
 	Now    int64
 	Keys   []KeySnapshot
 	Queues []QueueSnapshot
-	Lanes  []LaneSnapshot // those that stand in a queue or have a claim
+	Lanes  []LaneSnapshot // those that stand in a queue
 	Claims []ClaimSnapshot
 	Shares map[string]int64 // of flows that have another one than 1
 }
@@ -37,15 +37,14 @@ type LedgerSnapshot struct {
 // Entry is how many units are in one sub-window.
 type Entry struct{ At, Units int64 }
 
-// QueueSnapshot is what stands under one scope key, or is parked there.
+// QueueSnapshot is what stands under one scope key.
 type QueueSnapshot struct {
-	Name    string // of the scope key; of its parked lanes with a '!' behind it
+	Name    string // of the scope key
 	Timer   int64
 	Virtual float64
 	Flows   []FlowSnapshot
 	Finish  map[string]float64   // finish tags of flows that stand elsewhere
 	HadTurn []string             // flows that have had their turn here and stand elsewhere
-	Aside   map[string]float64   // flows whose heavy job waits aside: its work
 	Classes map[string]ClassTags // of flows that have had lanes of a lower priority here
 }
 
@@ -75,13 +74,11 @@ type Waiter struct {
 	Costs   []int64
 }
 
-// ClaimSnapshot is what is booked for a lane whose first job is heavy.
+// ClaimSnapshot is a job that is booked behind the lookahead.
 type ClaimSnapshot struct {
-	Lane  string
-	At    int64
-	Names []string
-	Units []int64 // under each of the names
-	Timer int64
+	Key string
+	At  int64
+	ID  string
 }
 
 // Load returns a line that goes on from a snapshot, and the settings that it goes on with:
@@ -105,15 +102,12 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 	for i := range s.Queues {
 		l.loadQueue(&s.Queues[i])
 	}
-	for i := range s.Claims {
-		l.loadClaim(&s.Claims[i])
-	}
-	for i := range s.Queues {
-		l.tidy(s.Queues[i].Name)
+	for _, c := range s.Claims {
+		l.claims[c.Key] = claim{c.At, c.ID}
 	}
 	for _, k := range l.keys {
 		for _, d := range k.ledgers {
-			d.startBooked(s.Now+k.offset, l.claimsOf(k.name))
+			d.startBooked(s.Now + k.offset)
 		}
 	}
 	return l, settings
@@ -159,34 +153,13 @@ func (l *Line) loadLane(s *LaneSnapshot) {
 	}
 }
 
-// loadAside has those lanes be parked of which there are jobs.
-func (l *Line) loadAside(name string, s *QueueSnapshot) {
-	a := &aside{}
-	for _, f := range s.Flows {
-		for _, standing := range f.Lanes {
-			if l.lanes[standing.Lane] != nil {
-				a.lanes.set(standing.Lane, f.Tag)
-			}
-		}
-	}
-	if a.lanes.len() > 0 {
-		l.asides[name] = a
-		l.timers.set(s.Name, s.Timer)
-	}
-}
-
 // loadQueue has those lanes stand in a queue of which there are jobs.
 func (l *Line) loadQueue(s *QueueSnapshot) {
-	if name, isParked := strings.CutSuffix(s.Name, parked); isParked {
-		l.loadAside(name, s)
-		return
-	}
 	q := newQueue()
 	q.virtual = s.Virtual
 	for flow, tag := range s.Finish {
 		q.finish.set(flow, tag)
 	}
-	maps.Copy(q.aside, s.Aside)
 	for flow, tags := range s.Classes {
 		q.classes[flow] = &tags
 	}
@@ -207,45 +180,11 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	l.queues[s.Name] = q
 }
 
-func (l *Line) loadClaim(s *ClaimSnapshot) {
-	lane := l.lanes[s.Lane]
-	if lane == nil {
-		return
-	}
-	c := &claim{at: s.At, costs: slices.Repeat([]int64{1}, len(lane.keys)), names: s.Names}
-	for i, name := range s.Names {
-		if at := slices.Index(lane.keys, name); at >= 0 {
-			c.costs[at] = s.Units[i]
-		}
-		l.claimers[name] = s.Lane
-	}
-	l.claims[s.Lane] = c
-	l.timers.set("+"+s.Lane, s.Timer)
-}
-
-// claimed is what a claim takes of a scope key.
-type claimed struct{ at, units int64 }
-
-func (l *Line) claimsOf(name string) claimed {
-	lane := l.lanes[l.claimers[name]]
-	if lane == nil {
-		return claimed{}
-	}
-	c := l.claims[lane.name]
-	return claimed{c.at + l.keys[name].offset, costOf(lane, c.costs, name)}
-}
-
-// startBooked makes starts of all bookings but for what is claimed. One whose slot has
-// passed starts now.
-func (d *ledger) startBooked(now int64, but claimed) {
+// startBooked makes starts of all bookings. One whose slot has passed starts now.
+func (d *ledger) startBooked(now int64) {
 	booked := d.booked
 	d.booked = nil
 	for _, e := range booked {
-		if but.units > 0 && e.at == d.sub(but.at) {
-			kept := min(e.units, but.units)
-			d.booked.add(e.at, kept)
-			e.units -= kept
-		}
 		d.spent.add(max(e.at, d.sub(now)), e.units)
 	}
 }
@@ -268,12 +207,10 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
 		s.Queues = append(s.Queues, l.queueSnapshot(name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.asides)) {
-		s.Queues = append(s.Queues, l.asideSnapshot(name))
-	}
 	slices.SortFunc(s.Queues, func(a, b QueueSnapshot) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range slices.Sorted(maps.Keys(l.claims)) {
-		s.Claims = append(s.Claims, l.claimSnapshot(name))
+		c := l.claims[name]
+		s.Claims = append(s.Claims, ClaimSnapshot{name, c.at, c.id})
 	}
 	concerned := make(map[string]bool)
 	for _, lane := range l.lanes {
@@ -290,7 +227,7 @@ func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	q := l.queues[name]
 	s := QueueSnapshot{Name: name, Virtual: q.virtual, Finish: maps.Collect(q.finish.all()),
-		HadTurn: slices.Sorted(maps.Keys(q.let)), Aside: maps.Clone(q.aside),
+		HadTurn: slices.Sorted(maps.Keys(q.let)),
 		Classes: make(map[string]ClassTags, len(q.classes))}
 	for flow, tags := range q.classes {
 		s.Classes[flow] = *tags
@@ -307,30 +244,6 @@ func (l *Line) queueSnapshot(name string) QueueSnapshot {
 			}
 		}
 		s.Flows = append(s.Flows, f)
-	}
-	return s
-}
-
-// asideSnapshot tells of parked lanes, each as a flow of its own.
-func (l *Line) asideSnapshot(name string) QueueSnapshot {
-	s := QueueSnapshot{Name: name + parked}
-	s.Timer, _ = l.timers.get(s.Name)
-	a := l.asides[name]
-	for _, parkedLane := range a.lanes.sorted() {
-		tag, _ := a.lanes.get(parkedLane)
-		lane := l.lanes[parkedLane]
-		s.Flows = append(s.Flows, FlowSnapshot{Flow: lane.flow, Tag: tag,
-			Lanes: []Standing{{lane.name, lane.jobs[0].arrival}}})
-	}
-	return s
-}
-
-func (l *Line) claimSnapshot(name string) ClaimSnapshot {
-	c := l.claims[name]
-	s := ClaimSnapshot{Lane: name, At: c.at, Names: slices.Clone(c.names)}
-	s.Timer, _ = l.timers.get("+" + name)
-	for _, under := range c.names {
-		s.Units = append(s.Units, costOf(l.lane(name), c.costs, under))
 	}
 	return s
 }
@@ -364,7 +277,7 @@ type JobState struct {
 	Before  int64 // jobs in its lane
 	Jobs    int64 // of its lane; 0: it does not wait
 	Queue   string
-	Timer   int64 // of the queue, or of its lane's claim
+	Timer   int64 // of the queue
 }
 
 // Job tells what is known of a job, which has this lane.
@@ -384,15 +297,7 @@ func (l *Line) Job(id, lane string) JobState {
 			s.Queue = name
 		}
 	}
-	for name, a := range l.asides {
-		if a.has(l.lane(lane)) {
-			s.Queue = name + parked
-		}
-	}
 	s.Timer, _ = l.timers.get(s.Queue)
-	if s.Queue == "" {
-		s.Timer, _ = l.timers.get("+" + lane)
-	}
 	s.Jobs = int64(len(l.lane(lane).jobs))
 	s.Before = int64(slices.IndexFunc(l.lane(lane).jobs, func(p place) bool { return p.id == id }))
 	return s

@@ -6,7 +6,7 @@ const (
 	// pullEvery is how often a line is pulled at most as it is played.
 	pullEvery = 50_000
 	// mostIdle is how many pulls in a row may book no job until the rest is taken never to
-	// start: a lane that is parked under a limit too low for its job becomes due for ever.
+	// start: a lane under a limit too low for its job becomes due for ever.
 	mostIdle = 20_000
 )
 
@@ -22,6 +22,13 @@ func (l *Line) Foresee(now int64, settings Settings, jobs []Job) []Answer {
 // those that are not in line, are not there.
 func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64 {
 	l.playing = true
+	l.begin(now, settings)
+	for id, known := range l.jobs {
+		if known.state == booked {
+			l.startBooked(id, known)
+		}
+	}
+	l.end()
 	starts, wanted := make(map[string]int64, len(ids)), make(map[string]bool, len(ids))
 	for _, id := range ids {
 		if l.Waits(id) {
@@ -49,4 +56,13 @@ func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64
 func (l *Line) Waits(id string) bool {
 	known := l.jobs[id]
 	return known != nil && known.state == waiting
+}
+
+// startBooked has a booked job start at its slot. What it claims is kept.
+func (l *Line) startBooked(id string, known *record) {
+	lane := l.lane(known.lane)
+	l.book(lane, known.costs, known.slot, -1)
+	l.spend(lane, known.costs, max(known.slot, l.now), 1)
+	l.forgetJob(id)
+	l.timers.delete("+" + id)
 }

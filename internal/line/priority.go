@@ -1,7 +1,9 @@
 package line
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,6 +56,21 @@ func (c *classLanes) head(tags *ClassTags) (lane string) {
 		}
 	}
 	return lane
+}
+
+// inOrder are the lanes in the order of their turns.
+func (c *classLanes) inOrder(tags *ClassTags) (lanes []string) {
+	var priorities []int
+	for priority := range c {
+		if c[priority].len() > 0 {
+			priorities = append(priorities, priority)
+		}
+	}
+	slices.SortStableFunc(priorities, func(a, b int) int { return cmp.Compare(tags.of(a), tags.of(b)) })
+	for _, priority := range priorities {
+		lanes = append(lanes, c[priority].sorted()...)
+	}
+	return lanes
 }
 
 // ClassTags divide what a flow is served under a scope key among its priorities, by start-time

@@ -16,13 +16,13 @@ import (
 // in any interval, however heavy the jobs of third flows are: W is the units booked or
 // granted, r the share, l the heaviest job, and a how many jobs of the flow can be booked
 // out of its turn: one for each claim that it has, one that had its turn under this scope
-// key and waits under another one, and one that it waited aside for before. With a = 0 this
+// key and waits under another one, and one that was passed. With a = 0 this
 // is the theorem on the fairness of start-time fair queueing (P. Goyal, H. Vin, H. Cheng,
 // 1996, theorem 1).
 //
 // The proof: while a flow stands, its tag moves on by just what it is given. Nobody else is
 // booked in turn whose tag is higher, so its tag is not before the virtual time, but for one
-// job if it came back from aside. It is booked in turn only when its tag is the lowest, and
+// job if it was passed. It is booked in turn only when its tag is the lowest, and
 // so is not further than one job behind the virtual time then, and one more for each that is
 // booked out of turn.
 func TestFairnessBound(t *testing.T) {
@@ -32,7 +32,7 @@ func TestFairnessBound(t *testing.T) {
 		h := drawHistory(t, seed)
 		h.actual = nil // what is given back moves a tag, but not before the virtual time
 		g := &given{history: h, key: "global:", gave: make(map[string]float64), heaviest: make(map[string]float64),
-			pairs: make(map[[2]string]*pair), aside: make(map[string]bool)}
+			pairs: make(map[[2]string]*pair), passed: make(map[string]bool)}
 		t.Run(id("seed %d", seed), func(t *testing.T) {
 			h.t = t
 			until := h.now + h.longs
@@ -59,7 +59,7 @@ type given struct {
 	gave     map[string]float64 // to each flow, by its share
 	heaviest map[string]float64
 	pairs    map[[2]string]*pair
-	aside    map[string]bool // flows that a heavy job of which has waited aside
+	passed   map[string]bool // flows that were passed
 	tightest float64
 }
 
@@ -133,10 +133,10 @@ func (g *given) run(until int64) {
 func (g *given) compare() {
 	g.t.Helper()
 	standing, out := make(map[string]bool), g.line.OutOfTurn(g.key)
-	for _, flow := range g.line.Aside(g.key) {
-		g.aside[flow] = true
+	for _, flow := range g.line.Passed(g.key) {
+		g.passed[flow] = true
 	}
-	for flow := range g.aside {
+	for flow := range g.passed {
 		out[flow]++
 	}
 	for _, flow := range g.line.Standing(g.key) {

@@ -11,16 +11,18 @@ type queue struct {
 	lanes   map[string]*classLanes
 	classes map[string]*ClassTags // of flows that have had lanes of a lower priority here
 	// finish tags of flows that do not stand here; what is not after the virtual time does not count
-	finish  ranked[float64]
-	let     map[string]bool    // flows that have had their turn here and stand elsewhere
-	aside   map[string]float64 // of flows whose first job is heavy and waits aside: its work
-	virtual float64
-	madeWay int64 // since when flows make way for a claim; 0: they do not
+	finish             ranked[float64]
+	let                map[string]bool // flows that have had their turn here and stand elsewhere
+	virtual            float64
+	walking            bool // a walk along the lanes goes on with the next look
+	walkIn             string
+	walkFlow, walkLane int   // how many flows it has come by, and how many lanes of the next one
+	again              int64 // when those that it has come by are looked at again
 }
 
 func newQueue() *queue {
 	return &queue{lanes: make(map[string]*classLanes), classes: make(map[string]*ClassTags),
-		let: make(map[string]bool), aside: make(map[string]float64)}
+		let: make(map[string]bool)}
 }
 
 // first is the flow whose turn it is.
@@ -53,14 +55,13 @@ func (q *queue) add(lane *lane, arrival int64) {
 	q.lanes[lane.flow][lane.priority].set(lane.name, arrival)
 }
 
-// startTag is where a flow stands, or would. One whose heavy job has waited aside comes back
-// where it was, by no more than that job before the virtual time.
+// startTag is where a flow stands, or would.
 func (q *queue) startTag(flow string) float64 {
 	if tag, stands := q.tags.get(flow); stands {
 		return tag
 	}
 	finish, _ := q.finish.get(flow)
-	return max(q.virtual-q.aside[flow], finish)
+	return max(q.virtual, finish)
 }
 
 // stand puts a lane into the queue. A flow that comes anew moves the virtual time on by as
@@ -73,7 +74,6 @@ func (q *queue) stand(lane *lane, arrival int64) {
 	if _, stands := q.tags.get(lane.flow); !stands {
 		q.tags.set(lane.flow, q.startTag(lane.flow))
 		q.finish.delete(lane.flow)
-		delete(q.aside, lane.flow)
 		q.virtual += max(1e-6, math.Abs(q.virtual)*1e-15)
 	}
 }
@@ -104,9 +104,6 @@ func (q *queue) charge(of class, work, lower float64) {
 		q.tags.set(flow, back(tag, tag+work, q.virtual))
 		return
 	}
-	if known, is := q.aside[flow]; is && work < 0 {
-		q.aside[flow] = max(known, -4*work)
-	}
 	tag := q.startTag(flow)
 	q.setFinish(flow, back(tag, tag+work, q.virtual))
 }
@@ -125,16 +122,11 @@ func (q *queue) setFinish(flow string, tag float64) {
 	}
 }
 
-// forgetFinished forgets some of the flows whose finish tags the virtual time has come by; those
-// of which a job has waited aside when it is further by four times that job, since refunds may
-// move them back as far.
+// forgetFinished forgets some of the flows whose finish tags the virtual time has come by.
 func (q *queue) forgetFinished() {
 	passed := q.finish.until(q.virtual)
 	for _, flow := range passed[:min(len(passed), forgottenAtOnce)] {
-		finish, _ := q.finish.get(flow)
-		if finish+4*q.aside[flow] <= q.virtual {
-			q.forget(flow)
-		}
+		q.forget(flow)
 	}
 }
 
@@ -142,7 +134,6 @@ func (q *queue) forgetFinished() {
 func (q *queue) forget(flow string) {
 	q.finish.delete(flow)
 	delete(q.classes, flow)
-	delete(q.aside, flow)
 }
 
 func back(tag, moved, virtual float64) float64 {
@@ -152,18 +143,17 @@ func back(tag, moved, virtual float64) float64 {
 	return moved
 }
 
-// aside are the lanes that are parked beside a scope key, by the tags that their flows had.
-type aside struct {
-	lanes   ranked[float64]
-	walking bool  // a walk along them goes on with the next pull
-	walked  int   // how many of them it has come by
-	look    int64 // when those are looked at again
-}
-
-func (a *aside) has(lane *lane) bool {
-	if a == nil {
-		return false
+// walked is the lane to which a walk has come, and its flow's tag.
+func (q *queue) walked() (lane string, tag float64) {
+	for flows := q.tags.sorted(); q.walkFlow < len(flows); q.walkFlow++ {
+		flow := flows[q.walkFlow]
+		if flow != q.walkIn {
+			q.walkIn, q.walkLane = flow, 0
+		}
+		if lanes := q.lanes[flow].inOrder(q.classes[flow]); q.walkLane < len(lanes) {
+			tag, _ := q.tags.get(flow)
+			return lanes[q.walkLane], tag
+		}
 	}
-	_, is := a.lanes.get(lane.name)
-	return is
+	return "", 0
 }

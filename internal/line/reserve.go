@@ -108,7 +108,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 		return Answer{}, false
 	}
 	slot := known.slot
-	if slot > l.now+l.settings.Lookahead+steppedBack {
+	if slot > l.now+l.settings.Lookahead+steppedBack && !l.hasClaim(job.ID) {
 		slot = l.now
 	}
 	if job.Plan || l.now < slot-job.MaxWait {
@@ -195,26 +195,22 @@ func (l *Line) lead(lane *lane, arrival int64) {
 			l.due(name, l.now)
 		}
 	}
-	l.anew(lane, arrival)
+	l.anew(lane)
 }
 
 // leaveLane takes a job out of its lane: the next pull that comes to its place passes over it.
 func (l *Line) leaveLane(id string, known *record) {
 	if lane := l.lanes[known.lane]; lane != nil && lane.jobs[0].id == id {
-		l.anew(lane, lane.jobs[0].arrival)
+		l.anew(lane)
 	}
 }
 
-// anew has a lane looked at whose first job has changed, if it is parked or has a claim: the
-// new one may be lighter.
-func (l *Line) anew(lane *lane, arrival int64) {
+// anew has a lane looked at whose first job has changed: the new one may be lighter.
+func (l *Line) anew(lane *lane) {
 	for _, name := range lane.keys {
-		if l.asides[name].has(lane) {
-			l.unparkLane(name, lane, arrival)
+		if q := l.queues[name]; q != nil && q.has(lane) {
+			l.due(name, l.now)
 		}
-	}
-	if _, claims := l.claims[lane.name]; claims {
-		l.due("+"+lane.name, l.now)
 	}
 }
 
@@ -273,6 +269,21 @@ func (l *Line) unbook(id string, known *record) {
 	}
 	l.overdues.delete(id)
 	l.timers.delete("=" + id)
+	if !l.hasClaim(id) {
+		return
+	}
+	l.timers.delete("+" + id)
+	for _, name := range l.lane(known.lane).keys {
+		if l.claims[name].id == id {
+			delete(l.claims, name)
+		}
+	}
+}
+
+// hasClaim reports whether a job is booked behind the lookahead.
+func (l *Line) hasClaim(id string) bool {
+	_, is := l.timers.get("+" + id)
+	return is
 }
 
 func (l *Line) forgetJob(id string) {

@@ -1,6 +1,8 @@
 package simulation_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,7 +32,7 @@ type account struct {
 	byKey    map[string][]entry       // by scope key
 	seen     map[string]int64         // by scope key: when its ledgers were last changed
 	standing map[string]bool          // flows, after the last script; in even worlds
-	aside    map[string]bool          // flows of which a heavy job has waited aside
+	passed   map[string]bool          // flows of which a heavy job was booked out of turn, or passed
 	parts    map[string]int64         // by scope key: thousandths of its limits that are served
 	reports  int
 	lowered  int
@@ -74,7 +76,7 @@ func newAccount(w *world) *account {
 	a := &account{
 		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{},
 		askings: map[string]int64{},
-		charges: map[string][]*charge{}, aside: map[string]bool{}, byKey: map[string][]entry{},
+		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
 		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
 	}
 	a.renew()
@@ -132,9 +134,36 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 }
 
+// notePassed notes the flows whose jobs have claims, and those whose tags the virtual time has come by.
+func (a *account) notePassed() {
+	prefix := "thr:{" + a.world.name + "}:4:"
+	claims, err := a.world.redis.do(encode("HVALS", prefix+"claims"))
+	virtual, failed := a.world.redis.do(encode("HGET", prefix+"tags:"+throttle.Global+":", "*"))
+	least := "-inf"
+	if values := decode(virtual); len(values) == 1 {
+		least = "(" + cmp.Or(text(values[0]), "0")
+	}
+	behind, wrong := a.world.redis.do(
+		encode("ZRANGEBYSCORE", prefix+"wait:"+throttle.Global+":", "-inf", least))
+	if err = errors.Join(err, failed, wrong); err != nil {
+		a.world.errorf("who has claims or was passed: %v", err)
+	}
+	for _, claim := range decode(claims) {
+		_, id, _ := strings.Cut(text(claim), " ")
+		for _, j := range a.world.plan.jobs {
+			if strings.Contains(id, j.id) {
+				a.passed[j.tenant] = true
+			}
+		}
+	}
+	for _, flow := range decode(behind) {
+		a.passed[text(flow)] = true
+	}
+}
+
 // stand notes, after a script, which flows stand under the limit that all share, and
-// stood before it: those of which the shares say something. A heavy job may wait aside,
-// with a claim or parked, which no reply tells, so Redis is asked.
+// stood before it: those of which the shares say something. A heavy job may be booked
+// out of its turn or be passed, which no reply contains, so the account asks Redis.
 func (a *account) stand(from int) {
 	reply, err := a.world.redis.do(encode("ZRANGE", "thr:{"+a.world.name+"}:4:wait:"+throttle.Global+":", "0", "-1"))
 	now := map[string]bool{}
@@ -144,17 +173,7 @@ func (a *account) stand(from int) {
 	if err != nil {
 		a.world.errorf("who stands: %v", err)
 	}
-	// Lanes of its other priorities may stand meanwhile.
-	claims, failed := a.world.redis.do(encode("HVALS", "thr:{"+a.world.name+"}:4:claims"))
-	if failed != nil {
-		a.world.errorf("who has claims: %v", failed)
-	}
-	for _, lane := range decode(claims) {
-		if flow, _, is := strings.Cut(text(lane), "|"); is {
-			flow, _, _ = strings.Cut(flow, "#")
-			a.aside[flow] = true
-		}
-	}
+	a.notePassed()
 	var both []string
 	for flow := range now {
 		if a.standing[flow] {
@@ -474,7 +493,7 @@ func (a *account) pulled(argv []string, reply []any) {
 		id, slot := text(rest[0]), text(rest[1])
 		flow, _ := flowAndKeys(text(rest[2]))
 		weight, stood := a.lines[flow][id]
-		known := a.slots[id] == slot
+		_, known := a.slots[id] // a claim is moved forward
 		a.leaves(id)
 		if booked <= 0 {
 			continue

@@ -372,12 +372,12 @@ func (w *world) follow(j *job) (state progress, hit bool) {
 
 // checkShares: what two tenants that both stand in line are pulled differs by no more
 // than a job of each, in units per share: the inequality of start-time fair queueing. A
-// tenant of which a heavy job has waited aside has one more: it comes back that much
+// tenant of which a heavy job was booked out of turn or passed has one more: its tag is that much
 // before the others (TestFairnessBound in internal/line has the proof).
 func (w *world) checkShares() {
 	share := func(tenant string) float64 { return float64(max(1, w.plan.options.Shares[tenant])) }
 	jobs := func(tenant string) float64 {
-		if w.account.aside[tenant] {
+		if w.account.passed[tenant] {
 			return 2
 		}
 		return 1

@@ -95,9 +95,8 @@
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
 // by at most the heaviest job of each per share: the inequality of start-time fair
-// queueing. A tenant of which a heavy job has waited aside, with a claim or parked, has
-// one job more, and while it waits there it does not stand (TestFairnessBound in
-// internal/line).
+// queueing. A tenant of which a heavy job has a claim or was passed has one job more
+// (TestFairnessBound in internal/line).
 //
 // Nothing stays. When all is over and every slot's grace has passed, nothing is booked. In
 // the end every key of the throttle expires, within the time that

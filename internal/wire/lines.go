@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
@@ -81,24 +80,9 @@ func (p *Page) Standing() (l Lane) {
 	return l
 }
 
-// Claim is a lane's claim, without its timer, how many jobs are in the lane, and the costs of the first.
-type Claim struct {
-	line.ClaimSnapshot
-	Jobs  int64
-	Costs []int64
-}
-
 // Claim reads an entry of LinesClaims.
-func (p *Page) Claim() (c Claim) {
-	c.Lane, c.At = p.Text(), p.Natural()
-	for part := range strings.SplitSeq(p.Text(), ",") {
-		name, units, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseInt(units, 10, 64)
-		p.wrong = p.wrong || err != nil
-		c.Names, c.Units = append(c.Names, name), append(c.Units, n)
-	}
-	c.Jobs, c.Costs = p.Natural(), p.costs(c.Lane)
-	return c
+func (p *Page) Claim() line.ClaimSnapshot {
+	return line.ClaimSnapshot{Key: p.Text(), At: p.Natural(), ID: p.Text()}
 }
 
 // Waiter reads a job of a lane.
@@ -117,14 +101,12 @@ const (
 	tagVirtual = "*" // the virtual time
 	tagClasses = "#" // and a flow: the tags of its priorities
 	tagHadTurn = ">" // and a flow that has had its turn here and stands elsewhere
-	tagAside   = "<" // and a flow: the work of its heavy job that waits aside
-	tagMakeWay = "^" // since when flows make way for a claim
 )
 
 // Tags reads the tags of a queue that LinesQueues returns: of the flows of one page.
 func (p *Page) Tags(q *line.QueueSnapshot) {
 	if q.Finish == nil {
-		q.Finish, q.Aside, q.Classes = make(map[string]float64), make(map[string]float64), make(map[string]line.ClassTags)
+		q.Finish, q.Classes = make(map[string]float64), make(map[string]line.ClassTags)
 	}
 	for n := p.Natural(); n > 0 && !p.wrong; n-- {
 		field := p.Text()
@@ -136,11 +118,8 @@ func (p *Page) Tags(q *line.QueueSnapshot) {
 		switch flow := field[min(1, len(field)):]; {
 		case field == tagVirtual:
 			q.Virtual = tag
-		case field == tagMakeWay: // a forecast has it begin anew
 		case strings.HasPrefix(field, tagHadTurn):
 			q.HadTurn = append(q.HadTurn, flow)
-		case strings.HasPrefix(field, tagAside):
-			q.Aside[flow] = tag
 		default:
 			q.Finish[field] = tag
 		}

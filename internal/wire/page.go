@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
@@ -38,21 +37,7 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 func (w *PageWriter) Queue(q line.QueueSnapshot) { w.tell(q.Name, q.Timer, len(q.Flows), q.Virtual) }
 
 // Claim writes an entry of LinesClaims.
-func (w *PageWriter) Claim(c line.ClaimSnapshot, jobs []line.Waiter) {
-	units := make([]string, len(c.Names))
-	for i, name := range c.Names {
-		units[i] = name + "=" + integer(c.Units[i])
-	}
-	w.tell(c.Lane, c.At, strings.Join(units, ","), len(jobs), firstCosts(jobs))
-}
-
-// firstCosts are the costs of the first of a lane's jobs.
-func firstCosts(jobs []line.Waiter) string {
-	if len(jobs) == 0 {
-		return integer(0)
-	}
-	return integers(',', jobs[0].Costs...)
-}
+func (w *PageWriter) Claim(c line.ClaimSnapshot) { w.tell(c.Key, c.At, c.ID) }
 
 // Job writes what is known of one job.
 func (w *PageWriter) Job(s line.JobState) {
@@ -84,15 +69,12 @@ func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) []li
 		w.tell(0)
 		return
 	}
-	w.tell(1+len(q.Finish)+len(q.HadTurn)+len(q.Aside)+len(q.Classes), tagVirtual, q.Virtual)
+	w.tell(1+len(q.Finish)+len(q.HadTurn)+len(q.Classes), tagVirtual, q.Virtual)
 	for _, flow := range slices.Sorted(maps.Keys(q.Classes)) {
 		w.tell(tagClasses+flow, classTagsText(q.Classes[flow]))
 	}
 	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
 		w.tell(flow, q.Finish[flow])
-	}
-	for _, flow := range slices.Sorted(maps.Keys(q.Aside)) {
-		w.tell(tagAside+flow, q.Aside[flow])
 	}
 	for _, flow := range q.HadTurn {
 		w.tell(tagHadTurn+flow, 1)
@@ -105,4 +87,12 @@ func classTagsText(tags line.ClassTags) string {
 		text += " " + number(tag)
 	}
 	return text
+}
+
+// firstCosts are the costs of the first of a lane's jobs.
+func firstCosts(jobs []line.Waiter) string {
+	if len(jobs) == 0 {
+		return integer(0)
+	}
+	return integers(',', jobs[0].Costs...)
 }

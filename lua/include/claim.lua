@@ -1,88 +1,6 @@
--- Claims: units that are booked for a job that has no room within the lookahead, so that lighter ones behind it do not
--- take all that comes; and lanes that are parked, since another one has the claim.
-local PARKED_FOR, CLAIMED_FOR, NEAR_CLAIM, MAKES_WAY_FOR = 60000000, 5000000, 10000000, 5000000
+-- Claims: a job that has no room within the lookahead only for its weight is booked at its place behind that, so that
+-- lighter ones do not take all that comes. A scope key has one claim at a time.
 local LOOKS_OF_A_CLAIM = 8 -- for how many looks one at a claim counts: it costs as much
-
--- Books units for a lane that stands in no queue while it has them. If none of the scope keys puts the job off as far
--- by itself, room in another one may bring it forward: it is looked at again soon.
-local function claim(lane, job, names, at)
-  local taken, last = {}, 0
-  for i = 1, #names do
-    local key, cost = key_of(names[i]), cost_under(lane, job.costs, names[i])
-    last = max(last, (earliest_of(key, now, cost, true)))
-    book(key, at, cost)
-    write('HSET', claims, names[i], lane.text)
-    taken[i] = names[i] .. '=' .. format('%d', cost)
-  end
-  write('HSET', claims, '+' .. lane.text, format('%d ', at) .. table.concat(taken, ','))
-  expire('claims')
-  local when = at - lookahead
-  if last < at then when = min(when, now + CLAIMED_FOR) end
-  write('ZADD', timers, format('%d', soon(max(when, now + 1), lane.ends)), '+' .. lane.text)
-end
-
--- Gives back what a lane claims, and returns under which scope keys.
-local function release(lane)
-  local at, taken = match(call('HGET', claims, '+' .. lane.text), '^(%d+) (.*)$')
-  local names = {}
-  for name, cost in gmatch(taken, '([^,=]+)=(%d+)') do
-    names[#names + 1] = name
-    book(key_of(name), tonumber(at), -tonumber(cost))
-    hurry(name)
-    write('HDEL', claims, name)
-    tidy(name)
-  end
-  write('HDEL', claims, '+' .. lane.text)
-  write('ZREM', timers, '+' .. lane.text)
-  return names
-end
-
--- When a lane is looked at again that is parked beside a scope key: when that has room for its first job. If it has, but
--- others do not at the same time, room in any of them may bring the job forward: it is looked at again soon.
-local function parked_until(lane, job, own)
-  local at, most = own, now + PARKED_FOR
-  if own <= horizon then at, most = earliest(lane, job.costs, now, true, 'e'), now + CLAIMED_FOR end
-  return max(min(at - lookahead, most, lane.ends), now + 1)
-end
-
--- A job's place under a scope key that lacks room for it is claimed or, if that has a claim already, its lane is parked
--- there. Either way the lane makes way for others.
-local function claim_or_park(queue, lane, job, name, at)
-  looks = looks - LOOKS_OF_A_CLAIM
-  write('HSET', prefix .. 'tags:' .. queue, '<' .. lane.flow, tag_text(cost_under(lane, job.costs, queue) / share_of(lane.flow)))
-  if at ~= NEVER and not call('HGET', claims, name) then
-    claim(lane, job, { name }, at)
-  else
-    local own, beside = earliest_of(key_of(name), now, cost_under(lane, job.costs, name), true), name .. '!'
-    write('ZADD', prefix .. 'wait:' .. beside, tag_text((start_tag(name, lane.flow))), lane.text)
-    due(beside, parked_until(lane, job, own))
-    expire('wait:' .. beside)
-  end
-  leave(queue, lane)
-end
-
--- Until when a flow is held back for the claim under a scope key: if the claim's place is near, and the flow is ahead of
--- the claimant by more than the claimed job. It ends after a while, and then one of the flow's jobs has its turn.
-local function makes_way(name, flow, tag)
-  local holder = call('HGET', claims, name)
-  if not holder then return 0 end
-  local at, taken = match(call('HGET', claims, '+' .. holder) or '', '^(%d+) (.*)$')
-  local other = classes.parts(match(holder, '^[^|]*'))
-  if not at or other == flow or at - now > NEAR_CLAIM then return 0 end
-  local work
-  for under, cost in gmatch(taken, '([^,=]+)=(%d+)') do
-    if under == name then work = cost / share_of(other) end
-  end
-  if not work or tag <= start_tag(name, other) + work then return 0 end
-  local tags = prefix .. 'tags:' .. name
-  local since = tonumber(call('HGET', tags, '^'))
-  if not since then
-    since = now
-    write('HSET', tags, '^', format('%d', now))
-  end
-  if since + MAKES_WAY_FOR <= now then write('HDEL', tags, '^') end
-  return since + MAKES_WAY_FOR
-end
 
 local function longest(key)
   local length = 0
@@ -92,59 +10,62 @@ local function longest(key)
   return length
 end
 
--- The scope keys that a heavy job has to claim for a start at this instant: those that have no room for it, and those that
--- it has claimed already, unless the start is so far ahead that it would only keep others from claiming. Of two lanes that
--- need each other's claims the one whose first job came later gives way (wound-wait): else both would wait for ever.
-local function needed(lane, job, had, at)
-  local kept, lacks, names = {}, {}, {}
-  for i = 1, #had do kept[had[i]] = true end
-  for i = 1, #lane do lacks[i] = lane[i].mode == 'e' and earliest_of(lane[i], now, job.costs[i], true) > horizon end
+-- Whether a booking of a lane for an instant is the claim of a scope key: where the lane stands, and where the booking is
+-- so near that it keeps others waiting.
+local function claims_under(key, queue, at) return key.mode == 'e' and (key.name == queue or at - now <= 2 * longest(key)) end
+
+-- When the first claim comes into the lookahead beside which a lane cannot claim a place; nil if it can.
+local function claimed(lane, queue, at)
   for i = 1, #lane do
-    local key = lane[i]
-    if lacks[i] or key.mode == 'e' and kept[key.name] and at - now <= 2 * longest(key) then
-      local holder, gives_way = call('HGET', claims, key.name), true
-      if holder then
-        local other = lane_of(holder)
-        local arrival = match(call('LINDEX', other.list, 0) or format('%d:', NEVER), '^%d+')
-        local later = tonumber(arrival) - tonumber(job.arrival)
-        gives_way = later > 0 or later == 0 and lane.text < holder
-        if gives_way then
-          stand(key.name, other, arrival, now)
-          release(other)
-        end
-      end
-      if gives_way then names[#names + 1] = key.name end
+    if claims_under(lane[i], queue, at) then
+      local slot = tonumber(match(call('HGET', claims, lane[i].name) or '0', '^%d+'))
+      if slot > horizon then return slot end
     end
   end
-  return names
 end
 
--- Books the job that has a claim, when its place has come into the lookahead. If there is no room for it after all, it
--- claims what it lacks as well.
-local function look_at_claim(text)
-  if not call('HGET', claims, '+' .. text) then return write('ZREM', timers, '+' .. text) end
-  looks = looks - LOOKS_OF_A_CLAIM
-  local lane = lane_of(text)
-  local names = release(lane)
-  local job, thrown, more = ready_job(lane)
-  if more or thrown and job then return stand(names[1], lane, job and job.arrival or format('%d', now), now) end
-  if not job then return end
-  local at, mover = earliest(lane, job.costs, now, true, 'e')
-  if at <= horizon then
-    for i = 1, #names do
-      local tags, tag = prefix .. 'tags:' .. names[i], start_tag(names[i], lane.flow)
-      if call('EXISTS', tags) == 1 and tag > virtual_time(names[i]) then set_virtual_time(names[i], tag) end
-    end
-    local following, more = book_first(lane, job, at)
-    if following or more then stand(names[1], lane, following and following.arrival or format('%d', now), now) end
-    return
+local function note_claim(lane, queue, id, at)
+  for i = 1, #lane do
+    if claims_under(lane[i], queue, at) then write('HSET', claims, lane[i].name, format('%d ', at) .. id) end
   end
-  names = at ~= NEVER and needed(lane, job, names, at) or {}
-  if #names > 0 then
-    claim(lane, job, names, (earliest(lane, job.costs, now, true, 'e')))
+  write('ZREM', timers, '=' .. id)
+  write('ZADD', timers, format('%d', soon(max(at - lookahead, now + 1), lane.ends)), '+' .. id)
+  expire('claims')
+end
+
+-- Books the first job of a lane though its place is behind the lookahead. Returns the next.
+local function claim(lane, job, queue, at)
+  take_out(lane, job)
+  promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
+  note_claim(lane, queue, job.id, at)
+  bookings = bookings - 1
+  charge(lane, job.costs, 1)
+  return first_job(lane)
+end
+
+-- Looks for an earlier place for a job that has a claim. When that is within the lookahead it is a booking as others are.
+local function reclaim(id)
+  looks = looks - LOOKS_OF_A_CLAIM
+  local record = call('HGET', jobs, id) or ''
+  local slot, costs_text, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  if not slot or slot == '0' then return write('ZREM', timers, '+' .. id) end
+  local lane, queue = lane_of(text), nil
+  for i = 1, #lane do
+    if match(call('HGET', claims, lane[i].name) or '', '^%d+ (.*)$') == id then queue = lane[i].name end
+  end
+  unbook(id, record)
+  local costs = costs_of(lane, costs_text)
+  local at = earliest(lane, costs, now, true, 'e')
+  if at == NEVER then at = max(tonumber(slot), now) end
+  promise(id, lane, costs_text, costs, at, tonumber(arrival))
+  if at > horizon then
+    note_claim(lane, queue, id, at)
   else
-    local name, when = blocked(lane, job.costs, at, mover)
-    stand(name, lane, job.arrival, when)
+    tell(booked, id, format('%d', at), text)
+    bookings = bookings - 1
+  end
+  for i = 1, #lane do
+    if first(lane[i].name) then due(lane[i].name, now) end
   end
 end
-return PARKED_FOR, parked_until, claim_or_park, makes_way, look_at_claim
+return LOOKS_OF_A_CLAIM, claimed, claim, reclaim

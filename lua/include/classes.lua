@@ -36,24 +36,33 @@ function classes.tags(text)
   return tags, function(mark) return max(tags[1] or 0, tags[priority_of(mark) + 2] or 0) end
 end
 
--- The lane of a flow whose turn it is in a queue: of a higher priority if tags are the same.
-function classes.first(queue, flow)
+-- The classes of a flow that have lanes in a queue, by their tags, of a higher priority first if these are the same.
+local function in_order(queue, flow, lanes)
+  local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
+  local _, tag_of = classes.tags(call('HGET', prefix .. 'tags:' .. queue, '#' .. flow))
+  local found = { { lanes = lanes, before = #marks, tag = tag_of(nil), priority = 0 } }
+  for _, mark in ipairs(marks) do
+    found[#found + 1] = { lanes = lanes .. mark, before = 0, tag = tag_of(mark), priority = priority_of(mark), mark = mark }
+  end
+  table.sort(found, function(a, b)
+    if a.tag ~= b.tag then return a.tag < b.tag end
+    return a.priority < b.priority
+  end)
+  return found
+end
+
+-- The lane of a rank among those of a flow in a queue, in the order of their turns.
+function classes.at(queue, flow, rank)
   local lanes = classes.lanes(queue, flow)
   local first = call('ZRANGE', lanes, 0, 0)[1]
-  if not first or not match(first, '^#%d$') then return first end
-  local _, tag_of = classes.tags(call('HGET', prefix .. 'tags:' .. queue, '#' .. flow))
-  local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
-  first = call('ZRANGE', lanes, #marks, #marks)[1]
-  local least = first and tag_of(nil)
-  for _, mark in ipairs(marks) do
-    local lane, tag = call('ZRANGE', lanes .. mark, 0, 0)[1], tag_of(mark)
-    if not lane then
-      write('ZREM', lanes, mark) -- its lanes have expired
-    elseif not least or tag < least then
-      first, least = lane, tag
-    end
+  if rank == 0 and first and not match(first, '^#%d$') then return first end
+  if not first then return nil end
+  for _, class in ipairs(in_order(queue, flow, lanes)) do
+    local size = call('ZCARD', class.lanes) - class.before
+    if size > rank then return call('ZRANGE', class.lanes, class.before + rank, class.before + rank)[1] end
+    if size == 0 and class.mark then write('ZREM', lanes, class.mark) end -- its lanes have expired
+    rank = rank - max(0, size)
   end
-  return first
 end
 
 -- Puts a lane among those of its flow.

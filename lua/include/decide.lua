@@ -50,16 +50,13 @@ local function waiting(lane, at, key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
 
--- A lane has another first job: its queue, or its claim, is told.
+-- A lane has another first job.
 local function lead(lane, arrival)
   for i = 1, #lane do
     local lanes = classes.lanes(lane[i].name, lane.class)
-    if call('ZSCORE', lanes, lane.text) then
-      write('ZADD', lanes, arrival, lane.text)
-      due(lane[i].name, now)
-    end
+    if call('ZSCORE', lanes, lane.text) then write('ZADD', lanes, arrival, lane.text) end
   end
-  look_anew(lane, arrival)
+  look_anew(lane)
 end
 
 local function wait(job, lane, at, key, holder, other, back)
@@ -115,7 +112,7 @@ end
 -- any can be was made before the clock stepped back. Who only plans a job that is booked already is told so: its start is
 -- for who brings it. A grant that was made a booking again may be granted for the same start: it can be settled then.
 local function redeem(job, lane, slot, again)
-  if slot > horizon + 30000000 then slot = now end
+  if slot > horizon + 30000000 and not call('ZSCORE', timers, '+' .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
@@ -135,12 +132,10 @@ end
 
 -- Whether a lane is found by a pull. If keys of the line were lost, it may not be.
 local function stands(lane)
-  if call('ZSCORE', timers, '+' .. lane.text) then return true end
   for i = 1, #lane do
     local queue = lane[i].name
     if call('ZSCORE', timers, queue) and call('ZSCORE', prefix .. 'wait:' .. queue, lane.flow)
       and call('ZSCORE', classes.lanes(queue, lane.class), lane.text) then return true end
-    if call('ZSCORE', timers, queue .. '!') and call('ZSCORE', prefix .. 'wait:' .. queue .. '!', lane.text) then return true end
   end
   return false
 end

@@ -1,6 +1,5 @@
 -- The line. A lane, "<flow>|<scope key>,<scope key>", or "<flow>#<priority>|..." of a lower priority than 0, is a list of
--- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job, or that of the lanes
--- parked beside it.
+-- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job.
 -- jobs hash: by ID "-arrival lane" in line, else "slot costs arrival lane", slot 0: it did not come.
 -- overdue zset: jobs that did not come, by when they are told of again.
 -- include: queue
@@ -38,13 +37,15 @@ local function cost_under(lane, costs, name)
   end
 end
 
--- Has a lane looked at that is parked or has a claim, since its first job is another one than it was: it may be lighter.
-local function look_anew(lane, arrival)
+-- Has a lane looked at whose first job is another one than it was: it may be lighter.
+local function look_anew(lane)
   for i = 1, #lane do
     local name = lane[i].name
-    if call('ZSCORE', prefix .. 'wait:' .. name .. '!', lane.text) then unpark_lane(lane, name, arrival) end
+    if call('ZSCORE', classes.lanes(name, lane.class), lane.text) then
+      due(name, now)
+      expire('timers')
+    end
   end
-  write('ZADD', timers, 'XX', 'LT', format('%d', now), '+' .. lane.text)
 end
 
 -- The record of a job in line, and the arrival and the lane of such a record; nil for other records.
@@ -53,8 +54,7 @@ local function place_in_line(record) return match(record, '^%-(%d+) (.*)$') end
 
 -- Takes a job out of its lane: the next pull that comes to its place passes over it.
 local function leave_lane(id, lane)
-  local arrival, first_id = match(call('LINDEX', lane.list, 0) or '', '^(%d+):[%d,]+:(.*)$')
-  if first_id == id then look_anew(lane, arrival) end
+  if match(call('LINDEX', lane.list, 0) or '', '^%d+:[%d,]+:(.*)$') == id then look_anew(lane) end
 end
 
 -- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
@@ -104,6 +104,11 @@ local function unbook(id, record)
   end
   if slot == '0' then write('ZREM', overdues, id) end
   write('ZREM', timers, '=' .. id)
+  if not call('ZSCORE', timers, '+' .. id) then return end
+  write('ZREM', timers, '+' .. id)
+  for name in gmatch(match(text, '|(.*)$'), '[^,]+') do
+    if match(call('HGET', claims, name) or '', '^%d+ (.*)$') == id then write('HDEL', claims, name) end
+  end
 end
 
 -- Finds foreign data where every change may look, before anything is written.

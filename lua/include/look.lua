@@ -1,5 +1,5 @@
--- What is looked at in a pull: a scope key, its parked lanes, a claim, or a booking that nobody came for.
-local WALKED = 64 -- parked lanes of a scope key, that one look comes by
+-- What is looked at in a pull: a scope key, a claim, or a booking that nobody came for.
+local WALKED, AGAIN_AFTER = 64, 60000000 -- lanes without room that one look comes by, and when they are looked at again
 
 -- Whether a scope key has room, but not for a job as heavy as this one.
 local function is_heavy(key, cost)
@@ -23,110 +23,91 @@ local function again(key)
   return soon(max(one - lookahead, now + 1), key.ends)
 end
 
--- Books first jobs under a scope key until it has no room. A lane that lacks room under another scope key, or whose turn
--- it is not there, is moved under that one. Returns when to look again, nil if no flow stands here any more.
+-- The lane stands on in its queue with its next job, or leaves.
+local function go_on(name, lane, following, more)
+  if following then
+    write('ZADD', classes.lanes(name, lane.class), following.arrival, lane.text)
+    classes.expire(name, lane)
+    expire('lane:' .. lane.text)
+  elseif not more then
+    leave(name, lane)
+  end
+end
+
+-- The walk goes on behind a lane. Its flow saves up no turns: its tag is no more than the job before the virtual time.
+local function pass(name, walk, lane, tag, cost)
+  local least = virtual_time(name) - cost / share_of(lane.flow)
+  if tag < least then
+    write('ZADD', prefix .. 'wait:' .. name, tag_text(least), lane.flow)
+    firsts[name] = nil
+  end
+  walk.lane, walk.passed = walk.lane + 1, walk.passed + 1
+end
+
+-- A first job without room: its lane moves under another scope key that has none for it, or the job claims its place or,
+-- beside another claim, is passed.
+local function make_room(name, walk, lane, job, tag, own, at, mover)
+  local cost = cost_under(lane, job.costs, name)
+  local other, _, lacks = blocked(lane, job.costs, at, mover)
+  if other ~= name and lacks then return move(name, other, lane, job, now) end
+  looks = looks - LOOKS_OF_A_CLAIM + 1
+  local frees = claimed(lane, name, at)
+  if not frees and at ~= NEVER then
+    if tag > virtual_time(name) then set_virtual_time(name, tag) end
+    return go_on(name, lane, claim(lane, job, name, at))
+  end
+  if own > horizon then walk.least = cost else own = at end
+  walk.again = min(walk.again, (frees and min(own, frees) or own) - lookahead, lane.ends)
+  pass(name, walk, lane, tag, cost)
+end
+
+-- Walks along the lanes under a scope key in the order of their turns and books first jobs that have room, until it has
+-- none. A lane that lacks room under another scope key, or whose turn it is not there, is moved under that one. What is not
+-- lighter than a job without room there has none either. Returns when to look again, nil if no flow stands here any more.
 local function look(name)
   forget_finished(name)
+  local walk = walk_of(name) or { flow = '', rank = 0, lane = 0, again = now + AGAIN_AFTER }
+  walk.passed, walk.least = 0, NEVER
   local moved = 0 -- units of jobs that had their turn here and wait for it elsewhere
-  while bookings > 0 do
-    local lane, job, tag = head(name)
-    if not lane then return first(name) and now or nil end
+  local ended
+  while bookings > 0 and walk.passed < WALKED do
+    local lane, job, tag = next_lane(name, walk)
+    if not lane then ended = job break end
     local key, cost = key_of(name), cost_under(lane, job.costs, name)
-    local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
-    if own > horizon and not is_heavy(key, cost) or moved > 0 and is_full(key, cost + moved) then return again(key) end
-    local at, mover = earliest(lane, job.costs, now, true, 'e')
-    if at > horizon then
-      local other, _, lacks = blocked(lane, job.costs, at, mover)
-      if other == name or not lacks then
-        claim_or_park(name, lane, job, other, at)
-      else
-        move(name, other, lane, job, now)
-      end
+    if cost >= walk.least then
+      pass(name, walk, lane, tag, cost)
     else
-      local other = contended(lane, name)
-      if other then
+      local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
+      if own > horizon and not is_heavy(key, cost) or moved > 0 and is_full(key, cost + moved) then
+        return again(key)
+      end
+      local at, mover = earliest(lane, job.costs, now, true, 'e')
+      local other = at <= horizon and contended(lane, name)
+      if at > horizon then
+        make_room(name, walk, lane, job, tag, own, at, mover)
+      elseif other then
         write('HSET', prefix .. 'tags:' .. name, '>' .. lane.flow, '1')
         move(name, other, lane, job, now)
         moved = moved + cost
       else
-        local makes_way_until = makes_way(name, lane.flow, tag)
-        if makes_way_until > now then return makes_way_until end
         if tag > virtual_time(name) then set_virtual_time(name, tag) end
-        local following, more = book_first(lane, job, at)
-        if following then
-          write('ZADD', classes.lanes(name, lane.class), following.arrival, lane.text)
-          classes.expire(name, lane)
-          expire('lane:' .. lane.text)
-        elseif not more then
-          leave(name, lane)
-        end
+        go_on(name, lane, book_first(lane, job, at))
       end
     end
   end
+  if not first(name) then return nil end
+  if ended then return max(walk.again, now) end
+  save_walk(name, walk)
   return now
-end
-
--- Whether the first job of a parked lane has room, or has to wait under another scope key that has none; and when the one
--- beside which it is parked has room for it. What is not lighter than a job without room there, least, has none either.
-local function has_room(lane, job, key, cost, least)
-  if cost >= least then return false, nil end
-  local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
-  if own > horizon then return false, own end
-  local at, mover = earliest(lane, job.costs, now, true, 'e')
-  return at <= horizon or select(3, blocked(lane, job.costs, at, mover)), own
-end
-
--- Walks along the parked lanes from a rank on, and has those have their turn again whose first jobs have room; and the first
--- one, which may have the claim, if nobody has it: free. when is when those before are looked at again. Returns when to look
--- again, and where the walk goes on then, nil if it has come to its end.
-local function walk(name, rank, when, free)
-  local key, moved, least = key_of(name), 0, NEVER
-  for _ = 1, WALKED do
-    local lane, job, more = parked(name, rank)
-    if lane == nil then return when, more and rank or nil end
-    local cost = lane and cost_under(lane, job.costs, name)
-    local room, own
-    if lane then room, own = has_room(lane, job, key, cost, least) end
-    if room and moved > 0 and is_full(key, moved + cost) then
-      return now + floor(lookahead / 4), nil
-    elseif room then
-      unpark_lane(lane, name, job.arrival)
-      moved = moved + cost
-    elseif free and own and own ~= NEVER then
-      unpark_lane(lane, name, job.arrival)
-      return now + lookahead, nil
-    else
-      if own then when = min(when, parked_until(lane, job, own)) end
-      if own and own > horizon then least = cost end
-      rank = rank + 1
-    end
-  end
-  return when, rank
-end
-
--- A walk that has not come by all parked lanes goes on with the next pull, but for one from the front for the claim.
-local function unpark(name)
-  local known, free = call('HGET', claims, '!' .. name), call('HEXISTS', claims, name) == 0
-  local from, before = match(not free and known or '', '^(%d+) (%d+)$')
-  local when, left = walk(name, tonumber(from or 0), tonumber(before) or now + PARKED_FOR, free)
-  if call('EXISTS', prefix .. 'wait:' .. name .. '!') == 0 then return nil end
-  if left then
-    write('HSET', claims, '!' .. name, format('%d %d', left, when))
-    expire('claims')
-    return now
-  end
-  if known then write('HDEL', claims, '!' .. name) end
-  return max(when, now)
 end
 
 local function attempt(member)
   local kind = sub(member, 1, 1)
   if kind == '=' then return end_booking(sub(member, 2)) end
-  if kind == '+' then return look_at_claim(sub(member, 2)) end
+  if kind == '+' then return reclaim(sub(member, 2)) end
   local when
   expire('wait:' .. member, 'tags:' .. member, 'finish:' .. member)
   if kind == '~' then when = hurry_all(match(call('HGET', claims, '~') or '0 =', '^(%d+) (.*)$'))
-  elseif sub(member, -1) == '!' then when = unpark(sub(member, 1, -2))
   else when = look(member) end
   if when then write('ZADD', timers, format('%d', when), member) else write('ZREM', timers, member) end
 end

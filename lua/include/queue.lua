@@ -2,12 +2,10 @@
 --   wait:<queue>         zset: flows by start tag
 --   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs. Those of a lower priority than 0 are in
 --                        lanes:<queue>:<flow>#<priority>, and '#<priority>' is here before the others
--- Beside it wait:<queue>! is a zset of the lanes that are parked, by the start tags that their flows had.
 -- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over, or a plan is to be told
--- of; '+' and a lane: when its claim is looked at; '~': timers are gone through.
--- claims hash: by scope key the lane that has its claim; by '+' and a lane "at scope key=cost,..."; by '!' and a scope key
--- how many of its parked lanes the walk has come by that goes on there, and when those are looked at again; '~' is of
--- hurry_all.
+-- of; '+' and a job: when its claim is looked at; '~': timers are gone through.
+-- claims hash: by scope key "slot job" of its claim, which counts until the slot is within the lookahead; by '!' and a scope
+-- key "rank lane when flow" of the walk along its lanes that goes on there; '~' is of hurry_all.
 -- include: tags
 local timers, claims = prefix .. 'timers', prefix .. 'claims'
 local firsts = {}
@@ -19,27 +17,46 @@ local function first(queue)
   return known[1], tonumber(known[2])
 end
 
--- The start tag of a flow in a queue, and whether the flow stands there. A flow whose heavy job waited aside, parked or
--- with a claim, gets its old tag back, at most that job's work before the virtual time.
+-- The start tag of a flow in a queue, and whether the flow stands there.
 local function start_tag(queue, flow)
   local front = firsts[queue]
   local tag = front and front[1] == flow and front[2] or call('ZSCORE', prefix .. 'wait:' .. queue, flow)
   if tag then return tonumber(tag), true end
-  local known = call('HMGET', prefix .. 'tags:' .. queue, '*', '<' .. flow)
-  local finish = call('ZSCORE', prefix .. 'finish:' .. queue, flow)
-  return max((known[1] or 0) - (known[2] or 0), tonumber(finish or 0)), false, known[2]
+  local virtual = call('HGET', prefix .. 'tags:' .. queue, '*')
+  return max(virtual or 0, tonumber(call('ZSCORE', prefix .. 'finish:' .. queue, flow) or 0)), false
 end
 
-local function due(name, at) write('ZADD', timers, 'LT', format('%d', at), name) end
+-- The walk along a queue that goes on with its next look, which ends it; nil if there is none.
+local function walk_of(queue)
+  local rank, lane, when, flow = match(call('HGET', claims, '!' .. queue) or '', '^(%d+) (%d+) (%d+) (.*)$')
+  if not rank then return nil end
+  write('HDEL', claims, '!' .. queue)
+  return { rank = tonumber(rank), lane = tonumber(lane), again = tonumber(when), flow = flow }
+end
 
--- Has a scope key looked at now, if lanes wait for it.
+local function save_walk(queue, walk)
+  write('HSET', claims, '!' .. queue, format('%d %d %d ', walk.rank, walk.lane, walk.again) .. walk.flow)
+  expire('claims')
+end
+
+-- What a walk has come by is looked at again by then.
+local function walk_again(queue, at)
+  local from, when, rest = match(call('HGET', claims, '!' .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
+  if from and tonumber(when) > at then write('HSET', claims, '!' .. queue, from .. format('%d', at) .. rest) end
+end
+
+-- Has a timer be due by then.
+local function due(name, at)
+  write('ZADD', timers, 'LT', format('%d', at), name)
+  walk_again(name, at)
+end
+
+-- Has a scope key looked at now, if lanes wait for it, and the job that has its claim.
 local function hurry(name)
   local at = format('%d', now)
-  write('ZADD', timers, 'XX', 'LT', at, name, at, name .. '!')
-  local known = call('HMGET', claims, name, '!' .. name)
-  local lane, from = known[1], match(known[2] or '', '^%d+')
-  if lane then write('ZADD', timers, 'XX', 'LT', at, '+' .. lane) end
-  if from then write('HSET', claims, '!' .. name, from .. ' 0') end
+  local id = match(call('HGET', claims, name) or '', '^%d+ (.*)$')
+  write('ZADD', timers, 'XX', 'LT', at, name, at, '+' .. (id or ''))
+  walk_again(name, now)
 end
 
 -- Has scope keys looked at now whose names begin with a text, and all claims; or, for '=', whatever has a timer. It goes
@@ -69,7 +86,6 @@ local function stand(queue, lane, arrival, look)
   if not stands then
     write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
     write('ZREM', prefix .. 'finish:' .. queue, lane.flow)
-    write('HDEL', tags, '<' .. lane.flow)
     set_virtual_time(queue, virtual + max(1e-6, math.abs(virtual) * 1e-15))
     firsts[queue] = nil
   end
@@ -78,9 +94,9 @@ local function stand(queue, lane, arrival, look)
   expire('wait:' .. queue, 'tags:' .. queue)
 end
 
--- Deletes a scope key's tags when no flow stands under it, and none has a claim or a parked lane there.
+-- Deletes a scope key's tags when no flow stands under it.
 local function tidy(name)
-  if call('EXISTS', prefix .. 'wait:' .. name, prefix .. 'wait:' .. name .. '!') == 0 and call('HEXISTS', claims, name) == 0 then
+  if call('EXISTS', prefix .. 'wait:' .. name) == 0 then
     write('DEL', prefix .. 'tags:' .. name, prefix .. 'finish:' .. name)
     set_virtual_time(name, nil)
   end
@@ -97,54 +113,43 @@ local function leave(queue, lane)
   tidy(queue)
 end
 
--- Takes a lane out of those that are parked beside a scope key.
-local function leave_aside(name, lane)
-  write('ZREM', prefix .. 'wait:' .. name .. '!', lane.text)
-  if call('EXISTS', prefix .. 'wait:' .. name .. '!') == 0 then write('HDEL', claims, '!' .. name) end
-  tidy(name)
-end
-
--- Has a parked lane have its turn under the scope key again.
-local function unpark_lane(lane, name, arrival)
-  stand(name, lane, arrival, now)
-  leave_aside(name, lane)
-end
-
--- The scope key of a lane, but for one, under which flows stand whose turn is before this one's.
+-- The scope key of a lane, but for one, under which flows stand whose turn is before this one's. A job that comes anew
+-- may go before flows for which no look has room until later.
 local function contended(lane, but)
   for i = 1, #lane do
     local name = lane[i].name
     if name ~= but and lane[i].mode == 'e' then
       local flow, tag = first(name)
-      if flow and tag <= start_tag(name, lane.flow) and not call('HGET', prefix .. 'tags:' .. name, '>' .. lane.flow) then
+      if flow and tag <= start_tag(name, lane.flow) and (but or tonumber(call('ZSCORE', timers, name) or 0) <= now)
+        and not call('HGET', prefix .. 'tags:' .. name, '>' .. lane.flow) then
         return name
       end
     end
   end
 end
 
--- Moves a flow's tags on by the units that are charged, under each scope key where flows stand.
+-- Moves a flow's tags on by the units that are charged, under each scope key where flows stand. All is read before anything
+-- is written.
 local function charge(lane, costs, sign, settled)
+  local charged = {}
   for i = 1, #lane do
-    local queue = lane[i].name
-    local tags = prefix .. 'tags:' .. queue
-    local known = call('HMGET', tags, '*', '>' .. lane.flow, '#' .. lane.flow)
+    local known = call('HMGET', prefix .. 'tags:' .. lane[i].name, '*', '>' .. lane.flow, '#' .. lane.flow)
     if known[1] then
-      if known[2] and sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
-      local work = sign * costs[i] / (lane.share or share_of(lane.flow))
-      if known[3] then classes.charge(tags, lane, known[3], work, sign > 0 and not settled) end
-      local tag, stands, aside = start_tag(queue, lane.flow)
-      if aside and work < 0 and -4 * work > tonumber(aside) then
-        write('HSET', tags, '<' .. lane.flow, tag_text(-4 * work))
-        tag = start_tag(queue, lane.flow)
-      end
-      local moved = moved_by(tag, work, tonumber(known[1]))
-      if stands then
-        write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
-        firsts[queue] = nil
-      else
-        set_finish_tag(queue, lane.flow, moved)
-      end
+      known.queue, known.work = lane[i].name, sign * costs[i] / (lane.share or share_of(lane.flow))
+      known.tag, known.stands = start_tag(known.queue, lane.flow)
+      charged[#charged + 1] = known
+    end
+  end
+  for _, known in ipairs(charged) do
+    local queue, tags = known.queue, prefix .. 'tags:' .. known.queue
+    if known[2] and sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
+    if known[3] then classes.charge(tags, lane, known[3], known.work, sign > 0 and not settled) end
+    local moved = moved_by(known.tag, known.work, tonumber(known[1]))
+    if known.stands then
+      write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
+      firsts[queue] = nil
+    else
+      set_finish_tag(queue, lane.flow, moved)
     end
   end
 end
@@ -161,5 +166,5 @@ local function save_line()
   for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
   return next_look()
 end
-return timers, claims, firsts, first, start_tag, due, hurry, hurry_all, stand, tidy, leave, leave_aside, unpark_lane,
+return timers, claims, firsts, first, due, hurry, hurry_all, walk_of, save_walk, stand, leave,
   contended, charge, soon, next_look, save_line

@@ -1,10 +1,9 @@
 -- What flows have had: their finish tags and marks in queues, and their shares.
 --   finish:<queue>       zset: flows that do not stand there by finish tag; none that is not after the virtual time counts
---   tags:<queue>         hash: '*' the virtual time, '>' and a flow: it has had its turn and stands elsewhere; '<' and a
---                        flow: its heavy job waits aside, and its work; '^' since when flows make way for a claim; '#' and
---                        a flow that has had lanes of a lower priority here: the virtual time of its priorities, then
+--   tags:<queue>         hash: '*' the virtual time, '>' and a flow: it has had its turn and stands elsewhere; '#' and a
+--                        flow that has had lanes of a lower priority here: the virtual time of its priorities, then
 --                        their finish tags
--- Both are kept as long as a flow stands there, is parked or has the claim.
+-- Both are kept as long as a flow stands there.
 -- shares zset: of flows that have another than 1, the second in which it was told last, times 2^20, plus the share.
 -- include: classes
 local shares = prefix .. 'shares'
@@ -24,7 +23,7 @@ end
 
 local function forget_flow(queue, flow)
   write('ZREM', prefix .. 'finish:' .. queue, flow)
-  write('HDEL', prefix .. 'tags:' .. queue, '#' .. flow, '<' .. flow)
+  write('HDEL', prefix .. 'tags:' .. queue, '#' .. flow)
 end
 
 local function set_finish_tag(queue, flow, tag)
@@ -34,14 +33,11 @@ local function set_finish_tag(queue, flow, tag)
   if call('ZCARD', finish) > MOST_TAGS then forget_flow(queue, call('ZRANGE', finish, 0, 0)[1]) end
 end
 
--- Forgets some of the flows whose finish tags the virtual time has come by; those of which a job has waited aside when it is
--- further by four times that job, since refunds may move them back as far.
+-- Forgets some of the flows whose finish tags the virtual time has come by.
 local function forget_finished(queue)
-  local finish, till = prefix .. 'finish:' .. queue, tag_text(virtual_time(queue))
-  for _, flow in ipairs(call('ZRANGEBYSCORE', finish, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
-    local aside = call('HGET', prefix .. 'tags:' .. queue, '<' .. flow)
-    if not aside or call('ZSCORE', finish, flow) + 4 * aside <= virtual_time(queue) then forget_flow(queue, flow) end
-  end
+  local till = tag_text(virtual_time(queue))
+  local passed = call('ZRANGEBYSCORE', prefix .. 'finish:' .. queue, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
+  for _, flow in ipairs(passed) do forget_flow(queue, flow) end
 end
 
 -- Forgets that a flow has had its turn under the scope keys of a lane of which no job is left.

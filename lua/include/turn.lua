@@ -52,16 +52,8 @@ local function throw_out(lane, job)
   return true, first_job(lane)
 end
 
--- Passes over a flow, once in a pull, since one of its scope keys cannot be read.
-local passed_over, trouble = {}, {}
-local function pass_over(queue, flow, problem)
-  local wait = prefix .. 'wait:' .. queue
-  local last = call('ZRANGE', wait, -1, -1, 'WITHSCORES')
-  if passed_over[flow] or last[1] == flow then error(problem) end
-  passed_over[flow], trouble[1] = true, problem.err or tostring(problem)
-  write('ZADD', wait, tag_text(last[2] + 1e-6), flow)
-  firsts[queue] = nil
-end
+local trouble = {} -- what could not be read
+local function note_trouble(problem) trouble[1] = type(problem) == 'table' and problem.err or tostring(problem) end
 
 -- Has a pull end that has taken its steps, after one look at least.
 local checks = 0
@@ -83,58 +75,43 @@ local function ready_job(lane)
   return job, thrown, more
 end
 
--- The lane whose turn it is in a queue, its first job and its flow's tag.
-local function head(queue)
+-- A walk along a queue goes by flows in the order of their tags and by the lanes of each: rank is how many flows it has come
+-- by, and lane how many lanes of the next one, flow. again is when those that it has come by are looked at again. The lane to
+-- which it has come, its first job and its flow's tag; nil, and whether it has come to its end: else no looks are left.
+local function next_lane(queue, walk)
   end_if_tired()
   while looks > 0 do
-    local flow, tag = first(queue)
-    if not flow then return nil end
-    looks = looks - 1
-    local text = classes.first(queue, flow)
-    if not text then -- its lanes have expired
+    local found = call('ZRANGE', prefix .. 'wait:' .. queue, walk.rank, walk.rank, 'WITHSCORES')
+    local flow = found[1]
+    if not flow then return nil, true end
+    if flow ~= walk.flow then walk.flow, walk.lane = flow, 0 end
+    local text = classes.at(queue, flow, walk.lane)
+    if not text and walk.lane == 0 then -- its lanes have expired
       write('ZREM', prefix .. 'wait:' .. queue, flow)
       firsts[queue] = nil
+    elseif not text then
+      walk.rank = walk.rank + 1
     else
+      looks = looks - 1
       local fine, lane = pcall(lane_of, text)
       local job, thrown, more
-      if fine then job, thrown, more = ready_job(lane) else pass_over(queue, flow, lane) end
-      if more then return nil end
+      if fine then
+        job, thrown, more = ready_job(lane)
+      else
+        note_trouble(lane)
+        walk.lane, walk.again = walk.lane + 1, min(walk.again, now + 1000000)
+      end
+      if more then return nil, false end
       if fine and not job then
         leave(queue, lane)
       elseif fine and not thrown then
-        return lane, job, tag
+        return lane, job, tonumber(found[2])
       elseif fine then
         write('ZADD', classes.lanes(queue, lane.class), job.arrival, text)
       end
     end
   end
-end
-
--- The lane of a rank among those that are parked beside a scope key, and its first job; false if the lane cannot be read;
--- nil if there is none or, as the third, if it could not be looked for.
-local function parked(name, rank)
-  end_if_tired()
-  while looks > 0 do
-    local text = call('ZRANGE', prefix .. 'wait:' .. name .. '!', rank, rank)[1]
-    if not text then return nil, nil, false end
-    looks = looks - 1
-    local fine, lane = pcall(lane_of, text)
-    if not fine then
-      local problem = lane
-      trouble[1] = type(problem) == 'table' and problem.err or tostring(problem)
-      return false
-    end
-    local job, thrown, more = ready_job(lane)
-    if more then break end
-    if not job then
-      leave_aside(name, lane)
-    elseif thrown then
-      look_anew(lane, job.arrival)
-    else
-      return lane, job
-    end
-  end
-  return nil, nil, true
+  return nil, false
 end
 
 -- Books the first job of a lane and takes it out. Returns the next.
@@ -151,4 +128,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
-return taken, ready_job, trouble, end_if_tired, head, parked, book_first, move
+return trouble, note_trouble, first_job, take_out, end_if_tired, next_lane, book_first, move

@@ -277,7 +277,7 @@ func (m *memory) lines(r request) (any, error) {
 		}
 	case wire.LinesClaims:
 		for _, c := range snapshot.Claims {
-			page.Claim(c, jobs(c.Lane))
+			page.Claim(c)
 		}
 	case wire.LinesJob:
 		page.Job(m.line.Job(asked.Of[0], asked.Of[1]))
