@@ -116,7 +116,9 @@ func (q *queue) clone() *queue {
 }
 
 func (q *queue) equal(other *queue) bool {
-	return q.virtual == other.virtual && q.walking == other.walking && (!q.walking || q.walkFlow == other.walkFlow && q.walkIn == other.walkIn && q.walkLane == other.walkLane && q.again == other.again) && q.tags.equal(&other.tags) &&
+	sameWalk := q.walking == other.walking && (!q.walking || q.walkFlow == other.walkFlow &&
+		q.walkIn == other.walkIn && q.walkLane == other.walkLane && q.again == other.again)
+	return q.virtual == other.virtual && sameWalk && q.tags.equal(&other.tags) &&
 		maps.EqualFunc(q.lanes, other.lanes, (*classLanes).equal) &&
 		maps.EqualFunc(q.classes, other.classes, func(a, b *ClassTags) bool { return *a == *b }) &&
 		q.finish.equal(&other.finish) && maps.Equal(q.let, other.let)

@@ -49,7 +49,8 @@ func TestHeavyJobWithRoomStarts(t *testing.T) {
 
 // TestEveryWeightStarts: jobs of all weights, up to the whole of a large limit, arrive without end in
 // many lanes. Whatever it weighs, the first job of a lane does not wait while it has room in all its
-// limits, promises counted, for longer than the lookahead and some pulls; and the heaviest start too, within some windows. The test knows only starts,
+// limits, promises counted, for longer than the lookahead and some
+// pulls; and the heaviest start too, within some windows. The test knows only starts,
 // and where there is room.
 func TestEveryWeightStarts(t *testing.T) {
 	t.Parallel()
