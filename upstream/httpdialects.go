@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// httpDialect is how an upstream speaks of its limits, one header for each value.
-// upstream/testdata/httplimits holds a recorded response of each, and its source.
+// httpDialect is how an upstream sends its limits, one header for each value.
+// upstream/testdata/httplimits has a recorded response of each, and its source.
 type httpDialect struct {
 	name string
-	// marks are headers of this upstream alone: it speaks the dialect only if one of
-	// them is there. No marks: everybody may speak it.
+	// marks are headers that only this upstream sends: a response is in the dialect only if
+	// it has one of them. Without marks, any response may be.
 	marks  []string
 	limits []httpLimitHeaders
 }
@@ -18,14 +18,14 @@ type httpDialect struct {
 // httpLimitHeaders names the headers of one limit.
 type httpLimitHeaders struct {
 	counts                  string
-	countsIn                string // the header that has a better name than counts; may be ""
+	countsIn                string // a header with a better name than counts; may be ""
 	units, remaining, reset string
 	window                  time.Duration // what the documentation says; 0 if nothing
 }
 
 // httpDialects are the dialects, in the order in which HTTPLimits returns their limits.
-// Those of one row share headers, and only the first that is spoken is read. All read
-// a value alike: one that is taken for another costs a name, a window or a rare limit.
+// The dialects of one row share headers, and only the first that matches is read. All read
+// a value alike: a wrong guess costs a name, a window or a rare limit.
 var httpDialects = [][]httpDialect{
 	{azureDialect, groqDialect, openAIDialect},
 	{anthropicDialect},
@@ -45,9 +45,9 @@ var openAIDialect = httpDialect{
 	},
 }
 
-// azureDialect: Microsoft has no table of these headers. What is known of them is in
+// azureDialect: Microsoft has no table of these headers. They are described in
 // https://github.com/openai/openai-dotnet/issues/838: a reset is a number of seconds,
-// and -1 stands where a limit does not apply.
+// and -1 means that a limit does not apply.
 var azureDialect = httpDialect{
 	name:  "azure",
 	marks: []string{"Apim-Request-Id", "X-Ms-Region"},
@@ -57,8 +57,8 @@ var azureDialect = httpDialect{
 	},
 }
 
-// groqDialect: https://console.groq.com/docs/rate-limits, by which the headers for
-// requests "always" mean those per day, and those for tokens the ones per minute.
+// groqDialect: https://console.groq.com/docs/rate-limits: the headers for requests
+// "always" refer to requests per day, those for tokens to tokens per minute.
 var groqDialect = httpDialect{
 	name:  "groq",
 	marks: []string{"X-Groq-Region"},
@@ -118,7 +118,7 @@ var githubDialect = httpDialect{
 	}},
 }
 
-// limitsOf reads the first of the dialects that is spoken.
+// limitsOf reads the first dialect that the headers are in.
 func limitsOf(dialects []httpDialect, header http.Header, at time.Time) []HTTPLimit {
 	for _, dialect := range dialects {
 		if dialect.isSpoken(header) {

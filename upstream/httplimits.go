@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// HTTPLimit is what the headers of a response say of one limit of the upstream, as
-// the upstream saw it when it answered.
+// HTTPLimit is one limit of the upstream, as the headers of a response state it.
 type HTTPLimit struct {
-	// Dialect is whose headers they are: "openai", "azure", "groq", "anthropic",
+	// Dialect names the kind of headers: "openai", "azure", "groq", "anthropic",
 	// "github" or "ietf". See HTTPLimits.
 	Dialect string
 	// Counts is what the limit counts, as the dialect names it: "requests", "tokens",
@@ -18,16 +17,16 @@ type HTTPLimit struct {
 	// the resource; "requests" if they give none. A name that the upstream chooses is 1
 	// to 128 printable ASCII characters.
 	Counts string
-	// Units is the limit, and Remaining how many of them were left; -1 if that is not
-	// said, or is no number from 0 to the largest int64.
+	// Units is the limit, and Remaining how many of them were left; -1 if the header is
+	// missing, or is no number from 0 to the largest int64.
 	Units, Remaining int64
 	// Reset is how long it takes, from the response on, until the limit is whole again
-	// or its window begins anew; HTTPLimits tells which. It is at most MaxWait, to
-	// which a longer one is cut: it never says later than the upstream does. 0 if it is
-	// not said, cannot be read or has passed.
+	// or its window begins anew; HTTPLimits says which. A longer one is cut to MaxWait, so
+	// it is never later than the upstream says. 0 if it is missing, cannot be read or has
+	// passed.
 	Reset time.Duration
 	// Window is the time that the units are for, at most 400 days as in a
-	// throttle.Limit; 0 if it is not said, cannot be read or is longer. It is not cut:
+	// throttle.Limit; 0 if it is missing, cannot be read or is longer. It is not cut:
 	// the same units in less time would be another limit.
 	Window time.Duration
 }
@@ -35,11 +34,11 @@ type HTTPLimit struct {
 // longestWindow is the longest that a throttle.Limit takes.
 const longestWindow = 400 * 24 * time.Hour
 
-// HTTPLimits returns what the headers of resp say of the upstream's limits, whatever
-// its status: nil if they say nothing, if resp is nil, or if it comes from a cache (an
-// Age above zero), where they are of an earlier time. Values that cannot be read are
-// left out; of a header that is repeated, the first counts unless it is a list. The
-// body is neither read nor closed.
+// HTTPLimits returns the upstream's limits from the headers of resp, whatever its status.
+// It returns nil if there are none, if resp is nil, or if resp comes from a cache (an Age
+// above zero) and its headers are old. Values that cannot be read are left out. Of a
+// repeated header the first counts, unless the header is a list. The body is neither read
+// nor closed.
 //
 // The dialects, in the order in which their limits are returned:
 //
@@ -54,15 +53,15 @@ const longestWindow = 400 * 24 * time.Hour
 //	           Reset: the window begins anew, or as much as remains can be used until
 //	           then, as the upstream likes
 //
-// The first three share their headers: azure is told by apim-request-id or
-// x-ms-region, groq by x-groq-region, and all else is openai, among it the many that
-// speak as OpenAI does. GitHub's headers mean other things elsewhere, and are read
-// only if a header that is GitHub's own stands beside them.
+// The first three share their headers: apim-request-id or x-ms-region means azure,
+// x-groq-region means groq, and everything else is openai, which many other providers
+// imitate. GitHub's headers mean other things elsewhere, and are read only beside a header
+// that only GitHub sends.
 //
-// A reset may be a duration (6m0s), a number of seconds, a date (RFC 3339) or, from
-// 10^9 on, a Unix time, in each dialect. A date is compared with the response's own
-// Date, so that the local clock does not matter; without one, with the local clock.
-// Both are in whole seconds: Reset is up to a second off then, either way.
+// In each dialect a reset may be a duration (6m0s), a number of seconds, a date (RFC 3339)
+// or, from 10^9 on, a Unix time. A date is compared with the response's own Date, so that
+// the local clock does not matter; without a Date, with the local clock. Both have whole
+// seconds, so Reset may then be a second too long or too short.
 func HTTPLimits(resp *http.Response) []HTTPLimit {
 	if resp == nil || isCached(resp.Header) {
 		return nil
@@ -75,13 +74,13 @@ func HTTPLimits(resp *http.Response) []HTTPLimit {
 	return append(limits, ietfLimits(resp.Header, at)...)
 }
 
-// isCached tells whether the response comes from a cache (RFC 9111, section 5.1).
+// isCached reports whether the response comes from a cache (RFC 9111, section 5.1).
 func isCached(header http.Header) bool {
 	age := strings.Trim(header.Get("Age"), " \t")
 	return isDigits(age) && strings.Trim(age, "0") != ""
 }
 
-// answeredAt is when the response was made, by its own clock; now if it does not say.
+// answeredAt is when the response was made, by its own Date; now without one.
 func answeredAt(header http.Header, now time.Time) time.Time {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		return date
@@ -89,7 +88,7 @@ func answeredAt(header http.Header, now time.Time) time.Time {
 	return now
 }
 
-// says tells whether anything is known of the limit but its name.
+// says reports whether anything but the name of the limit is known.
 func (l HTTPLimit) says() bool { return l.Units >= 0 || l.Remaining >= 0 || l.Reset > 0 }
 
 // unitsIn reads a number of units; -1 if the value is none.
@@ -105,7 +104,7 @@ func unitsIn(value string) int64 {
 	return units
 }
 
-// resetIn reads a reset, as a wait that begins at the time at; 0 if the value is none.
+// resetIn reads a reset as a wait from the time at; 0 if the value is none.
 func resetIn(value string, at time.Time) time.Duration {
 	wait, _ := RetryAfter(value, at)
 	return wait
@@ -120,10 +119,10 @@ func windowIn(value string) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// isName tells whether a text that the upstream chose may be a name here.
+// isName reports whether a text of the upstream may be a name.
 func isName(s string) bool { return s != "" && len(s) <= 128 && isPrintable(s) }
 
-// isPrintable tells whether s is ASCII without control characters.
+// isPrintable reports whether s is ASCII without control characters.
 func isPrintable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -19,7 +19,7 @@ import (
 //	RateLimit-Remaining: 50                   field of its own as in version 07
 //	RateLimit-Reset: 30
 //
-// Stated limits come first, then the policies without a stated limit.
+// The stated limits come first, then the policies without a stated limit.
 func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	policies := policiesIn(header.Values("RateLimit-Policy"))
 	limits := statedLimits(header.Values("RateLimit"), at)
@@ -38,8 +38,8 @@ func ietfLimits(header http.Header, at time.Time) []HTTPLimit {
 	return limits
 }
 
-// policiesIn reads RateLimit-Policy, each policy as a limit whose remaining units are not
-// known. A policy without a name has its units in place of the name. It must have a window:
+// policiesIn reads RateLimit-Policy, each policy as a limit with unknown remaining units.
+// A policy without a name has its units in place of the name, and must have a window:
 // without one, version 06's RateLimit-Limit means something else.
 func policiesIn(lines []string) []HTTPLimit {
 	var policies []HTTPLimit
@@ -80,8 +80,8 @@ func statedLimits(lines []string, at time.Time) []HTTPLimit {
 	return unnamedLimit(stated["limit"], stated["remaining"], stated["reset"], at)
 }
 
-// olderLimit reads RateLimit-Limit, -Remaining and -Reset. Each value may carry a policy,
-// which policiesIn reads.
+// olderLimit reads RateLimit-Limit, -Remaining and -Reset. More may follow each value;
+// policiesIn reads that.
 func olderLimit(header http.Header, at time.Time) []HTTPLimit {
 	first := func(field string) string {
 		for _, m := range fieldMembersIn(header.Values(field)) {
@@ -101,8 +101,7 @@ func unnamedLimit(units, remaining, reset string, at time.Time) []HTTPLimit {
 	return []HTTPLimit{limit}
 }
 
-// joinPolicies sets units and window of each limit from its policy, and appends the policies
-// without a limit.
+// joinPolicies completes each limit by its policy, and appends the remaining policies.
 func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
 	joined := make([]bool, len(policies))
 	for i := range limits {
@@ -122,8 +121,8 @@ func joinPolicies(limits, policies []HTTPLimit) []HTTPLimit {
 	return limits
 }
 
-// isPolicyOf reports whether policy belongs to limit: by name, or by units if neither has a
-// name.
+// isPolicyOf reports whether a policy and a limit belong together: by their name, or by
+// their units if neither has a name.
 func isPolicyOf(policy, limit HTTPLimit) bool {
 	return policy.Counts == limit.Counts && (limit.Counts != "" || policy.Units == limit.Units)
 }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// statusOverloaded is what Anthropic answers while it has too much to do for
-// everybody (https://docs.anthropic.com/en/api/errors); net/http has no name for it.
+// statusOverloaded is Anthropic's status while it is overloaded for all clients
+// (https://docs.anthropic.com/en/api/errors); net/http has no name for it.
 const statusOverloaded = 529
 
-// HTTPWait tells whether resp asks to wait, and for how long: its status is 429 (Too Many
-// Requests), 503 (Service Unavailable) or 529 (Overloaded, as Anthropic has it). The wait is
-// that of its Retry-After-Ms, in milliseconds, which OpenAI and Azure OpenAI send beside the
-// other since it is more precise; without a readable one, or with one of no time at all, that
-// of its Retry-After, read as by RetryAfter. Of a header that is repeated the longest wait
-// counts. 0 and true: it asks to wait, and does not say how long, or says "not at all".
+// HTTPWait reports whether resp asks to wait, and for how long. A response asks if its status is
+// 429 (Too Many Requests), 503 (Service Unavailable) or 529 (Anthropic's Overloaded); for any
+// other, and for nil, HTTPWait returns false. The wait is Retry-After-Ms, in milliseconds, which
+// OpenAI and Azure OpenAI send since it is more precise than Retry-After. If it is missing,
+// unreadable or zero, the wait is Retry-After, read as by RetryAfter. Of a repeated header the
+// longest wait counts. 0 and true means that the response does not say how long, or says "not
+// at all".
 //
 // A date in Retry-After is compared with the response's own Date, so that the local clock does
-// not matter; without one, with the local clock. It returns false for every other response, and
-// for a nil one. The body is neither read nor closed.
+// not matter; without a Date, with the local clock. The body is neither read nor closed.
 func HTTPWait(resp *http.Response) (wait time.Duration, asked bool) {
 	if resp == nil || !asksToWait(resp.StatusCode) {
 		return 0, false
@@ -27,7 +27,7 @@ func HTTPWait(resp *http.Response) (wait time.Duration, asked bool) {
 	return waitIn(resp.Header, answeredAt(resp.Header, time.Now())), true
 }
 
-// asksToWait tells whether an answer of this status is about now, not about the request.
+// asksToWait reports whether the status is about the moment, not about the request.
 func asksToWait(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, statusOverloaded:
@@ -36,7 +36,7 @@ func asksToWait(status int) bool {
 	return false
 }
 
-// waitIn is the wait that the headers of a refusal name; 0 if they name none that can be read.
+// waitIn is the wait in the headers of a refusal; 0 if none can be read.
 func waitIn(header http.Header, at time.Time) time.Duration {
 	var precise, wait time.Duration
 	for _, value := range header.Values("Retry-After-Ms") {

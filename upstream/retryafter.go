@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// MaxWait is the longest wait that is returned. An upstream that asks for more is asked again
-// after this.
+// MaxWait is the longest wait that this package returns. A longer one is cut to it: the upstream is
+// asked again after MaxWait.
 const MaxWait = 24 * time.Hour
 
-// leastUnixTime is the least number that is taken for a Unix time: as a number of
+// leastUnixTime is the least number that counts as a Unix time: as a number of
 // seconds it would be 31 years.
 const leastUnixTime = 1_000_000_000
 
 // RetryAfter reads the value of a Retry-After header (RFC 9110, section 10.2.3): a
-// number of seconds, or a date, of which the time from now until then is returned. now
-// is best the response's own Date: then the local clock does not matter. What
-// upstreams send besides is read too: seconds with a fraction (2.0), a duration
-// (1m2.5s), a date of RFC 3339 and, from 10^9 on, a Unix time. No time at all and a
-// date that has passed are no wait: 0 and true. A wait longer than MaxWait
-// becomes that. It returns false if the value is none of these, such as an empty or a
-// negative one.
+// number of seconds, or a date, which becomes the time from now until then. Pass the
+// response's own Date as now: then the local clock does not matter. RetryAfter also reads
+// other values that upstreams send: seconds with a fraction (2.0), a duration
+// (1m2.5s), a date of RFC 3339 and, from 10^9 on, a Unix time. For zero, and for a date
+// that has passed, it returns 0 and true. A wait longer than MaxWait becomes MaxWait.
+// For any other value, such as an empty or a negative one, it returns false.
 func RetryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.Trim(value, " \t")
 	if isDecimal(value) {
 		whole, _, _ := strings.Cut(value, ".")
-		// No date that is meant needs more than 48 bits, and time.Unix has room for those.
+		// No sensible date needs more than 48 bits, and time.Unix takes those.
 		if unix, err := strconv.ParseInt(whole, 10, 48); err == nil && unix >= leastUnixTime {
 			return asWait(time.Unix(unix, 0).Sub(now)), true
 		}
@@ -55,18 +54,17 @@ func asWait(d time.Duration) time.Duration { return min(max(d, 0), MaxWait) }
 func inUnit(decimal, unit string) time.Duration {
 	d, err := time.ParseDuration(decimal + unit)
 	if err != nil {
-		return MaxWait // of a number and a unit, only one too large for a Duration
+		return MaxWait // the only error here is a number that is too large for a Duration
 	}
 	return min(d, MaxWait)
 }
 
-// isDecimal tells whether s is digits, or digits, a point and digits.
+// isDecimal reports whether s is digits, or digits, a point and digits.
 func isDecimal(s string) bool {
 	whole, fraction, hasPoint := strings.Cut(s, ".")
 	return isDigits(whole) && (!hasPoint || isDigits(fraction))
 }
 
-// isDigits tells whether s is one decimal digit or more and nothing else.
-// strconv alone would not do: it takes signs, and looks no further than to where
-// a number is too large.
+// isDigits reports whether s is one decimal digit or more and nothing else. strconv also takes
+// signs, and stops reading where a number becomes too large.
 func isDigits(s string) bool { return s != "" && strings.TrimLeft(s, "0123456789") == "" }

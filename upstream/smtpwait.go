@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// SMTPWait tells whether err, which an SMTP client returned, holds a reply by which the
-// server asks to come later, and after how long. It returns false for a nil err, a reply
-// for good (5xx), a timeout or a connection that broke, which are failures as any other.
+// SMTPWait reports whether err, which an SMTP client returned, has a reply in which the
+// server asks to wait, and for how long. It returns false for a nil err, a permanent reply
+// (5xx), a timeout or a broken connection, which are ordinary failures.
 //
 // How long depends on the reply code (RFC 5321, 4.2.2 and 4.2.3; RFC 4954, 6;
 // RFC 3207, 4), refined by the enhanced code (RFC 3463) if there is one:
 //
 //	421        1 min   closing the channel: too busy, or going down to come back
-//	421 4.7.x  5 min   the same by policy, such as a limit on the rate
-//	454        1 min   authentication or TLS is out of order for the moment
+//	421 4.7.x  5 min   the same by policy, such as a rate limit
+//	454        1 min   authentication or TLS does not work for the moment
 //	432        5 min   too many connections of this account
 //	432 4.7.12 1 h     a password transition is needed: a person has to act
 //	450, 451   5 min   busy, greylisted, a local error
 //	452       15 min   no storage left
 //
 // RFC 5321, 4.5.4.1, wants half an hour between attempts in general, and less
-// where the reason is known; 5 minutes are what greylisting commonly asks for.
+// if the reason is known; greylisting commonly asks for 5 minutes.
 //
 // A 450, 451 or 452 is no wait if its enhanced code blames the mail at hand and not
 // the server: an address (4.1.x), one mailbox that is full or busy (4.2.x), the
-// dialogue, such as too many recipients (4.5.x), or the content (4.6.x). Nor is a
-// 421 4.4.2, which ends a connection that was idle for too long. Such a mail is
-// for an ordinary retry; others to the same server need not wait for it.
+// dialogue, such as too many recipients (4.5.x), or the content (4.6.x). A 421 4.4.2 is
+// none either: it ends a connection that was idle for too long. Such a mail needs an
+// ordinary retry; other mails to the same server need not wait.
 //
-// The reply is taken from a *textproto.Error (net/smtp) or an error with a method
+// SMTPWait reads the reply from a *textproto.Error (net/smtp) or an error with a method
 // ErrorCode() int (github.com/wneessen/go-mail), wrapped or joined; of several
-// replies, the one with the longest wait. Only where err holds neither is its text
-// read, as that of github.com/emersion/go-smtp, which keeps the code in a field:
-// see replyIn for what is taken for a reply there. go-smtp's text lacks the
-// enhanced code; to have it count, pass
+// replies, the one with the longest wait counts. Only if err has neither does it read the
+// text, as for github.com/emersion/go-smtp, which keeps the code in a field: then a number
+// counts only where SMTP clients write a reply code. go-smtp's text lacks the enhanced code;
+// to pass it on, make a
 // &textproto.Error{Code: e.Code, Msg: fmt.Sprintf("%d.%d.%d", …)}.
 func SMTPWait(err error) (wait time.Duration, asked bool) {
 	for _, r := range repliesOf(err) {
@@ -47,15 +47,15 @@ func SMTPWait(err error) (wait time.Duration, asked bool) {
 	return wait, wait > 0
 }
 
-// smtpReply is what a server answered.
+// smtpReply is a reply of a server.
 type smtpReply struct {
 	code int // 400 to 599
 	// The subject and detail of the enhanced code, 7 and 12 of 4.7.12. Both are 0
-	// without one, as they are of the enhanced code that says nothing (4.0.0).
+	// without one, and for the enhanced code 4.0.0, which says nothing.
 	subject, detail int
 }
 
-// wait is how long the server asks to be left alone; 0 if it does not.
+// wait is how long the server asks to wait; 0 if it does not ask.
 func (r smtpReply) wait() time.Duration {
 	switch r.code {
 	case 421:
@@ -87,7 +87,7 @@ func (r smtpReply) wait() time.Duration {
 	return 0
 }
 
-// blamesMail tells whether the enhanced code is about the mail at hand.
+// blamesMail reports whether the enhanced code is about the mail at hand.
 func (r smtpReply) blamesMail() bool {
 	switch r.subject {
 	case 1, 2, 5, 6: // address, mailbox, protocol, content
@@ -96,8 +96,8 @@ func (r smtpReply) blamesMail() bool {
 	return false
 }
 
-// repliesOf returns the replies that err and what it wraps hold. What is wrapped
-// comes first: its text begins with its reply, and that of its wrapper does not.
+// repliesOf returns the replies in err and in the errors that it wraps. It reads a wrapped
+// error first: the text of a reply begins with its code, that of a wrapper does not.
 func repliesOf(err error) []smtpReply {
 	if err == nil {
 		return nil
@@ -118,7 +118,7 @@ func repliesOf(err error) []smtpReply {
 	return nil
 }
 
-// unwrap returns what err wraps itself.
+// unwrap returns the errors that err wraps directly.
 func unwrap(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -127,7 +127,7 @@ func unwrap(err error) []error {
 }
 
 // typedReply returns the reply of an error that has its code as a number. The
-// enhanced code stands in the text, behind the code.
+// enhanced code is in the text, behind the code.
 func typedReply(err error) (smtpReply, bool) {
 	var code int
 	switch e := err.(type) { //nolint:errorlint // repliesOf looks at each wrapped error by itself
@@ -145,28 +145,27 @@ func typedReply(err error) (smtpReply, bool) {
 	return smtpReply{code: code}, true
 }
 
-// How much of a text is looked at, in bytes.
+// How much of a text is read, in bytes.
 const (
 	// mostReplyText of the whole: a reply line has at most 512 (RFC 5321,
-	// 4.5.3.1.5), and what stands before it in an error is short.
+	// 4.5.3.1.5), and the text before it in an error is short.
 	mostReplyText = 4096
 	// mostBehindCode behind each number: more than the longest enhanced code and
 	// the longest word of counted. It keeps the search linear in the text.
 	mostBehindCode = 32
 )
 
-// replyIn finds the first reply in an error's text, for good or not, since what
-// follows it are the server's words, in which any number may stand. A number is
-// taken for a reply code only
+// replyIn finds the first reply in an error's text, permanent or not: after it come the
+// server's words, with any numbers in them. A number counts as a reply code only
 //   - with an enhanced code of its class behind it: "421 4.7.0 …", "451-4.3.0 …";
 //   - at the beginning of a line: "421 Service not available", "421";
 //   - behind "SMTP error ", as go-smtp writes: "SMTP error 421: …";
-//   - behind a colon if SMTP was spoken of before, as in go-mail's
+//   - behind a colon if the word SMTP came before, as in go-mail's
 //     "sending SMTP RCPT TO command: 450 …",
 //
-// and in the last three only if it does not count something, as in "452 bytes".
-// Anything else (an address, a port, a size) is not: a reply that is overlooked
-// costs a retry, one that is imagined holds up all mail to the server.
+// and in the last three cases only if it does not count something, as in "452 bytes".
+// No other number counts (an address, a port, a size): an overlooked reply costs a retry,
+// an imagined one delays all mail to the server.
 func replyIn(text string) (smtpReply, bool) {
 	text = text[:min(len(text), mostReplyText)]
 	spoken := len(text)
@@ -194,9 +193,9 @@ func replyIn(text string) (smtpReply, bool) {
 var (
 	// smtpWord is SMTP as a word, not as a part of a host's name.
 	smtpWord = regexp.MustCompile(`(?i)(?:^|[^\w.@-])smtp(?:[^\w.@-]|$)`)
-	// enhancedCode is what follows a reply code; the quote is textproto's.
+	// enhancedCode follows a reply code; the quote is textproto's.
 	enhancedCode = regexp.MustCompile(`^[ -]"?([45])\.(\d{1,3})\.(\d{1,3})(?:[^\w.]|$)`)
-	// counted is what a number may be a number of, at the beginning of what follows it.
+	// counted is a unit or a noun that a number counts, right behind the number.
 	counted = regexp.MustCompile(
 		`(?i)^ (?:of|per|[kmgt]?i?b|bits?|bytes|octets|characters|lines|[nmµ]?s|secs?|seconds|min|mins|minutes|h|hours|days` +
 			`|times|attempts|retries|errors|failures|connections|sessions|requests|messages` +
@@ -215,20 +214,19 @@ func enhancedReply(code int, after string) (smtpReply, bool) {
 	return smtpReply{code: code, subject: subject, detail: detail}, true
 }
 
-// standsApart tells whether a number behind this text is not the end of a longer
+// standsApart reports whether a number behind this text is not the end of a longer
 // number, of a name or of an address.
 func standsApart(before string) bool {
 	return before == "" || strings.ContainsRune(" \t\n([\"'", rune(before[len(before)-1]))
 }
 
-// opensReply tells whether a reply without an enhanced code may stand behind this
-// text.
+// opensReply reports whether a reply without an enhanced code may follow this text.
 func opensReply(before string, spoken bool) bool {
 	return before == "" || strings.HasSuffix(before, "\n") || strings.HasSuffix(before, "SMTP error ") ||
 		spoken && strings.HasSuffix(before, ": ")
 }
 
-// counts tells whether a number with this text behind it is not a reply code but
+// counts reports whether a number with this text behind it is not a reply code but
 // a count, or the beginning of something longer.
 func counts(after string) bool {
 	switch {

@@ -3,19 +3,19 @@ package upstream
 import "strings"
 
 // fieldMember is a member of a structured field (RFC 9651): an item of a list, or of
-// a dictionary if it has a key. The value and those of the parameters are bare items
-// as they stand in the field; of parameters of one name, the last counts.
+// a dictionary if it has a key. Its value and the values of its parameters are bare items
+// as in the field; of parameters with one name, the last counts.
 type fieldMember struct {
 	key, value string
 	params     map[string]string
 }
 
 // mostFieldMembers is how many members of a field are read. No upstream has as many
-// limits; a field that goes on is there to keep us busy.
+// limits; a longer field is an attack.
 const mostFieldMembers = 32
 
-// fieldMembersIn reads the lines of a field, a list or a dictionary. RFC 9651 wants a
-// field with a mistake ignored as a whole; here it costs only the member that it is in.
+// fieldMembersIn reads the lines of a field, a list or a dictionary. RFC 9651 ignores a whole
+// field if it has a mistake; here a mistake costs only its member.
 func fieldMembersIn(lines []string) []fieldMember {
 	var members []fieldMember
 	for _, line := range lines {
@@ -65,7 +65,7 @@ func cutUnquoted(s string, separator byte) (before, after string) {
 	return s, ""
 }
 
-// isFieldKey tells whether s is a key of a dictionary or a parameter.
+// isFieldKey reports whether s is a key of a dictionary or a parameter.
 func isFieldKey(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz*"
 	return s != "" && strings.Contains(letters, s[:1]) && strings.Trim(s, letters+"0123456789_-.") == ""

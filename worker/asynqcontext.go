@@ -16,7 +16,7 @@ import (
 
 var errOtherContext = errors.New("worker: this version of asynq keeps the counts of a task in another way")
 
-// withCounts returns a context in which asynq tells these counts, and all else as before.
+// withCounts returns a context in which asynq's functions return these counts, and all else as before.
 func withCounts(ctx context.Context, retried, maxRetry int) (context.Context, error) {
 	key := asynqsKey()
 	if key == nil || !reflect.TypeOf(key).Comparable() {
@@ -45,7 +45,7 @@ var asynqsKey = sync.OnceValue(func() any {
 	return asked.key
 })
 
-// keyProbe is a context that remembers what it was asked for.
+// keyProbe is a context that remembers for which key it was asked.
 type keyProbe struct {
 	context.Context
 	key any

@@ -9,12 +9,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostBlockedFor is how long a task is put back at most that a limit set at run time
-// leaves no room for.
+// mostBlockedFor is how long a task is put back, at most, that weighs more than a limit that
+// was set at run time.
 const mostBlockedFor = 5 * time.Minute
 
-// awaitLimits puts a task back that weighs more than a limit set at run time allows,
-// each time for twice as long; one that has to stay waits here.
+// awaitLimits puts back a task that weighs more than a limit that was set at run time, each time
+// for twice as long. A task that has to stay waits here.
 func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	delay := s.blocked.next(job.ID, s.options.Backoff)
 	if stays {
@@ -23,20 +23,20 @@ func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, c
 	return s.putBackFor(ctx, a, job, delay, cause)
 }
 
-// isBlocked tells that a limit set at run time has no room for a job's weight.
+// isBlocked reports whether a job weighs more than a limit that was set at run time.
 func isBlocked(err error) bool {
 	var blocked *throttle.BlockedError
 	return errors.As(err, &blocked)
 }
 
-// patience remembers for how long jobs were put back, to double it. What is forgotten
-// begins anew.
+// patience remembers for how long jobs were put back, to double it. A forgotten job begins
+// anew.
 type patience struct {
 	mu     sync.Mutex
 	delays map[string]time.Duration
 }
 
-// mostPatience bounds what is remembered.
+// mostPatience is how many jobs are remembered, at most.
 const mostPatience = 10_000
 
 func newPatience() *patience { return &patience{delays: make(map[string]time.Duration)} }

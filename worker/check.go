@@ -13,12 +13,12 @@ import (
 // note is the severity of a finding that does no harm.
 const note = "note"
 
-// checkAgain is how soon Redis is checked again that could not be asked.
+// checkAgain is how soon Redis is checked again if it could not be asked.
 const checkAgain = 2 * time.Second
 
-// check has the throttle look whether Redis is fit for it, and logs what it found. It
-// returns false where Redis could not be asked: there a later call may tell. A Stop ends
-// it. The line is not pulled meanwhile.
+// check checks whether Redis is fit for the throttle, and logs the findings. It returns false if
+// Redis could not be asked: then it is called again. Stop ends it. The line is not pulled
+// meanwhile.
 func (p *puller) check(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

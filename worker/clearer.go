@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// clearedAtOnce is about how many jobs of a lane are looked at before the next are
-	// read from its front.
+	// clearedAtOnce is about how many jobs of a lane are read before reading begins again at
+	// its front.
 	clearedAtOnce = 5_000
-	// lookers are how many tasks asynq is asked about at the same time.
+	// lookers is how many tasks asynq is asked about at the same time.
 	lookers = 16
 )
 
-// run clears lanes: a pull would book what will not come only as fast as its turn comes. It
+// run clears lanes: pulls would find tasks that will not come only when their turn comes. It
 // asks asynq about a lane's tasks, from the front on, until more of them come than leave.
 func (p *prospects) run() {
 	for {
@@ -27,13 +27,13 @@ func (p *prospects) run() {
 			return
 		}
 		if err := p.clearLane(context.Background(), lane); err != nil && !p.shaper.isStopped() && p.warning.due(time.Second) {
-			p.shaper.log.Warn("worker: what will not come is still in line, it is tried again", zap.Error(err))
+			p.shaper.log.Warn("worker: tasks that will not come are still in line, it is tried again", zap.Error(err))
 		}
 		p.drop(lane)
 	}
 }
 
-// first is the lane to clear; none ends the goroutine.
+// first is the lane to clear; without one the goroutine ends.
 func (p *prospects) first() (lane string, is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,9 +51,9 @@ func (p *prospects) drop(lane string) {
 	p.clearing = slices.DeleteFunc(p.clearing, func(other string) bool { return other == lane })
 }
 
-// clearLane takes out of a lane what will not come, as far as more of it leaves than comes.
-// What is booked meanwhile moves the jobs that are not read yet forward, and some may be
-// missed: the puller finds them.
+// clearLane takes the tasks that will not come out of a lane, until more of them come than leave.
+// Bookings meanwhile move the jobs that are not read yet forward, and some may be missed: the
+// puller finds these.
 func (p *prospects) clearLane(ctx context.Context, lane string) error {
 	for !p.shaper.isStopped() {
 		tasks, last, err := p.read(ctx, lane)
@@ -69,14 +69,14 @@ func (p *prospects) clearLane(ctx context.Context, lane string) error {
 			left += n
 		}
 		if last || left < len(tasks)/2 {
-			p.came(lane) // it begins to count anew
+			p.came(lane) // the count begins anew
 			return nil
 		}
 	}
 	return nil
 }
 
-// read reads tasks from the front of a lane, and tells whether it has no more.
+// read reads tasks from the front of a lane. last is true if the lane has no more.
 func (p *prospects) read(ctx context.Context, lane string) (tasks []wakeup, last bool, err error) {
 	for from := ""; len(tasks) < clearedAtOnce && !last; {
 		jobs, next, err := p.shaper.looks.Jobs(ctx, lane, from)
@@ -93,7 +93,7 @@ func (p *prospects) read(ctx context.Context, lane string) (tasks []wakeup, last
 	return tasks, last, nil
 }
 
-// inParallel does something n times, by some goroutines.
+// inParallel calls do n times, in some goroutines.
 func inParallel(n int, do func(i int)) {
 	var begun atomic.Int64
 	var done sync.WaitGroup

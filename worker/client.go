@@ -14,28 +14,28 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// planner is what a Client asks of a throttle.
+// planner is the part of a throttle that a Client uses.
 type planner interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	ReserveAll(ctx context.Context, jobs []throttle.Job) []throttle.Answer
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 }
 
-// forecaster is what it asks of the throttle's line.
+// forecaster is the part of the throttle's driver that it uses.
 type forecaster interface {
 	Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error)
 }
 
-// explainer is what it asks of the throttle's inspector.
+// explainer is the part of the throttle's inspector that it uses.
 type explainer interface {
 	Explain(ctx context.Context, job throttle.Job) (inspect.Explanation, error)
 }
 
-// Client plans tasks when they are enqueued: it reserves first, and enqueues each for
-// its slot, or for the time that it is expected to start at the latest when it stands
-// in line. A planned task is not put back when it comes, so it costs neither a worker nor
-// a put-back. The workers' shapers bring it for its slot; they need the same throttle
-// and JobFunc. It is safe for use by many goroutines and needs no closing.
+// Client plans tasks when they are enqueued: it reserves first, and enqueues each task for
+// its slot, or, if it waits in line, for the latest time at which it is expected to start.
+// A planned task is not put back when it comes, so waiting costs it neither a worker nor
+// a put-back. The workers' shapers wake it for its slot; they need the same throttle
+// and JobFunc. A Client is safe for use by many goroutines and needs no closing.
 type Client struct {
 	throttle  planner
 	line      forecaster
@@ -80,27 +80,27 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 
 // Planned is what became of one task.
 type Planned struct {
-	// Info is asynq's word of the enqueued task; nil if it is not.
+	// Info is asynq's answer; nil if the task is not enqueued.
 	Info *asynq.TaskInfo
-	// Reservation is its booking or its place in line. The zero Reservation means that
-	// the task is not planned and reserves when it comes: it has a ProcessAt, ProcessIn
-	// or Group of the user's, a limit that was set has no room for its weight, Redis
+	// Reservation is the task's booking, or says that it waits in line. The zero Reservation
+	// means that the task is not planned and reserves when it comes: the user gave it a
+	// ProcessAt, ProcessIn or Group, it weighs more than a limit that was set, Redis
 	// could not decide, or another deployment of asynq owns the throttle, see
 	// DeploymentError.
 	Reservation throttle.Reservation
 	// Start is its slot, or when it is expected to start, on Redis' clock; zero if it is
 	// not planned.
 	Start time.Time
-	// Err is why it is not enqueued: asynq's error, or one of Reserve's that no waiting
-	// helps against. What was reserved is given back.
+	// Err is why the task is not enqueued: asynq's error, or an error of Reserve that waiting
+	// does not cure. Its reservation is given back.
 	Err error
 }
 
 // Enqueue plans one task and enqueues it. All options of asynq pass through, those of
 // NewTask too, which adds spare retries (see there); a ProcessAt of the user's is kept
 // instead of a plan. A planned task gets the header Throttle-Planned, by which the workers know
-// it. A Deadline holds back no plan: give the Job one. Start, for a task in line, is Reserve's guess. It blocks for two
-// round trips. The error is Planned.Err.
+// it. The plan ignores the task's Deadline: give the Job one. Start, for a task in line, is
+// Reserve's estimate. It blocks for two round trips. The error is Planned.Err.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
 	p := c.prepare(ctx, task, opts)
 	if p.asked {
@@ -117,17 +117,17 @@ type Plan struct {
 	Tasks []Planned
 	// Last is when the last of them is expected to start, on Redis' clock.
 	Last time.Time
-	// Guessed tells that there is no forecast: the starts of those in line are guesses, as
-	// Reserve makes them.
+	// Guessed is true without a forecast: then the starts of tasks in line are Reserve's
+	// estimates.
 	Guessed bool
 }
 
-// leastForecast is what a forecast may take, however few tasks were planned.
+// leastForecast is how long a forecast may take, however few tasks were planned.
 const leastForecast = 100 * time.Millisecond
 
 // How many tasks EnqueueAll plans before it enqueues them, and how many it enqueues at
-// once. A task must be there soon after it was planned, for the workers to bring it: the
-// first ones, which may start at once, sooner than the others.
+// once. A task must be in asynq soon after it was planned, so that the workers can wake it.
+// That matters most for the first tasks, which may start at once.
 const (
 	plannedFirst   = 4
 	plannedAtOnce  = 64 // one call of the throttle
@@ -135,13 +135,13 @@ const (
 )
 
 // EnqueueAll is Enqueue for many tasks, in their order, with few round trips for the
-// planning. In the end it asks for a forecast, so that each task in line has the start
-// that it is expected to have if nothing else comes (inspect.Inspector.Expect). A forecast
-// reads all that waits: where that takes longer than the planning and enqueueing of these
-// tasks did, and than a tenth of a second, it is given up, and the starts are Reserve's
-// guesses. So what EnqueueAll takes goes by the number of its tasks, not by the backlog.
-// The error joins those of the tasks; those without one are enqueued all the same. Where
-// the context ends, the rest is not.
+// planning. At the end it asks for a forecast, which gives each task in line the start
+// that is expected if nothing else comes (inspect.Inspector.Expect). A forecast reads all
+// waiting jobs. EnqueueAll gives it up after a tenth of a second, or after the time that
+// planning and enqueueing took if that is longer; then the starts are Reserve's estimates.
+// So the time of EnqueueAll grows with its tasks, not with the backlog. The error joins the
+// errors of the tasks; tasks without an error are enqueued all the same. If the context
+// ends, the remaining tasks are not enqueued.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
 	began := time.Now()
 	plans := c.planAndEnqueue(ctx, tasks, opts)
@@ -160,7 +160,7 @@ func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...as
 	return all, errors.Join(failures...)
 }
 
-// planAndEnqueue enqueues what is planned while it plans the next.
+// planAndEnqueue enqueues planned tasks while it plans the next ones.
 func (c *Client) planAndEnqueue(ctx context.Context, tasks []*asynq.Task, opts []asynq.Option) []*plan {
 	plans := make([]*plan, 0, len(tasks))
 	var before sync.WaitGroup
@@ -179,14 +179,14 @@ type plan struct {
 	Planned
 	task    *asynq.Task
 	options []asynq.Option
-	own     []asynq.Option // that the task was made with
+	own     []asynq.Option // of the task itself
 	known   taskOptions
 	job     throttle.Job
-	asked   bool // the throttle is to be asked
+	asked   bool // the throttle is asked
 	unsure  bool // its answer was lost: it may have reserved
 }
 
-// prepare finds out what a task weighs.
+// prepare reads a task's options and its job.
 func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Option) *plan {
 	p := &plan{task: task, options: opts}
 	if task == nil {
@@ -213,13 +213,13 @@ func (c *Client) refused(ctx context.Context) bool {
 	return err != nil
 }
 
-// take takes up the throttle's answer.
+// take notes the throttle's answer.
 func (p *plan) take(answer throttle.Answer) {
 	switch err := answer.Err; {
 	case err == nil && answer.Reservation.Outcome != throttle.Granted:
 		p.Reservation, p.Start = answer.Reservation, answer.Reservation.Start
 	case err == nil, isBlocked(err), errors.Is(err, throttle.ErrUnavailable):
-		// It is decided when it comes.
+		// The task reserves when it comes.
 		var unavailable *throttle.UnavailableError
 		if p.unsure = errors.As(err, &unavailable); p.unsure {
 			p.job.Nonce = unavailable.Nonce
@@ -288,9 +288,9 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 	}
 }
 
-// delay is after what time asynq is to bring a planned task if nobody does so before: at
-// its slot, which the middleware sleeps for if it is near, rounded up since asynq keeps
-// whole seconds. In line it is later, and before the task's Deadline.
+// delay is when asynq brings a planned task if no process wakes it before: at its slot,
+// rounded up since asynq keeps whole seconds, or at once if the middleware can sleep until
+// the slot. A task in line comes later, but before its Deadline.
 func (c *Client) delay(p *plan) time.Duration {
 	switch r := p.Reservation; {
 	case r.Outcome == throttle.Waiting && !p.known.deadline.IsZero():
@@ -301,8 +301,8 @@ func (c *Client) delay(p *plan) time.Duration {
 	return 0
 }
 
-// giveBack cancels the reservation of a task that was not enqueued, unless a task with that
-// ID exists: then the reservation is that task's. asynq's answer may have been lost.
+// giveBack cancels the reservation of a task that was not enqueued. If a task with that ID
+// exists, the reservation belongs to it: asynq's answer may have been lost.
 func (c *Client) giveBack(ctx context.Context, p *plan) {
 	if p.Reservation.Outcome == 0 && !p.unsure {
 		return
@@ -313,16 +313,16 @@ func (c *Client) giveBack(ctx context.Context, p *plan) {
 		return
 	case unknown:
 		if p.known.named {
-			return // what nobody comes for is given back by its grace
+			return // if no task comes, the reservation ends with its grace
 		}
 	case gone:
 	}
 	if _, err := c.throttle.Cancel(context.WithoutCancel(ctx), p.job); err != nil {
-		c.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
+		c.log.Debug("worker: an unused reservation stays until its grace is over", zap.Error(err))
 	}
 }
 
-// expect says when the tasks in line will start. It returns false if it cannot, or not
+// expect fills in when the tasks in line will start. It returns false if there is no forecast
 // within a time.
 func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration) bool {
 	var waiting []throttle.Reservation
@@ -339,7 +339,7 @@ func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration
 	defer cancel()
 	forecast, err := c.line.Expect(ctx, waiting)
 	if err != nil {
-		c.log.Debug("worker: no forecast for planned tasks, their starts are guesses", zap.Error(err))
+		c.log.Debug("worker: no forecast for planned tasks, their starts are estimates", zap.Error(err))
 		return false
 	}
 	for i, p := range places {

@@ -19,21 +19,22 @@ const (
 	handOverInterval = 2 * time.Millisecond
 )
 
-// Configure returns cfg with the shaper put around its IsFailure, RetryDelayFunc
-// and ErrorHandler, which are still called for everything that is no put-back and see the
-// retries of a task as its user counts them (NewTask), and
-// with TaskCheckInterval and DelayedTaskCheckInterval set if they are not: the first to
-// 50 ms, or to 2 ms where the throttle has a running limit, so that a place that is given
-// back is soon used again. A server
-// whose handlers are wrapped by several shapers takes the Configure of each, first
-// of those whose throttles have running limits. Without it asynq would take a put-back
-// for a failure; a Shaper whose Configure was not used notices, says so at error
-// level, and lets tasks wait inside their handler instead of putting them back. A panic of
-// the user's functions, which would end the process, is logged: the error is a failure then,
-// and asynq's own delay is taken. If
-// tasks are processed and Wrap was never called, so that nothing is throttled, the
-// shaper says that at warn level: BaseContext, which asynq calls for each task,
-// tells it. From Configure on the shaper pulls the throttle's line, until Stop.
+// Configure returns cfg for the asynq servers whose handlers the shaper wraps.
+//
+// It wraps IsFailure, RetryDelayFunc and ErrorHandler. They are still called for every error
+// that is no put-back, and see the retries of a task as its user counts them (NewTask). A
+// panic in one of them would end the process; it is logged, the error counts as a failure,
+// and asynq's own delay is used. Without Configure, asynq would take a put-back for a
+// failure: a Shaper notices that, logs an error, and lets tasks wait inside their handlers.
+//
+// It sets TaskCheckInterval and DelayedTaskCheckInterval if they are zero: the first to 50 ms,
+// or to 2 ms if the throttle has a running limit, so that the next task soon occupies a place
+// that is given back. It wraps BaseContext, which asynq calls for each task, to log a
+// warning if tasks are processed although Wrap was never called.
+//
+// A server whose handlers several shapers wrap takes the Configure of each, first of the
+// shapers whose throttles have running limits. From Configure on the shaper pulls the
+// throttle's line, until Stop.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	if retryDelay == nil {
@@ -64,7 +65,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	cfg.BaseContext = s.watchTasks(cfg.BaseContext)
 	if errorHandler != nil {
 		cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-			if counts, _ := retriesOf(ctx, task); isTold(ctx, counts, err) {
+			if counts, _ := retriesOf(ctx, task); isReported(ctx, counts, err) {
 				guarded(s.log, "Config.ErrorHandler", func() { errorHandler.HandleError(s.translate(ctx, counts), task, err) })
 			}
 		})
@@ -79,16 +80,15 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 		cfg.DelayedTaskCheckInterval = delayedTaskCheckInterval
 	}
 	s.use.configured(cfg.Concurrency)
-	s.puller.start() // a mux calls Wrap when a task comes, and none does while all stand in line
+	s.puller.start() // a mux calls Wrap when a task comes; while all wait in line, none comes
 	return cfg
 }
 
-// fallbackDelay is asynq's own time for a put-back task, which brings it back if
-// nobody wakes it. asynq keeps whole seconds and rounds down: a second more makes
-// sure that it is not early.
+// fallbackDelay is after which delay asynq brings back a task that no process wakes. asynq
+// keeps whole seconds and rounds down: with a second more the task is never early.
 func fallbackDelay(delay time.Duration) time.Duration { return delay + time.Second }
 
-// use watches whether asynq asks us about put-backs, as it does with the Config
+// use watches whether asynq asks the shaper about put-backs, as it does with the Config
 // that Configure returned.
 type use struct {
 	allowance atomic.Int64 // put-backs that may be under way; 0 before Configure
@@ -105,14 +105,14 @@ func (u *use) configured(concurrency int) {
 
 func (u *use) putBack() { u.unseen.Add(1) }
 
-// seen notes that asynq asked. A put-back that no shaper made has no use.
+// seen notes that asynq asked. A PutBackError that no shaper made has no use.
 func (u *use) seen() {
 	if u != nil {
 		u.unseen.Store(0)
 	}
 }
 
-// works tells whether a put-back would be understood.
+// works reports whether asynq would understand a put-back.
 func (u *use) works() bool { return u.unseen.Load() < u.allowance.Load() }
 
 // complain logs, at most every ten seconds, that Configure was forgotten.
@@ -125,10 +125,10 @@ func (s *Shaper) complain() {
 			"Until then tasks wait inside their handler, where each occupies a worker")
 }
 
-// seldom keeps a log line that many tasks have reason for from flooding the log.
+// seldom limits how often a log line is written that many tasks would write.
 type seldom struct{ last atomic.Int64 } // in Unix nanoseconds
 
-// due tells, to one of many callers, that the line may be written again.
+// due reports, to one of many callers, whether the line may be written again.
 func (s *seldom) due(every time.Duration) bool {
 	now, last := time.Now().UnixNano(), s.last.Load()
 	return now-last >= int64(every) && s.last.CompareAndSwap(last, now)

@@ -44,8 +44,8 @@ func (a *asked) config() asynq.Config {
 	}
 }
 
-// heard returns the errors so far.
-func (a *asked) heard() (isFailure, delay, errHandler []error) {
+// errors returns the errors so far.
+func (a *asked) errors() (isFailure, delay, errHandler []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.isFailure), slices.Clone(a.delay), slices.Clone(a.errHandler)
@@ -83,7 +83,7 @@ func TestUsersFunctionsAreKept_F40(t *testing.T) {
 		if got := w.shaper.Stats().PutBack; got < 2 {
 			t.Errorf("put back %d times, want before its second and its third run", got)
 		}
-		isFailure, delay, errHandler := user.heard()
+		isFailure, delay, errHandler := user.errors()
 		for name, errs := range map[string][]error{"IsFailure": isFailure, "RetryDelayFunc": delay,
 			"ErrorHandler": errHandler} {
 			if len(errs) != 2 || !isAny(errs, errBroken) || !isAny(errs, errNoFailure) {
@@ -115,7 +115,7 @@ func TestLostWorkerIsToldToTheUser_F40(t *testing.T) {
 		if got := w.startOf(id); got < time.Minute || got > 3*time.Minute {
 			t.Errorf("ran again after %s, want a minute or two", got)
 		}
-		isFailure, delay, _ := user.heard()
+		isFailure, delay, _ := user.errors()
 		for name, errs := range map[string][]error{"IsFailure": isFailure, "RetryDelayFunc": delay} {
 			if len(errs) != 1 || !errors.Is(errs[0], asynq.ErrLeaseExpired) {
 				t.Errorf("%s was called with %q, want ErrLeaseExpired", name, errs)
@@ -206,7 +206,7 @@ func TestForgottenConfigureIsLogged(t *testing.T) {
 		w.drained(tasks, time.Minute)
 		w.checked(tasks)
 		w.archived(0)
-		if isFailure, _, errHandler := user.heard(); len(isFailure)+len(errHandler) != 0 {
+		if isFailure, _, errHandler := user.errors(); len(isFailure)+len(errHandler) != 0 {
 			t.Errorf("asynq saw errors: %q, %q; want none, since the tasks wait in their handlers", isFailure, errHandler)
 		}
 		if got := s.Stats().PutBack; got != 0 {

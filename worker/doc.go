@@ -9,46 +9,44 @@
 //	…
 //	err = server.Start(mux)
 //	… wait for a signal …
-//	shaper.Stop() // those who wait for their start return at once
+//	shaper.Stop() // handlers that wait for their start return at once
 //	server.Shutdown()
 //
 // A charge belongs to one attempt of a task: its job's ID is made of the queue,
 // the task's ID and its retry count. A task that is put back keeps its retry count and
-// finds its booking; a task that failed and is retried is charged again, unless its
-// handler said that the upstream was not touched (Untouched).
+// finds its booking. A task that failed and is retried is charged again, unless its
+// handler returned Untouched: the upstream was not touched.
 //
 // One deployment of asynq owns a throttle: all servers and clients with the same
-// Redis and database: see DeploymentError and Shaper.Own.
+// Redis and database. See DeploymentError and Shaper.Own.
 //
 // # Planning
 //
-// A Client reserves when tasks are enqueued, and enqueues each for its slot: such a
-// task is not put back when it comes, and EnqueueAll tells when the last of many is
+// A Client reserves when tasks are enqueued, and enqueues each for its slot. A planned
+// task is not put back when it comes, and EnqueueAll returns when the last of many tasks is
 // expected to start.
 //
 // # In a handler
 //
-// Settle and SettleCosts correct the charge to what the task really took, Refund takes it back.
-// With Options.Estimator the next task of its kind is charged by what was settled. An
-// upstream that asks to wait is left alone by all workers when the handler returns
-// AskedToWait: the task's key is paused, its charge given back, and it takes its place after
-// the pause, without a retry spent. The package upstream finds in replies of HTTP and SMTP
-// servers how long they ask to wait.
+// Settle and SettleCosts correct the charge to what the task really took; Refund takes it back.
+// With Options.Estimator, the next task of the same kind is charged by what was settled. If an
+// upstream asks to wait, the handler returns AskedToWait: the task's key is paused for all
+// workers, its charge is given back, and the task comes again after the pause, without a retry
+// spent. The package upstream reads how long HTTP and SMTP servers ask to wait.
 //
-// Report tells what an upstream answered. The limits of a scope with a Floor follow it: a
-// refusal lowers the part of them that is served, as does a header that says that it serves
-// less, and answers raise it, never above the limits. AskedToWait and its like are such a
-// refusal; only Report raises.
+// Report passes on what an upstream answered. The limits of a scope with a Floor follow it: a
+// refusal lowers the served share, and so does a header that promises less; answers raise it,
+// up to the limits. AskedToWait counts as a refusal; only Report raises the served share.
 //
-// # What runs at once
+// # Running limits
 //
-// Under a running limit (throttle.Running) a task holds its place until its handler has
-// returned, however it does; the leases of all that run here are renewed in one call. A
-// handler whose lease was over before that has its context ended with ErrPlaceLost. Cooldown
-// keeps its place for a while after it.
+// Under a running limit (throttle.Running) a task occupies its places until its handler
+// returns, also by a panic. One call renews the leases of all tasks that run here. If a lease
+// ends before it is renewed, the handler's context ends with ErrPlaceLost. Cooldown
+// keeps the places occupied for a while after the handler.
 //
 // # What asynq does
 //
-// What asynq does by itself stays as it is: a task is run at least once, a
-// Timeout and a Deadline go on while it waits, and so does a Unique lock.
+// asynq's own rules stay: a task runs at least once, and while it waits its Timeout, its
+// Deadline and its Unique lock go on.
 package worker

@@ -10,20 +10,20 @@ import (
 
 // PutBackError says that a task was not granted and goes back to asynq. It is no
 // failure: with the Config that Configure returned it costs no retry and is not
-// reported. Its text is short and stable, since asynq shows it as the task's last
-// error, and holds no key.
+// reported to ErrorHandler. asynq shows its text as the task's last error: it is short and
+// stable, and has no key in it.
 type PutBackError struct {
 	// Queue and TaskID name the task.
 	Queue, TaskID string
-	// Delay is how long after the put-back asynq brings the task back if nobody
-	// does so before.
+	// Delay is how long after the put-back asynq brings the task back if no process wakes
+	// it before.
 	Delay time.Duration
-	// Slot is the start it was promised, on Redis' clock, and in line the best
-	// guess of it; zero if Redis could not decide.
+	// Slot is the start that the task was promised, on Redis' clock, or, in line, an estimate
+	// of its start; zero if Redis could not decide.
 	Slot time.Time
-	// InLine is true if it is not booked yet.
+	// InLine is true if the task waits in line and is not booked yet.
 	InLine bool
-	// Hold is what it waits for; nil if Redis could not decide.
+	// Hold is what keeps the task back; nil if Redis could not decide.
 	Hold *throttle.Hold
 	// Err is why nothing could be promised: Redis could not decide, the throttle belongs
 	// to another deployment of asynq (*DeploymentError), a limit that was
@@ -70,11 +70,11 @@ func (e *PutBackError) reason() string {
 	return "starts " + e.Slot.UTC().Format(time.RFC3339)
 }
 
-// Unwrap returns why nothing could be promised, if that was it.
+// Unwrap returns Err.
 func (e *PutBackError) Unwrap() error { return e.Err }
 
-// IsPutBack tells whether err means that a task was put back, for error handlers
-// and metrics that wrap the shaper's middleware.
+// IsPutBack reports whether err means that a task was put back. Error handlers and metrics
+// around the shaper's middleware need it.
 func IsPutBack(err error) bool {
 	var putBack *PutBackError
 	return errors.As(err, &putBack)

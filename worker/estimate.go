@@ -22,7 +22,7 @@ func (o *Options) estimated(ask JobFunc) JobFunc {
 	}
 }
 
-// learn has the estimator know what a task was settled with.
+// learn passes what a task was settled with to the estimator.
 func (o *Options) learn(task *asynq.Task, actual int64) {
 	if o.Estimator == nil {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// Explain tells what is known of a task: what asynq has of it says its job, and the
-// throttle the rest (inspect.Inspector.Explain). A task that asynq does not keep any
-// more is asynq's error. It blocks for a few round trips.
+// Explain returns what is known of a task. It makes the job from asynq's copy of the task, and
+// asks the throttle (inspect.Inspector.Explain). For a task that asynq no longer keeps the
+// error is asynq's. It blocks for a few round trips.
 func (c *Client) Explain(ctx context.Context, queue, id string) (inspect.Explanation, error) {
 	info, err := c.inspector.Inspector.GetTaskInfo(queue, id) // which lists no queue
 	if err != nil {

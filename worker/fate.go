@@ -9,21 +9,21 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// fate is what asynq's answer tells of a task that has a place in the throttle.
+// fate is what asynq's answer means for a task that has a reservation.
 type fate int
 
 const (
-	unknown  fate = iota // asynq does not say
-	resting              // this library put it back, or planned it: it is to be woken
-	underway             // it is pending, or with a worker: it asks by itself
-	gone                 // nobody will come for the place
+	unknown  fate = iota // asynq did not answer
+	resting              // this library put it back, or planned it, and wakes it
+	underway             // it is pending, or a worker has it: it asks by itself
+	gone                 // it will never use the reservation
 )
 
-// fateOf is the one rule for which tasks are woken, and for whether a place is still its
-// task's. It knows the attempt by the number of retries before it, and what this library put
-// back or planned by a mark that asynq keeps. A task without the mark rests for a time that
-// its user gave it: it was deleted and enqueued anew under its ID. It is not woken, and the
-// place is that of the deleted one.
+// fateOf is the one rule for which tasks are woken, and for whether a reservation still belongs
+// to its task. The number of retries names the attempt, and a mark that asynq keeps shows that
+// this library put the task back or planned it. A task without the mark was deleted and enqueued
+// anew under its ID, for a time that its user gave: it is not woken, and the reservation belongs
+// to the deleted task.
 func fateOf(retried int, info *asynq.TaskInfo, err error) fate {
 	switch {
 	case errors.Is(err, asynq.ErrTaskNotFound):
@@ -59,11 +59,11 @@ func isOwed(lastErr string) bool {
 		strings.Contains(lastErr, putBackText) || strings.Contains(lastErr, usedUpText)
 }
 
-// plannedHeader says for when a Client enqueued a task that it planned, in Unix seconds.
+// plannedHeader is the time for which a Client enqueued a planned task, in Unix seconds.
 const plannedHeader = "Throttle-Planned"
 
-// isPlanned tells that the task rests until the time that a Client planned. Headers are
-// copied, so the time counts, not the header alone.
+// isPlanned reports whether the task rests until the time that a Client planned. Users copy
+// headers, so the time must match, too.
 func isPlanned(info *asynq.TaskInfo) bool {
 	return info.State == asynq.TaskStateScheduled && info.Headers[plannedHeader] == plannedFor(info.NextProcessAt)
 }

@@ -48,10 +48,10 @@ func TestDeadlineThatPassesWhileUndecided(t *testing.T) {
 				if got := w.task(id).LastErr; !strings.Contains(got, "the deadline is") {
 					t.Errorf("its last error is %q, want the reason", got)
 				}
-				_, _, heard := user.heard()
-				if len(heard) != 1 || w.ran(id) != 0 || s.Stats().Ended != 1 {
+				_, _, errs := user.errors()
+				if len(errs) != 1 || w.ran(id) != 0 || s.Stats().Ended != 1 {
 					t.Errorf("ErrorHandler was called %d times, it ran %d times, %d were ended; want 1, 0, 1",
-						len(heard), w.ran(id), s.Stats().Ended)
+						len(errs), w.ran(id), s.Stats().Ended)
 				}
 				if left := time.Until(deadline); left > 8*time.Second {
 					t.Errorf("it was ended %s before its Deadline, want at most 8s", left)

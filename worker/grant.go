@@ -12,7 +12,7 @@ import (
 
 type grantKey struct{}
 
-// grant is what a handler runs under.
+// grant is the grant that a handler runs under.
 type grant struct {
 	throttle.Reservation
 	shaper *Shaper
@@ -20,13 +20,13 @@ type grant struct {
 	outer  *grant // of another shaper around this one
 
 	mu        sync.Mutex
-	cooldowns map[string]time.Duration // by scope, as the handler has set them
+	cooldowns map[string]time.Duration // by scope, set by the handler
 }
 
 // Grant returns the reservation under which a handler runs: its Start is the
 // granted start on Redis' clock, its Job has the weight that was charged. It
-// returns false outside of a handler that a Shaper wraps. Where several do, it is
-// that of the innermost.
+// returns false outside of a handler that a Shaper wraps. If several shapers do, it
+// returns the grant of the innermost.
 func Grant(ctx context.Context) (throttle.Reservation, bool) {
 	g := grantOf(ctx)
 	if g == nil {
@@ -45,9 +45,8 @@ func (s *Shaper) withGrant(ctx context.Context, g *grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, g)
 }
 
-// isInside tells that an attempt runs under this shaper's grant already, since the shaper
-// is wrapped twice around its handler. A second reservation would be of the same job and
-// put off what the first has let start.
+// isInside reports whether an attempt already runs under this shaper's grant, since the shaper
+// wraps its handler twice. A second reservation of the same job would put off the first.
 func (s *Shaper) isInside(ctx context.Context, a attempt) bool {
 	g := s.grantOf(ctx)
 	if g == nil || g.Job.ID != a.jobID() {

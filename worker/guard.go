@@ -2,9 +2,8 @@ package worker
 
 import "go.uber.org/zap"
 
-// guarded calls a function that the user gave. A panic in it is logged, and goes no further: it
-// would end the process, since asynq recovers that of a handler only. returned tells that there
-// was none.
+// guarded calls a function of the user, and logs a panic in it. The panic would end the process:
+// asynq recovers panics of handlers only. returned is true if there was none.
 func guarded(log *zap.Logger, of string, call func()) (returned bool) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// giving has the places of tasks that end at about the same time given back in one call: those
-// that end while one is under way go with the next.
+// giving gives back the places of tasks that end at about the same time in one call: tasks that
+// end while a call is under way go with the next one.
 type giving struct {
 	mu   sync.Mutex
 	busy bool
-	next *handover // nil: nobody has ended since the last call
+	next *handover // nil: no task has ended since the last call
 }
 
 // handover is one call, and the tasks that have ended.
@@ -23,8 +23,8 @@ type handover struct {
 	done  chan struct{}
 }
 
-// handOver has a task's place given back, and the task brought that has it next. It does not
-// wait: the channel is closed once the place is given back, or left to the runner.
+// handOver gives back a task's places and wakes the tasks that get them. It does not wait: the
+// channel is closed once the places are given back, or left to the runner.
 func (p *puller) handOver(ended *run) (given <-chan struct{}) {
 	g := &p.giving
 	g.mu.Lock()
@@ -41,7 +41,7 @@ func (p *puller) handOver(ended *run) (given <-chan struct{}) {
 	return given
 }
 
-// giveNext makes the next call, and leaves those behind it to another goroutine.
+// giveNext makes the next call, and leaves the calls after it to another goroutine.
 func (p *puller) giveNext() {
 	g := &p.giving
 	g.mu.Lock()
@@ -66,7 +66,7 @@ func (p *puller) giveNext() {
 	}
 }
 
-// giveBack gives places back and, if anybody waits, pulls the line in the same call.
+// giveBack gives places back and, if jobs wait, pulls the line in the same call.
 func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error) {
 	ctx := context.Background()
 	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && !p.unwoken.Load() &&
@@ -74,12 +74,12 @@ func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error)
 		return p.shaper.driver.Pull(ctx, ended...)
 	}
 	occupied, err := p.shaper.throttle.Done(ctx, ended...)
-	p.hurry() // others may wait whom this process has not heard of
+	p.hurry() // jobs of other processes may wait
 	return throttle.Pulled{Held: occupied}, err
 }
 
-// brought brings what was pulled as places were given back. What cannot be taken out of line
-// is told of again.
+// brought wakes the tasks that were pulled as places were given back. A task that is gone and
+// cannot be taken out of line now is reported again by a later pull.
 func (p *puller) brought(pulled throttle.Pulled) {
 	if err := p.take(context.Background(), pulled); err != nil {
 		p.shaper.log.Debug("worker: tasks that are gone cannot be taken out of line", zap.Error(err))

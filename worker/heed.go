@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// process runs the handler under a grant, and makes of its error what asynq is to see:
-// where the upstream asked to wait, the scope key is paused and the task takes its
-// place after that. again says that it could not go back to asynq and has waited here.
+// process runs the handler under a grant, and returns the error for asynq. If the upstream
+// asked to wait, the scope key is closed and the task is put back until after that. again is
+// true if the task could not go back to asynq and has waited here.
 func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r throttle.Reservation, asked time.Time,
 	next asynq.Handler) (again bool, err error) {
 	err = s.run(ctx, task, r, asked, next)
@@ -32,7 +32,7 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 	return false, err
 }
 
-// run runs the handler, and gives its place under running limits back when it returns, also
+// run runs the handler, and gives its places under running limits back when it returns, also
 // by a panic.
 func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservation, asked time.Time,
 	next asynq.Handler) error {
@@ -46,15 +46,15 @@ func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservati
 	return err
 }
 
-// paces tells whether a job has a key of a scope.
+// paces reports whether a job has a key of a scope.
 func (s *Shaper) paces(job throttle.Job, scope string) bool {
 	_, has := job.Keys[scope]
 	return has || scope == throttle.Global
 }
 
-// heed pauses what the upstream asked to leave alone, gives the charge back, and has
-// the task take its place after it. Whatever the wait wraps, the task comes back: a
-// wait is no failure.
+// heed closes the scope key whose upstream asked to wait, gives the charge back, and puts the
+// task back until after that. Whatever error the wait wraps, the task comes back: a wait is
+// no failure.
 func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wait *WaitError) (again bool, err error) {
 	handler := ctx
 	ctx = context.WithoutCancel(ctx)
@@ -70,7 +70,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	}
 	job := r.Job
 	if inForce {
-		job.Plan = true // not to start, whatever there is room for
+		job.Plan = true // so that it is not granted, even if there is room
 		placed, err := s.reserve(ctx, job)
 		var late *throttle.DeadlineError
 		switch {
@@ -89,8 +89,8 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	return false, &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// pauseKey closes a scope key, and tells for how long, and whether that holds jobs back: the
-// scope may not be enforced, and Redis may not have heard.
+// pauseKey closes a scope key, and returns for how long, and whether that keeps jobs back: the
+// scope may not be enforced, and the call may have failed.
 func (s *Shaper) pauseKey(ctx context.Context, r throttle.Reservation,
 	wait *WaitError) (delay time.Duration, inForce bool) {
 	ends, follows, err := s.closeKey(ctx, r, wait)

@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// inspector is asynq's Inspector, which knows of no task in a queue that asynq's list of
-// queues lacks. asynq's client puts a queue there once in its process' life, and asynq's
+// inspector is asynq's Inspector, which finds no task of a queue that asynq's set of
+// queues lacks. asynq's client adds a queue to the set once in its process' life, and asynq's
 // server never does. So a queue is missing after asynq's Redis has lost its data, or after
-// somebody has deleted the queue while it was empty, and its tasks run all the same. This
-// inspector lists such a queue, and asks again.
+// a person has deleted the queue while it was empty, and its tasks run all the same. This
+// inspector adds such a queue, and asks again.
 type inspector struct {
 	*asynq.Inspector
 	client redis.UniversalClient
@@ -25,8 +25,8 @@ func newInspector(client redis.UniversalClient) *inspector {
 	return &inspector{Inspector: asynq.NewInspectorFromRedisClient(client), client: client}
 }
 
-// GetTaskInfo is asynq's. ErrQueueNotFound says nothing of the task: its queue could not be
-// listed.
+// GetTaskInfo is asynq's. ErrQueueNotFound says nothing about the task: its queue could not be
+// added to the set.
 func (i *inspector) GetTaskInfo(queue, id string) (info *asynq.TaskInfo, err error) {
 	err = i.listed(queue, func() error {
 		info, err = i.Inspector.GetTaskInfo(queue, id)
@@ -40,7 +40,7 @@ func (i *inspector) RunTask(queue, id string) error {
 	return i.listed(queue, func() error { return i.Inspector.RunTask(queue, id) })
 }
 
-// listed asks, and asks again if the queue had to be listed first.
+// listed asks, and asks again if the queue had to be added first.
 func (i *inspector) listed(queue string, ask func() error) error {
 	err := ask()
 	if !errors.Is(err, asynq.ErrQueueNotFound) {
@@ -52,10 +52,10 @@ func (i *inspector) listed(queue string, ask func() error) error {
 	return ask()
 }
 
-// errUnlisted says that nothing can be learnt of the tasks of a queue.
+// errUnlisted says that asynq's Inspector cannot find the tasks of a queue.
 var errUnlisted = errors.New("worker: asynq's set of queues lacks the queue, and must not be written")
 
-// answers tells whether asynq's Redis can be reached. A refusal is an answer.
+// answers reports whether asynq's Redis can be reached. A refusal is an answer.
 func (i *inspector) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -64,9 +64,9 @@ func (i *inspector) answers() bool {
 	return err == nil || errors.As(err, &refusal)
 }
 
-// list has asynq's client list a queue, which it does before it enqueues a task. The task is
-// not enqueued: its script is refused here. So there is always an error. It takes a client of its
-// own, since asynq's lists a queue once.
+// list makes asynq's client add a queue to asynq's set, which it does before it enqueues a task.
+// The task is not enqueued: its script is refused here, so there is always an error. Each call
+// takes a client of its own, since a client adds a queue once.
 func list(client redis.UniversalClient, queue string) error {
 	_, err := asynq.NewClientFromRedisClient(scriptless{client}).Enqueue(asynq.NewTask("list", nil), asynq.Queue(queue))
 	return err

@@ -18,7 +18,7 @@ import (
 // Wrap returns a handler that reserves each task before next may process it. It
 // is an asynq.MiddlewareFunc for ServeMux.Use (put it first: middlewares outside
 // of it would see put-backs as errors) and takes a bare Handler as well. Wrapped twice
-// around the same handler it reserves each task once, and says so at error level.
+// around the same handler, it reserves each task once, and logs an error.
 func (s *Shaper) Wrap(next asynq.Handler) asynq.Handler {
 	s.wrapped.Store(true)
 	s.puller.start()
@@ -82,22 +82,22 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 		case errors.Is(err, asynq.ErrTaskNotFound):
 			return fmt.Errorf(usedUpText+"%d attempts ended outside of the middleware: %w", a.own()+1, asynq.SkipRetry)
 		}
-		// To put it back would overwrite what is asked for.
+		// A put-back would overwrite the last error that is asked for.
 		if err := sleep(ctx, s.options.Backoff); err != nil {
 			return err
 		}
 	}
 }
 
-// untilStart returns once the task may start, with its grant and when that was asked for by
-// the local clock, or with the error that its handler is to return.
+// untilStart returns once the task may start, with its grant and the local time at which that was
+// asked for, or with the error that the middleware returns.
 func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
 	a attempt) (r throttle.Reservation, asked time.Time, err error) {
 	job, err := jobOf(ctx, s.job, task)
 	if err != nil {
 		return r, asked, err
 	}
-	job.ID, job.Plan = a.jobID(), false // who plans has the same function, and may say so
+	job.ID, job.Plan = a.jobID(), false // a Client uses the same function, which may set Plan
 	for {
 		job.MaxWait = s.maxWait(ctx)
 		stays := s.stays(a)
@@ -131,8 +131,8 @@ func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
 	}
 }
 
-// maxWait is how long a task may wait for its start in its handler: of what is left of its
-// Timeout a quarter at most, so that most of it is left to the handler.
+// maxWait is how long a task may wait for its start in its handler: at most a quarter of what is
+// left of its Timeout, so that the handler has the rest.
 func (s *Shaper) maxWait(ctx context.Context) time.Duration {
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -141,8 +141,8 @@ func (s *Shaper) maxWait(ctx context.Context) time.Duration {
 	return min(s.options.MaxWait, max(0, time.Until(deadline)/4))
 }
 
-// stays tells that a task waits inside its handler, since a put-back would end it or
-// burn its retries.
+// stays reports whether a task waits inside its handler, since a put-back would end it or
+// spend its retries.
 func (s *Shaper) stays(a attempt) bool {
 	if !s.use.works() {
 		s.complain()
@@ -151,7 +151,7 @@ func (s *Shaper) stays(a attempt) bool {
 	return !a.mayReturn()
 }
 
-// jobOf asks the user's function, whose panic fails the task as a handler's would.
+// jobOf calls the user's function. Its panic fails the task, as a handler's does.
 func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,15 +165,15 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 	return job, nil
 }
 
-// reserve asks the throttle, of an attempt always under the same nonce, so that a grant
-// whose answer was lost is found.
+// reserve asks the throttle. An attempt always asks under the same nonce, so that a grant whose
+// answer was lost is found.
 func (s *Shaper) reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error) {
 	job.Nonce = nonceOf(job.ID)
 	r, err := s.throttle.Reserve(ctx, job)
 	if err == nil && r.Source != throttle.FallbackClosed {
 		s.stats.unchecked.Add(1)
 	}
-	s.puller.heard()
+	s.puller.answered()
 	return r, err
 }
 
@@ -183,16 +183,16 @@ func nonceOf(id string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// refusal ends a task that can never start, with a reason to be read in asynqmon. One whose
-// job is wrong fails: the next attempt asks the user's function anew, which may be mended
-// by then.
+// refusal ends a task that can never start, with a reason that asynqmon shows. A task whose job
+// is invalid fails instead: the next attempt calls the user's function again, which may be
+// mended by then.
 func (s *Shaper) refusal(a attempt, err error) error {
 	var invalid *throttle.InvalidJobError
 	var never *throttle.NeverFitsError
 	var late *throttle.DeadlineError
 	switch {
 	case errors.As(err, &invalid):
-		s.log.Warn("worker: the job function made a wrong job, the task fails", zap.String("queue", a.queue),
+		s.log.Warn("worker: the job function made an invalid job, the task fails", zap.String("queue", a.queue),
 			zap.String("task", a.id), zap.Error(err))
 	case errors.As(err, &never) || errors.As(err, &late):
 		s.stats.ended.Add(1)
@@ -224,15 +224,14 @@ func (s *Shaper) awaitStart(ctx context.Context, a attempt, r throttle.Reservati
 		return ctx.Err()
 	case <-stopped:
 		if kept, err := s.driver.Release(context.WithoutCancel(ctx), r); err != nil || !kept {
-			s.log.Debug("worker: a grant that is not used stays charged", zap.String("task", a.id), zap.Error(err))
+			s.log.Debug("worker: an unused grant stays charged", zap.String("task", a.id), zap.Error(err))
 		}
 		return s.putBack(a, r, r.Delay())
 	}
 }
 
-// awaitSlot puts back a task that is booked or in line, or, if it has to stay, sleeps
-// until it is time to ask again: in line that is often enough to come in time when
-// it has been booked.
+// awaitSlot puts back a task that is booked or in line. A task that has to stay sleeps until it
+// asks again; in line it asks often enough to be in time once it is booked.
 func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	delay, err := s.withinDeadline(ctx, a, r, restFor(r))
 	if err != nil {
@@ -249,14 +248,14 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
 	err = s.stay(ctx, a, delay)
-	if err != nil && !s.isStopped() { // after Stop asynq takes the task back, which asks for its place
+	if err != nil && !s.isStopped() { // after Stop asynq takes the task back, which finds its booking
 		s.giveBack(ctx, r.Job)
 	}
 	return err
 }
 
-// atSlot tells that a booked task is not to come before its slot: it would have been granted
-// it, were it not for a lease that may be renewed until then.
+// atSlot reports whether a booked task must not come before its slot. A slot within MaxWait is
+// not granted at once only if it depends on a lease that may still be renewed.
 func atSlot(r throttle.Reservation) bool {
 	return r.Outcome == throttle.Booked && r.Delay() <= r.Job.MaxWait
 }
@@ -267,11 +266,12 @@ func atSlot(r throttle.Reservation) bool {
 const nearDeadline = 8 * time.Second
 
 // withinDeadline shortens a delay so that the task comes back before its Deadline. A task that
-// cannot start before that is ended, and gives its reservation back.
+// cannot start before its Deadline is ended, and its reservation given back.
 func (s *Shaper) withinDeadline(ctx context.Context, a attempt, r throttle.Reservation,
 	delay time.Duration) (time.Duration, error) {
 	deadline, has := ctx.Deadline()
-	if !has || !time.Now().Add(delay).After(deadline) {
+	spare := time.Until(deadline) - delay
+	if !has || spare > nearDeadline || spare > 0 && r.Outcome == throttle.Booked {
 		return delay, nil
 	}
 	delay, err := s.beforeDeadline(a, r, delay)
@@ -302,8 +302,8 @@ func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Du
 // untilNear is how long a waiting task may rest whose Deadline is so far away.
 func untilNear(deadline time.Duration) time.Duration { return max(time.Second, deadline-nearDeadline) }
 
-// awaitRedis puts a task back when Redis cannot decide, or must not since the throttle is
-// another deployment's; one that has to stay waits here.
+// awaitRedis puts a task back if Redis cannot decide, or if another deployment owns the throttle. A
+// task that has to stay waits here.
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
 	if stays {
 		return s.stay(ctx, a, s.options.Backoff+rand.N(s.options.Backoff))
@@ -322,16 +322,16 @@ func (s *Shaper) putBackFor(ctx context.Context, a attempt, job throttle.Job, de
 	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// askInLine is how often a task asks that stands in line and cannot be put back.
+// askInLine is how often a task asks that waits in line and cannot be put back.
 const askInLine = 500 * time.Millisecond
 
-// leastFallback is when asynq brings back a task in line at the earliest, if nobody else has:
-// the guess of its start may be far too early where others wait for other limits, and a
+// leastFallback is when asynq brings back a task in line at the earliest, if no process wakes it:
+// the estimate of its start may be far too early if others wait for other limits, and a
 // task that comes too early is put back once more.
 const leastFallback = time.Minute
 
-// restFor is for how long a task rests if nobody brings it before: until its slot, and in line
-// for as long as it is left to those who pull it.
+// restFor is how long a task rests if no process wakes it before: until its slot; in line, for as
+// long as it is left to the processes that pull.
 func restFor(r throttle.Reservation) time.Duration {
 	if r.Outcome == throttle.Waiting {
 		return max(leastFallback, r.Late.Sub(r.Now))
@@ -339,8 +339,8 @@ func restFor(r throttle.Reservation) time.Duration {
 	return r.Delay()
 }
 
-// putBack puts a task back, until asynq brings it after a delay. A booked one is woken for its
-// slot; one in line by the process that pulls it, or else by asynq, later than it should start.
+// putBack puts a task back, until asynq brings it after a delay. This process wakes a booked task
+// for its slot. The process that pulls a task in line wakes it; else asynq brings it, late.
 func (s *Shaper) putBack(a attempt, r throttle.Reservation, delay time.Duration) error {
 	if r.Outcome != throttle.Waiting {
 		s.waker.wake(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: r.Job, lane: r.Lane,
@@ -353,13 +353,13 @@ func (s *Shaper) putBack(a attempt, r throttle.Reservation, delay time.Duration)
 		InLine: r.Outcome == throttle.Waiting, Hold: r.Hold, use: &s.use}
 }
 
-// giveBack cancels a booking or a place in line that this attempt will not use. If Redis
-// cannot be told, the booking stops counting after its grace.
+// giveBack cancels a reservation that this attempt will not use. If the call fails, a booking
+// stops counting after its grace.
 func (s *Shaper) giveBack(ctx context.Context, job throttle.Job) {
 	if _, err := s.throttle.Cancel(context.WithoutCancel(ctx), job); err != nil {
-		s.log.Debug("worker: a reservation that is not used stays until its grace is over", zap.Error(err))
+		s.log.Debug("worker: an unused reservation stays until its grace is over", zap.Error(err))
 	}
-	s.puller.heard()
+	s.puller.answered()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

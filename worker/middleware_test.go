@@ -83,12 +83,12 @@ func TestJobFunctionFails(t *testing.T) {
 				if strings.Contains(info.LastErr, secretTenant) || len(info.LastErr) > 200 {
 					t.Errorf("the last error is %q, want it short and no key in it", info.LastErr)
 				}
-				isFailure, _, errHandler := user.heard()
+				isFailure, _, errHandler := user.errors()
 				if len(isFailure) != 1 || len(errHandler) != 1 {
-					t.Errorf("IsFailure heard of %d errors and ErrorHandler of %d, want 1 and 1", len(isFailure), len(errHandler))
+					t.Errorf("IsFailure got %d errors and ErrorHandler %d, want 1 and 1", len(isFailure), len(errHandler))
 				}
 				if row.name == "error" && !isAny(errHandler, errNoTenant) {
-					t.Errorf("ErrorHandler heard of %v, want the function's error", errHandler)
+					t.Errorf("ErrorHandler got %v, want the function's error", errHandler)
 				}
 				right.Store(true)
 				w.drained(1, time.Minute)
@@ -166,8 +166,8 @@ func TestJobsThatCanNeverStart(t *testing.T) {
 				if info.Retried != 0 || w.ran(id) != 0 || s.Stats().Ended != 1 || s.Stats().PutBack != 0 {
 					t.Errorf("retried %d times, ran %d times, stats %+v; want 0, 0, and 1 ended", info.Retried, w.ran(id), s.Stats())
 				}
-				if _, _, errHandler := user.heard(); !isAny(errHandler, asynq.SkipRetry) {
-					t.Errorf("ErrorHandler heard of %v, want the end of the task", errHandler)
+				if _, _, errHandler := user.errors(); !isAny(errHandler, asynq.SkipRetry) {
+					t.Errorf("ErrorHandler got %v, want the end of the task", errHandler)
 				}
 			})
 		})

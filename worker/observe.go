@@ -7,7 +7,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// begin waits for a granted start and tells the throttle how late the handler begins.
+// begin waits for a granted start and reports to the throttle when the handler begins.
 func (s *Shaper) begin(ctx context.Context, a attempt, r throttle.Reservation, stays bool) error {
 	answered := time.Now()
 	err := s.awaitStart(ctx, a, r, stays)

@@ -31,24 +31,23 @@ type Options struct {
 	// come back as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
-	// MaxAskedWait is the longest wait that an upstream is granted, by a WaitError or by
-	// Report: a longer one is cut to this, DefaultAskedWait too. It bounds for how long one
-	// reply closes a key for all.
+	// MaxAskedWait is the longest that one reply of an upstream closes a key for, by a WaitError
+	// or by Report. A longer wait is cut to this, and so is DefaultAskedWait.
 	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
 	MaxAskedWait time.Duration
-	// KeepRunning lets a handler run on whose place under a running limit was lost. Else its
-	// context ends shortly before, with ErrPlaceLost as the cause.
+	// KeepRunning lets a handler run on after its task has lost its places under a running limit.
+	// Else its context ends shortly before, with ErrPlaceLost as the cause.
 	KeepRunning bool
-	// Estimator says the Weight of a job that its JobFunc leaves without, and learns what
-	// handlers settle (Settle). What is refunded, or settled scope by scope, teaches nothing.
-	// It knows what this process has run. nil: each job needs a Weight of its own.
+	// Estimator fills in the Weight of a job whose JobFunc gave none, and learns from what
+	// handlers settle (Settle). It does not learn from refunds and SettleCosts, nor from other
+	// processes. nil: each job needs a Weight of its own.
 	Estimator *throttle.Estimator
-	// Kind says by which kind and size the Estimator knows a task. It is called where the
-	// JobFunc is, where a panic fails the task, and when the task is settled, where a panic is
-	// logged and nothing is learned. nil: the task's type, of no known size.
+	// Kind returns the kind and the size of a task for the Estimator. It is called with the
+	// JobFunc, where a panic fails the task, and when the task is settled, where a panic is
+	// logged and the Estimator learns nothing. nil: the task's type, without a size.
 	Kind func(task *asynq.Task) (kind string, size int64)
-	// Logger takes put-backs at debug, what could not be done at warn, and wrong
-	// use of this package at error. nil is the throttle's, see throttle.Options.Logger;
+	// Logger gets put-backs at debug level, failed calls at warn, and wrong use of this
+	// package at error. nil is the throttle's Logger, see throttle.Options.Logger;
 	// zap.NewNop() is silent.
 	Logger *zap.Logger
 }

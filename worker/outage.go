@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// mostBackoff is half of how long a task is put back at most while Redis cannot decide.
+	// mostBackoff is half of the longest time that a task is put back for while Redis cannot decide.
 	mostBackoff = 30 * time.Second
-	// mostRefused is how many tasks of an outage are remembered: the first, among which are
-	// those that came for their slots.
+	// mostRefused is how many tasks of an outage are remembered: the first ones, among them the
+	// tasks that came for their slots.
 	mostRefused = 10_000
 )
 
 // outage is a time in which Redis cannot decide. The tasks that are put back meanwhile are
-// woken when Redis decides again, before asynq's own time: some of them have bookings, whose
-// room nobody else is given until they come.
+// woken when Redis decides again, before asynq's own time: some of them are booked, and no
+// other job gets their room until they come.
 type outage struct {
 	mu    sync.Mutex
 	since time.Time         // the first task was put back; zero if none was
 	tasks map[string]wakeup // by the job's ID: a long outage refuses a task again and again
 }
 
-// refuse takes a task on, and says for how long it is put back if nobody wakes it: for as long
-// as the outage has lasted so far, within bounds, and up to as long again, so that not all
-// come together.
+// refuse remembers a task, and returns for how long it is put back if no process wakes it: for as
+// long as the outage has lasted, within bounds, and up to as long again, so that the tasks do
+// not all come together.
 func (o *outage) refuse(task wakeup, least time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

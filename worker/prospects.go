@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// doubted is how long all that is pulled from a lane is looked at in which a task
-	// was gone.
+	// doubted is how long asynq is asked about each pulled task of a lane in which a task was
+	// gone.
 	doubted = 10 * time.Second
-	// queueKnown is how long it is believed whether a queue is paused.
+	// queueKnown is how long asynq's answer about a queue is used again.
 	queueKnown = time.Second
-	// unserved is how long a queue has pending tasks that nobody takes before it counts as
-	// paused: its servers may be restarted.
+	// unserved is how long a queue has pending tasks that no server takes before it counts as
+	// paused: its servers may be restarting.
 	unserved = time.Minute
-	// manyMissed is how many tasks of a lane are gone, one after the other, before it
-	// is cleared: fewer are given back as they are booked.
+	// manyMissed is how many tasks of a lane are gone, one after the other, before the lane
+	// is cleared: fewer are given back when they are booked.
 	manyMissed = 32
-	// mostLanes is how many lanes a process clears at most.
+	// mostLanes is how many lanes wait to be cleared, at most.
 	mostLanes = 100
 )
 
-// prospects is what this process knows of whether the tasks in line will come. It takes those
-// out of line that will not: one by one as they are booked, and where they are many in a
-// row, since a backlog was deleted or a queue was paused, by going through their lane.
+// prospects is what this process knows about whether the tasks in line will come. It takes tasks
+// that will not come out of line: one by one when they are booked; if many in a row are gone,
+// since a backlog was deleted or a queue paused, it clears their lane.
 type prospects struct {
 	shaper  *Shaper
 	done    sync.WaitGroup
@@ -47,22 +47,25 @@ type prospects struct {
 
 // doubt is what is known of a lane in which a task was gone.
 type doubt struct {
-	until time.Time // all that is pulled from it is looked at
+	until time.Time // asynq is asked about each task that is pulled from it
 	row   int       // tasks that were gone, one after the other
 }
 
-// queueLook is what asynq said of a queue when it was last asked.
+// queueLook is asynq's last answer about a queue.
 type queueLook struct {
 	at     time.Time
 	paused bool
-	taken  int       // tasks that were, as far as asynq counts them
-	idle   time.Time // since when tasks are pending and none is taken; zero if that is not so
+	taken  int       // tasks that servers took, as far as asynq counts them
+	idle   time.Time // since when tasks are pending and no server takes one; zero if one does
 }
 
-// holds tells that the tasks of a queue will not come: it is paused, or nobody works it off.
-func (q queueLook) holds() bool { return q.paused || !q.idle.IsZero() && q.at.Sub(q.idle) >= unserved }
+// isStill reports whether the tasks of a queue will not come: it is paused, or no server works it
+// off.
+func (q queueLook) isStill() bool {
+	return q.paused || !q.idle.IsZero() && q.at.Sub(q.idle) >= unserved
+}
 
-// after is the look that follows, with asynq's answer.
+// after is the next queueLook, by asynq's next answer.
 func (q queueLook) after(info *asynq.QueueInfo) queueLook {
 	next := queueLook{at: time.Now(), paused: info.Paused, taken: info.ProcessedTotal}
 	if info.Pending > 0 && info.Active == 0 {
@@ -81,13 +84,13 @@ func newProspects(s *Shaper) *prospects {
 // prospect is whether a task in line will come.
 type prospect struct {
 	fate
-	paused bool // its queue is, or nobody works it off, and it is not with a worker
+	paused bool // its queue is, or no server works it off, and no worker has the task
 }
 
-// leaves tells that the task will not use its place: it is gone, or its queue is paused.
+// leaves reports whether the task will not use its reservation: it is gone, or its queue is paused.
 func (p prospect) leaves() bool { return p.fate == gone || p.paused }
 
-// doubts tells that it is worth looking at a task before it is handed to the waker.
+// doubts reports whether asynq is asked about a task before the waker gets it.
 func (p *prospects) doubts(task wakeup) bool {
 	p.mu.Lock()
 	known := p.lanes[task.lane]
@@ -119,8 +122,8 @@ func (p *prospects) look(task wakeup) prospect {
 	return seen
 }
 
-// leave gives back what tasks have in the throttle that will not use it, and says how many
-// there are. Those that rest in a paused queue become pending ones: they ask when it goes on.
+// leave gives back the reservations of tasks that will not use them, and returns how many tasks
+// that are. Tasks that rest in a paused queue become pending: they ask when the queue goes on.
 func (p *prospects) leave(ctx context.Context, tasks []wakeup, seen []prospect) (left int, err error) {
 	var ids []string
 	var rest []wakeup
@@ -136,15 +139,15 @@ func (p *prospects) leave(ctx context.Context, tasks []wakeup, seen []prospect) 
 		return 0, nil
 	}
 	_, err = p.shaper.driver.Leave(ctx, ids)
-	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // then it may have been done
+	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // then Redis may have carried it out
 		inParallel(len(rest), func(i int) { p.leavePending(rest[i]) })
 	}
-	p.shaper.puller.heard()
+	p.shaper.puller.answered()
 	return len(ids), err
 }
 
-// leavePending moves a task of a paused queue, which holds no place any more, to the
-// pending ones, unless it has gone on meanwhile.
+// leavePending moves a task of a paused queue, which has left the line, to pending, unless it has
+// gone on meanwhile.
 func (p *prospects) leavePending(task wakeup) {
 	info, err := p.shaper.inspector.GetTaskInfo(task.queue, task.id)
 	if fateOf(task.retried, info, err) == resting {
@@ -156,8 +159,7 @@ func (p *prospects) leavePending(task wakeup) {
 	}
 }
 
-// missed notes that a task of a lane was gone: perhaps many are. If many were, one after the
-// other, the lane is cleared.
+// missed notes that a task of a lane was gone. After many in a row the lane is cleared.
 func (p *prospects) missed(lane string) {
 	if lane == "" {
 		return
@@ -192,7 +194,7 @@ func (p *prospects) isPaused(queue string) bool {
 	known := p.queues[queue]
 	p.mu.Unlock()
 	if time.Since(known.at) < queueKnown {
-		return known.holds()
+		return known.isStill()
 	}
 	if info, err := p.shaper.inspector.GetQueueInfo(queue); err == nil {
 		known = known.after(info)
@@ -202,11 +204,11 @@ func (p *prospects) isPaused(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queues[queue] = known
-	return known.holds()
+	return known.isStill()
 }
 
-// clear has a lane cleared, by a goroutine that runs while there is one. It returns false if
-// the lane is being cleared, if too many are, or after end. The caller holds mu.
+// clear hands a lane to the goroutine that clears lanes, and starts it. It returns false if
+// the lane is being cleared, if too many lanes are, or after end. The caller has mu.
 func (p *prospects) clear(lane string) bool {
 	if p.ended || len(p.clearing) >= mostLanes || slices.Contains(p.clearing, lane) {
 		return false

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// pullEvery is how often a process pulls at most, but after a full pull; it is short
-	// beside the lookahead, and the slots are the same. pullSpread keeps processes from
+	// pullEvery is how often a process pulls at most, except after a full pull. It is short
+	// beside the lookahead, so the slots are the same. pullSpread keeps processes from
 	// pulling in step.
 	pullEvery  = 50 * time.Millisecond
 	pullSpread = 10 * time.Millisecond
-	// pullAnyway is how often it pulls also if no answer said that it is time: other
-	// processes may have been told so, and have died.
+	// pullAnyway is how often it pulls even if no answer said that a pull is due: the answer may
+	// have gone to another process, which has died.
 	pullAnyway = 500 * time.Millisecond
-	// pullAgain is when it pulls again after a pull that failed: soon, since those in line
+	// pullAgain is when it pulls again after a pull that failed: soon, since the tasks in line
 	// wait for it. While Redis is away the throttle's breaker refuses without asking.
 	pullAgain = 100 * time.Millisecond
 )
 
-// puller books the tasks in line, when an answer of the throttle says that it is time,
-// and hands them to the waker. What fails is done by the next pull, of this process or
-// another.
+// puller books the tasks in line when an answer of the throttle says that a pull is due,
+// and hands them to the waker. If a pull fails, the next one, of this process or
+// another, does its work.
 type puller struct {
 	shaper    *Shaper
-	sooner    chan struct{} // says that the line is due before planned
-	hurried   atomic.Bool   // a place was given back: who waits for it is not kept waiting
+	sooner    chan struct{} // the line is due sooner than planned
+	hurried   atomic.Bool   // a place was given back: the next pull comes at once
 	unwoken   atomic.Bool   // a wake-up has failed since asynq's Redis last answered
 	planned   atomic.Int64  // the next pull, in Unix nanoseconds; 0 while one is under way
 	done      sync.WaitGroup
@@ -69,9 +69,9 @@ func (p *puller) end() {
 	p.prospects.end()
 }
 
-// heard is called after each answer of the throttle, which may have said when the line
+// answered is called after each answer of the throttle, which may have said when the line
 // is due.
-func (p *puller) heard() {
+func (p *puller) answered() {
 	if due := p.shaper.driver.Due(); !due.IsZero() && due.UnixNano() < p.planned.Load() {
 		select {
 		case p.sooner <- struct{}{}:
@@ -80,10 +80,10 @@ func (p *puller) heard() {
 	}
 }
 
-// hurry is heard after a place was given back.
+// hurry is answered after a place was given back.
 func (p *puller) hurry() {
 	p.hurried.Store(true)
-	p.heard()
+	p.answered()
 }
 
 func (p *puller) run() {
@@ -130,8 +130,8 @@ func (p *puller) run() {
 	}
 }
 
-// wakesNobody tells that asynq's Redis is away: what is booked could not be woken, and would
-// be forgotten in the end.
+// wakesNobody reports whether asynq's Redis is away: then booked tasks could not be woken, and
+// their bookings would be forgotten in the end.
 func (p *puller) wakesNobody() bool {
 	if p.unwoken.Load() && p.shaper.inspector.answers() {
 		p.unwoken.Store(false)
@@ -139,8 +139,8 @@ func (p *puller) wakesNobody() bool {
 	return p.unwoken.Load()
 }
 
-// recovered ends an outage. If pulls had failed too, Redis was away, and what was put back since
-// then comes back at once; what only some other call had failed for comes by asynq's time.
+// recovered ends an outage. If pulls had failed too, Redis was away, and the tasks that were put
+// back since then come back at once. If only other calls had failed, they come by asynq's time.
 func (p *puller) recovered(failed bool) {
 	tasks := p.shaper.outage.over()
 	if !failed {
@@ -157,7 +157,7 @@ func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Tim
 	if failed {
 		at = last.Add(pullAgain)
 	}
-	p.planned.Store(at.UnixNano()) // before Due is asked, so that what is heard after it is not missed
+	p.planned.Store(at.UnixNano()) // before Due is asked, so that a later answer is not missed
 	if due := p.shaper.driver.Due(); !failed && !due.IsZero() && due.Before(at) {
 		at = due
 		if earliest := last.Add(apart); at.Before(earliest) && !p.hurried.Load() {
@@ -168,7 +168,7 @@ func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Tim
 	return at
 }
 
-// pull pulls once, and brings what it finds. full tells that there may be more.
+// pull pulls once, and brings the tasks. full is true if more may be due.
 func (p *puller) pull(ctx context.Context) (full bool, err error) {
 	pulled, err := p.shaper.driver.Pull(ctx)
 	if err != nil {
@@ -177,14 +177,14 @@ func (p *puller) pull(ctx context.Context) (full bool, err error) {
 	return pulled.Full, p.take(ctx, pulled)
 }
 
-// take brings what a pull has found. Tasks that may not come are looked at first: the slots
-// of those that do not are given back, for others to use.
+// take brings the tasks of a pull. It asks asynq about tasks that may not come, and gives the
+// slots of tasks that will not come to others.
 func (p *puller) take(ctx context.Context, pulled throttle.Pulled) error {
 	p.shaper.stats.pulled.Add(int64(len(pulled.Booked)))
 	var doubtful []wakeup
 	for _, r := range pulled.Booked {
 		if task, is := p.taskOf(r); !is {
-			continue // it waits without asynq and asks by itself
+			continue // the job waits without asynq and asks by itself
 		} else if p.prospects.doubts(task) {
 			doubtful = append(doubtful, task)
 		} else {
@@ -199,7 +199,7 @@ func (p *puller) take(ctx context.Context, pulled throttle.Pulled) error {
 	return p.bring(ctx, doubtful)
 }
 
-// taskOf is the task of a booked job, if it is one of asynq.
+// taskOf is the task of a booked job, if the job is asynq's.
 func (p *puller) taskOf(r throttle.Reservation) (task wakeup, is bool) {
 	task = wakeup{job: r.Job, lane: r.Lane, slot: time.Now().Add(r.Start.Sub(r.Now))}
 	task.queue, task.id, task.retried, is = parseJobID(r.Job.ID)

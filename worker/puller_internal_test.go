@@ -98,7 +98,7 @@ func TestPullsWhenDue(t *testing.T) {
 				s.puller = newPuller(s)
 				s.puller.start()
 				for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-					s.puller.heard() // as with any other answer
+					s.puller.answered() // as with any other answer
 				}
 				close(s.stopped)
 				s.puller.end()
@@ -156,7 +156,7 @@ func TestPullsSooner(t *testing.T) {
 		line.mu.Lock()
 		line.due = time.Now().Add(100 * time.Millisecond)
 		line.mu.Unlock()
-		s.puller.heard()
+		s.puller.answered()
 		time.Sleep(99 * time.Millisecond)
 		if n := len(line.times()); n != 1 {
 			t.Fatalf("pulled %d times before it was due, want the first time only", n)

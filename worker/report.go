@@ -9,15 +9,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Report has the limits of the task's key of a scope follow what its upstream said, as
-// throttle.Throttle.Report does: call it in a handler with each answer. Where r.Started is
-// zero, the upstream was asked when the task was granted; r.RetryAfter is at most
-// Options.MaxAskedWait. A handler that returns a WaitError
-// has reported the refusal with that. The call ends even if the handler's own context is over.
-// Where several shapers are wrapped around a handler, it is about the innermost that has the
-// scope.
+// Report adapts the limits of the task's key of a scope to an answer of its upstream, as
+// throttle.Throttle.Report does. Call it in a handler with each answer. A zero r.Started
+// becomes the task's start; r.RetryAfter is cut to Options.MaxAskedWait. A WaitError that a
+// handler returns reports the refusal by itself. The call is carried out even if the
+// handler's own context is over. If several shapers wrap a handler, Report reports to the
+// innermost that has the scope.
 //
-// Its errors: ErrNoGrant, also where no grant has the scope, and those of
+// Its errors: ErrNoGrant, also if no grant has the scope, and those of
 // throttle.Throttle.Report.
 func Report(ctx context.Context, scope string, r throttle.Report) (throttle.Adaptation, error) {
 	for g := grantOf(ctx); g != nil; g = g.outer {
@@ -35,12 +34,12 @@ func (s *Shaper) report(ctx context.Context, granted throttle.Reservation, scope
 		r.Started = granted.Start
 	}
 	a, err := s.throttle.Report(context.WithoutCancel(ctx), scope, granted.Job.Keys[scope], r)
-	s.puller.heard()
+	s.puller.answered()
 	return a, err
 }
 
-// closeKey closes a scope key as its upstream asked, and tells until when: its limits follow the
-// refusal, or it is paused where they do not follow.
+// closeKey closes a scope key as its upstream asked, and returns until when. A scope with a
+// Floor is reported the refusal (follows); any other key is paused.
 func (s *Shaper) closeKey(ctx context.Context, granted throttle.Reservation,
 	wait *WaitError) (ends time.Time, follows bool, err error) {
 	refused := throttle.Report{Refused: true}
@@ -52,7 +51,7 @@ func (s *Shaper) closeKey(ctx context.Context, granted throttle.Reservation,
 	if errors.As(err, &rigid) { // the scope has no Floor
 		ends, err = s.looks.Pause(ctx, wait.Scope, granted.Job.Keys[wait.Scope], time.Now().Add(wait.Delay),
 			inspect.Why("the upstream asked to wait"), inspect.ForUpstream())
-		s.puller.heard()
+		s.puller.answered()
 		return ends, false, err
 	}
 	return a.Paused, true, err

@@ -13,33 +13,33 @@ import (
 	"go.uber.org/zap"
 )
 
-// spareRetries are the retries that NewTask adds. A put-back needs one to be left; the others
-// are for attempts that are lost with their worker, or because asynq could not write how
-// they ended: asynq counts these.
+// spareRetries are the retries that NewTask adds. A put-back needs one retry left. asynq counts
+// attempts that are lost with their worker, or whose end it could not write: the others are for
+// these.
 const spareRetries = 10
 
-// spareHeader marks tasks that have spare retries. It holds the user's own MaxRetry.
+// spareHeader marks tasks that have spare retries. Its value is the user's own MaxRetry.
 const spareHeader = "Throttle-Spare-Retry"
 
-// asynqMaxRetry is what asynq gives a task without a MaxRetry option.
+// asynqMaxRetry is asynq's MaxRetry for a task without that option.
 const asynqMaxRetry = 25
 
 // NewTask returns a task like asynq.NewTaskWithHeaders, with ten spare retries. A
 // put-back needs a retry left, since asynq archives a task without one before it
 // asks whether the error was a failure. Failures do not use the spare ones up: the
 // middleware ends the task at the user's own count (MaxRetry among opts, else 25).
-// Lost attempts do: those whose worker was killed, or whose end asynq could not
-// write. Nobody knows of them whether the handler has run, so the last one is made up
-// for: such a task runs at least once, and perhaps again. One that has lost ten beyond
-// its own count is archived.
+// Lost attempts do: the worker was killed, or asynq could not write how the attempt ended.
+// Nobody knows whether its handler has run. So another attempt follows the last own one if
+// that was lost: such a task runs at least once, and perhaps twice. A task that loses ten
+// attempts beyond its own count is archived.
 //
 // With Configure and Wrap the user's functions see the user's own counts: asynq.GetMaxRetry
 // and asynq.GetRetryCount in handlers and in ErrorHandler, and the n of RetryDelayFunc.
 // Inspector and asynqmon show asynq's.
 //
-// A MaxRetry option given later, at Enqueue, takes the spare ones away: give it here.
-// Tasks without, such as those made by asynq itself, work too. On their last retry
-// they wait inside the handler, and are ended if they cannot start within their Timeout.
+// A MaxRetry option given later, at Enqueue, takes the spare retries away: give it here.
+// Tasks without spare retries, such as those made by asynq.NewTask, work too. On their last
+// retry they wait inside the handler, and are ended if they cannot start within their Timeout.
 func NewTask(typename string, payload []byte, headers map[string]string, opts ...asynq.Option) *asynq.Task {
 	retries := asynqMaxRetry
 	for _, opt := range opts {
@@ -53,26 +53,26 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 	maps.Copy(marked, headers)
 	marked[spareHeader] = strconv.Itoa(retries)
 	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
-	// asynq appends to it, in whose goroutine ever
+	// clipped, since asynq appends to it, in any goroutine
 	return asynq.NewTaskWithHeaders(typename, payload, marked, slices.Clip(own)...)
 }
 
-// Retries returns how often a task has been retried, and how often its user lets it be. Unlike
-// asynq.GetMaxRetry it never counts the spare retries of NewTask: retried is maxRetry in the
-// last attempt. It is meant for handlers that a Shaper wraps, and for the ErrorHandler of a
+// Retries returns how often a task has been retried, and how often it may be. Unlike
+// asynq.GetMaxRetry it never counts the spare retries of NewTask: in the last attempt, retried
+// is maxRetry. Call it in a handler that a Shaper wraps, or in the ErrorHandler of a
 // Config that Shaper.Configure returned. Elsewhere it returns asynq's counts, and false if ctx
 // is not asynq's.
 func Retries(ctx context.Context) (retried, maxRetry int, ok bool) {
 	r, ok := retriesOf(ctx, nil)
-	retried, maxRetry = r.told()
+	retried, maxRetry = r.users()
 	return retried, maxRetry, ok
 }
 
-// RetriesOf is Retries of a task that asynq's Inspector has found.
+// RetriesOf is Retries for a task that asynq's Inspector returned.
 func RetriesOf(info *asynq.TaskInfo) (retried, maxRetry int) {
 	own, err := strconv.Atoi(info.Headers[spareHeader])
 	return retries{retried: info.Retried, most: info.MaxRetry,
-		spare: err == nil && own == info.MaxRetry-spareRetries}.told()
+		spare: err == nil && own == info.MaxRetry-spareRetries}.users()
 }
 
 // retries are asynq's counts of a task. All translation between them and the user's is here.
@@ -83,8 +83,8 @@ type retries struct {
 
 type retriesKey struct{}
 
-// retriesOf reads the counts of an attempt. A context that has been translated keeps them as
-// asynq has them. task may be nil: then no retry is taken for spare.
+// retriesOf reads the counts of an attempt, which a translated context keeps as asynq has them.
+// If task is nil, no retry counts as spare.
 func retriesOf(ctx context.Context, task *asynq.Task) (retries, bool) {
 	if r, is := ctx.Value(retriesKey{}).(retries); is {
 		return r, true
@@ -93,7 +93,7 @@ func retriesOf(ctx context.Context, task *asynq.Task) (retries, bool) {
 	most, hasMost := asynq.GetMaxRetry(ctx)
 	r := retries{retried: retried, most: most}
 	if task != nil {
-		// The mark alone does not do: headers are copied, and Enqueue may have got another MaxRetry.
+		// The mark alone proves nothing: users copy headers, and may give Enqueue another MaxRetry.
 		own, marked := markOf(task)
 		r.spare = marked && own == most-spareRetries
 	}
@@ -105,7 +105,7 @@ func markOf(task *asynq.Task) (own int, marked bool) {
 	return own, err == nil
 }
 
-// own is how often its user lets the task be retried.
+// own is how often the task may be retried, as its user counts.
 func (r retries) own() int {
 	if r.spare {
 		return r.most - spareRetries
@@ -113,26 +113,26 @@ func (r retries) own() int {
 	return r.most
 }
 
-// told are the counts that the user sees.
-func (r retries) told() (retried, maxRetry int) {
+// users are the counts that the user sees.
+func (r retries) users() (retried, maxRetry int) {
 	if !r.spare {
 		return r.retried, r.most
 	}
 	return min(r.retried, r.own()), r.own()
 }
 
-// mayReturn tells whether asynq takes the task back if it is put back now.
+// mayReturn reports whether asynq takes the task back if it is put back now.
 func (r retries) mayReturn() bool { return r.retried < r.most }
 
-// beyond tells that only the spare retries have brought a task here: its last own attempt
-// ended without the middleware, by its Timeout, a panic, or with its worker.
+// beyond reports whether a spare retry has brought the task here: its last own attempt ended
+// outside of the middleware, by its Timeout, a panic, or with its worker.
 func (r retries) beyond() bool { return r.retried > r.own() }
 
-// last tells that a failure of this attempt must be the task's last.
+// last reports whether a failure of this attempt must be the task's last.
 func (r retries) last() bool { return r.spare && r.retried >= r.own() }
 
-// isMadeUpFor tells that another attempt follows the last own one, since asynq has lost it.
-// asynq gives ErrLeaseExpired as it is; a handler that returns it comes here with another error.
+// isMadeUpFor reports whether another attempt follows the last own one, since asynq lost it. asynq
+// passes ErrLeaseExpired as it is; a handler's own ErrLeaseExpired comes here wrapped.
 func (r retries) isMadeUpFor(err error) bool {
 	return r.last() && r.mayReturn() && err == asynq.ErrLeaseExpired //nolint:errorlint // see above
 }
@@ -143,7 +143,7 @@ func (s *Shaper) translate(ctx context.Context, r retries) context.Context {
 	if !r.spare {
 		return ctx
 	}
-	retried, maxRetry := r.told()
+	retried, maxRetry := r.users()
 	own, err := withCounts(ctx, retried, maxRetry)
 	if err != nil {
 		s.untranslated.Do(func() {
@@ -156,10 +156,10 @@ func (s *Shaper) translate(ctx context.Context, r retries) context.Context {
 	return own
 }
 
-// attemptNote is what the middleware tells ErrorHandler of an attempt. asynq makes both contexts from
-// one, which it gets from BaseContext.
+// attemptNote is what ErrorHandler learns from the middleware about an attempt. asynq derives both
+// contexts from one, which it gets from BaseContext.
 type attemptNote struct {
-	runs atomic.Bool // the attempt is not only there to end the task
+	runs atomic.Bool // the attempt runs the handler, and does not just end the task
 }
 
 type noteKey struct{}
@@ -176,22 +176,23 @@ func noteOf(ctx context.Context) *attemptNote {
 	return n
 }
 
-// noteRun notes that an attempt is one that the user is told of.
+// noteRun notes that an attempt runs the handler.
 func noteRun(ctx context.Context) {
 	if n := noteOf(ctx); n != nil {
 		n.runs.Store(true)
 	}
 }
 
-// isTold tells whether ErrorHandler is called. It is not for put-backs, nor for a lost attempt that
-// is made up for, nor for attempts that end a task whose last own attempt it was told of.
-func isTold(ctx context.Context, r retries, err error) bool {
+// isReported reports whether ErrorHandler is called. It is not called for put-backs, nor for a lost
+// attempt that another one follows, nor for an attempt that just ends a task: ErrorHandler was
+// called for the task's last own attempt.
+func isReported(ctx context.Context, r retries, err error) bool {
 	n := noteOf(ctx)
 	ends := r.beyond() && n != nil && !n.runs.Load()
 	return !IsPutBack(err) && !r.isMadeUpFor(err) && !ends
 }
 
-// isAsynqs tells that asynq itself ended an attempt, and not its handler with a like error.
+// isAsynqs reports whether asynq itself ended an attempt, and not its handler with the same error.
 func isAsynqs(err error) bool {
 	switch err { //nolint:errorlint // asynq gives these as they are
 	case context.DeadlineExceeded, context.Canceled, asynq.ErrLeaseExpired:
@@ -200,13 +201,13 @@ func isAsynqs(err error) bool {
 	return asynq.IsPanicError(err)
 }
 
-// spareDelay is after what time a spare retry brings a task back: to be archived, or to make up
-// for a lost attempt, which asynq has found a minute or two late.
+// spareDelay is how long a spare retry waits: it ends the task, or follows a lost attempt, which
+// asynq has found a minute or two late.
 const spareDelay = time.Second
 
-// ownDelay asks a RetryDelayFunc for no more retries than the user lets the task have. An error
-// of a handler comes here after these only if nothing is wrapped around the handler, or if the
-// mark is of another task.
+// ownDelay calls a RetryDelayFunc with no more retries than the user lets the task have. A handler's
+// error comes here beyond them only if no shaper wraps the handler, or if the mark belongs to
+// another task.
 func ownDelay(ask asynq.RetryDelayFunc, n int, err error, task *asynq.Task) time.Duration {
 	own, marked := markOf(task)
 	switch {

@@ -12,17 +12,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ErrPlaceLost is the cause with which a handler's context ends whose place under a running
-// limit is no longer its own, or will not be in a moment: its process stood still for longer
-// than the lease, or could not reach Redis in time, and another task may have the place. The
-// context ends a tenth of the lease before it is over by the local clock, a second at most,
-// whether or not Redis answers. See Options.KeepRunning.
+// ErrPlaceLost is the cause with which the context of a handler ends when its task has lost its
+// places under a running limit, or is about to: its process stood still for longer than the
+// lease, or could not reach Redis in time, and another task may occupy the places. The
+// context ends a tenth of the lease, or a second if that is less, before the lease is over by
+// the local clock, whether or not Redis answers. See Options.KeepRunning.
 var ErrPlaceLost = errors.New("worker: the task's lease was over before it was renewed")
 
-// Cooldown has the task of a handler count as running, after it has ended, for so long under
-// the running limit of a scope, in place of throttle.Scope.Cooldown: a crawler waits as
-// many times longer as a page took. It is a lease at most, and a day. Where several shapers are wrapped
-// around a handler, it is about the innermost. The error is ErrNoGrant.
+// Cooldown sets how long a handler's task still counts as running, after it has ended, under
+// the running limit of a scope. It replaces throttle.Scope.Cooldown: a crawler can wait
+// longer after a page that took long. It is at most a lease, and a day. If several shapers
+// wrap a handler, Cooldown sets it for the innermost. The error is ErrNoGrant.
 func Cooldown(ctx context.Context, scope string, after time.Duration) error {
 	g := grantOf(ctx)
 	if g == nil {
@@ -37,7 +37,7 @@ func Cooldown(ctx context.Context, scope string, after time.Duration) error {
 	return nil
 }
 
-// ended is the grant with what its handler has said of its cool-downs.
+// ended is the grant with the cool-downs that its handler has set.
 func (g *grant) ended() throttle.Reservation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,22 +47,22 @@ func (g *grant) ended() throttle.Reservation {
 }
 
 const (
-	// renewals is how many times in a lease what runs is renewed.
+	// renewals is how many times in a lease it is renewed.
 	renewals = 3
-	// renewAgain is how often what failed is tried again, at most.
+	// renewAgain is how soon a failed call is tried again, at most.
 	renewAgain = time.Second
-	// toldBefore is how long before the end of its lease a handler is told, at most: a
+	// endsBefore is how long before its lease the context of a handler ends, at most: a
 	// tenth of a shorter lease.
-	toldBefore = time.Second
+	endsBefore = time.Second
 	// mostCooldown is the longest lease that there may be.
 	mostCooldown = 24 * time.Hour
 )
 
 // runner keeps the places of the tasks that run here under running limits: it renews their
-// leases, all in one call, and gives back what could not be given back at once.
+// leases, all in one call, and gives places back that could not be given back at once.
 type runner struct {
 	shaper  *Shaper
-	changed chan struct{} // says that something is due sooner
+	changed chan struct{} // a run is due sooner
 	warning seldom
 
 	mu      sync.Mutex
@@ -71,7 +71,7 @@ type runner struct {
 	ended   bool
 }
 
-// run is one task that runs, or that has ended and is not given back yet.
+// run is one task that runs, or that has ended and whose places are not given back yet.
 type run struct {
 	granted throttle.Reservation
 	lose    context.CancelCauseFunc
@@ -79,7 +79,7 @@ type run struct {
 	until   time.Time   // its lease, by the local clock
 	next    time.Time   // when it is renewed, or given back
 	over    bool        // its handler has returned
-	told    bool        // that its place is lost; it is counted
+	lost    bool        // its places are; it is counted
 }
 
 func newRunner(s *Shaper) *runner {
@@ -87,8 +87,8 @@ func newRunner(s *Shaper) *runner {
 }
 
 // begin notes a task whose handler begins, under a grant that was asked for at a time. The
-// context ends when its place is lost. A task that is no running limit's concern is none of
-// the runner's: it returns nil.
+// context ends when the task loses its places. It returns nil for a task under no running
+// limit.
 func (n *runner) begin(ctx context.Context, granted throttle.Reservation, asked time.Time) (context.Context, *run) {
 	if granted.Lease <= 0 {
 		return ctx, nil
@@ -103,7 +103,7 @@ func (n *runner) begin(ctx context.Context, granted throttle.Reservation, asked 
 	return ctx, r
 }
 
-// wake has a run looked at, by the goroutine, which it starts where none is. The caller holds mu.
+// wake makes the goroutine attend to a run, and starts it if it does not run. The caller has mu.
 func (n *runner) wake(r *run) {
 	n.runs[r] = struct{}{}
 	if !n.started {
@@ -113,34 +113,34 @@ func (n *runner) wake(r *run) {
 	n.signal()
 }
 
-// renewed sets when a lease is renewed next that was at a time.
+// renewed notes that the lease was renewed at a time, and when to renew it next.
 func (r *run) renewed(at time.Time) {
 	lease := r.granted.Lease
 	r.until, r.next = at.Add(lease), at.Add(lease/renewals)
-	if !r.told {
-		r.soon.Reset(time.Until(r.until) - min(lease/10, toldBefore))
+	if !r.lost {
+		r.soon.Reset(time.Until(r.until) - min(lease/10, endsBefore))
 	}
 }
 
-// outlived tells a handler that its lease is about to be over. Should Redis still hear of it
-// in time, its place stays its own until it ends.
+// outlived ends the context of a handler whose lease is about to be over. If Redis still answers
+// in time, the task occupies its places until it ends.
 func (n *runner) outlived(r *run) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, runs := n.runs[r]; runs {
-		n.lost(r)
+		n.lose(r)
 	}
 }
 
-// isOver tells whether a lease is over by the local clock, or by the wall clock: the other one
-// may stand still while the machine is suspended.
+// isOver reports whether a lease is over by the monotonic clock or by the wall clock: the
+// monotonic clock may stand still while the machine is suspended.
 func (r *run) isOver(now time.Time) bool {
 	return now.After(r.until) || now.Round(0).After(r.until.Round(0))
 }
 
-// end gives back the place of a task whose handler has returned, for who is next. It does not
-// wait for Redis: the handler's result is to come to asynq within the task's Timeout. Only
-// after Stop it waits for a moment, since the process may end with its last task.
+// end gives back the places of a task whose handler has returned. It does not wait for Redis,
+// so that the handler's result reaches asynq within the task's Timeout. After Stop it waits
+// for a moment, since the process may end with its last task.
 func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) {
 	if r == nil {
 		return
@@ -149,9 +149,9 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	r.soon.Stop()
 	delete(n.runs, r)
 	if r.isOver(time.Now()) {
-		n.lost(r)
+		n.lose(r)
 	}
-	ended := &run{granted: granted, over: true, until: r.until, told: r.told} // r may be under way
+	ended := &run{granted: granted, over: true, until: r.until, lost: r.lost} // r may be under way
 	n.mu.Unlock()
 	r.lose(nil)
 	given := n.shaper.puller.handOver(ended)
@@ -166,7 +166,7 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	}
 }
 
-// again has places given back later that could not be.
+// again gives places back later, after a failure.
 func (n *runner) again(ended []*run) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -183,8 +183,8 @@ func (n *runner) signal() {
 	}
 }
 
-// stop ends the goroutine when the last task has ended: what a handler holds after Stop is
-// renewed still.
+// stop ends the goroutine when the last task has ended: after Stop the leases of handlers that
+// still run are renewed.
 func (n *runner) stop() {
 	n.mu.Lock()
 	n.ended = true
@@ -196,7 +196,7 @@ func (n *runner) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		wait, more := n.look(time.Now())
+		wait, more := n.attend(time.Now())
 		if !more {
 			return
 		}
@@ -208,9 +208,9 @@ func (n *runner) run() {
 	}
 }
 
-// look renews and gives back what is due, and says how long to sleep. more is false when there
-// is nothing to do any more.
-func (n *runner) look(now time.Time) (wait time.Duration, more bool) {
+// attend renews leases and gives places back that are due, and returns how long to sleep. more
+// is false after stop, when no task is left.
+func (n *runner) attend(now time.Time) (wait time.Duration, more bool) {
 	running, over := n.due(now)
 	if len(running) > 0 {
 		n.renew(running)
@@ -228,7 +228,7 @@ func (n *runner) look(now time.Time) (wait time.Duration, more bool) {
 	return max(wait, 0), n.started
 }
 
-// due are the runs to renew, with those that will be due soon, and those to give back.
+// due returns the runs to renew, among them runs that will be due soon, and the runs to give back.
 func (n *runner) due(now time.Time) (running, over []*run) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,7 +250,7 @@ func (n *runner) due(now time.Time) (running, over []*run) {
 	return running, over
 }
 
-// anyDue tells whether one is due by now: others that are due soon are renewed with it.
+// anyDue reports whether a run is due by now: runs that are due soon are renewed with it.
 func anyDue(runs []*run, now time.Time) bool {
 	for _, r := range runs {
 		if !r.next.After(now) {
@@ -268,10 +268,10 @@ func granted(runs []*run) []throttle.Reservation {
 	return all
 }
 
-// renew renews leases. What is lost is told to the handlers.
+// renew renews leases, and ends the contexts of handlers whose tasks have lost their places.
 func (n *runner) renew(runs []*run) {
 	asked := time.Now()
-	held, err := n.shaper.throttle.Renew(context.Background(), granted(runs)...)
+	occupied, err := n.shaper.throttle.Renew(context.Background(), granted(runs)...)
 	if err != nil && n.warning.due(time.Second) {
 		n.shaper.log.Warn("worker: the leases of running tasks cannot be renewed, it is tried again",
 			zap.Int("tasks", len(runs)), zap.Error(err))
@@ -284,12 +284,12 @@ func (n *runner) renew(runs []*run) {
 		case !still:
 		case err != nil:
 			r.next = time.Now().Add(min(renewAgain, r.granted.Lease/(2*renewals)))
-		case held[i]:
+		case occupied[i]:
 			r.renewed(asked)
 		default:
 			delete(n.runs, r)
 			if !r.over {
-				n.lost(r)
+				n.lose(r)
 			}
 		}
 	}
@@ -303,18 +303,18 @@ func (n *runner) notOccupied(ended []*run, occupied []bool) {
 	defer n.mu.Unlock()
 	for i, r := range ended {
 		if i < len(occupied) && !occupied[i] {
-			n.lost(r)
+			n.lose(r)
 		}
 	}
 }
 
-// lost notes, once, that a task has lost its place, and ends the context of a handler that still
-// runs. The caller holds mu.
-func (n *runner) lost(r *run) {
-	if r.told {
+// lose notes, once, that a task has lost its place, and ends the context of a handler that still
+// runs. The caller has mu.
+func (n *runner) lose(r *run) {
+	if r.lost {
 		return
 	}
-	r.told = true
+	r.lost = true
 	n.shaper.stats.lost.Add(1)
 	n.shaper.log.Warn("worker: a running task's lease was over before it was renewed",
 		zap.String("job", r.granted.Job.ID), zap.Duration("lease", r.granted.Lease))
@@ -323,7 +323,7 @@ func (n *runner) lost(r *run) {
 	}
 }
 
-// giveBack gives back what could not be given back when its handler returned.
+// giveBack gives back places that could not be given back when the handler returned.
 func (n *runner) giveBack(runs []*run) {
 	_, err := n.shaper.throttle.Done(context.Background(), granted(runs)...)
 	if err != nil && n.warning.due(time.Second) {
@@ -339,5 +339,5 @@ func (n *runner) giveBack(runs []*run) {
 			delete(n.runs, r)
 		}
 	}
-	n.shaper.puller.heard()
+	n.shaper.puller.answered()
 }

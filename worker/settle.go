@@ -9,14 +9,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ErrNoGrant says that a context is none of a handler that runs under a grant.
+// ErrNoGrant says that a context belongs to no handler that runs under a grant.
 var ErrNoGrant = errors.New("worker: the context has no grant to settle")
 
-// Settle corrects what the task of a handler was charged to what it really took, in
-// units, once: see throttle.Throttle.Settle. A second call, or one that comes too late,
-// changes nothing and returns nil. A grant that is never settled keeps its estimate. The call ends even if the
-// handler's own context is over. Where several shapers are wrapped around a handler, it is about the innermost;
-// Shaper.Settle is about one of them.
+// Settle corrects the charge of a handler's task, once, to the units that it really took: see
+// throttle.Throttle.Settle. A second call, or one that comes too late, changes nothing and
+// returns nil. A grant that is never settled keeps its charge. The call is carried out even if
+// the handler's own context is over. If several shapers wrap a handler, Settle corrects the
+// charge of the innermost; Shaper.Settle corrects that of one shaper.
 //
 // Its errors: ErrNoGrant and those of throttle.Throttle.Settle.
 func Settle(ctx context.Context, actual int64) error { return grantOf(ctx).settle(ctx, actual) }
@@ -27,24 +27,24 @@ func SettleCosts(ctx context.Context, actual map[string]int64) error {
 	return grantOf(ctx).settleCosts(ctx, actual)
 }
 
-// Refund takes back all that the task of a handler was charged, since it took nothing.
+// Refund gives back the whole charge of a handler's task, since it took nothing.
 // Its errors are those of Settle.
 func Refund(ctx context.Context) error { return grantOf(ctx).refund(ctx) }
 
-// Settle is the function Settle for what this shaper has granted.
+// Settle is the function Settle for this shaper's grant.
 func (s *Shaper) Settle(ctx context.Context, actual int64) error {
 	return s.grantOf(ctx).settle(ctx, actual)
 }
 
-// SettleCosts is the function SettleCosts for what this shaper has granted.
+// SettleCosts is the function SettleCosts for this shaper's grant.
 func (s *Shaper) SettleCosts(ctx context.Context, actual map[string]int64) error {
 	return s.grantOf(ctx).settleCosts(ctx, actual)
 }
 
-// Refund is the function Refund for what this shaper has granted.
+// Refund is the function Refund for this shaper's grant.
 func (s *Shaper) Refund(ctx context.Context) error { return s.grantOf(ctx).refund(ctx) }
 
-// grantOf is what this shaper has granted.
+// grantOf is this shaper's grant; nil if there is none.
 func (s *Shaper) grantOf(ctx context.Context) *grant {
 	g := grantOf(ctx)
 	for g != nil && g.shaper != s {
@@ -58,7 +58,7 @@ func (g *grant) settle(ctx context.Context, actual int64) error {
 		return ErrNoGrant
 	}
 	done, err := g.shaper.throttle.Settle(context.WithoutCancel(ctx), g.Reservation, actual)
-	g.shaper.puller.heard()
+	g.shaper.puller.answered()
 	if done {
 		g.shaper.options.learn(g.task, actual)
 	}
@@ -70,7 +70,7 @@ func (g *grant) settleCosts(ctx context.Context, actual map[string]int64) error 
 		return ErrNoGrant
 	}
 	_, err := g.shaper.throttle.SettleCosts(context.WithoutCancel(ctx), g.Reservation, actual)
-	g.shaper.puller.heard()
+	g.shaper.puller.answered()
 	return err
 }
 
@@ -79,17 +79,17 @@ func (g *grant) refund(ctx context.Context) error {
 		return ErrNoGrant
 	}
 	_, err := g.shaper.throttle.Refund(context.WithoutCancel(ctx), g.Reservation)
-	g.shaper.puller.heard()
+	g.shaper.puller.answered()
 	return err
 }
 
-// refund gives back what a handler did not use.
+// refund gives back a grant that a handler did not use.
 func (s *Shaper) refund(ctx context.Context, r throttle.Reservation) {
 	if _, err := s.throttle.Refund(context.WithoutCancel(ctx), r); err != nil {
-		s.log.Debug("worker: a grant that was not used stays charged", zap.Error(err))
+		s.log.Debug("worker: an unused grant stays charged", zap.Error(err))
 	}
 	if _, err := s.throttle.Done(context.WithoutCancel(ctx), r); err != nil {
-		s.log.Debug("worker: a place that was not used is free after its lease", zap.Error(err))
+		s.log.Debug("worker: an unused place is free after its lease", zap.Error(err))
 	}
-	s.puller.heard()
+	s.puller.answered()
 }

@@ -483,9 +483,9 @@ func TestUntouched_IsRefundedAndRetried(t *testing.T) {
 					t.Errorf("retried %d times, ran %d times, ended with %q; want %d, %d and the handler's error",
 						info.Retried, w.ran(id), info.LastErr, row.retries, row.retries+1)
 				}
-				isFailure, _, told := user.heard()
+				isFailure, _, told := user.errors()
 				if len(told) != row.retries+1 || !isAny(told, errBroken) || len(isFailure) < row.retries {
-					t.Errorf("ErrorHandler heard of %d errors, want %d failures: %v", len(told), row.retries+1, told)
+					t.Errorf("ErrorHandler got %d errors, want %d failures: %v", len(told), row.retries+1, told)
 				}
 				if st := w.shaper.Stats(); st.PutBack != 0 || st.Ended != 0 {
 					t.Errorf("stats %+v, want nobody put back or ended", st)

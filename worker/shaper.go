@@ -16,16 +16,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// JobFunc tells what a task takes: its Weight and its Keys, its Costs where they differ
-// from scope to scope, and a Deadline if it has one. ID, Nonce, MaxWait and Plan are filled
-// in by the Shaper or the Client. It is called before every attempt, so keep weight and keys where they are
-// cheap to read, such as the task's headers. An error fails the task as if its handler had returned it: asynq
-// tries again, and a retry is spent. A panic too, and a job that the throttle refuses as invalid: the next
-// attempt asks a function that may be mended by then. To end a task at once return an error that wraps
-// asynq.SkipRetry.
+// JobFunc returns the job of a task: its Weight and its Keys, its Costs if they differ
+// from scope to scope, and a Deadline if it has one. The Shaper or the Client fills in ID,
+// Nonce, MaxWait and Plan. It is called before every attempt, so keep weight and keys where
+// they are cheap to read, such as the task's headers. An error fails the task as if its
+// handler had returned it: asynq tries again, and a retry is spent. So does a panic, and a
+// job that the throttle refuses as invalid: the function may be mended before the next
+// attempt. To end a task at once, return an error that wraps asynq.SkipRetry.
 type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 
-// decider is what a Shaper asks of a throttle.
+// decider is the part of a throttle that a Shaper uses.
 type decider interface {
 	Reserve(ctx context.Context, job throttle.Job) (throttle.Reservation, error)
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
@@ -37,7 +37,7 @@ type decider interface {
 	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 }
 
-// looker is what it asks of the throttle's inspector.
+// looker is the part of the throttle's inspector that it uses.
 type looker interface {
 	Usage(ctx context.Context, scope, key string) (inspect.Usage, error)
 	Check(ctx context.Context) ([]inspect.Finding, error)
@@ -45,7 +45,7 @@ type looker interface {
 	Pause(ctx context.Context, scope, key string, until time.Time, options ...inspect.SetOption) (time.Time, error)
 }
 
-// driver is what it asks of the throttle's line.
+// driver is the part of the throttle's driver that it uses.
 type driver interface {
 	Pull(ctx context.Context, ended ...throttle.Reservation) (throttle.Pulled, error)
 	Due() time.Time
@@ -57,9 +57,8 @@ type driver interface {
 
 // Shaper shapes the tasks of one process' asynq servers under one throttle.
 // Wrap it around handlers and let it Configure the servers. It is safe for use by
-// many goroutines. From the first Configure or Wrap on it has the throttle check its
-// Redis, logs what that found, and pulls the throttle's line when that is due. Stop ends
-// the goroutines it starts.
+// many goroutines. From the first Configure or Wrap on it checks the throttle's Redis, logs
+// the findings, and pulls the throttle's line whenever a pull is due. Stop ends its goroutines.
 type Shaper struct {
 	throttle  decider
 	looks     looker
@@ -125,7 +124,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	return s, nil
 }
 
-// isNil finds a nil client also where it is a nil pointer of a client's type.
+// isNil reports whether a client is nil, or a nil pointer of a client's type.
 func isNil(client redis.UniversalClient) bool {
 	if client == nil {
 		return true
@@ -140,8 +139,8 @@ func isNil(client redis.UniversalClient) bool {
 // own retry time brings them back. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
 // ShutdownTimeout is over. Stop waits for the shaper's goroutines, for a second at most:
-// one that waits for asynq's Redis is left behind, and ends when the client gives the
-// call up. Stop may be called more than once.
+// a goroutine that waits for asynq's Redis ends later, when the client gives the call up.
+// Stop may be called more than once.
 func (s *Shaper) Stop() {
 	s.stopOnce.Do(func() {
 		close(s.stopped)
@@ -163,8 +162,7 @@ func (s *Shaper) Stop() {
 	}
 }
 
-// stopWithin bounds Stop: the least that a program needs of the seconds that it is given
-// to end in.
+// stopWithin bounds Stop, to leave a program most of the seconds that it has to end.
 const stopWithin = time.Second
 
 // Stats counts what a Shaper did since it was made.
@@ -175,7 +173,7 @@ type Stats struct {
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
 	Ended     int64 // tasks that can never start, ended
-	Lost      int64 // tasks that ran until the lease of their place was over, or about to be
+	Lost      int64 // tasks that lost their places while they ran, or were about to
 }
 
 type counters struct{ granted, unchecked, putBack, pulled, woken, ended, lost atomic.Int64 }

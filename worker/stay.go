@@ -9,16 +9,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// A task without a retry left cannot be put back: asynq would archive it. It stays in its
-// handler, where its Timeout runs on, 30 minutes if it has none. NewTask makes tasks that
-// can always be put back.
+// A task without a retry left cannot be put back: asynq would archive it. It waits in its
+// handler, where its Timeout goes on, 30 minutes if it has none. A task of NewTask can always
+// be put back.
 
-// lastMoment is how long before the end of its context a task is ended that has not begun:
-// asynq does not heed what a handler returns after it.
+// lastMoment is how long before the end of its context a task that has not begun is ended:
+// asynq ignores what a handler returns after it.
 const lastMoment = 100 * time.Millisecond
 
-// stay sleeps in the handler of a task that cannot be put back. One whose context is over
-// before that is ended at once, with the reason.
+// stay sleeps in the handler of a task that cannot be put back. If the task's context ends
+// before the delay is over, the task is ended at once, with the reason.
 func (s *Shaper) stay(ctx context.Context, a attempt, delay time.Duration) error {
 	deadline, has := ctx.Deadline()
 	if !has || a.mayReturn() || time.Until(deadline)-delay > lastMoment {

@@ -58,8 +58,8 @@ func TestWaitInsideWithinTheTimeout(t *testing.T) {
 					if late := w.startOf(id) - w.startOf(first) - 20*time.Second; late > 700*time.Millisecond {
 						t.Errorf("it ran %s behind its slot", late)
 					}
-					if _, _, errHandler := user.heard(); len(errHandler) != 0 != row.ended {
-						t.Errorf("ErrorHandler heard of %v", errHandler)
+					if _, _, errHandler := user.errors(); len(errHandler) != 0 != row.ended {
+						t.Errorf("ErrorHandler got %v", errHandler)
 					}
 				})
 			})

@@ -173,8 +173,8 @@ func TestUpstreamFact6_ErrorHandlerHearsOfNonFailures(t *testing.T) {
 		})
 		id := w.enqueuePlain(0, "acme", 1)
 		w.until("asynq is done with the task", time.Minute, w.gone(id))
-		if _, _, heard := user.heard(); len(heard) != 3 || !isAny(heard, errNotYet) {
-			t.Errorf("ErrorHandler heard of %v, want each of three", heard)
+		if _, _, errs := user.errors(); len(errs) != 3 || !isAny(errs, errNotYet) {
+			t.Errorf("ErrorHandler got %v, want each of three", errs)
 		}
 	})
 }

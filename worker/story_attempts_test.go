@@ -62,8 +62,8 @@ func TestPanicAfterTheGrant_F34(t *testing.T) {
 		if info.Retried != 1 || !strings.Contains(info.LastErr, "handler's mistake") {
 			t.Errorf("retried %d times with %q, want once with the panic's text", info.Retried, info.LastErr)
 		}
-		if _, _, errHandler := user.heard(); len(errHandler) != 1 || !asynq.IsPanicError(errHandler[0]) {
-			t.Errorf("ErrorHandler heard of %v, want asynq's panic error", errHandler)
+		if _, _, errHandler := user.errors(); len(errHandler) != 1 || !asynq.IsPanicError(errHandler[0]) {
+			t.Errorf("ErrorHandler got %v, want asynq's panic error", errHandler)
 		}
 		if used, _ := w.used("acme"); used != 1 {
 			t.Errorf("%d units are used after the panic, want 1", used)

@@ -44,15 +44,15 @@ func TestDeadlineThatPassesInLine(t *testing.T) {
 					}
 					w.until("it is ended before its Deadline", time.Until(opts[0].Value().(time.Time)),
 						w.in(id, asynq.TaskStateArchived))
-					_, _, heard := user.heard()
-					t.Logf("ended after %s, ErrorHandler heard of it %d times: %s", time.Since(w.began), len(heard),
+					_, _, errs := user.errors()
+					t.Logf("ended after %s, ErrorHandler was called %d times: %s", time.Since(w.began), len(errs),
 						w.task(id).LastErr)
 					if got := w.task(id).LastErr; !strings.Contains(got, "deadline") {
 						t.Errorf("its last error is %q, want the reason", got)
 					}
-					if len(heard) != 1 || w.ran(id) != 0 || w.shaper.Stats().Ended != 1 {
-						t.Errorf("ErrorHandler heard of it %d times, it ran %d times, %d were ended; want 1, 0, 1",
-							len(heard), w.ran(id), w.shaper.Stats().Ended)
+					if len(errs) != 1 || w.ran(id) != 0 || w.shaper.Stats().Ended != 1 {
+						t.Errorf("ErrorHandler was called %d times, it ran %d times, %d were ended; want 1, 0, 1",
+							len(errs), w.ran(id), w.shaper.Stats().Ended)
 					}
 					if got := len(w.inLine("acme")); got > before {
 						t.Errorf("%d jobs stand in line, want its place given up", got)

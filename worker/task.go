@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// attempt is what asynq says about the task that a handler is called with.
+// attempt names one attempt of a task, by asynq's context of its handler.
 type attempt struct {
 	queue, id string
 	retries
@@ -28,32 +28,31 @@ func attemptOf(ctx context.Context, task *asynq.Task) (attempt, error) {
 	return attempt{queue: queue, id: id, retries: counts}, nil
 }
 
-// jobPrefix tells the jobs of asynq from others in the same throttle.
+// jobPrefix distinguishes the jobs of asynq from others in the same throttle.
 const jobPrefix = "asynq:"
 
 // jobID names this attempt among all jobs of a throttle.
 func (a attempt) jobID() string { return JobID(a.queue, a.id, a.retried) }
 
-// JobID is what the throttle knows one attempt of a task by, that after so many retries:
-// for programs that look at a throttle from outside, by inspect.Inspector.ExplainID.
+// JobID returns the ID of the job of one attempt of a task, the attempt after so many retries.
+// Programs that read a throttle from outside need it for inspect.Inspector.ExplainID.
 func JobID(queue, task string, retried int) string {
 	return jobPrefix + url.PathEscape(queue) + "/" + task + "/" + strconv.Itoa(retried)
 }
 
-// TaskOf is the attempt that a JobID is of. It returns false for a job that is no task's.
+// TaskOf returns the attempt that a JobID names. It returns false for a job of no task.
 func TaskOf(jobID string) (queue, task string, retried int, ok bool) { return parseJobID(jobID) }
 
-// WillNotCome tells from asynq's answer about a job's task (asynq.Inspector.GetTaskInfo)
-// that nobody will come for the job's place: the task was deleted, archived or completed, is
-// at another attempt, or was deleted and enqueued anew for a later time. asynq.ErrQueueNotFound does not tell
-// that: asynq's list of queues may lack one that is worked off.
+// WillNotCome reports, by asynq's answer about a job's task (asynq.Inspector.GetTaskInfo),
+// whether the job will never come: its task was deleted, archived or completed, is at another
+// attempt, or was deleted and enqueued anew for a later time. After asynq.ErrQueueNotFound it
+// returns false: asynq's set of queues may lack a queue that servers work off.
 func WillNotCome(jobID string, info *asynq.TaskInfo, err error) bool {
 	_, _, retried, is := parseJobID(jobID)
 	return is && fateOf(retried, info, err) == gone
 }
 
-// parseJobID reads what jobID has written. A job of another kind, such as one that
-// waits without asynq, is none.
+// parseJobID reads a JobID. It returns false for the ID of any other job.
 func parseJobID(id string) (queue, task string, retried int, ok bool) {
 	rest, ok := strings.CutPrefix(id, jobPrefix)
 	if !ok {

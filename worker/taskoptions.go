@@ -10,20 +10,20 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// taskOptions are those options of a task by which it is planned.
+// taskOptions are the options of a task that matter to its plan.
 type taskOptions struct {
 	queue, id string
 	named     bool // the user gave the ID
-	scheduled bool // the user says when it may start, or that it joins a group
+	scheduled bool // the user gave it a time or a group
 	deadline  time.Time
 }
 
 // asynqDefaultQueue is where asynq puts a task without a Queue option.
 const asynqDefaultQueue = "default"
 
-// ownOptions are the options that a task was made with. asynq keeps them to itself; passing
-// others over them would silently put these in their place. So they are read where they are.
-// known is false if they are not there.
+// ownOptions are the options that a task was made with. asynq keeps them in a private field, and
+// options given at Enqueue silently replace them. So they are read from that field. known is
+// false if there is no such field.
 func ownOptions(task *asynq.Task) (own []asynq.Option, known bool) {
 	field := reflect.ValueOf(task).Elem().FieldByName("opts")
 	if !field.IsValid() {
@@ -51,7 +51,7 @@ func optionsOf(own, given []asynq.Option) taskOptions {
 			o.scheduled = true
 		case asynq.DeadlineOpt:
 			o.deadline, _ = option.Value().(time.Time)
-		default: // it changes nothing of the plan
+		default: // the plan does not depend on it
 		}
 	}
 	if o.id == "" {
@@ -60,7 +60,7 @@ func optionsOf(own, given []asynq.Option) taskOptions {
 	return o
 }
 
-// marked is a copy of a task that says for when it is planned.
+// marked is a copy of a task with the header of a planned one.
 func marked(task *asynq.Task, own []asynq.Option, at time.Time) *asynq.Task {
 	headers := make(map[string]string, len(task.Headers())+1)
 	maps.Copy(headers, task.Headers())

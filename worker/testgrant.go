@@ -47,5 +47,5 @@ func (d testDecider) Report(ctx context.Context, scope, key string, r throttle.R
 // testDriver has no line.
 type testDriver struct{ driver }
 
-// Due tells that nothing is to be pulled.
+// Due is never.
 func (testDriver) Due() time.Time { return time.Time{} }

@@ -7,8 +7,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// DefaultAskedWait is how long an upstream is left alone that asks to wait
-// but does not say how long, or says "not at all": it has just refused a call.
+// DefaultAskedWait is how long a key is closed if its upstream asks to wait but does not say
+// how long, or says "not at all": it has just refused a call.
 const DefaultAskedWait = time.Minute
 
 // AskedToWait returns the error for a handler to return when the upstream asks to
@@ -17,7 +17,7 @@ const DefaultAskedWait = time.Minute
 // which may be nil. A d of zero or less, when the upstream does not say how long,
 // becomes DefaultAskedWait; one above upstream.MaxWait becomes that.
 //
-// upstream.HTTPWait and upstream.SMTPWait find d in what HTTP and SMTP servers say.
+// upstream.HTTPWait and upstream.SMTPWait read d from the replies of HTTP and SMTP servers.
 func AskedToWait(scope string, d time.Duration, cause error) error {
 	if d <= 0 {
 		return &WaitError{Scope: scope, Delay: DefaultAskedWait, Guessed: true, Err: cause}
@@ -29,13 +29,13 @@ func AskedToWait(scope string, d time.Duration, cause error) error {
 // since asynq shows it as the task's last error, and holds neither the key nor
 // anything of Err, whose words are the upstream's.
 type WaitError struct {
-	// Scope is the one whose key, as the task has it, is to be left alone.
+	// Scope is the scope whose key, of those that the task has, is closed.
 	Scope string
-	// Delay is for how long, from now on: above zero and at most upstream.MaxWait if
-	// AskedToWait made it.
+	// Delay is for how long the key is closed, from now on: above zero and at most
+	// upstream.MaxWait if AskedToWait made it.
 	Delay time.Duration
-	// Guessed says that the upstream did not say how long. A scope whose limits follow it
-	// then waits as throttle.Throttle.Report says, and not for Delay.
+	// Guessed is true if the upstream did not say how long. In a scope with a Floor the key
+	// is then closed for as long as throttle.Throttle.Report says, and not for Delay.
 	Guessed bool
 	// Err is what the upstream said or what failed; may be nil.
 	Err error
@@ -47,15 +47,14 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, e.Scope)
 }
 
-// Unwrap returns what the upstream said, if that is known.
+// Unwrap returns Err.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// Untouched marks err, with which a handler ends, as one from before the upstream
-// was touched (no connection, a template that does not compile): nothing of its
-// limits was used, and the task's charge can be given back. It is an
-// *UntouchedError with the text of err; nil if err is nil. When in doubt whether
-// the upstream counted the call, do not mark the error: a charge given back
-// wrongly lets a window hold more than its limit, one kept wrongly only waits.
+// Untouched marks an error that a handler returns as one from before it touched the upstream
+// (no connection, a template that does not compile): the task used nothing of the limits,
+// and its charge is given back. The result is an *UntouchedError with the text of err; nil if
+// err is nil. When in doubt whether the upstream counted the call, do not mark the error: a
+// charge given back wrongly overfills a window, a charge kept wrongly only delays tasks.
 func Untouched(err error) error {
 	if err == nil {
 		return nil
@@ -75,5 +74,5 @@ func (e *UntouchedError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns why the handler failed.
+// Unwrap returns Err.
 func (e *UntouchedError) Unwrap() error { return e.Err }

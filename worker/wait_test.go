@@ -138,7 +138,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 					t.Errorf("stats %+v, want 1 put-back and 2 grants", st)
 				}
 				if told := user.told(); len(told) != 0 {
-					t.Errorf("the user heard of failures: %v", told)
+					t.Errorf("the user got failures: %v", told)
 				}
 				w.archived(0)
 			})
@@ -150,7 +150,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 type userHears struct{ asked }
 
 func (u *userHears) told() []error {
-	_, _, errHandler := u.heard()
+	_, _, errHandler := u.errors()
 	return errHandler
 }
 

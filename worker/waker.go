@@ -15,12 +15,12 @@ import (
 
 const (
 	wakers      = 16                    // tasks that are woken at the same time
-	stillActive = 10 * time.Millisecond // until asynq has written a put-back; then twice as long, up to
+	stillActive = 10 * time.Millisecond // for asynq to write a put-back; then twice as long, up to
 	mostApart   = 50 * time.Millisecond
 	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
 	wakeAgain   = time.Second            // for asynq's Redis to answer
-	asynqsOwn   = time.Second / 2        // before asynq's own time a task is left to asynq
-	unlistedFor = 10 * time.Second       // after its slot a task that cannot be found is left to asynq
+	asynqsOwn   = time.Second / 2        // before asynq's own time, a task is left to asynq
+	unlistedFor = 10 * time.Second       // after its slot, a task that cannot be found is left to asynq
 )
 
 // wakeup is a task that was put back until its slot.
@@ -31,17 +31,17 @@ type wakeup struct {
 	lane      string        // as the throttle's driver names it
 	slot      time.Time     // by the local clock
 	at        time.Time     // when to wake it
-	atSlot    bool          // it is not to come before its slot
-	missed    bool          // it was not there once
-	apart     time.Duration // between the last two looks at a task that was active
+	atSlot    bool          // it must not come before its slot
+	missed    bool          // asynq did not have it once
+	apart     time.Duration // between the last two questions about a task that was active
 }
 
-// waker moves put-back tasks to pending shortly before their slots. asynq's retry
-// set keeps them too, to the second and durably: what the waker misses, because
-// its process ends or Redis is away, comes back by that.
+// waker moves tasks that were put back to pending shortly before their slots. asynq's retry
+// set also keeps their times, durably and to the second: if the waker misses a task, because
+// its process ends or Redis is away, asynq brings it back.
 type waker struct {
 	shaper  *Shaper
-	first   chan struct{} // says that the first of the queue has changed
+	first   chan struct{} // the first of the queue has changed
 	done    sync.WaitGroup
 	warning seldom
 	barred  seldom
@@ -54,7 +54,7 @@ type waker struct {
 
 func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan struct{}, 1)} }
 
-// wake takes a task on. The goroutines start with the first one. After Stop it is
+// wake takes on a task. The goroutines start with the first one. After Stop, tasks are
 // left to asynq's own time.
 func (w *waker) wake(task wakeup) {
 	ahead := w.shaper.options.MaxWait
@@ -79,13 +79,13 @@ func (w *waker) wake(task wakeup) {
 	w.put(task)
 }
 
-// put adds a task to the queue. The caller holds mu.
+// put adds a task to the queue. The caller has mu.
 func (w *waker) put(task wakeup) {
 	heap.Push(&w.queue, task)
 	w.signal()
 }
 
-// signal lets one sleeping goroutine look at the queue again.
+// signal makes one sleeping goroutine read the queue again.
 func (w *waker) signal() {
 	select {
 	case w.first <- struct{}{}:
@@ -93,8 +93,8 @@ func (w *waker) signal() {
 	}
 }
 
-// end keeps goroutines from being started; those that run end by the shaper's stopped.
-// What is left in the queue comes back by asynq's time.
+// end keeps goroutines from being started; running ones end by the shaper's stopped.
+// asynq brings the tasks that are left in the queue, at its own time.
 func (w *waker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,9 +119,8 @@ func (w *waker) run() {
 	}
 }
 
-// next takes the first task if its time has come, or says how long to sleep. Of
-// several goroutines each sleeps for the first task; who comes second finds the
-// next.
+// next takes the first task if its time has come, or returns how long to sleep. All
+// goroutines sleep until the first task; the second to wake finds the next task.
 func (w *waker) next() (task wakeup, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,14 +137,14 @@ func (w *waker) next() (task wakeup, wait time.Duration) {
 	return task, 0
 }
 
-// attend wakes one task, if it is this library's to wake.
+// attend wakes one task, if this library put it back or planned it.
 func (w *waker) attend(task wakeup) {
 	s := w.shaper
 	info, err := s.inspector.GetTaskInfo(task.queue, task.id)
 	switch fateOf(task.retried, info, err) {
 	case resting:
-		// Where asynq's own time is near, the task is left to asynq: to run a task that asynq may
-		// have finished by then would run it twice.
+		// If asynq's own time is near, the task is left to asynq, which may have finished it before
+		// RunTask: that would run it twice.
 		if time.Since(task.slot) > asynqsOwn && time.Until(info.NextProcessAt) < asynqsOwn {
 			return
 		}
@@ -154,8 +153,8 @@ func (w *waker) attend(task wakeup) {
 			return
 		}
 	case underway:
-		// asynq has not written the put-back yet, or the task waits in its handler. Each look reads
-		// the payload too.
+		// asynq has not written the put-back yet, or the task waits in its handler. Each question
+		// reads the payload too.
 		if info.State == asynq.TaskStateActive && time.Since(task.slot) <= asynqsOwn {
 			task.apart = min(max(stillActive, 2*task.apart), mostApart)
 			w.again(task, task.apart)
@@ -164,7 +163,7 @@ func (w *waker) attend(task wakeup) {
 	case gone:
 		if !task.missed {
 			task.missed = true
-			w.again(task, planAhead) // who planned it may just be about to enqueue it
+			w.again(task, planAhead) // a Client may be about to enqueue the task that it planned
 			return
 		}
 		s.puller.prospects.missed(task.lane)
@@ -184,8 +183,8 @@ func (w *waker) attend(task wakeup) {
 	}
 }
 
-// unlisted looks again at a task whose queue asynq's set of queues lacks, until its slot is long
-// over: somebody may list the queue.
+// unlisted asks again about a task whose queue asynq's set of queues lacks, until its slot is long
+// over: another process may add the queue.
 func (w *waker) unlisted(task wakeup, err error) {
 	if time.Since(task.slot) < unlistedFor {
 		w.again(task, wakeAgain)
@@ -196,7 +195,7 @@ func (w *waker) unlisted(task wakeup, err error) {
 	}
 }
 
-// again looks at a task once more, after a while.
+// again attends to a task once more, after a while.
 func (w *waker) again(task wakeup, after time.Duration) {
 	task.at = time.Now().Add(after)
 	w.mu.Lock()

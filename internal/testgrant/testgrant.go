@@ -1,5 +1,5 @@
-// Package testgrant is between worker, which alone can put a grant into a context, and
-// worker/workertest, whose users want one without a Redis.
+// Package testgrant connects worker, which alone can put a grant into a context, with
+// worker/workertest, whose users need one without a Redis.
 package testgrant
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Account is told what a handler says of its grant. Its methods are those of
+// Account records what a handler does with its grant. Its methods are those of
 // throttle.Throttle.
 type Account interface {
 	Settle(ctx context.Context, granted throttle.Reservation, actual int64) (bool, error)
@@ -17,15 +17,15 @@ type Account interface {
 	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 }
 
-// Maker puts a grant into a context. What ended returns has the cool-downs that the handler
-// has set so far.
+// Maker puts a grant into a context. The function ended returns the grant with the cool-downs
+// that the handler has set so far.
 type Maker func(ctx context.Context, granted throttle.Reservation, to Account) (handler context.Context,
 	ended func() throttle.Reservation)
 
 // New is the Maker of package worker.
 var New Maker
 
-// Use has New be a Maker. Package worker calls it once, before any test runs.
+// Use sets New. Package worker calls it once, before any test runs.
 func Use(m Maker) Maker {
 	New = m
 	return m

@@ -14,8 +14,8 @@ import (
 	_ "github.com/asynq-throttle/asynq-throttle/worker" // which sets testgrant.New
 )
 
-// Grant is a grant that notes what a handler says of it. NewGrant makes one. It is safe for
-// use by many goroutines.
+// Grant is a grant that records what a handler settles, refunds and reports. NewGrant makes one.
+// It is safe for use by many goroutines.
 type Grant struct {
 	granted throttle.Reservation
 
@@ -29,16 +29,15 @@ type Grant struct {
 }
 
 // NewGrant returns the context of a handler whose job was granted, started now, and the grant
-// itself. What the handler hears from package worker is as under a throttle that has this job
-// alone, and whose scopes all have a Floor: Settle, SettleCosts and Refund return nil, of
-// which the first counts, and Report says that all of the limits are served. A Report of a
-// scope of which the job has no key is ErrNoGrant, as always. A settlement of less than nothing
-// is a *throttle.InvalidJobError.
+// itself. Package worker answers the handler as it does under a throttle that has only this job
+// and a Floor in every scope: Settle, SettleCosts and Refund return nil, and the first of them
+// counts; Report returns a served share of 1. As always, a Report of a scope of which the job
+// has no key returns ErrNoGrant, and a negative settlement a *throttle.InvalidJobError.
 //
-// The methods of a Shaper with the same names know only what that shaper has granted: a
-// handler that calls these, and not the functions, gets ErrNoGrant.
+// The methods of a Shaper with the same names know only that shaper's grants: a handler that
+// calls them instead of the functions gets ErrNoGrant.
 //
-// The context is one of ctx; NewGrant starts no goroutine.
+// The context is derived from ctx; NewGrant starts no goroutine.
 func NewGrant(ctx context.Context, job throttle.Job) (context.Context, *Grant) {
 	now := time.Now()
 	g := &Grant{
@@ -49,7 +48,7 @@ func NewGrant(ctx context.Context, job throttle.Job) (context.Context, *Grant) {
 	return ctx, g
 }
 
-// Settled returns what the handler has settled the job for, in units; false if it has not.
+// Settled returns the units that the handler has settled the job for; false if it has not.
 func (g *Grant) Settled() (units int64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,24 +58,24 @@ func (g *Grant) Settled() (units int64, ok bool) {
 	return *g.units, true
 }
 
-// SettledCosts returns what the handler has settled single scopes for, by their names; nil if
-// it has not.
+// SettledCosts returns the units that the handler has settled, by scope; nil if it has not called
+// SettleCosts.
 func (g *Grant) SettledCosts() map[string]int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.costs)
 }
 
-// Refunded tells whether the handler has given all of its charge back by Refund. What it
-// returns as Untouched, or as a wait, is its error: test that.
+// Refunded reports whether the handler has called Refund. A handler that returns Untouched or a
+// wait is refunded by the Shaper: test the error that it returns.
 func (g *Grant) Refunded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refunded
 }
 
-// Reports returns what the handler has reported of a scope, in order. Started is the start of
-// the grant unless the handler has set another.
+// Reports returns the handler's reports about a scope, in order. Started is the start of the grant
+// unless the handler has set another.
 func (g *Grant) Reports(scope string) []throttle.Report {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +85,7 @@ func (g *Grant) Reports(scope string) []throttle.Report {
 // Cooldowns returns the cool-downs that the handler has set, by scope; nil if none.
 func (g *Grant) Cooldowns() map[string]time.Duration { return g.ended().Cooldowns }
 
-// account notes what package worker is told.
+// account records the calls of package worker.
 type account struct{ *Grant }
 
 func (a account) Settle(_ context.Context, _ throttle.Reservation, actual int64) (bool, error) {
