@@ -120,7 +120,7 @@ func (f *fakeRedis) reserve(now string, args []string) (any, error) {
 	lines := []string{now + " 0"}
 	for i := 5; i < len(args); i += 3 {
 		f.charged[args[i]]++
-		lines = append(lines, "1 "+now+" 0")
+		lines = append(lines, "1 "+now+" 0 0")
 	}
 	f.last[asker], f.replies[asker] = asking, lines[0]+"\n"+strings.Join(lines[1:], "\n")
 	return f.replies[asker], nil
