@@ -11,7 +11,7 @@ const latestAsking = 10 * 24 * time.Hour
 
 // estimate guesses when a waiting job starts. The script's guess is for the first job of the lane.
 // The jobs before this one take their time in the window that holds it back; if several flows stand
-// under that scope key, each has only its share of it. More jobs may come, so Late allows for four
+// under that scope key, each has only its share of it. More jobs may come, so AskAgain allows for four
 // times as many.
 func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 	wait := min(max(0, r.Start.Sub(r.Now)), maxWindow)
@@ -33,7 +33,7 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 		wait = max(wait, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows))
 	}
 	r.Start = r.Now.Add(wait)
-	r.Late = r.Now.Add(min(sure+4*(wait-sure), latestAsking) + 2*t.options.Lookahead + 10*time.Second)
+	r.AskAgain = r.Now.Add(min(sure+4*(wait-sure), latestAsking) + 2*t.options.Lookahead + 10*time.Second)
 	r.Hold.until(r.Start)
 }
 

@@ -20,7 +20,7 @@ type guess struct {
 }
 
 func guessOf(r throttle.Reservation) guess {
-	g := guess{Start: r.Start.Sub(dawn), Late: r.Late.Sub(dawn), Ahead: r.Ahead}
+	g := guess{Start: r.Start.Sub(dawn), Late: r.AskAgain.Sub(dawn), Ahead: r.Ahead}
 	if r.Hold != nil {
 		g.Hold = fmt.Sprintf("%s %s %s: %d, %d", r.Hold.Scope, r.Hold.Key, r.Hold.Limit, r.Hold.Used, r.Hold.Booked)
 	}
@@ -64,7 +64,7 @@ const (
 // guesses are situations, each with what the last job in them is told. The first of a lane
 // waits until there is room for it; one with n jobs before it at least for its weight and n
 // times the mean of those that have waited, under a limit of its own fair key, and under any other for as many
-// times more as flows stand there. Late is 4 times the wait, twice the lookahead of 1 s, and 10 s.
+// times more as flows stand there. AskAgain is 4 times the wait, twice the lookahead of 1 s, and 10 s.
 var guesses = map[string]struct {
 	scopes []throttle.Scope
 	shares map[string]int
@@ -213,9 +213,9 @@ func TestGuesses(t *testing.T) {
 			if diff := cmp.Diff(test.want, guessOf(r)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
-			late := r.Late.After(r.Start) || r.Late.Sub(r.Now) >= 240*time.Hour
+			late := r.AskAgain.After(r.Start) || r.AskAgain.Sub(r.Now) >= 240*time.Hour
 			if !late || r.Start.Before(r.Now) || r.Hold != nil && !r.Hold.Until.Equal(r.Start) {
-				t.Errorf("%s: now %s, start %s, hold %v, late %s", name, r.Now, r.Start, r.Hold, r.Late)
+				t.Errorf("%s: now %s, start %s, hold %v, late %s", name, r.Now, r.Start, r.Hold, r.AskAgain)
 			}
 		}
 	})

@@ -198,7 +198,7 @@ func (s *stepper) ask(t *rapid.T, i int) {
 			s.comes[i] -= s.jobs[i].MaxWait
 		}
 	case throttle.Waiting:
-		s.comes[i] = s.passed + r.Late.Sub(r.Now)
+		s.comes[i] = s.passed + r.AskAgain.Sub(r.Now)
 	}
 	s.isDue(r.Next)
 }

@@ -303,7 +303,7 @@ func (h *machine) peek(t *rapid.T) {
 // certain leaves out of an answer what is guessed.
 func certain(r throttle.Reservation) throttle.Reservation {
 	if r.Outcome == throttle.Waiting {
-		r.Start, r.Late, r.Hold = time.Time{}, time.Time{}, nil
+		r.Start, r.AskAgain, r.Hold = time.Time{}, time.Time{}, nil
 	}
 	return r
 }
@@ -311,7 +311,7 @@ func certain(r throttle.Reservation) throttle.Reservation {
 // guesses looks at what is guessed for a job in line: it asks again after its start, or
 // after ten days.
 func (h *machine) guesses(t *rapid.T, r throttle.Reservation) {
-	late := r.Late.After(r.Start) || r.Late.Sub(r.Now) >= 240*time.Hour
+	late := r.AskAgain.After(r.Start) || r.AskAgain.Sub(r.Now) >= 240*time.Hour
 	if r.Start.Before(r.Now) || !late || r.Hold != nil && !r.Hold.Until.Equal(r.Start) {
 		t.Fatalf("guesses of a start: %+v, hold %+v", r, r.Hold)
 	}

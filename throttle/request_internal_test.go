@@ -160,7 +160,7 @@ func TestDecisions(t *testing.T) {
 				Precision: 600 * time.Millisecond}, Used: 3, Booked: 4, Until: at(2000)}
 		})},
 		{"3 2000 - 0 0 4 5", with(func(r *Reservation) {
-			r.Outcome, r.Start, r.Ahead, r.Late = Waiting, at(2000), 4, at(1000).Add(4*time.Millisecond+12*time.Second)
+			r.Outcome, r.Start, r.Ahead, r.AskAgain = Waiting, at(2000), 4, at(1000).Add(4*time.Millisecond+12*time.Second)
 		})},
 		{"4 2000 tenant:a/100/w60000000/1 3 4",
 			&DeadlineError{Job: "j", Start: at(2000),
@@ -237,9 +237,9 @@ func TestEstimate(t *testing.T) {
 			continue
 		}
 		r := answers[0].Reservation
-		if r.Start.Sub(r.Now) != row.start || r.Late.Sub(r.Now) != row.late || !r.Hold.Until.Equal(r.Start) {
+		if r.Start.Sub(r.Now) != row.start || r.AskAgain.Sub(r.Now) != row.late || !r.Hold.Until.Equal(r.Start) {
 			t.Errorf("%q: start after %s, late after %s; want %s, %s", row.line, r.Start.Sub(r.Now),
-				r.Late.Sub(r.Now), row.start, row.late)
+				r.AskAgain.Sub(r.Now), row.start, row.late)
 		}
 	}
 }

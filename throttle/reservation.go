@@ -40,9 +40,9 @@ type Reservation struct {
 	// Start is the granted start or the booked slot, on Redis' clock; for a job
 	// that waits in line a guess of its start.
 	Start time.Time
-	// Late is, for a waiting job, when to ask again if no pull has booked it: a guess that errs
+	// AskAgain is, for a waiting job, when to ask again if no pull has booked it: a guess that errs
 	// on the late side, at most ten days ahead. Otherwise zero.
-	Late time.Time
+	AskAgain time.Time
 	// Ahead is, for a waiting job, how many jobs are before it in its lane; if it waited there
 	// already, at most how many.
 	Ahead int64

@@ -84,8 +84,8 @@ func TestLineOutlivesTheLifeOfItsKeys(t *testing.T) {
 	late := make(map[string]time.Time)
 	ask := func(job throttle.Job) {
 		r := d.ask(job)
-		late[job.ID] = r.Late
-		if after := r.Late.Sub(d.now); after > 11*day {
+		late[job.ID] = r.AskAgain
+		if after := r.AskAgain.Sub(d.now); after > 11*day {
 			t.Errorf("%s is to ask again after %s", job.ID, after)
 		}
 	}

@@ -50,9 +50,7 @@ func (p *puller) giveNext() {
 	g.mu.Unlock()
 	pulled, err := p.giveBack(granted(h.ended))
 	if err != nil {
-		p.shaper.runner.again(h.ended) // whose answers say nothing: this call may have been carried out
-	} else {
-		p.shaper.runner.notOccupied(h.ended, pulled.Held)
+		p.shaper.runner.again(h.ended)
 	}
 	close(h.done)
 	g.mu.Lock()
@@ -66,16 +64,18 @@ func (p *puller) giveNext() {
 	}
 }
 
-// giveBack gives places back and, if jobs wait, pulls the line in the same call.
+// giveBack gives places back and, if jobs wait, pulls the line in the same call. The answer does not
+// tell whether a task still occupied its places: the client sends a call again whose reply was lost,
+// and by then the places are given back.
 func (p *puller) giveBack(ended []throttle.Reservation) (throttle.Pulled, error) {
 	ctx := context.Background()
 	if !p.shaper.driver.Due().IsZero() && !p.shaper.isStopped() && !p.unwoken.Load() &&
 		p.shaper.deployment.others(ctx) == nil {
 		return p.shaper.driver.Pull(ctx, ended...)
 	}
-	occupied, err := p.shaper.throttle.Done(ctx, ended...)
+	_, err := p.shaper.throttle.Done(ctx, ended...)
 	p.hurry() // jobs of other processes may wait
-	return throttle.Pulled{Held: occupied}, err
+	return throttle.Pulled{}, err
 }
 
 // brought wakes the tasks that were pulled as places were given back. A task that is gone and

@@ -20,33 +20,31 @@ type endings struct {
 	dueDouble
 	calls []string // "pull" or "done", and how many jobs had ended
 	ended []string
-	gone  string // the job that occupies no places any more
 }
 
-func (e *endings) end(call string, ended []throttle.Reservation) (occupied []bool) {
+func (e *endings) end(call string, ended []throttle.Reservation) {
 	time.Sleep(e.takes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls = append(e.calls, fmt.Sprint(call, " ", len(ended)))
 	for _, r := range ended {
 		e.ended = append(e.ended, r.Job.ID)
-		occupied = append(occupied, r.Job.ID != e.gone)
 	}
-	return occupied
 }
 
 // Pull implements driver.
 func (e *endings) Pull(_ context.Context, ended ...throttle.Reservation) (throttle.Pulled, error) {
-	occupied := e.end("pull", ended)
+	e.end("pull", ended)
 	if e.fails {
 		return throttle.Pulled{}, errDouble
 	}
-	return throttle.Pulled{Held: occupied}, nil
+	return throttle.Pulled{}, nil
 }
 
 // Done implements decider.
 func (e *endings) Done(_ context.Context, ended ...throttle.Reservation) ([]bool, error) {
-	return e.end("done", ended), nil
+	e.end("done", ended)
+	return make([]bool, len(ended)), nil
 }
 
 // TestHandOver: places are given back in the call that pulls the line; those of tasks that end
@@ -97,54 +95,6 @@ func TestHandOver(t *testing.T) {
 				}
 				if slices.Sort(line.ended); !slices.Equal(line.calls, row.want) || !slices.Equal(line.ended, ids) {
 					t.Errorf("calls %v of %v, want %v of each once", line.calls, line.ended, row.want)
-				}
-			})
-		})
-	}
-}
-
-// TestPlaceIsGoneBeforeItsLease: Redis can take a lease for over sooner than this process does,
-// since its clock stepped forward or its data is lost. A task that occupied no place any more
-// when it ended is counted and logged, once.
-func TestPlaceIsGoneBeforeItsLease(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	for name, row := range map[string]struct {
-		waits bool          // then the line is pulled, else places are only given back
-		ran   time.Duration // until the task ended
-		want  int64
-	}{
-		"in the call that pulls":  {waits: true, ran: time.Second, want: 1},
-		"where nobody waits":      {ran: time.Second, want: 1},
-		"after its lease as well": {ran: 2 * lease, want: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				core, logs := observer.New(zap.WarnLevel)
-				line := &endings{gone: "gone"}
-				s := &Shaper{throttle: line, looks: line, driver: line, log: zap.New(core), stopped: make(chan struct{})}
-				s.puller, s.runner = newPuller(s), newRunner(s)
-				s.runner.started = true // nothing is renewed
-				if row.waits {
-					line.due = time.Now().Add(time.Minute)
-				}
-				for _, id := range []string{"gone", "there"} {
-					r := throttle.Reservation{Job: throttle.Job{ID: id}, Lease: lease}
-					_, place := s.runner.begin(t.Context(), r, time.Now())
-					if id == "gone" {
-						time.Sleep(row.ran)
-					}
-					s.runner.end(t.Context(), place, r)
-				}
-				synctest.Wait()
-				if got := s.stats.lost.Load(); got != row.want || int64(logs.Len()) != row.want {
-					t.Errorf("%d are lost and %d are logged, want %d", got, logs.Len(), row.want)
-				}
-				for _, entry := range logs.All() {
-					if entry.ContextMap()["job"] != "gone" {
-						t.Errorf("logged of %v: %s", entry.ContextMap(), entry.Message)
-					}
 				}
 			})
 		})

@@ -334,7 +334,7 @@ const leastFallback = time.Minute
 // long as it is left to the processes that pull.
 func restFor(r throttle.Reservation) time.Duration {
 	if r.Outcome == throttle.Waiting {
-		return max(leastFallback, r.Late.Sub(r.Now))
+		return max(leastFallback, r.AskAgain.Sub(r.Now))
 	}
 	return r.Delay()
 }

@@ -295,19 +295,6 @@ func (n *runner) renew(runs []*run) {
 	}
 }
 
-// notOccupied notes the tasks that no longer occupied their places when they ended, although
-// their leases were not over by the local clock: Redis' clock has stepped forward, or its data
-// is lost. Other tasks may have run beside them.
-func (n *runner) notOccupied(ended []*run, occupied []bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i, r := range ended {
-		if i < len(occupied) && !occupied[i] {
-			n.lose(r)
-		}
-	}
-}
-
 // lose notes, once, that a task has lost its place, and ends the context of a handler that still
 // runs. The caller has mu.
 func (n *runner) lose(r *run) {
