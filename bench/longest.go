@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //
+	"crypto/sha1" //nolint:gosec // G505: Redis names scripts by it
 	"encoding/hex"
 	"errors"
 	"fmt"

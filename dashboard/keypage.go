@@ -48,7 +48,8 @@ func keyPageOf(b *board, key scopeKey) any {
 	}
 	p := &keyPage{
 		instantNow: instantNow{s.usage.Now}, Next: s.usage.Next, Mode: s.usage.Mode, Weak: s.usage.Mode != throttle.Enforce,
-		SetFor: s.usage.SetFor, Set: b.setText(s.usage), Waiting: s.usage.Waiting, Rows: []keyRow{b.keyRow(key)}, History: chartOf(s.history),
+		SetFor: s.usage.SetFor, Set: b.setText(s.usage), Waiting: s.usage.Waiting,
+		Rows: []keyRow{b.keyRow(key)}, History: chartOf(s.history),
 	}
 	if s.usage.Paused.After(s.usage.Now) {
 		p.Paused = s.usage.Paused

@@ -79,7 +79,8 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 		if !rapid.SampledFrom([]bool{true, false, false}).Draw(t, name) {
 			continue
 		}
-		l := line.Limit{Units: rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, 700, 5000, -1}).Draw(t, "units"), Span: line.Window(w)}
+		units := rapid.SampledFrom([]int64{1, 2, 3, 5, 10, 30, 101, 700, 5000, -1}).Draw(t, "units")
+		l := line.Limit{Units: units, Span: line.Window(w)}
 		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
 		limits = append(limits, l)
 	}

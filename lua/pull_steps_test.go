@@ -114,8 +114,9 @@ func TestRaisedLimitTakesFewSteps(t *testing.T) {
 	})
 }
 
-// TestPageOfQueuesIsBounded: many tenants stand with jobs of a lower priority, so each has a tag here. A page returns the
-// tags of its own flows, and all pages together return those of all. A page that is full leaves the other queues out.
+// TestPageOfQueuesIsBounded: many tenants stand with jobs of a lower priority, so each has a tag here. A page returns
+// the tags of its own flows, and all pages together return those of all. A page that is full leaves the other queues
+// out.
 func TestPageOfQueuesIsBounded(t *testing.T) {
 	t.Parallel()
 	const tenants, onPage = 700, 100
@@ -128,8 +129,8 @@ func TestPageOfQueuesIsBounded(t *testing.T) {
 		now := int64(1_795_219_498_000_000)
 		for n := range tenants {
 			for _, key := range []string{"global:", "other:a"} {
-				job := line.Job{ID: fmt.Sprint(n, key), Lane: fmt.Sprintf("t%d#1|%s", n, key), Costs: []int64{1}, Latest: line.Never,
-					Share: 1}
+				job := line.Job{ID: fmt.Sprint(n, key), Lane: fmt.Sprintf("t%d#1|%s", n, key), Costs: []int64{1},
+					Latest: line.Never, Share: 1}
 				if _, _, err := s.reserve(now, []line.Job{job}); err != nil {
 					t.Fatal(err)
 				}

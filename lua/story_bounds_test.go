@@ -40,8 +40,8 @@ func TestSharesAreBounded(t *testing.T) {
 	})
 }
 
-// TestFinishTagsAreBounded: many tenants have started a job, then the key of all is paused and one job stands there. Its
-// virtual time stands still, so no finish tag is behind it, while each tenant's job is settled for more.
+// TestFinishTagsAreBounded: many tenants have started a job, then the key of all is paused and one job stands there.
+// Its virtual time stands still, so no finish tag is behind it, while each tenant's job is settled for more.
 func TestFinishTagsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, tenants = 1000, 1300
@@ -57,8 +57,8 @@ func TestFinishTagsAreBounded(t *testing.T) {
 			}
 		}
 		ask := func(tenant int) line.Grant {
-			job := line.Job{ID: fmt.Sprint(tenant), Lane: fmt.Sprintf("t%d|global:", tenant), Costs: []int64{1}, Latest: line.Never,
-				Share: 1}
+			job := line.Job{ID: fmt.Sprint(tenant), Lane: fmt.Sprintf("t%d|global:", tenant), Costs: []int64{1},
+				Latest: line.Never, Share: 1}
 			_, answers, err := s.reserve(now, []line.Job{job})
 			must(answers, err)
 			return line.Grant{ID: job.ID, Lane: job.Lane, Costs: job.Costs, Start: now, Decided: now}

@@ -33,8 +33,6 @@ func (m Mode) String() string {
 
 func (m Mode) valid() bool { return m >= Enforce && m <= Off }
 
-func (m Mode) letter() string { return wire.Modes[m : m+1] }
-
 func (m Mode) counted() line.Mode { return line.Mode(wire.Modes[m]) }
 
 // MarshalText is the mode's name.

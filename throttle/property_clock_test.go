@@ -13,10 +13,10 @@ import (
 )
 
 // TestPropertyClock: Redis' clock steps back and forth while jobs come, wait, start and are settled,
-// upstreams report, and limits and modes change. Places are kept until their lease is over. By a time that goes on with the clock and stands
-// still where it steps back, no window is over a limit that is in force; and when the clock goes evenly
-// again, and nothing is set any more, all start in about as long as their limits need, however far it
-// stepped. Nothing of this asks the model, which has the scripts' algorithm.
+// upstreams report, and limits and modes change. Places are kept until their lease is over. By a time that
+// goes on with the clock and stands still where it steps back, no window is over a limit that is in force;
+// and when the clock goes evenly again, and nothing is set any more, all start in about as long as their
+// limits need, however far it stepped. Nothing of this asks the model, which has the scripts' algorithm.
 func TestPropertyClock(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -107,7 +107,8 @@ func (s *stepper) report(t *rapid.T) {
 		Refused:    rapid.Bool().Draw(t, "refused"),
 		RetryAfter: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "asks to wait"),
 	}
-	if ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, time.Minute, 3 * time.Hour}).Draw(t, "started"); ago >= 0 {
+	ago := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, time.Minute, 3 * time.Hour}).Draw(t, "started")
+	if ago >= 0 {
 		r.Started = s.now.Add(-ago)
 	}
 	_, err := s.subject.Report(s.now, "tenant", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "of"), r)

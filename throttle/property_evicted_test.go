@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestF15_PropertyEvictionUnderArrivals: Redis loses keys of the throttle, one after the other, while jobs keep coming, half
-// of what the limits let through. Jobs that wait ask again every ten seconds. All jobs that waited at the last
-// loss start within two minutes of it, while others still arrive.
+// TestF15_PropertyEvictionUnderArrivals: Redis loses keys of the throttle, one after the other, while jobs keep
+// coming, half of what the limits let through. Jobs that wait ask again every ten seconds. All jobs that waited
+// at the last loss start within two minutes of it, while others still arrive.
 func TestF15_PropertyEvictionUnderArrivals(t *testing.T) {
 	t.Parallel()
 	server, client := ageingServer(t)

@@ -5,9 +5,6 @@ import "github.com/asynq-throttle/asynq-throttle/internal/wire"
 // maxShare is the largest share a fair key may have.
 const maxShare = 1_000_000
 
-// shareSecond is what a second counts for in the score of a share in Redis; the rest is the share.
-const shareSecond = 1 << 20
-
 // shares tells the share of each fair key, by its encoding.
 type shares struct {
 	known map[string]int

@@ -179,7 +179,8 @@ func TestUpstreamsPushOutNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 300 {
-			if _, err := inspect.New(th).Pause(ctx, "domain", fmt.Sprint(i), time.Now().Add(time.Hour), inspect.ForUpstream()); err != nil {
+			_, err := inspect.New(th).Pause(ctx, "domain", fmt.Sprint(i), time.Now().Add(time.Hour), inspect.ForUpstream())
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -95,7 +95,8 @@ func writeLoad(g *page, l view.Load) {
 	if verdict == "bottleneck" {
 		shown = g.bad(verdict)
 	}
-	g.line("Redis       %s: %s of a core, round trip %s, %d commands a second, scripts of all programs %s a call, %s; over %s",
+	g.line("Redis       %s: %s of a core, round trip %s, %d commands a second, "+
+		"scripts of all programs %s a call, %s; over %s",
 		shown, percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Commands, l.Script.Round(time.Microsecond),
 		orElse(l.Memory, "memory not known"), l.Over.Round(time.Millisecond))
 }

@@ -241,7 +241,10 @@ const contrasts = `(() => {
   const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
     .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const contrast = (a, b) => {
+    const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+    return (x + 0.05) / (y + 0.05);
+  };
   const behind = (element) => {
     for (; element; element = element.parentElement) {
       const color = parts(getComputedStyle(element).backgroundColor);
@@ -250,7 +253,8 @@ const contrasts = `(() => {
     return [255, 255, 255];
   };
   const found = [];
-  for (const element of document.querySelectorAll('p, a, td, th, dt, dd, b, strong, button, label, .far, .problem, .note, .mark')) {
+  const texts = 'p, a, td, th, dt, dd, b, strong, button, label, .far, .problem, .note, .mark';
+  for (const element of document.querySelectorAll(texts)) {
     if (!element.innerText.trim() || element.offsetWidth === 0 || element.classList.contains('skip')) continue;
     const ratio = contrast(parts(getComputedStyle(element).color), behind(element));
     if (ratio < 4.5) found.push(element.innerText.slice(0, 40) + ': ' + ratio.toFixed(2));

@@ -107,7 +107,8 @@ func TestAnswersAreReadAsWritten(t *testing.T) {
 	paused := &line.Held{Key: "global:"}
 	decisions := wire.Decisions{Stamp: stamp}
 	for _, a := range []line.Answer{
-		{Outcome: line.Granted, Start: 7}, {Outcome: line.Granted, Start: 7, Lease: 9, Waited: 3, Uncharged: []string{"a:", "b:"}},
+		{Outcome: line.Granted, Start: 7},
+		{Outcome: line.Granted, Start: 7, Lease: 9, Waited: 3, Uncharged: []string{"a:", "b:"}},
 		{Outcome: line.Granted, Start: 7, Shadow: shadow, Until: 8}, {Outcome: line.Booked, Start: 7},
 		{Outcome: line.Booked, Start: 7, Held: held}, {Outcome: line.Waiting, Start: 7, Ahead: 1, Flows: 2},
 		{Outcome: line.Waiting, Start: 7, Held: paused, Ahead: 1, Flows: 2}, {Outcome: line.TooLate, Start: 7, Held: held},
@@ -194,8 +195,8 @@ func TestPageIsReadAsWritten(t *testing.T) {
 
 // FuzzReadDecisions: no answer makes the reader panic, and what it reads it writes the same.
 func FuzzReadDecisions(f *testing.F) {
-	for _, text := range []string{"1000 5\n1 7 0 0", "1 0\n2 7 a:/3/w5/1 1 2\n3 7 - 0 0 1 2", "1 0\n5 a:/3/r5/1 c", "1 0\n",
-		"1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a"} {
+	for _, text := range []string{"1000 5\n1 7 0 0", "1 0\n2 7 a:/3/w5/1 1 2\n3 7 - 0 0 1 2", "1 0\n5 a:/3/r5/1 c",
+		"1 0\n", "1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
