@@ -47,7 +47,7 @@ func TestManyWaiting(t *testing.T) {
 	b := openTab(t, w.base)
 	last := fmt.Sprint("many-", jobs-1)
 	for _, page := range [][2]string{
-		{"", " jobs of "}, {"key?scope=tenant&key=t7", "Flows that wait for it"},
+		{"", " jobs of "}, {"key?scope=tenant&key=t7", "What its own jobs wait for"},
 		{"key?scope=global&key=", "Flows that wait for it"},
 		{"job?id=" + last, "In line since"}, {"changes?all=1", "gmail.example"}, {"processes", "configured alike"},
 	} {

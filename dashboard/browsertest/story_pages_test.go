@@ -89,7 +89,7 @@ func TestServed(t *testing.T) {
 		path, text string
 		serves     int64
 		shows      string
-	}{{"", "Who waits", 90, "serves 90 %"}, {"key?scope=global&key=", "Flows that wait for it", 60, "serves 60 %"}} {
+	}{{"", "Who waits", 90, "serves 90 %"}, {"key?scope=global&key=", "Nothing waits for it.", 60, "serves 60 %"}} {
 		b.open(c.path)
 		b.shows(c.text)
 		b.mark("same")
