@@ -18,10 +18,10 @@ import (
 )
 
 // throttleRules are the least that the throttle's user needs: the keys, what go-redis
-// sends, and what the scripts call, INFO left out.
+// sends, what the scripts call, INFO left out, and HGETALL, by which processes read what others publish.
 func throttleRules(t *testing.T) string {
 	t.Helper()
-	rules := "resetkeys ~thr:* resetchannels -@all +ping +hello +auth +evalsha +script|load"
+	rules := "resetkeys ~thr:* resetchannels -@all +ping +hello +auth +evalsha +script|load +hgetall"
 	for _, text := range []string{lua.Reserve, lua.Pull, lua.Leave, lua.Settle, lua.Running, lua.Set, lua.Report,
 		lua.Usage, lua.Lines} {
 		calls := regexp.MustCompile(`\b(?:call|write)\((?:\w+ and )?'([A-Z]+)'(?: or '([A-Z]+)')?`)
