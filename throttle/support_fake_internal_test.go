@@ -111,7 +111,7 @@ func (f *fakeRedis) reserve(now string, args []string) (any, error) {
 	case err != nil:
 		return nil, err
 	case asking == peeking:
-		return now + " 0\n1 " + now + " 0", nil
+		return now + " 0\n1 " + now + " 0 0", nil
 	case asking == f.last[asker]:
 		return f.replies[asker], nil
 	case asking < f.last[asker]:

@@ -28,7 +28,7 @@
 // start tag of the flow that was served last.
 //
 // A job that has no room only for its weight would wait for ever behind lighter ones. When
-// it has its turn, it is booked at its place however far ahead, and others are placed around
-// it (EASY backfilling, Lifka 1995). A scope key has one such claim at a time; beside it other
-// heavy jobs are passed.
+// it has its turn, it is booked at its earliest start however far ahead, and others are placed
+// around it (EASY backfilling, Lifka 1995). Such claims of a scope key take one job, or half of a
+// limit's units; other heavy jobs are passed meanwhile.
 package line

@@ -2,6 +2,7 @@ package line
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -262,7 +263,7 @@ func (p *puller) look(name string) {
 		q.walkIn, q.walkFlow, q.walkLane, q.again = "", 0, 0, p.now+againAfter
 	}
 	q.walking = false
-	moved, passed, least := int64(0), 0, Never // moved: units of jobs that had their turn here and wait for it elsewhere
+	moved, passed, least := int64(0), 0, int64(math.MaxInt64) // moved: units of jobs that had their turn here and wait for it elsewhere
 	ended := false
 	for p.bookings > 0 && passed < mostWalked {
 		lane, tag, end := p.nextLane(name)
@@ -288,30 +289,12 @@ func (p *puller) look(name string) {
 		}
 		f := p.earliest(lane, first.costs, p.now, true, Enforce)
 		if f.at > horizon {
-			blocked, _ := p.blocked(lane, first.costs, f)
-			if blocked != name && len(p.lacking(lane, first.costs)) > 0 {
-				p.move(name, blocked, lane, p.now)
-				continue
+			if p.makeRoom(name, lane, tag, own, f) {
+				passed++
+				if own > horizon {
+					least = cost
+				}
 			}
-			p.looks -= looksOfAClaim - 1
-			frees := p.claimed(lane, name, f.at)
-			if frees == 0 && f.at != Never {
-				q.virtual = max(q.virtual, tag)
-				p.claim(name, lane, f.at)
-				p.goOn(name, q, lane)
-				continue
-			}
-			if own > horizon {
-				least = cost
-			} else {
-				own = f.at
-			}
-			if frees > 0 {
-				own = min(own, frees)
-			}
-			q.again = min(q.again, own-p.settings.Lookahead, p.ends(lane))
-			p.pass(q, lane, tag, cost)
-			passed++
 			continue
 		}
 		other := p.contended(lane, name)
@@ -325,7 +308,12 @@ func (p *puller) look(name string) {
 		p.move(name, other, lane, p.now)
 		moved += cost
 	}
-	q = p.queues[name]
+	p.endLook(name, ended)
+}
+
+// endLook sets when a scope key is looked at again. A walk that has not come to its end goes on at once.
+func (p *puller) endLook(name string, ended bool) {
+	q := p.queues[name]
 	switch {
 	case !p.stands(name):
 		p.timers.delete(name)
@@ -335,6 +323,34 @@ func (p *puller) look(name string) {
 		q.walking = true
 		p.timers.set(name, p.now)
 	}
+}
+
+// makeRoom deals with a first job that has no room: its lane moves under another scope key that has none for it,
+// or the job claims its start or, beside other claims, is passed. It reports whether the job was passed.
+func (p *puller) makeRoom(name string, lane *lane, tag float64, own int64, f fit) (passed bool) {
+	q, first := p.queues[name], lane.jobs[0]
+	blocked, _ := p.blocked(lane, first.costs, f)
+	if blocked != name && len(p.lacking(lane, first.costs)) > 0 {
+		p.move(name, blocked, lane, p.now)
+		return false
+	}
+	p.looks -= looksOfAClaim - 1
+	frees := p.claimed(lane, name, f.at)
+	if frees == 0 && f.at != Never {
+		q.virtual = max(q.virtual, tag)
+		p.claim(name, lane, f.at)
+		p.goOn(name, q, lane)
+		return false
+	}
+	if own <= p.now+p.settings.Lookahead {
+		own = f.at
+	}
+	if frees > 0 {
+		own = min(own, frees)
+	}
+	q.again = min(q.again, own-p.settings.Lookahead, p.ends(lane))
+	p.pass(q, lane, tag, costOf(lane, first.costs, name))
+	return true
 }
 
 // goOn has the next job of a lane be its first.
@@ -355,16 +371,53 @@ func (p *puller) pass(q *queue, lane *lane, tag float64, cost int64) {
 	q.walkLane++
 }
 
-// claimed is when the first claim comes into the lookahead beside which a lane cannot claim a place; 0: it can.
-func (p *puller) claimed(lane *lane, name string, at int64) int64 {
-	for _, under := range lane.keys {
-		c, is := p.claims[under]
-		k := p.key(under)
-		if is && c.at > p.now+p.settings.Lookahead && k.mode == Enforce && (under == name || at-p.now <= 2*k.longest()) {
-			return c.at
+// claimsUnder reports whether a booking for an instant is the claim of a scope key: of the one where the lane
+// stands, and of others where the booking is so near that it keeps other jobs waiting.
+func (p *puller) claimsUnder(k *key, queue string, at int64) bool {
+	return k.mode == Enforce && (k.name == queue || at-p.now <= 2*k.longest())
+}
+
+// claimed is when the first claim comes into the lookahead beside which a lane cannot claim a start; 0 if it
+// can. The bookings beyond the lookahead are claims; beside other claims a job may take the units that they
+// leave of half of a limit.
+func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
+	for i, name := range lane.keys {
+		k := p.key(name)
+		if !p.claimsUnder(k, queue, at) {
+			continue
+		}
+		for j := range k.limits {
+			limit := &k.limits[j]
+			if limit.Units <= 0 {
+				continue
+			}
+			d := k.ledger(limit.Span)
+			first, sum := p.beyond(k, d)
+			if sum > 0 && 2*(sum+lane.jobs[0].costs[i]) > k.served(limit) {
+				frees = max(frees, d.startOf(first)-k.goesOn)
+			}
 		}
 	}
-	return 0
+	return frees
+}
+
+// beyond is the first sub-window beyond the lookahead in which units are claimed, and how many are in all. A
+// forecast takes a booked job to start at its slot.
+func (p *puller) beyond(k *key, d *ledger) (first, sum int64) {
+	claims := d.booked
+	if p.playing {
+		claims = d.spent
+	}
+	for _, e := range claims {
+		if e.at <= d.sub(k.time(k.horizon)) {
+			continue
+		}
+		if sum == 0 {
+			first = e.at
+		}
+		sum += e.units
+	}
+	return first, sum
 }
 
 // claim books the first job of a lane though its place is behind the lookahead.
@@ -383,8 +436,7 @@ func (p *puller) claim(name string, lane *lane, at int64) {
 
 func (p *puller) noteClaim(name string, lane *lane, id string, at int64) {
 	for _, under := range lane.keys {
-		k := p.key(under)
-		if k.mode == Enforce && (under == name || at-p.now <= 2*k.longest()) {
+		if p.claimsUnder(p.key(under), name, at) {
 			p.claims[under] = claim{at, id}
 		}
 	}

@@ -1,5 +1,5 @@
--- Claims: a job that has no room within the lookahead only for its weight is booked at its place behind that, so that
--- lighter ones do not take all that comes. A scope key has one claim at a time.
+-- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so that
+-- lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's units.
 local LOOKS_OF_A_CLAIM = 8 -- for how many looks one at a claim counts: it costs as much
 
 local function longest(key)
@@ -14,14 +14,22 @@ end
 -- so near that it keeps others waiting.
 local function claims_under(key, queue, at) return key.mode == 'e' and (key.name == queue or at - now <= 2 * longest(key)) end
 
--- When the first claim comes into the lookahead beside which a lane cannot claim a place; nil if it can.
-local function claimed(lane, queue, at)
+-- When the first claim comes into the lookahead beside which a lane cannot claim a start; nil if it can. The bookings beyond
+-- the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit.
+local function claimed(lane, queue, at, costs)
+  local frees
   for i = 1, #lane do
-    if claims_under(lane[i], queue, at) then
-      local slot = tonumber(match(call('HGET', claims, lane[i].name) or '0', '^%d+'))
-      if slot > horizon then return slot end
+    local key = lane[i]
+    for j = 1, claims_under(key, queue, at) and #key.limits or 0 do
+      local limit, ats, sum = key.limits[j], {}, 0
+      local ledger = limit.units > 0 and ledger_of(key, limit.span)
+      if ledger then sum = behind(ledger.ahead, sub_window(ledger, time_of(key, horizon)), ats, {}) end
+      if sum > 0 and 2 * (sum + costs[i]) > served(key, limit) then
+        frees = max(frees or 0, start_of(ledger, ats[1]) - key.offset)
+      end
     end
   end
+  return frees
 end
 
 local function note_claim(lane, queue, id, at)

@@ -51,7 +51,7 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
   local other, _, lacks = blocked(lane, job.costs, at, mover)
   if other ~= name and lacks then return move(name, other, lane, job, now) end
   looks = looks - LOOKS_OF_A_CLAIM + 1
-  local frees = claimed(lane, name, at)
+  local frees = claimed(lane, name, at, job.costs)
   if not frees and at ~= NEVER then
     if tag > virtual_time(name) then set_virtual_time(name, tag) end
     return go_on(name, lane, claim(lane, job, name, at))
@@ -67,7 +67,7 @@ end
 local function look(name)
   forget_finished(name)
   local walk = walk_of(name) or { flow = '', rank = 0, lane = 0, again = now + AGAIN_AFTER }
-  walk.passed, walk.least = 0, NEVER
+  walk.passed, walk.least = 0, math.huge
   local moved = 0 -- units of jobs that had their turn here and wait for it elsewhere
   local ended
   while bookings > 0 and walk.passed < WALKED do

@@ -255,4 +255,4 @@ local function may_start(lane, costs, at)
   end
   return true
 end
-return spent_at, uses, served, room_of, earliest_in, earliest_of, earliest, may_start
+return spent_at, behind, uses, served, room_of, earliest_in, earliest_of, earliest, may_start
