@@ -263,7 +263,8 @@ func (p *puller) look(name string) {
 		q.walkIn, q.walkFlow, q.walkLane, q.again = "", 0, 0, p.now+againAfter
 	}
 	q.walking = false
-	moved, passed, least := int64(0), 0, int64(math.MaxInt64) // moved: units of jobs that had their turn here and wait for it elsewhere
+	moved := int64(0) // units of jobs that had their turn here and wait for it elsewhere
+	passed, least := 0, int64(math.MaxInt64)
 	ended := false
 	for p.bookings > 0 && passed < mostWalked {
 		lane, tag, end := p.nextLane(name)
