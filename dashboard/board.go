@@ -12,19 +12,19 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// board is what one look has found. Nothing in it changes but drawn, which is safe for use
-// by many goroutines.
+// board is what one reading of Redis returned. Only its field drawn changes afterwards; drawn is
+// safe for use by many goroutines.
 type board struct {
-	taken time.Time // when the look began, by the local clock
-	done  time.Time // when it ended: it is shown for a second from then
-	err   error     // why the rest is as it was before
+	taken time.Time // when the reading began, by the local clock
+	done  time.Time // when the reading ended: pages show the board for a second from then
+	err   error     // why this reading failed; the rest is from the one before
 
 	throttle *inspect.Inspector
 	now      time.Time // Redis' clock
 	process  processes
 	line     waiting
 	keys     map[scopeKey]*standing
-	rows     []scopeKey // those that the overview shows
+	rows     []scopeKey // the scope keys that the overview shows
 
 	started rate // units under Global
 	putBack rate // tasks, by this process
@@ -33,7 +33,7 @@ type board struct {
 	drawn *drawn
 }
 
-// copy is a board that may be made another of.
+// copy returns a copy of the board that the caller may change.
 func (b *board) copy() *board {
 	next := *b
 	next.keys, next.drawn = maps.Clone(b.keys), new(drawn)
@@ -43,13 +43,13 @@ func (b *board) copy() *board {
 	return &next
 }
 
-// lacks tells that there is more to be read of a scope key for its own page.
+// lacks reports whether the page of a scope key needs more than the board has.
 func (b *board) lacks(key scopeKey) bool {
 	s := b.keys[key]
 	return s == nil || s.history.due(s.usage, b.taken)
 }
 
-// processes is what seldom changes.
+// processes is the configuration and state that seldom change.
 type processes struct {
 	read    time.Time // by the local clock; zero: not yet
 	all     []throttle.Process
@@ -60,7 +60,7 @@ type processes struct {
 	noted   []inspect.Backlog
 }
 
-// scopes are those of the newest process.
+// scopes returns the scopes of the newest process.
 func (p processes) scopes() []throttle.Scope {
 	if len(p.all) == 0 {
 		return nil
@@ -77,12 +77,12 @@ func (p processes) hasScope(name string) bool {
 	return false
 }
 
-// sameAs tells that the newest process is configured as it was.
+// sameAs reports whether the newest process still has the same configuration.
 func (p processes) sameAs(before processes) bool {
 	return len(p.all) > 0 && len(before.all) > 0 && len(p.all[0].Differences(before.all[0])) == 0
 }
 
-// fair is the fair scope, empty if there is none.
+// fair returns the name of the fair scope, empty if there is none.
 func (p processes) fair() string {
 	if len(p.all) == 0 {
 		return ""
@@ -90,48 +90,49 @@ func (p processes) fair() string {
 	return p.all[0].FairScope
 }
 
-// waiting is what waits in line.
+// waiting is all the jobs that wait in line.
 type waiting struct {
 	read  time.Time     // by the local clock; zero: not yet
 	took  time.Duration // to read it
 	at    time.Time     // on Redis' clock
 	lanes []inspect.Lane
-	// The places of lanes, by the scope key that has no room and by the flow.
+	// The indexes of lanes, by the scope key that has no room and by the flow.
 	byKey  map[scopeKey][]int
 	byFlow map[string][]int
 	flows  view.Waiting          // by flow, the oldest first
 	under  map[scopeKey]view.Row // by the scope key that has no room
 	most   []scopeKey            // those with the most jobs
-	// many is true where more waits than is read: there are scope keys with their flows
-	// then, no jobs and no lanes.
+	// many is true where more jobs wait than are read. The board then has scope keys with their
+	// flows, but neither jobs nor lanes.
 	many bool
 }
 
-// standing is how one scope key stands.
+// standing is the state of one scope key.
 type standing struct {
 	usage   inspect.Usage
-	err     error     // something foreign is kept there
-	full    []float64 // how full its fullest limit was, one for each look
+	err     error     // the scope key holds foreign data
+	full    []float64 // how full its fullest limit was, one for each reading
 	history history
 }
 
-// history is what started under a scope key, over its longest window.
+// history is the units that started under a scope key, over its longest window.
 type history struct {
 	read  time.Time // by the local clock; zero: not yet
 	limit throttle.Limit
 	bars  []int64 // the oldest first
 }
 
-// rate is how much came about per second, at the last looks.
+// rate is a count per second, one point for each of the last readings.
 type rate struct {
 	known bool
 	last  []float64
 }
 
-// mostPoints is how many looks are kept to be drawn.
+// mostPoints is how many readings a chart draws.
 const mostPoints = 60
 
-// with is a list with one more point at its end. Lists that were handed out stay as they are.
+// with returns the list with one more point at its end. It leaves lists that it returned before
+// unchanged.
 func with(points []float64, point float64) []float64 {
 	points = points[max(0, len(points)-mostPoints+1):]
 	return append(points[:len(points):len(points)], point)
@@ -141,8 +142,8 @@ func (k scopeKey) compare(other scopeKey) int {
 	return cmp.Or(cmp.Compare(k.Scope, other.Scope), cmp.Compare(k.Key, other.Key))
 }
 
-// drawn are the parts of pages that were made of a board, by what was asked for: each is
-// made once for all who look.
+// drawn has the rendered parts of pages of one board, by request. Each part is rendered once for
+// all browsers.
 type drawn struct {
 	mu    sync.Mutex
 	parts map[string][]byte

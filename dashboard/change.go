@@ -14,11 +14,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostForm is how long a form may be, in bytes.
+// mostForm is the size limit of a form, in bytes.
 const mostForm = 16 << 10
 
-// change changes what is set for a scope key, if the request may do so, and leads back to
-// the page of the scope key.
+// change applies the form of a request to a scope key, if the request is authorized, and redirects
+// to the scope key's page.
 func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	if h.refused(w, r, h.mayChange(r)) {
 		return
@@ -63,7 +63,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// refused answers a request that may not be, and logs why not.
+// refused answers a request that is not allowed, and logs the reason.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, why error) bool {
 	if why == nil {
 		return false
@@ -75,7 +75,7 @@ func (h *Handler) refused(w http.ResponseWriter, r *http.Request, why error) boo
 	return true
 }
 
-// mayChange says why a request may not change anything; nil if it may.
+// mayChange returns why a request must not change anything; nil if it may.
 func (h *Handler) mayChange(r *http.Request) error {
 	if !h.options.AllowChanges {
 		return errReadOnly
@@ -91,7 +91,7 @@ func (h *Handler) mayChange(r *http.Request) error {
 
 var errReadOnly = fmt.Errorf("dashboard: Options.AllowChanges is not set")
 
-// do does what a form asks for. It returns that in words, or an HTTP status and why not.
+// do applies a form. It returns a description of the change, or an HTTP status and an error.
 func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 	who string) (what string, status int, err error) {
 	th, by, why := h.hub.board(ctx, nil).throttle, inspect.By(who), inspect.Why(form.Get("why"))
@@ -125,7 +125,7 @@ func (h *Handler) do(ctx context.Context, key scopeKey, form url.Values,
 	}
 }
 
-// endOf is when what lasts so long ends; the zero time for what is set until it is taken back.
+// endOf returns when a setting ends; the zero time if it lasts until somebody takes it back.
 func endOf(lasts string, now time.Time) (time.Time, error) {
 	if lasts == "" {
 		return time.Time{}, nil

@@ -9,26 +9,26 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// changesPage is what was changed by whom.
+// changesPage lists the changes, and who made them.
 type changesPage struct {
 	Holding, All []changeRow
-	Age          time.Duration // since what holds was read; 0 where that was just now
+	Age          time.Duration // since the settings in force were read; 0 if just now
 }
 
-// changeRow is one change, or something that is set.
+// changeRow is one change, or one setting in force.
 type changeRow struct {
 	instantNow
 	Scope, Key string
-	One        bool // it is of one scope key
+	One        bool // the row is about one scope key
 	What, By   string
 	At         time.Time
 	Why        string
 	From, To   settingText
-	Text       string    // what is set
-	Until      time.Time // when it ends by itself
+	Text       string    // the setting
+	Until      time.Time // when the setting ends by itself
 }
 
-// settingText is limits or a mode, or until when something is paused.
+// settingText returns limits or a mode as text, or until when a key is paused.
 type settingText struct {
 	Text string
 	At   time.Time
@@ -53,7 +53,7 @@ func (b *board) changeRow(c inspect.Change) changeRow {
 	}
 }
 
-// isOne tells a scope key from all keys of a scope.
+// isOne reports whether scope and key name one scope key, not all keys of a scope.
 func isOne(scope, key string) bool { return key != "" || scope == throttle.Global }
 
 func settingOf(what, text string) settingText {
@@ -63,9 +63,9 @@ func settingOf(what, text string) settingText {
 	return settingText{Text: text}
 }
 
-// search looks through all scope keys for what is set.
+// search reads the settings of all scope keys.
 func (h *Handler) search(ctx context.Context, b *board, f *frame) {
-	const enough = 30 * time.Second // it looks at all keys that Redis has
+	const enough = 30 * time.Second // the search scans all of Redis' keys
 	ctx, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
 	select {
@@ -83,7 +83,7 @@ func (h *Handler) search(ctx context.Context, b *board, f *frame) {
 	f.Set = b.setRows(set)
 }
 
-// setRows are what is set.
+// setRows returns a row for each setting.
 func (b *board) setRows(set []inspect.Setting) []changeRow {
 	var rows []changeRow
 	for _, s := range set {
@@ -97,7 +97,7 @@ func (b *board) setRows(set []inspect.Setting) []changeRow {
 		case "limits":
 			row.Text = view.LimitTexts(s.Limits)
 			if own := b.keys[scopeKey{s.Scope, s.Key}]; own != nil && own.err == nil && own.usage.SetFor == "key" {
-				row.Text = limitsInForce(own.usage) // as it stands below, which was read later
+				row.Text = limitsInForce(own.usage) // as the scope key's own row shows them, which was read later
 			}
 		case "mode":
 			row.Text = "mode " + s.Mode

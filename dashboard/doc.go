@@ -12,12 +12,12 @@
 //
 // # Cost
 //
-// Pages that are open are kept up to date by server-sent events. They share one look at
-// Redis a second, however many they are, and Redis is not asked while nobody looks. A look
-// asks for a bounded number of scope keys: those under which most waits, those that are open
-// in a browser, and those shown before. All that waits in line is read so seldom that it
-// takes less than a third of a percent of the time. Whoever loads the page of another scope
-// key or of a job has Redis asked for that besides, one after the other.
+// Server-sent events keep open pages up to date. All pages share one reading of Redis a second,
+// and nothing is read while no page is open. A reading covers a bounded number of scope keys:
+// those under which the most jobs wait, those open in a browser, and those shown before. The
+// whole line is read so seldom that this takes less than a third of a percent of the time. A
+// request for the page of another scope key or of a job adds reads of its own, one request after
+// the other.
 //
 // # Who may do what
 //

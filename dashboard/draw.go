@@ -12,15 +12,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// bar shows how much of a limit is used and booked, in hundredths. It is full where that is
-// all that the upstream serves.
+// bar shows how much of a limit is used and booked, in hundredths. It is full when all that the
+// upstream serves is used and booked.
 type bar struct {
 	Used, Booked string
 	Full         bool
 	Label        string
 }
 
-// barOf draws a limit of which a part is served; 0 is all.
+// barOf draws a limit of which the upstream serves a share; 0 is all.
 func barOf(used, booked, units int64, part float64) bar {
 	if units == 0 {
 		return bar{Used: "100", Booked: "0", Full: true, Label: "closed"}
@@ -33,8 +33,8 @@ func barOf(used, booked, units int64, part float64) bar {
 	}
 }
 
-// servedOf is how many units are served, as the scripts count them: in thousandths, one at
-// least.
+// servedOf returns how many units the upstream serves, as the scripts count them: in thousandths,
+// at least one unit.
 func servedOf(units int64, part float64) int64 {
 	if part == 0 {
 		return units
@@ -44,8 +44,8 @@ func servedOf(units int64, part float64) int64 {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
 
-// spark is the path of points in a field of 60 by 20, with the last on the right. The top is
-// the largest of them and of top.
+// spark returns the path of points in a field of 60 by 20, the last on the right. The larger of top
+// and the largest point reaches the upper edge.
 func spark(points []float64, top float64) string {
 	if len(points) == 0 {
 		return ""
@@ -73,11 +73,12 @@ type useRow struct {
 	Units  int64
 	Bar    bar
 	Counts bool   // there is a limit that counts
-	Weak   bool   // it is not enforced
-	Set    string // that it is set at run time, until when, by whom and why
+	Weak   bool   // the limit is not enforced
+	Set    string // until when, by whom and why the limit is set at run time
 }
 
-// useRows has a row for each limit of a scope key, of which set says that it is set at run time.
+// useRows returns a row for each limit of a scope key. The text set describes limits that are set
+// at run time.
 func useRows(u inspect.Usage, set string) []useRow {
 	all := view.UsesOf(u)
 	rows := make([]useRow, len(all))
@@ -92,7 +93,7 @@ func useRows(u inspect.Usage, set string) []useRow {
 	return rows
 }
 
-// chart is a history, drawn in fields of 10 by 50. It has no bars where nothing started.
+// chart is a history, drawn in fields of 10 by 50. It has no bars if nothing started.
 type chart struct {
 	Bars         []chartBar
 	Width        int
@@ -107,7 +108,7 @@ type chartBar struct {
 	Text      string
 }
 
-// barAt is a bar of so much of the most in a field.
+// barAt draws a bar in a field, whose height is a part of the highest bar's.
 func barAt(field int, part float64, text string) chartBar {
 	return chartBar{10 * field, number(50 - 50*part), number(50 * part), text}
 }

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// mostLookers is how many pages are kept up to date, and mostOfClient how many of them
-	// are of one client. Others are told so, and stay as they are.
+	// mostLookers is how many pages are kept up to date in all, and mostOfClient for one client.
+	// Other pages say that they do not update themselves.
 	mostLookers  = 200
 	mostOfClient = 40
-	// stuck is how long a browser may take to take what it is told.
+	// stuck is how long a browser may take to read an event.
 	stuck = 10 * time.Second
 )
 
-// events tells a browser once a second what its page shows now, until it goes.
+// events sends a browser the current content of its page once a second, until the browser goes.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	page := query.Get("page")
@@ -70,7 +70,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tell sends one event; false if it cannot be sent.
+// tell sends one event, and reports whether that worked.
 func tell(w http.ResponseWriter, part []byte) bool {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(stuck)) // where the writer has deadlines

@@ -15,24 +15,24 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Handler serves the pages about one throttle. It is safe for use by many goroutines, and
-// has none of its own: all it does is done by requests.
+// Handler serves the pages about one throttle. It is safe for use by many goroutines, and starts
+// none of its own: requests do all its work.
 type Handler struct {
 	options Options
 	client  redis.UniversalClient
 	hub     *hub
 	origin  *http.CrossOriginProtection
 
-	streams   clients // browsers that are kept up to date
+	streams   clients // event streams of browsers
 	requests  clients // other requests
-	searching turn    // had while all keys are looked through
-	explained turn    // had while a job is looked for
+	searching turn    // taken while a request scans all keys
+	explained turn    // taken while a request explains a job
 	closed    chan struct{}
 	close     func()
 }
 
-// New returns the pages about the throttle of this name, whose keys client reaches. It does
-// not talk to Redis: the pages say so where nothing is published, or Redis does not answer.
+// New returns the pages about the throttle of this name, whose keys client reaches. New does not
+// call Redis: if no process has published the throttle, or Redis does not answer, the pages say so.
 // The error is a *throttle.OptionError.
 func New(name string, client redis.UniversalClient, opts *Options) (*Handler, error) {
 	if client == nil {
@@ -52,34 +52,33 @@ func New(name string, client redis.UniversalClient, opts *Options) (*Handler, er
 	return h, nil
 }
 
-// Close ends the connections that keep browsers up to date, which http.Server.Shutdown
-// would wait for: pass it to http.Server.RegisterOnShutdown. Pages are served after it as
-// before, but they stay as they are.
+// Close ends the event streams of browsers, for which http.Server.Shutdown would wait: pass Close
+// to http.Server.RegisterOnShutdown. The handler still serves pages afterwards, but these no longer
+// update themselves.
 func (h *Handler) Close() { h.close() }
 
 //go:embed assets
 var assets embed.FS
 
-// assetTypes are the files that pages ask for.
+// assetTypes has the content types of the files that pages load.
 var assetTypes = map[string]string{
 	"style.css": "text/css; charset=utf-8",
 	"live.js":   "text/javascript; charset=utf-8",
 	"icon.svg":  "image/svg+xml",
 }
 
-// policy lets a page load nothing but what this handler serves.
+// policy lets a page load only what this handler serves.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// mostAtOnce is how many requests of one client are under way at the same time, without
-// those that keep browsers up to date.
+// mostAtOnce is how many requests of one client may run at the same time, besides event streams.
 const mostAtOnce = 16
 
 // bodyTime is how long a form may take to arrive.
 const bodyTime = 10 * time.Second
 
-// pageOf is the page that a request asks for: its path below the pattern of the mux, or all
-// of it.
+// pageOf returns the page of a request: the path below the mux's pattern, or the whole path without
+// a pattern.
 func pageOf(r *http.Request) string {
 	if at := strings.IndexByte(r.Pattern, '/'); at >= 0 {
 		if page, is := strings.CutPrefix(r.URL.Path, r.Pattern[at:]); is {
@@ -89,8 +88,8 @@ func pageOf(r *http.Request) string {
 	return strings.TrimPrefix(r.URL.Path, "/")
 }
 
-// ServeHTTP serves the pages below the pattern that a http.ServeMux has them under, or at
-// the root of a path that http.StripPrefix has left.
+// ServeHTTP serves the pages below the handler's pattern in a http.ServeMux, or at the root of the
+// path that http.StripPrefix leaves.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)

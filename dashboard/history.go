@@ -15,13 +15,13 @@ const (
 	historyEvery = 5 * time.Second // as often at most
 )
 
-// due tells whether it is to be read again: when a bar has moved on by half.
+// due reports whether the history is old enough to be read again: half a bar has passed.
 func (h history) due(u inspect.Usage, now time.Time) bool {
 	longest, is := longest(u)
 	return is && (h.limit != longest || now.Sub(h.read) >= max(historyEvery, longest.Window/mostBars/2))
 }
 
-// longest is the limit with the longest window, of those that count starts.
+// longest returns the limit with the longest window among those that count starts.
 func longest(u inspect.Usage) (throttle.Limit, bool) {
 	for i := len(u.Limits) - 1; i >= 0; i-- {
 		if limit := u.Limits[i].Limit; limit.Units != throttle.Unlimited && !limit.Running {
@@ -31,8 +31,8 @@ func longest(u inspect.Usage) (throttle.Limit, bool) {
 	return throttle.Limit{}, false
 }
 
-// readHistory asks what started under a scope key in each part of its longest window. It has no
-// bars where nothing counts, as in a scope that is off.
+// readHistory reads the units that started under a scope key in each part of its longest window.
+// The history has no bars if no limit counts, as in a scope that is off.
 func (b *board) readHistory(ctx context.Context, u inspect.Usage) (history, error) {
 	limit, _ := longest(u)
 	h := history{read: b.taken, limit: limit}

@@ -9,45 +9,44 @@ import (
 	"time"
 )
 
-// every is how long what was read of Redis is shown: all that is open is read once in this
-// time at most.
+// every is how long a board is shown: the open scope keys are read at most once in this time.
 const every = time.Second
 
-// patience is how long one look may take.
+// patience is how long one reading may take.
 const patience = 5 * time.Second
 
 // scopeKey names a scope key; the key of Global is empty.
 type scopeKey struct{ Scope, Key string }
 
-// hub lets many who look share what was read. Whoever comes first after it got old reads
-// anew, and the others wait for that: nobody reads while nobody looks.
+// hub shares one board among all requests. The first request after the board is out of date reads a
+// new one, and the others wait for it. Without requests, nothing is read.
 type hub struct {
 	name string // of the throttle
 	read func(ctx context.Context, l look) *board
 
-	looking sync.Mutex // held while all that is open is read
-	adding  turn       // had while one scope key is read that a page is loaded of
+	looking sync.Mutex // held while the open scope keys are read
+	adding  turn       // taken while the scope key of a loaded page is read
 
 	mu      sync.Mutex
 	current *board
-	anew    bool             // something was changed since the last look began
-	open    map[scopeKey]int // by how many browsers each is kept up to date
+	anew    bool             // a setting was changed since the last reading began
+	open    map[scopeKey]int // how many browsers have each open
 }
 
-// look is what is asked of a reader.
+// look is the order for one reading.
 type look struct {
-	before *board     // what was read before; nil at first
+	before *board     // the board before; nil at first
 	open   []scopeKey // scope keys that pages show
-	more   *scopeKey  // not nil: nothing but this one beside what was read before
-	anew   bool       // something was changed: nothing is to be taken from before
+	more   *scopeKey  // not nil: only this scope key is read, and added to the board before
+	anew   bool       // a setting was changed: nothing of the board before is reused
 }
 
 func newHub(name string, read func(ctx context.Context, l look) *board) *hub {
 	return &hub{name: name, read: read, adding: newTurn(), open: make(map[scopeKey]int)}
 }
 
-// board returns what was read within the last second, with how one scope key stands if it
-// is not nil. That the one who asks goes does not end a look: others wait for it.
+// board returns a board that is at most a second old, with the state of key if key is not nil. A
+// reading goes on when its caller has gone, since other requests wait for it.
 func (h *hub) board(ctx context.Context, key *scopeKey) *board {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -58,7 +57,7 @@ func (h *hub) board(ctx context.Context, key *scopeKey) *board {
 	return h.with(ctx, *key)
 }
 
-// all looks at all that is open, if the last look is old.
+// all returns the board of all open scope keys, and reads it anew if it is out of date.
 func (h *hub) all(ctx context.Context) *board {
 	h.looking.Lock()
 	defer h.looking.Unlock()
@@ -80,7 +79,7 @@ func (h *hub) all(ctx context.Context) *board {
 	return b
 }
 
-// due is the look that is due. If none is, it has what was read.
+// due returns the reading that is due. If none is, the look has the current board.
 func (h *hub) due() (look, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +92,7 @@ func (h *hub) due() (look, bool) {
 	return l, true
 }
 
-// added are the scope keys that were read one by one since a look began.
+// added returns the scope keys that were read one by one since a reading began.
 func (h *hub) added(before *board) map[scopeKey]*standing {
 	added := make(map[scopeKey]*standing)
 	if h.current == nil || before == nil || h.current == before {
@@ -107,10 +106,11 @@ func (h *hub) added(before *board) map[scopeKey]*standing {
 	return added
 }
 
-// errBusy is what a page says that was not read.
+// errBusy is the error on a page whose scope key was not read.
 var errBusy = errors.New("too much is asked for at the same time: load the page again in some seconds")
 
-// with reads one scope key beside what was read. Whoever looks at all does not wait for it.
+// with reads one scope key and adds it to the board. Requests for the other pages do not wait for
+// it.
 func (h *hub) with(ctx context.Context, key scopeKey) *board {
 	if !h.adding.take(ctx) {
 		b := h.latest().copy()
@@ -140,7 +140,7 @@ func (h *hub) latest() *board {
 	return h.current
 }
 
-// changed has the next who looks read all anew, this scope key first.
+// changed makes the next request read everything anew, starting with this scope key.
 func (h *hub) changed(key scopeKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +152,7 @@ func (h *hub) changed(key scopeKey) {
 	}
 }
 
-// watch keeps a scope key among those that are read, until the returned function is called.
+// watch keeps a scope key among the open ones until the returned function is called.
 func (h *hub) watch(key *scopeKey) (end func()) {
 	if key == nil {
 		return func() {}

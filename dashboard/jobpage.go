@@ -13,13 +13,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// jobPage says why a job does not run.
+// jobPage explains why a job does not run.
 type jobPage struct {
 	explain.Explanation
-	Asked    string // the ID that was asked for
-	Never    bool   // it does not start unless limits change
+	Asked    string // the requested ID
+	Never    bool   // the job does not start unless limits change
 	Rows     []limitRow
-	Asynqmon string // the task's page there
+	Asynqmon string // the address of the task's page in asynqmon
 }
 
 type limitRow struct {
@@ -27,8 +27,8 @@ type limitRow struct {
 	instantNow
 }
 
-// job explains a job. It asks Redis each time, one job after the other, and the page stays
-// as it is.
+// job explains a job. Each request reads Redis, one job at a time, and the page does not update
+// itself.
 func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 	f := frame{Throttle: h.hub.name, Page: "job", Title: "Job " + view.Printable(id), ID: id}
 	if id == "" {
@@ -47,7 +47,7 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 		return f, http.StatusServiceUnavailable
 	}
 	defer h.explained.leave()
-	th, err := inspect.Attach(ctx, h.hub.name, h.client) // the shares of who waits now
+	th, err := inspect.Attach(ctx, h.hub.name, h.client) // the inspector reads the flows' current shares
 	var e explain.Explanation
 	if err == nil {
 		e, err = explain.Job(ctx, th, h.options.Asynq, id)
@@ -66,7 +66,7 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
 	p := jobPage{Explanation: e, Asked: id}
 	for _, l := range e.Limits {
-		if !l.Free.After(e.Now.Add(time.Second)) && !l.Free.IsZero() { // it was asked a moment later
+		if !l.Free.After(e.Now.Add(time.Second)) && !l.Free.IsZero() { // the limit was read a moment after the job
 			l.Free = e.Now
 		}
 		p.Never = p.Never || l.Limit != "" && l.Free.IsZero()

@@ -19,28 +19,28 @@ type keyPage struct {
 	Paused, Next time.Time
 	Mode         throttle.Mode
 	Weak         bool
-	SetFor, Set  string // where its limits are set; and until when, by whom and why
+	SetFor, Set  string // where the scope key's limits are set; until when, by whom and why
 	Waiting      int64  // flows
 	Rows         []keyRow
 	History      chart
 	Blocked      blocked
 	WaitsFor     []flowRow
-	Own          int64 // jobs of the flow that wait, whatever for
+	Own          int64 // waiting jobs of the flow, for any scope key
 	IsFlow       bool
-	Answer, Help string // why its jobs wait and what would let them start sooner, in sentences
+	Answer, Help string // why the scope key's jobs wait, and what would let them start sooner
 	Until        time.Time
-	ownUnits     int64 // what those jobs take of its limits
+	ownUnits     int64 // the units that those jobs take of the scope key's limits
 	Changes      []changeRow
 }
 
-// blocked are the flows that wait under a scope key.
+// blocked is the flows that wait under a scope key.
 type blocked struct {
 	Jobs int64
 	Rows []flowRow
 	More int
 }
 
-// keyPageOf is nil as long as nothing was read of the scope key.
+// keyPageOf returns the page of a scope key; nil until the scope key was read.
 func keyPageOf(b *board, key scopeKey) any {
 	s := b.keys[key]
 	if s == nil {
@@ -70,7 +70,7 @@ func keyPageOf(b *board, key scopeKey) any {
 	return p
 }
 
-// answer fills in what keeps jobs back, until when, and what would let them start sooner.
+// answer fills in what holds jobs back, until when, and what would let them start sooner.
 func (p *keyPage) answer(u inspect.Usage, key scopeKey) {
 	why, until := view.Why(u)
 	switch {
@@ -88,7 +88,7 @@ func (p *keyPage) answer(u inspect.Usage, key scopeKey) {
 	}
 }
 
-// ownWaits is answer for a flow whose jobs wait for other scope keys.
+// ownWaits does the same as answer for a flow whose jobs wait for other scope keys.
 func (p *keyPage) ownWaits(u inspect.Usage, key scopeKey) {
 	first := p.WaitsFor[0]
 	other := strings.TrimSpace(first.For.Scope + " " + name(first.For.Key))
@@ -108,8 +108,8 @@ func (p *keyPage) ownWaits(u inspect.Usage, key scopeKey) {
 	}
 }
 
-// lastUnder is the limit that keeps the last of so many units back longest, and for how long at
-// least: as many whole windows as they fill after the room that there is.
+// lastUnder returns the limit that holds the last of these units back longest, and its shortest
+// wait: the whole windows that the units fill after the room that is left.
 func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.Duration) {
 	if u.Mode != throttle.Enforce {
 		return longest, 0
@@ -140,7 +140,7 @@ func areWord(jobs int64) string {
 	return " are"
 }
 
-// try says what limits would have kept back; it changes nothing.
+// try shows what limits would have held back; it changes nothing.
 func (h *Handler) try(ctx context.Context, f *frame) int {
 	limits, err := throttle.ParseLimits(f.Limits)
 	if err != nil {

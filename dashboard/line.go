@@ -20,13 +20,13 @@ const (
 	mostFlows = 20
 )
 
-// due tells whether the line is to be read again.
+// due reports whether the line is old enough to be read again.
 func (w waiting) due(now time.Time) bool {
 	return w.read.IsZero() || now.Sub(w.read) >= idle*w.took
 }
 
-// readLine reads who waits. Where that is more than is read, it is under which scope keys,
-// and no more.
+// readLine reads the waiting jobs. If more jobs wait than are read, it reads only the scope keys
+// under which they wait.
 func (b *board) readLine(ctx context.Context) error {
 	began := time.Now()
 	page, err := b.throttle.Lines(ctx, "")
@@ -41,11 +41,11 @@ func (b *board) readLine(ctx context.Context) error {
 	switch {
 	case err == nil:
 		w.put(lanes)
-	case enough.Err() != nil && ctx.Err() == nil: // it takes too long
+	case enough.Err() != nil && ctx.Err() == nil: // the reading takes too long
 		w.tell(page.Lines)
 	case errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil:
 		return err
-	default: // it says that more waits than it reads
+	default: // more jobs wait than the call reads
 		w.tell(page.Lines)
 	}
 	w.most = w.most[:min(len(w.most), mostRows)]
@@ -54,7 +54,7 @@ func (b *board) readLine(ctx context.Context) error {
 	return nil
 }
 
-// tell has the scope keys under which jobs wait in place of the lanes.
+// tell replaces the lanes with the scope keys under which jobs wait.
 func (w *waiting) tell(lines []inspect.Line) {
 	w.many = true
 	for _, l := range lines {
@@ -65,7 +65,7 @@ func (w *waiting) tell(lines []inspect.Line) {
 	slices.SortStableFunc(w.most, func(x, y scopeKey) int { return cmp.Compare(w.under[y].Flows, w.under[x].Flows) })
 }
 
-// put puts lanes together.
+// put sorts lanes by scope key and by flow.
 func (w *waiting) put(lanes []inspect.Lane) {
 	w.lanes, w.byKey, w.byFlow = lanes, make(map[scopeKey][]int), make(map[string][]int)
 	for i, l := range lanes {
@@ -84,18 +84,18 @@ func (w *waiting) put(lanes []inspect.Lane) {
 	}
 }
 
-// blocked are the flows that wait under a scope key.
+// blocked returns the flows that wait under a scope key.
 func (w waiting) blocked(key scopeKey) view.Waiting {
 	return view.Rows(w.some(w.byKey[key]), view.ByFlow, view.Filter{}, mostFlows)
 }
 
-// keysOf are the scope keys that the jobs of a flow wait for.
+// keysOf returns the scope keys that the jobs of a flow wait for.
 func (w waiting) keysOf(flow string) view.Waiting {
 	return view.Rows(w.some(w.byFlow[flow]), view.ByKey, view.Filter{}, mostFlows)
 }
 
-// unitsOf are the units of a scope that the jobs of a flow take, as far as the first jobs of its
-// lanes show them.
+// unitsOf returns the units of a scope that the jobs of a flow take, estimated from the first jobs
+// of its lanes.
 func (w waiting) unitsOf(flow, scope string) (units int64) {
 	for _, l := range w.some(w.byFlow[flow]) {
 		units += l.Jobs * l.Costs[scope]
@@ -103,7 +103,7 @@ func (w waiting) unitsOf(flow, scope string) (units int64) {
 	return units
 }
 
-// some are lanes by their places.
+// some returns the lanes at these indexes.
 func (w waiting) some(places []int) []inspect.Lane {
 	lanes := make([]inspect.Lane, len(places))
 	for i, place := range places {

@@ -11,34 +11,36 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// Options are the settings of a Handler that have a default. The zero value and nil both
-// have all of them. What they name is called by many goroutines.
+// Options are the settings of a Handler that have a default. The zero value and nil both have all
+// defaults. Many goroutines call the functions and clients of Options.
 type Options struct {
-	// AllowChanges lets pauses and limits of scope keys be changed from the pages. False is
-	// read-only: there are no buttons, and a change is refused.
+	// AllowChanges lets users change the pauses and limits of scope keys on the pages. False is
+	// read-only: the pages have no buttons, and the handler refuses changes.
 	AllowChanges bool
-	// Authorize is asked before each page and each change, with its request; a change is a
-	// POST. An error refuses it; it is logged and not shown. A page that is open is asked for
-	// again only when it is loaded. nil refuses nobody who reaches the pages.
+	// Authorize is called with the request of each page and each change; a change is a POST. If it
+	// returns an error, the handler refuses the request, and logs the error without showing it. For
+	// an open page, Authorize is called again only when the page is loaded. nil authorizes every
+	// request.
 	Authorize func(*http.Request) error
 	// Who returns the name of the client that sent a request, for the log and to bound what one
 	// client may ask for at the same time. With nil, the log has the user of HTTP's basic
 	// authentication or, without one, the address; the bound is for each address, since nobody
 	// has verified that user. Set Who behind a proxy, where all requests come from one address.
 	Who func(*http.Request) string
-	// Logger takes each change, with who asked for it and the scope key, at info, and each
-	// request that was refused at warn. nil is silent.
+	// Logger receives each change, with its client and scope key, at info, and each refused request
+	// at warn. nil logs nothing.
 	Logger *zap.Logger
-	// Stats are the counts of this process' shaper, Shaper.Stats, to show how many tasks it
-	// puts back. nil shows none.
+	// Stats returns the counts of this process' shaper, such as Shaper.Stats; the pages show how
+	// many tasks the shaper puts back. nil shows no counts.
 	Stats func() worker.Stats
-	// Asynq is the client of asynq's Redis, to find a task by its ID. nil is the throttle's.
+	// Asynq is the client of asynq's Redis, to find a task by its ID. With nil, it is the
+	// throttle's client.
 	Asynq redis.UniversalClient
-	// Asynqmon is the URL of asynqmon, such as http://127.0.0.1:8080, for links to a task's
-	// page there. Empty shows none.
+	// Asynqmon is the URL of asynqmon, such as http://127.0.0.1:8080, for links to a task's page.
+	// If it is empty, the pages have no links.
 	Asynqmon string
 
-	named bool // by the caller's Who
+	named bool // the caller has set Who
 }
 
 // validate checks the options and fills in what has a default.
@@ -62,7 +64,7 @@ func (o *Options) validate(client redis.UniversalClient) error {
 	return nil
 }
 
-// asker names who asks.
+// asker returns the name of a request's client for the log.
 func asker(r *http.Request) string {
 	if user, _, is := r.BasicAuth(); is && user != "" {
 		return user

@@ -14,20 +14,20 @@ import (
 
 // overview is the first page.
 type overview struct {
-	Many             bool // more waits than is read
+	Many             bool // more jobs wait than are read
 	Jobs, FlowsInAll int64
 	Started, PutBack rateText
-	Counted          bool // there are counts of this process
+	Counted          bool // Options.Stats is set
 	Stats            worker.Stats
 	Load             view.Load
 	Alive, Differing int
 	Rows             []keyRow
-	Folded           []keyRow // idle, or equal to others that are shown
+	Folded           []keyRow // idle, or alike to rows that are shown
 	FoldedText       string
 	Set              []changeRow
 	SetMore          int
 	SetKnown         bool
-	SetAge           time.Duration // since it was read; 0 where that was just now
+	SetAge           time.Duration // since the settings were read; 0 if just now
 	Backlog          *backlogChart
 	Flows            []flowRow
 	More             int
@@ -39,7 +39,7 @@ type rateText struct {
 	Now, Spark string
 }
 
-// keyRow is one scope key with its limits; Problem says why none are known.
+// keyRow is one scope key with its limits; if these are not known, Problem has the reason.
 type keyRow struct {
 	Scope, Key string
 	Uses       []useRow
@@ -48,7 +48,7 @@ type keyRow struct {
 	Problem    string
 }
 
-// flowRow is jobs that wait: whose they are, and for what.
+// flowRow is the waiting jobs of a flow, and what they wait for.
 type flowRow struct {
 	instantNow
 	Flow  scopeKey
@@ -57,9 +57,9 @@ type flowRow struct {
 	For   scopeKey
 	Why   string
 	Until time.Time
-	Known bool // why, as far as there is to know
-	// Same is not 0 in a row that stands for so many flows that wait for the same, or each for
-	// a limit of its own, For is empty then.
+	Known bool // the reason is known, as far as it can be
+	// Same is the number of flows that a row stands for, 0 in a row of one flow. They wait for the
+	// same scope key or, if For is empty, each for a limit of its own.
 	Same int
 }
 
@@ -83,7 +83,7 @@ func overviewOf(b *board, counted bool) overview {
 	return o
 }
 
-// setAge is how old what is set is on this board; 0 for less than a second.
+// setAge returns how old the settings on this board are; 0 for less than a second.
 func (b *board) setAge() time.Duration {
 	if age := b.process.sets.Age(); age > time.Second {
 		return age.Truncate(time.Second)
@@ -98,11 +98,12 @@ func pausedFirst(row changeRow) int {
 	return 0
 }
 
-// mostAlike is how many rows that say the same are shown.
+// mostAlike is how many rows with the same text are shown.
 const mostAlike = 3
 
-// grouped puts flows that wait for the same into one row, but for some. Of those of which it is
-// not known why, only as many are left as make some with the others.
+// grouped puts flows that wait for the same into one row, except for the first few. A flow whose
+// reason is unknown has a row of its own only while fewer than mostAlike rows of the same scope key
+// are shown.
 func grouped(rows []flowRow) []flowRow {
 	type alike struct {
 		scope, key, why string
@@ -137,8 +138,8 @@ func grouped(rows []flowRow) []flowRow {
 	return shown
 }
 
-// fold has what is paused first, then what is blocked, then what is in use. It folds what is
-// idle, and rows that are like others.
+// fold sorts the paused scope keys first, then the blocked ones, then those in use. It folds idle
+// scope keys, and rows that are alike.
 func (b *board) fold() (shown, folded []keyRow, text string) {
 	rank := func(key scopeKey) int {
 		switch s := b.keys[key]; {
@@ -180,7 +181,7 @@ func (b *board) fold() (shown, folded []keyRow, text string) {
 	return shown, folded, text
 }
 
-// alike is the same for rows that say the same of keys of one scope.
+// alike returns the same text for rows that differ only in the key of their scope.
 func (r keyRow) alike() string {
 	text := r.Scope + r.Problem
 	for _, u := range r.Uses {
@@ -207,7 +208,7 @@ func (b *board) keyRow(key scopeKey) keyRow {
 	return row
 }
 
-// setText says that the limits of a scope key are set at run time: until when, by whom and why.
+// setText returns until when, by whom and why the limits of a scope key are set at run time.
 func (b *board) setText(u inspect.Usage) string {
 	if u.SetFor == "" {
 		return ""
@@ -231,10 +232,10 @@ func (b *board) setText(u inspect.Usage) string {
 	return view.Printable(text)
 }
 
-// itsTurn is why something waits where there is room.
+// itsTurn is the reason of jobs that wait although there is room.
 const itsTurn = "its turn has not come"
 
-// flowRows say who waits, and for what as far as that is known.
+// flowRows returns a row for each waiting flow, with what it waits for as far as that is known.
 func (b *board) flowRows(w view.Waiting) []flowRow {
 	rows := make([]flowRow, len(w.Rows))
 	for i, r := range w.Rows {

@@ -25,7 +25,7 @@ var pages = map[string]*template.Template{
 	"processes": parsed("processes"),
 }
 
-// missing is the page in place of one that there is not.
+// missing is the page for an address without a page.
 var missing = parsed("missing")
 
 func parsed(page string) *template.Template {
@@ -33,27 +33,28 @@ func parsed(page string) *template.Template {
 		"templates/parts.html", "templates/"+page+".html"))
 }
 
-// frame is what all pages have.
+// frame is the part that all pages have.
 type frame struct {
 	Throttle, Title, Page string
-	// Events is where the page hears what is new; empty for one that stays.
+	// Events is the address of the page's event stream; empty for a page that does not update
+	// itself.
 	Events string
-	// Problem is why the rest is as it was Now; empty if all is well.
+	// Problem is why the rest of the page shows an earlier reading; empty without an error.
 	Problem string
 	Now     time.Time // on Redis' clock
-	Body    any       // of what is live; nil if nothing is known
+	Body    any       // of the live part; nil if nothing is known
 
-	// What stays as it is while somebody looks.
+	// The part that does not change while a browser shows the page.
 	Scopes   []throttle.Scope
 	Allowed  bool
 	Of       scopeKey
-	For      string // the length of a pause, as it was entered
-	Lasts    string // how long limits stay in force, as it was entered
+	For      string // the length of a pause, as entered
+	Lasts    string // how long limits stay in force, as entered
 	Why      string
-	Limits   string // as they were entered
+	Limits   string // the limits as entered
 	InForce  string // the limits that are in force
 	Tried    any
-	Lifted   string // what is tried would lift
+	Lifted   string // the limits that the tried ones would lift
 	Asked    *question
 	Refused  string
 	ID       string
@@ -61,7 +62,7 @@ type frame struct {
 	Set      []changeRow
 }
 
-// instantNow is embedded where a template tells how far instants are.
+// instantNow is embedded where a template shows how far away an instant is.
 type instantNow struct{ Now time.Time }
 
 // page serves a whole page.
@@ -90,12 +91,13 @@ func (h *Handler) execute(w http.ResponseWriter, page *template.Template, f fram
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // whoever asked has gone
+	_, _ = w.Write(b.Bytes()) // the client has gone
 }
 
-// live is what changes on a page, drawn once for all who look at it, and when that was read.
+// live returns the part of a page that changes, rendered once for all its browsers, and when it was
+// read.
 func (h *Handler) live(ctx context.Context, page string, query url.Values) ([]byte, time.Time, error) {
-	b := h.hub.board(ctx, nil) // with what is open
+	b := h.hub.board(ctx, nil) // with the open scope keys
 	part, err := b.drawn.part(page+"?"+query.Encode(), func() ([]byte, error) {
 		var w bytes.Buffer
 		f := h.frameOf(b, page, query)
@@ -105,7 +107,7 @@ func (h *Handler) live(ctx context.Context, page string, query url.Values) ([]by
 	return part, b.done, err
 }
 
-// keyOf is the scope key that a page is of; nil for other pages.
+// keyOf returns the scope key of a page; nil for other pages.
 func keyOf(page string, query url.Values) *scopeKey {
 	if page != "key" {
 		return nil
@@ -113,7 +115,7 @@ func keyOf(page string, query url.Values) *scopeKey {
 	return &scopeKey{query.Get("scope"), query.Get("key")}
 }
 
-// frame reads what a page shows.
+// frame reads the content of a page.
 func (h *Handler) frame(ctx context.Context, page string, query url.Values) (frame, int) {
 	if page == "job" {
 		return h.job(ctx, query.Get("id"))
@@ -139,10 +141,10 @@ func (h *Handler) frame(ctx context.Context, page string, query url.Values) (fra
 	return f, status
 }
 
-// refuses says why there is no such scope key; empty if there may be.
+// refuses returns why a scope key cannot exist; empty if it may exist.
 func (b *board) refuses(key scopeKey) string {
 	switch {
-	case b.throttle == nil: // not known yet
+	case b.throttle == nil: // the configuration is not known yet
 		return ""
 	case !b.process.hasScope(key.Scope):
 		return "The throttle has no such scope."
@@ -154,7 +156,7 @@ func (b *board) refuses(key scopeKey) string {
 	return ""
 }
 
-// frameOf fills in a page from what was read.
+// frameOf fills in a page from a board.
 func (h *Handler) frameOf(b *board, page string, query url.Values) frame {
 	f := frame{
 		Throttle: h.hub.name, Page: page, Problem: problem(b.err), Now: b.now,
@@ -177,7 +179,7 @@ func (h *Handler) frameOf(b *board, page string, query url.Values) frame {
 	case "processes":
 		f.Title, f.Body = "Processes", processesOf(b)
 	}
-	if b.throttle == nil { // nothing was ever read
+	if b.throttle == nil { // no reading has worked yet
 		f.Body = nil
 	}
 	f.Events = "events?" + values.Encode()

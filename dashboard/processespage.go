@@ -6,7 +6,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// processesPage tells whether all processes are configured alike.
+// processesPage shows whether all processes have the same configuration.
 type processesPage struct {
 	Alive, Differing int
 	All              []processRow
@@ -33,8 +33,8 @@ func processesOf(b *board) processesPage {
 	return p
 }
 
-// differing counts the processes that are alive, and those of them that are configured
-// differently from the newest.
+// differing counts the processes that are alive, and those among them whose configuration differs
+// from the newest process'.
 func (p processes) differing() (alive, differing int) {
 	for _, one := range p.all {
 		if one.Alive {

@@ -13,19 +13,19 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// question is what a page asks before it changes limits, or pauses all jobs.
+// question is what a page asks before a user changes limits or pauses all jobs.
 type question struct {
 	Do, Button    string
 	Before, After string
-	Lifted        string // limits that are in force and would be no longer
+	Lifted        string // limits in force that the change would lift
 	Undo          string
 }
 
-// sure is the form's field that answers a question: what was in force when it was asked.
+// sure is the form's field that answers a question: the settings in force when the page asked.
 const sure = "sure"
 
-// ask returns the question of a form; nil if there is none, or if it has been answered. A form
-// that makes no sense has none: do says why.
+// ask returns the question of a form; nil if the form needs none or answers it. An invalid form has
+// no question: do returns its error.
 func (h *Handler) ask(ctx context.Context, th *inspect.Inspector, key scopeKey, scopes []throttle.Scope,
 	form url.Values) (*question, error) {
 	var q *question
@@ -55,7 +55,7 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 	if q.Do == "limits" {
 		limits, err := throttle.ParseLimits(form.Get("limits"))
 		if err != nil {
-			return nil, nil //nolint:nilerr // do says what is wrong
+			return nil, nil //nolint:nilerr // do returns the error of an invalid form
 		}
 		q.Button, q.After, after.inForce = "Set", view.LimitTexts(limits), limits
 		if lasts := form.Get("lasts"); lasts != "" {
@@ -69,7 +69,7 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 	return q, nil
 }
 
-// exactly writes limits as a form takes them, each with the precision that it has.
+// exactly formats limits as a form takes them, each with its precision.
 func exactly(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
@@ -78,12 +78,12 @@ func exactly(limits []throttle.Limit) string {
 	return strings.Join(texts, ", ")
 }
 
-// limitsNow are the limits of a scope key, and for what they were set: key or scope, empty if
-// they are configured.
+// limitsNow is the limits of a scope key, and for what they were set: key or scope, empty if they
+// are configured.
 type limitsNow struct {
 	inForce []throttle.Limit
 	set     string
-	until   time.Time // when what was set ends by itself
+	until   time.Time // when the setting ends by itself
 }
 
 func (l limitsNow) by() string {
@@ -97,7 +97,7 @@ func (l limitsNow) by() string {
 	return text
 }
 
-// limitsOf is what is in force for a scope key now, and would be without its own limits.
+// limitsOf returns the limits in force for a scope key, and those without the key's own limits.
 func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 	scopes []throttle.Scope) (now, without limitsNow, err error) {
 	if i := slices.IndexFunc(scopes, func(s throttle.Scope) bool { return s.Name == key.Scope }); i >= 0 {
@@ -120,7 +120,7 @@ func limitsOf(ctx context.Context, th *inspect.Inspector, key scopeKey,
 	return limitsNow{own.Limits, "key", own.Until}, without, nil
 }
 
-// askOfPause asks before all jobs are paused. One key is paused at once.
+// askOfPause returns the question before a pause of all jobs. A pause of one key needs no question.
 func askOfPause(ctx context.Context, th *inspect.Inspector, key scopeKey, span string) (*question, error) {
 	if _, is := view.ParseSpan(span); !is || key.Scope != throttle.Global {
 		return nil, nil

@@ -8,10 +8,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// tooOld is how long ago a look may be for growth since then to be shown.
+// tooOld is how old the last board may be for a rate since then.
 const tooOld = 5 * time.Second
 
-// count works out what came about since the look before.
+// count computes the rates since the board before.
 func (b *board) count(ctx context.Context, r *reader, before *board) {
 	if r.stats != nil {
 		b.stats = r.stats()
@@ -34,7 +34,7 @@ func (b *board) count(ctx context.Context, r *reader, before *board) {
 
 func (r rate) and(perSecond float64) rate { return rate{true, with(r.last, max(0, perSecond))} }
 
-// now is the last of it, per second.
+// now returns the last point, per second.
 func (r rate) now() float64 {
 	if len(r.last) == 0 {
 		return 0
@@ -42,9 +42,9 @@ func (r rate) now() float64 {
 	return r.last[len(r.last)-1]
 }
 
-// startedSince is how many units started per second between two looks at a scope key: as
-// counted where a limit knows that finely, else the growth of what is spent, which is less
-// where something left a window meanwhile.
+// startedSince returns how many units started per second between two readings of a scope key:
+// counted if a limit's precision is that fine, else the growth of the used units, which is less if
+// units left a window meanwhile.
 func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSecond float64, known bool) {
 	elapsed := is.Now.Sub(was.Now)
 	if elapsed <= 0 {
@@ -71,9 +71,9 @@ func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSec
 	return perSecond, known
 }
 
-// precision is how finely a limit counts.
+// precision returns the precision of a limit's counts.
 func precision(l throttle.Limit) time.Duration {
-	const exactUnits, parts = 100, 100 // as package throttle has them by default
+	const exactUnits, parts = 100, 100 // the defaults of package throttle
 	switch {
 	case l.Precision > 0:
 		return l.Precision

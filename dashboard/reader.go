@@ -15,22 +15,22 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// How much one look reads.
+// The bounds of one reading.
 const (
 	mostRows      = 12              // scope keys that the overview shows
 	mostOpen      = 8               // scope keys that are open in browsers, in turns
 	mostHistories = 2               // of these
-	processed     = 5 * time.Second // how long what seldom changes is taken for right
+	processed     = 5 * time.Second // how long the seldom changing state is reused
 )
 
-// reader reads Redis. It keeps nothing: what was read before is given to it.
+// reader reads Redis. It keeps no state: each reading receives the board before.
 type reader struct {
 	name   string
 	client redis.UniversalClient
 	stats  func() worker.Stats
 }
 
-// look reads what is due. Where Redis does not answer, it is what was read before, with why.
+// look reads what is due. If Redis does not answer, look returns the board before with the error.
 func (r *reader) look(ctx context.Context, l look) *board {
 	b := &board{keys: make(map[scopeKey]*standing), drawn: new(drawn)}
 	if l.before != nil {
@@ -75,8 +75,7 @@ func (r *reader) readAll(ctx context.Context, b *board, l look) error {
 	return nil
 }
 
-// readOpen reads the scope keys that are open in browsers, those first that were read
-// longest ago, and the rows of the overview.
+// readOpen reads the rows of the overview and the open scope keys, the least recently read first.
 func (b *board) readOpen(ctx context.Context, open []scopeKey) error {
 	before := b.keys
 	b.keys = make(map[scopeKey]*standing)
@@ -99,8 +98,8 @@ func (b *board) readOpen(ctx context.Context, open []scopeKey) error {
 	return b.readHistories(ctx, open)
 }
 
-// readProcesses reads what seldom changes, and attaches anew where the configuration does. After a
-// change on a page (anew), the settings are read at once.
+// readProcesses reads the seldom changing state, and attaches anew if the configuration has
+// changed. After a change on a page (anew), it reads the settings at once.
 func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 	p, th := processes{read: b.taken}, b.throttle
 	var err error
@@ -133,8 +132,8 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 	return nil
 }
 
-// readSets reads what is set. Where Redis has so many keys that this takes too long, it stays
-// as it is, which may be not known: pages have more to show.
+// readSets reads the settings. If Redis has so many keys that this takes too long, readSets returns
+// the earlier settings, which may be unknown: the pages have other things to show.
 func readSets(ctx context.Context, th *inspect.Inspector, before view.Sets, changes []inspect.Change) view.Sets {
 	ctx, cancel := context.WithTimeout(ctx, patience/3)
 	defer cancel()
@@ -146,7 +145,7 @@ func readSets(ctx context.Context, th *inspect.Inspector, before view.Sets, chan
 	return sets
 }
 
-// readKeys reads how scope keys stand.
+// readKeys reads the state of scope keys.
 func (b *board) readKeys(ctx context.Context, keys []scopeKey) error {
 	read := make([]*standing, len(keys))
 	err := together(len(keys), func(i int) error {
@@ -166,7 +165,7 @@ func (b *board) readKeys(ctx context.Context, keys []scopeKey) error {
 	return nil
 }
 
-// readKey reads how a scope key stands. It changes nothing of the board.
+// readKey reads the state of a scope key. It does not change the board.
 func (b *board) readKey(ctx context.Context, key scopeKey) (*standing, error) {
 	var next standing
 	if before := b.keys[key]; before != nil {
@@ -186,8 +185,7 @@ func (b *board) readKey(ctx context.Context, key scopeKey) (*standing, error) {
 	return &next, nil
 }
 
-// readHistories reads what started under some of the open scope keys, those first of which
-// that was read longest ago.
+// readHistories reads the histories of some open scope keys, the least recently read first.
 func (b *board) readHistories(ctx context.Context, open []scopeKey) error {
 	due := slices.DeleteFunc(slices.Clone(open), func(key scopeKey) bool {
 		s := b.keys[key]
@@ -205,13 +203,13 @@ func (b *board) readHistories(ctx context.Context, open []scopeKey) error {
 	return nil
 }
 
-// choose says which scope keys the overview shows: that of all, those that are paused,
-// those under which most waits, those of the flows that wait longest, and those shown before
-// that are in use.
+// choose returns the scope keys that the overview shows: Global, the paused ones, those under which
+// the most jobs wait, those of the flows that wait longest, and those in use that were shown
+// before.
 func (b *board) choose(before map[scopeKey]*standing) []scopeKey {
 	var rows []scopeKey
 	add := func(key scopeKey) {
-		hashed := strings.HasPrefix(key.Key, "~") // of a very long key Redis has no more
+		hashed := strings.HasPrefix(key.Key, "~") // Redis has only the hash of a very long key
 		if len(rows) < mostRows && !hashed && b.refuses(key) == "" && !slices.Contains(rows, key) {
 			rows = append(rows, key)
 		}
@@ -240,7 +238,7 @@ func (b *board) choose(before map[scopeKey]*standing) []scopeKey {
 	return rows
 }
 
-// order is that of the configuration's scopes, and of their keys by name.
+// order compares scope keys by their scopes' position in the configuration, then by key.
 func (b *board) order(x, y scopeKey) int {
 	of := func(k scopeKey) int {
 		return slices.IndexFunc(b.process.scopes(), func(s throttle.Scope) bool { return s.Name == k.Scope })
@@ -251,7 +249,7 @@ func (b *board) order(x, y scopeKey) int {
 	return x.compare(y)
 }
 
-// lastRead is when a scope key was read last; zero if it was not.
+// lastRead returns when a scope key was last read; zero if never.
 func lastRead(s *standing) time.Time {
 	if s == nil {
 		return time.Time{}
@@ -259,7 +257,7 @@ func lastRead(s *standing) time.Time {
 	return s.usage.Now
 }
 
-// inUse tells whether there is something to see of a scope key.
+// inUse reports whether a scope key has anything to show.
 func inUse(u inspect.Usage) bool {
 	if u.Waiting > 0 || view.ServedText(u.Served) != "" || u.Paused.After(u.Now) {
 		return true
@@ -272,7 +270,7 @@ func inUse(u inspect.Usage) bool {
 	return false
 }
 
-// fullest is how full the fullest limit is, 0 to 1 or more.
+// fullest returns how full the fullest limit is, 0 to 1 or more.
 func fullest(u inspect.Usage) float64 {
 	most := 0.0
 	for _, row := range view.UsesOf(u) {

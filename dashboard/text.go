@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// functions are what templates write with.
+// functions are the functions that templates call.
 var functions = template.FuncMap{
 	"name":     name,
 	"linked":   func(key string) bool { return !strings.HasPrefix(key, "~") },
@@ -32,7 +32,7 @@ var functions = template.FuncMap{
 	"leased":   view.Leased,
 }
 
-// name is a name as a page shows it: spaces at its ends, which nobody sees, are escaped too.
+// name returns a name as a page shows it. Spaces at its ends, which are invisible, are escaped too.
 func name(text string) string {
 	const space = `\x20`
 	inner := strings.TrimLeft(text, " ")
@@ -41,10 +41,10 @@ func name(text string) string {
 	return strings.Repeat(space, before) + view.Printable(inner) + strings.Repeat(space, len(text)-before-len(inner))
 }
 
-// instant is a time, and the one from which it is told how far it is; both on Redis' clock.
+// instant is a time, and the time from which its distance is shown; both by Redis' clock.
 type instant struct{ At, Now time.Time }
 
-// limitsInForce are the limits of a scope key as they can be set.
+// limitsInForce returns the limits of a scope key in the form in which a user can set them.
 func limitsInForce(u inspect.Usage) string {
 	limits := make([]throttle.Limit, len(u.Limits))
 	for i, l := range u.Limits {
@@ -53,7 +53,7 @@ func limitsInForce(u inspect.Usage) string {
 	return view.LimitTexts(limits)
 }
 
-// perSecond is a rate for people.
+// perSecond formats a rate for people.
 func perSecond(rate float64) string {
 	if rate >= 10 || rate == 0 {
 		return strconv.FormatFloat(rate, 'f', 0, 64)
@@ -61,7 +61,7 @@ func perSecond(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
 
-// problem is one line about an error.
+// problem returns one line about an error.
 func problem(err error) string {
 	if err == nil {
 		return ""

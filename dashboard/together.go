@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// mostCalls is how many calls of Redis one look has under way at the same time: the client
-// may be that of a program with work to do.
+// mostCalls is how many calls of Redis one reading makes at the same time: the client may belong to
+// a program with other work.
 const mostCalls = 8
 
-// together calls do for 0 to n-1, several at the same time. It returns the first error, and
-// begins nothing after it.
+// together calls do for 0 to n-1, several at the same time. It returns the first error, and starts
+// no call after it.
 func together(n int, do func(i int) error) error {
 	var next atomic.Int64
 	var group sync.WaitGroup

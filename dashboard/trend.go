@@ -11,14 +11,15 @@ import (
 
 const (
 	mostFields = 48
-	// carried is for how long a note is taken for right, where no later one comes.
+	// carried is how long a note stays valid if no later one comes.
 	carried = 10 * time.Minute
 )
 
-// spans are the hours that a chart of the backlog may show: the fewest that have all notes.
+// spans are the hours that a chart of the backlog may show: the shortest one with all notes is
+// used.
 var spans = []int{1, 3, 6, 12}
 
-// backlogChart is what waited in the last hours.
+// backlogChart is the backlog of the last hours.
 type backlogChart struct {
 	Title  string
 	From   time.Time
@@ -34,7 +35,7 @@ type trend struct {
 	Bars            []chartBar
 }
 
-// backlogOf draws what was noted; nil without notes.
+// backlogOf draws the notes of the backlog; nil without notes.
 func backlogOf(noted []inspect.Backlog, now time.Time) *backlogChart {
 	hours := hoursOf(noted, now)
 	span := time.Duration(hours) * time.Hour
@@ -61,7 +62,7 @@ func backlogOf(noted []inspect.Backlog, now time.Time) *backlogChart {
 	return c
 }
 
-// hoursOf is how many hours are drawn.
+// hoursOf returns how many hours the chart shows.
 func hoursOf(noted []inspect.Backlog, now time.Time) int {
 	for _, hours := range spans {
 		if len(noted) > 0 && now.Sub(noted[0].At) <= time.Duration(hours)*time.Hour {
@@ -71,7 +72,7 @@ func hoursOf(noted []inspect.Backlog, now time.Time) int {
 	return spans[len(spans)-1]
 }
 
-// fields are the most of each quantity in each part of the span that has a note.
+// fields returns the largest value of each quantity in each part of the span that has a note.
 func (c *backlogChart) fields(noted []inspect.Backlog, now time.Time) map[int]inspect.Backlog {
 	fields := make(map[int]inspect.Backlog)
 	for i, b := range noted {
@@ -100,12 +101,14 @@ func (c *backlogChart) fields(noted []inspect.Backlog, now time.Time) map[int]in
 	return fields
 }
 
-// place is the part in which an instant is; the last has the end of the span too.
+// place returns the part of the span that contains an instant; the last part includes the end of
+// the span.
 func (c *backlogChart) place(at time.Time) int {
 	return min(mostFields-1, int(at.Sub(c.From)/c.field))
 }
 
-// trendOf draws one quantity; negative is more than is counted. It has no bars where all is 0.
+// trendOf draws one quantity; a negative value means more than is counted. It draws no bars if all
+// values are 0.
 func trendOf(
 	what string, fields map[int]inspect.Backlog, last *inspect.Backlog,
 	of func(inspect.Backlog) int64, text func(int64) string,

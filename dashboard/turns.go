@@ -7,12 +7,13 @@ import (
 	"sync"
 )
 
-// turn is had by one at a time.
+// turn is a lock with one owner at a time. A caller can stop waiting for it.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take waits for the turn; false if ctx ended before. Whoever has it leaves it.
+// take waits for the turn; it returns false if ctx ended before. Its owner gives it back with
+// leave.
 func (t turn) take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:
@@ -24,15 +25,15 @@ func (t turn) take(ctx context.Context) bool {
 
 func (t turn) leave() { <-t }
 
-// clients counts what is under way, by client. The zero value counts nothing yet.
+// clients counts the requests that are under way, by client. The zero value is ready for use.
 type clients struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int
 }
 
-// enter counts one more of a client; false if it has so many already. The returned function
-// takes it back.
+// enter counts one more request of a client; it returns false if the client has too many. The
+// returned function ends the count.
 func (c *clients) enter(client string, most int) (leave func(), is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +61,8 @@ func (c *clients) inAll() int {
 	return c.all
 }
 
-// clientOf returns the client that a request is counted for: its name by Options.Who, if that is
-// set, else the host that it came from. A name that nobody has verified would be as good as none.
+// clientOf returns the client for which a request is counted: its name by Options.Who, if set, else
+// its host. A name that nobody has verified would bound nothing.
 func (h *Handler) clientOf(r *http.Request) string {
 	if h.options.named {
 		return h.options.Who(r)
@@ -72,7 +73,7 @@ func (h *Handler) clientOf(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// tooMany answers a request that is one too many.
+// tooMany answers a request beyond the bound.
 func tooMany(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, why, http.StatusTooManyRequests)
