@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Leave takes jobs out of line that will not come, and gives their bookings back. It tells
-// for each whether it had a place or a booking.
+// Leave removes jobs that will not come, and takes their bookings back. It reports for each job whether it waited or
+// was booked.
 func (l *Line) Leave(now int64, settings Settings, ids []string) []bool {
 	l.begin(now, settings)
 	left := make([]bool, len(ids))
@@ -42,7 +42,7 @@ type Grant struct {
 	Decided int64 // when it was granted
 }
 
-// mark tells the grant from others of its job.
+// mark distinguishes the grant from other grants of its job.
 func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 10) }
 
 // Settle corrects what a grant was charged, once, within a time of its start. Rebook
@@ -87,7 +87,7 @@ func (l *Line) marked(mark string, now int64) bool {
 // start: it may be settled, and not be made a booking once more.
 const grantedAgainMark = "+"
 
-// grantedAgain notes a grant for the start of which it was made a booking.
+// grantedAgain notes a grant for the same start at which it was made a booking.
 func (l *Line) grantedAgain(g Grant) {
 	if until, is := l.settled[g.mark()]; is {
 		l.settled[g.mark()+grantedAgainMark] = until
@@ -95,11 +95,10 @@ func (l *Line) grantedAgain(g Grant) {
 	}
 }
 
-// correct changes what is spent at a start, where it still counts. After a step back of the
-// clock, until it has caught up or the ledger is empty, what is found there may be
-// another's: then nothing is given back, and what was taken beyond the charge counts from
-// now on. So it does where nothing is found of a start that would count still, and in a
-// ledger that did not count yet when the start was granted. What runs at once is left alone.
+// correct changes what is spent at a start, while the start still counts. After a step back of the clock, until the
+// clock has caught up or the ledger is empty, units found at the start may belong to another job: then correct gives
+// nothing back, and units beyond the charge count from now on. The same holds if the ledger has nothing at a start that
+// would still count, and for a ledger that did not count yet at the grant. Running limits stay unchanged.
 func (k *key) correct(now int64, g Grant, delta int64) {
 	if delta == 0 {
 		return
@@ -119,8 +118,8 @@ func (k *key) correct(now int64, g Grant, delta int64) {
 	}
 }
 
-// Pause closes a scope key until a time, unless it is closed for longer already, and tells
-// until when it is. A time of 0 opens it.
+// Pause closes a scope key until a time, unless it is closed for longer already, and returns when the pause ends. A
+// time of 0 opens the scope key.
 func (l *Line) Pause(now int64, settings Settings, name string, until int64) (before, is int64) {
 	l.begin(now, settings)
 	k := l.key(name)
@@ -179,7 +178,7 @@ func (l *Line) setScope(scope string, set scopeSet) {
 	l.hurryAll(scope + ":")
 }
 
-// forgetEnded forgets what was set for scopes and has ended.
+// forgetEnded forgets settings of scopes that have ended.
 func (l *Line) forgetEnded() {
 	l.all = l.all.asOf(l.now)
 	for scope, set := range l.set {
@@ -191,7 +190,7 @@ func (l *Line) forgetEnded() {
 	}
 }
 
-// hurryAll has all scope keys that begin so looked at now, and all claims.
+// hurryAll makes all scope keys with this prefix due now, and all claims.
 func (l *Line) hurryAll(prefix string) {
 	var late []string
 	for name, at := range l.timers.all() {
@@ -204,14 +203,14 @@ func (l *Line) hurryAll(prefix string) {
 	}
 }
 
-// Usage is how a limit of a scope key stands.
+// Usage is the state of a limit of a scope key.
 type Usage struct {
 	Limit        Limit
 	Used, Booked int64
 	Free         int64 // the earliest start of one unit
 }
 
-// KeyState is how a scope key stands.
+// KeyState is the state of a scope key.
 type KeyState struct {
 	Paused int64
 	Part   int64 // of its limits that is served, in thousandths
@@ -223,7 +222,7 @@ type KeyState struct {
 	Limits []Usage
 }
 
-// State tells how a scope key stands. It changes nothing.
+// State returns the state of a scope key. It changes nothing.
 func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	l.begin(now, settings)
 	k := l.key(name)

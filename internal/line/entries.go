@@ -8,8 +8,7 @@ type entry struct{ at, units int64 }
 // entries are in order of their sub-windows, none of them with 0 units.
 type entries []entry
 
-// add changes the units of a sub-window. Less than are there leave none: what is not
-// there cannot be taken away.
+// add changes the units of a sub-window. A sub-window never has fewer than 0 units.
 func (e *entries) add(at, units int64) {
 	i, found := e.find(at)
 	switch {
@@ -22,7 +21,7 @@ func (e *entries) add(at, units int64) {
 	}
 }
 
-// of is how many units a sub-window has.
+// of returns the units of a sub-window.
 func (e entries) of(at int64) int64 {
 	if i, found := e.find(at); found {
 		return e[i].units
@@ -30,12 +29,12 @@ func (e entries) of(at int64) int64 {
 	return 0
 }
 
-// find is where a sub-window is.
+// find returns the index of a sub-window.
 func (e entries) find(at int64) (int, bool) {
 	return slices.BinarySearchFunc(e, at, func(x entry, at int64) int { return int(max(-1, min(1, x.at-at))) })
 }
 
-// drop forgets the sub-windows before at, and tells whether there were any.
+// drop forgets the sub-windows before at, and reports whether there were any.
 func (e *entries) drop(at int64) bool {
 	n := 0
 	for n < len(*e) && (*e)[n].at < at {
@@ -45,7 +44,7 @@ func (e *entries) drop(at int64) bool {
 	return n > 0
 }
 
-// coarser is the entries of sub-windows that are so many times as long.
+// coarser returns the entries in sub-windows that are longer by the factor times.
 func (e entries) coarser(times int64) entries {
 	var all entries
 	for _, x := range e {

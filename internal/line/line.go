@@ -29,7 +29,7 @@ type scopeSet struct {
 	limitsEnd int64 // as modeEnds
 }
 
-// asOf is what is left of it at an instant.
+// asOf returns what is left of the set at an instant.
 func (s scopeSet) asOf(now int64) scopeSet {
 	if s.mode == 0 || s.modeEnds <= now {
 		s.mode, s.modeEnds = 0, Never
@@ -57,7 +57,7 @@ type Line struct {
 	queues   map[string]*queue
 	overdues ranked[int64] // when a job that did not come is told of again
 	timers   ranked[int64] // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
-	// of flows that have another one than 1, the second in which it was told last times shareSecond, plus the share
+	// scores of flows whose share is not 1: the second in which a job last stated it times shareSecond, plus the share
 	shares ranked[int64]
 	claims map[string]claim // by scope key
 	set    map[string]scopeSet
@@ -92,8 +92,7 @@ func New() *Line {
 	}
 }
 
-// record is what is known of a job that stands in line, is booked, or was and did not
-// come.
+// record is what the line knows of a job that waits, is booked, or did not come to its slot.
 type record struct {
 	state   state
 	slot    int64
@@ -189,7 +188,7 @@ func (l *Line) inForce(scope string) inForce {
 	return f
 }
 
-// ends is when the next of what is set for the scope keys of a lane ends.
+// ends returns when the first setting of a lane's scope keys ends.
 func (l *Line) ends(lane *lane) int64 {
 	next := Never
 	for _, name := range lane.keys {
@@ -198,7 +197,7 @@ func (l *Line) ends(lane *lane) int64 {
 	return next
 }
 
-// lane is the one of this name, "<flow>|<scope key>,<scope key>"; with a lower priority
+// lane returns the lane with this name, "<flow>|<scope key>,<scope key>"; with a lower priority
 // "<flow>#<priority>|<scope key>,<scope key>".
 func (l *Line) lane(name string) *lane {
 	if known := l.lanes[name]; known != nil {
@@ -221,8 +220,8 @@ func (l *Line) queue(name string) *queue {
 
 func (l *Line) lower() float64 { return float64(cmp.Or(l.settings.Lower, defaultLower)) }
 
-// What a second counts for in the score of a share, and for how many of them a share is kept: whoever waits asks again
-// within that time, and tells it anew.
+// shareSecond is the weight of a second in the score of a share. A share is kept for a limited number of seconds: a
+// waiting job asks again within that time, and states its share anew.
 const (
 	shareSecond = 1 << 20
 	shareKept   = 864_000
@@ -235,7 +234,7 @@ func (l *Line) share(flow string) float64 {
 	return float64(max(1, score%shareSecond))
 }
 
-// forgetShares forgets some of the shares that nobody has told of for long.
+// forgetShares forgets some of the shares that no job has stated for long.
 func (l *Line) forgetShares() {
 	for range forgottenAtOnce {
 		flow, score, is := l.shares.first()
@@ -246,7 +245,7 @@ func (l *Line) forgetShares() {
 	}
 }
 
-// due sets a timer; an earlier one stays. What a walk has come by is looked at again by then.
+// due sets a timer; an earlier timer stays. The timer also covers the lanes that a walk has passed.
 func (l *Line) due(name string, at int64) {
 	if t, set := l.timers.get(name); !set || at < t {
 		l.timers.set(name, at)
@@ -256,7 +255,7 @@ func (l *Line) due(name string, at int64) {
 	}
 }
 
-// hurry has a scope key looked at now, if lanes stand under it, and the job that has a claim there.
+// hurry makes a scope key due now if lanes stand under it, and the job that has a claim there.
 func (l *Line) hurry(name string) {
 	for _, timer := range []string{name, "+" + l.claims[name].id} {
 		if t, set := l.timers.get(timer); set && t > l.now {
@@ -268,7 +267,7 @@ func (l *Line) hurry(name string) {
 	}
 }
 
-// Next is when the line is to be pulled, 0 if nothing waits.
+// Next returns when the next pull is due, 0 if nothing waits.
 func (l *Line) Next() int64 {
 	_, next, _ := l.timers.first()
 	return next
@@ -281,8 +280,8 @@ type fit struct {
 	holder *Limit // of that scope key; nil: its pause
 }
 
-// earliest is the first start at or after at that all scope keys of a lane allow, of those
-// that enforce their limits or of those that are in shadow.
+// earliest returns the first start at or after at that the scope keys of a lane allow: those that enforce their
+// limits, or those in shadow.
 func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode Mode) fit {
 	f, asked := fit{at: at}, 0
 	for again := true; again; {
@@ -322,7 +321,7 @@ func (l *Line) book(lane *lane, costs []int64, at, sign int64) {
 	}
 }
 
-// costOf is what a job costs under one of its lane's scope keys.
+// costOf returns what a job costs under one of its lane's scope keys.
 func costOf(lane *lane, costs []int64, name string) int64 {
 	return costs[slices.Index(lane.keys, name)]
 }
@@ -361,13 +360,13 @@ func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	}
 }
 
-// stand has a lane wait under a scope key, which is looked at by then.
+// stand puts a lane into the queue of a scope key, which becomes due by then.
 func (l *Line) stand(name string, lane *lane, look int64) {
 	l.queue(name).stand(lane, lane.jobs[0].arrival)
 	l.due(name, look)
 }
 
-// leave ends that.
+// leave takes a lane out of its queue.
 func (l *Line) leave(name string, lane *lane) {
 	q := l.queues[name]
 	q.leave(lane)
@@ -381,7 +380,7 @@ func (l *Line) tidy(name string) {
 	}
 }
 
-// stands tells whether flows stand in a queue.
+// stands reports whether flows stand in a queue.
 func (l *Line) stands(name string) bool {
 	q := l.queues[name]
 	return q != nil && q.tags.len() > 0
@@ -409,8 +408,8 @@ func (l *Line) blocked(lane *lane, costs []int64, f fit) (name string, look int6
 	return name, l.soon(look-l.settings.Lookahead, l.ends(lane))
 }
 
-// lookedAtAfter is after how long what has no room is looked at again at the latest: another
-// process may have other limits, or the clock may have been set.
+// lookedAtAfter is the longest time between two looks at a scope key without room: another process may have other
+// limits, or the clock may have been set.
 const lookedAtAfter = 300_000_000
 
 // soon is when something is looked at that has room then, also what never has, and not after

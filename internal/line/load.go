@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Snapshot is what waits, and how the scope keys stand that concern it.
+// Snapshot is everything that waits, and the state of the scope keys that it waits under.
 type Snapshot struct {
 	Now    int64
 	Keys   []KeySnapshot
@@ -16,7 +16,7 @@ type Snapshot struct {
 	Shares map[string]int64 // of flows that have another one than 1
 }
 
-// KeySnapshot is how a scope key stands, with its limits in force.
+// KeySnapshot is the state of a scope key, with its limits in force.
 type KeySnapshot struct {
 	Name    string
 	Mode    Mode
@@ -26,7 +26,7 @@ type KeySnapshot struct {
 	Ledgers []LedgerSnapshot
 }
 
-// LedgerSnapshot is what one ledger has.
+// LedgerSnapshot is the content of one ledger.
 type LedgerSnapshot struct {
 	Span
 	Precision, N  int64
@@ -37,7 +37,7 @@ type LedgerSnapshot struct {
 // Entry is how many units are in one sub-window.
 type Entry struct{ At, Units int64 }
 
-// QueueSnapshot is what stands under one scope key.
+// QueueSnapshot is the queue of one scope key.
 type QueueSnapshot struct {
 	Name    string // of the scope key
 	Timer   int64
@@ -74,16 +74,15 @@ type Waiter struct {
 	Costs   []int64
 }
 
-// ClaimSnapshot is a job that is booked behind the lookahead.
+// ClaimSnapshot is a job that is booked beyond the lookahead.
 type ClaimSnapshot struct {
 	Key string
 	At  int64
 	ID  string
 }
 
-// Load returns a line that goes on from a snapshot, and the settings that it goes on with:
-// these with the scopes of the snapshot. What is booked for jobs that are not in line counts as spent: they are
-// taken to start at their slots.
+// Load returns a line that goes on from a snapshot, and its settings: these, with the scopes of the snapshot. Bookings
+// of jobs that do not wait count as spent: Load takes these jobs to start at their slots.
 func Load(s Snapshot, settings Settings) (*Line, Settings) {
 	l := New()
 	settings.Scopes = make(map[string]Scope)
@@ -153,7 +152,7 @@ func (l *Line) loadLane(s *LaneSnapshot) {
 	}
 }
 
-// loadQueue has those lanes stand in a queue of which there are jobs.
+// loadQueue puts those lanes that have jobs into a queue.
 func (l *Line) loadQueue(s *QueueSnapshot) {
 	q := newQueue()
 	q.virtual = s.Virtual
@@ -180,7 +179,7 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	l.queues[s.Name] = q
 }
 
-// startBooked makes starts of all bookings. One whose slot has passed starts now.
+// startBooked turns all bookings into starts. A booking whose slot has passed starts now.
 func (d *ledger) startBooked(now int64) {
 	booked := d.booked
 	d.booked = nil
@@ -189,7 +188,7 @@ func (d *ledger) startBooked(now int64) {
 	}
 }
 
-// Snapshot tells how all stands that waits.
+// Snapshot returns everything that waits.
 func (l *Line) Snapshot(now int64, settings Settings) Snapshot {
 	s := Snapshot{Now: now, Shares: make(map[string]int64, l.shares.len())}
 	for flow, score := range l.shares.all() {
@@ -248,7 +247,7 @@ func (l *Line) queueSnapshot(name string) QueueSnapshot {
 	return s
 }
 
-// KeySnapshot tells how a scope key stands, with all of its ledgers.
+// KeySnapshot returns the state of a scope key, with all of its ledgers.
 func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapshot {
 	l.begin(now, settings)
 	k := l.key(name)
@@ -270,7 +269,7 @@ func (e entries) list() []Entry {
 	return list
 }
 
-// JobState is what is known of one job.
+// JobState is what the line knows of one job.
 type JobState struct {
 	Slot    int64 // 0: it is not booked, or did not come to its slot
 	Arrival int64 // 0: it is not known
@@ -280,7 +279,7 @@ type JobState struct {
 	Timer   int64 // of the queue
 }
 
-// Job tells what is known of a job, which has this lane.
+// Job returns what the line knows of a job of this lane.
 func (l *Line) Job(id, lane string) JobState {
 	known := l.jobs[id]
 	switch {

@@ -10,16 +10,15 @@ const (
 	mostIdle = 20_000
 )
 
-// Foresee reserves jobs now, one after the other, and tells what becomes of each: the
-// start of a job that is granted or booked is certain then.
+// Foresee reserves jobs now, one after the other, and returns what becomes of each: a granted or booked job has a
+// certain start.
 func (l *Line) Foresee(now int64, settings Settings, jobs []Job) []Answer {
 	l.playing = true
 	return l.Reserve(now, settings, jobs)
 }
 
-// Play lets the line go on in virtual time, with nobody else coming, until these jobs have
-// started, and tells when they do: each comes to its slot. Those that never start, and
-// those that are not in line, are not there.
+// Play lets the line go on in virtual time, without new jobs, until these jobs have started, and returns their starts:
+// each job comes to its slot. Jobs that never start, and jobs that do not wait, are missing from the result.
 func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64 {
 	l.playing = true
 	l.begin(now, settings)
@@ -52,13 +51,13 @@ func (l *Line) Play(now int64, settings Settings, ids []string) map[string]int64
 	return starts
 }
 
-// Waits tells whether a job is in line.
+// Waits reports whether a job waits.
 func (l *Line) Waits(id string) bool {
 	known := l.jobs[id]
 	return known != nil && known.state == waiting
 }
 
-// startBooked has a booked job start at its slot. What it claims is kept.
+// startBooked starts a booked job at its slot. Its claim is kept.
 func (l *Line) startBooked(id string, known *record) {
 	lane := l.lane(known.lane)
 	l.book(lane, known.costs, known.slot, -1)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Priorities is how many there are: 0, the highest, and the others below it.
+// Priorities is the number of priorities: 0 is the highest.
 const Priorities = 5
 
 // defaultLower is Settings.Lower where that is 0.
@@ -33,8 +33,7 @@ func classOf(name string) class {
 	return class{flow, n}
 }
 
-// classLanes are a flow's lanes in a queue, by their priority and the arrival of their first
-// jobs.
+// classLanes are a flow's lanes in a queue, by their priority and the arrival of their first jobs.
 type classLanes [Priorities]ranked[int64]
 
 func (c *classLanes) empty() bool {
@@ -46,8 +45,8 @@ func (c *classLanes) empty() bool {
 	return true
 }
 
-// head is the lane whose turn it is, by the tags of its flow's classes: a higher priority is
-// first where these are the same.
+// head returns the lane whose turn it is, by the tags of its flow's classes. If tags are equal, the higher priority is
+// first.
 func (c *classLanes) head(tags *ClassTags) (lane string) {
 	least := math.Inf(1)
 	for priority := range c {
@@ -58,7 +57,7 @@ func (c *classLanes) head(tags *ClassTags) (lane string) {
 	return lane
 }
 
-// inOrder are the lanes in the order of their turns.
+// inOrder returns the lanes in the order of their turns.
 func (c *classLanes) inOrder(tags *ClassTags) (lanes []string) {
 	var priorities []int
 	for priority := range c {
@@ -81,7 +80,7 @@ type ClassTags struct {
 	Tags    [Priorities]float64
 }
 
-// of is where a priority stands. nil has them all at the same place.
+// of returns the tag of a priority. For nil, all priorities have the same tag.
 func (t *ClassTags) of(priority int) float64 {
 	if t == nil {
 		return 0
@@ -89,7 +88,7 @@ func (t *ClassTags) of(priority int) float64 {
 	return max(t.Virtual, t.Tags[priority])
 }
 
-// serve moves the virtual time on to the priority that has its turn.
+// serve moves the virtual time on to the priority whose turn it is.
 func (t *ClassTags) serve(priority int) {
 	if t != nil {
 		t.Virtual = t.of(priority)

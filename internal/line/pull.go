@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// againAfter is after how long lanes without room are looked at again at the latest.
+// againAfter is the longest time between two looks at lanes without room.
 const againAfter = 60_000_000
 
-// mostWalked is how many lanes without room one look comes by.
+// mostWalked is how many lanes without room one look passes.
 const mostWalked = 64
 
-// forgetAfter is how long a job that did not come to its slot finds its place again.
+// forgetAfter is how long a job that did not come to its slot keeps its position.
 const forgetAfter = 600_000_000
 
-// toldAgain is how long it takes at least until a pull tells again of an overdue job, the
-// longer the longer it is overdue; mostOverdue is how many a pull tells of again.
+// toldAgain is the shortest time between two reports of an overdue job; it grows with how long the job is overdue.
+// mostOverdue is how many jobs a pull reports again.
 const (
 	toldAgain   = 1_000_000
 	mostOverdue = 50
@@ -26,10 +26,10 @@ const (
 // mostDropped bounds the work of one pull where a backlog was deleted.
 const mostDropped = 2000
 
-// steppedUnseen is how far the clock may step back without all being looked at.
+// steppedUnseen is how far the clock may step back before a pull looks at every timer.
 const steppedUnseen = 1_000_000
 
-// looksOfAClaim is for how many looks one at a claim counts: it costs as much.
+// looksOfAClaim is how many looks one look at a claim counts for: it costs as much.
 const looksOfAClaim = 8
 
 // Told is a job that a pull books, finds overdue, or throws out.
@@ -55,13 +55,13 @@ type puller struct {
 	told            Pulled
 }
 
-// Pull books the first jobs of lanes whose time has come, as far as there is room within
-// the lookahead, and finds bookings whose grace is over.
+// Pull books the first jobs of due lanes, as far as there is room within the lookahead, and finds bookings whose grace
+// is over.
 func (l *Line) Pull(now int64, settings Settings, bookings, looks int) Pulled {
 	return l.pull(now, settings, bookings, looks, true)
 }
 
-// PullOnly is Pull for who cannot bring jobs that did not come: they are kept for who can.
+// PullOnly is Pull for callers that cannot deliver overdue jobs again; these jobs stay for a caller that can.
 func (l *Line) PullOnly(now int64, settings Settings, bookings, looks int) Pulled {
 	return l.pull(now, settings, bookings, looks, false)
 }
@@ -97,7 +97,7 @@ func (l *Line) pull(now int64, settings Settings, bookings, looks int, brings bo
 	return p.told
 }
 
-// keepUp has everything looked at that was to be looked at by a clock that stepped back.
+// keepUp makes every timer due that was set by a clock that has stepped back.
 func (p *puller) keepUp() {
 	if p.pulled > p.now+steppedUnseen {
 		for _, name := range p.timers.sorted() {
@@ -109,7 +109,7 @@ func (p *puller) keepUp() {
 	p.pulled = p.now
 }
 
-// tellAgain tells of jobs that were told of, or could not be, and have not come since.
+// tellAgain reports overdue jobs again that have not come since the last report, or that no pull could report.
 func (p *puller) tellAgain(ids []string) {
 	for _, id := range ids {
 		known := p.jobs[id]
@@ -123,7 +123,7 @@ func (p *puller) tellAgain(ids []string) {
 	}
 }
 
-// toAsk tells of a job that is to ask, and has it find its place again for a while.
+// toAsk reports a job that should ask again, and keeps its position for a while.
 func (p *puller) toAsk(told Told) {
 	p.timers.set("="+told.ID, p.now+forgetAfter)
 	p.overdues.set(told.ID, p.now)
@@ -133,9 +133,8 @@ func (p *puller) toAsk(told Told) {
 	}
 }
 
-// narrowFirst has claims looked at first, of what has become due at about
-// the same time, then scope keys under which one flow stands: the lanes that have room there
-// have their turn with the others under the scope keys that they share.
+// narrowFirst orders timers that are due at about the same time: claims come first, then scope keys under which one
+// flow stands. A lane that has room there then takes its turn with other lanes under the scope keys that they share.
 func (p *puller) narrowFirst(due []string) []string {
 	order := make(map[string][2]int64, len(due))
 	for _, name := range due {
@@ -152,8 +151,7 @@ func (p *puller) narrowFirst(due []string) []string {
 	return due
 }
 
-// planned tells of a job that was booked as a plan, for its slot that is still ahead or has
-// just been.
+// planned reports a job that was booked as a plan, if its slot is still ahead or has just passed.
 func (p *puller) planned(id string) bool {
 	known := p.jobs[id]
 	if known == nil || known.state != booked || known.slot > p.now+p.settings.Lookahead ||
@@ -166,7 +164,7 @@ func (p *puller) planned(id string) bool {
 	return true
 }
 
-// late ends a booking whose grace is over. The job keeps its place for a while.
+// late ends a booking whose grace is over. The job keeps its position for a while.
 func (p *puller) late(id string) {
 	known := p.jobs[id]
 	if known == nil || known.state != booked {
@@ -183,15 +181,15 @@ func (p *puller) late(id string) {
 	}
 }
 
-// endIfTired has a pull end that a script has ended here.
+// endIfTired ends a pull at the check at which the script ended its own.
 func (p *puller) endIfTired() {
 	if p.checks++; p.Ends > 0 && p.checks >= p.Ends {
 		p.looks = 0
 	}
 }
 
-// nextLane is the lane to which a walk along a queue has come. Jobs that have left are dropped, and lanes
-// of which nothing is left. Without one the walk has come to its end or, ended is false, no looks are left.
+// nextLane returns the lane that a walk along a queue has reached. It drops jobs that have left, and lanes without
+// jobs. If it returns no lane, the walk is at its end or, where ended is false, no looks are left.
 func (p *puller) nextLane(queue string) (at *lane, tag float64, ended bool) {
 	p.endIfTired()
 	for p.looks > 0 {
@@ -222,14 +220,14 @@ func (p *puller) nextLane(queue string) (at *lane, tag float64, ended bool) {
 	return nil, 0, false
 }
 
-// first is the lane of a flow whose turn it is in a queue.
+// first returns the lane of a flow whose turn it is in a queue.
 func (l *Line) first(queue, flow string) (lane string) {
 	q := l.queues[queue]
 	return q.lanes[flow].head(q.classes[flow])
 }
 
-// throwOut takes the first job of a lane out that weighs more than a limit allows: it holds
-// up those behind it, and is to ask again, to hear that. It is told of as overdue.
+// throwOut removes the first job of a lane if the job weighs more than a limit allows, since it holds up the jobs
+// behind it. The pull reports the job as overdue: the job asks again, and the answer says that it never fits.
 func (p *puller) throwOut(lane *lane) bool {
 	if len(lane.jobs) == 0 || p.tooHeavy(lane, lane.jobs[0].costs) == nil {
 		return false
@@ -242,15 +240,15 @@ func (p *puller) throwOut(lane *lane) bool {
 	return true
 }
 
-// waits tells whether a job waits at this place of its lane.
+// waits reports whether a job waits at this entry of its lane.
 func (l *Line) waits(lane *lane, at place) bool {
 	known := l.jobs[at.id]
 	return known != nil && known.state == waiting && known.arrival == at.arrival && known.lane == lane.name
 }
 
-// look walks along the lanes under a scope key in the order of their turns and books the first jobs
-// that have room, until it has none; it moves lanes under another scope key that has none for them. A
-// first job that has no room only for its weight claims its place or, beside another claim, is passed.
+// look walks along the lanes under a scope key in the order of their turns and books the first jobs that have room,
+// until the scope key has none. A lane without room under another scope key moves there. A first job that lacks room
+// only for its weight claims its start or, beside another claim, is passed.
 func (p *puller) look(name string) {
 	q := p.queues[name]
 	if q == nil {
@@ -312,7 +310,7 @@ func (p *puller) look(name string) {
 	p.endLook(name, ended)
 }
 
-// endLook sets when a scope key is looked at again. A walk that has not come to its end goes on at once.
+// endLook sets when a scope key is looked at again. An unfinished walk goes on at once.
 func (p *puller) endLook(name string, ended bool) {
 	q := p.queues[name]
 	switch {
@@ -354,7 +352,7 @@ func (p *puller) makeRoom(name string, lane *lane, tag float64, own int64, f fit
 	return true
 }
 
-// goOn has the next job of a lane be its first.
+// goOn makes the next job of a lane its first.
 func (p *puller) goOn(name string, q *queue, lane *lane) {
 	if len(lane.jobs) > 0 {
 		q.leads(lane, lane.jobs[0].arrival)
@@ -363,8 +361,8 @@ func (p *puller) goOn(name string, q *queue, lane *lane) {
 	}
 }
 
-// pass has a walk go on behind a lane. Its flow saves up no turns: its tag is no more than the job before the
-// virtual time.
+// pass moves a walk on behind a lane. The lane's flow saves up no turns: its tag is at most one job before the virtual
+// time.
 func (p *puller) pass(q *queue, lane *lane, tag float64, cost int64) {
 	if least := q.virtual - float64(cost)/p.share(lane.flow); tag < least {
 		q.tags.set(lane.flow, least)
@@ -372,15 +370,15 @@ func (p *puller) pass(q *queue, lane *lane, tag float64, cost int64) {
 	q.walkLane++
 }
 
-// claimsUnder reports whether a booking for an instant is the claim of a scope key: of the one where the lane
-// stands, and of others where the booking is so near that it keeps other jobs waiting.
+// claimsUnder reports whether a booking for an instant is the claim of a scope key: of the scope key where the lane
+// stands, and of any other where the booking is so near that it keeps other jobs waiting.
 func (p *puller) claimsUnder(k *key, queue string, at int64) bool {
 	return k.mode == Enforce && (k.name == queue || at-p.now <= 2*k.longest())
 }
 
-// claimed is when the first claim comes into the lookahead beside which a lane cannot claim a start; 0 if it
-// can. The bookings beyond the lookahead are claims; beside other claims a job may take the units that they
-// leave of half of a limit.
+// claimed returns when the first claim that keeps a lane from claiming a start comes into the lookahead; 0 if none
+// does. The bookings beyond the lookahead are claims; beside other claims a job may take the units that they leave of
+// half of a limit.
 func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 	for i, name := range lane.keys {
 		k := p.key(name)
@@ -402,7 +400,7 @@ func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 	return frees
 }
 
-// beyond is the first sub-window beyond the lookahead in which units are claimed, and how many are in all. A
+// beyond returns the first sub-window beyond the lookahead with claimed units, and the sum of all claimed units. A
 // forecast takes a booked job to start at its slot.
 func (p *puller) beyond(k *key, d *ledger) (first, sum int64) {
 	claims := d.booked
@@ -421,7 +419,7 @@ func (p *puller) beyond(k *key, d *ledger) (first, sum int64) {
 	return first, sum
 }
 
-// claim books the first job of a lane though its place is behind the lookahead.
+// claim books the first job of a lane although its slot is beyond the lookahead.
 func (p *puller) claim(name string, lane *lane, at int64) {
 	first := lane.jobs[0]
 	lane.jobs = lane.jobs[1:]
@@ -447,8 +445,8 @@ func (p *puller) noteClaim(name string, lane *lane, id string, at int64) {
 	}
 }
 
-// reclaim looks for an earlier place for a job that has a claim. When that is within the lookahead it is
-// a booking as others are.
+// reclaim looks for an earlier slot for a job that has a claim. A slot within the lookahead makes the claim an ordinary
+// booking.
 func (p *puller) reclaim(id string) {
 	known := p.jobs[id]
 	p.looks -= looksOfAClaim
@@ -482,7 +480,7 @@ func (p *puller) reclaim(id string) {
 	}
 }
 
-// heavy tells that a scope key has no room for a job only for its weight.
+// heavy reports whether a scope key lacks room for a job only for its weight.
 func (p *puller) heavy(k *key, cost int64) bool {
 	if cost == 1 {
 		return false
@@ -491,7 +489,7 @@ func (p *puller) heavy(k *key, cost int64) bool {
 	return one <= p.now+p.settings.Lookahead
 }
 
-// full tells that a scope key has no room for so many units within the lookahead.
+// full reports whether a scope key has no room for so many units within the lookahead.
 func (p *puller) full(k *key, units int64) bool {
 	if k.mode != Enforce {
 		return false
@@ -500,8 +498,8 @@ func (p *puller) full(k *key, units int64) bool {
 	return at > p.now+p.settings.Lookahead
 }
 
-// again is when a scope key is to be looked at that has no room: when one unit has. If it
-// has, but lanes that had their turn here are to have it, they are given a while.
+// again returns when to look again at a scope key without room: when it has room for one unit. If it has that room, but
+// lanes that had their turn here should take it, the scope key waits a while for them.
 func (p *puller) again(k *key) int64 {
 	one, _, _ := k.earliest(p.now, p.now, 1)
 	if one <= p.now+p.settings.Lookahead {
@@ -510,7 +508,7 @@ func (p *puller) again(k *key) int64 {
 	return p.soon(max(one-p.settings.Lookahead, p.now+1), k.ends)
 }
 
-// lacking are the scope keys of a lane that have no room for a job by themselves.
+// lacking returns the scope keys of a lane that have no room for a job by themselves.
 func (p *puller) lacking(lane *lane, costs []int64) (names []string) {
 	for i, name := range lane.keys {
 		k := p.key(name)
@@ -535,8 +533,8 @@ func (p *puller) bookFirst(lane *lane, at int64) {
 	p.drop(lane)
 }
 
-// drop takes the jobs out that have left, as far as the first that has not, and ends the lane
-// if none is left. It returns false if there are more than one pull may drop.
+// drop removes the jobs at the front that have left, and ends the lane if none is left. It returns false if there are
+// more of them than one pull may drop.
 func (p *puller) drop(lane *lane) bool {
 	for len(lane.jobs) > 0 && !p.waits(lane, lane.jobs[0]) {
 		if p.drops == 0 {
@@ -552,8 +550,7 @@ func (p *puller) drop(lane *lane) bool {
 	return true
 }
 
-// endLane forgets a lane of which no job is left, and that its flow has had its turn under the
-// lane's scope keys.
+// endLane forgets a lane without jobs, and that its flow has had its turn under the lane's scope keys.
 func (p *puller) endLane(lane *lane) {
 	delete(p.lanes, lane.name)
 	for _, name := range lane.keys {
@@ -563,7 +560,7 @@ func (p *puller) endLane(lane *lane) {
 	}
 }
 
-// move has a lane wait in another queue.
+// move puts a lane into another queue.
 func (p *puller) move(from, to string, lane *lane, look int64) {
 	p.stand(to, lane, look)
 	p.leave(from, lane)

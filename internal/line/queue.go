@@ -4,8 +4,8 @@ import (
 	"math"
 )
 
-// queue is what stands under one scope key: flows by their start tags, and of each flow
-// its lanes by their priority and the arrival of their first jobs.
+// queue holds the lanes under one scope key: flows by their start tags, and the lanes of each flow by their priority
+// and the arrival of their first jobs.
 type queue struct {
 	tags    ranked[float64] // start tags of the flows that stand here
 	lanes   map[string]*classLanes
@@ -25,10 +25,10 @@ func newQueue() *queue {
 		let: make(map[string]bool)}
 }
 
-// first is the flow whose turn it is.
+// first returns the flow whose turn it is.
 func (q *queue) first() (flow string, tag float64, stands bool) { return q.tags.first() }
 
-// has tells whether a lane stands here.
+// has reports whether a lane stands in the queue.
 func (q *queue) has(lane *lane) bool {
 	lanes := q.lanes[lane.flow]
 	if lanes == nil {
@@ -38,7 +38,7 @@ func (q *queue) has(lane *lane) bool {
 	return stands
 }
 
-// leads gives a lane that stands here another first job. It returns false if it does not.
+// leads gives a lane of the queue another first job. It returns false if the lane does not stand here.
 func (q *queue) leads(lane *lane, arrival int64) bool {
 	stands := q.has(lane)
 	if stands {
@@ -55,7 +55,7 @@ func (q *queue) add(lane *lane, arrival int64) {
 	q.lanes[lane.flow][lane.priority].set(lane.name, arrival)
 }
 
-// startTag is where a flow stands, or would.
+// startTag returns the start tag that a flow has, or would have, in the queue.
 func (q *queue) startTag(flow string) float64 {
 	if tag, stands := q.tags.get(flow); stands {
 		return tag
@@ -64,8 +64,8 @@ func (q *queue) startTag(flow string) float64 {
 	return max(q.virtual, finish)
 }
 
-// stand puts a lane into the queue. A flow that comes anew moves the virtual time on by as
-// little as can be: flows with equal tags keep the order in which they came.
+// stand puts a lane into the queue. A new flow moves the virtual time on by the smallest step: flows with equal tags
+// keep the order in which they came.
 func (q *queue) stand(lane *lane, arrival int64) {
 	q.add(lane, arrival)
 	if lane.priority > 0 && q.classes[lane.flow] == nil {
@@ -78,8 +78,7 @@ func (q *queue) stand(lane *lane, arrival int64) {
 	}
 }
 
-// leave takes a lane out of the queue. What the flow has had is kept as long as others
-// stand here.
+// leave takes a lane out of the queue. The queue remembers the flow's tag while other flows stand here.
 func (q *queue) leave(lane *lane) {
 	if lanes := q.lanes[lane.flow]; lanes != nil {
 		lanes[lane.priority].delete(lane.name)
@@ -108,8 +107,7 @@ func (q *queue) charge(of class, work, lower float64) {
 	q.setFinish(flow, back(tag, tag+work, q.virtual))
 }
 
-// mostTags is how many finish tags a queue keeps: those that are the furthest. A look forgets so many at most
-// that count no more.
+// mostTags is how many finish tags a queue keeps: the latest ones. One look forgets at most as many expired tags.
 const (
 	mostTags        = 1000
 	forgottenAtOnce = 50
@@ -122,7 +120,7 @@ func (q *queue) setFinish(flow string, tag float64) {
 	}
 }
 
-// forgetFinished forgets some of the flows whose finish tags the virtual time has come by.
+// forgetFinished forgets some of the flows whose finish tags the virtual time has passed.
 func (q *queue) forgetFinished() {
 	passed := q.finish.until(q.virtual)
 	for _, flow := range passed[:min(len(passed), forgottenAtOnce)] {
@@ -130,7 +128,7 @@ func (q *queue) forgetFinished() {
 	}
 }
 
-// forget forgets what a flow has had that does not stand here.
+// forget forgets the tag of a flow that does not stand here.
 func (q *queue) forget(flow string) {
 	q.finish.delete(flow)
 	delete(q.classes, flow)
@@ -143,7 +141,7 @@ func back(tag, moved, virtual float64) float64 {
 	return moved
 }
 
-// walked is the lane to which a walk has come, and its flow's tag.
+// walked returns the lane that a walk has reached, and the tag of its flow.
 func (q *queue) walked() (lane string, tag float64) {
 	for flows := q.tags.sorted(); q.walkFlow < len(flows); q.walkFlow++ {
 		flow := flows[q.walkFlow]

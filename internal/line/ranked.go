@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ranked are names in the order of their scores, and of the names where scores are the
-// same: a binary heap that knows where each name stands in it. The zero value is empty.
+// ranked orders names by their scores, and names with equal scores alphabetically: a binary heap that knows the
+// index of each name. The zero value is empty.
 type ranked[S cmp.Ordered] struct {
 	heap  []scored[S]
 	place map[string]int // in heap
@@ -68,7 +68,7 @@ func (r *ranked[S]) delete(name string) {
 	}
 }
 
-// until are the names whose score is not above this one, in order.
+// until returns the names whose score is at most this one, in order.
 func (r *ranked[S]) until(score S) []string {
 	var found []scored[S]
 	var look func(i int)
@@ -83,7 +83,7 @@ func (r *ranked[S]) until(score S) []string {
 	return inOrder(found)
 }
 
-// sorted are all names in order.
+// sorted returns all names in order.
 func (r *ranked[S]) sorted() []string {
 	all := slices.Clone(r.heap)
 	return inOrder(all)
@@ -100,7 +100,7 @@ func inOrder[S cmp.Ordered](all []scored[S]) []string {
 	return names
 }
 
-// all are the names in no order. None may be set or deleted meanwhile.
+// all yields the names in no order. The caller must not set or delete names meanwhile.
 func (r *ranked[S]) all() iter.Seq2[string, S] {
 	return func(yield func(string, S) bool) {
 		for _, x := range r.heap {

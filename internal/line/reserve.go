@@ -2,7 +2,7 @@ package line
 
 import "slices"
 
-// Job is asked for.
+// Job is a job that asks for a start.
 type Job struct {
 	ID      string
 	Lane    string  // "<flow>|<scope key>,<scope key>", the scope keys sorted; "<flow>#1|..." of priority 1
@@ -13,7 +13,7 @@ type Job struct {
 	Share   int64 // of the flow
 }
 
-// Outcome is what was decided for a job.
+// Outcome is the kind of an Answer.
 type Outcome int
 
 // The outcomes, as the scripts number them.
@@ -25,7 +25,7 @@ const (
 	TooHeavy
 )
 
-// Answer is what was decided for a job.
+// Answer is the decision for a job.
 type Answer struct {
 	Outcome Outcome
 	Start   int64
@@ -34,7 +34,7 @@ type Answer struct {
 	// Uncharged are, for a granted job, the scope keys that are off.
 	Uncharged []string
 	Held      *Held // what held it back
-	Shadow    *Held // for a granted job, what would have if it were not in shadow
+	Shadow    *Held // for a granted job, what would have held it if it were not in shadow
 	Until     int64 // of Shadow
 	Ahead     int64 // jobs before it in its lane
 	Flows     int64 // that stand where its lane stands
@@ -97,12 +97,11 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	return l.place(job, lane, arrival, back)
 }
 
-// redeem exchanges a booking for a start: what has really started decides, not what is
-// promised, until it is late by more than it may wait: then it takes what is free now, and
-// leaves to others what they are promised. A booking further ahead than any can be was made
-// before the clock stepped back. Who only plans a job that is booked already is told so: its
-// start is for who brings it. A grant that was made a booking again may be granted for the same
-// start: it can be settled then.
+// redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is
+// late by more than its longest wait: then the job takes what is free now, and leaves promised slots to other jobs. A
+// booking further ahead than the lookahead allows was made before the clock stepped back. A caller that only plans a
+// booked job gets the booking again: only the caller that delivers the job gets its start. A grant that was made a
+// booking again may be granted for the same start: it can be settled then.
 func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	if known.state == overdue {
 		return Answer{}, false
@@ -128,8 +127,7 @@ func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
 	return l.grant(job, lane, f.at, known.arrival), true
 }
 
-// place gives a job a start, a booking, or a place in its lane: at its front if it had one
-// before.
+// place gives a job a start, a booking, or an entry in its lane: at the front if the job had one before.
 func (l *Line) place(job Job, lane *lane, arrival int64, back bool) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
 	if min(f.at, l.ends(lane)) > l.now+job.Latest { // when other limits are in force, it may be sooner
@@ -188,7 +186,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 	return answer
 }
 
-// lead has a lane looked at whose first job has changed.
+// lead makes a lane due whose first job has changed.
 func (l *Line) lead(lane *lane, arrival int64) {
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil && q.leads(lane, arrival) {
@@ -198,14 +196,14 @@ func (l *Line) lead(lane *lane, arrival int64) {
 	l.anew(lane)
 }
 
-// leaveLane takes a job out of its lane: the next pull that comes to its place passes over it.
+// leaveLane marks a job as gone from its lane: the next pull that reaches its entry passes over it.
 func (l *Line) leaveLane(id string, known *record) {
 	if lane := l.lanes[known.lane]; lane != nil && lane.jobs[0].id == id {
 		l.anew(lane)
 	}
 }
 
-// anew has a lane looked at whose first job has changed: the new one may be lighter.
+// anew makes a lane due whose first job has changed: the new first job may be lighter.
 func (l *Line) anew(lane *lane) {
 	for _, name := range lane.keys {
 		if q := l.queues[name]; q != nil && q.has(lane) {
@@ -214,8 +212,8 @@ func (l *Line) anew(lane *lane) {
 	}
 }
 
-// stillWaiting answers a job in line that asks meanwhile. One that is older than the first of
-// its lane goes to the front: so does one whose lane was lost.
+// stillWaiting answers a waiting job that asks again. A job older than the first of its lane goes to the front, and so
+// does a job whose lane was lost.
 func (l *Line) stillWaiting(job Job, lane *lane, arrival int64) Answer {
 	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
 	if arrival < lane.jobs[0].arrival {
@@ -234,7 +232,7 @@ func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
 	return answer
 }
 
-// grant charges a job. What scope keys in shadow would have done is told.
+// grant charges a job. The answer names what scope keys in shadow would have done.
 func (l *Line) grant(job Job, lane *lane, at, arrival int64) Answer {
 	answer := Answer{Outcome: Granted, Start: at, Waited: max(0, at-arrival)}
 	if f := l.earliest(lane, job.Costs, at, true, Shadow); f.at > at {
@@ -302,8 +300,7 @@ func (l *Line) shareOf(flow string, share int64) {
 	}
 }
 
-// tooHeavy is a limit that can never hold the job, other than one of 0, which is like a
-// pause.
+// tooHeavy returns a limit that the job can never fit. A limit of 0 does not count: it acts like a pause.
 func (l *Line) tooHeavy(lane *lane, costs []int64) *Held {
 	for i, name := range lane.keys {
 		k := l.key(name)

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// run is what a granted job holds of limits on what runs at once.
+// run is what a granted job occupies under running limits.
 type run struct {
 	of     class
 	paid   int64 // until when its flow is charged, where it is by the time that it holds places
 	places []held
 }
 
-// held are the units that a job holds of one ledger.
+// held are the units that a job occupies in one ledger.
 type held struct {
 	key   string
 	span  Span
@@ -20,12 +20,11 @@ type held struct {
 	units int64
 }
 
-// startsFor is the time that a start is charged for, where flows are charged by time.
+// startsFor is the time that a start charges in advance, where flows are charged by time.
 const startsFor = 1_000_000
 
-// pay charges a flow for the time that it has held places and has not paid, or gives back what
-// it has paid of the second that a start is charged for. A scope key with two leases is paid
-// once.
+// pay charges a flow for the time that its job has occupied places and has not paid, or gives back the unused part of
+// the second that a start charges. A scope key with two leases is paid once.
 func (l *Line) pay(r *run) {
 	time := float64(max(l.now-r.paid, -startsFor)) / 1e6
 	paid := make(map[string]bool)
@@ -38,8 +37,7 @@ func (l *Line) pay(r *run) {
 	r.paid = l.now
 }
 
-// hold notes what a job holds that is granted. It returns the shortest lease, 0 if the job
-// holds nothing.
+// hold notes the places that a granted job occupies. It returns the shortest lease, 0 if the job occupies none.
 func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	r := run{of: lane.class, paid: at + startsFor}
 	lease := int64(0)
@@ -62,12 +60,11 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	return lease
 }
 
-// mayStart tells whether a job that has room may be granted its start now. Places that only
-// the end of a lease makes free are given to nobody before that: who has them may renew it.
-// And the clock may step back before a job that is granted a start for later has started:
-// its entry then lies behind that start. So none is granted a window or more ahead, where
-// others could still start a window before the entry, and none while a ledger's time stands
-// still, since that goes on after a far step. And none for when other limits are in force.
+// mayStart reports whether a job that has room may be granted its start now. Places that only the end of a lease frees
+// are not granted before that end: their job may renew the lease. If the clock steps back before a job granted for
+// later has started, its entry lies behind that start. So no start is granted a window or more ahead, where other jobs
+// could still start a window before the entry. No start is granted while a ledger's time stands still, since that time
+// goes on after a far step, and none for an instant at which other limits are in force.
 func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	for i, name := range lane.keys {
 		k := l.key(name)
@@ -94,9 +91,9 @@ func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 	return true
 }
 
-// Done gives back what grants hold, since their jobs have ended. It counts on for a
-// cool-down, by scopes. It tells for each grant whether it held its places until now; if
-// not, nothing cools down: others may have them.
+// Done gives back the places of grants whose jobs have ended. The places still count for a cool-down, by scopes. Done
+// reports for each grant whether it occupied its places until now; if not, nothing cools down: other jobs may have
+// them.
 func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[string]int64) []bool {
 	l.begin(now, settings)
 	l.lookAt(grants)
@@ -108,8 +105,8 @@ func (l *Line) Done(now int64, settings Settings, grants []Grant, cooldowns map[
 	return done
 }
 
-// Renew has what grants hold count from now on for a lease. It tells for each whether it
-// held its places until now; if not, what it still holds is given back.
+// Renew makes the places of grants count from now on for a lease. It reports for each grant whether it occupied its
+// places until now; if not, Renew gives back the places that the grant still occupies.
 func (l *Line) Renew(now int64, settings Settings, grants []Grant) []bool {
 	l.begin(now, settings)
 	l.lookAt(grants)
@@ -150,8 +147,8 @@ func (l *Line) lookAt(grants []Grant) {
 	}
 }
 
-// stillHeld is the run of a grant with those of its places that count until now, and tells
-// whether these are all that it was given. It forgets a run that holds nothing more.
+// stillHeld returns the run of a grant with the places that still count, and reports whether these are all that it was
+// granted. It forgets a run without places.
 func (l *Line) stillHeld(mark string) (r *run, all bool) {
 	if r = l.runs[mark]; r == nil {
 		return nil, false
@@ -165,16 +162,16 @@ func (l *Line) stillHeld(mark string) (r *run, all bool) {
 	return r, len(r.places) == given
 }
 
-// counts tells whether a place counts still. Where the ledger has it no more, since it was
-// lost or its time began anew, another may have it.
+// counts reports whether a place still counts. If the ledger no longer has it, since the ledger was lost or its time
+// began anew, another job may occupy it.
 func (l *Line) counts(p held) bool {
 	k := l.key(p.key)
 	d := k.ledger(p.span)
 	return d != nil && p.at+d.n() > d.sub(l.now+k.shift) && d.spent.of(p.at) >= p.units
 }
 
-// giveBack ends a run, charges its flow for the time if that is wanted, and tells whether
-// it held until now all that it was given.
+// giveBack ends a run, charges its flow for the time if the caller wants that, and reports whether the job occupied
+// until now all places that it was granted.
 func (l *Line) giveBack(mark string, cooldowns map[string]int64, timed bool) bool {
 	r, all := l.stillHeld(mark)
 	if r == nil {
