@@ -1,6 +1,6 @@
-// Package view reads of a throttle what people look at: who waits and for what, how limits
-// are used, how processes are configured, how busy Redis is. The command asynq-throttle
-// prints what it returns, as text or as JSON. It changes nothing, is safe for use by many
-// goroutines, and its errors are those of package throttle. The names of the JSON's fields
-// are documented in docs/command.md and stay.
+// Package view reads what people want to know of a throttle: which jobs wait and for what, how
+// limits are used, how processes are configured, how busy Redis is. The command asynq-throttle
+// prints the results as text or as JSON. The package changes nothing and is safe for use by many
+// goroutines; its errors are those of package throttle. The names of the JSON fields are documented
+// in docs/command.md and do not change.
 package view

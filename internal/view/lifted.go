@@ -6,8 +6,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Lifted returns the limits that were in force and have no successor among others: none of the
-// same window, or none for running jobs.
+// Lifted returns the limits in had that have no successor in limits: no limit of the same window,
+// or no running limit.
 func Lifted(had, limits []throttle.Limit) []throttle.Limit {
 	return slices.DeleteFunc(slices.Clone(had), func(old throttle.Limit) bool {
 		return slices.ContainsFunc(limits, func(l throttle.Limit) bool {

@@ -12,26 +12,26 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// Load is how busy the server is that has the throttle's keys. What INFO does not tell, or
-// may not be read, is zero.
+// Load is how busy the throttle's Redis server is. A field is zero if INFO lacks it or the user may
+// not run INFO.
 type Load struct {
 	Version string `json:"version,omitempty"`
-	// Over is the measured time: since the last look, else short.
+	// Over is the measured time: since the last reading, else a short one.
 	Over time.Duration `json:"over_ns"`
-	// CPU is what part of one core Redis' main thread has used in it.
+	// CPU is the share of one core that Redis' main thread used in this time.
 	CPU float64 `json:"cpu"`
-	// RoundTrip is the median of some.
+	// RoundTrip is the median of several round trips.
 	RoundTrip time.Duration `json:"round_trip_ns"`
-	// Commands is how many commands the server ran a second, Script the mean time of a call of a
-	// script, both of all programs: Redis does not tell one script from another.
+	// Commands is how many commands the server ran per second, and Script the mean time of a script
+	// call. Both count all programs, since Redis does not tell scripts apart.
 	Commands int64         `json:"commands_per_second"`
 	Script   time.Duration `json:"script_ns"`
 	Memory   string        `json:"memory,omitempty"`
-	// Verdict says in a word what that means: idle, busy, bottleneck or unknown.
+	// Verdict sums the load up in a word: idle, busy, bottleneck or unknown.
 	Verdict string `json:"verdict"`
 }
 
-// For how long the load is measured at least.
+// The shortest times over which the load is measured.
 const (
 	ShortLoad = 50 * time.Millisecond
 	LongLoad  = time.Second
@@ -39,17 +39,17 @@ const (
 
 const pings = 5
 
-// Sample is what INFO said at an instant. The zero value is none.
+// Sample is the reply of INFO at an instant. The zero value has no reply.
 type Sample struct {
 	at     time.Time // by the local clock
 	fields map[string]string
 }
 
-// oldSample is how old a sample may be to measure since then.
+// oldSample is the age beyond which a sample is not measured from.
 const oldSample = time.Minute
 
-// LoadSince measures it over the time since an earlier sample, and returns the next one.
-// Without one, or where that is old or of another server, it measures for that long.
+// LoadSince measures the load since an earlier sample, and returns the next sample. Without a
+// usable sample (none, an old one or one of another server), it measures for the duration long.
 func LoadSince(ctx context.Context, th *inspect.Inspector, before Sample, long time.Duration) (Load, Sample) {
 	l := Load{Verdict: "unknown"}
 	client, is := th.Client().(redis.Cmdable)
@@ -75,14 +75,14 @@ func LoadSince(ctx context.Context, th *inspect.Inspector, before Sample, long t
 	return l, after
 }
 
-// reaches tells that it may be measured from a sample to a later one.
+// reaches reports whether the load can be measured from a sample to a later one.
 func (s Sample) reaches(after Sample) bool {
 	took := after.at.Sub(s.at)
 	return s.fields["run_id"] != "" && s.fields["run_id"] == after.fields["run_id"] && took >= ShortLoad &&
 		took <= oldSample
 }
 
-// between fills in what was measured between two samples.
+// between fills in the load between two samples.
 func (l *Load) between(before, after Sample) {
 	l.Over = after.at.Sub(before.at)
 	l.Version, l.Memory = after.fields["redis_version"], after.fields["used_memory_human"]
@@ -97,7 +97,7 @@ func (l *Load) between(before, after Sample) {
 	}
 }
 
-// stat is a number of "calls=…,usec=…,usec_per_call=…" of the scripts.
+// stat returns a number of the scripts' "calls=…,usec=…,usec_per_call=…".
 func stat(s Sample, name string) int64 {
 	for part := range strings.SplitSeq(s.fields["cmdstat_evalsha"], ",") {
 		if value, is := strings.CutPrefix(part, name+"="); is {
@@ -117,7 +117,7 @@ func verdict(cpu float64) string {
 	return "idle"
 }
 
-// sampleOf reads INFO as fields; none if it may not be read.
+// sampleOf reads INFO as fields; none if the user may not run it.
 func sampleOf(ctx context.Context, client redis.Cmdable) Sample {
 	fields := make(map[string]string)
 	text := client.Info(ctx, "everything").Val()
@@ -129,7 +129,8 @@ func sampleOf(ctx context.Context, client redis.Cmdable) Sample {
 	return Sample{time.Now(), fields}
 }
 
-// cpu is what the main thread has used, where Redis tells that, else all of it, in seconds.
+// cpu returns the seconds of processor time that the main thread has used, or all threads if Redis
+// does not report that.
 func cpu(info map[string]string) float64 {
 	of := func(name string) float64 {
 		seconds, err := strconv.ParseFloat(info[name], 64)

@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns text that a screen shows and obeys in nothing: what is not printable is
-// escaped as in Go, control characters, line ends, invisible characters and those that turn
-// the direction of text with it. All text that comes from outside passes it before it is
-// shown: names that users made, what a task failed with, who changed what. Text that is
-// printable stays as it is.
+// Printable returns text that a screen shows without obeying it. As in Go, it escapes what is not
+// printable: control characters, line ends, invisible characters, and those that change the
+// direction of text. All foreign text passes it before it is shown: names that users chose, the
+// error of a task, the author of a change. Printable text is unchanged.
 func Printable(text string) string {
 	if isPrintable(text) {
 		return text
@@ -38,8 +37,8 @@ func isPrintable(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// PrintableJSON returns a JSON document of the same meaning that is printable but for its
-// line ends.
+// PrintableJSON returns a JSON document of the same meaning in which everything but line ends is
+// printable.
 func PrintableJSON(document string) string {
 	var b strings.Builder
 	for _, r := range document {
@@ -61,10 +60,10 @@ func hex(n uint64, digits int) string {
 	return strings.Repeat("0", max(0, digits-len(text))) + text
 }
 
-// PrintableLines is a writer of lines of text, which are printable then.
+// PrintableLines is a writer that makes lines of text printable.
 type PrintableLines struct{ W io.Writer }
 
-// Write writes text. Its line ends stay.
+// Write writes text and keeps its line ends.
 func (p PrintableLines) Write(text []byte) (int, error) {
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {

@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// LimitText is a limit for people, who take it for exact: that it is, is left out.
+// LimitText returns a limit for people. It leaves out that a limit is exact, which people assume.
 func LimitText(l throttle.Limit) string {
 	if l.Precision == throttle.Exact {
 		l.Precision = 0
@@ -16,7 +16,7 @@ func LimitText(l throttle.Limit) string {
 	return l.String()
 }
 
-// ServedText says what part of a limit the upstream serves; empty for 0 and 1, which are all.
+// ServedText describes the served share of a limit; empty for 0 and 1, which both mean all.
 func ServedText(part float64) string {
 	if part == 0 || part == 1 {
 		return ""
@@ -24,12 +24,12 @@ func ServedText(part float64) string {
 	return "the upstream serves " + PartText(part)
 }
 
-// PartText is a part of a limit, to the thousandth that counts.
+// PartText returns a part of a limit as text, to a thousandth.
 func PartText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + " %"
 }
 
-// Capital begins a sentence with a capital, but not one that begins with a name.
+// Capital makes the first letter of a sentence a capital, unless the sentence begins with a name.
 func Capital(text string) string {
 	for _, word := range []string{"it ", "its ", "the ", "a ", "asynq "} {
 		if strings.HasPrefix(text, word) {

@@ -8,17 +8,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// Sets is what is set at run time, as it was read last. The zero value was not read yet.
+// Sets is the last reading of the settings made at run time. The zero value was never read.
 type Sets struct {
 	All    []inspect.Setting
-	Known  bool           // it was read once
-	newest inspect.Change // when it was read
+	Known  bool           // the settings were read at least once
+	newest inspect.Change // at the time of the reading
 	read   time.Time      // by the local clock; zero: not yet
 	took   time.Duration
 }
 
-// Read reads what is set where that is due: it looks at every key that Redis has. It is due
-// when that takes a thousandth of the time, and sooner when something was changed.
+// Read reads the settings if that is due. A reading scans all of Redis' keys, so it may take a
+// thousandth of the time; after a change it is due sooner.
 func (s Sets) Read(ctx context.Context, th *inspect.Inspector, changes []inspect.Change) (Sets, error) {
 	var newest inspect.Change
 	if len(changes) > 0 {
@@ -35,22 +35,22 @@ func (s Sets) Read(ctx context.Context, th *inspect.Inspector, changes []inspect
 	return Sets{All: all, Known: true, newest: newest, read: time.Now(), took: time.Since(began)}, nil
 }
 
-// Age is how long ago it was read, by the local clock.
+// Age returns the age of the reading, by the local clock.
 func (s Sets) Age() time.Duration { return time.Since(s.read) }
 
-// Anew makes the next Read read it in any case.
+// Anew returns settings that the next Read reads in any case.
 func (s Sets) Anew() Sets {
 	s.read = time.Time{}
 	return s
 }
 
-// Later leaves it as it is, as long as reading that took so long allows it.
+// Later postpones the next reading as far as a reading of this duration demands.
 func (s Sets) Later(took time.Duration) Sets {
 	s.read, s.took = time.Now(), took
 	return s
 }
 
-// due tells whether it is to be read again.
+// due reports whether the settings are old enough to be read again.
 func (s Sets) due(changed bool, now time.Time) bool {
 	wait := max(10*time.Second, 1000*s.took)
 	if changed {
@@ -59,7 +59,7 @@ func (s Sets) due(changed bool, now time.Time) bool {
 	return s.read.IsZero() || now.Sub(s.read) >= wait
 }
 
-// At is what of it holds at an instant on Redis' clock.
+// At returns the settings in force at an instant on Redis' clock.
 func (s Sets) At(now time.Time) []inspect.Setting {
 	holds := slices.DeleteFunc(slices.Clone(s.All),
 		func(set inspect.Setting) bool { return !set.Until.IsZero() && !set.Until.After(now) })
@@ -76,11 +76,10 @@ func Find(all []inspect.Setting, what string) inspect.Setting {
 	return inspect.Setting{What: what}
 }
 
-// forgottenAfter is for how long limits or a mode are set without an end until they are taken
-// to be forgotten.
+// forgottenAfter is the age at which limits or a mode without an end count as forgotten.
 const forgottenAfter = 7 * 24 * time.Hour
 
-// Forgotten returns the limits and modes that were set a week ago or longer, without an end.
+// Forgotten returns the limits and modes without an end that were set at least a week ago.
 func Forgotten(all []inspect.Setting, now time.Time) []inspect.Setting {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(s inspect.Setting) bool { return !s.Until.IsZero() || now.Sub(s.At) < forgottenAfter })

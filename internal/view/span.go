@@ -8,14 +8,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ParseSpan reads how long a pause is to be, such as 30m, 2h or 1d, up to 400 days. It returns
-// false for what is none.
+// ParseSpan parses the length of a pause, such as 30m, 2h or 1d, up to 400 days. It returns false
+// for an invalid one.
 func ParseSpan(text string) (time.Duration, bool) {
-	as, err := throttle.ParseLimit("1/" + text) // it knows days
+	as, err := throttle.ParseLimit("1/" + text) // ParseLimit accepts days
 	return as.Window, err == nil && !as.Running && as.Precision == 0
 }
 
-// Span is a duration in two units at most.
+// Span returns a duration in at most two units.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = d.Abs(); {
@@ -31,7 +31,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// suffix gives back the unit that was cut with the seconds.
+// suffix returns the unit that was cut off together with the seconds.
 func suffix(d time.Duration, unit string) string {
 	if strings.HasSuffix(d.String(), "m0s") {
 		return unit

@@ -8,54 +8,54 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Status is how a throttle is at the moment.
+// Status is the current state of a throttle.
 type Status struct {
 	Throttle string    `json:"throttle"`
 	Now      time.Time `json:"now"`
-	// Processes are those that are alive; Alike is false where they are not all configured
-	// as the newest.
+	// Processes is how many processes are alive; Alike is false if the configuration of one differs
+	// from the newest.
 	Processes int       `json:"processes"`
 	Alike     bool      `json:"alike"`
 	Scopes    []ScopeOf `json:"scopes"`
 	Global    []Use     `json:"global,omitempty"` // empty where there is no such scope
-	// Lanes, Flows and Jobs wait in line; Oldest is when the first of them came.
+	// Lanes, Flows and Jobs count what waits in line; Oldest is when the first waiting job came.
 	Lanes  int               `json:"lanes"`
 	Flows  int               `json:"flows"`
 	Jobs   int64             `json:"jobs"`
 	Oldest *Row              `json:"oldest,omitempty"`
-	Set    []inspect.Setting `json:"set"` // at run time, as it was SetAsOf
+	Set    []inspect.Setting `json:"set"` // the settings at run time, as of SetAsOf
 	Redis  Load              `json:"redis"`
 
 	SetAsOf time.Time `json:"set_as_of"`
 }
 
-// ScopeOf is a scope as it is configured.
+// ScopeOf is a scope of the configuration.
 type ScopeOf struct {
 	Name   string           `json:"name"`
 	Limits []throttle.Limit `json:"limits,omitempty"`
 	Mode   throttle.Mode    `json:"mode"`
 }
 
-// StatusOf reads how a throttle is, and how busy its Redis is, which takes a
-// second.
+// StatusOf reads the state of a throttle, and the load of its Redis, which takes a second.
 func StatusOf(ctx context.Context, th *inspect.Inspector) (Status, error) {
 	s, _, err := (&Watch{first: LongLoad}).Look(ctx, th, 0)
 	return s, err
 }
 
-// Watch looks at a throttle again and again. It keeps what takes long to read, and what is
-// measured from look to look. The zero value has not looked yet; it is not safe for use by
-// many goroutines.
+// Watch reads a throttle again and again. It keeps what is slow to read, and measures rates from
+// one reading to the next. The zero value is ready for use; a Watch is not safe for use by many
+// goroutines.
 type Watch struct {
-	first  time.Duration // for how long the first look measures the load; 0: ShortLoad
+	first  time.Duration // for how long the first reading measures the load; 0: ShortLoad
 	sample Sample
 	sets   Sets
 }
 
-// Look reads what StatusOf does, and the scope keys under which most waits, so many.
+// Look reads what StatusOf reads, and at most most scope keys, those under which the most jobs
+// wait.
 func (w *Watch) Look(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
 	var load Load
-	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before this asks for much itself
+	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before the other calls add to the load
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
 		return Status{}, Waiting{}, err
@@ -112,7 +112,7 @@ func statusOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane) 
 	return s, nil
 }
 
-// configured are the scopes of the newest process.
+// configured returns the scopes of the newest process.
 func configured(all []throttle.Process) []throttle.Scope {
 	if len(all) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ScopeKey names a scope key for people.
+// ScopeKey formats a scope key for people.
 func ScopeKey(scope, key string) string {
 	if key == "" {
 		return scope
@@ -17,10 +17,10 @@ func ScopeKey(scope, key string) string {
 	return scope + " " + Printable(key)
 }
 
-// Many is a number of things that are called what in the singular.
+// Many returns a count with its noun, given in the singular.
 func Many[N int | int64](n N, what string) string { return fmt.Sprintf("%d %s", n, Plural(n, what)) }
 
-// Plural is what so many things are called.
+// Plural returns the noun for a count.
 func Plural[N int | int64](n N, what string) string {
 	switch {
 	case n == 1:
@@ -31,7 +31,7 @@ func Plural[N int | int64](n N, what string) string {
 	return what + "s"
 }
 
-// Far says how far an instant is from now.
+// Far describes how far an instant is from now.
 func Far(at, now time.Time) string {
 	switch d := at.Sub(now); {
 	case d.Abs() < 100*time.Millisecond:
@@ -43,8 +43,8 @@ func Far(at, now time.Time) string {
 	}
 }
 
-// SetText says where a limit was set at run time, and until when; empty where it is configured.
-// until writes an instant.
+// SetText returns where a limit was set at run time, and until when; empty if the limit is
+// configured. The function until formats an instant.
 func SetText(setFor string, ends time.Time, until func(time.Time) string) string {
 	switch {
 	case setFor == "":
@@ -55,11 +55,11 @@ func SetText(setFor string, ends time.Time, until func(time.Time) string) string
 	return "set for the " + setFor + " until " + until(ends)
 }
 
-// Clock writes an instant to the second, in UTC.
+// Clock formats an instant to the second, in UTC.
 func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// ChangeTexts returns what was set before and after a change, for people: limits as LimitText
-// writes them.
+// ChangeTexts returns the settings before and after a change for people, with limits as LimitText
+// formats them.
 func ChangeTexts(c inspect.Change) (before, after string) {
 	shown := func(text string) string {
 		if limits, err := throttle.ParseLimits(text); c.What == "limits" && err == nil {
@@ -70,7 +70,7 @@ func ChangeTexts(c inspect.Change) (before, after string) {
 	return shown(c.Before), shown(c.After)
 }
 
-// LimitTexts writes limits for people; empty where there are none.
+// LimitTexts formats limits for people; empty if there are none.
 func LimitTexts(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {

@@ -8,21 +8,21 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Tried is what a limit would have kept back of one scope key.
+// Tried is what a limit would have held back of one scope key.
 type Tried struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit"`
-	// Started is how many units started in the last window, or run now, Over how many of them
-	// the limit would have kept back. Known is false where no window reaches that far back, or
-	// it is not counted what runs.
+	// Started is how many units started in the last window, or run now, and Over how many of these
+	// the limit would have held back. Known is false if no window reaches that far back, or running
+	// jobs are not counted.
 	Started int64 `json:"started"`
 	Over    int64 `json:"over"`
 	Known   bool  `json:"known"`
 }
 
-// Try says what limits would have kept back of what started lately, of some keys of a
-// scope. It changes nothing.
+// Try returns what limits would have held back of the recent starts of some keys of a scope. It
+// changes nothing.
 func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string,
 	limits []throttle.Limit) ([]Tried, error) {
 	rows := []Tried{}
@@ -42,7 +42,7 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 	return rows, nil
 }
 
-// counted is what a limit would count of a scope key now, if that is known.
+// counted returns what a limit would count of a scope key now, if that is known.
 func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
 	l throttle.Limit) (units int64, known bool, err error) {
 	if l.Running {

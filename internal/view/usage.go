@@ -10,32 +10,32 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Use is how one limit of a scope key stands.
+// Use is the state of one limit of a scope key.
 type Use struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit,omitempty"` // empty where the scope key has none
-	// Used is how many units started in the window that ends now, Booked how many are
-	// promised. Ratio is the used part of the limit; -1 of an unlimited one.
+	// Used is how many units started in the window that ends now, and Booked how many are promised.
+	// Ratio is the used part of the limit; -1 if it is unlimited.
 	Used   int64   `json:"used"`
 	Booked int64   `json:"booked"`
 	Ratio  float64 `json:"ratio"`
 	// Free is the earliest start for one unit; zero if there is none.
 	Free time.Time `json:"free,omitzero"`
-	// Served is the part of the limit that the upstream serves; zero where it is all.
+	// Served is the served share of the limit; zero if it is all.
 	Served float64 `json:"served,omitzero"`
-	// SetFor is scope or key where the limit was set at run time. Mode is the one in force.
-	// Ends is when what was set ends by itself; zero if it does not.
+	// SetFor is scope or key if the limit was set at run time. Mode is the mode in force. Ends is
+	// when the setting ends by itself; zero if it does not.
 	SetFor string        `json:"set_for,omitempty"`
 	Ends   time.Time     `json:"ends,omitzero"`
 	Mode   throttle.Mode `json:"mode"`
-	// Paused is until when the scope key is paused; zero if it is not.
+	// Paused is when the pause of the scope key ends; zero without a pause.
 	Paused time.Time `json:"paused,omitzero"`
-	// Waiting is how many flows stand under it.
+	// Waiting is how many flows wait under the scope key.
 	Waiting int64 `json:"waiting_flows"`
 }
 
-// Uses is how limits stand, the fullest first.
+// Uses is the state of limits, the fullest first.
 type Uses struct {
 	Throttle string    `json:"throttle"`
 	Now      time.Time `json:"now"`
@@ -53,7 +53,7 @@ func UsageOf(ctx context.Context, th *inspect.Inspector, scope, key string) (Use
 	return Uses{Throttle: th.Name(), Now: u.Now, Rows: rows, InAll: len(rows)}, nil
 }
 
-// UsageOfAll reads all scope keys of these scopes that Redis has.
+// UsageOfAll reads all keys of these scopes that Redis has.
 func UsageOfAll(ctx context.Context, th *inspect.Inspector, scopes []string, most int) (Uses, error) {
 	all := Uses{Throttle: th.Name()}
 	for _, scope := range scopes {
@@ -74,7 +74,7 @@ func UsageOfAll(ctx context.Context, th *inspect.Inspector, scopes []string, mos
 	return all, nil
 }
 
-// full is by how much of a limit that is served is used or promised, for the order.
+// full returns the used or promised part of a limit's served share, for the order.
 func (u Use) full() float64 {
 	if !u.Paused.IsZero() {
 		return 2
@@ -85,7 +85,7 @@ func (u Use) full() float64 {
 	return (u.Ratio + u.Ratio*float64(u.Booked)/float64(u.Used)) / cmp.Or(u.Served, 1)
 }
 
-// UsesOf has a row for each limit of a scope key; one if it has none.
+// UsesOf returns a row for each limit of a scope key; one row if it has none.
 func UsesOf(u inspect.Usage) []Use {
 	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting}
 	if u.Paused.After(u.Now) {

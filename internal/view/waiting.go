@@ -12,41 +12,41 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// By is what Lines puts together.
+// By is how Lines groups lanes.
 type By string
 
-// What rows may be of.
+// The groups that a row may stand for.
 const (
 	ByKey  By = "key"  // the scope key that has no room
 	ByFlow By = "flow" // the key of the fair scope that waits
 	ByLane By = "lane" // jobs with the same scope keys and priority
 )
 
-// Row is jobs that wait.
+// Row is a group of waiting jobs.
 type Row struct {
-	// Flow and Keys are whose jobs they are; empty where the row is of several.
+	// Flow and Keys are the jobs' own; empty if the row has jobs of several.
 	Flow string            `json:"flow,omitempty"`
 	Keys map[string]string `json:"keys,omitempty"`
 	Lane string            `json:"lane,omitempty"`
-	// Priority is that of a lane's jobs.
+	// Priority is the priority of a lane's jobs.
 	Priority int `json:"priority,omitempty"`
-	// Scope and Key name the scope key that has no room for the oldest of them.
+	// Scope and Key name the scope key that has no room for the oldest job.
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Flows int    `json:"flows"`
 	Lanes int    `json:"lanes"`
 	Jobs  int64  `json:"jobs"`
-	// Since is when the oldest of the lanes' first jobs came; zero if that is not known.
+	// Since is when the oldest of the lanes' first jobs came; zero if unknown.
 	Since time.Time `json:"since,omitzero"`
-	// Why is the pause or the limit, Until when it ends or has room for one unit; zero if
-	// that does not come by itself. See Leased.
+	// Why is the pause or the limit. Until is when the pause ends, or the limit has room for one
+	// unit; zero if no time brings that about. See Leased.
 	Why   string    `json:"why,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 
 	flows map[string]bool
 }
 
-// Waiting is all that waits, in rows, the oldest first.
+// Waiting is all waiting jobs in rows, the oldest first.
 type Waiting struct {
 	Throttle string    `json:"throttle"`
 	Now      time.Time `json:"now"` // on Redis' clock
@@ -58,15 +58,15 @@ type Waiting struct {
 	InAll    int       `json:"rows_in_all"`
 }
 
-// Filter says which lanes are looked at: those of a flow, and those that wait for a scope
-// or one of its keys. Empty is any.
+// Filter selects lanes: those of a flow, and those that wait for a scope or one of its keys. An
+// empty field selects all.
 type Filter struct{ Flow, Scope, Key string }
 
 func (f Filter) has(l inspect.Lane) bool {
 	return (f.Flow == "" || f.Flow == l.Flow) && (f.Scope == "" || f.Scope == l.Scope) && (f.Key == "" || f.Key == l.Key)
 }
 
-// Lines reads who waits, for what and until when: so many rows at most.
+// Lines reads which jobs wait, for what and until when: at most most rows.
 func Lines(ctx context.Context, th *inspect.Inspector, by By, filter Filter, most int) (Waiting, error) {
 	lanes, err := th.Lanes(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func linesOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane, b
 	return w, err
 }
 
-// Rows puts lanes together, without why they wait and when it was.
+// Rows groups lanes, without why they wait and when they were read.
 func Rows(lanes []inspect.Lane, by By, filter Filter, most int) Waiting {
 	w := Waiting{By: by, Rows: []Row{}}
 	rows, flows := make(map[string]*Row), make(map[string]bool)
@@ -106,7 +106,7 @@ func Rows(lanes []inspect.Lane, by By, filter Filter, most int) Waiting {
 	return w
 }
 
-// add adds a lane to its row. Lanes come by their age.
+// add adds a lane to its row. The caller adds the oldest lane first.
 func add(rows map[string]*Row, by By, l inspect.Lane) {
 	name := l.Name
 	switch by {
@@ -134,7 +134,7 @@ func add(rows map[string]*Row, by By, l inspect.Lane) {
 	r.Jobs += l.Jobs
 }
 
-// older puts what waits longest first, what has a claim last.
+// older sorts rows by how long they have waited, with claims last.
 func older(a, b Row) int {
 	if a.Since.IsZero() != b.Since.IsZero() {
 		return b.Since.Compare(a.Since)
@@ -143,7 +143,7 @@ func older(a, b Row) int {
 		cmp.Compare(a.Flow, b.Flow), cmp.Compare(a.Lane, b.Lane))
 }
 
-// explain says of each row why its scope key has no room, and until when.
+// explain fills in why the scope key of each row has no room, and until when.
 func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
 	known := make(map[[2]string]inspect.Usage)
 	for i := range w.Rows {
@@ -167,12 +167,12 @@ func (w *Waiting) explain(ctx context.Context, th *inspect.Inspector) error {
 	return nil
 }
 
-// Leased tells that a limit, or a text that begins with one, is on what runs at once: it has
-// room before a lease ends, as soon as a place is given back.
+// Leased reports whether a limit, or a text that begins with a limit, is a running limit: it has
+// room as soon as a job gives its place back, at the latest when a lease ends.
 func Leased(limit string) bool { return strings.Contains(limit, "/running") }
 
-// Why says what keeps jobs back under a scope key, and until when; zero if that does not
-// come by itself.
+// Why returns what holds jobs back under a scope key, and until when; zero if no time brings that
+// about.
 func Why(u inspect.Usage) (text string, until time.Time) {
 	if u.Paused.After(u.Now) {
 		return "paused", u.Paused
@@ -189,7 +189,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 		text += ", " + served
 	}
 	ends := u.Ends
-	if u.Mode != throttle.Enforce { // it may be the mode that ends
+	if u.Mode != throttle.Enforce { // the setting that ends may be the mode
 		ends = time.Time{}
 	}
 	if set := SetText(u.SetFor, ends, Clock); set != "" && text != "" {
