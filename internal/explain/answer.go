@@ -28,7 +28,7 @@ func (e *Explanation) answer(of inspect.Explanation, in crowd) {
 	}
 }
 
-// What asynq keeps a task back by.
+// The reasons why asynq holds a task back.
 const (
 	queuePaused = "queue paused"
 	pending     = "pending"
@@ -41,7 +41,7 @@ var helpOf = map[string]string{
 	archived:    "Run it again by asynq's Inspector, or in asynqmon.",
 }
 
-// cause is what asynq keeps the task back by; empty if it does not.
+// cause returns why asynq holds the task back; empty if it does not.
 func (e *Explanation) cause() string {
 	switch t := e.Task; {
 	case t == nil || t.State == "active" || t.State == "completed":
@@ -56,7 +56,8 @@ func (e *Explanation) cause() string {
 	return ""
 }
 
-// taskAnswer is what asynq's state of the task tells; empty if the throttle knows more.
+// taskAnswer returns the answer that follows from asynq's state of the task; empty if the throttle
+// knows more.
 func (e *Explanation) taskAnswer() (why string, until time.Time) {
 	switch t := e.Task; e.cause() {
 	case queuePaused:
@@ -80,11 +81,11 @@ func (e *Explanation) taskAnswer() (why string, until time.Time) {
 	}
 }
 
-// standing is the jobs in line under one scope key.
+// standing counts the jobs in line under one scope key.
 type standing struct{ jobs, units, flows int64 }
 
-// crowd is the jobs in line. How many units they take is known only of the first job of each
-// lane, and so estimated.
+// crowd is the jobs in line. Redis returns the units of each lane's first job only, so the units of
+// the other jobs are estimates.
 type crowd struct {
 	fair   string // the fair scope
 	under  map[[2]string]standing
@@ -115,7 +116,7 @@ func crowdOf(lanes []inspect.Lane, fair string) crowd {
 	return c
 }
 
-// waits fills in why a job in line waits: the scope key that keeps it back longest.
+// waits fills in why a job in line waits: the scope key that holds the job back longest.
 func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	e.InLine = in.inAll
 	binds, limit, ok := binding(of, in)
@@ -146,7 +147,7 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 	}
 }
 
-// laneWaits returns what the job's lane waits for at the moment.
+// laneWaits returns what the job's lane waits for now.
 func (e *Explanation) laneWaits(of inspect.Explanation) string {
 	for _, u := range of.Usage {
 		if of.Blocked == nil || u.Scope != of.Blocked.Scope || u.Key != of.Blocked.Key {
@@ -160,7 +161,7 @@ func (e *Explanation) laneWaits(of inspect.Explanation) string {
 	return "its turn has not come"
 }
 
-// binding is the limit under which the job would start last if it were its only one.
+// binding returns the limit under which the job would start last if each limit were the only one.
 func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throttle.Limit, ok bool) {
 	last := of.Now
 	for _, u := range of.Usage {
@@ -182,14 +183,14 @@ func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throt
 	return binds, limit, ok
 }
 
-// alone estimates when the job would start under one limit: after the units of its flow that are
-// before it, and as many of each other flow that has jobs there.
+// alone estimates when the job would start under one limit only: after the units of its flow that
+// are before it, and as many units of each other flow with jobs there.
 func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in crowd) time.Time {
 	if l.Limit.Units < 0 {
 		return of.Now
 	}
 	here := in.under[[2]string{u.Scope, u.Key}]
-	before := float64(max(0, of.Before)+1) / float64(max(1, of.Waiting)) // of its lane, and so of its flow
+	before := float64(max(0, of.Before)+1) / float64(max(1, of.Waiting)) // of its lane, taken for its flow's
 	turns := before * float64(here.units)
 	if u.Scope != in.fair {
 		flow := in.ofFlow[[3]string{u.Scope, u.Key, flowOf(of, in)}]
@@ -197,10 +198,10 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 	}
 	length := l.Limit.Window
 	if l.Limit.Running {
-		length = time.Second // how long jobs run is not known here
+		length = time.Second // the duration of jobs is unknown here
 	}
 	units := float64(l.Limit.Units) * cmp.Or(u.Served, 1)
-	late := turns - (units - float64(l.Used+l.Booked)) // of these find no room in the window that ends now
+	late := turns - (units - float64(l.Used+l.Booked)) // units that find no room in the window that ends now
 	if late <= 0 {
 		return of.Now
 	}
@@ -211,7 +212,7 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 	return at
 }
 
-// flowOf is the job's flow, empty where no scope is fair.
+// flowOf returns the job's flow, empty without a fair scope.
 func flowOf(of inspect.Explanation, in crowd) string {
 	for _, u := range of.Usage {
 		if u.Scope == in.fair {
@@ -221,7 +222,7 @@ func flowOf(of inspect.Explanation, in crowd) string {
 	return ""
 }
 
-// String is for people: the jobs, and their units where these are not as many.
+// String returns the number of jobs for people, and of their units if that differs.
 func (s standing) String() string {
 	text := view.Many(s.jobs, "job")
 	if s.units != s.jobs {

@@ -16,22 +16,23 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// Explanation is what is known of a job and, if it is asynq's, of its task.
+// Explanation is what is known of a job and of its task, if the job is asynq's.
 type Explanation struct {
 	Throttle string    `json:"throttle"`
 	Job      string    `json:"job"`
 	Now      time.Time `json:"now"`
-	// State is booked, waiting, overdue (it did not come to its slot) or unknown.
+	// State is booked, waiting, overdue (the job did not come to its slot) or unknown.
 	State string `json:"state"`
-	// Why says in words why it does not run, Until when that ends; zero if that is not known.
-	// Help is what would let it start sooner, in words; empty if nothing does.
+	// Why describes why the job does not run, and Until when that ends; zero if unknown. Help
+	// describes what would let the job start sooner; empty if nothing does.
 	Why   string    `json:"why"`
 	Until time.Time `json:"until,omitzero"`
 	Help  string    `json:"help,omitempty"`
-	// Binds is what keeps a job in line back longest; nil if that is not known. Its lane may
-	// wait for another scope key at the moment, Scope and Key.
+	// Binds is the limit that holds a job in line back longest; nil if unknown. Its lane may wait
+	// for another scope key now: Scope and Key.
 	Binds *Binding `json:"binds,omitempty"`
-	// Before are so many of the Waiting jobs of its lane, InLine wait in all.
+	// Before is how many of the lane's Waiting jobs come before the job. InLine is how many jobs
+	// wait in all.
 	InLine   int64        `json:"in_line,omitempty"`
 	Slot     time.Time    `json:"slot,omitzero"`
 	Arrived  time.Time    `json:"arrived,omitzero"`
@@ -46,14 +47,14 @@ type Explanation struct {
 	Task     *Task        `json:"task,omitempty"`
 }
 
-// Binding is a limit, or a pause where there is none, of a scope key.
+// Binding is a limit of a scope key, or its pause if it has no limit.
 type Binding struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit,omitempty"`
 }
 
-// LimitState is how a limit stands that concerns the job, or a pause.
+// LimitState is the state of a limit, or of a pause, that applies to the job.
 type LimitState struct {
 	Scope  string    `json:"scope"`
 	Key    string    `json:"key,omitempty"`
@@ -61,11 +62,11 @@ type LimitState struct {
 	Used   int64     `json:"used"`
 	Booked int64     `json:"booked"`
 	Free   time.Time `json:"free,omitzero"`
-	Served float64   `json:"served,omitzero"` // the part that the upstream serves; zero where it is all
+	Served float64   `json:"served,omitzero"` // the served share; zero if it is all
 	Paused time.Time `json:"paused,omitzero"`
 }
 
-// Task is what asynq knows of it.
+// Task is asynq's state of the task.
 type Task struct {
 	Queue     string    `json:"queue"`
 	ID        string    `json:"id"`
@@ -82,14 +83,14 @@ type Task struct {
 
 // States of a job.
 const (
-	Booked  = "booked"  // it has a slot
-	Waiting = "waiting" // it is in line
-	Overdue = "overdue" // it did not come to its slot
-	Unknown = "unknown" // it never asked, was given back, or has started
+	Booked  = "booked"  // the job has a slot
+	Waiting = "waiting" // the job is in line
+	Overdue = "overdue" // the job did not come to its slot
+	Unknown = "unknown" // the job never asked, was given back, or has started
 )
 
-// Job looks for a job of this ID, then for a task of asynq: by its ID, in whichever queue,
-// or by queue/ID. client is that of asynq's Redis; nil looks for no task.
+// Job finds a job by its ID, or else a task of asynq by its ID in any queue or by queue/ID. client
+// is the client of asynq's Redis; with nil, Job finds no task.
 func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClient, id string) (Explanation, error) {
 	e, err := th.ExplainID(ctx, id)
 	if err != nil {
@@ -119,7 +120,7 @@ func Job(ctx context.Context, th *inspect.Inspector, client redis.UniversalClien
 	return result, nil
 }
 
-// readCrowd reads who waits. Where that is more than is read, it is nobody.
+// readCrowd reads the jobs in line. It returns an empty crowd if more jobs wait than are read.
 func readCrowd(ctx context.Context, th *inspect.Inspector) (crowd, error) {
 	lanes, err := th.Lanes(ctx)
 	if errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil {
@@ -136,7 +137,7 @@ func readCrowd(ctx context.Context, th *inspect.Inspector) (crowd, error) {
 	return crowdOf(lanes, fair), nil
 }
 
-// taskOf looks for a task, by its ID, by queue/ID, or by its job's ID.
+// taskOf finds a task by its ID, by queue/ID, or by its job's ID.
 func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task, error) {
 	inspector := asynq.NewInspectorFromRedisClient(client)
 	queues, err := inspector.Queues()
@@ -157,7 +158,7 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 		}
 		info, err := inspector.GetTaskInfo(q, wanted)
 		if err != nil {
-			continue // it is in another
+			continue // the task is in another queue
 		}
 		found := &Task{Queue: q, ID: info.ID, Type: info.Type, State: info.State.String(), LastError: info.LastErr,
 			Next: info.NextProcessAt, retried: info.Retried}
