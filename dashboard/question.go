@@ -55,7 +55,7 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 	if q.Do == "limits" {
 		limits, err := throttle.ParseLimits(form.Get("limits"))
 		if err != nil {
-			return nil, nil //nolint:nilerr // do returns the error of an invalid form
+			return nil, nil //nolint:nilerr // do says what is wrong
 		}
 		q.Button, q.After, after.inForce = "Set", view.LimitTexts(limits), limits
 		if lasts := form.Get("lasts"); lasts != "" {
