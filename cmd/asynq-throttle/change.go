@@ -13,13 +13,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// target is what is changed: a scope key, all keys of a scope, or all scopes.
+// target is the object of a change: a scope key, all keys of a scope, or all scopes.
 type target struct {
 	th         *inspect.Inspector
 	scope, key string
 }
 
-// String names it for people.
+// String describes the target for people.
 func (of target) String() string {
 	switch {
 	case of.scope == "":
@@ -30,7 +30,7 @@ func (of target) String() string {
 	return scopeKey(of.scope, of.key)
 }
 
-// args are it on the command line.
+// args returns the target as arguments of a command line.
 func (of target) args() string {
 	if of.scope == "" {
 		return quoted(of.th.Name()) + " --all"
@@ -52,12 +52,12 @@ func (p *program) target(ctx context.Context, name string, args []string) (targe
 	return of, p.scopeKey(ctx, th, of.scope, of.key)
 }
 
-// sure gives a verb that changes something the flag for no questions.
+// sure adds the flag that skips questions to a verb.
 func (p *program) sure(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "do not ask")
 }
 
-// changed is what a verb says that changed something.
+// changed is the result of a verb that changes a setting.
 type changed struct {
 	Throttle string `json:"throttle"`
 	Scope    string `json:"scope,omitempty"`
@@ -65,13 +65,13 @@ type changed struct {
 	What     string `json:"what"` // limits, pause or mode
 	Before   string `json:"before,omitempty"`
 	After    string `json:"after,omitempty"`
-	// Until is when it ends by itself, Why the reason that was given.
+	// Until is when the setting ends by itself, and Why the given reason.
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why,omitempty"`
 	Undo  string    `json:"undo,omitempty"` // a command; empty where nothing has changed
 }
 
-// change changes something, and says what it was before and how to undo it.
+// change changes a setting, and prints the setting before and the command that undoes the change.
 func (p *program) change(ctx context.Context, of target, what, wanted string,
 	do func(ctx context.Context) error) error {
 	before, err := settingOf(ctx, of, what)
@@ -98,13 +98,13 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
 }
 
-// settingOf is what is set now of a kind.
+// settingOf returns the current setting of a kind.
 func settingOf(ctx context.Context, of target, what string) (inspect.Setting, error) {
 	set, err := of.th.SettingsOf(ctx, of.scope, of.key)
 	return view.Find(set, what), err
 }
 
-// settingsOf is what is set for a scope key and for its scope.
+// settingsOf returns the settings of a scope key and of its scope.
 func settingsOf(ctx context.Context, of target) ([]inspect.Setting, error) {
 	set := []inspect.Setting{}
 	own, err := of.th.SettingsOf(ctx, of.scope, of.key)
@@ -122,7 +122,7 @@ func settingsOf(ctx context.Context, of target) ([]inspect.Setting, error) {
 	return set, nil
 }
 
-// settingNow is what is set, as text, with its end.
+// settingNow formats a setting, with its end.
 func settingNow(what string, s inspect.Setting) string {
 	switch {
 	case s.At.IsZero():
@@ -135,7 +135,7 @@ func settingNow(what string, s inspect.Setting) string {
 	return untilText("", s.Until)
 }
 
-// untilText is something that is set, until a time if that is not zero.
+// untilText adds the end of a setting to its text, if it has an end.
 func untilText(text string, until time.Time) string {
 	if until.IsZero() {
 		return text
@@ -143,7 +143,7 @@ func untilText(text string, until time.Time) string {
 	return strings.TrimPrefix(text+" until "+until.Local().Format(time.RFC3339), " ")
 }
 
-// undo is the command that brings back what was set before.
+// undo returns the command that restores the setting before.
 func undo(of target, what string, before, after inspect.Setting) string {
 	had, has := !before.At.IsZero(), !after.At.IsZero()
 	command, terms := "asynq-throttle ", ""
@@ -164,13 +164,13 @@ func undo(of target, what string, before, after inspect.Setting) string {
 		return command + "limits set " + of.args() + " " + quoted(limitsArgument(before.Limits)) + terms
 	case !had:
 		return command + "resume " + of.args()
-	case has: // no pause is shortened by another
+	case has: // a new pause does not shorten the one in force
 		return command + "resume " + of.args() + " && asynq-throttle pause " + of.args() + terms
 	}
 	return command + "pause " + of.args() + terms
 }
 
-// settingWord is what is set, for people.
+// settingWord formats a setting for people.
 func settingWord(what, text string) string {
 	switch {
 	case what == "pause" && text == "":

@@ -55,7 +55,7 @@ func writeChanges(g *page, all []inspect.Change) {
 	g.table([]string{"WHEN", "WHAT", "OF", "BEFORE", "AFTER", "BY", "WHY"}, rows)
 }
 
-// afterText is what a change made of it, with its end; a pause is its end.
+// afterText formats the setting after a change, with its end; for a pause, only its end.
 func afterText(c inspect.Change, now time.Time) string {
 	if c.What == "pause" || c.Until.IsZero() {
 		return c.After

@@ -14,12 +14,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// checked is what check tells.
+// checked is the result of check.
 type checked struct {
 	Throttle  string             `json:"throttle"`
 	Findings  []finding          `json:"findings"`
 	Processes []throttle.Process `json:"processes"`
-	// Differences has what is configured differently from the first process, by ID.
+	// Differences lists how the configurations differ from the first process', by process ID.
 	Differences map[string][]string `json:"differences"`
 }
 

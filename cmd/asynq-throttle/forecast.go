@@ -14,20 +14,19 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostPlayed is with how many jobs, in line and new, a forecast is played through unless
-// that is asked for.
+// mostPlayed is how many jobs, in line and new, a forecast simulates by default.
 const mostPlayed = 5_000
 
-// foreseen is when new jobs would start.
+// foreseen is when the new jobs would start.
 type foreseen struct {
 	Throttle string    `json:"throttle"`
 	Now      time.Time `json:"now"`
 	Jobs     int       `json:"jobs"`
-	InLine   int64     `json:"in_line"` // before them
+	InLine   int64     `json:"in_line"` // jobs in line before the new ones
 	First    time.Time `json:"first,omitzero"`
 	Last     time.Time `json:"last,omitzero"` // zero: never, unless limits change
 	Guessed  bool      `json:"guessed"`
-	Never    int       `json:"never"` // how many would never start
+	Never    int       `json:"never"` // how many new jobs would never start
 }
 
 func (p *program) forecast() *cobra.Command {
@@ -72,7 +71,7 @@ func (p *program) forecast() *cobra.Command {
 	return cmd
 }
 
-// withFlag has an error about a job say by which flag it is mended.
+// withFlag adds to an error about a job the flag that corrects it.
 func withFlag(err error) error {
 	var wrong *throttle.InvalidJobError
 	if !errors.As(err, &wrong) {
@@ -91,7 +90,7 @@ func withFlag(err error) error {
 	return err
 }
 
-// jobOf is a job of the kind that the flags say.
+// jobOf returns the job that the flags describe.
 func jobOf(weight int64, keys, costs []string) (throttle.Job, error) {
 	job := throttle.Job{ID: "forecast", Weight: weight, Keys: map[string]string{}, Costs: map[string]int64{}}
 	for _, text := range keys {
@@ -148,8 +147,8 @@ func foresee(ctx context.Context, th *inspect.Inspector, job throttle.Job, jobs 
 	return f, nil
 }
 
-// guess goes by what Peek says of the first, and by how long the limits take to let the
-// others through.
+// guess estimates from Peek's answer about the first job, and from how long the limits take to let
+// the others start.
 func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f foreseen) (foreseen, error) {
 	first, err := th.Peek(ctx, job)
 	if err != nil {
@@ -157,7 +156,7 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 	}
 	f.Guessed, f.Now, f.First, f.Last = true, first.Now, first.Start, first.Start
 	each := time.Duration(0)
-	if first.Outcome == throttle.Waiting { // those before it took that long
+	if first.Outcome == throttle.Waiting { // the average time of the jobs before it
 		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
 	}
 	counts := countsOf(ctx, th)
@@ -180,8 +179,8 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 	return f, nil
 }
 
-// countsOf says for how long a start counts under a limit of a scope: under a running one for
-// as long as the newest process has it that jobs run, or else for a lease, at the latest.
+// countsOf returns how long a start counts under a limit of a scope. Under a running limit, that is
+// the job duration of the newest process' configuration, or else at most a lease.
 func countsOf(ctx context.Context, th *inspect.Inspector) func(scope string, limit throttle.Limit) time.Duration {
 	runs := make(map[string]time.Duration)
 	if scopes, err := published(ctx, th); err == nil {
@@ -199,7 +198,7 @@ func countsOf(ctx context.Context, th *inspect.Inspector) func(scope string, lim
 	}
 }
 
-// scopeKeysOf are those that concern a job.
+// scopeKeysOf returns the scope keys that apply to a job.
 func scopeKeysOf(ctx context.Context, th *inspect.Inspector, job throttle.Job) map[string]string {
 	keys := make(map[string]string)
 	for scope, key := range job.Keys {

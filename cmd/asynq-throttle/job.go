@@ -53,7 +53,7 @@ func (p *program) job() *cobra.Command {
 	return cmd
 }
 
-// asynqClient is that of asynq's Redis.
+// asynqClient returns the client of asynq's Redis.
 func (p *program) asynqClient(url string) (redis.UniversalClient, func(), error) {
 	if url == "" {
 		return p.client, func() {}, nil
@@ -104,7 +104,7 @@ func writeJob(g *page, e explain.Explanation) {
 			room = "paused until " + at(l.Paused, e.Now)
 		case l.Free.IsZero():
 			room = "closed"
-		case !l.Free.After(e.Now.Add(time.Second)): // it was asked a moment later
+		case !l.Free.After(e.Now.Add(time.Second)): // the limit was read a moment after the job
 			room = "now"
 		}
 		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
@@ -115,13 +115,13 @@ func writeJob(g *page, e explain.Explanation) {
 	}
 }
 
-// startText says when the job starts, as far as that is known.
+// startText describes when the job starts, as far as that is known.
 func startText(e explain.Explanation) string {
 	switch {
 	case e.State == explain.Booked && e.Until.Equal(e.Slot):
 		return "; it starts " + at(e.Slot, e.Now)
 	case e.State == explain.Waiting && !e.Expected.IsZero() && e.Binds == nil && !e.Until.Equal(e.Expected):
-		return "" // asynq keeps it back
+		return "" // asynq holds the task back
 	case e.State == explain.Waiting && !e.Expected.IsZero():
 		about := ""
 		if e.Guessed {
@@ -136,7 +136,8 @@ func startText(e explain.Explanation) string {
 	return ""
 }
 
-// isClosed tells what is never, since a limit is 0, from what is not known.
+// isClosed reports whether the job never starts because a limit is 0, rather than at an unknown
+// time.
 func isClosed(e explain.Explanation) bool {
 	return slices.ContainsFunc(e.Limits, func(l explain.LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
 }

@@ -23,12 +23,12 @@ func (p *program) limits() *cobra.Command {
 	return cmd
 }
 
-// group is a command that has others.
+// group runs a command that only has subcommands.
 func group(cmd *cobra.Command, _ []string) error {
 	return usagef("%s wants a command; see %s -h", cmd.CommandPath(), cmd.CommandPath())
 }
 
-// configuration is what limits get tells.
+// configuration is the result of limits get.
 type configuration struct {
 	Throttle string            `json:"throttle"`
 	Scopes   []view.ScopeOf    `json:"scopes"`
@@ -162,7 +162,7 @@ func (p *program) limitsSet() *cobra.Command {
 	return cmd
 }
 
-// tellLifted warns where a limit that was in force has no successor.
+// tellLifted warns about limits in force that have no successor.
 func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.Limit) error {
 	had, err := inForce(ctx, of)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.L
 	return nil
 }
 
-// inForce are the limits that are set, else those that are configured.
+// inForce returns the limits that are set, else the configured ones.
 func inForce(ctx context.Context, of target) ([]throttle.Limit, error) {
 	for _, key := range slices.Compact([]string{of.key, ""}) {
 		set, err := of.th.SettingsOf(ctx, of.scope, key)
@@ -190,7 +190,7 @@ func inForce(ctx context.Context, of target) ([]throttle.Limit, error) {
 	return slices.Clone(c.Scopes[0].Limits), nil
 }
 
-// ofLimits is what SetLimits returns: limits that are none together are a wrong command line.
+// ofLimits turns an error of SetLimits about the limits into a usage error.
 func ofLimits(err error) error {
 	var option *throttle.OptionError
 	var limit *throttle.LimitError
@@ -225,10 +225,10 @@ func (p *program) limitsReset() *cobra.Command {
 	return cmd
 }
 
-// mostTried is how many keys of a scope are asked for, those with the most use.
+// mostTried is how many keys of a scope are tried, those with the most use.
 const mostTried = 100
 
-// try says what limits would have kept back.
+// try prints what limits would have held back.
 func (p *program) try(ctx context.Context, of target, limits []throttle.Limit) error {
 	keys := []string{of.key}
 	if of.key == "" && of.scope != throttle.Global {
@@ -276,7 +276,7 @@ func writeTried(g *page, of target, rows []view.Tried) {
 		quoted(of.th.Name()), quoted(of.scope))
 }
 
-// quoted is an argument as a shell takes it.
+// quoted returns an argument as a shell reads it.
 func quoted(text string) string {
 	plain := strings.IndexFunc(text, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-", r)
@@ -284,7 +284,7 @@ func quoted(text string) string {
 	switch printable := view.Printable(text); {
 	case plain && text != "":
 		return text
-	case printable != text: // as bash and zsh read it
+	case printable != text: // the form that bash and zsh read
 		return "$'" + view.Printable(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)) + "'"
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

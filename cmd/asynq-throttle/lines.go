@@ -50,7 +50,7 @@ func (p *program) lines() *cobra.Command {
 	return cmd
 }
 
-// rows gives a verb the flag for how many rows there are.
+// rows adds the flag for the number of rows to a verb.
 func (p *program) rows(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&p.limit, "rows", "n", 20, "how many rows at most")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +86,7 @@ func writeLines(g *page, w view.Waiting) {
 	g.more(len(rows), w.InAll)
 }
 
-// laneText names a lane by its keys and priority.
+// laneText describes a lane by its keys and priority.
 func laneText(r view.Row) string {
 	texts := make([]string, 0, len(r.Keys))
 	for _, scope := range sorted(r.Keys) {

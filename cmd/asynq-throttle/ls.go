@@ -11,11 +11,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// listed is a throttle in ls.
+// listed is one throttle in the output of ls.
 type listed struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
-	Processes int       `json:"processes"` // that are alive
+	Processes int       `json:"processes"` // alive processes
 	Seen      time.Time `json:"seen"`      // the last sign of life
 	Alike     bool      `json:"alike"`
 }
@@ -49,13 +49,13 @@ func (p *program) ls() *cobra.Command {
 	}
 }
 
-// listed reads of one throttle what ls shows.
+// listed reads what ls shows of one throttle.
 func (p *program) listed(ctx context.Context, name string) (listed, error) {
 	of := listed{Name: name, Alike: true}
 	th, err := inspect.Attach(ctx, name, p.client)
 	var attach *inspect.AttachError
 	if errors.As(err, &attach) {
-		of.State = "other" // of another state version, or of nobody
+		of.State = "other" // another state version, or no process
 		return of, nil
 	}
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
-// page is text for people.
+// page is the output for people.
 type page struct {
 	w       io.Writer
 	colours bool
 }
 
-// line prints a line. A terminal obeys nothing of its arguments but our colours.
+// line prints a line. A terminal obeys only our colours in its arguments.
 func (g *page) line(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
@@ -34,7 +34,7 @@ func (g *page) line(format string, args ...any) {
 	fmt.Fprintf(g.w, format+"\n", args...)
 }
 
-// table prints rows of cells below their heads. A terminal obeys nothing of a cell.
+// table prints rows of cells below their heads. A terminal obeys nothing in a cell.
 func (g *page) table(heads []string, rows [][]string) {
 	t := tabwriter.NewWriter(g.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(heads, "\t"))
@@ -47,12 +47,12 @@ func (g *page) table(heads []string, rows [][]string) {
 	_ = t.Flush() // to a strings.Builder
 }
 
-// bad and good are marked where a terminal shows colours. They stand at a line's end or
-// alone: a table's columns would not line up.
+// bad and good colour text if the terminal shows colours. Use them at the end of a line or alone,
+// since colours break the alignment of a table's columns.
 func (g *page) bad(text string) coloured  { return g.coloured("31", text) }
 func (g *page) good(text string) coloured { return g.coloured("32", text) }
 
-// coloured is text that was made printable, with our colours around it.
+// coloured is printable text with our colours around it.
 type coloured string
 
 func (g *page) coloured(colour, text string) coloured {
@@ -63,14 +63,14 @@ func (g *page) coloured(colour, text string) coloured {
 	return coloured(text)
 }
 
-// more says how many rows are not shown.
+// more prints how many rows are not shown.
 func (g *page) more(shown, inAll int) {
 	if inAll > shown {
 		g.line("… and %d more; -n %d shows all", inAll-shown, inAll)
 	}
 }
 
-// at is an instant in the reader's zone, and how far it is from now: both on Redis' clock.
+// at formats an instant in the reader's zone, and how far it is from now; both are on Redis' clock.
 func at(instant, now time.Time) string {
 	if instant.IsZero() {
 		return "–"
@@ -83,7 +83,7 @@ func at(instant, now time.Time) string {
 	return local.Format(format) + " (" + relative(instant.Sub(now)) + ")"
 }
 
-// roomAt is when a limit has room, "by" where leases tell it.
+// roomAt formats when a limit has room, with "by" if the end of a lease decides that.
 func roomAt(limit string, free, now time.Time) string {
 	if view.Leased(limit) && free.After(now) {
 		return "by " + at(free, now)
@@ -91,7 +91,7 @@ func roomAt(limit string, free, now time.Time) string {
 	return at(free, now)
 }
 
-// since is for how long something has been so.
+// since formats how long a state has lasted.
 func since(instant, now time.Time) string {
 	if instant.IsZero() {
 		return "–"
@@ -109,7 +109,7 @@ func relative(d time.Duration) string {
 	return "in " + view.Span(d)
 }
 
-// scopeKey names a scope key for people.
+// scopeKey formats a scope key for people.
 func scopeKey(scope, key string) string {
 	if key == "" {
 		return scope
@@ -117,11 +117,11 @@ func scopeKey(scope, key string) string {
 	return scope + " " + plain(key)
 }
 
-// mostShown is how much of a name is shown.
+// mostShown is how many characters of a name are shown.
 const mostShown = 60
 
-// plain shows a name that users made: quoted where a terminal might take it for something
-// else, and not without end.
+// plain formats a name that users chose: shortened if it is long, and quoted if a terminal or a
+// reader might misread it.
 func plain(name string) string {
 	runes := []rune(name)
 	rest := ""
@@ -136,7 +136,7 @@ func plain(name string) string {
 	return string(runes) + rest
 }
 
-// many is how many there are of something.
+// many returns a count with its noun.
 func many[N int | int64](n N, what string) string {
 	switch {
 	case n == 1:
@@ -147,7 +147,7 @@ func many[N int | int64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// percent is a part of a limit.
+// percent formats a part of a limit.
 func percent(ratio float64) string {
 	if ratio < 0 {
 		return "–"

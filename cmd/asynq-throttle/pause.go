@@ -65,7 +65,7 @@ func (p *program) resume() *cobra.Command {
 	return cmd
 }
 
-// oneKey is a target that is one scope key.
+// oneKey returns a target that is one scope key.
 func (p *program) oneKey(ctx context.Context, args []string) (target, error) {
 	of, err := p.target(ctx, args[0], args[1:])
 	if err == nil && of.key == "" && of.scope != throttle.Global {

@@ -24,7 +24,7 @@ import (
 
 // The exit statuses.
 const (
-	failed  = 1 // it could not be done: Redis, an unknown name, a refusal
+	failed  = 1 // the command failed: Redis, an unknown name, a refusal
 	misused = 2 // the command line is wrong
 	unwell  = 3 // check has found a warning or a fault
 )
@@ -33,22 +33,22 @@ const (
 type program struct {
 	out, errs io.Writer
 	in        io.Reader
-	terminal  bool // out is one
-	asks      bool // somebody can be asked
+	terminal  bool // out is a terminal
+	asks      bool // a person can answer questions
 	colours   bool
 
 	url    string
 	asJSON bool
-	yes    bool // no questions
+	yes    bool // skip questions
 	limit  int  // rows
 
 	client redis.UniversalClient
 }
 
-// defaultURL is where Redis is if nothing says so.
+// defaultURL is the URL of Redis without -u and REDIS_URL.
 const defaultURL = "redis://127.0.0.1:6379"
 
-// patience is how long everything may take together, but for watch and purge.
+// patience is how long a whole command may take, except for watch and purge.
 const patience = 30 * time.Second
 
 // statusError is an error with an exit status of its own.
@@ -59,15 +59,15 @@ type statusError struct {
 
 func (e statusError) Unwrap() error { return e.error }
 
-// usagef is about the command line.
+// usagef returns an error about the command line.
 func usagef(format string, args ...any) error {
 	return statusError{misused, fmt.Errorf(format, args...)}
 }
 
-// errUnwell has been told already.
+// errUnwell has no text: check has already printed its findings.
 var errUnwell = statusError{unwell, errors.New("")}
 
-// run is the whole of a run: it returns the exit status.
+// run runs a command line and returns the exit status.
 func (p *program) run(ctx context.Context, args []string) int {
 	p.errs = view.PrintableLines{W: p.errs}
 	root := p.command()
@@ -77,7 +77,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root.SetIn(p.in)
 	err := root.ExecuteContext(ctx)
 	if p.client != nil {
-		_ = p.client.Close() // nothing is to be lost
+		_ = p.client.Close() // nothing can be lost
 	}
 	if err == nil {
 		return 0
@@ -92,7 +92,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return failed
 }
 
-// explain is one line that says what is wrong and what to do.
+// explain returns one line that says what is wrong and what to do.
 func (p *program) explain(err error) string {
 	var unavailable *throttle.UnavailableError
 	var url *connect.URLError
@@ -108,7 +108,7 @@ func (p *program) explain(err error) string {
 	return strings.ReplaceAll(text, "\n", " ")
 }
 
-// command is the whole tree.
+// command returns the tree of commands.
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "asynq-throttle",
@@ -139,7 +139,7 @@ func (p *program) command() *cobra.Command {
 	return root
 }
 
-// version is that of this program's module.
+// version returns the version of this program's module.
 func version() string {
 	if info, is := debug.ReadBuildInfo(); is && info.Main.Version != "" {
 		return info.Main.Version
@@ -147,7 +147,7 @@ func version() string {
 	return "unknown"
 }
 
-// all are the commands below one.
+// all returns the commands below a command.
 func all(root *cobra.Command) []*cobra.Command {
 	commands := []*cobra.Command{root}
 	for _, cmd := range root.Commands() {
@@ -156,7 +156,7 @@ func all(root *cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// explained has wrong arguments say how they are to be.
+// explained adds the correct usage to an error about arguments.
 func explained(args cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		err := args(cmd, given)
@@ -174,7 +174,7 @@ func explained(args cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// meant asks for the commands whose names are like what was given.
+// meant suggests the commands whose names resemble the given one.
 func meant(cmd *cobra.Command, given string) string {
 	cmd.SuggestionsMinimumDistance = 2 // letters
 	names := cmd.SuggestionsFor(given)
@@ -184,7 +184,7 @@ func meant(cmd *cobra.Command, given string) string {
 	return ": did you mean " + strings.Join(names, " or ") + "?"
 }
 
-// open opens Redis, and finds out whether anybody answers.
+// open connects to Redis, and checks that it answers.
 func (p *program) open(ctx context.Context) error {
 	url := cmp.Or(p.url, os.Getenv("REDIS_URL"), defaultURL)
 	client, err := connect.Open(url)
@@ -206,7 +206,7 @@ func (p *program) open(ctx context.Context) error {
 	return nil
 }
 
-// address is a URL without what is secret.
+// address returns a URL without its secrets.
 func address(url string) string {
 	scheme, rest, is := strings.Cut(url, "://")
 	if !is {
@@ -216,7 +216,7 @@ func address(url string) string {
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// attach opens a throttle, and says on stderr where its processes differ.
+// attach opens a throttle, and prints on stderr how its processes differ.
 func (p *program) attach(ctx context.Context, name string) (*inspect.Inspector, error) {
 	if err := p.open(ctx); err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (p *program) attach(ctx context.Context, name string) (*inspect.Inspector, 
 	return th, err
 }
 
-// unknown says which throttles there are.
+// unknown returns an error that lists the existing throttles.
 func (p *program) unknown(ctx context.Context, attach *inspect.AttachError) error {
 	names, err := inspect.List(ctx, p.client)
 	switch {
@@ -243,7 +243,7 @@ func (p *program) unknown(ctx context.Context, attach *inspect.AttachError) erro
 	return fmt.Errorf("%w; there are: %s", attach, strings.Join(names, ", "))
 }
 
-// differing warns where the processes are not configured alike.
+// differing warns if the processes have different configurations.
 func (p *program) differing(ctx context.Context, th *inspect.Inspector) error {
 	processes, err := th.Processes(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func (p *program) differing(ctx context.Context, th *inspect.Inspector) error {
 	return nil
 }
 
-// scopeKey checks the names of a scope and a key, and says which scopes there are.
+// scopeKey checks the names of a scope and a key; its error lists the existing scopes.
 func (p *program) scopeKey(ctx context.Context, th *inspect.Inspector, scope, key string) error {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {
@@ -286,7 +286,7 @@ func (p *program) scopeKey(ctx context.Context, th *inspect.Inspector, scope, ke
 	return usagef("throttle %s has no scope %q; there are: %s", th.Name(), scope, strings.Join(names, ", "))
 }
 
-// print prints a result: as JSON, or as text does.
+// print prints a result as JSON, or with text for people.
 func (p *program) print(result any, text func(*page)) error {
 	var b strings.Builder
 	if p.asJSON {
@@ -304,7 +304,7 @@ func (p *program) print(result any, text func(*page)) error {
 	return err
 }
 
-// confirmed asks whether a change is meant, where somebody can be asked.
+// confirmed asks a person at the terminal to confirm a change.
 func (p *program) confirmed(question string) error {
 	if p.yes || !p.asks {
 		return nil
@@ -317,7 +317,7 @@ func (p *program) confirmed(question string) error {
 	return nil
 }
 
-// limited is the context of a verb that does not go on by itself.
+// limited bounds the time of a verb that ends by itself.
 func limited(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), patience)

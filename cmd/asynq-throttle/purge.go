@@ -17,13 +17,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// purged is what purge tells.
+// purged is the result of purge.
 type purged struct {
 	Throttle string `json:"throttle"`
 	Lanes    int    `json:"lanes"`
-	Jobs     int    `json:"jobs"`  // that were looked at
-	Gone     int    `json:"gone"`  // whose task is gone
-	Taken    int    `json:"taken"` // out of line
+	Jobs     int    `json:"jobs"`  // jobs that were checked
+	Gone     int    `json:"gone"`  // jobs whose task is gone
+	Taken    int    `json:"taken"` // jobs taken out of line
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
@@ -77,8 +77,8 @@ func (p *program) purge() *cobra.Command {
 	return cmd
 }
 
-// sameDeployment makes sure that the tasks are looked for where they are: all would seem to
-// be gone in another Redis.
+// sameDeployment checks that asynq's Redis is the one with these tasks: in another Redis, all tasks
+// would seem gone.
 func (p *program) sameDeployment(ctx context.Context, th *inspect.Inspector, asynqs redis.UniversalClient) error {
 	owning, err := p.client.Get(ctx, owner.Key(th.Name())).Result()
 	if errors.Is(err, redis.Nil) {
@@ -99,7 +99,7 @@ func (p *program) sameDeployment(ctx context.Context, th *inspect.Inspector, asy
 	return nil
 }
 
-// purging looks for tasks that are gone.
+// purging is one search for jobs whose tasks are gone.
 type purging struct {
 	throttle  *inspect.Inspector
 	inspector *asynq.Inspector
@@ -132,7 +132,7 @@ func (u *purging) look(ctx context.Context, flow string) error {
 	return nil
 }
 
-// askers are how many tasks asynq is asked about at the same time.
+// askers is how many tasks are looked up in asynq at the same time.
 const askers = 16
 
 func (u *purging) ask(ctx context.Context, jobs []throttle.Reservation) error {
@@ -159,8 +159,8 @@ func (u *purging) ask(ctx context.Context, jobs []throttle.Reservation) error {
 	return nil
 }
 
-// isGone tells whether a job's task will not come any more. Of a job that is no task's
-// nothing is known.
+// isGone reports whether a job's task will not come any more. It reports false for a job that is no
+// task's, of which nothing is known.
 func (u *purging) isGone(job string) (bool, error) {
 	queue, id, _, is := worker.TaskOf(job)
 	if !is {

@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/loopback"
 )
 
-// serving are the flags of serve.
+// serving has the flags of serve.
 type serving struct {
 	listen, asynqURL, asynqmon string
 	changes                    bool
@@ -69,7 +69,7 @@ func (p *program) serve() *cobra.Command {
 	return cmd
 }
 
-// logger writes what pages changed, and what they were refused, to standard error.
+// logger logs the changes that the pages make, and the refused requests, to standard error.
 func (p *program) logger() *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.ISO8601TimeEncoder

@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
-// terms are until when something is changed, and why, as flags say.
+// terms are the end and the reason of a change, as flags give them.
 type terms struct{ length, until, why string }
 
 func (t *terms) flags(cmd *cobra.Command) {
@@ -21,7 +21,7 @@ func (t *terms) reason(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.why, "why", "", "the reason, kept with what is set, in at most 200 bytes")
 }
 
-// end is when a change ends by itself; the zero time if neither flag says.
+// end returns when a change ends by itself; the zero time without either flag.
 func (t *terms) end(now time.Time) (time.Time, error) {
 	length, until := t.length, t.until
 	switch {

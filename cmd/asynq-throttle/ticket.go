@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// door lets one browser in: the one that comes first with the ticket, which stands in the
-// address that was printed. Other users of the machine reach a port of loopback as well.
+// door admits one browser: the first that presents the ticket in the printed address. Other users
+// of the machine can reach a port of loopback too.
 type door struct {
 	next   http.Handler
 	cookie string // the name: a browser sends cookies to all ports of a host
 
 	mu     sync.Mutex
-	ticket string // empty once it was used
-	pass   string // of the browser that came with it
+	ticket string // empty after its use
+	pass   string // the cookie's value, for the browser that presented the ticket
 }
 
 func newDoor(next http.Handler, addr net.Addr) *door {
@@ -42,7 +42,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takes takes the ticket, once.
+// takes reports whether this is the ticket, and uses it up.
 func (d *door) takes(ticket string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -65,7 +65,7 @@ func (p *program) readUses(ctx context.Context, th *inspect.Inspector, args []st
 	return view.UsageOf(ctx, th, scope, key)
 }
 
-// scopesOf are the names of the scopes.
+// scopesOf returns the names of the scopes.
 func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
 	scopes, err := published(ctx, th)
 	var names []string
@@ -75,7 +75,7 @@ func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
 	return names, err
 }
 
-// published are the scopes of the newest process.
+// published returns the scopes of the newest process.
 func published(ctx context.Context, th *inspect.Inspector) ([]throttle.Scope, error) {
 	processes, err := th.Processes(ctx)
 	if err != nil || len(processes) == 0 {

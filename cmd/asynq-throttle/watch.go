@@ -55,14 +55,14 @@ func (p *program) watch() *cobra.Command {
 	return cmd
 }
 
-// watched is one look.
+// watched is one reading.
 type watched struct {
 	view.Status
 	Waiting view.Waiting `json:"waiting"`
 }
 
-// look looks once, attached anew: the configuration may have changed. That Redis does not
-// answer for once does not end a watch.
+// look reads once, and attaches anew since the configuration may have changed. A single failure of
+// Redis does not end a watch.
 func (p *program) look(ctx context.Context, th *inspect.Inspector, watch *view.Watch) (*inspect.Inspector, error) {
 	fresh, err := inspect.Attach(ctx, th.Name(), p.client)
 	if err == nil {
