@@ -17,16 +17,15 @@ const (
 	turnAfter = time.Minute
 )
 
-// busy knows about which keys of a scope had the most units lately.
+// busy finds the keys of a scope that had the most units lately, approximately.
 type busy struct {
 	mu          sync.Mutex
 	now, before map[string]int64 // units by key
 	turned      time.Time
 }
 
-// add counts units for a key. Where there are too many keys all lose as much as
-// the newcomer brings, until one is gone (Misra and Gries, 1982): a key with more
-// than a thousandth of all units stays.
+// add counts units for a key. If there are too many keys, each loses the newcomer's units, until
+// one is gone (Misra and Gries, 1982): a key with more than a thousandth of all units stays.
 func (b *busy) add(key string, units int64, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +67,7 @@ func (b *busy) top(at time.Time) []string {
 	return keys[:min(len(keys), mostBusy)]
 }
 
-// turn begins another period when it is time. The caller holds mu.
+// turn starts the next period when it is due. The caller holds mu.
 func (b *busy) turn(at time.Time) {
 	switch since := at.Sub(b.turned); {
 	case b.now == nil || since >= 2*turnAfter:

@@ -15,9 +15,9 @@ var (
 	scriptBuckets   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 )
 
-// Collector counts what throttles do and tells it to Prometheus. It is the
-// Options.Observer of each throttle, and a prometheus.Collector to be registered
-// once. It is safe for use by many goroutines and starts none. Make it with New.
+// Collector counts what throttles do and reports the counts to Prometheus. It is the
+// Options.Observer of each throttle, and a prometheus.Collector to register once. It is safe for
+// use by many goroutines and starts none. Create it with New.
 type Collector struct {
 	options Options
 
@@ -89,7 +89,7 @@ func New(opts *Options) (*Collector, error) {
 	return c, nil
 }
 
-// describe names what is read at each scrape.
+// describe creates the descriptions of what each scrape reads.
 func (c *Collector) describe() {
 	c.usedRatio = desc("throttle_used_ratio",
 		"Part of a limit that started in the window that ends now, of the busiest keys the highest.",
@@ -150,11 +150,11 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. For what is used and what waits it asks Redis,
-// for Options.Timeout at most; what Redis does not answer is left out.
+// Collect implements prometheus.Collector. It reads use and waiting jobs from Redis, for at most
+// Options.Timeout; it leaves out what Redis does not answer.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.collectUsage(to)
-	// After it, so that what the calls for it took is told with them.
+	// After the calls to Redis, so that this scrape reports their durations too.
 	for _, part := range c.parts() {
 		part.Collect(to)
 	}
@@ -168,9 +168,9 @@ func (c *Collector) parts() []prometheus.Collector {
 	}
 }
 
-// Watch reports what these throttles use and what waits, and has the counters that alerts
-// are set on begin at zero, so that the first increase is seen. A throttle of the same name
-// takes the other's place.
+// Watch makes each scrape report the use and the waiting jobs of these throttles, and starts the
+// counters that alerts read at zero, so that Prometheus sees the first increase. A throttle
+// replaces a watched one of the same name.
 func (c *Collector) Watch(throttles ...*inspect.Inspector) {
 	for _, th := range throttles {
 		c.mu.Lock()

@@ -97,8 +97,8 @@ func (c *Collector) PutBack(p throttle.PutBack) {
 	c.putBacks.WithLabelValues(p.Throttle, reasonOf(p)).Inc()
 }
 
-// beginAtZero makes the series of a throttle whose labels are known beforehand: of one
-// that begins with its first count an alert does not see that count.
+// beginAtZero creates the series of a throttle whose labels are known in advance: an alert does not
+// see the first count of a series that begins with it.
 func (c *Collector) beginAtZero(throttleName string) {
 	for _, outcome := range []throttle.Outcome{throttle.Granted, throttle.Booked, throttle.Waiting} {
 		c.decisions.WithLabelValues(throttleName, outcome.String(), sourceRedis)

@@ -19,7 +19,7 @@ const (
 // The values of the label source, beside the names of the fallbacks that grant.
 const (
 	sourceRedis = "redis"
-	sourceNone  = "none" // nobody decided
+	sourceNone  = "none" // neither Redis nor a fallback decided
 )
 
 // The values of the label outcome where there is no reservation.
@@ -52,7 +52,7 @@ var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavail
 // failures are the kinds of throttle.UnavailableError.
 var failures = []string{"timeout", "breaker", "readonly", "oom", "tryagain", "busy", "noreplica", "other"}
 
-// outcomeOf names what was decided, or the class of the error.
+// outcomeOf returns the outcome of a decision, or the class of its error.
 func outcomeOf(d throttle.Decision) string {
 	if d.Err == nil {
 		return d.Reservation.Outcome.String()
@@ -79,13 +79,13 @@ func outcomeOf(d throttle.Decision) string {
 	return outcomeFailed
 }
 
-// isCancelled tells that the caller gave up, rather than Redis.
+// isCancelled reports whether the caller gave up, rather than Redis.
 func isCancelled(err error) bool {
 	return errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, throttle.ErrUnavailable)
 }
 
-// sourceOf names who decided.
+// sourceOf returns what decided: Redis, a fallback or none.
 func sourceOf(d throttle.Decision) string {
 	var late *throttle.DeadlineError
 	switch {
@@ -97,7 +97,7 @@ func sourceOf(d throttle.Decision) string {
 	return sourceNone
 }
 
-// sourceText names who granted: Redis, where no fallback did.
+// sourceText returns what granted: Redis, unless a fallback did.
 func sourceText(source throttle.Fallback) string {
 	if source == throttle.FallbackClosed {
 		return sourceRedis
@@ -105,7 +105,7 @@ func sourceText(source throttle.Fallback) string {
 	return source.String()
 }
 
-// reasonOf says why a job was put back.
+// reasonOf returns why a job was put back.
 func reasonOf(p throttle.PutBack) string {
 	var blocked *throttle.BlockedError
 	switch {
@@ -123,13 +123,13 @@ func reasonOf(p throttle.PutBack) string {
 	return reasonBooked
 }
 
-// windowOf writes a limit's window as in the limit's own text: 1m, 24h, running.
+// windowOf formats a limit's window as in the limit's own text: 1m, 24h, running.
 func windowOf(limit throttle.Limit) string {
 	switch {
 	case limit.Running:
 		return "running"
 	case limit.Window == 0:
-		return "pause" // there is no limit
+		return "pause" // a pause holds the job back, not a limit
 	}
 	_, window, _ := strings.Cut(throttle.Per(limit.Units, limit.Window).String(), "/")
 	return window

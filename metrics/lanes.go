@@ -10,15 +10,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// class is the jobs in line under a scope, of one priority.
+// class is the jobs of one priority in line under a scope.
 type class struct {
 	scope    string
 	priority int
 }
 
-// collectLanes tells how many jobs wait in line, and for how long the first of them has, of
-// these scopes also where none does. With more than 20,000 lanes it tells nothing. It asks
-// Redis only if anything waits.
+// collectLanes reports how many jobs wait in line, and for how long the first one has, also for
+// scopes in which none does. Beyond 20,000 lanes it reports nothing. It reads the lanes only if any
+// job waits.
 func (c *Collector) collectLanes(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
 	at time.Time, waits bool) {
 	var lanes []inspect.Lane

@@ -20,13 +20,12 @@ const maxKeys = 100
 // Options are the settings of a Collector that have a default. The zero value and
 // nil are both ready to use.
 type Options struct {
-	// Keys lists, by the scope's name, the keys whose used ratio and waiting flows
-	// are told one by one: {"tenant": {"acme"}}. None means that no key is ever told. At most 100
-	// in all, in UTF-8.
+	// Keys lists, by the scope's name, the keys whose used ratio and waiting flows are reported one
+	// by one: {"tenant": {"acme"}}. By default no key is reported. At most 100 in all, in UTF-8.
 	Keys map[string][]string
-	// Timeout bounds what one scrape asks of Redis. What is not answered by then
-	// is missing in this scrape. 0 means 1 s; 1 ms to a minute. Keep it
-	// below Prometheus' scrape_timeout.
+	// Timeout bounds the calls to Redis of one scrape. Values that Redis has not returned by then
+	// are missing from this scrape. 0 means 1 s; 1 ms to a minute. Keep it below Prometheus'
+	// scrape_timeout.
 	Timeout time.Duration
 }
 
@@ -53,7 +52,7 @@ func (o *Options) withDefaults() (Options, error) {
 				Reason: "has a key that is not UTF-8, as labels have to be"}
 		}
 		keys = slices.Sorted(slices.Values(keys))
-		options.Keys[scope] = slices.Compact(keys) // twice the same series would fail the scrape
+		options.Keys[scope] = slices.Compact(keys) // a duplicate series would fail the scrape
 		count += len(keys)
 	}
 	if count > maxKeys {

@@ -10,18 +10,18 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// settingsEvery is how often at most what is set at run time is read: that looks at every
-// key that Redis has.
+// settingsEvery is the shortest time between two readings of the settings: a reading scans all of
+// Redis' keys.
 const settingsEvery = time.Minute
 
-// settings are what was last read of what is set at run time.
+// settings is the last reading of the settings at run time.
 type settings struct {
 	mu   sync.Mutex
 	at   time.Time // by the local clock, when it was read
 	list []inspect.Setting
 }
 
-// current returns what is set, read anew if it is older than settingsEvery.
+// current returns the settings, read anew if they are older than settingsEvery.
 func (s *settings) current(ctx context.Context, th *inspect.Inspector) ([]inspect.Setting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,11 +36,11 @@ func (s *settings) current(ctx context.Context, th *inspect.Inspector) ([]inspec
 	return list, nil
 }
 
-// allScopes stands for what is set for all scopes: no scope has this name.
+// allScopes stands for a setting for all scopes: no scope has this name.
 const allScopes = "*"
 
-// collectSettings tells how many scope keys are paused, how many limits and modes are set, and
-// for how long the oldest of those without an end has been, of these scopes also where none is.
+// collectSettings reports how many scope keys are paused, how many limits and modes are set, and
+// the age of the oldest one without an end, also for scopes without any.
 func (c *Collector) collectSettings(ctx context.Context, to chan<- prometheus.Metric, w *watch, scopes []string,
 	now time.Time) {
 	list, err := w.set.current(ctx, w.throttle)

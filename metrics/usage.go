@@ -26,7 +26,7 @@ func newWatch(th *inspect.Inspector) *watch {
 	return &watch{throttle: th, busy: make(map[string]*busy)}
 }
 
-// noteKeys counts what a job takes for its keys, if its throttle is watched.
+// noteKeys counts the units that a job takes for its keys, if its throttle is watched.
 func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
 	c.mu.RLock()
 	w := c.watched[throttleName]
@@ -42,7 +42,7 @@ func (c *Collector) noteKeys(throttleName string, job throttle.Job) {
 	}
 }
 
-// unitsOf returns what a job takes of the limits of a keyed scope.
+// unitsOf returns the units that a job takes of the limits of a keyed scope.
 func unitsOf(job throttle.Job, scope string) int64 {
 	if units, own := job.Costs[scope]; own {
 		return units
@@ -61,14 +61,14 @@ func (w *watch) scope(name string) *busy {
 	return b
 }
 
-// scopes lists the keyed scopes that jobs have come with.
+// scopes returns the keyed scopes of the jobs so far.
 func (w *watch) scopes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.busy))
 }
 
-// collectUsage asks Redis for what is used and what waits.
+// collectUsage reads from Redis what is used and what waits.
 func (c *Collector) collectUsage(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
 	defer cancel()
@@ -97,7 +97,7 @@ func (c *Collector) collectUsage(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectDiffering tells how many processes are not configured as the newest is.
+// collectDiffering reports how many processes have a configuration other than the newest one's.
 func (c *Collector) collectDiffering(ctx context.Context, to chan<- prometheus.Metric, w *watch) {
 	processes, err := w.throttle.Processes(ctx)
 	if err != nil {
@@ -112,8 +112,8 @@ func (c *Collector) collectDiffering(ctx context.Context, to chan<- prometheus.M
 	to <- prometheus.MustNewConstMetric(c.differing, prometheus.GaugeValue, float64(n), w.throttle.Name())
 }
 
-// collectGlobal tells the ratios of Global. It returns false where there is no such
-// scope, or no Redis.
+// collectGlobal reports the ratios of Global. It returns false if there is no such scope, or Redis
+// does not answer.
 func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metric, w *watch) bool {
 	usage, err := w.throttle.Usage(ctx, throttle.Global, "")
 	if err != nil {
@@ -130,9 +130,9 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 // each.
 const mostPages = 20
 
-// collectLines tells how much waits under the keys of each scope, of these also where
-// nothing does. What there is beyond mostPages, which 10,000 keys fill, is not told. It returns
-// the instant of its answer, and whether anything waits.
+// collectLines reports how many flows wait under the keys of each scope, also for scopes in which
+// none does. It leaves out what exceeds mostPages, which 10,000 keys fill. It returns the instant
+// of the answer, and whether any job waits.
 func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metric, w *watch,
 	scopes []string) (at time.Time, waits bool, err error) {
 	flows, keys := make(map[string]int64), make(map[string]int) // by scope
@@ -161,7 +161,7 @@ func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metri
 	return at, waits, nil
 }
 
-// collectBusy tells the highest ratio of the keys with the most units.
+// collectBusy reports the highest ratio of the keys with the most units.
 func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string) {
 	type keyLimit struct {
 		usage inspect.Usage
@@ -172,10 +172,10 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 	for _, key := range w.scope(scope).top(time.Now()) {
 		usage, err := w.throttle.Usage(ctx, scope, key)
 		if errors.Is(err, throttle.ErrState) {
-			continue // one key's data; the others have their own
+			continue // only this key's data is bad
 		}
 		if err != nil {
-			return // what is left could be higher
+			return // a remaining key's ratio could be higher
 		}
 		served = min(served, usage.Served)
 		for _, limit := range usage.Limits {
@@ -191,8 +191,8 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 	}
 }
 
-// collectKeys tells the ratios of the keys that were named, and what waits under them,
-// where the throttle has such a scope.
+// collectKeys reports the ratios of the named keys, and what waits under them, if the throttle has
+// their scope.
 func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric, w *watch, scope string,
 	keys []string) {
 	for _, key := range keys {
@@ -209,7 +209,7 @@ func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric
 	}
 }
 
-// tell tells what part of a limit has started in the window that ends now.
+// tell reports what part of a limit has started in the window that ends now.
 func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage inspect.Usage,
 	of inspect.LimitUsage, key ...string) {
 	if of.Limit.Units == throttle.Unlimited {
@@ -219,7 +219,7 @@ func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage i
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, of.Used), labels...)
 }
 
-// ratio is the used part of a limit; a limit of 0 has no room, so it is full.
+// ratio returns the used part of a limit; a limit of 0 has no room, so it is full.
 func ratio(limit throttle.Limit, used int64) float64 {
 	switch limit.Units {
 	case 0:
