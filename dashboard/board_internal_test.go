@@ -26,8 +26,8 @@ func filled() *board {
 		}}}}
 }
 
-// TestRowsAreBounded: however many wait and are paused, the overview shows some of each, and
-// what is in use stays until others take its place.
+// TestRowsAreBounded: however many jobs wait and keys are paused, the overview shows some of each,
+// and keeps the keys in use until others take their place.
 func TestRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := filled()
@@ -69,8 +69,8 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStartedSince: what started per second is known of a short window by what it holds, of
-// others by what is spent more.
+// TestStartedSince: the starts per second are counted under a short window, and are the growth of
+// the used units under others.
 func TestStartedSince(t *testing.T) {
 	t.Parallel()
 	use := func(limit throttle.Limit, used int64) inspect.LimitUsage {
@@ -124,8 +124,8 @@ func TestOpenKeysAreWatched(t *testing.T) {
 	}
 }
 
-// TestTooManyToTell: where more waits than is read, the overview says so, and shows under
-// which scope keys.
+// TestTooManyToTell: if more jobs wait than are read, the overview says so, and shows the scope
+// keys under which they wait.
 func TestTooManyToTell(t *testing.T) {
 	t.Parallel()
 	key := scopeKey{"tenant", "acme"}
@@ -146,8 +146,8 @@ func TestTooManyToTell(t *testing.T) {
 	}
 }
 
-// TestEqualRowsAreGrouped: of rows that say the same some are shown, and how many more there
-// are; what is paused comes first, then what is blocked; what is idle is folded.
+// TestEqualRowsAreGrouped: of rows with the same text, the overview shows some and the number of
+// the others; paused rows come first, then blocked ones; idle rows are folded.
 func TestEqualRowsAreGrouped(t *testing.T) {
 	t.Parallel()
 	b := filled()

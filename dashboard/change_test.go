@@ -20,7 +20,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestChange: each button does what it says, is logged with who, and the page shows it at
+// TestChange: each button makes its change, the log has the user, and the page shows the change at
 // once.
 func TestChange(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func asked(page string) (before string, is bool) {
 	return html.UnescapeString(before), is
 }
 
-// TestChangeAsks: limits, and a pause of all jobs, are changed only once somebody has seen what is
-// in force, what would be and what would not, and how that is taken back; and if it is so still.
+// TestChangeAsks: limits, and a pause of all jobs, change only after a page has shown the settings
+// in force, the new ones, the lifted ones and the way back; and only if these still hold.
 func TestChangeAsks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +140,8 @@ func TestChangeAsks(t *testing.T) {
 	}
 }
 
-// TestChangeRefused: what comes from elsewhere, or from who may not, changes nothing.
+// TestChangeRefused: a request from another origin, or from a client without permission, changes
+// nothing.
 func TestChangeRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

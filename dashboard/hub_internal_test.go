@@ -43,8 +43,8 @@ func counting(t *testing.T) (*Handler, func() int) {
 	}
 }
 
-// TestOneReadPerSecond: Redis is read once a second, however many look and whenever they
-// came, and not at all while nobody does.
+// TestOneReadPerSecond: Redis is read once a second, whatever the number of requests, and never
+// without requests.
 func TestOneReadPerSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestOneReadPerSecond(t *testing.T) {
 	})
 }
 
-// TestSlowRedis: those who wait for a look that takes long share it, and none looks again.
+// TestSlowRedis: requests that wait for a slow reading share it, and none starts another.
 func TestSlowRedis(t *testing.T) {
 	t.Parallel()
 	h, looks := counting(t)
@@ -131,7 +131,7 @@ func TestReloadingReadsNoMore(t *testing.T) {
 	})
 }
 
-// TestClose ends what would keep a server from shutting down.
+// TestClose: Close ends the streams that would keep a server from shutting down.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestTooManyPages: a page too many is told so in a sentence, of one client and of all; other
-// clients' are kept up to date, and the overview is served.
+// TestTooManyPages: a page beyond the bound of one client, or of all, says so in a sentence; other
+// clients' pages are kept up to date, and the overview is served.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t)
@@ -266,8 +266,8 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// TestALookIsBounded: however many scope keys are open that nobody has seen before, a look
-// asks for some of them, and after some looks all were read.
+// TestALookIsBounded: however many new scope keys are open, one reading covers some of them, and
+// several readings cover all.
 func TestALookIsBounded(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
@@ -314,7 +314,7 @@ func TestALookIsBounded(t *testing.T) {
 	t.Logf("%d looks for %d scope keys, %d scripts at most in one", looks, len(open), highest)
 }
 
-// TestLineIsLeftAlone: the longer it takes to read who waits, the more seldom that is done.
+// TestLineIsLeftAlone: the longer a reading of the line takes, the more seldom it is read.
 func TestLineIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

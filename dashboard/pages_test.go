@@ -21,7 +21,7 @@ import (
 // escaped is a hostile name in a page's text.
 const escaped = `&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;`
 
-// TestPages: each page has what it is for, under any prefix.
+// TestPages: each page shows its content, under any prefix.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +97,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestServedStandsWithItsLimit: nothing is said of a scope key of which all is served.
+// TestServedStandsWithItsLimit: a page mentions the served share only if it is less than all.
 func TestServedStandsWithItsLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,7 +227,7 @@ func TestNoReadWhileNobodyLooks(t *testing.T) {
 	}
 }
 
-// TestEvents: a browser that looks at a scope key is told what is new.
+// TestEvents: a browser that shows a scope key receives its changes.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -260,7 +260,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOptions: what is wrong is said by New.
+// TestOptions: New returns an error for invalid options.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
