@@ -33,7 +33,7 @@ func TestPartText(t *testing.T) {
 	}
 }
 
-// TestServedOfUses: the part stands with each limit that has units, and nowhere if it is all.
+// TestServedOfUses: the served share stands with each limit that has units, unless it is all.
 func TestServedOfUses(t *testing.T) {
 	t.Parallel()
 	limits := []inspect.LimitUsage{
@@ -50,7 +50,7 @@ func TestServedOfUses(t *testing.T) {
 	}
 }
 
-// TestWhyServed: who waits under a key is told that less is served.
+// TestWhyServed: the reason of jobs that wait under a key mentions a lower served share.
 func TestWhyServed(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -68,7 +68,7 @@ func TestWhyServed(t *testing.T) {
 	}
 }
 
-// TestFullestByWhatIsServed: a key that has used all that is served comes before one that has
+// TestFullestByWhatIsServed: a key that has used its whole served share comes before a key that has
 // used more of its limit.
 func TestFullestByWhatIsServed(t *testing.T) {
 	t.Parallel()

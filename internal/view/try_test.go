@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestTry: a running limit is tried with what runs, a window with what started in it; what nobody
-// counts is not known.
+// TestTry: a running limit is tried with the running jobs, a window with its starts; units that
+// nothing counts are unknown.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
