@@ -106,7 +106,7 @@ func TestAnswerCountsUnits(t *testing.T) {
 	}
 }
 
-// TestAnswerOfATask: what asynq keeps a task back by comes before what the throttle knows.
+// TestAnswerOfATask: asynq's reason for holding a task back comes before the throttle's.
 func TestAnswerOfATask(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
