@@ -144,8 +144,7 @@ func words(line string) []string {
 	return list
 }
 
-// TestMistakes: what is wrong is said in one line with what to do, and the exit status is
-// not 0.
+// TestMistakes: each mistake has one line that says what to do, and an exit status other than 0.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -206,7 +205,7 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// TestLiftedLimits: limits that are set are in force in place of all others, which is warned of.
+// TestLiftedLimits: new limits replace all others, and the command warns of those that they lift.
 func TestLiftedLimits(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -265,7 +264,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutInfo: of a Redis that does not say how busy it is no figures are told.
+// TestStatusWithoutInfo: status prints no load figures for a Redis that does not report them.
 func TestStatusWithoutInfo(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
@@ -278,8 +277,8 @@ func TestStatusWithoutInfo(t *testing.T) {
 	}
 }
 
-// TestDiffering: processes that are not configured alike are seen by check, which then has
-// an exit status of its own, and warned of where their limits are shown.
+// TestDiffering: check finds processes with different configurations and exits with its own status;
+// a verb that shows limits warns of them.
 func TestDiffering(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -295,7 +294,7 @@ func TestDiffering(t *testing.T) {
 	})
 }
 
-// TestConfirmed: with somebody at a terminal a change is asked for.
+// TestConfirmed: a change asks for confirmation if a person is at the terminal.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
