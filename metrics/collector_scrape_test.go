@@ -271,7 +271,7 @@ func TestScrapeOfCosts(t *testing.T) {
 	}
 }
 
-// TestScrapeBeforeAnything: what alerts count is there from the start, since Prometheus
+// TestScrapeBeforeAnything: the counters that alerts read exist from the start, since Prometheus
 // does not see the first count of a series that begins with it.
 func TestScrapeBeforeAnything(t *testing.T) {
 	t.Parallel()
@@ -412,8 +412,8 @@ func TestScrapeOfNamedKeys(t *testing.T) {
 	}
 }
 
-// TestScrapeOfWhatIsServed: of a scope's busiest keys the lowest part is told, of the named
-// keys each, and of all keys how often it changed.
+// TestScrapeOfWhatIsServed: a scrape reports the lowest served share of a scope's busiest keys, the
+// share of each named key, and how often the shares of all keys changed.
 func TestScrapeOfWhatIsServed(t *testing.T) {
 	t.Parallel()
 	opts := &metrics.Options{Keys: map[string][]string{"tenant": {"acme", "globex", "hooli"}}}
@@ -451,7 +451,7 @@ func TestScrapeOfWhatIsServed(t *testing.T) {
 	})
 }
 
-// TestScrapeWithoutRedis: there are no ratios then, and all else.
+// TestScrapeWithoutRedis: a scrape without Redis lacks the ratios and has all else.
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -501,7 +501,7 @@ func TestScrapeOfStalledRedis(t *testing.T) {
 	}
 }
 
-// TestScrapeOfForeignData: one tenant's foreign data hides nobody else.
+// TestScrapeOfForeignData: foreign data under one tenant's key hides no other tenant.
 func TestScrapeOfForeignData(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
