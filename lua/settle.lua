@@ -40,9 +40,10 @@ local function correct_log(key, ledger, at, delta)
   return sum - there, function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
 end
 
--- After a step back of the clock, until it has caught up or the ledger is empty, what is found at a start may be another's:
--- then nothing is given back, and what was taken beyond the charge counts from now on. So it does where nothing is found of
--- a start that would count still, and in a ledger that did not count yet when the start was granted. What runs stays.
+-- After a step back of the clock, until the clock has caught up or the ledger is empty, units found at a start may
+-- belong to another job: then nothing is given back, and units beyond the charge count from now on. The same holds if
+-- the ledger has nothing at a start that would still count, and for a ledger that did not count yet at the grant.
+-- Running limits stay unchanged.
 local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)

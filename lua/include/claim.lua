@@ -41,7 +41,7 @@ local function note_claim(lane, queue, id, at)
   expire('claims')
 end
 
--- Books the first job of a lane though its place is behind the lookahead. Returns the next.
+-- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.
 local function claim(lane, job, queue, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
@@ -51,7 +51,7 @@ local function claim(lane, job, queue, at)
   return first_job(lane)
 end
 
--- Looks for an earlier place for a job that has a claim. When that is within the lookahead it is a booking as others are.
+-- Looks for an earlier slot for a job with a claim. A slot within the lookahead makes the claim an ordinary booking.
 local function reclaim(id)
   looks = looks - LOOKS_OF_A_CLAIM
   local record = call('HGET', jobs, id) or ''

@@ -8,7 +8,7 @@ local function moved_by(tag, work, virtual)
   return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
 end
 
--- Has the line's keys live on, from the end of this call.
+-- Notes keys of the line whose expiry the end of this call renews.
 local renewed = {}
 local function expire(...)
   for i = 1, select('#', ...) do renewed[select(i, ...)] = true end

@@ -108,9 +108,10 @@ local function place(job, lane, record, back)
   return wait(job, lane, at, key, holder, other, back)
 end
 
--- Exchanges a booking for a start: what has really started decides, not what is promised. A booking further ahead than
--- any can be was made before the clock stepped back. Who only plans a job that is booked already is told so: its start is
--- for who brings it. A grant that was made a booking again may be granted for the same start: it can be settled then.
+-- Exchanges a booking for a start: real starts decide, not promised slots. A booking further ahead than the lookahead
+-- allows was made before the clock stepped back. A caller that only plans a booked job gets the booking again: only
+-- the caller that delivers the job gets its start. A grant made a booking again may be granted for the same start and
+-- settled.
 local function redeem(job, lane, slot, again)
   if slot > horizon + 30000000 and not call('ZSCORE', timers, '+' .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
@@ -130,7 +131,7 @@ local function heavy(job, lane)
   return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
 end
 
--- Whether a lane is found by a pull. If keys of the line were lost, it may not be.
+-- Whether a pull can find a lane. It may not if keys of the line were lost.
 local function stands(lane)
   for i = 1, #lane do
     local queue = lane[i].name

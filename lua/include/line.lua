@@ -37,7 +37,7 @@ local function cost_under(lane, costs, name)
   end
 end
 
--- Has a lane looked at whose first job is another one than it was: it may be lighter.
+-- Makes a lane due whose first job has changed: the new first job may be lighter.
 local function look_anew(lane)
   for i = 1, #lane do
     local name = lane[i].name
@@ -52,12 +52,12 @@ end
 local function in_line(arrival, lane) return '-' .. arrival .. ' ' .. lane.text end
 local function place_in_line(record) return match(record, '^%-(%d+) (.*)$') end
 
--- Takes a job out of its lane: the next pull that comes to its place passes over it.
+-- Marks a job as gone from its lane: the next pull that reaches its entry passes over it.
 local function leave_lane(id, lane)
   if match(call('LINDEX', lane.list, 0) or '', '^%d+:[%d,]+:(.*)$') == id then look_anew(lane) end
 end
 
--- A limit that can never hold a job, other than one of 0, which is like a pause; and its scope key.
+-- A limit that a job can never fit, and its scope key. A limit of 0 does not count: it acts like a pause.
 local function too_heavy(lane, costs)
   for i = 1, #lane do
     for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do

@@ -15,8 +15,8 @@ local function is_full(key, units)
   return earliest_of(key, now, units, true) > horizon
 end
 
--- When a scope key without room is looked at again: when one unit has. If it has, but lanes that had their turn here
--- are to have it, they are given a while.
+-- When a scope key without room is looked at again: when it has room for one unit. If it has that room, but lanes
+-- that had their turn here should take it, the scope key waits a while for them.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one <= horizon then return now + floor(lookahead / 4) end
@@ -34,7 +34,7 @@ local function go_on(name, lane, following, more)
   end
 end
 
--- The walk goes on behind a lane. Its flow saves up no turns: its tag is no more than the job before the virtual time.
+-- Moves a walk on behind a lane. The lane's flow saves up no turns: its tag is at most one job before the virtual time.
 local function pass(name, walk, lane, tag, cost)
   local least = virtual_time(name) - cost / share_of(lane.flow)
   if tag < least then

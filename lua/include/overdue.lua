@@ -1,5 +1,5 @@
 -- What a pull tells of: booked jobs, and overdue ones, whose bookings' grace was over before they came. A driver that
--- brings jobs hears of each of these again, the longer ago the seldomer, for ten minutes.
+-- delivers jobs gets each overdue job again for ten minutes, at growing intervals.
 local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000
 local booked, overdue = {}, {}
 
@@ -7,7 +7,7 @@ local function tell(list, id, slot, text)
   for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
 end
 
--- Tells of a job that is to ask, and has it find its place again for a while.
+-- Reports a job that should ask again, and keeps its position for a while.
 local function to_ask(id, slot, costs_text, arrival, text)
   write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
@@ -16,7 +16,7 @@ local function to_ask(id, slot, costs_text, arrival, text)
   if brings then tell(overdue, id, slot, text) end
 end
 
--- Tells a driver again of a job that has still not come.
+-- Reports a job again that has still not come.
 local function tell_again(id)
   local arrival, text = match(call('HGET', jobs, id) or '', '^0 %S+ (%d+) (.*)$')
   local forgotten = call('ZSCORE', timers, '=' .. id)
@@ -25,7 +25,7 @@ local function tell_again(id)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
--- Ends a booking whose grace is over. The job keeps its place for a while. If there is still time, it is a plan to be told of.
+-- Ends a booking whose grace is over. The job keeps its position for a while. Before that, reports a plan.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
   local slot, costs, arrival, text = match(record or '', '^(%d+) (%S+) (%d+) (.*)$')

@@ -1,4 +1,4 @@
--- Where a job has its place: the earliest start that all limits allow.
+-- The earliest start of a job that all limits allow.
 
 -- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log, then of the tail, at a time.
 local CHUNK = 512
@@ -228,11 +228,11 @@ local function earliest(lane, costs, at, promises, mode)
   return at, key, holder
 end
 
--- Whether a job that has room may be granted its start now. Places that only the end of a lease makes free are given to
--- nobody before that: who has them may renew it. And the clock may step back before a job that is granted a start for later
--- has started: its entry then lies behind that start. So none is granted a window or more ahead, where others could still
--- start a window before the entry, and none while a ledger's time stands still, since that goes on after a far step. And none
--- for when other limits are in force.
+-- Whether a job that has room may be granted its start now. Places that only the end of a lease frees are not granted
+-- before that end: their job may renew the lease. If the clock steps back before a job granted for later has started,
+-- its entry lies behind that start. So no start is granted a window or more ahead, where other jobs could still start
+-- a window before the entry. No start is granted while a ledger's time stands still, since that time goes on after a
+-- far step, and none for an instant at which other limits are in force.
 local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]

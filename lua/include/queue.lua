@@ -39,19 +39,19 @@ local function save_walk(queue, walk)
   expire('claims')
 end
 
--- What a walk has come by is looked at again by then.
+-- Lanes that a walk has passed are looked at again by then.
 local function walk_again(queue, at)
   local from, when, rest = match(call('HGET', claims, '!' .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
   if from and tonumber(when) > at then write('HSET', claims, '!' .. queue, from .. format('%d', at) .. rest) end
 end
 
--- Has a timer be due by then.
+-- Makes a timer due by then.
 local function due(name, at)
   write('ZADD', timers, 'LT', format('%d', at), name)
   walk_again(name, at)
 end
 
--- Has a scope key looked at now, if lanes wait for it, and the job that has its claim.
+-- Makes a scope key due now if lanes wait for it, and the job that has its claim.
 local function hurry(name)
   local at = format('%d', now)
   local id = match(call('HGET', claims, name) or '', '^%d+ (.*)$')
@@ -76,8 +76,8 @@ local function hurry_all(cursor, text)
   return more and now
 end
 
--- Has a lane wait in a queue, which is looked at by then. A flow that comes anew moves the virtual time on by as little
--- as can be, so that flows with equal tags keep the order in which they came.
+-- Puts a lane into a queue, which is looked at by then. A new flow moves the virtual time on by the smallest step, so
+-- that flows with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
   local tag, stands = start_tag(queue, lane.flow)
   local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
@@ -158,10 +158,10 @@ end
 -- have other limits, or the clock may have been set; and not after what is set at run time ends.
 local function soon(at, ends) return min(at, ends, now + 300000000) end
 
--- When the line is to be pulled, 0 if nothing waits.
+-- When the next pull is due, 0 if nothing waits.
 local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCORES')[2] or 0) end
 
--- Ends a call. Returns when the line is to be pulled.
+-- Ends a call. Returns when the next pull is due.
 local function save_line()
   for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
   return next_look()

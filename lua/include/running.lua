@@ -21,7 +21,7 @@ local function run_of(id, start)
   return run
 end
 
--- Whether a place counts still. Where the ledger has it no more, since it was lost or its time began anew, another may have it.
+-- Whether a place still counts. If its ledger was lost or began anew, another job may occupy the place.
 local function counts(place)
   local ledger = place.ledger
   if not ledger or place.at + ledger.n <= sub_window(ledger, now + place.key.shift) then return false end
@@ -66,7 +66,7 @@ local function move_in(key, ledger)
   ledger.tail, ledger.moves = table.concat(parts), nil
 end
 
--- Counts what the grants of a call hold now, or hold no more.
+-- Counts the places that the grants of a call now occupy or have freed.
 local function count_moves()
   for _, key in pairs(keys) do
     for i = 1, #key do
@@ -75,8 +75,8 @@ local function count_moves()
   end
 end
 
--- Charges the flow for the time that it has held places and has not paid, or gives back what it has paid of the second that
--- a start is charged for. A scope key with two leases is paid once.
+-- Charges the flow for the time that its job has occupied places and has not paid, or gives back the unused part of the
+-- second that a start charges. A scope key with two leases is paid once.
 local function pay(places)
   local lane, work, paid = {}, {}, {}
   lane.flow, lane.mark = classes.parts(places.class)
@@ -97,8 +97,8 @@ local function cooldown_of(cooldowns, wanted)
   return 0
 end
 
--- Ends what a grant holds. If that is all that it was given, it counts on for a cool-down, by scopes. Returns whether it is.
--- timed: its flow is charged for the time that it held places.
+-- Frees the places of a grant. If the grant still has all, they count for a cool-down, by scopes. Returns whether it has.
+-- timed: its flow is charged for the time that it occupied places.
 local function give_back(id, start, cooldowns, timed)
   local places, all = places_of(id, start)
   if not places then return false end
@@ -119,7 +119,7 @@ local function give_back(id, start, cooldowns, timed)
   return all
 end
 
--- Has what a grant holds count from now on for a lease. Returns whether it is all that it was given; if not, it is given back.
+-- Renews the places of a grant for a lease from now. Returns whether it still has all of them; if not, frees the rest.
 local function renew(id, start, timed)
   local places, all = places_of(id, start)
   if not all then return give_back(id, start, '', timed) end

@@ -33,7 +33,7 @@ local function set_finish_tag(queue, flow, tag)
   if call('ZCARD', finish) > MOST_TAGS then forget_flow(queue, call('ZRANGE', finish, 0, 0)[1]) end
 end
 
--- Forgets some of the flows whose finish tags the virtual time has come by.
+-- Forgets some of the flows whose finish tags the virtual time has passed.
 local function forget_finished(queue)
   local till = tag_text(virtual_time(queue))
   local passed = call('ZRANGEBYSCORE', prefix .. 'finish:' .. queue, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
@@ -45,7 +45,7 @@ local function end_lane(lane)
   for i = 1, #lane do write('HDEL', prefix .. 'tags:' .. lane[i].name, '>' .. lane.flow) end
 end
 
--- Whoever waits asks again within ten days, and its share is told anew. The others' are forgotten then.
+-- A waiting job asks again within ten days and states its flow's share anew. Other shares are forgotten then.
 local SHARE_KEPT, SHARE_SECOND = 864000, 1048576
 local unequal = call('EXISTS', shares) == 1
 local function share_of(flow) return unequal and max(1, tonumber(call('ZSCORE', shares, flow) or 1) % SHARE_SECOND) or 1 end

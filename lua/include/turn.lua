@@ -43,8 +43,8 @@ local function take_out(lane, job)
   taken[job.id] = true
 end
 
--- Takes the first job of a lane out that weighs more than a limit allows: it holds up those behind it, and is to ask
--- again, to hear that. Returns whether it did so, and the first job then.
+-- Removes the first job of a lane if the job weighs more than a limit allows, since it holds up the jobs behind it.
+-- The job asks again, and the answer says that it never fits. Returns whether it was removed, and the first job then.
 local function throw_out(lane, job)
   if not too_heavy(lane, job.costs) then return false, job end
   take_out(lane, job)
@@ -55,7 +55,7 @@ end
 local trouble = {} -- what could not be read
 local function note_trouble(problem) trouble[1] = type(problem) == 'table' and problem.err or tostring(problem) end
 
--- Has a pull end that has taken its steps, after one look at least.
+-- Ends a pull that has taken its steps, after one look at least.
 local checks = 0
 local function end_if_tired()
   checks = checks + 1
