@@ -1,14 +1,14 @@
-// Package dashboard serves pages about a throttle, for whoever is on call: how its limits
-// are used, who waits for what and until when, why a job does not run, what was changed by
-// whom, whether its processes are configured alike. It shows what the command
+// Package dashboard serves pages about a throttle for the people on call: how its limits are
+// used, which jobs wait for what and until when, why a job does not run, who changed what, and
+// whether all processes have the same configuration. The pages show what the command
 // asynq-throttle prints.
 //
 //	pages, err := dashboard.New("smtp", client, nil)
 //	mux.Handle("/throttle/", pages)
 //
-// It needs no configuration: it attaches to a throttle by what the throttle's processes
-// have published, and decides nothing. It serves all that it shows by itself, at any prefix
-// of a mux that ends in a slash; no other host is asked.
+// The package needs no configuration: it attaches to a throttle by what the throttle's processes
+// have published, and decides nothing. A Handler serves all its files itself, at any prefix of a
+// mux that ends in a slash; the pages load nothing from other hosts.
 //
 // # Cost
 //
@@ -21,8 +21,8 @@
 //
 // # Who may do what
 //
-// The pages show names of tenants to whoever reaches them, so mount them behind the
-// authentication of your own program, or have Options.Authorize refuse requests. They change
-// nothing unless Options.AllowChanges is set. A change must come from the pages' own origin,
-// and each is logged with who asked for it.
+// The pages show names of tenants to every client that reaches them, so mount them behind the
+// authentication of your own program, or let Options.Authorize refuse requests. The pages change
+// nothing unless Options.AllowChanges is set. A change must come from the pages' own origin, and
+// the log has each change with its client.
 package dashboard
