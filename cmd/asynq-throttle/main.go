@@ -1,7 +1,7 @@
-// Asynq-throttle looks at throttles and controls them, for whoever is on call: who waits
-// for what and until when, why a task does not run, how limits are used, what is set at
-// run time, whether all processes are configured alike. It knows what the processes have
-// published in Redis, and decides nothing. docs/command.md describes it.
+// Asynq-throttle shows and controls throttles, for the people on call: which jobs wait for what
+// and until when, why a task does not run, how limits are used, which settings are in force, and
+// whether all processes have the same configuration. It reads what the processes have published
+// in Redis, and decides nothing. docs/command.md describes it.
 package main
 
 import (
