@@ -40,7 +40,7 @@ func (s scopeSet) asOf(now int64) scopeSet {
 	return s
 }
 
-// inForce is what holds for the keys of a scope that have no limits of their own.
+// inForce are the settings in force for the keys of a scope that have no limits of their own.
 type inForce struct {
 	mode   Mode
 	limits []Limit
@@ -55,7 +55,7 @@ type Line struct {
 	jobs     map[string]*record
 	lanes    map[string]*lane
 	queues   map[string]*queue
-	overdues ranked[int64] // when a job that did not come is told of again
+	overdues ranked[int64] // when an overdue job is reported again
 	timers   ranked[int64] // when a scope key is looked at; of a booking, "=" and its job, when its grace is over
 	// scores of flows whose share is not 1: the second in which a job last stated it times shareSecond, plus the share
 	shares ranked[int64]
@@ -65,14 +65,13 @@ type Line struct {
 
 	pulled  int64            // when it was pulled last
 	settled map[string]int64 // marks of settled grants, and until when they are kept
-	runs    map[string]*run  // of grants that hold places
+	runs    map[string]*run  // of grants that occupy places
 
-	playing bool // a forecast: who is booked is taken to start at its slot
+	playing bool // a forecast: a booked job is taken to start at its slot
 
 	// Looks is how many first jobs pulls have looked at so far.
 	Looks int
-	// Ends has pulls end at this check whether they are to, as a script says that has taken its
-	// steps; 0: not before.
+	// Ends is the check at which a pull ends, as reported by a script that has taken its steps; 0: pulls do not end early.
 	Ends int
 
 	// Of one call:
@@ -106,7 +105,7 @@ type state int
 const (
 	waiting state = iota + 1
 	booked
-	overdue // its units count no more; it has its place in the lane still
+	overdue // its units count no more; it still has its entry in the lane
 )
 
 // place is a job's in its lane.
