@@ -390,6 +390,12 @@ func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 			if limit.Units <= 0 {
 				continue
 			}
+			if limit.Kind == Running {
+				if c := p.claims[name]; c.at > k.horizon {
+					frees = max(frees, c.at)
+				}
+				continue
+			}
 			d := k.ledger(limit.Span)
 			first, sum := p.beyond(k, d)
 			if sum > 0 && 2*(sum+lane.jobs[0].costs[i]) > k.served(limit) {

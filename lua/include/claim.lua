@@ -15,7 +15,9 @@ end
 local function claims_under(key, queue, at) return key.mode == 'e' and (key.name == queue or at - now <= 2 * longest(key)) end
 
 -- When the first claim comes into the lookahead beside which a lane cannot claim a start; nil if it can. The bookings beyond
--- the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit.
+-- the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit. Under a limit on
+-- what runs a claim keeps places empty, since nobody knows when places come back: the next one waits until the slot with
+-- which the last one was noted.
 local function claimed(lane, queue, at, costs)
   local frees
   for i = 1, #lane do
@@ -23,7 +25,12 @@ local function claimed(lane, queue, at, costs)
     for j = 1, claims_under(key, queue, at) and #key.limits or 0 do
       local limit, ats, sum = key.limits[j], {}, 0
       local ledger = limit.units > 0 and ledger_of(key, limit.span)
-      if ledger then sum = behind(ledger.ahead, sub_window(ledger, time_of(key, horizon)), ats, {}) end
+      if ledger and limit.kind.renewed then
+        local slot = tonumber(match(call('HGET', claims, key.name) or '0', '^%d+'))
+        if slot > horizon then frees = max(frees or 0, slot) end
+      elseif ledger then
+        sum = behind(ledger.ahead, sub_window(ledger, time_of(key, horizon)), ats, {})
+      end
       if sum > 0 and 2 * (sum + costs[i]) > served(key, limit) then
         frees = max(frees or 0, start_of(ledger, ats[1]) - key.offset)
       end
