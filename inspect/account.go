@@ -9,15 +9,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// account is what usage says of one scope key.
+// account is the script usage's answer for one scope key.
 type account struct {
 	Usage
 	counted []line.Limit          // the limits as the scripts count them
-	counts  []int64               // units in an interval, if asked for; -1: no window goes back so far
+	counts  []int64               // units in an interval, if asked for; -1: no window goes back that far
 	ledgers []line.LedgerSnapshot // the ledgers' entries, if asked for
 }
 
-// accounts reads the answer of usage: for at least the first of the names.
+// accounts reads the answer of usage, which covers at least the first of the names.
 func (t *Inspector) accounts(reply any, names []string) ([]account, error) {
 	used, err := wire.ReadUsed(reply)
 	if err != nil || len(used.Keys) == 0 || len(used.Keys) > len(names) {
@@ -33,7 +33,7 @@ func (t *Inspector) accounts(reply any, names []string) ([]account, error) {
 	return accounts, nil
 }
 
-// account converts how a scope key stands; false if it cannot be read.
+// account converts the state of a scope key; false if the state cannot be read.
 func (t *Inspector) account(now time.Time, name string, k wire.KeyUsed) (a account, is bool) {
 	a.Now, a.counts, a.ledgers = now, k.Counted, k.Ledgers
 	a.Scope, a.Key, _ = wire.SplitScopeKey(name)

@@ -16,7 +16,7 @@ import (
 // attachedTimeout bounds each call of an attached Inspector, which may be far away from Redis.
 const attachedTimeout = 2 * time.Second
 
-// AttachError says why Attach found no throttle.
+// AttachError is why Attach found no throttle.
 type AttachError struct {
 	Throttle string // its name
 	Reason   string
@@ -26,7 +26,7 @@ func (e *AttachError) Error() string {
 	return fmt.Sprintf("throttle: %s cannot be attached to: %s", e.Throttle, e.Reason)
 }
 
-// newest returns the first process of this state version.
+// newest returns the first process that has this state version.
 func newest(name string, all []throttle.Process) (throttle.Process, error) {
 	for _, p := range all {
 		if p.State == wire.StateVersion {
@@ -44,12 +44,12 @@ func newest(name string, all []throttle.Process) (throttle.Process, error) {
 // processes have published in Redis.
 //
 // If processes are configured differently, as during a deployment, Attach takes the configuration of
-// the newest live process, the first of Processes. The Inspector does not follow what is published
-// later: attach again from time to time. Shares that come from throttle.Options.Share are known only
+// the newest live process, the first of Processes. The Inspector does not follow later
+// publications: attach again from time to time. Shares that come from throttle.Options.Share are known only
 // for the flows that wait now. The Inspector writes no log.
 //
-// The error is an *AttachError if no process has published what this version can read, a
-// *throttle.OptionError for the name or the client, or else as of Usage. It blocks for two round trips.
+// The error is an *AttachError if no process has published a configuration that this version can read, a
+// *throttle.OptionError for the name or the client, or else one of Usage's. Attach blocks for two round trips.
 func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -96,6 +96,6 @@ func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector
 const (
 	// maxShare is the largest share of a flow.
 	maxShare = 1_000_000
-	// shareSecond is what a second counts for in the score of a share in Redis; the rest is the share.
+	// shareSecond is the value of a second in the score of a share in Redis; the rest of the score is the share.
 	shareSecond = 1 << 20
 )

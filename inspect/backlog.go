@@ -11,15 +11,15 @@ import (
 // Backlog is how much waited in line at one instant.
 type Backlog struct {
 	At time.Time `json:"at"` // on Redis' clock
-	// Jobs is how many jobs waited, without those that have a slot; negative if they were in
-	// more than 20,000 lanes, which are not counted.
+	// Jobs is how many jobs waited without a slot; negative if they were in more than 20,000
+	// lanes, which are not counted.
 	Jobs int64 `json:"jobs"`
-	// Waited is for how long the first job had waited; 0 if none waited or if that is not known.
+	// Waited is how long the first job had waited; 0 if no job waited or if the time is not known.
 	Waited time.Duration `json:"waited_ns"`
 }
 
-// Backlogs returns how much waited in line in the last twelve hours, the oldest first. One of the
-// processes that decide notes it about once a minute, and less often if the line takes long to
+// Backlogs returns how much waited in line in the last twelve hours, the oldest first. A process
+// that decides notes the backlog about once a minute, and less often if the line takes long to
 // read. Minutes in which no process had an answer from Redis are missing. It blocks for one round
 // trip and fails as Usage does.
 func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {

@@ -22,29 +22,29 @@ const (
 	changesKeptFor = 30 * 24 * time.Hour
 )
 
-// Change is one change of what is set at run time: a pause, limits or a mode. The last 200 are kept
-// for 30 days, and the last 200 of those that an upstream asked for (ForUpstream).
+// Change is one change of a setting at run time: a pause, limits or a mode. Redis keeps the last 200 changes
+// for 30 days, and besides the last 200 that an upstream asked for (ForUpstream).
 type Change struct {
 	At time.Time `json:"at"` // on Redis' clock
-	// By is who did it: the person, if one was named, the user and the host, the program and
+	// By names the author: the person, if one was named, the user and the host, the program and
 	// its process. Why is the reason, if one was given.
 	By  string `json:"by"`
 	Why string `json:"why,omitempty"`
-	// What was changed: pause, limits or mode.
+	// What is the kind of setting: pause, limits or mode.
 	What string `json:"what"`
-	// Scope and Key name what it was changed for. An empty Key of a keyed scope is all its
-	// keys, an empty Scope all scopes. Of a very long key only the hash is known.
+	// Scope and Key name the scope key. An empty Key of a keyed scope stands for all its keys,
+	// an empty Scope for all scopes. Only the hash of a very long key is known.
 	Scope string `json:"scope,omitempty"`
 	Key   string `json:"key,omitempty"`
 	// Before and After are texts: limits as ParseLimits reads them, a mode's name, or the end of
-	// a pause (RFC 3339); empty for nothing.
+	// a pause (RFC 3339); empty if nothing was set.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
-	// Until is when what was set ends by itself; zero: it does not.
+	// Until is when the setting ends by itself; zero if it does not.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Changes returns what was changed at run time, the last first. It blocks for two round
+// Changes returns the changes made at run time, the last first. It blocks for two round
 // trips and fails as Usage does.
 func (t *Inspector) Changes(ctx context.Context) ([]Change, error) {
 	if ctx == nil {
@@ -75,7 +75,7 @@ func (t *Inspector) changesKey(upstream bool) string {
 	return t.prefix + "changes"
 }
 
-// noteChange records a change. A failure to record it is no error: the change is in force.
+// noteChange records a change. A failure to record is no error, since the change is in force.
 func (t *Inspector) noteChange(ctx context.Context, what, name string, s setting, of terms) {
 	if t.in.Clock() != nil || s.before == s.inForce {
 		return
@@ -98,7 +98,7 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, s setting
 	}
 }
 
-// settingText is a setting in words for people, and when it ends.
+// settingText returns a setting as text for people, and when the setting ends.
 func (t *Inspector) settingText(c Change, text string, now time.Time) (string, time.Time) {
 	value, ends, _ := strings.Cut(text, "|")
 	switch {
@@ -125,7 +125,7 @@ func endOf(text string) time.Time {
 	return end
 }
 
-// limitsOf reads limits as the scripts keep them.
+// limitsOf reads limits in the scripts' form.
 func (t *Inspector) limitsOf(scope, text string) []throttle.Limit {
 	var limits []throttle.Limit
 	for part := range strings.SplitSeq(text, ",") {
@@ -136,7 +136,7 @@ func (t *Inspector) limitsOf(scope, text string) []throttle.Limit {
 	return limits
 }
 
-// modeOf is the mode of a letter.
+// modeOf returns the mode of a letter.
 func modeOf(letter string) throttle.Mode {
 	return throttle.Mode(max(0, strings.Index(wire.Modes, letter)))
 }

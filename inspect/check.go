@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// How bad a finding is.
+// The severities of findings.
 const (
 	note    = "note"
 	warning = "warning"
@@ -22,25 +22,25 @@ const (
 
 // Finding is one thing that Check found.
 type Finding struct {
-	// Severity is "note" (good to know, nothing is wrong), "warning" (does harm now or will one
-	// day) or "fault" (the throttle cannot decide until someone mends it).
+	// Severity is "note" (good to know, nothing is wrong), "warning" (does harm now or will later)
+	// or "fault" (the throttle cannot decide until someone mends it).
 	Severity string
-	// What is what it is about, short and stable: version, script, permission, command,
+	// What is the subject, short and stable: version, script, permission, command,
 	// replica, replicas, eviction, memory, persistence, clock, client, info, processes or
 	// margin.
 	What string
-	// Text says what was found, Remedy what to do about it. Neither contains a user's key or a
+	// Text describes the finding, Remedy what to do about it. Neither contains a user's key or a
 	// password.
 	Text, Remedy string
 }
 
-// String is one line: the severity, the text and the remedy.
+// String returns one line: the severity, the text and the remedy.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s; %s", f.Severity, f.Text, f.Remedy)
 }
 
-// CheckError says why Redis, as it is, cannot decide for a throttle. Waiting does not help:
-// someone has to mend what Faults name.
+// CheckError is why Redis in its present state cannot decide for a throttle. Waiting does not help: an operator
+// has to mend the Faults.
 type CheckError struct {
 	Throttle string    // the throttle's name
 	Faults   []Finding // at least one
@@ -57,26 +57,25 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("throttle: Redis cannot decide for throttle %s: %s", e.Throttle, strings.Join(texts, ". "))
 }
 
-// Check finds out whether Redis, the Redis user and the client are fit for this throttle. A program
-// may call it when it starts; decisions do not depend on it. It loads all scripts, so that the first
-// decisions need not, calls each command that they use in a way that writes nothing, and reads INFO
-// if it may.
+// Check examines whether Redis, the Redis user and the client are fit for this throttle. A program
+// may call it when it starts; decisions do not depend on it. Check loads all scripts, so that the
+// first decisions need not, calls each command that the scripts use in a way that writes nothing, and reads
+// INFO if the Redis user may.
 //
 // Faults that must stop the program are a *CheckError: a server older than Redis 6.2, a script that
 // cannot be loaded, a permission or a command that is missing, a replica instead of a primary. If
-// Redis cannot be asked, the error is an *UnavailableError, whose text has the address that the
-// client was given, or the context's own error.
+// Redis cannot be reached, the error is an *UnavailableError, whose text has the client's address, or the
+// context's own error.
 //
 // The findings, also beside an error, need not stop the program: an eviction policy; memory or
 // replicas that are missing now; a clock that differs by more than a second; settings of go-redis'
 // Cluster client that make a recovery slow; live processes that are configured differently from
-// this one or, for an attached Inspector, from the one that it was attached to; processes whose
+// this one or, for an attached Inspector, from the process that it was attached to; processes whose
 // jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
 // INFO cannot be read.
 //
-// It blocks for some ten round trips, each for Options.Timeout at most, and ends with the first that
-// takes longer. The circuit breaker neither stops it nor counts its failures. It is safe for use by
-// many goroutines.
+// Check blocks for some ten round trips, each for Options.Timeout at most, and ends with the first that takes
+// longer. The circuit breaker neither stops Check nor counts its failures.
 func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -144,7 +143,7 @@ func (c *check) load(ctx context.Context) error {
 		case err == nil:
 			return true
 		case c.blames("SCRIPT LOAD", err):
-			return false // it would be the same with the others
+			return false // the other scripts would fail in the same way
 		case strings.Contains(cause(err), "rror compiling script"):
 			c.find(fault, "script", "the server cannot read the script "+script+": "+cause(err),
 				"use Redis 6.2 or newer, or Valkey")
@@ -161,14 +160,14 @@ func (c *check) load(ctx context.Context) error {
 func (c *check) blames(command string, err error) bool {
 	text := cause(err)
 	switch {
-	// The last is what a server that wants a password says of a long request without one.
+	// A server that wants a password answers a long request without one with the last text.
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"), strings.Contains(text, "unauthenticated"):
 		c.findOnce(fault, "permission", "Redis does not know the client's user, or its password",
 			"give the client the right ones")
 	case refusesKey(text):
 		c.refuseKeys()
 	case refusesCommand(text):
-		// A script that is not there is loaded, so that it may be about another command.
+		// A missing script is loaded, so the error may be about another command.
 		if strings.Contains(text, "'script") {
 			command = "SCRIPT LOAD"
 		}
@@ -181,12 +180,12 @@ func (c *check) blames(command string, err error) bool {
 	return true
 }
 
-// lacks is the text of a command that the server does not have, or has in another form.
+// lacks returns the text for a command that the server does not have, or has in another form.
 func lacks(command, text string) string { return "the server does not run " + command + ": " + text }
 
 const remedyOfLack = "use Redis 6.2 or newer, or Valkey, without renamed commands"
 
-// cause is the text of what the client answered.
+// cause returns the text of the client's error.
 func cause(err error) string {
 	var unavailable *throttle.UnavailableError
 	if errors.As(err, &unavailable) {
@@ -195,8 +194,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// refusesCommand and refusesKey know the words of Redis 6.2 to 8 and of Valkey, to a
-// client and to a script.
+// refusesCommand and refusesKey recognise the errors of Redis 6.2 to 8 and of Valkey, both to a client and to
+// a script.
 func refusesCommand(text string) bool {
 	return strings.Contains(text, "permissions to run") || strings.Contains(text, "can't run this command")
 }
@@ -222,7 +221,7 @@ func (c *check) refuseKeys() {
 	}
 }
 
-// probe asks the server to describe itself and to say what it refuses.
+// probe runs the script check, which describes the server and lists the commands that the server refuses.
 func (c *check) probe(ctx context.Context) error {
 	t, began := c.throttle, time.Now()
 	reply, err := t.in.Run(ctx, "check", nil)
@@ -236,8 +235,8 @@ func (c *check) probe(ctx context.Context) error {
 	return c.read(wire.Array(reply), began.Add(took/2), took/2)
 }
 
-// read reads the answer of check, which was made at about an instant: Redis' clock, why INFO cannot
-// be read, four sections of INFO, and the name and error of each command that failed.
+// read reads the answer of the script check, given at about an instant: Redis' clock, why INFO cannot be read,
+// four sections of INFO, and the name and error of each command that failed.
 func (c *check) read(v *wire.Values, at time.Time, uncertainty time.Duration) error {
 	now, unread := wire.Instant(v.Natural()), v.Text()
 	info := fieldsOf(v.Text() + "\n" + v.Text() + "\n" + v.Text() + "\n" + v.Text())
@@ -303,7 +302,7 @@ func (c *check) clock(ahead, uncertainty time.Duration) {
 			ahead.Abs().Round(time.Millisecond), where, uncertainty.Round(time.Microsecond)), "let both keep time by NTP")
 }
 
-// server judges what INFO says.
+// server judges the fields of INFO.
 func (c *check) server(unread string, info map[string]string) {
 	version, policy := info["redis_version"], info["maxmemory_policy"]
 	if version == "" || policy == "" {
@@ -365,7 +364,7 @@ func (c *check) processes(ctx context.Context) {
 	}
 }
 
-// recently is for how long a job that began later than a margin causes a warning.
+// recently is how long a job that began later than a margin causes a warning.
 const recently = time.Hour
 
 // margins judges how long after their grants a process begins its jobs.

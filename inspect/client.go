@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// withAddress adds to an error which Redis could not be asked.
+// withAddress adds the address of Redis to an error.
 func (t *Inspector) withAddress(err error) error {
 	var unavailable *throttle.UnavailableError
 	if errors.As(err, &unavailable) {
@@ -20,8 +20,8 @@ func (t *Inspector) withAddress(err error) error {
 	return err
 }
 
-// address is the address of Redis that the client was given; empty if not known, as behind Sentinel. A user
-// and a password that were written into it are left out.
+// address returns the client's address of Redis, without the user and the password that it may contain; empty
+// if the address is not known, as behind Sentinel.
 func (t *Inspector) address() string {
 	var addresses []string
 	switch client := t.Client().(type) {
@@ -43,12 +43,12 @@ func (t *Inspector) address() string {
 // sentinels is the address that go-redis gives a client behind Sentinel.
 const sentinels = "FailoverClient"
 
-// slowReload is from when on the time is too long that a Cluster client uses an old map of the slots.
+// slowReload is the time from which on a Cluster client uses an old map of the slots for too long.
 const slowReload = 2 * time.Second
 
 // checkClient finds the settings of go-redis' Cluster client that make a recovery slow. A client of a single
-// server, or of one behind Sentinel, is given the throttle's timeout by boundedBy; of others nothing is
-// known.
+// server, or of one behind Sentinel, gets the throttle's timeout from boundedBy; the settings of other clients
+// are not known.
 func (t *Inspector) checkClient() []Finding {
 	cluster, is := t.Client().(*redis.ClusterClient)
 	if !is {

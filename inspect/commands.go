@@ -24,7 +24,7 @@ func command[T any](ctx context.Context, t *Inspector,
 	return reply.(T), nil //nolint:errcheck // it is what ask returned
 }
 
-// field is one field of a hash, empty if it is not there.
+// field returns one field of a hash, empty if the hash does not have it.
 func (t *Inspector) field(ctx context.Context, key, field string) (string, error) {
 	return command(ctx, t, func(ctx context.Context, client redis.Cmdable) (string, error) {
 		value, err := client.HGet(ctx, key, field).Result()
@@ -54,7 +54,7 @@ func (t *Inspector) scores(ctx context.Context, key string) (map[string]float64,
 	})
 }
 
-// value returns the value of a key, empty if there is none.
+// value returns the value of a key, empty if the key does not exist.
 func (t *Inspector) value(ctx context.Context, key string) (string, error) {
 	return command(ctx, t, func(ctx context.Context, client redis.Cmdable) (string, error) {
 		value, err := client.Get(ctx, key).Result()
@@ -65,7 +65,7 @@ func (t *Inspector) value(ctx context.Context, key string) (string, error) {
 	})
 }
 
-// beginnings returns the first bytes of each value, empty where there is none.
+// beginnings returns the first bytes of each value, empty for a key that does not exist.
 func (t *Inspector) beginnings(ctx context.Context, keys []string, bytes int64) ([]string, error) {
 	return command(ctx, t, func(ctx context.Context, client redis.Cmdable) ([]string, error) {
 		values := make([]*redis.StringCmd, len(keys))
@@ -86,9 +86,9 @@ func (t *Inspector) beginnings(ctx context.Context, keys []string, bytes int64) 
 // scanAtOnce is about how many keys one call of SCAN goes through: a few milliseconds of Redis.
 const scanAtOnce = 10_000
 
-// scan lists the keys of one server, in order, each once. next goes through some of them, from a
-// cursor, and returns the cursor of the following ones. All calls together go through every key that
-// the server has.
+// scan lists the keys of one server, in order, each once. next reads some of the keys from a
+// cursor on, and returns the following cursor. All calls together go through every key that the server
+// has.
 func scan(next func(cursor uint64) (keys []string, following uint64, err error)) ([]string, error) {
 	var found []string
 	for cursor := uint64(0); ; {
@@ -122,7 +122,7 @@ func (t *Inspector) scanned(ctx context.Context, prefix string) ([]string, error
 // globEscaper escapes the characters of a key that have a meaning in a pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// pushed adds an element at the front of a list, cuts the list to so many, and sets its expiry.
+// pushed adds an element at the front of a list, trims the list to its bound, and sets its expiry.
 func (t *Inspector) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
 	_, err := command(ctx, t, func(ctx context.Context, client redis.Cmdable) (bool, error) {
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// When would a campaign of a hundred mails be out, given what is under way? Nothing is
-// reserved by asking.
+// When would a campaign of a hundred mails be out, given what is under way? A forecast
+// reserves nothing.
 func ExampleInspector_Forecast() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
@@ -46,7 +46,7 @@ func ExampleInspector_Forecast() {
 	// the last after 4m0s
 }
 
-// Why does a job not start? Explain tells all that is known of it; its text is for
+// Why does a job not start? Explain returns all that is known of the job; its text is for
 // people.
 func ExampleInspector_Explain() {
 	server, err := miniredis.Run() // any Redis

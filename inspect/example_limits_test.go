@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Limits are set while workers run. All processes obey with their next decision, until
-// they are taken back.
+// Limits are set while workers run. All processes obey them from their next decision
+// on, until the limits are reset.
 func ExampleInspector_SetLimits() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
@@ -42,7 +42,7 @@ func ExampleInspector_SetLimits() {
 		}
 		fmt.Printf(", set for: %s\n", usage.SetFor)
 	}
-	// For one tenant, and for all that have none of their own.
+	// For one tenant, and for all tenants without limits of their own.
 	limits := []throttle.Limit{throttle.PerHour(5000), throttle.PerSecond(10)}
 	if err := inspect.New(th).SetLimits(ctx, "tenant", "acme", limits); err != nil {
 		log.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// A limit is tried in shadow: nothing is delayed, and each grant tells what would have
-// held it back. What was counted counts when it is enforced.
+// A limit is tried in shadow: nothing is delayed, and each grant shows what would have
+// kept its job back. Units counted in shadow still count when the limit is enforced.
 func ExampleInspector_SetMode() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {

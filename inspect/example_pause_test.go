@@ -13,8 +13,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// An upstream says that it wants to be left alone: its key is closed for all
-// processes. Others go on.
+// An upstream asks for no more requests: a pause closes its key for all processes. Jobs of
+// other keys go on.
 func ExampleInspector_Pause() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {

@@ -22,35 +22,35 @@ type Explanation struct {
 	// Job is the job's ID, Now the instant of the answer.
 	Job string
 	Now time.Time
-	// Priority is that of the job; 0 where it does not wait and was asked for by its ID.
+	// Priority is the job's priority; 0 for a job that does not wait and of which only the ID was given.
 	Priority int
 	// Costs are the units that the job takes, by scope; empty if nothing is known of the job.
 	Costs map[string]int64
-	// Slot is what it is booked for; zero if it is not.
+	// Slot is the slot of a booked job; zero if the job is not booked.
 	Slot time.Time
-	// Arrived is since when it waits in line; zero if it does not. Waiting is how many jobs are
-	// in its lane and Before how many of these are before it, -1 if the lane is too long to tell.
-	// A job that did not come to its slot has Arrived and no Waiting: when it asks again, it comes
-	// to the front of its lane.
+	// Arrived is when a waiting job came; zero if the job does not wait. Waiting is how many jobs
+	// are in its lane, and Before how many of these are before it, -1 if the lane is too long to
+	// search. A job that did not come to its slot has Arrived and no Waiting: when it asks again,
+	// it goes to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
-	// Blocked is the scope key under which its lane stands, with no limit and no units;
-	// nil if the job does not wait. It is looked at again at Looked.
+	// Blocked is the scope key under which the job's lane stands, without a limit or units; nil
+	// if the job does not wait. A pull looks at that scope key again at Looked.
 	Blocked *throttle.Hold
 	Looked  time.Time
 	// Expected is when the job is expected to start; zero if that is not known. Guessed is true
-	// if it is estimated from the limits and the number of flows alone, since too many jobs wait
-	// for a forecast.
+	// if Expected is an estimate from the limits and the number of flows alone, because too many
+	// jobs wait for a forecast.
 	Expected time.Time
 	Guessed  bool
-	// Usage is how the scope keys stand that concern the job.
+	// Usage is the state of the scope keys that concern the job.
 	Usage []Usage
 }
 
 // Explain returns all that is known of a job. Pass the ID, Weight, Costs, Keys and Priority that
-// it was reserved with. It changes nothing. It blocks for two round trips, for a waiting job as
-// Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is not
-// known.
+// the job was reserved with. Explain changes nothing. It blocks for two round trips, for a waiting
+// job as long as Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is
+// zero.
 func (t *Inspector) Explain(ctx context.Context, job throttle.Job) (Explanation, error) {
 	o, err := t.order(ctx, job)
 	if err != nil {
@@ -66,7 +66,7 @@ func (t *Inspector) Explain(ctx context.Context, job throttle.Job) (Explanation,
 	return e, nil
 }
 
-// explain tells what is known of a job, but for one in line when it is expected to start.
+// explain returns what is known of a job, except the expected start of a waiting job.
 func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) {
 	job := o.job
 	p, err := t.page(ctx, wire.LinesJob, "", job.ID, o.Lane)
@@ -88,14 +88,14 @@ func (t *Inspector) explain(ctx context.Context, o *order) (Explanation, error) 
 		return Explanation{}, withJob(err, job)
 	}
 	for i := range accounts {
-		accounts[i].Key = o.Charges[i].Key // of a very long one Redis has only the hash
+		accounts[i].Key = o.Charges[i].Key // Redis has only the hash of a very long key
 		e.Usage = append(e.Usage, accounts[i].Usage)
 	}
 	e.Expected = e.Slot
 	return e, nil
 }
 
-// inLine adds what is known of a job that waits: its place in a long lane, and when it is expected to start.
+// inLine adds the position of a waiting job in a long lane, and its expected start.
 func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error {
 	r, err := t.readLine(ctx, nil)
 	if errors.Is(err, lanes.ErrTooMany) {
@@ -116,18 +116,17 @@ func (t *Inspector) inLine(ctx context.Context, o *order, e *Explanation) error 
 	return nil
 }
 
-// blocked is the hold of a scope key alone.
+// blocked returns a hold that names only a scope key.
 func (o *order) blocked(name string) *throttle.Hold {
 	scope, key, _ := wire.SplitScopeKey(name)
 	if c := o.charged(name); c != nil {
-		key = c.Key // of a very long one Redis has only the hash
+		key = c.Key // Redis has only the hash of a very long key
 	}
 	return &throttle.Hold{Scope: scope, Key: key}
 }
 
-// explanation reads what lines says of one job: its slot, its arrival, how many jobs are
-// before it and how many there are in its lane, the queue that the lane stands in, and
-// that one's timer.
+// explanation reads the answer of lines for one job: its slot, its arrival, how many jobs are before it, how
+// many are in its lane, and the queue that the lane stands in with its timer.
 func (o *order) explanation(p *wire.Page) (Explanation, error) {
 	known := p.Job()
 	if p.Err() != nil {
@@ -141,7 +140,7 @@ func (o *order) explanation(p *wire.Page) (Explanation, error) {
 	return e, nil
 }
 
-// String is one screen of text.
+// String returns one screen of text.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "job %s at %s\n", jobText(e.Job), e.Now.UTC().Format(clockFormat))
@@ -180,7 +179,7 @@ func (e Explanation) writeJob(b *strings.Builder) {
 	}
 }
 
-// writePlace says where its lane stands.
+// writePlace writes where the job's lane stands.
 func (e Explanation) writePlace(b *strings.Builder) {
 	if e.Blocked == nil {
 		return
@@ -189,7 +188,7 @@ func (e Explanation) writePlace(b *strings.Builder) {
 	fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
 }
 
-// arrivedText and beforeText are for a job so far back that it was not looked for.
+// arrivedText and beforeText also write a job so far back in its lane that Explain did not search for it.
 func (e Explanation) arrivedText() string {
 	if e.Arrived.IsZero() {
 		return "some time"
@@ -218,7 +217,7 @@ func (e Explanation) guessText() string {
 	return ""
 }
 
-// expectedText tells what is never from what is not known.
+// expectedText distinguishes a start that never comes from one that is not known.
 func (e Explanation) expectedText() string {
 	if e.Expected.IsZero() && slices.ContainsFunc(e.Usage, Usage.isClosed) {
 		return "never, unless limits change"
@@ -226,7 +225,7 @@ func (e Explanation) expectedText() string {
 	return e.in(e.Expected)
 }
 
-// in says how far an instant is from now.
+// in writes how far an instant is from now.
 func (e Explanation) in(at time.Time) string {
 	switch d := at.Sub(e.Now).Round(time.Millisecond); {
 	case at.IsZero():
@@ -248,7 +247,7 @@ func (e Explanation) roomText(l LimitUsage) string {
 	return "room now"
 }
 
-// partText is a part of limits, to the thousandth that counts.
+// partText writes a served share, to the thousandth.
 func partText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*wire.Thousandths)/10, 'f', -1, 64) + " %"
 }
@@ -256,7 +255,7 @@ func partText(part float64) string {
 // mostOfID is how much of a job's ID is shown.
 const mostOfID = 128
 
-// jobText is an ID that a screen can show: quoted if it is not plain, and not without end.
+// jobText writes an ID for a screen: quoted if it is not plain, and cut if it is long.
 func jobText(id string) string {
 	rest := ""
 	if len(id) > mostOfID {

@@ -11,15 +11,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostSearched is how many places of a lane are read in one call.
+// mostSearched is how many waiting jobs of a lane one call reads.
 const mostSearched = 10_000
 
-// mostPlayed is up to how many waiting jobs the start of one is simulated; with more it is guessed.
+// mostPlayed is the largest number of waiting jobs for which a start is simulated; with more it is guessed.
 const mostPlayed = 5_000
 
-// ExplainID is Explain for a job of which only the ID is known. If the job waits, its lane is
-// searched, ten thousand jobs in one call; with more than 5,000 waiting jobs its start is guessed.
-// Of a job that has started, or that never came, nothing is known. It fails as Lanes does.
+// ExplainID is Explain for a caller that knows only the job's ID. If the job waits, ExplainID searches its
+// lane, ten thousand jobs in one call; with more than 5,000 waiting jobs it guesses the start. Nothing is known
+// of a job that has started or that never came. ExplainID fails as Lanes does.
 func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, error) {
 	if ctx == nil {
 		return Explanation{}, errNoContext
@@ -67,7 +67,7 @@ func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) 
 	if err != nil {
 		return found{}, err
 	}
-	at := found{order: &order{job: throttle.Job{ID: id}}} // of one that has left meanwhile
+	at := found{order: &order{job: throttle.Job{ID: id}}} // for a job that has left meanwhile
 	jobs := int64(0)
 	for _, l := range all {
 		at.inLine += l.Jobs
@@ -90,7 +90,7 @@ func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) 
 	return at, nil
 }
 
-// placeOf finds a job among elements "arrival:costs:id"; -1 if it is not there.
+// placeOf returns the index of a job among elements "arrival:costs:id"; -1 if none is the job's.
 func placeOf(id string, list []string) (place int, element []string) {
 	for i, text := range list {
 		if element = strings.SplitN(text, ":", 3); len(element) == 3 && element[2] == id {
@@ -131,7 +131,7 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 	}
 }
 
-// orderOf is what a job takes, by its lane and its costs as Redis has them.
+// orderOf returns what a job takes, from its lane and its costs in Redis.
 func (t *Inspector) orderOf(id, lane, costs string) *order {
 	flow, priority, names, _ := wire.LaneParts(lane)
 	o := &order{job: throttle.Job{ID: id, Priority: priority}, Order: seam.Order{Flow: flow, Lane: lane}}

@@ -11,29 +11,29 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Forecast says when jobs would start.
+// Forecast is when jobs would start.
 type Forecast struct {
-	// Now is when it was made, on Redis' clock.
+	// Now is when the forecast was made, on Redis' clock.
 	Now time.Time
-	// Starts has for each job its start on Redis' clock, at its place; zero where it
-	// never starts, since a limit of 0, or of less than its weight, is in force.
+	// Starts has the start of each job, in the order of the jobs, on Redis' clock; zero for a job
+	// that never starts because a limit of 0, or of less than its weight, is in force.
 	Starts []time.Time
-	// Last is the last of them.
+	// Last is the last start.
 	Last time.Time
 }
 
 // Forecast returns when new jobs would start if they were reserved now, one after the other, and
 // no other job came: given what is spent, booked, paused and in line, and the shares. It changes
-// nothing. The jobs need no ID; MaxWait, Deadline and Nonce are not read.
+// nothing. The jobs need no ID; Forecast does not read MaxWait, Deadline and Nonce.
 //
-// It is approximate: where several jobs compete for the last units of a window, the moment of a
+// The forecast is approximate: where several jobs compete for the last units of a window, the moment of a
 // pull decides, and the others start a window later. Booked jobs are assumed to come to their
 // slots.
 //
 // It simulates the line in this process, from what it reads of Redis. It blocks for two round
 // trips for each 500 lanes, and one for each 500 jobs and 100 scope keys. If lanes move
 // meanwhile, it reads them up to three times so as to miss none. With more than 20,000 lanes or a
-// million waiting jobs it fails. Its other errors are those of Peek, of the first job that has one.
+// million waiting jobs it fails. Its other errors are Peek's, for the first job that has one.
 func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast, error) {
 	orders := make([]*order, len(jobs))
 	for i, job := range jobs {
@@ -52,12 +52,12 @@ func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast
 	return r.forecast(orders)
 }
 
-// newcomer begins what a new job is called in the line, where no other is called so.
+// newcomer begins the ID of a new job in the simulated line; no other job has such an ID.
 const newcomer = "\x00a forecast's new job\x00"
 
-// Expect says when jobs that Reserve answered would start if nothing else came: a
-// booked one at its slot, one in line when its turn comes, and one that is not there any
-// more, since it was booked, within the lookahead. It blocks and fails as Forecast does.
+// Expect forecasts the starts of jobs that Reserve answered, if no other job came: a booked job starts at its
+// slot, a waiting job when its turn comes, and a job that has been booked since then within the lookahead.
+// Expect blocks and fails as Forecast does.
 func (t *Inspector) Expect(ctx context.Context, answers []throttle.Reservation) (Forecast, error) {
 	r, err := t.readLine(ctx, nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f Forecast) withLast() Forecast {
 	return f
 }
 
-// load is a line that goes on from what was read.
+// load returns a line that goes on from the snapshot.
 func (r *reader) load() (*line.Line, line.Settings) {
 	r.Snapshot.Now, r.Snapshot.Shares = r.now.UnixMicro(), make(map[string]int64)
 	for _, l := range r.Reader.Lanes {
@@ -111,14 +111,14 @@ func (r *reader) load() (*line.Line, line.Settings) {
 	})
 }
 
-// handsOver tells whether a queue is of a scope key with a running limit.
+// handsOver reports whether a queue belongs to a scope key with a running limit.
 func (r *reader) handsOver(queue string) bool {
 	return slices.ContainsFunc(r.accounts[queue].counted,
 		func(l line.Limit) bool { return l.Kind == line.Running })
 }
 
-// play plays the line through until jobs have started. It tells which are in line, and
-// when they start, those that do.
+// play plays the line until the jobs have started. It returns which jobs are in line, and the starts of those
+// that start.
 func (r *reader) play(ids []string) (known map[string]bool, starts map[string]int64) {
 	l, settings := r.load()
 	known = make(map[string]bool)
@@ -128,7 +128,7 @@ func (r *reader) play(ids []string) (known map[string]bool, starts map[string]in
 	return known, l.Play(r.Snapshot.Now, settings, ids)
 }
 
-// forecast reserves new jobs and plays the line through until they have started.
+// forecast reserves new jobs and plays the line until they have started.
 func (r *reader) forecast(orders []*order) (Forecast, error) {
 	l, settings := r.load()
 	jobs := make([]line.Job, len(orders))
@@ -162,8 +162,8 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 	return f.withLast(), nil
 }
 
-// neverFits is the error of a job that is too heavy for a limit of the configuration. One
-// that was set may be changed.
+// neverFits returns the error of a job that weighs more than a configured limit. A limit that was set at run
+// time may change, so it causes no error.
 func (r *reader) neverFits(o *order, held *line.Held) error {
 	a, c := r.accounts[held.Key], o.charged(held.Key)
 	if a.SetFor != "" {

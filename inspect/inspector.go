@@ -1,5 +1,5 @@
 // Package inspect shows how a throttle stands and changes it at run time: what counts, what waits and
-// why, and pauses, limits and modes. It decides for no job; package throttle does, and knows nothing of
+// why, and pauses, limits and modes. It decides for no job: package throttle does, and does not import
 // this package.
 package inspect
 
@@ -55,7 +55,7 @@ func (t *Inspector) Peek(ctx context.Context, job throttle.Job) (throttle.Reserv
 	return t.throttle.Peek(ctx, job)
 }
 
-// Leave takes jobs that will not come out of line, as throttle.Driver.Leave does.
+// Leave removes jobs from the line that will not come, as throttle.Driver.Leave does.
 func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	return t.throttle.Driver().Leave(ctx, ids)
 }
@@ -78,7 +78,7 @@ func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, throttle.ErrState)
 }
 
-// withJob names the job in an error that says that Redis could not be asked about it.
+// withJob names the job in an *UnavailableError.
 func withJob(err error, job throttle.Job) error {
 	var unavailable *throttle.UnavailableError
 	if errors.As(err, &unavailable) {
@@ -98,7 +98,7 @@ func (t *Inspector) order(ctx context.Context, job throttle.Job) (*order, error)
 	return &order{o, job}, err
 }
 
-// charged returns what the job takes of a scope key; nil if that is not among its scope keys.
+// charged returns what the job takes of a scope key; nil if the scope key does not concern the job.
 func (o *order) charged(name string) *seam.Charge {
 	for i := range o.Charges {
 		if o.Charges[i].Name == name {

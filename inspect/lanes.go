@@ -16,20 +16,21 @@ import (
 type Lane struct {
 	// Name is the lane's name, for Jobs.
 	Name string `json:"name"`
-	// Flow is the key of the fair scope, empty where there is none. Keys are those of the
-	// keyed scopes, by the scope's name. Of very long keys only the hash is known.
+	// Flow is the key of the fair scope, empty if the throttle has none. Keys are the keys of the
+	// keyed scopes, by the scope's name. Only the hash of a very long key is known.
 	Flow string            `json:"flow,omitempty"`
 	Keys map[string]string `json:"keys,omitempty"`
-	// Priority is that of its jobs.
+	// Priority is the priority of its jobs.
 	Priority int `json:"priority,omitempty"`
-	// Jobs is how many jobs are in it, perhaps with a few that have left since. Since is when its
-	// first job came; zero if that is not known.
+	// Jobs is how many jobs are in the lane, perhaps with a few that have left since. Since is
+	// when its first job came; zero if that is not known.
 	Jobs  int64     `json:"jobs"`
 	Since time.Time `json:"since,omitzero"`
 	// Costs are the units that its first job takes, by scope.
 	Costs map[string]int64 `json:"costs,omitempty"`
 	// Scope and Key name the scope key that has no room for its first job, Key empty for
-	// Global. Looked is when a pull looks at it again; zero if only a change causes that.
+	// Global. Looked is when a pull looks at that scope key again; zero if only a change
+	// makes a pull do so.
 	Scope  string    `json:"scope"`
 	Key    string    `json:"key,omitempty"`
 	Looked time.Time `json:"looked,omitzero"`
@@ -73,7 +74,7 @@ func (t *Inspector) Lanes(ctx context.Context) ([]Lane, error) {
 	return all, nil
 }
 
-// costsOf returns by scope what a job takes of the scope keys of its lane.
+// costsOf returns the units that a job takes of the scope keys of its lane, by scope.
 func costsOf(names string, units []int64) map[string]int64 {
 	costs := make(map[string]int64)
 	for i, name := range strings.Split(names, ",") {

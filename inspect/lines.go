@@ -14,13 +14,14 @@ import (
 
 // Line is what waits under one scope key.
 type Line struct {
-	// Scope and Key name the scope key; Key is empty for Global. Of a very long key only
-	// the hash is known, which begins with ~.
+	// Scope and Key name the scope key; Key is empty for Global. Only the hash of a
+	// very long key is known; it begins with ~.
 	Scope, Key string
-	// Flows is how many flows wait there: keys of the fair scope, with one lane or more
-	// each.
+	// Flows is how many flows wait there. A flow is a key of the fair scope and has one lane or
+	// more.
 	Flows int64
-	// Looked is when a pull looks at it again, on Redis' clock; zero if only a change causes that.
+	// Looked is when a pull looks at the scope key again, on Redis' clock; zero if only a change
+	// makes a pull do so.
 	Looked time.Time
 }
 
@@ -61,7 +62,7 @@ func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	return page, t.in.Lanes().Check(p)
 }
 
-// page asks for a page of one kind of entries, of what names say.
+// page asks for a page of one kind of entries, of the named queues, lanes or jobs.
 func (t *Inspector) page(ctx context.Context, kind, from string, of ...string) (*wire.Page, error) {
 	if ctx == nil {
 		return nil, errNoContext

@@ -16,7 +16,7 @@ import (
 // mostNames is how many scope keys one call reads.
 const mostNames = 100
 
-// reader reads what waits, and how the scope keys of the waiting lanes stand.
+// reader reads the waiting lanes and the state of their scope keys.
 type reader struct {
 	*Inspector
 	*lanes.Reader
@@ -24,7 +24,7 @@ type reader struct {
 	accounts map[string]account // by the name of the scope key
 }
 
-// readLine reads what waits, and how the scope keys of the waiting lanes and of some jobs stand. The
+// readLine reads the waiting lanes, and the state of their scope keys and of those of some jobs. The
 // scope keys are read last, so that a job that is booked meanwhile counts twice rather than not at all.
 func (t *Inspector) readLine(ctx context.Context, orders []*order) (*reader, error) {
 	if ctx == nil {
@@ -41,7 +41,7 @@ func (t *Inspector) readLine(ctx context.Context, orders []*order) (*reader, err
 	return r, err
 }
 
-// readAccounts reads how the scope keys of the waiting lanes and of some jobs stand. The last answer sets
+// readAccounts reads the state of the scope keys of the waiting lanes and of some jobs. The last answer sets
 // now.
 func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	var names []string
@@ -77,8 +77,8 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	return nil
 }
 
-// snapshotOf is how a scope key stands. A running job is assumed to end when it has run as long as others
-// did; if that is not known, as soon as another job could start.
+// snapshotOf returns the state of a scope key. It assumes that a running job ends when it has run as long as
+// other jobs did or, if that is not known, as soon as another job could start.
 func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 	k := a.snapshot(name)
 	for i, l := range a.counted {
@@ -102,7 +102,7 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 	return k
 }
 
-// snapshot is how a scope key stands, for package line.
+// snapshot returns the state of a scope key, for package line.
 func (a *account) snapshot(name string) line.KeySnapshot {
 	k := line.KeySnapshot{Name: name, Part: int64(math.Round(a.Served * wire.Thousandths)),
 		Mode: line.Mode(wire.Modes[a.Mode]), Ledgers: a.ledgers, Limits: slices.Clone(a.counted)}

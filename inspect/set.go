@@ -12,7 +12,7 @@ import (
 
 // Pause closes one scope key until a time, for all processes, from their next decision on: no
 // job starts under it that was not granted before. The key of Global is "". A booked job that
-// comes meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
+// asks again meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
 // second pause never shortens the first: Resume ends it. A time in the past pauses nothing.
 //
 // The time is read by the local clock; its distance from now, up to 400 days, counts. Of the
@@ -47,8 +47,8 @@ func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Tim
 	return ends, nil
 }
 
-// Resume ends a pause now. It returns false if the scope key was not paused. Jobs
-// that waited for it are pulled at once. It blocks and fails as Pause does.
+// Resume ends a pause now. It returns false if the scope key was not paused. A
+// pull looks at the jobs that waited for it at once. It blocks and fails as Pause does.
 func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...SetOption) (bool, error) {
 	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
 		return false, err
@@ -66,20 +66,19 @@ func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...Se
 // that have none of their own. They are kept in Redis until ResetLimits, or until they end
 // by themselves (Until), and win over every configuration.
 //
-// Other units count at once, with all that was spent before: lowered, nothing starts
-// until the window is under its limit, and a booked job may have to wait longer; raised,
-// what is decided from then on uses it. A window or a precision that is new to the scope
-// key counts from when it is first asked for. So a limit without a Precision gets that of
-// the configured limit of its window, except where this is finer than the default and
-// there are more than 1,000 units, whose ledger would get long. A running limit without a
-// Lease gets the configured one's.
+// New units apply at once, and earlier starts still count. After a limit was lowered, no job starts
+// until the window is under the limit, and a booked job may have to wait longer. After it was
+// raised, the next decisions use it. A window or a precision that is new to the scope
+// key counts only from its first use on. A limit without a Precision therefore gets that of the
+// configured limit with the same window, unless that precision is finer than the default and the
+// limit has more than 1,000 units: its ledger would get long. A running limit without a Lease gets
+// the configured lease.
 //
-// A limit of 0 blocks, and Unlimited lifts it. A job that no longer fits waits: under 0
+// A limit of 0 keeps all jobs back, and Unlimited lifts the limit. A job that no longer fits waits: under 0
 // in line, under a limit below its weight with a *BlockedError until the limits change.
 //
-// Limits that end do so by Redis' clock, for all processes at the same instant. The limits that
-// follow count meanwhile, and hold for every start from that instant on; waiting jobs are looked
-// at then.
+// Limits end by Redis' clock, for all processes at the same instant. The limits that follow count
+// meanwhile, and apply to every start from that instant on; a pull then looks at the waiting jobs.
 //
 // It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
 func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []throttle.Limit,
@@ -140,7 +139,7 @@ func (t *Inspector) setMode(ctx context.Context, scope, letter string, options [
 	return err
 }
 
-// set changes what is set at run time.
+// set changes a setting at run time.
 func (t *Inspector) set(ctx context.Context, what, name, value string, options []SetOption) (setting, error) {
 	if ctx == nil {
 		return setting{}, errNoContext

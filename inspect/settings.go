@@ -13,27 +13,28 @@ import (
 )
 
 // Setting is a pause, limits or a mode that is set at run time: for one scope key, for all keys of a scope,
-// or, of modes, for all scopes. It says by whom, when, why and until when it was set.
+// or, of modes, for all scopes. A Setting has its author, time, reason and end.
 type Setting struct {
-	// Scope and Key name what it is set for. An empty Key of a keyed scope is all its keys, an
-	// empty Scope all scopes. Of a very long key only the hash is known, which begins with ~.
+	// Scope and Key name the scope key. An empty Key of a keyed scope stands for all its keys, an
+	// empty Scope for all scopes. Only the hash of a very long key is known; it begins with ~.
 	Scope string `json:"scope,omitempty"`
 	Key   string `json:"key,omitempty"`
 	What  string `json:"what"` // pause, limits or mode
-	// Limits are those that were set, Mode the mode's name.
+	// Limits are the limits that were set, Mode the mode's name.
 	Limits []throttle.Limit `json:"limits,omitempty"`
 	Mode   string           `json:"mode,omitempty"`
-	// Until is when it ends by itself, on Redis' clock; zero if it does not. A pause always ends.
+	// Until is when the setting ends by itself, on Redis' clock; zero if it does not. A pause
+	// always ends.
 	Until time.Time `json:"until,omitzero"`
-	// At is when it was set, on Redis' clock, By who set it, as in a Change, and Why the reason, if
-	// one was given.
+	// At is when the setting was made, on Redis' clock, By its author, as in a Change, and Why the
+	// reason, if one was given.
 	At  time.Time `json:"at"`
 	By  string    `json:"by"`
 	Why string    `json:"why,omitempty"`
 }
 
-// Settings returns everything that is set at run time: first for all scopes and for whole scopes, then for
-// keys by their names. It goes through every key that the throttle's server has, some ten thousand in one
+// Settings returns every setting made at run time: first those of all scopes and of whole scopes, then those of
+// keys, by their names. It goes through every key that the throttle's server has, some ten thousand in one
 // call, and reads the beginning of each scope key. It changes nothing and fails as Usage does; ctx bounds
 // it.
 func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
@@ -65,8 +66,8 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	return settings, nil
 }
 
-// SettingsOf returns what is set at run time for one scope key; with an empty key of a keyed scope, for all
-// its keys; with an empty scope, for all scopes. It blocks for at most three round trips and fails as Usage
+// SettingsOf returns the settings made at run time for one scope key; with an empty key of a keyed scope, for
+// all its keys; with an empty scope, for all scopes. It blocks for at most three round trips and fails as Usage
 // does.
 func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Setting, error) {
 	if ctx == nil {
@@ -104,7 +105,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 	return set, nil
 }
 
-// scopeKeyNames lists the scope keys that Redis has, of one scope or of all.
+// scopeKeyNames lists the scope keys in Redis, of one scope or of all scopes.
 func (t *Inspector) scopeKeyNames(ctx context.Context, scope string) ([]string, error) {
 	prefix := t.prefix + "key:"
 	if scope != "" {
@@ -117,7 +118,7 @@ func (t *Inspector) scopeKeyNames(ctx context.Context, scope string) ([]string, 
 	return names, err
 }
 
-// settingsOf reads what is in force of the control key: "-", or "mode;" and "scope=mode:limits;" for each
+// settingsOf reads the settings in force from the control key: "-", or "mode;" and "scope=mode:limits;" for each
 // scope.
 func (t *Inspector) settingsOf(control string, now time.Time) []Setting {
 	var settings []Setting
@@ -144,7 +145,7 @@ func (t *Inspector) settingsOf(control string, now time.Time) []Setting {
 	return settings
 }
 
-// noted reads "until|at|by|why", or of a pause "at|by|why".
+// noted reads "until|at|by|why", or for a pause "at|by|why".
 func (s *Setting) noted(text string) bool {
 	parts := strings.Split(text, "|")
 	if s.What != "pause" && len(parts) == 4 {
@@ -160,7 +161,7 @@ func (s *Setting) noted(text string) bool {
 	return badBy == nil && badWhy == nil
 }
 
-// mostOfHeader is how much of a scope key is read at first. Few have a longer first line.
+// mostOfHeader is how many bytes of a scope key are read at first. Few have a longer first line.
 const mostOfHeader = 512
 
 // headers returns the first lines of scope keys.
@@ -183,7 +184,7 @@ func (t *Inspector) headers(ctx context.Context, names []string) ([]string, erro
 	return texts, err
 }
 
-// settingsOfKey reads what is in force of a scope key's first line: "expire seen offset pause limits", and
+// settingsOfKey reads the settings in force from a scope key's first line: "expire seen offset pause limits", and
 // the served share if it has one.
 func (t *Inspector) settingsOfKey(name, header string, now time.Time) []Setting {
 	parts := strings.Split(header, " ")
@@ -207,7 +208,7 @@ func (t *Inspector) settingsOfKey(name, header string, now time.Time) []Setting 
 	return settings
 }
 
-// UsageAll returns the Usage of each key of a scope that Redis has, by their names; of Global its one key. It
+// UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key. It
 // goes through every key that the throttle's server has, some ten thousand in one call, and reads 500
 // scope keys in one. It changes nothing and fails as Usage does; ctx bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// SetOption adds to a change at run time until when it holds, why it was made, or by whom.
+// SetOption adds an end, a reason or an author to a change at run time.
 type SetOption func(*terms)
 
 // terms are the options of a change.
@@ -19,7 +19,7 @@ type terms struct {
 	upstream bool
 }
 
-// Until ends what is set at a time, by itself. From that instant on, what is set for the scope, or else each
+// Until ends the setting by itself at a time. From that instant on, the setting of the scope, or else each
 // process' configuration, is in force again. The time is read by the local clock; its distance from now, up
 // to 400 days, counts. The zero time means no end.
 func Until(end time.Time) SetOption { return func(t *terms) { t.until = end } }
@@ -58,7 +58,7 @@ func termsOf(options []SetOption) (terms, error) {
 	return t, nil
 }
 
-// left is how long the setting lasts; 0 means until it is taken back.
+// left returns how long the setting lasts; 0 means until a reset.
 func (t *Inspector) left(of terms) (time.Duration, error) {
 	if of.until.IsZero() {
 		return 0, nil
@@ -75,7 +75,7 @@ func (t *Inspector) left(of terms) (time.Duration, error) {
 	return left, nil
 }
 
-// who names the person, if there is one, and the process with its user.
+// who names the person, if one was given, and the process with its user.
 func (t *Inspector) who(of terms) string {
 	if of.by == "" {
 		return t.actor()
@@ -83,12 +83,12 @@ func (t *Inspector) who(of terms) string {
 	return of.by + ", " + t.actor()
 }
 
-// note is by whom and why, as the scripts keep it: encoded, so that it contains no separators.
+// note returns the author and the reason in the scripts' form: encoded, so that they contain no separators.
 func (t *Inspector) note(of terms) string {
 	return url.QueryEscape(t.who(of)) + "|" + url.QueryEscape(of.why)
 }
 
-// until is how far away an instant is by the local clock, the only clock that the caller can have read.
+// until returns how far away an instant is by the local clock, the only clock that the caller can have read.
 func (t *Inspector) until(at time.Time) time.Duration {
 	if clock := t.in.Clock(); clock != nil {
 		return at.Sub(clock())

@@ -9,27 +9,27 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Usage is what holds for one scope key, and how its limits stand.
+// Usage is the state of one scope key and of its limits.
 type Usage struct {
-	// Scope and Key name it; Key is empty for Global.
+	// Scope and Key name the scope key; Key is empty for Global.
 	Scope, Key string
 	// Now is the instant of the answer, on Redis' clock.
 	Now time.Time
 	// Mode is the mode in force.
 	Mode throttle.Mode
-	// Paused is until when it is paused, on Redis' clock; zero if it is not.
+	// Paused is when the pause ends, on Redis' clock; zero if the scope key is not paused.
 	Paused time.Time
 	// Served is the served share of the limits, as Throttle.Report sets it: 1 unless the upstream
-	// has refused a job or said that it serves less.
+	// has refused a job or reported that it serves less.
 	Served float64
-	// SetFor tells where the limits come from: "scope" or "key", where they were set at
-	// run time for the scope or the key; empty for the configuration.
+	// SetFor is "scope" or "key" if the limits were set at run time for the scope or the key;
+	// empty if they are the configured ones.
 	SetFor string
-	// Ends is when the next of what was set at run time for it ends by itself: its limits or its
-	// mode, on Redis' clock; zero if nothing ends.
+	// Ends is when the first of its settings made at run time, the limits or the mode, ends by
+	// itself, on Redis' clock; zero if none ends.
 	Ends time.Time
-	// Waiting is how many flows stand under the scope key, Next when a pull looks at it again, on
-	// Redis' clock; zero if none do.
+	// Waiting is how many flows stand under the scope key, Next when a pull looks at them again,
+	// on Redis' clock; zero if none do.
 	Waiting int64
 	Next    time.Time
 	// Limits has an entry for each limit in force, the shortest window first.
@@ -41,24 +41,24 @@ type LimitUsage struct {
 	// Limit is the limit.
 	Limit throttle.Limit
 	// Used is how many units started in the window that ends now. A sub-window counts
-	// until all of it has left. Under a running limit it is how many run, or cool down.
+	// until all of it has left. Under a running limit, Used is how many units run or cool down.
 	Used int64
-	// Booked is how many units are promised to jobs that wait for their slot, with those
+	// Booked is how many units are promised to jobs that wait for their slot, including the units
 	// that were granted for later and have not started.
 	Booked int64
 	// Free is the earliest start for a job of weight 1 under this limit, on Redis'
-	// clock; zero if there is none, since the limit is 0. For Unlimited it is Now. Under a
-	// running limit without room it is when the first lease ends: at the latest.
+	// clock; zero if no start is possible, since the limit is 0. For Unlimited it is Now. Under a
+	// running limit without room, Free is when the first lease ends, the latest that it can be.
 	Free time.Time
 }
 
-// isClosed tells that a limit of 0 keeps all jobs back.
+// isClosed reports whether a limit of 0 keeps all jobs back.
 func (u Usage) isClosed() bool {
 	return u.Mode == throttle.Enforce && slices.ContainsFunc(u.Limits, func(l LimitUsage) bool { return l.Free.IsZero() })
 }
 
-// Usage returns what is in force for a scope key, and what it has used and promised. The key of
-// Global is "". It changes nothing. It blocks for one round trip and fails as Reserve
+// Usage returns the state of a scope key: what is in force, used and promised. The key of
+// Global is "". Usage changes nothing. It blocks for one round trip and fails as Reserve
 // does, without fallback; the error is also an *ArgumentError for a scope key that
 // the throttle does not have.
 func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error) {
@@ -78,9 +78,9 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 // is the last minute. It may go back as far as the scope key's longest window. Of
 // the windows that go back that far the one with the finest precision is read; a
 // sub-window that overlaps the interval counts whole, so the answer errs by up to
-// one precision at either end, on the high side. Blocks and fails as Usage does;
-// an interval that no window covers is an *ArgumentError: also where nothing counts, since
-// the scope is Off.
+// one precision at either end, on the high side. Count blocks and fails as
+// Usage does. The error is an *ArgumentError for an interval that no window covers, as in a scope that is Off,
+// where no unit counts.
 func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.Duration) (int64, error) {
 	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 	}
 }
 
-// usage asks about scope keys, of which one call tells as many as do not take Redis long.
+// usage asks about scope keys. One call answers for as many of them as do not take Redis long.
 func (t *Inspector) usage(ctx context.Context, asked wire.Usage) (all []account, err error) {
 	for len(asked.Names) > 0 {
 		reply, err := t.in.Run(ctx, "usage", asked.Arguments())
