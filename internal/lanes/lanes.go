@@ -1,5 +1,5 @@
-// Package lanes reads which lanes wait and where they stand, as snapshots that internal/line goes on
-// from.
+// Package lanes reads the waiting lanes and the queues in which they stand, as snapshots from which internal/line
+// goes on.
 package lanes
 
 import (
@@ -12,28 +12,28 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// How much of the line is read at most.
+// The bounds of a reading of the line.
 const (
 	mostReadings = 3 // how often its lanes are read while they move
 	mostLanes    = 20_000
 	mostWaiting  = 1_000_000 // jobs
 )
 
-// ErrTooMany is the error if more waits than is read.
+// ErrTooMany is the error if more lanes or jobs wait than a Reader reads.
 var ErrTooMany = fmt.Errorf("throttle: more than %d lanes or %d jobs wait: a forecast would take too long",
 	mostLanes, mostWaiting)
 
 // MostOnPage is how many entries one page has.
 const MostOnPage = 500
 
-// mostFlows is how many flows of queues are on a page, and lanes of each: a flow takes several commands.
+// mostFlows is how many flows of queues, and lanes of each flow, one page has: a flow takes several commands.
 const mostFlows = 200
 
-// Script is how the script lines is asked.
+// Script runs the script lines.
 type Script struct {
 	// Run runs the script.
 	Run func(ctx context.Context, asked wire.Lines) (any, error)
-	// Unreadable is the error of an answer that cannot be read.
+	// Unreadable is the error for an answer that cannot be read.
 	Unreadable error
 }
 
@@ -78,7 +78,7 @@ func (s Script) Pages(ctx context.Context, kind string, read func(p *wire.Page))
 	}
 }
 
-// Reader reads what waits. It is for one goroutine.
+// Reader reads the waiting lanes and jobs. It is for one goroutine.
 type Reader struct {
 	Script
 	Snapshot line.Snapshot // without scope keys
@@ -111,8 +111,8 @@ func (o outline) equal(other outline) bool {
 	return slices.EqualFunc(o.queues, other.queues, same) && slices.Equal(o.claims, other.claims)
 }
 
-// Read reads which lanes there are and where they stand. A lane that moves meanwhile may be missed,
-// so it then reads again, and keeps the lanes that only an earlier reading has found.
+// Read reads the lanes and the queues in which they stand. A reading may miss a lane that moves meanwhile. Read
+// then reads again, and keeps the lanes that only an earlier reading has found.
 func Read(ctx context.Context, script Script) (*Reader, error) {
 	r, err := readOutline(ctx, script)
 	var before []place
@@ -135,7 +135,7 @@ func Read(ctx context.Context, script Script) (*Reader, error) {
 	return r, err
 }
 
-// stands adds a lane where an earlier reading found it.
+// stands adds a lane to the queue in which an earlier reading found it.
 func (r *Reader) stands(p place) {
 	i := slices.IndexFunc(r.Snapshot.Queues, func(q line.QueueSnapshot) bool { return q.Name == p.queue })
 	if i < 0 {
@@ -168,7 +168,7 @@ func readOutline(ctx context.Context, script Script) (*Reader, error) {
 	return r, err
 }
 
-// lane notes a lane. It returns false for a lane that was noted before, since it has moved meanwhile.
+// lane notes a lane. It returns false for a lane that was noted before and has moved meanwhile.
 func (r *Reader) lane(of wire.Lane) (isNew bool) {
 	if r.seen[of.Lane] {
 		return false
@@ -217,7 +217,7 @@ func (r *Reader) readQueues(ctx context.Context) error {
 	return nil
 }
 
-// together is how many elements from the front go into one call: at least one, and more if they are small.
+// together returns how many elements from the front go into one call: at least one, more if they are small.
 func together[T any](all []T, most int64, size func(T) int64) int {
 	sum, n := int64(0), 0
 	for n < len(all) {
