@@ -1,4 +1,4 @@
-// Package seam is what packages throttle and inspect share that is nobody else's business.
+// Package seam has the types that only packages throttle and inspect share.
 package seam
 
 // Key opens a throttle to package inspect: Throttle.Inside takes one. No program outside this module
@@ -15,7 +15,7 @@ type Order struct {
 // Charge is what a job takes of one scope key.
 type Charge struct {
 	Scope string
-	Key   string // as the job has it
-	Name  string // of the scope key, as Redis has it
+	Key   string // the job's own text
+	Name  string // the scope key's name in Redis
 	Units int64
 }
