@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// MostBacklogs is how many notes of the backlog are kept, BacklogsKept for how long.
+	// MostBacklogs is how many notes of the backlog are kept, BacklogsKept how long.
 	MostBacklogs = 720
 	BacklogsKept = 12 * time.Hour
 	// Uncounted is the number of jobs if more lanes wait than are read.

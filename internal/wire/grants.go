@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// Ended is a grant whose job has ended, or runs on. Cooldowns are by scopes.
+// Ended is a grant whose job has ended, or whose lease is renewed. Cooldowns has an entry by scope.
 type Ended struct {
 	ID        string
 	Start     int64
@@ -48,13 +48,13 @@ const (
 	runningRenew = "renew"
 )
 
-// Running ends or renews grants. Timed says that flows pay for the time that they occupy places.
+// Running ends or renews grants. Timed is true if flows pay for the time that they occupy places.
 type Running struct {
 	Renews, Timed bool
 	Grants        []Ended
 }
 
-// Arguments are how running.lua is asked.
+// Arguments returns the arguments of running.lua.
 func (r Running) Arguments() []string {
 	verb := runningDone
 	if r.Renews {
@@ -63,7 +63,7 @@ func (r Running) Arguments() []string {
 	return append([]string{verb + " " + integer(flag(r.Timed))}, endedTexts(r.Grants)...)
 }
 
-// ReadRunning reads what Arguments writes.
+// ReadRunning reads the arguments of running.lua.
 func ReadRunning(args []string) (Running, error) {
 	v := &Values{rest: args}
 	head := words(v.Text())
@@ -73,20 +73,20 @@ func ReadRunning(args []string) (Running, error) {
 	return r, v.Err()
 }
 
-// Pull asks for so many bookings and looks at most, after grants have ended. Brings says that
-// the asker brings jobs that did not come to their slots.
+// Pull asks for at most a number of bookings and looks, after grants have ended. Brings is true if the caller
+// delivers jobs again that did not come to their slots.
 type Pull struct {
 	Bookings, Looks int64
 	Brings, Timed   bool
 	Ended           []Ended
 }
 
-// Arguments are how pull.lua is asked.
+// Arguments returns the arguments of pull.lua.
 func (p Pull) Arguments() []string {
 	return append([]string{integers(' ', p.Bookings, p.Looks, flag(p.Brings), flag(p.Timed))}, endedTexts(p.Ended)...)
 }
 
-// ReadPull reads what Arguments writes.
+// ReadPull reads the arguments of pull.lua.
 func ReadPull(args []string) (Pull, error) {
 	v := &Values{rest: args}
 	head := words(v.Text())
@@ -95,7 +95,7 @@ func ReadPull(args []string) (Pull, error) {
 	return p, v.Err()
 }
 
-// Pulled is what pull.lua answers.
+// Pulled is the answer of pull.lua.
 type Pulled struct {
 	Stamp
 	Trouble string // what went wrong under some scope key; empty: nothing
@@ -105,7 +105,7 @@ type Pulled struct {
 	Overdue []line.Told
 }
 
-// Reply is how pull.lua answers.
+// Reply returns the reply of pull.lua.
 func (p Pulled) Reply() []any {
 	reply := append(p.texts(), integer(int64(len(p.Booked))), p.Trouble, integer(p.EndedAt))
 	for _, held := range p.Held {
@@ -117,7 +117,7 @@ func (p Pulled) Reply() []any {
 	return reply
 }
 
-// ReadPulled reads the answer of pull.lua, before which so many grants have ended.
+// ReadPulled reads the reply of pull.lua to a call that ended a number of grants.
 func ReadPulled(reply any, grants int) (Pulled, error) {
 	v := Array(reply)
 	p := Pulled{Stamp: v.Stamp()}
@@ -143,7 +143,7 @@ func (v *Values) flags(n int) (flags []bool) {
 	return flags
 }
 
-// Settle corrects what a grant was charged, or makes a booking of it again.
+// Settle corrects the charge of a grant, or turns the grant back into a booking.
 type Settle struct {
 	Grant  line.Grant
 	Actual []int64
@@ -152,14 +152,14 @@ type Settle struct {
 	Rebook bool
 }
 
-// Arguments are how settle.lua is asked.
+// Arguments returns the arguments of settle.lua.
 func (s Settle) Arguments() []string {
 	g := &s.Grant
 	return []string{g.ID, g.Lane, costsText(g.Costs), costsText(s.Actual),
 		integers(' ', g.Start, g.Decided, s.Within, s.Share, flag(s.Rebook))}
 }
 
-// ReadSettle reads what Arguments writes.
+// ReadSettle reads the arguments of settle.lua.
 func ReadSettle(args []string) (Settle, error) {
 	v := &Values{rest: args}
 	s := Settle{Grant: line.Grant{ID: v.Text(), Lane: v.Text()}}
@@ -171,13 +171,13 @@ func ReadSettle(args []string) (Settle, error) {
 	return s, v.Err()
 }
 
-// Done is how leave, running and settle answer: whether each thing was done.
+// Done is the answer of leave, running and settle: for each job or grant, whether it was done.
 type Done struct {
 	Stamp
 	Done []bool
 }
 
-// Reply is how the scripts write it.
+// Reply returns the scripts' reply.
 func (d Done) Reply() []any {
 	reply := d.texts()
 	for _, done := range d.Done {
@@ -186,7 +186,7 @@ func (d Done) Reply() []any {
 	return reply
 }
 
-// ReadDone reads the answer for so many things.
+// ReadDone reads the reply for a number of jobs or grants.
 func ReadDone(reply any, want int) (Done, error) {
 	v := Array(reply)
 	d := Done{Stamp: v.Stamp(), Done: v.flags(want)}

@@ -8,14 +8,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// Header is what every script is told first.
+// Header is the first two arguments of every script.
 type Header struct {
 	line.Settings
-	Kept  int64 // ms, for which the line's keys live after the last write
-	Steps int64 // that one call may take
+	Kept  int64 // ms that the line's keys live after the last write
+	Steps int64 // the most that one call may take
 }
 
-// Texts are the two arguments of a header.
+// Texts returns the two arguments of a header.
 func (h Header) Texts() [2]string {
 	var scopes strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h.Scopes)) {

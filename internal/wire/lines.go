@@ -6,7 +6,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// The kinds of what lines.lua tells.
+// The kinds of entries that lines.lua returns.
 const (
 	LinesKeys   = "keys"   // queues: Page.Queue
 	LinesQueues = "queues" // of each queue named, its flows and its tags: Page.Standings
@@ -17,20 +17,20 @@ const (
 	LinesJob    = "job"    // Page.Job
 )
 
-// Lines asks for a page of what waits, of a kind. From is where it begins, Count how many it has at most.
+// Lines asks for a page of entries of one kind. The page begins at From and has at most Count entries.
 type Lines struct {
 	Kind        string
 	Of          []string
 	From, Count int64
 }
 
-// Arguments are how lines.lua is asked.
+// Arguments returns the arguments of lines.lua.
 func (l Lines) Arguments() []string {
 	args := append([]string{l.Kind}, l.Of...)
 	return append(args, integer(l.From), integer(l.Count))
 }
 
-// ReadLines reads what Arguments writes.
+// ReadLines reads the arguments of lines.lua.
 func ReadLines(args []string) (Lines, error) {
 	if len(args) < 3 {
 		return Lines{}, ErrUnreadable
@@ -40,14 +40,14 @@ func ReadLines(args []string) (Lines, error) {
 	return l, page.Err()
 }
 
-// Page is a part of what waits, with its entries yet to be read.
+// Page is a page of entries that have yet to be read.
 type Page struct {
 	*Values
 	Now  int64
-	Next string // where the next page begins; empty: this is the last
+	Next string // where the next page begins; empty for the last page
 }
 
-// ReadPage reads how an answer of lines.lua begins.
+// ReadPage reads the beginning of a reply of lines.lua.
 func ReadPage(reply any) *Page {
 	p := &Page{Values: Array(reply)}
 	p.Now, p.Next = p.Natural(), p.Text()
@@ -90,20 +90,20 @@ func (p *Page) Waiter(lane string) line.Waiter {
 	return line.Waiter{ID: p.Text(), Arrival: p.Natural(), Costs: p.costs(lane)}
 }
 
-// Job reads what is known of one job.
+// Job reads the state of one job.
 func (p *Page) Job() line.JobState {
 	return line.JobState{Slot: p.Natural(), Arrival: p.Natural(), Before: p.Integer(), Jobs: p.Natural(), Queue: p.Text(),
 		Timer: p.Natural()}
 }
 
-// How the fields of a queue's tags begin; a finish tag is that of a flow by its name.
+// The prefixes of the fields of a queue's tags. The field of a finish tag is the flow's name, without a prefix.
 const (
 	tagVirtual = "*" // the virtual time
 	tagClasses = "#" // and a flow: the tags of its priorities
-	tagHadTurn = ">" // and a flow that has had its turn here and stands elsewhere
+	tagHadTurn = ">" // and a flow that has had its turn here and stands in another queue
 )
 
-// Tags reads the tags of a queue that LinesQueues returns: of the flows of one page.
+// Tags reads the tags of a queue that LinesQueues returns, for the flows of one page.
 func (p *Page) Tags(q *line.QueueSnapshot) {
 	if q.Finish == nil {
 		q.Finish, q.Classes = make(map[string]float64), make(map[string]line.ClassTags)
@@ -126,7 +126,7 @@ func (p *Page) Tags(q *line.QueueSnapshot) {
 	}
 }
 
-// classTags reads "virtual tag tag", of the priorities from 0 on.
+// classTags reads "virtual tag tag", with a tag for each priority from 0 on.
 func (p *Page) classTags() (tags line.ClassTags) {
 	list := &Values{rest: strings.Fields(p.Text())}
 	tags.Virtual = list.Float()

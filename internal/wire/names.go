@@ -9,32 +9,31 @@ import (
 	"strings"
 )
 
-// This file has the names that stand in Redis: of keys, of scope keys and of lanes.
+// This file has the names of keys, scope keys and lanes in Redis.
 
-// StateVersion stands in every key. It goes up when the shape of what is kept in Redis changes, so
-// that two shapes never have the same name.
+// StateVersion is part of every key. It rises when the format of the state in Redis changes, so that two formats
+// never share a key.
 const StateVersion = "4"
 
-// MaxEncoded is the longest that a user's value may become in a key. A longer value is replaced by
-// its hash.
+// MaxEncoded is the greatest length of a user's value in a key. A longer value is replaced by its hash.
 const MaxEncoded = 128
 
 // Prefix begins every key of a throttle's line and ledgers. It has the throttle's name as hash tag,
 // so that all keys lie in one slot of a Redis Cluster.
 func Prefix(throttle string) string { return "thr:{" + throttle + "}:" + StateVersion + ":" }
 
-// ControlKey is the only key that a call of a script declares, for the route. The scripts build the
-// others from the prefix.
+// ControlKey returns the only key that a call of a script declares, for the route. The scripts build the other
+// keys from the prefix.
 func ControlKey(throttle string) string { return Prefix(throttle) + "control" }
 
 // ProcessesKey is the hash in which processes of all state versions publish their configuration.
 func ProcessesKey(throttle string) string { return "thr:{" + throttle + "}:processes" }
 
-// ScopeKey names a scope key as Redis has it. The name has no blank, comma or bar.
+// ScopeKey returns the name of a scope key in Redis. The name has no blank, comma or bar.
 func ScopeKey(scope, key string) string { return scope + ":" + Encode(key) }
 
-// SplitScopeKey returns the scope and the key of a scope key's name; false if it is none. A key of
-// which Redis has only the hash stays encoded.
+// SplitScopeKey returns the scope and the key of a scope key's name; false if the text is no such name.
+// A key of which Redis has only the hash stays encoded.
 func SplitScopeKey(name string) (scope, key string, is bool) {
 	scope, encoded, is := strings.Cut(name, ":")
 	return scope, Decode(encoded), is
@@ -129,7 +128,7 @@ func LaneName(flow string, priority int, scopeKeys []string) string {
 	return b.String()
 }
 
-// LaneParts takes a lane's name apart; false if it is none.
+// LaneParts splits a lane's name; false if the text is no such name.
 func LaneParts(lane string) (flow string, priority int, scopeKeys string, is bool) {
 	flow, scopeKeys, is = strings.Cut(lane, "|")
 	flow, lower, hasPriority := strings.Cut(flow, "#")

@@ -8,13 +8,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// PageWriter writes an answer of lines.lua that is one page.
+// PageWriter writes a reply of lines.lua, which is one page.
 type PageWriter struct{ reply []any }
 
 // NewPage begins a page.
 func NewPage(now int64) *PageWriter { return &PageWriter{[]any{integer(now), ""}} }
 
-// Reply is how lines.lua answers.
+// Reply returns the reply of lines.lua.
 func (w *PageWriter) Reply() []any { return w.reply }
 
 func (w *PageWriter) tell(values ...any) {
@@ -39,7 +39,7 @@ func (w *PageWriter) Queue(q line.QueueSnapshot) { w.tell(q.Name, q.Timer, len(q
 // Claim writes an entry of LinesClaims.
 func (w *PageWriter) Claim(c line.ClaimSnapshot) { w.tell(c.Key, c.At, c.ID) }
 
-// Job writes what is known of one job.
+// Job writes the state of one job.
 func (w *PageWriter) Job(s line.JobState) {
 	w.tell(s.Slot, s.Arrival, s.Before, s.Jobs, s.Queue, s.Timer)
 }
@@ -54,8 +54,8 @@ func (w *PageWriter) Waiters(jobs []line.Waiter, counted bool) {
 	}
 }
 
-// Standings writes an entry of LinesQueues: flows with their lanes, whose jobs are those that jobs
-// returns, and the queue's tags. An empty queue has neither.
+// Standings writes an entry of LinesQueues: flows with their lanes, and the queue's tags. An empty queue has
+// neither. jobs returns the waiting jobs of a lane.
 func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) []line.Waiter) {
 	w.tell(len(q.Flows))
 	for _, f := range q.Flows {
@@ -89,7 +89,7 @@ func classTagsText(tags line.ClassTags) string {
 	return text
 }
 
-// firstCosts are the costs of the first of a lane's jobs.
+// firstCosts returns the costs of the first job of a lane.
 func firstCosts(jobs []line.Waiter) string {
 	if len(jobs) == 0 {
 		return integer(0)

@@ -6,14 +6,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// Reserve asks for decisions. Asking rises with each call of an asker; 0 decides nothing.
+// Reserve asks for decisions. Asking rises with each call of an asker; a call with 0 decides no job.
 type Reserve struct {
 	Asker  string
 	Asking int64
 	Jobs   []line.Job
 }
 
-// Arguments are how reserve.lua is asked.
+// Arguments returns the arguments of reserve.lua.
 func (r Reserve) Arguments() []string {
 	args := make([]string, 0, 2+3*len(r.Jobs))
 	args = append(args, r.Asker, integer(r.Asking))
@@ -24,7 +24,7 @@ func (r Reserve) Arguments() []string {
 	return args
 }
 
-// ReadReserve reads what Arguments writes.
+// ReadReserve reads the arguments of reserve.lua.
 func ReadReserve(args []string) (Reserve, error) {
 	v := &Values{rest: args}
 	r := Reserve{Asker: v.Text(), Asking: v.Natural()}
@@ -39,8 +39,8 @@ func ReadReserve(args []string) (Reserve, error) {
 	return r, v.Err()
 }
 
-// Decisions is what reserve.lua answers: for each job, or for the first ones, since a call
-// ends that takes many steps.
+// Decisions is the answer of reserve.lua: for each job, or only for the first jobs if the call has taken its
+// steps.
 type Decisions struct {
 	Stamp
 	Answers []Decision
@@ -60,13 +60,13 @@ func (u UndecidedError) Error() string { return string(u) }
 // undecided is the outcome before an error.
 const undecided = "0"
 
-// noHolder stands for what waits for nothing but its turn.
+// noHolder marks a job that waits only for its turn.
 const noHolder = "-"
 
-// uncharged stands before the scope keys that are off.
+// uncharged stands before the scope keys whose scope is off.
 const uncharged = "!"
 
-// String is how reserve.lua answers.
+// String returns the reply of reserve.lua.
 func (d Decisions) String() string {
 	lines := make([]string, len(d.Answers))
 	for i, answer := range d.Answers {
@@ -75,7 +75,7 @@ func (d Decisions) String() string {
 	return integers(' ', d.Now, d.Next) + "\n" + strings.Join(lines, "\n")
 }
 
-// AnswerText is the line of one job.
+// AnswerText returns the line of one job in the reply.
 func AnswerText(a line.Answer) string {
 	outcome := integer(int64(a.Outcome))
 	switch a.Outcome {
@@ -107,7 +107,7 @@ func heldText(h *line.Held) string {
 	return " " + holderText(h) + " " + integers(' ', h.Used, h.Booked)
 }
 
-// pause stands for the limit where a pause holds a job.
+// pause stands in place of a limit if a pause holds the job.
 const pause = "p"
 
 func holderText(h *line.Held) string {
@@ -117,7 +117,7 @@ func holderText(h *line.Held) string {
 	return h.Key + "/" + h.Limit.String()
 }
 
-// ReadDecisions reads the answer of reserve.lua.
+// ReadDecisions reads the reply of reserve.lua.
 func ReadDecisions(reply any) (Decisions, error) {
 	text, isText := reply.(string)
 	lines := strings.Split(text, "\n")
@@ -177,7 +177,7 @@ func (v *Values) answer() line.Answer {
 	return a
 }
 
-// held reads what holds a job back, with what is used and booked there; nil for noHolder.
+// held reads the limit or pause that holds a job back, with the units used and booked there; nil for noHolder.
 func (v *Values) held() *line.Held {
 	h := v.holder()
 	used, booked := v.Natural(), v.Natural()

@@ -6,7 +6,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// What set.lua sets.
+// The settings that set.lua changes.
 const (
 	SetPause  = "pause"
 	SetResume = "resume"
@@ -14,50 +14,50 @@ const (
 	SetMode   = "mode"
 )
 
-// Set changes what is set at run time.
+// Set changes a setting at run time.
 type Set struct {
 	What string // one of the constants
-	// Name is that of a scope key, or of a scope; for a mode empty for all scopes.
+	// Name is the name of a scope key or of a scope; empty in a mode of all scopes.
 	Name string
-	// Value is the length of a pause, limits, or a mode's letter; empty takes back what was set.
+	// Value is the length of a pause, limits, or a mode's letter; empty resets the setting.
 	Value string
-	Lasts int64  // of limits and modes; 0: until they are taken back
-	Note  string // "by|why", without what separates settings
+	Lasts int64  // for limits and modes; 0: until a reset
+	Note  string // "by|why", without separators of settings
 }
 
-// Arguments are how set.lua is asked.
+// Arguments returns the arguments of set.lua.
 func (s Set) Arguments() []string { return []string{s.What, s.Name, s.Value, integer(s.Lasts), s.Note} }
 
-// ReadSet reads what Arguments writes.
+// ReadSet reads the arguments of set.lua.
 func ReadSet(args []string) (Set, error) {
 	v := &Values{rest: args}
 	s := Set{What: v.Text(), Name: v.Text(), Value: v.Text(), Lasts: v.Natural(), Note: v.Text()}
 	return s, v.Err()
 }
 
-// WasSet is what set.lua answers: a pause's end, "value|ends" of other things, empty for nothing.
+// WasSet is the answer of set.lua: a pause's end, "value|ends" for limits or a mode, empty if nothing was set.
 type WasSet struct {
 	Stamp
 	Before, InForce string
 }
 
-// Reply is how set.lua answers.
+// Reply returns the reply of set.lua.
 func (s WasSet) Reply() []any { return append(s.texts(), s.Before, s.InForce) }
 
-// ReadWasSet reads the answer of set.lua.
+// ReadWasSet reads the reply of set.lua.
 func ReadWasSet(reply any) (WasSet, error) {
 	v := Array(reply)
 	s := WasSet{Stamp: v.Stamp(), Before: v.Text(), InForce: v.Text()}
 	return s, v.Err()
 }
 
-// Report tells what an upstream said of a scope key.
+// Report is an upstream's report about a scope key.
 type Report struct {
 	Name string
 	line.Report
 }
 
-// Arguments are how report.lua is asked.
+// Arguments returns the arguments of report.lua.
 func (r Report) Arguments() []string {
 	limits := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
@@ -66,7 +66,7 @@ func (r Report) Arguments() []string {
 	return []string{r.Name, integers(' ', flag(r.Refused), r.Started, r.Wait, r.Floor), strings.Join(limits, ",")}
 }
 
-// ReadReport reads what Arguments writes.
+// ReadReport reads the arguments of report.lua.
 func ReadReport(args []string) (Report, error) {
 	v := &Values{rest: args}
 	r := Report{Name: v.Text()}
@@ -85,19 +85,19 @@ func ReadReport(args []string) (Report, error) {
 	return r, v.Err()
 }
 
-// Reported is what report.lua answers: the served share before and now, in thousandths, and until
-// when the key is paused, 0 if it is not.
+// Reported is the answer of report.lua: the served share before and now, in thousandths, and when the key's
+// pause ends, 0 if the key is not paused.
 type Reported struct {
 	Stamp
 	Before, Served, Paused int64
 }
 
-// Reply is how report.lua answers.
+// Reply returns the reply of report.lua.
 func (r Reported) Reply() []any {
 	return append(r.texts(), integer(r.Before), integer(r.Served), integer(r.Paused))
 }
 
-// ReadReported reads the answer of report.lua.
+// ReadReported reads the reply of report.lua.
 func ReadReported(reply any) (Reported, error) {
 	v := Array(reply)
 	r := Reported{Stamp: v.Stamp(), Before: v.Natural(), Served: v.Natural(), Paused: v.Natural()}

@@ -8,9 +8,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// Usage asks how scope keys stand.
+// Usage asks for the state of scope keys.
 type Usage struct {
-	Entries  bool // also what their ledgers have
+	Entries  bool // also the entries of their ledgers
 	Count    bool // also the units that started between From and To ago
 	From, To int64
 	Names    []string
@@ -22,7 +22,7 @@ const (
 	usageCount   = "c "
 )
 
-// Arguments are how usage.lua is asked.
+// Arguments returns the arguments of usage.lua.
 func (u Usage) Arguments() []string {
 	also := ""
 	switch {
@@ -34,7 +34,7 @@ func (u Usage) Arguments() []string {
 	return append([]string{also}, u.Names...)
 }
 
-// ReadUsage reads what Arguments writes.
+// ReadUsage reads the arguments of usage.lua.
 func ReadUsage(args []string) (Usage, error) {
 	v := &Values{rest: args}
 	also := v.Text()
@@ -50,20 +50,20 @@ func ReadUsage(args []string) (Usage, error) {
 	return u, v.Err()
 }
 
-// Used is what usage.lua answers, of the first names, one at least.
+// Used is the answer of usage.lua for the first names, at least one.
 type Used struct {
 	Now  int64
 	Keys []KeyUsed
 }
 
-// KeyUsed is how one scope key stands. Counted is -1 where no window goes back so far.
+// KeyUsed is the state of one scope key. Counted is -1 if no window goes back that far.
 type KeyUsed struct {
 	line.KeyState
-	Counted []int64 // one, where it was asked for
+	Counted []int64 // one element if it was asked for
 	Ledgers []line.LedgerSnapshot
 }
 
-// Reply is how usage.lua answers.
+// Reply returns the reply of usage.lua.
 func (u Used) Reply() []any {
 	reply := []any{integer(u.Now)}
 	for _, k := range u.Keys {
@@ -80,13 +80,13 @@ func (u Used) Reply() []any {
 	return reply
 }
 
-// What stands before a count, and before a ledger.
+// The prefixes of a count and of a ledger.
 const (
 	countedMark = "#"
 	ledgerMark  = "="
 )
 
-// noEntries stands for none.
+// noEntries stands for an empty list of entries.
 const noEntries = "-"
 
 // digits is the length of each of an entry's two numbers, the sub-window and its units.
@@ -100,7 +100,7 @@ func entriesText(entries []line.Entry) string {
 	return cmp.Or(all.String(), noEntries)
 }
 
-// StateText is how a scope key stands, without counts and ledgers.
+// StateText writes the state of a scope key, without counts and ledgers.
 func StateText(k line.KeyState) string {
 	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
 	for _, u := range k.Limits {
@@ -109,7 +109,7 @@ func StateText(k line.KeyState) string {
 	return text
 }
 
-// ReadUsed reads the answer of usage.lua.
+// ReadUsed reads the reply of usage.lua.
 func ReadUsed(reply any) (Used, error) {
 	v := Array(reply)
 	u := Used{Now: v.Natural()}
@@ -153,7 +153,7 @@ func (v *Values) ledger() (d line.LedgerSnapshot) {
 	return d
 }
 
-// entries reads entries as Redis has them. A settlement may have left one of 0 units.
+// entries reads the entries of a ledger. A settlement may have left an entry of 0 units.
 func (v *Values) entries() (list []line.Entry) {
 	text := v.Text()
 	if text == noEntries {

@@ -8,17 +8,17 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// ErrUnreadable is the error of a text that is not as the scripts write it.
+// ErrUnreadable is the error for a text that no script writes.
 var ErrUnreadable = errors.New("wire: unreadable")
 
-// Values are texts that are read one after the other. A value that is not as it should be reads
-// as zero, and Err says so.
+// Values are texts that are read one after the other. A malformed value reads as zero, and Err then returns an
+// error.
 type Values struct {
 	rest  []string
 	wrong bool
 }
 
-// Array reads an array of texts and integers, as Redis answers.
+// Array reads a reply of Redis that is an array of texts and integers.
 func Array(reply any) *Values {
 	list, isArray := reply.([]any)
 	v := &Values{rest: make([]string, len(list)), wrong: !isArray}
@@ -37,10 +37,10 @@ func Array(reply any) *Values {
 
 func words(text string) *Values { return &Values{rest: strings.Split(text, " ")} }
 
-// More tells whether there are values left to read.
+// More reports whether values are left to read.
 func (v *Values) More() bool { return len(v.rest) > 0 && !v.wrong }
 
-// Err is ErrUnreadable if a value was wrong or missing, or is left over.
+// Err returns ErrUnreadable if a value was malformed or missing, or is left over.
 func (v *Values) Err() error {
 	if v.wrong || len(v.rest) > 0 {
 		return ErrUnreadable
@@ -48,7 +48,7 @@ func (v *Values) Err() error {
 	return nil
 }
 
-// Refuse notes, if wrong, that a value was not as it should be.
+// Refuse notes, if wrong is true, that a value was malformed.
 func (v *Values) Refuse(wrong bool) { v.wrong = v.wrong || wrong }
 
 // Text reads a value as it is.
@@ -72,7 +72,7 @@ func (v *Values) Integer() int64 {
 	return n
 }
 
-// Natural reads an integer from 0 on.
+// Natural reads an integer that is not negative.
 func (v *Values) Natural() int64 {
 	n := v.Integer()
 	if n < 0 {
@@ -111,7 +111,7 @@ func (v *Values) limit() line.Limit {
 	return limit
 }
 
-// costs reads what costsText writes: one for each scope key of the lane.
+// costs reads the text of costsText: one cost for each scope key of the lane.
 func (v *Values) costs(lane string) []int64 {
 	list := &Values{rest: strings.Split(v.Text(), ",")}
 	var costs []int64
@@ -125,13 +125,13 @@ func (v *Values) costs(lane string) []int64 {
 	return costs
 }
 
-// keysIn is how many scope keys a lane has; one that has none has one cost.
+// keysIn returns the number of a lane's costs: one for each scope key, and one if it has no scope key.
 func keysIn(lane string) int {
 	_, keys, _ := strings.Cut(lane, "|")
 	return strings.Count(keys, ",") + 1
 }
 
-// costsText has one number where all costs are the same.
+// costsText writes costs: as a single number if all are the same.
 func costsText(costs []int64) string {
 	for _, cost := range costs {
 		if cost != costs[0] {
@@ -141,7 +141,7 @@ func costsText(costs []int64) string {
 	return integers(',', costs[:min(1, len(costs))]...)
 }
 
-// integers writes numbers as the scripts read them.
+// integers writes numbers in the form that the scripts read.
 func integers(between byte, numbers ...int64) string {
 	text := make([]byte, 0, 48)
 	for i, n := range numbers {
@@ -162,10 +162,10 @@ func flag(is bool) int64 {
 	return 0
 }
 
-// Stamp is what most answers begin with.
+// Stamp is the beginning of most answers.
 type Stamp struct {
 	Now  int64
-	Next int64 // when the line is to be pulled; 0: nothing waits
+	Next int64 // when to pull the line; 0: no job waits
 }
 
 // Stamp reads a Stamp.

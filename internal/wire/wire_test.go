@@ -14,8 +14,8 @@ import (
 
 var minute = line.Limit{Units: 100, Span: line.Window(60_000_000), Precision: 1}
 
-// TestRequestsAreReadAsWritten: what a script is asked is read as it was written, and one text
-// less or more is refused.
+// TestRequestsAreReadAsWritten: the arguments of a script are read as they were written, and a reader refuses
+// one text less or more.
 func TestRequestsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	ended := []wire.Ended{{ID: "a", Start: 5, Cooldowns: map[string]int64{}},
@@ -52,7 +52,7 @@ func TestRequestsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// isShorter tells of what is well formed without its last text: names, or a kind's page.
+// isShorter reports whether arguments are well formed without their last text: names, or a kind's page.
 func isShorter(asked any) bool {
 	l, isLines := asked.(wire.Lines)
 	_, isUsage := asked.(wire.Usage)
@@ -97,7 +97,7 @@ func TestHeaderIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// TestAnswersAreReadAsWritten: the answers of the model are read as those of the scripts are.
+// TestAnswersAreReadAsWritten: the replies of the model are read in the same way as those of the scripts.
 func TestAnswersAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	stamp := wire.Stamp{Now: 1000, Next: 5}
@@ -193,7 +193,7 @@ func TestPageIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// FuzzReadDecisions: no answer makes the reader panic, and what it reads it writes the same.
+// FuzzReadDecisions: no reply makes the reader panic, and a reply that is read is written the same.
 func FuzzReadDecisions(f *testing.F) {
 	for _, text := range []string{"1000 5\n1 7 0 0", "1 0\n2 7 a:/3/w5/1 1 2\n3 7 - 0 0 1 2", "1 0\n5 a:/3/r5/1 c",
 		"1 0\n", "1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a"} {
@@ -216,7 +216,7 @@ func FuzzReadDecisions(f *testing.F) {
 	})
 }
 
-// FuzzReadUsed: no answer makes the reader panic, and what it reads it writes the same.
+// FuzzReadUsed: no reply makes the reader panic, and a reply that is read is written the same.
 func FuzzReadUsed(f *testing.F) {
 	f.Add("5 700 s k 6 7 8\n100/w60000000/1 1 2 3\n# -1\n= w60000000 1 2 -3 00000000000000040000000000000005 -")
 	f.Fuzz(func(t *testing.T, text string) {
