@@ -14,8 +14,8 @@ import (
 const mostAtOnce = 64
 
 // A job that is decided alone costs Redis three times as much as one of eight. Where several
-// callers ask at about the same time, a call waits for more of them: until there are enough,
-// or until so long after the last answer.
+// callers ask at about the same time, a call waits for more jobs: until it has enoughAtOnce,
+// or until some time after the last answer.
 const (
 	enoughAtOnce = 8
 	gatherFor    = time.Millisecond
@@ -30,24 +30,24 @@ const givenBackAtOnce = 8
 // see gather.
 //
 // A call whose answer was lost may have been carried out. Before the batcher sends another
-// call, it repeats the lost one's number, without jobs, until Redis answers: if the lost call
-// was carried out, Redis repeats its answer; if not, it never will be. The callers have
-// stopped waiting by then, and their jobs may have run elsewhere; what they were granted is
-// kept for callers that ask again.
+// call, it repeats the number of the lost call, without jobs, until Redis answers: if the lost
+// call was carried out, Redis repeats its answer; if not, Redis never carries it out. The callers
+// have stopped waiting by then, and their jobs may have run elsewhere; the batcher keeps the grants
+// for callers that ask again.
 type batcher struct {
 	throttle *Throttle
 
 	mu         sync.Mutex
 	queue      []*asked
 	running    bool
-	askers     int           // how many ask at about the same time
+	askers     int           // how many callers ask at about the same time
 	answered   time.Time     // the last call
-	enough     chan struct{} // says that the queue may be long enough for a call
+	enough     chan struct{} // signals that the queue may be long enough for a call
 	nonces     int64         // how many were drawn
 	asking     int64         // the number of the last call
-	unresolved *call         // nil: none
+	unresolved *call         // nil: no call
 	kept       keptGrants
-	late       []Reservation // grants that came too late to be used and must be given back
+	late       []Reservation // orphaned grants, which must be given back
 	giving     bool          // a goroutine gives them back
 }
 
@@ -64,7 +64,7 @@ type asked struct {
 type call struct {
 	asking int64
 	jobs   []*asked
-	late   []Reservation // grants that its jobs had before, too old to be used
+	late   []Reservation // earlier grants of its jobs, too old to be used
 	sent   time.Time     // first
 }
 
@@ -333,7 +333,7 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 		fail(c.jobs, err)
 	case isLost(err) || isTransient(err):
 		b.unresolved = c
-		fail(b.queue, err) // nothing can be asked for them
+		fail(b.queue, err) // no call can be made for them
 		b.queue = nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// What one pull does at most: a few milliseconds of Redis' time.
+// The most that one pull does: a few milliseconds of Redis' time.
 const (
 	mostBookings = 50
 	mostLooks    = 200
@@ -34,7 +34,7 @@ type Pulled struct {
 	// are known; of a very long key only the hash, which begins with ~.
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
-	// process that should have delivered them may have died. Their units count no more.
+	// process that should have delivered them may have died. Their units no longer count.
 	// Overdue are also waiting jobs that weigh more than a limit that was set since: call
 	// Reserve for them to learn which. Both are reported again, ever less often, for ten
 	// minutes, until they come or leave.
@@ -49,8 +49,8 @@ type Pulled struct {
 }
 
 // Pull books the waiting jobs whose turn has come and that have room within Options.Lookahead,
-// and returns them with those that were planned for about now, at most 50. Call it when Due
-// says so, at most every 50 to 100 ms, or sooner after a full one.
+// and returns them with those that were planned for about now, at most 50. Call it at the time of
+// Due, at most every 50 to 100 ms, or sooner after a full one.
 //
 // The places of granted jobs that have ended are given back first, as by Done, so that the jobs
 // that get them next are among the booked.
@@ -89,8 +89,8 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	return pulled, nil
 }
 
-// Due says when to pull next, by the local clock, as the last answer of any call of this throttle
-// said. It is zero if nothing waited then. Other processes may have changed that since, so pull
+// Due returns when to pull next, by the local clock, according to the last answer to any call of this
+// throttle. It is zero if no job waited then. Other processes may have changed that since, so pull
 // about once a second anyway.
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
@@ -113,8 +113,8 @@ func (d Driver) HandsOver() bool {
 // lineTimer is when to pull next, as far as this process knows.
 type lineTimer struct {
 	driven atomic.Int64 // when a Driver last pulled, in Unix nanoseconds
-	puller sync.Mutex   // of the one who pulls for all that wait in this process
-	pulled time.Time    // the last time; for who has the puller
+	puller sync.Mutex   // held by the goroutine that pulls for all that wait in this process
+	pulled time.Time    // when this process last pulled; guarded by puller
 
 	mu   sync.Mutex
 	asOf time.Time // on Redis' clock
@@ -126,11 +126,11 @@ const drivenFor = 2 * time.Second
 
 func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
 
-// backwards is the step back of Redis' clock from which on an answer with an earlier time is taken
-// for a clock that was set, not for an answer that came late.
+// backwards is the least step back of Redis' clock that counts as a clock that was set. After a smaller step,
+// the answer counts as one that arrived out of order.
 const backwards = time.Second
 
-// heard notes when to pull next. An answer that is older than the last one is ignored.
+// heard notes when to pull next. It ignores an answer that is older than the last one.
 func (l *lineTimer) heard(at wire.Stamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// fallBack answers for a job that Redis could not decide on. A caller who gave up
-// gets no fallback.
+// fallBack answers for a job that Redis could not decide. A caller that gave up gets no fallback.
 func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservation, error) {
 	var unavailable *UnavailableError
 	if !errors.As(err, &unavailable) {
@@ -29,8 +28,8 @@ func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservati
 	return Reservation{Job: o.job, Outcome: Granted, Start: now, Now: now, Lease: lease, Source: answered}, nil
 }
 
-// answering is the fallback that grants a job, FallbackClosed if none does, and for how
-// long the job holds what it takes of running limits.
+// answering returns the fallback that grants a job, or FallbackClosed if none does, and for how long the job
+// occupies places.
 func (t *Throttle) answering(o *order, now time.Time) (Fallback, time.Duration) {
 	if t.options.Fallback != FallbackLocal {
 		return t.options.Fallback, 0

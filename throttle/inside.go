@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Inside is what package inspect needs of a throttle beside its public methods. Only packages of this
-// module have the key of Throttle.Inside. It is safe for use by many goroutines and has no state of its
-// own. Unless a method says otherwise, it does not block.
+// Inside gives package inspect access to a throttle beyond its public methods. Only packages of this module
+// have the key of Throttle.Inside. An Inside is safe for use by many goroutines and has no state of its own.
+// A method blocks only if its comment says so.
 type Inside struct{ t *Throttle }
 
 // Inside opens the throttle to package inspect.
@@ -31,8 +31,8 @@ func (i Inside) Process() Process { return i.t.self() }
 // Clock returns the clock that a test has set; nil in production.
 func (i Inside) Clock() func() time.Time { return i.t.now }
 
-// Watch makes the throttle one that only an inspector uses: it publishes nothing, and knows shares of
-// flows by their encoded keys. Call it before the throttle is used.
+// Watch prepares the throttle for use by an inspector alone: the throttle publishes nothing, and finds the
+// shares of flows by their encoded keys. Call it before the throttle is used.
 func (i Inside) Watch(shares map[string]int) {
 	i.t.redis.answered = nil
 	maps.Copy(i.t.shares.known, shares)
@@ -68,7 +68,7 @@ func (i Inside) Load(ctx context.Context, next func(script string, err error) bo
 	}
 }
 
-// Lanes returns how the waiting lanes are read.
+// Lanes returns the script that reads the waiting lanes.
 func (i Inside) Lanes() lanes.Script { return i.t.lanesScript() }
 
 func (t *setup) lanesScript() lanes.Script {
@@ -94,7 +94,7 @@ func (i Inside) Order(ctx context.Context, job Job) (seam.Order, error) {
 	return order, nil
 }
 
-// CheckID returns an *InvalidJobError for what is no job's ID.
+// CheckID returns an *InvalidJobError for an ID that no job can have.
 func (i Inside) CheckID(id string) error { return checkID(id) }
 
 // CheckScope returns an *ArgumentError for a scope that the throttle does not have, or a nil ctx.
@@ -102,7 +102,7 @@ func (i Inside) CheckScope(ctx context.Context, scope string) error {
 	return i.t.scopeNamed(ctx, scope)
 }
 
-// CheckScopeKey is CheckScope, also for a key that the scope cannot have.
+// CheckScopeKey is CheckScope, and refuses a key that the scope cannot have as well.
 func (i Inside) CheckScopeKey(ctx context.Context, scope, key string) error {
 	return i.t.scopeKey(ctx, scope, key)
 }
@@ -122,8 +122,8 @@ func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.lim
 // UnitsForOneLower returns how many units of a priority start for each of the next lower one.
 func (i Inside) UnitsForOneLower() int64 { return i.t.options.unitsForOneLower() }
 
-// LimitsToSet checks limits that are to be set for a scope at run time, and returns their text. A
-// limit without a precision or a lease gets the configured one's.
+// LimitsToSet checks the limits that SetLimits would set for a scope, and returns their text. A
+// limit without a precision or a lease gets that of the configured limit.
 func (i Inside) LimitsToSet(scope string, limits []Limit) (string, error) {
 	t := i.t
 	of := Scope{Name: scope, Limits: limits, Margin: t.scopeOf(scope).Margin}
@@ -144,8 +144,8 @@ func (i Inside) LimitsToSet(scope string, limits []Limit) (string, error) {
 	return line.LimitsText(t.scopeOf(scope).countedLimits(precise)), nil
 }
 
-// asConfigured gives a limit without a precision or a lease the configured one. With another it would begin
-// to count anew.
+// asConfigured gives a limit without a precision or a lease the configured value. With another value, the
+// limit would begin to count anew.
 func (t *setup) asConfigured(scope string, limit Limit) Limit {
 	if limit.Running && limit.Lease == 0 {
 		limit.Lease = t.leaseOf(scope)
@@ -166,8 +166,8 @@ func (t *setup) asConfigured(scope string, limit Limit) Limit {
 	return limit
 }
 
-// leaseOf is the configured lease of a scope's running limit, 0 if it has none. With another lease, jobs that
-// run already would not count.
+// leaseOf returns the configured lease of a scope's running limit, 0 if the scope has no such limit. With
+// another lease, jobs that run already would not count.
 func (t *setup) leaseOf(scope string) time.Duration {
 	for _, s := range t.scopes {
 		for _, own := range s.Limits {
@@ -179,8 +179,8 @@ func (t *setup) leaseOf(scope string) time.Duration {
 	return 0
 }
 
-// windows is how many ledgers a scope key may have while these limits are set: those of the configuration go
-// on counting.
+// windows returns how many ledgers a scope key may have while these limits are set: the ledgers of the
+// configured limits go on counting.
 func (t *setup) windows(scope string, limits []Limit) int {
 	n := len(limits)
 	for _, s := range t.scopes {

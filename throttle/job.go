@@ -19,7 +19,7 @@ type Job struct {
 	// Weight is how many units the job takes of each limit: 1 to 2^53.
 	Weight int64
 	// Costs says, by the name of a scope, how many units the job takes of that scope's limits
-	// where it is not the Weight: 0 to 2^53. A scope with a cost of 0 does not concern the job,
+	// where that is not the Weight: 0 to 2^53. A scope with a cost of 0 does not concern the job,
 	// which then needs no key for it. nil means none.
 	Costs map[string]int64
 	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every scope that is
@@ -39,7 +39,7 @@ type Job struct {
 	MaxWait time.Duration
 	// Deadline is the latest useful start. A job that cannot start by then is refused with a
 	// *DeadlineError instead of booked. A job that asks after its deadline is refused even if
-	// there is room. Zero means none.
+	// there is room. Zero means no deadline.
 	Deadline time.Time
 	// Plan books the job for later: even where there is room at once it is booked, not granted,
 	// and has to ask again at its slot. Driver.Pull returns it when its slot is near.
@@ -48,7 +48,7 @@ type Job struct {
 	// Throttle again with the nonce of the *UnavailableError is not charged twice. An answer
 	// that has arrived is not kept: a granted job that asks again starts again, and is charged
 	// again, also with the same nonce. Up to 128 letters, digits, _ . or -. Empty means a
-	// random one, which an *UnavailableError tells.
+	// random nonce, which an *UnavailableError contains.
 	Nonce string
 }
 
@@ -86,10 +86,10 @@ func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 	return o, nil
 }
 
-// maxID bounds what a call has Redis compare, keep and send back of IDs.
+// maxID is the longest ID, in bytes. It bounds how much Redis compares, keeps and returns in one call.
 const maxID = 1024
 
-// checkID refuses what is no job's ID. The error does not have one that is too long.
+// checkID refuses an ID that no job can have. The error shows only the beginning of one that is too long.
 func checkID(id string) error {
 	switch {
 	case id == "":
@@ -129,7 +129,7 @@ func (t *setup) checkNumbers(job Job) error {
 	return nil
 }
 
-// checkScopes refuses the names of scopes that are none, and costs that are none.
+// checkScopes refuses names of scopes that the throttle does not have, and costs out of range.
 func (t *setup) checkScopes(job Job) error {
 	for name := range job.Keys {
 		switch {
@@ -157,7 +157,7 @@ func (t *setup) checkCosts(id string, costs map[string]int64) error {
 	return nil
 }
 
-// chargeOf is what a job takes of a scope; no units if the scope does not concern it.
+// chargeOf returns what a job takes of a scope: no units if the scope does not concern the job.
 func (t *setup) chargeOf(job Job, scope *Scope) (charge, error) {
 	key, named := job.Keys[scope.Name]
 	cost, own := job.Costs[scope.Name]
@@ -179,7 +179,7 @@ func (t *setup) chargeOf(job Job, scope *Scope) (charge, error) {
 		Reason: "has no key for this scope: name one" + orOptional(scope) + "; " + t.keyed()}
 }
 
-// orOptional says how a job may do without a key.
+// orOptional is the part of an error that says how a job may go without a key.
 func orOptional(scope *Scope) string {
 	if scope.Optional {
 		return ", or leave the scope out"
@@ -187,7 +187,7 @@ func orOptional(scope *Scope) string {
 	return ", or make the scope Optional"
 }
 
-// keyed says which scopes a job names keys for.
+// keyed is the part of an error that names the scopes with keys.
 func (t *setup) keyed() string {
 	names := t.names(func(s Scope) bool { return s.Name != Global })
 	if names == "" {
@@ -196,7 +196,7 @@ func (t *setup) keyed() string {
 	return "the scopes with keys are: " + names
 }
 
-// names are those of the scopes, or of some.
+// names returns the names of the chosen scopes, as text.
 func (t *setup) names(which func(s Scope) bool) string {
 	var names []string
 	for _, s := range t.scopes {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// mostKept bounds how many grants are kept. One that is not kept stays charged.
+	// mostKept bounds how many grants are kept. A grant that is not kept stays charged.
 	mostKept = 10_000
-	// keptUsable is how long after its start a grant may still be used: what runs
+	// keptUsable is how long after its start a grant may still be used: a job that began
 	// later would run in a window that does not count it.
 	keptUsable = time.Second
 )
@@ -23,7 +23,7 @@ type keptGrant struct {
 	until       time.Time // when the grant is given back
 }
 
-// keptAge says whether a kept grant can still be used.
+// keptAge is whether a kept grant can still be used.
 type keptAge int
 
 const (
@@ -47,7 +47,7 @@ func (k keptGrants) isOf(o *order) bool {
 }
 
 // take removes a grant and returns it. The call was decided at some time between the first
-// sending and the reply: the age of the grant is measured from the former, what is left of
+// sending and the reply: the age of the grant is measured from the former, and the rest of
 // its delay from the latter, so that both err on the safe side.
 func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	kept, is := k[nonce]

@@ -10,41 +10,40 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Logger is the one that the throttle was made with, or its default. It is for packages
-// beside it that have none of their own.
+// Logger returns the logger of Options, or the default one. Packages without a logger of their own use it.
 func (t *Throttle) Logger() *zap.Logger { return t.options.Logger }
 
-// standardError is os.Stderr, whatever that is by then.
+// standardError writes to the os.Stderr of the moment, which a program may have replaced.
 type standardError struct{}
 
 func (standardError) Write(line []byte) (int, error) { return os.Stderr.Write(line) }
 
-// toStandardError is the logger of who has none.
+// toStandardError returns the logger of a throttle whose Options have none.
 var toStandardError = sync.OnceValue(func() *zap.Logger { return loggerTo(standardError{}) })
 
-// loggerTo writes what is at warn or above, a line each.
+// loggerTo returns a logger that writes each entry at warn or above as one line.
 func loggerTo(w io.Writer) *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zapcore.WarnLevel))
 }
 
-// logEvery is how often one kind of thing is logged at most.
+// logEvery is the least time between two entries of one kind.
 const logEvery = time.Second
 
-// rateLimitedLog writes what may happen with every job without flooding the log of a
-// worker that handles thousands of them.
+// rateLimitedLog logs events that may occur with every job, without flooding the log of a worker that handles
+// thousands of jobs.
 type rateLimitedLog struct {
 	logger *zap.Logger
 	mu     sync.Mutex
 	last   map[string]time.Time
-	left   map[string]int // out since
+	left   map[string]int // entries left out since the last one
 }
 
 func newRateLimitedLog(logger *zap.Logger) *rateLimitedLog {
 	return &rateLimitedLog{logger: logger, last: make(map[string]time.Time), left: make(map[string]int)}
 }
 
-// due tells whether it is time to log a kind again, and how often it was not since.
+// due reports whether a kind may be logged again, and how many of its entries were left out since the last.
 func (l *rateLimitedLog) due(kind string) (left int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +57,7 @@ func (l *rateLimitedLog) due(kind string) (left int, due bool) {
 	return left, true
 }
 
-// trouble says that a pull could not look at all that waits. What the script says may
-// have a tenant's key in it.
+// trouble logs that a pull could not look at every waiting job. The script's text may contain a tenant's key.
 func (l *rateLimitedLog) trouble(throttle, text string) {
 	if left, due := l.due("trouble"); due {
 		l.logger.Warn("throttle: something in line cannot be pulled, and is left alone for a second",
@@ -68,7 +66,7 @@ func (l *rateLimitedLog) trouble(throttle, text string) {
 	}
 }
 
-// fallback tells that Redis could not decide, and what becomes of jobs meanwhile.
+// fallback logs that Redis could not decide, and how the fallback treats jobs meanwhile.
 func (l *rateLimitedLog) fallback(throttle string, is Fallback, err *UnavailableError) {
 	if left, due := l.due("fallback " + err.Failure); due {
 		l.logger.Warn("throttle: Redis cannot decide, "+meanwhile(is),
@@ -87,7 +85,7 @@ func meanwhile(is Fallback) string {
 	return "no job starts"
 }
 
-// shadow tells what a limit in shadow would have done.
+// shadow logs what a limit in shadow mode would have done.
 func (l *rateLimitedLog) shadow(throttle string, r Reservation) {
 	if left, due := l.due("shadow " + r.Shadow.Scope); due {
 		l.logger.Info("throttle: a limit in shadow would have delayed a job",

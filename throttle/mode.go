@@ -11,10 +11,10 @@ type Mode int
 const (
 	// Enforce: limits and pauses keep jobs back. It is the default.
 	Enforce Mode = iota
-	// Shadow: jobs are counted and nothing is delayed; Reservation.Shadow tells
-	// what would have kept a job back.
+	// Shadow: jobs are counted and no job is delayed; Reservation.Shadow is what would have kept
+	// a job back.
 	Shadow
-	// Off: nothing is counted, and nobody is kept back.
+	// Off: no job is counted, and none is kept back.
 	Off
 )
 
@@ -35,7 +35,7 @@ func (m Mode) valid() bool { return m >= Enforce && m <= Off }
 
 func (m Mode) counted() line.Mode { return line.Mode(wire.Modes[m]) }
 
-// MarshalText is the mode's name.
+// MarshalText returns the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads the mode's name. The error is an *OptionError.

@@ -2,7 +2,7 @@ package throttle
 
 import "time"
 
-// Outcome is what was decided for a job.
+// Outcome is the decision about a job.
 type Outcome int
 
 const (
@@ -37,8 +37,8 @@ type Reservation struct {
 	Job Job
 	// Outcome is Granted, Booked or Waiting.
 	Outcome Outcome
-	// Start is the granted start or the booked slot, on Redis' clock; for a job
-	// that waits in line a guess of its start.
+	// Start is the granted start or the booked slot, on Redis' clock; for a
+	// waiting job, a guess of its start.
 	Start time.Time
 	// AskAgain is, for a waiting job, when to ask again if no pull has booked it: a guess that errs
 	// on the late side, at most ten days ahead. Otherwise zero.
@@ -60,7 +60,7 @@ type Reservation struct {
 	// and Settle corrects nothing there. Keep it with Job and Start if another process will
 	// settle the job.
 	Uncharged []string
-	// Now is when it was decided, on Redis' clock.
+	// Now is when the job was decided, on Redis' clock.
 	Now time.Time
 	// Hold is what kept the job from starting at once; nil if nothing did, or if a waiting job
 	// waits only for its turn.
@@ -71,7 +71,7 @@ type Reservation struct {
 	// Replayed is true if this decision had been made before and its answer was lost: the job
 	// was not charged again.
 	Replayed bool
-	// Source says who decided. FallbackClosed, the zero value, means Redis, under the guarantee.
+	// Source is what decided. FallbackClosed, the zero value, means Redis, under the guarantee.
 	// FallbackOpen or FallbackLocal means that this fallback granted the job, and that it was
 	// not charged in Redis.
 	Source Fallback
@@ -84,12 +84,12 @@ type Reservation struct {
 	Lane string
 }
 
-// Delay is how long after the answer the start is: 0 or more. Sleep for so long, whatever the
-// local clock says.
+// Delay returns the time from the answer to the start: 0 or more. Sleep for that long, whatever the local
+// clock shows.
 func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
 
-// decided is when a job was granted, in microseconds, or the earliest that it can have been
-// granted: in a replayed grant Now is later, and a caller that stored a grant may have lost it.
+// decided returns when a job was granted, in microseconds, or the earliest time at which it can have been
+// granted: in a replayed grant Now is later, and a caller that stored a grant may have lost Now.
 func (r *Reservation) decided() int64 {
 	earliest := max(0, r.Start.Add(-r.Job.MaxWait).UnixMicro())
 	if r.Replayed || r.Now.After(r.Start) {
@@ -98,7 +98,7 @@ func (r *Reservation) decided() int64 {
 	return max(earliest, r.Now.UnixMicro())
 }
 
-// ahead is how long before its slot a booked job may be asked for.
+// ahead returns how long before its slot a booked job may ask again.
 func (r Reservation) ahead() time.Duration {
 	if r.Delay() <= r.Job.MaxWait {
 		return 0
