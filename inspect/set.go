@@ -116,7 +116,7 @@ func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, opti
 }
 
 // SetMode sets the mode of a scope at run time, for all processes, from their next
-// decision on; with an empty scope that of all scopes which have none set. It is kept
+// decision on; with an empty scope, the mode of all scopes without one of their own. It is kept
 // in Redis until ResetMode, or until it ends by itself, as limits do, and wins over every
 // configuration. It blocks and fails as SetLimits does.
 func (t *Inspector) SetMode(ctx context.Context, scope string, mode throttle.Mode, options ...SetOption) error {

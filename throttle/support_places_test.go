@@ -92,7 +92,7 @@ func (h *machine) done(t *rapid.T) {
 		}
 	}
 	for _, p := range h.places[id] {
-		p.id = "" // it is to be told of no more
+		p.id = "" // not reported again
 	}
 }
 
