@@ -42,6 +42,27 @@ func TestUsualCaseAgreesWithLine(t *testing.T) {
 	})
 }
 
+// TestUsualCaseLeavesFineLedgers: a ledger that gets coarser, since it counts many units, does so on the way of the
+// usual case too.
+func TestUsualCaseLeavesFineLedgers(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		exact := []line.Limit{{Units: 20_000, Span: line.Window(7 * second), Precision: 1}}
+		m := newMachine(&scripted{client: client, prefix: fmt.Sprintf("thr:{fine-%p}:4:", t), settings: line.Settings{
+			Lookahead: second, Scopes: map[string]line.Scope{"global": {Mode: line.Enforce, Limits: exact}},
+		}})
+		for i, cost := range []int64{4900, 16_000, 7000} {
+			jobs := []line.Job{{ID: fmt.Sprint(i), Lane: "|global:", Costs: []int64{cost}, Latest: line.Never, Share: 1}}
+			_, got, err := m.s.reserve(m.now, jobs)
+			want := wire.AnswerText(m.l.Reserve(m.now, m.s.settings, jobs)[0])
+			if err != nil || got[0] != want {
+				t.Errorf("%d units: the script answers %q, %v; package line %q", cost, got[0], err, want)
+			}
+			m.now++
+		}
+	})
+}
+
 // TestRaisedLimitsAgreeWithLine is the same where exact limits are raised, so that their ledgers become
 // coarser.
 func TestRaisedLimitsAgreeWithLine(t *testing.T) {

@@ -20,7 +20,9 @@ local function usual_key(name, text)
     local limit = key.limits[i]
     if limit.units < 0 then return nil end
     if limit.kind.renewed then key.running = limit end
-    local w = { left = limit.units, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
+    -- A finer ledger with more units gets coarser, which is another case.
+    local most = limit.precision * FINEST < limit.length and min(limit.units, 2 * FINEST) or limit.units
+    local w = { left = most, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
     if text then
       local from = at + #limit.head
@@ -31,7 +33,7 @@ local function usual_key(name, text)
       if not last or last > current or length + 0 > SPILL and limit.kind.logged then return nil end
       if last + limit.n > current then
         w.since, w.spent, w.last, w.tail, w.log = since, spent + 0, last, sub(text, entries, at - 1), log
-        w.left = (limit.precision * FINEST < limit.length and min(limit.units, 2 * FINEST) or limit.units) - w.spent
+        w.left = most - w.spent
       elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
         return nil
       end
