@@ -1,40 +1,35 @@
--- Purpose: take jobs out of line that will not come, and give their bookings back.
--- ARGV[4..] ids
--- Reply: now, next, then 1 for each job that had a place or a booking, else 0
--- include: request
--- include: entries
--- include: ledger
--- include: placing
--- include: line
+-- Purpose: take jobs out of the line that will not come, and take their bookings back.
+-- ARGV[4..] IDs
+-- Reply: now, next
+--   of each job: 1 if it waited or was booked, else 0
+-- uses: request, scopes, records, ledger, queue, line
 
 -- Read.
-local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
-read_scopes(found[2])
-local ids, left = {}, {}
-for i = 4, #ARGV do ids[#ids + 1] = ARGV[i] end
+read_control()
+local ids = { unpack(ARGV, 4) }
 local records = call('HMGET', jobs, unpack(ids))
 check_line()
 
 -- Decide.
 local function leave_line(id, record)
-  local _, waits_in = place_in_line(record)
+  local _, waits_in = parse_waiting(record)
   if waits_in then
     leave_lane(id, lane_of(waits_in))
     return 1
   end
-  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  local slot, costs_text, _, text = parse_booking(record)
   local lane = lane_of(text)
-  if slot ~= '0' then charge(lane, costs_of(lane, costs), -1) end
+  if slot ~= '0' then charge(lane, costs_of(lane, costs_text), -1) end
   unbook(id, record)
   if slot == '0' then return 0 end
-  for i = 1, #lane do hurry(lane[i].name) end
+  hurry_lane(text)
   return 1
 end
 
-local gone = {} -- one may be named twice
+local left, seen = {}, {} -- an ID may be named twice
 for i = 1, #ids do
-  left[i] = records[i] and not gone[ids[i]] and leave_line(ids[i], records[i]) or 0
-  gone[ids[i]] = true
+  left[i] = records[i] and not seen[ids[i]] and leave_line(ids[i], records[i]) or 0
+  seen[ids[i]] = true
 end
 
 -- Write.

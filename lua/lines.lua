@@ -1,23 +1,25 @@
--- Purpose: tell who waits, in pages. It writes nothing. What comes or goes between pages may be told twice or not at all.
--- ARGV[4] kind; ARGV[5..] names as below, then from: where the page begins, 0 the first; count: how many it has at most
---   keys              queues by when they are looked at: queue, timer, flows, virtual time
---   queues queue...   of each: how many flows of it, then of each flow by start tag: flow, tag, how many of its lanes, and of each
---                     by arrival lane, arrival, jobs, costs of the first job; then how many finish tags, none behind the first page, and of each
---                     flow, tag. The page is of the flows of each queue, and of the lanes of each flow the first count
---   lanes queue flow  its lanes by arrival: lane, arrival, jobs, costs of the first job
---   claims            scope keys that have a claim, by a cursor of HSCAN: scope key, slot, job
---   jobs lane         its jobs in order: id, arrival, costs; those that have left are skipped
---   lists lane...     of each lane: how many jobs, then of each the same
---   job id lane       slot, arrival, jobs before it or -1, jobs of its lane, scope key or queue it stands under, timer
--- Reply: now, from where the next page begins or '', then as above
--- include: request
-local timers, jobs, claims = prefix .. 'timers', prefix .. 'jobs', prefix .. 'claims'
+-- Purpose: read who waits, in pages. It writes nothing. An entry that comes or goes between pages may be read twice or not at all.
+-- ARGV[4] kind of the entries
+-- ARGV[5..] names, as below, then
+--   from: where the page begins, 0 for the first
+--   count: how many entries it has at most
+-- Reply: now
+--   where the next page begins, '' for none
+--   keys, without names. Of each queue, by timer: name, timer us, flows, virtual time
+--   queues queue... Of each: the number of flows on the page, and of each, by start tag: flow, tag, number of lanes, and its
+--     first lanes as below; then the number of tags and finish tags, the latter on the first page only, and of each: name, tag
+--   lanes queue flow. Of each lane, by arrival: lane, arrival us, jobs, costs of the first job
+--   claims, without names; from is a cursor. Of each: scope key, slot us, job
+--   jobs lane. Of each job, in order: id, arrival us, costs
+--   lists lane... Of each: the number of jobs, then as for jobs
+--   job id lane. Slot us, arrival us, jobs before it or -1, jobs in its lane, its queue, timer us
+-- uses: request, scopes, records
 
 -- Read.
 local kind, from, count = ARGV[4], tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
-call('MGET', prefix .. 'none', KEYS[1])
+read_control()
 local reply = { format('%d', now), '' }
-local function tell(...)
+local function put(...)
   for i = 1, select('#', ...) do reply[#reply + 1] = (select(i, ...)) end
 end
 local function page(size)
@@ -25,32 +27,36 @@ local function page(size)
 end
 local function integer(score) return format('%d', tonumber(score or 0)) end
 
-local tells = {}
+local read = {} -- by kind
 
-function tells.keys()
-  -- Names follow each other in the order of their timers; those of bookings, claims and a mark are left out.
+function read.keys()
+  -- The page has as many timers; those of bookings, claims and sweeps are left out.
   local found = call('ZRANGE', timers, from, from + count - 1, 'WITHSCORES')
   page(#found / 2)
   for i = 1, #found, 2 do
     local name = found[i]
-    if not match(name, '^[=+~]') then
-      tell(name, integer(found[i + 1]), integer(call('ZCARD', prefix .. 'wait:' .. name)), call('HGET', prefix .. 'tags:' .. name, '*') or '0')
+    local mark = sub(name, 1, 1)
+    if mark ~= BOOKING and mark ~= CLAIM and mark ~= SWEEP then
+      put(name, integer(found[i + 1]), integer(call('ZCARD', wait_of(name))), call('HGET', tags_of(name), VIRTUAL) or '0')
     end
   end
 end
 
--- How many jobs are in a lane, and what the first one takes.
-local function jobs_in(list) return integer(call('LLEN', list)), match(call('LINDEX', list, 0) or '', '^%d+:([%d,]+):') or '0' end
+-- How many jobs are in a lane, and the costs of the first.
+local function jobs_in(list)
+  local _, costs = parse_element(call('LINDEX', list, 0) or '')
+  return integer(call('LLEN', list)), costs or '0'
+end
 
-local function tell_lanes(found)
+local function put_lanes(found)
   for i = 1, #found, 2 do
-    tell(found[i], integer(found[i + 1]), jobs_in(prefix .. 'lane:' .. found[i]))
+    put(found[i], integer(found[i + 1]), jobs_in(list_of_lane(found[i])))
   end
 end
 
--- The page of a flow's lanes with the arrivals of their first jobs, those of priority 0 first.
+-- A page of a flow's lanes with the arrivals of their first jobs, lanes of priority 0 first.
 local function lanes_page(queue, flow, from)
-  local key, found = prefix .. 'lanes:' .. queue .. ':' .. flow, {}
+  local key, found = lanes_of(queue, flow), {}
   local marks, most = call('ZRANGEBYSCORE', key, '-inf', '(0'), 2 * count
   for i = 0, #marks do
     local lanes, before = i == 0 and key or key .. marks[i], i == 0 and #marks or 0
@@ -61,107 +67,107 @@ local function lanes_page(queue, flow, from)
   return found
 end
 
-local function tell_flow(queue, flow, tag)
+local function put_flow(queue, flow, tag)
   local found = lanes_page(queue, flow, 0)
-  tell(flow, tag, integer(#found / 2))
-  tell_lanes(found)
+  put(flow, tag, integer(#found / 2))
+  put_lanes(found)
 end
 
--- The tags of the flows of a page, and the finish tags on the first page, of which a queue has a limited number.
-local function tell_tags(queue, flows)
-  local finish = from == 0 and call('ZRANGE', prefix .. 'finish:' .. queue, 0, -1, 'WITHSCORES') or {}
-  local fields, at = { '*' }, #reply + 1
+-- Puts the tags of a page's flows; on the first page also all finish tags.
+local function put_tags(queue, flows)
+  local finish = from == 0 and call('ZRANGE', finish_of(queue), 0, -1, 'WITHSCORES') or {}
+  local fields, at = { VIRTUAL }, #reply + 1
   for _, list in ipairs({ flows, finish }) do
     for i = 1, #list, 2 do
-      for _, kind in ipairs({ '>', '#' }) do fields[#fields + 1] = kind .. list[i] end
+      for _, mark in ipairs({ HAD_TURN, CLASSES }) do fields[#fields + 1] = mark .. list[i] end
     end
   end
-  tell('')
+  put('')
   for i = 1, #fields, 3000 do
-    local values = call('HMGET', prefix .. 'tags:' .. queue, unpack(fields, i, min(#fields, i + 2999)))
+    local values = call('HMGET', tags_of(queue), unpack(fields, i, min(#fields, i + 2999)))
     for j = 1, #values do
-      if values[j] then tell(fields[i + j - 1], values[j]) end
+      if values[j] then put(fields[i + j - 1], values[j]) end
     end
   end
-  for i = 1, #finish do tell(finish[i]) end
+  for i = 1, #finish do put(finish[i]) end
   reply[at] = format('%d', (#reply - at) / 2)
 end
 
-function tells.queues()
+function read.queues()
   for i = 5, #ARGV - 2 do
     if #reply > 8 * count then break end
-    local found = call('ZRANGE', prefix .. 'wait:' .. ARGV[i], from, from + count - 1, 'WITHSCORES')
-    tell(integer(#found / 2))
-    for j = 1, #found, 2 do tell_flow(ARGV[i], found[j], found[j + 1]) end
-    tell_tags(ARGV[i], found)
+    local found = call('ZRANGE', wait_of(ARGV[i]), from, from + count - 1, 'WITHSCORES')
+    put(integer(#found / 2))
+    for j = 1, #found, 2 do put_flow(ARGV[i], found[j], found[j + 1]) end
+    put_tags(ARGV[i], found)
   end
 end
 
-function tells.lanes()
+function read.lanes()
   local found = lanes_page(ARGV[5], ARGV[6], from)
   page(#found / 2)
-  tell_lanes(found)
+  put_lanes(found)
 end
 
-function tells.claims()
+function read.claims()
   local cursor, found = unpack(call('HSCAN', claims, from, 'COUNT', count))
   if cursor ~= '0' then reply[2] = cursor end
   for i = 1, #found, 2 do
-    local at, id = match(found[i + 1], '^(%d+) (.*)$')
-    if at and not match(found[i], '^[!~]') then tell(found[i], at, id) end
+    local slot, id = match(found[i + 1], '^(%d+) (.*)$')
+    local mark = sub(found[i], 1, 1)
+    if slot and mark ~= WALK and mark ~= SWEEP then put(found[i], slot, id) end
   end
 end
 
--- The page of a lane's jobs, without those that have left.
+-- A page of a lane's jobs without jobs that have left, and how many elements it has.
 local function jobs_of(lane)
-  local found, there, ids = call('LRANGE', prefix .. 'lane:' .. lane, from, from + count - 1), {}, {}
-  for i = 1, #found do ids[i] = match(found[i], '^%d+:[%d,]+:(.*)$') end
+  local found, there, ids = call('LRANGE', list_of_lane(lane), from, from + count - 1), {}, {}
+  local arrivals, costs = {}, {}
+  for i = 1, #found do arrivals[i], costs[i], ids[i] = parse_element(found[i]) end
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do
-    local arrival, costs = match(found[i], '^(%d+):([%d,]+):')
-    if records[i] == '-' .. arrival .. ' ' .. lane then there[#there + 1] = { ids[i], arrival, costs } end
+    if records[i] == waiting_record(arrivals[i], lane) then there[#there + 1] = { ids[i], arrivals[i], costs[i] } end
   end
   return there, #found
 end
 
-function tells.jobs()
+function read.jobs()
   local there, size = jobs_of(ARGV[5])
   page(size)
-  for i = 1, #there do tell(unpack(there[i])) end
+  for i = 1, #there do put(unpack(there[i])) end
 end
 
-function tells.lists()
+function read.lists()
   for i = 5, #ARGV - 2 do
     local there = jobs_of(ARGV[i])
-    tell(integer(#there))
-    for j = 1, #there do tell(unpack(there[j])) end
+    put(integer(#there))
+    for j = 1, #there do put(unpack(there[j])) end
   end
 end
 
--- A place is looked for among the first count jobs of the lane.
-local function place_of(id, list)
+-- How many jobs of a lane are before a job, among its first count, and when that job arrived; -1 if it is not among them.
+local function find_in_lane(id, list)
   local elements = call('LRANGE', list, 0, count - 1)
   for i = 1, #elements do
-    if match(elements[i], '^%d+:[%d,]+:(.*)$') == id then return i - 1, elements[i] end
+    local arrival, _, known = parse_element(elements[i])
+    if known == id then return i - 1, arrival end
   end
   return -1, nil
 end
 
-function tells.job()
+function read.job()
   local record, lane = call('HGET', jobs, ARGV[5]) or '', ARGV[6]
-  local slot, arrival = match(record, '^(%d+) %S+ (%d+) ')
-  local queue, timer, place, waits = '', nil, 0, sub(record, 1, 1) == '-'
+  local slot, _, arrival = parse_booking(record)
+  local queue, timer, before, waits = '', nil, 0, parse_waiting(record)
   if waits then
-    local element
-    place, element = place_of(ARGV[5], prefix .. 'lane:' .. lane)
-    arrival = element and match(element, '^%d+')
+    before, arrival = find_in_lane(ARGV[5], list_of_lane(lane))
     for name in gmatch(lane, '[|,]([^,]+)') do
-      if call('ZSCORE', prefix .. 'lanes:' .. name .. ':' .. match(lane, '^[^|]*'), lane) then queue = name end
+      if call('ZSCORE', lanes_of(name, match(lane, '^[^|]*')), lane) then queue = name end
     end
     timer = call('ZSCORE', timers, queue)
   end
-  tell(slot or '0', arrival or '0', integer(place), integer(waits and call('LLEN', prefix .. 'lane:' .. lane) or 0), queue, integer(timer))
+  put(slot or '0', arrival or '0', integer(before), integer(waits and call('LLEN', list_of_lane(lane)) or 0), queue, integer(timer))
 end
 
-tells[kind]()
+read[kind]()
 return reply

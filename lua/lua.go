@@ -1,8 +1,7 @@
-// Package lua holds the throttle's scripts, one file per verb, and composes
-// them: a line "-- include: name" in a script or an include asks for the file
-// include/name.lua, which defines local functions of one kind. What runs in Redis
-// is plain text: in a script the include stands where it is asked for, what an
-// include asks for stands before it, and nothing stands there twice.
+// Package lua holds the throttle's scripts, one file per verb, and composes them: a line
+// "-- uses: a, b" in a script or an include names the files include/a.lua and include/b.lua,
+// which define local functions of one kind. The text that runs in Redis has each include
+// once, before the file that uses it: in a script in place of the line that names it.
 //
 // An include that ends with "return a, b" is a module: the script knows a and b, and
 // all else is the module's own. docs/decisions/0026-includes-are-modules.md says what
@@ -44,7 +43,7 @@ func mustCompose(name string) string {
 	return text
 }
 
-// compose returns the text of script name with its includes before it.
+// compose returns the text of a script with its includes.
 func compose(files fs.FS, name string) (string, error) {
 	c := composer{files: files, done: make(map[string]bool)}
 	if err := c.add(name+".lua", nil); err != nil {
@@ -59,12 +58,12 @@ type composer struct {
 	done  map[string]bool
 }
 
-// add writes a script, its includes in place of the lines that ask for them.
+// add writes a script, with its includes in place of the lines that name them.
 func (c *composer) add(file string, path []string) error {
 	return c.each(file, path, func(line string) { c.text.WriteString(line) })
 }
 
-// include writes an include after what it asks for itself.
+// include writes an include after the includes that it uses itself.
 func (c *composer) include(name string, path []string) error {
 	if c.done[name] {
 		return nil
@@ -88,30 +87,31 @@ func module(body string) string {
 	return "local " + strings.TrimSuffix(names, "\n") + " = (function()\n" + body + "end)()\n"
 }
 
-// each goes through a file's lines and includes what they ask for. path is how
-// the file was come to.
+// each goes through a file's lines and includes what they use. path has the files that led to this one.
 func (c *composer) each(file string, path []string, write func(line string)) error {
 	if slices.Contains(path, file) {
-		return fmt.Errorf("lua: %s includes itself, by way of %s", file, strings.Join(path, ", "))
+		return fmt.Errorf("lua: %s uses itself, by way of %s", file, strings.Join(path, ", "))
 	}
 	path = append(slices.Clone(path), file)
 	text, err := fs.ReadFile(c.files, file)
 	if err != nil {
-		return fmt.Errorf("lua: %s: %w", strings.Join(path, " includes "), err)
+		return fmt.Errorf("lua: %s: %w", strings.Join(path, " uses "), err)
 	}
-	asked := make(map[string]bool)
+	used := make(map[string]bool)
 	for line := range strings.Lines(string(text)) {
-		name, isInclude := strings.CutPrefix(strings.TrimSpace(line), "-- include: ")
-		if !isInclude {
+		names, uses := strings.CutPrefix(strings.TrimSpace(line), "-- uses: ")
+		if !uses {
 			write(line)
 			continue
 		}
-		if asked[name] {
-			return fmt.Errorf("lua: %s includes %s twice", file, name)
-		}
-		asked[name] = true
-		if err := c.include(name, path); err != nil {
-			return err
+		for name := range strings.SplitSeq(names, ", ") {
+			if used[name] {
+				return fmt.Errorf("lua: %s uses %s twice", file, name)
+			}
+			used[name] = true
+			if err := c.include(name, path); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -25,8 +25,10 @@ var composed = map[string]string{
 
 // file is one .lua file: its header and what follows.
 type file struct {
+	path   string
 	name   string   // without folder and .lua
 	header []string // the comment lines it begins with, without "-- "
+	uses   []string // the includes that it names
 	code   string
 	lines  int
 }
@@ -43,13 +45,14 @@ func readFiles(t *testing.T, pattern string) []file {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := file{name: strings.TrimSuffix(filepath.Base(path), ".lua")}
+		f := file{path: path, name: strings.TrimSuffix(filepath.Base(path), ".lua")}
 		for line := range strings.Lines(string(text)) {
 			f.lines++
 			line = strings.TrimSuffix(line, "\n")
 			comment, isComment := strings.CutPrefix(line, "-- ")
 			switch {
-			case strings.HasPrefix(comment, "include: "):
+			case strings.HasPrefix(comment, "uses: "):
+				f.uses = append(f.uses, strings.Split(strings.TrimPrefix(comment, "uses: "), ", ")...)
 			case isComment && f.code == "":
 				f.header = append(f.header, comment)
 			default:
@@ -61,10 +64,13 @@ func readFiles(t *testing.T, pattern string) []file {
 	return files
 }
 
-var sectionStart = regexp.MustCompile(`^(Purpose|KEYS|ARGV|Reply|Errors)\b`)
+var (
+	sectionStart = regexp.MustCompile(`^(Purpose|ARGV|Reply|Errors)\b`)
+	argumentLine = regexp.MustCompile(`^ARGV\[(\d+)(\.\.)?\] \S`)
+)
 
-// TestHeaders: each script says in sections, in this order, what it is for, what it takes,
-// what it replies and which errors; each include what it is for.
+// TestHeaders: each script says in sections, in this order, what it is for, each argument on a line of its own, what it
+// replies, and which errors; what belongs to a line stands indented below it. Each include says what it is for.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	for _, f := range readFiles(t, "*.lua") {
@@ -72,10 +78,12 @@ func TestHeaders(t *testing.T) {
 		for _, line := range f.header {
 			start := sectionStart.FindString(line)
 			switch {
+			case start == "" && (len(order) == 0 || !strings.HasPrefix(line, "  ")):
+				t.Errorf("%s: header line %q begins no section, and is not indented below a line of one", f.name, line)
+			case start == "ARGV" && (!argumentLine.MatchString(line) || strings.Count(line, "ARGV[") != 1):
+				t.Errorf("%s: header line %q does not name one argument", f.name, line)
 			case start != "" && (len(order) == 0 || order[len(order)-1] != start):
 				order = append(order, start)
-			case len(order) == 0:
-				t.Errorf("%s: header line %q begins no section and continues none", f.name, line)
 			}
 		}
 		want := []string{"Purpose", "ARGV", "Reply", "Errors"}
@@ -95,10 +103,27 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// quantity is an instant or a length as a header names it.
+var quantity = regexp.MustCompile(`(?m)^(?:ARGV\[\d+(?:\.\.)?\] |  +).*\b(start|slot|wait|until|from now|for how long|when)\b.*$`)
+
+// TestArgumentsHaveUnits: an argument that is a time names its unit.
+func TestArgumentsHaveUnits(t *testing.T) {
+	t.Parallel()
+	for _, f := range append(readFiles(t, "*.lua"), readFiles(t, "include/request.lua")...) {
+		text := strings.Join(f.header, "\n")
+		arguments, _, _ := strings.Cut(text, "\nReply")
+		for _, line := range quantity.FindAllString(arguments, -1) {
+			if !regexp.MustCompile(`\b(us|ms)\b`).MatchString(line) && !strings.Contains(line, `"`) {
+				t.Errorf("%s: header line %q has a time and no unit", f.name, line)
+			}
+		}
+	}
+}
+
 var (
 	declaredArgument = regexp.MustCompile(`\bARGV\[(\d+)(\.\.)?\]`)
 	usedArgument     = regexp.MustCompile(`\bARGV\[(\d+)\]`)
-	usedFrom         = regexp.MustCompile(`\bfor \w+ = (\d+), #ARGV\b`)
+	usedFrom         = regexp.MustCompile(`\bfor \w+ = (\d+), #ARGV\b|\bunpack\(ARGV, (\d+)\)`)
 )
 
 // TestArguments: each of ARGV that a script uses is declared in its header, or in that of
@@ -116,7 +141,7 @@ func TestArguments(t *testing.T) {
 	checkArguments(t, shared, shared)
 	for _, f := range readFiles(t, "*.lua") {
 		with := shared
-		if !strings.Contains(composed[f.name], shared.code) {
+		if !strings.Contains(composed[f.name], strings.TrimSpace(shared.code)) {
 			with.code = "" // check.lua goes without
 		}
 		checkArguments(t, f, with)
@@ -149,7 +174,7 @@ func checkArguments(t *testing.T, f, shared file) {
 		}
 	}
 	for _, match := range usedFrom.FindAllStringSubmatch(f.code, -1) {
-		n, _ := strconv.Atoi(match[1])
+		n, _ := strconv.Atoi(match[1] + match[2])
 		from = min(from, n)
 	}
 	if from < open {
@@ -160,7 +185,7 @@ func checkArguments(t *testing.T, f, shared file) {
 			t.Errorf("%s: ARGV[%d] is declared and not used", f.name, n)
 		}
 	}
-	if open < 1<<30 && !strings.Contains(f.code, "#ARGV") {
+	if open < 1<<30 && !strings.Contains(f.code, "#ARGV") && !strings.Contains(f.code, "unpack(ARGV") {
 		t.Errorf("%s: ARGV is declared from %d on and never read so", f.name, open)
 	}
 }
@@ -168,7 +193,7 @@ func checkArguments(t *testing.T, f, shared file) {
 // What a reader can hold in mind, and what Lua can: 200 locals of a function, of which the
 // body of a script is one, and 60 that a function uses of those around it.
 const (
-	mostLines      = 3060 // of all files, with comments
+	mostLines      = 3080 // of all files, with comments
 	mostLocals     = 28   // at the top of a file
 	mostOfAll      = 160  // at the top of a script as it runs
 	mostUpvalues   = 60
@@ -210,6 +235,58 @@ func TestSizes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUsesAreNamed: a file names the includes whose names it uses, and no others; request, with which every script
+// begins, only scripts name. No file sets what another one has defined.
+func TestUsesAreNamed(t *testing.T) {
+	t.Parallel()
+	owners, includes := make(map[string]string), readFiles(t, "include/*.lua")
+	for _, f := range includes {
+		for _, name := range exportsOf(parsed(t, f.name, f.code)) {
+			owners[name] = f.name
+		}
+	}
+	for _, f := range append(readFiles(t, "*.lua"), includes...) {
+		isScript := !strings.HasPrefix(f.path, "include")
+		used := make(map[string]string) // owner, and a name for which it is used
+		eachGlobal(t, f.name, f.code, func(name string, isSet bool) {
+			owner, known := owners[name]
+			switch {
+			case isSet:
+				t.Errorf("%s sets %s, which it has not defined", f.path, name)
+			case known && (owner != "request" || isScript):
+				used[owner] = name
+			case !known && !slices.Contains(provided, name):
+				t.Errorf("%s uses %s, which no include returns", f.path, name)
+			}
+		})
+		for _, name := range f.uses {
+			if used[name] == "" {
+				t.Errorf("%s names %s, and uses nothing of it", f.path, name)
+			}
+			delete(used, name)
+		}
+		for owner, name := range used {
+			t.Errorf("%s uses %s of %s, and does not name that at its top", f.path, name, owner)
+		}
+	}
+}
+
+// exportsOf are the names that an include returns, or all at its top if it returns nothing.
+func exportsOf(chunk []ast.Stmt) (names []string) {
+	if last, is := chunk[len(chunk)-1].(*ast.ReturnStmt); is {
+		for _, e := range last.Exprs {
+			names = append(names, e.(*ast.IdentExpr).Value)
+		}
+		return names
+	}
+	for _, statement := range chunk {
+		if local, is := statement.(*ast.LocalAssignStmt); is {
+			names = append(names, local.Names...)
+		}
+	}
+	return names
 }
 
 // TestIncludesReturnWhatIsUsed: an include returns what it has defined at its top, each name
@@ -270,25 +347,32 @@ var provided = []string{
 	"error", "pcall", "select",
 }
 
+// eachGlobal visits the names that a text reads or sets and does not define.
+func eachGlobal(t *testing.T, name, text string, visit func(global string, isSet bool)) {
+	t.Helper()
+	proto, err := glua.Compile(parsed(t, name, text), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachFunction(proto, func(p *glua.FunctionProto) {
+		for _, instruction := range p.Code {
+			// The upper 6 bits are the operation, the lower 18 the constant.
+			switch operation := int(instruction >> 26); operation {
+			case glua.OP_GETGLOBAL, glua.OP_SETGLOBAL:
+				visit(p.Constants[int(instruction&0x3ffff)].String(), operation == glua.OP_SETGLOBAL)
+			}
+		}
+	})
+}
+
 // TestScriptsHaveNoGlobals: a composed script reads only what Redis and Lua provide and
 // sets nothing.
 func TestScriptsHaveNoGlobals(t *testing.T) {
 	t.Parallel()
 	for name, text := range composed {
-		proto, err := glua.Compile(parsed(t, name, text), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		eachFunction(proto, func(p *glua.FunctionProto) {
-			for _, instruction := range p.Code {
-				// The upper 6 bits are the operation, the lower 18 the constant.
-				switch operation := int(instruction >> 26); operation {
-				case glua.OP_GETGLOBAL, glua.OP_SETGLOBAL:
-					global := p.Constants[int(instruction&0x3ffff)].String()
-					if operation == glua.OP_SETGLOBAL || !slices.Contains(provided, global) {
-						t.Errorf("%s uses or sets the global %s; want only %v, and no set", name, global, provided)
-					}
-				}
+		eachGlobal(t, name, text, func(global string, isSet bool) {
+			if isSet || !slices.Contains(provided, global) {
+				t.Errorf("%s uses or sets the global %s; want only %v, and no set", name, global, provided)
 			}
 		})
 		if shown := regexp.MustCompile(`tostring\((\w+)\)`).FindAllStringSubmatch(text, -1); len(shown) !=
@@ -310,12 +394,13 @@ var textNames = []string{
 	"found", "member", "beside", "parts", "shadow", "held", "s", "found_due", "whose",
 	"span", "precision_text", "class", "lanes", "marks", "expire_text", "seen_text", "now_text", "since",
 	"uncharged",
+	"BOOKING", "CLAIM", "WALK", "HAD_TURN", "CLASSES",
 	"note", "note_text", "pause_text", "adapted", "limits_text",
 }
 
 // textual are the functions that return text which has lost nothing.
-var textual = []string{"format", "sub", "match", "told", "tag_text", "table.concat", "redis.sha1hex",
-	"string.format", "string.sub", "string.match", "select", "tostring", "classes.lanes"}
+var textual = []string{"format", "sub", "match", "hold_text", "tag_text", "table.concat", "redis.sha1hex",
+	"string.format", "string.sub", "string.match", "select", "tostring", "lanes_of"}
 
 // TestNumbersAreNotJoined: only text is joined with "..", never what may be a number.
 func TestNumbersAreNotJoined(t *testing.T) {

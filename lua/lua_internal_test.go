@@ -17,9 +17,9 @@ func mapFS(files map[string]string) fstest.MapFS {
 func TestComposePutsEachIncludeOnceAndBeforeItsUser(t *testing.T) {
 	t.Parallel()
 	got, err := compose(mapFS(map[string]string{
-		"verb.lua":      "-- header\n-- include: a\n-- include: b\nreturn a() + b()\n",
-		"include/a.lua": "-- about a\n-- include: c\nlocal function a() return c() end\n",
-		"include/b.lua": "-- include: c\nlocal function b() return c() end\n",
+		"verb.lua":      "-- header\n-- uses: a, b\nreturn a() + b()\n",
+		"include/a.lua": "-- about a\n-- uses: c\nlocal function a() return c() end\n",
+		"include/b.lua": "-- uses: c\nlocal function b() return c() end\n",
 		"include/c.lua": "local function c() return 1 end\n",
 	}), "verb")
 	want := "-- header\n" +
@@ -42,30 +42,30 @@ func TestComposeRefuses(t *testing.T) {
 			map[string]string{"other.lua": ""}, []string{"verb.lua", "not exist"},
 		},
 		"a missing include": {
-			map[string]string{"verb.lua": "-- include: a\n"}, []string{"verb.lua", "include/a.lua", "not exist"},
+			map[string]string{"verb.lua": "-- uses: a\n"}, []string{"verb.lua", "include/a.lua", "not exist"},
 		},
 		"a missing include of an include": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n"},
+			map[string]string{"verb.lua": "-- uses: a\n", "include/a.lua": "-- uses: b\n"},
 			[]string{"verb.lua", "include/a.lua", "include/b.lua", "not exist"},
 		},
 		"a doubled include": {
-			map[string]string{"verb.lua": "-- include: a\n-- include: b\n-- include: a\n", "include/a.lua": "",
+			map[string]string{"verb.lua": "-- uses: a, b\n-- uses: a\n", "include/a.lua": "",
 				"include/b.lua": ""},
 			[]string{"verb.lua", "a twice"},
 		},
 		"a doubled include in an include": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n-- include: b\n",
+			map[string]string{"verb.lua": "-- uses: a\n", "include/a.lua": "-- uses: b, b\n",
 				"include/b.lua": ""},
 			[]string{"include/a.lua", "b twice"},
 		},
 		"an include of itself": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: a\n"},
-			[]string{"include/a.lua includes itself"},
+			map[string]string{"verb.lua": "-- uses: a\n", "include/a.lua": "-- uses: a\n"},
+			[]string{"include/a.lua uses itself"},
 		},
 		"a circle": {
-			map[string]string{"verb.lua": "-- include: a\n", "include/a.lua": "-- include: b\n",
-				"include/b.lua": "-- include: c\n", "include/c.lua": "-- include: a\n"},
-			[]string{"include/a.lua includes itself", "include/b.lua", "include/c.lua"},
+			map[string]string{"verb.lua": "-- uses: a\n", "include/a.lua": "-- uses: b\n",
+				"include/b.lua": "-- uses: c\n", "include/c.lua": "-- uses: a\n"},
+			[]string{"include/a.lua uses itself", "include/b.lua", "include/c.lua"},
 		},
 	}
 	for name, test := range tests {

@@ -1,29 +1,32 @@
--- Purpose: have a scope key follow what its upstream says.
--- ARGV[4] name of the scope key; ARGV[5] "refused started wait floor": 0 or 1; us, when the upstream was asked, 0: now; us that it
--- asks to wait, 0: it does not say; thousandths of the limits that stay at least
--- ARGV[6] what it says of its windows: "window/units/remaining,...": window in us, 0: the shortest; remaining -1: it does not say
--- Reply: now, next, the part of the limits that was and is served, in thousandths, until when the key is paused, us, 0 if it is not
--- include: request
--- include: entries
--- include: ledger
--- include: placing
--- include: line
+-- Purpose: let a scope key follow its upstream.
+-- ARGV[4] name of the scope key
+-- ARGV[5] "refused started wait floor"
+--   refused: 1 if the upstream refused, else 0
+--   started: when it was asked, us; 0: now
+--   wait: for how long it asks to wait, us; 0: it does not say
+--   floor: the smallest served share, thousandths
+-- ARGV[6] what it says of its windows "window/units/remaining,..."
+--   window, us, 0: the shortest; remaining: units that are left, -1: it does not say
+-- Reply: now, next
+--   the served share before and now, thousandths
+--   until when the scope key is closed, us; 0: it is not
+-- uses: request, scopes, ledger, placing, queue, line
 
 -- Additive increase, multiplicative decrease: Chiu and Jain 1989.
-local KEEPS, STEP = 700, 100 -- of a part after a refusal that nothing explains; what it grows by in each shortest window
-local FIRST, MOST = 1000000, 300000000 -- us, that a key is closed after the first refusal and at most
+-- In thousandths: what a share keeps after a refusal that nothing explains, and what it grows by in each shortest window.
+local KEEPS, STEP = 700, 100
+local FIRST, MOST = 1000000, 300000000 -- us that a scope key is closed for after the first refusal, and at most
 
 -- Read.
 local name = ARGV[4]
 local refused, started, wait, least = match(ARGV[5], '^([01]) (%d+) (%d+) (%d+)$')
 refused, started, wait, least = refused == '1', tonumber(started), tonumber(wait), tonumber(least)
-local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
-read_scopes(found[2])
+local control = read_control()[2]
 check_line()
 local key = key_of(name)
 local before = 1000 - key.less
 
--- Its shortest window, its lease if only that limits it, 0 if nothing does.
+-- The shortest window of the scope key; its lease if it has running limits only; 0 if it has no limits.
 local function shortest()
   local length = 0
   for i = 1, #key.limits do
@@ -37,9 +40,9 @@ local function shortest()
 end
 local window = shortest()
 
--- What the upstream says of limits that the key has, and the part of them that it serves.
+-- What the upstream says of limits that the scope key has, and the share of them that it serves.
 local said, ceiling = {}, 1000
-for of, units, remaining in gmatch(key.mode ~= 'o' and ARGV[6] or '', '(%d+)/(%d+)/(%-?%d+),?') do
+for of, units, remaining in gmatch(key.mode ~= OFF and ARGV[6] or '', '(%d+)/(%d+)/(%-?%d+),?') do
   of = of == '0' and window or tonumber(of)
   for i = 1, #key.limits do
     local limit = key.limits[i]
@@ -50,7 +53,8 @@ for of, units, remaining in gmatch(key.mode ~= 'o' and ARGV[6] or '', '(%d+)/(%d
   end
 end
 
--- Has no more start than the upstream says is left: what others have used counts from now on. Returns whether they had.
+-- Counts units from now on that other clients of the upstream have used, so that no more start than are left. Returns
+-- whether there are any.
 local function enter_debts()
   local owed = false
   for i = 1, #said do
@@ -69,7 +73,7 @@ local function close_for(length)
   key.paused = max(key.pause, key.closed)
 end
 
--- One refusal counts in a round trip: what was asked before the last one tells nothing new.
+-- Takes a refusal into account, unless the upstream was asked before it refused last.
 local function follow_refusal(owed)
   if wait > 0 then close_for(wait) end
   if started ~= 0 and started <= key.down then return end
@@ -79,7 +83,7 @@ local function follow_refusal(owed)
   key.down, key.changed, key.refusals = now, now, key.refusals + 1
 end
 
--- What is served forgives the refusals before it.
+-- Takes an answer into account: it forgives earlier refusals, and the served share grows.
 local function follow_answer()
   if started == 0 or started > key.down then key.refusals = 0 end
   if before < ceiling and now - key.changed >= window then
@@ -94,7 +98,7 @@ if refused then follow_refusal(owed) else follow_answer() end
 key.dirty = true
 
 -- Write.
-if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+make_control(control)
 save_keys()
 if 1000 - key.less > before then hurry(name) end
 return { format('%d', now), format('%d', save_line()), format('%d', before), format('%d', 1000 - key.less),

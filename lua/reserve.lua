@@ -1,63 +1,78 @@
 -- Purpose: decide for jobs, one after the other.
--- ARGV[4] asker: who asks; ARGV[5] asking: rises with each call of the asker, used up also without jobs; 0: look only
--- ARGV[6..] of each job: id, lane, "costs plan max_wait latest share": 0 or 1; us; us from now until its last useful start,
---   -1: that has passed; 1 and up
--- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order; if that took all the
---   steps of one call, the others are to be asked for again:
---   "1 start lease waited", then "!name,..." the scope keys that are off and charged nothing, if there are any, then
---   "holder until" of what would hold it back were it not in shadow; lease: us, the shortest of the places that it occupies,
---   0 for none; waited: us from the job's arrival to its start
---   "2 slot" or "2 slot holder used booked"; "3 estimate holder used booked ahead flows", holder '-' for none
---   "4 start" or "4 start holder used booked"; "5 holder origin"; "0 foreign key"; holder: "name/units/span/precision" or "name/p"
+-- ARGV[4] asker: who asks
+-- ARGV[5] asking: rises with each call of the asker, also with one without jobs; 0: decide without writing
+-- ARGV[6..] of each job:
+--   id
+--   lane
+--   "costs plan max_wait latest share"
+--     costs, units: one number, or one for each scope key, separated by commas
+--     plan: 1 if the caller only plans the job, else 0; max_wait: for how long it may wait in its handler, us
+--     latest: from now until its last useful start, us; -1: that has passed; share of its flow, 1 and up
+-- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order. If that took the
+--   steps of one call, the caller asks again for the others. A holder is "name/units/span/precision", or "name/p" for a pause:
+--   "1 start lease waited", then "!name,..." the scope keys that are off, if any, then "holder until": what would hold the
+--     job back if it were not in shadow. lease: us, the shortest of its places, 0 for none; waited: us from arrival to start
+--   "2 slot" or "2 slot holder used booked": booked
+--   "3 estimate holder used booked ahead flows": waits; holder '-' for none
+--   "4 start" or "4 start holder used booked": too late
+--   "5 holder origin": never fits
+--   "0 error": its keys hold foreign data
 -- Errors: STALE an asking older than the last
--- include: request
+-- uses: request, scopes
+
 -- Read.
-local asker, asking, line = prefix .. 'asked:' .. ARGV[4], tonumber(ARGV[5]), call('ZCARD', prefix .. 'timers') > 0
-local names, places, fetch, lanes, answers = {}, {}, { prefix .. 'none', KEYS[1], asker }, {}, {}
-for i = 7, #ARGV, 3 do
-  local text = ARGV[i]
-  if not lanes[text] then
-    local lane = {}
-    for name in gmatch(text, '[|,]([^,]+)') do
-      local place = places[name]
-      if not place then
-        place = #names + 1
-        names[place], places[name], fetch[place + 3] = name, place, prefix .. 'key:' .. name
+local asker, asking, stands = prefix .. 'asked:' .. ARGV[4], tonumber(ARGV[5]), call('ZCARD', prefix .. 'timers') > 0
+local asked, names, lanes, answers = {}, {}, {}, {}
+
+-- Reads the jobs, and notes the names of their scope keys, each once; a lane has their places among the names.
+local function read_jobs()
+  local places = {}
+  for i = 6, #ARGV, 3 do
+    local job = { id = ARGV[i], lane = ARGV[i + 1], terms = ARGV[i + 2] }
+    asked[#asked + 1] = job
+    if not lanes[job.lane] then
+      local lane = {}
+      for name in gmatch(job.lane, '[|,]([^,]+)') do
+        if not places[name] then names[#names + 1], places[name] = name, #names + 1 end
+        lane[#lane + 1] = places[name]
       end
-      lane[#lane + 1] = place
+      lanes[job.lane] = lane
     end
-    lanes[text] = lane
   end
 end
-local found = call('MGET', unpack(fetch)) -- 'none' is never there: refused, with nothing written, while the slot is moved
-if found[3] and asking > 0 then
-  local last, reply = match(found[3], '^(%d+) (.*)$')
+read_jobs()
+local fetch = { asker }
+for i = 1, #names do fetch[i + 1] = prefix .. 'key:' .. names[i] end
+local found = read_control(unpack(fetch))
+local control, last_answer = found[2], found[3]
+local function text_of(place) return found[place + 3] end
+if last_answer and asking > 0 then
+  local last, reply = match(last_answer, '^(%d+) (.*)$')
   last = tonumber(last) or error('FOREIGN asked:' .. ARGV[4], 0)
   if last == asking then return reply end
   if last > asking then return redis.error_reply('STALE ' .. ARGV[5]) end
 end
-read_scopes(found[2])
 
 local function remember(next_look)
   local reply = format('%d %d\n', now, next_look) .. table.concat(answers, '\n')
   if asking > 0 then
-    if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+    make_control(control)
     call('SET', asker, ARGV[5] .. ' ' .. reply, 'PX', '600000')
   end
   return reply
 end
 
--- include: usual
+-- uses: usual
 -- Grants all jobs if each of them is the usual case.
 local function grant_usual()
   local usual = {}
   for i = 1, #names do
-    usual[i] = usual_key(names[i], found[i + 3])
+    usual[i] = usual_key(names[i], text_of(i))
     if not usual[i] then return false end
     usual.occupies = usual.occupies or usual[i].running
   end
-  for i = 7, #ARGV, 3 do
-    local lane, cost = lanes[ARGV[i]], match(ARGV[i + 1], '^(%d+) 0 %d+ %d')
+  for i = 1, #asked do
+    local lane, cost = lanes[asked[i].lane], match(asked[i].terms, '^(%d+) 0 %d+ %d')
     if not cost then return false end
     cost = cost + 0
     for j = 1, #lane do
@@ -70,48 +85,46 @@ local function grant_usual()
     end
   end
   local granted = format('1 %d 0 0', now)
-  for i = 6, #ARGV, 3 do
-    answers[#answers + 1] = usual.occupies and occupy_usual(usual, lanes[ARGV[i + 1]], ARGV[i + 1], ARGV[i], ARGV[i + 2]) or granted
+  for i = 1, #asked do
+    local job = asked[i]
+    answers[i] = usual.occupies and occupy_usual(usual, lanes[job.lane], job) or granted
   end
   for i = 1, #usual do save_usual(usual[i]) end
   return true
 end
-if not line and asking > 0 and grant_usual() then return remember(0) end
+if not stands and asking > 0 and grant_usual() then return remember(0) end
 
 -- Decide all other cases.
--- include: entries
--- include: ledger
--- include: placing
--- include: line
--- include: decide
-for i = 1, #names do texts[names[i]] = found[i + 3] end
+-- uses: records, ledger, entries, queue, line, decide
+for i = 1, #names do texts[names[i]] = text_of(i) end
 if asking == 0 then
-  write = function() end
+  write_nothing()
 else
-  call('SET', prefix .. 'none', '-', 'XX') -- nothing; refused, before anything is written, where Redis takes no writes
+  call('SET', prefix .. 'none', '-', 'XX') -- sets nothing; fails, before anything is written, where Redis takes no writes
 end
 
 local records, seen = {}, {}
-if line and #ARGV > 5 then
+if stands and #asked > 0 then
   local ids = {}
-  for i = 6, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+  for i = 1, #asked do ids[i] = asked[i].id end
   records = call('HMGET', jobs, unpack(ids))
   check_line()
 end
-for i = 6, #ARGV, 3 do
-  if budget.left <= 0 and i > 6 then break end
-  local costs, plan, max_wait, latest, share = match(ARGV[i + 2], '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)$')
-  local job = { id = ARGV[i], costs_text = costs, max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
-    share = share, arrival = now + (i - 6) / 3 }
+in_line.any = stands
+for i = 1, #asked do
+  if budget.left <= 0 and i > 1 then break end
+  local id, record = asked[i].id, records[i]
+  local costs_text, plan, max_wait, latest, share = match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)$')
+  local job = { id = id, costs_text = costs_text, max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
+    share = share, arrival = now + i - 1 }
   local fine, said = pcall(function()
-    local lane = lane_of(ARGV[i + 1])
-    local record = records[(i - 3) / 3]
-    if seen[job.id] then record = call('HGET', jobs, job.id) end -- the same job again
-    seen[job.id], job.costs = true, costs_of(lane, job.costs_text)
+    local lane = lane_of(asked[i].lane)
+    if seen[id] then record = call('HGET', jobs, id) end -- the same job again
+    seen[id], job.costs = true, costs_of(lane, costs_text)
     return decide(job, lane, record or nil)
   end)
-  -- One job's trouble, such as foreign data under a key, is not that of the others.
-  answers[#answers + 1] = fine and said or '0 ' .. (type(said) == 'table' and said.err or tostring(said))
+  -- An error of one job, such as foreign data under a key, leaves the other jobs alone.
+  answers[i] = fine and said or '0 ' .. (type(said) == 'table' and said.err or tostring(said))
 end
 
 -- Write.

@@ -1,29 +1,27 @@
 -- Purpose: set a pause, limits or a mode at run time, for all processes.
--- ARGV[4] what: pause, resume, limits or mode; ARGV[5] name: of a scope key; for limits of a scope too; for a mode of a scope, or
--- '' for all
--- ARGV[6] value: of a pause for how long, us, kept if it ends later already; limits as text or a mode, '' takes back what
--- was set, and that a scope key is served less; ARGV[7] ends: for how long limits or a mode are set, us, 0: until they are
--- taken back; ARGV[8] "by|why": who sets it and why
--- Reply: now, next, what was set before, what is set now: pauses as us, "0" for none, else "value|ends", '' for nothing
--- include: request
--- include: entries
--- include: ledger
--- include: placing
--- include: line
+-- ARGV[4] what: pause, resume, limits or mode
+-- ARGV[5] name: of a scope key; limits: or of a scope; mode: of a scope, '' for all scopes
+-- ARGV[6] value
+--   pause: for how long, us; a pause that ends later stays
+--   limits: as text; '' takes back what was set, and the served share
+--   mode: its letter; '' takes back what was set
+-- ARGV[7] for how long limits or a mode are set, us; 0: until they are taken back
+-- ARGV[8] "by|why": who sets it and why
+-- Reply: now, next
+--   what was set before, and what is set now: the end of a pause, us, 0 for none; else "value|end", '' for nothing
+-- uses: request, scopes, ledger, queue, line
 
 -- Read.
 local what, name, value, ends = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local found = call('MGET', prefix .. 'none', KEYS[1]) -- refused, with nothing written, while the slot is moved
-local control = found[2] or '-'
-read_scopes(found[2])
+local control = read_control()[2]
 check_line()
 local of_key = string.find(name, ':', 1, true)
 
 local note = format('|%d|', now) .. ARGV[8]
-local setting = value == '' and '-' or value .. format('|%d', ends > 0 and now + ends or 0) .. note
+local setting = value == '' and NOTHING or value .. format('|%d', ends > 0 and now + ends or 0) .. note
 
--- What is set, without when, by whom and why.
-local function told(text) return match(text, '^[^|]+|%d+') or '' end
+-- The value and the end of a setting, '' for nothing.
+local function shown(text) return match(text, '^[^|]+|%d+') or '' end
 
 local function set_pause(key)
   local before = key.paused > now and key.paused or 0
@@ -40,43 +38,43 @@ local function set_own_limits(key)
   local before = key.own
   if value == '' then key.less, key.refusals = 0, 0 end
   key.own, key.own_ends, key.expire = setting, ends > 0 and now + ends or NEVER, 0
-  return told(before), told(setting)
+  return shown(before), shown(setting)
 end
 
--- What is set, '-' once it has ended. Notes until when the control key is needed for it.
+-- A setting, or NOTHING if it has ended. Notes until when the control key is needed for it.
 local needed = 0
 local function lasting(text)
   local value, ends_at = setting_of(text, 'control')
-  if value == '-' then return value end
+  if value == NOTHING then return value end
   needed = max(needed, ends_at)
   return text
 end
 
--- The control key's text with one thing changed, without what has ended.
+-- The text of control with one setting changed, without settings that have ended, and what was set before.
 local function with(control, scope, is_mode)
-  local all, rest, before, set, order = '-', {}, nil, {}, {}
-  if control ~= '-' then all, control = match(control, '^([^;]+);(.*)$') end
-  for known, its_mode, its_limits in gmatch(control, '([^=;]+)=([^:;]+):([^;]+);') do
+  local all, rest, before, set, order = NOTHING, {}, nil, {}, {}
+  if control and control ~= NOTHING then all, control = match(control, '^([^;]+);(.*)$') end
+  for known, its_mode, its_limits in gmatch(control or '', '([^=;]+)=([^:;]+):([^;]+);') do
     set[known], order[#order + 1] = { its_mode, its_limits }, known
   end
   if scope == '' then
     before, all = all, setting
   else
     if not set[scope] then
-      set[scope], order[#order + 1] = { '-', '-' }, scope
+      set[scope], order[#order + 1] = { NOTHING, NOTHING }, scope
       table.sort(order)
     end
     local which = is_mode and 1 or 2
     before = set[scope][which]
     set[scope][which] = setting
   end
-  if setting_of(before, 'control') == '-' then before = '-' end
+  if setting_of(before, 'control') == NOTHING then before = NOTHING end
   all = lasting(all)
   for i = 1, #order do
     local mode, limits_text = lasting(set[order[i]][1]), lasting(set[order[i]][2])
-    if mode ~= '-' or limits_text ~= '-' then rest[#rest + 1] = order[i] .. '=' .. mode .. ':' .. limits_text .. ';' end
+    if mode ~= NOTHING or limits_text ~= NOTHING then rest[#rest + 1] = order[i] .. '=' .. mode .. ':' .. limits_text .. ';' end
   end
-  if all == '-' and #rest == 0 then return '-', before end
+  if all == NOTHING and #rest == 0 then return NOTHING, before end
   return all .. ';' .. table.concat(rest), before
 end
 
@@ -88,12 +86,12 @@ if of_key then
   if what == 'limits' then before, after = set_own_limits(key) else before, after = set_pause(key) end
 else
   control, before = with(control, name, what == 'mode')
-  before, after = told(before), told(setting)
+  before, after = shown(before), shown(setting)
 end
 
 -- Write.
 if of_key then
-  if not found[2] then call('SET', KEYS[1], '-', 'PX', kept) end
+  make_control(control)
   save_keys()
   hurry(name)
 else
@@ -102,6 +100,6 @@ else
   else
     call('SET', KEYS[1], control)
   end
-  hurry_all('0', name == '' and '' or name .. ':')
+  hurry_all(name == '' and '' or name .. ':')
 end
 return { format('%d', now), format('%d', save_line()), before, after }

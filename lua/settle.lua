@@ -1,21 +1,22 @@
--- Purpose: correct what a grant was charged at its start, once; or make a booking of it again.
--- ARGV[4] id; ARGV[5] lane; ARGV[6] charged; ARGV[7] actual: costs, 0 and up
--- ARGV[8] "start decided settle_within share rebook": us; us, when it was granted; us, 1 and up, 0 or 1
--- Reply: now, next, 1 if it was done, else 0
--- include: request
--- include: entries
--- include: ledger
--- include: placing
--- include: line
--- include: running
+-- Purpose: correct what a grant was charged at its start, once; or make the grant a booking again.
+-- ARGV[4] ID
+-- ARGV[5] lane
+-- ARGV[6] costs that were charged, units
+-- ARGV[7] costs that were used, units
+-- ARGV[8] "start decided settle_within share rebook"
+--   start, us; decided: when it was granted, us; settle_within: how long after the start it may be settled, us
+--   share of its flow, 1 and up
+--   rebook: 1 to make it a booking again, else 0
+-- Reply: now, next
+--   1 if it was done, else 0
+-- uses: request, kinds, entries, scopes, grants, records, ledger, queue, line, running
 
 -- Read.
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]
 local start, decided, within, share, rebook = match(ARGV[8], '^(%d+) (%d+) (%d+) (%d+) ([01])$')
 start, decided, within, rebook = tonumber(start), tonumber(decided), tonumber(within), rebook == '1'
 local mark = of_grant('settled', id, start)
-local found = call('MGET', prefix .. 'none', KEYS[1], mark) -- refused, with nothing written, while the slot is moved
-read_scopes(found[2])
+local found = read_control(mark)
 local refused = found[3] and (rebook or found[3] ~= '2') or now > start + within
 if rebook and not refused then refused = start <= now or call('HEXISTS', jobs, id) == 1 end
 if refused then return { format('%d', now), format('%d', next_look()), 0 } end
@@ -80,7 +81,7 @@ if rebook then
   give_back(id, start, '')
   count_moves()
   promise(id, lane, ARGV[6], charged, start, start)
-  expire('jobs', 'timers')
+  expire(jobs, timers)
 else
   charge(lane, deltas, 1, true)
 end

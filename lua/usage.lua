@@ -1,22 +1,20 @@
--- Purpose: tell how scope keys stand. It writes nothing.
--- ARGV[4] "" | "e" (also all entries) | "c from to": count what started from so many us ago (included) to so many us ago
+-- Purpose: read the state of scope keys. It writes nothing.
+-- ARGV[4] what to add: '' nothing, "e" all entries, or "c from to": the units that started in a time
+--   from, to: how long ago the time begins and ends, us; a start at its end is not in it
 -- ARGV[5..] names of scope keys
--- Reply: now, then for each a text, until the steps of one call are taken: "paused part mode origin ends flows timer" (us or 0;
---   thousandths of its limits that are served; when the next of what is set for it ends; flows that stand under it; when it
---   is looked at),
---   a line for each limit in force: "units/span/precision used booked free" (free: the earliest start of one unit, 0 never),
---   with e for each window in Redis "= span precision n shift spent booked", these as entries, '-' for none,
---   with c "# units", -1 if no window reaches that far
--- include: request
--- include: entries
--- include: ledger
--- include: placing
--- include: line
+-- Reply: now
+--   of each scope key a text, until the steps of one call are taken, in lines:
+--   "closed share mode origin ends flows timer"
+--     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
+--     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
+--   of each limit in force: "units/span/precision used booked free"; free: the earliest start of one unit, us, 0: never
+--   with "c": "# units", -1 if no window reaches that far
+--   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
+-- uses: request, kinds, entries, scopes, records, ledger, placing
 
 -- Read.
 local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')
-local found = call('MGET', prefix .. 'none', KEYS[1])
-read_scopes(found[2])
+read_control()
 
 -- Decide.
 local function all_entries(key, ledger)
@@ -29,11 +27,11 @@ local function all_entries(key, ledger)
   budget.left = budget.left - (#spent + #booked) / 128
   return table.concat({
     format('= %s %d %d %d', ledger.span, ledger.precision, ledger.n, key.shift),
-    spent == '' and '-' or spent, booked == '' and '-' or booked,
+    spent == '' and NOTHING or spent, booked == '' and NOTHING or booked,
   }, ' ')
 end
 
--- Of the ledgers of starts that reach that far, the one with the finest precision.
+-- Counts starts in the window of the finest precision that reaches far enough; -1 if none does.
 local function count(key)
   local best
   for i = 1, #key do
@@ -55,7 +53,7 @@ local function state(name)
   local key = key_of(name)
   local paused, ends = key.paused > now and key.paused or 0, key.ends < NEVER and key.ends or 0
   local lines = { format('%d %d %s %s %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
-    call('ZCARD', prefix .. 'wait:' .. name), tonumber(call('ZSCORE', timers, name) or 0)) }
+    call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0)) }
   for i = 1, #key.limits do
     local limit = key.limits[i]
     local ledger, used, booked, free = ledger_of(key, limit.span), 0, 0, now

@@ -1,6 +1,7 @@
 -- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so that
 -- lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's units.
-local LOOKS_OF_A_CLAIM = 8 -- for how many looks one at a claim counts: it costs as much
+-- uses: kinds, records, ledger, placing, queue, line, overdue, turn
+local LOOKS_OF_A_CLAIM = 8 -- how many looks one look at a claim counts for: it costs as much
 
 local function longest(key)
   local length = 0
@@ -10,14 +11,14 @@ local function longest(key)
   return length
 end
 
--- Whether a booking of a lane for an instant is the claim of a scope key: where the lane stands, and where the booking is
--- so near that it keeps others waiting.
-local function claims_under(key, queue, at) return key.mode == 'e' and (key.name == queue or at - now <= 2 * longest(key)) end
+-- Whether a booking of a lane for an instant is the claim of a scope key: of the scope key where the lane stands, and of any
+-- other where the booking is so near that it keeps other jobs waiting.
+local function claims_under(key, queue, at) return key.mode == ENFORCE and (key.name == queue or at - now <= 2 * longest(key)) end
 
--- When the first claim comes into the lookahead beside which a lane cannot claim a start; nil if it can. The bookings beyond
--- the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit. Under a limit on
--- what runs a claim keeps places empty, since nobody knows when places come back: the next one waits until the slot with
--- which the last one was noted.
+-- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if none does. The bookings
+-- beyond the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit. Under a
+-- running limit a claim keeps places empty, since nobody knows when places come back: the next claim waits until the slot of
+-- the last.
 local function claimed(lane, queue, at, costs)
   local frees
   for i = 1, #lane do
@@ -26,7 +27,7 @@ local function claimed(lane, queue, at, costs)
       local limit, ats, sum = key.limits[j], {}, 0
       local ledger = limit.units > 0 and ledger_of(key, limit.span)
       if ledger and limit.kind.renewed then
-        local slot = tonumber(match(call('HGET', claims, key.name) or '0', '^%d+'))
+        local slot = tonumber(claim_of(key.name) or 0)
         if slot > horizon then frees = max(frees or 0, slot) end
       elseif ledger then
         sum = behind(ledger.ahead, sub_window(ledger, time_of(key, horizon)), ats, {})
@@ -43,9 +44,9 @@ local function note_claim(lane, queue, id, at)
   for i = 1, #lane do
     if claims_under(lane[i], queue, at) then write('HSET', claims, lane[i].name, format('%d ', at) .. id) end
   end
-  write('ZREM', timers, '=' .. id)
-  write('ZADD', timers, format('%d', soon(max(at - lookahead, now + 1), lane.ends)), '+' .. id)
-  expire('claims')
+  write('ZREM', timers, BOOKING .. id)
+  write('ZADD', timers, format('%d', soon(max(at - lookahead, now + 1), lane.ends)), CLAIM .. id)
+  expire(claims)
 end
 
 -- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.
@@ -53,31 +54,32 @@ local function claim(lane, job, queue, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
   note_claim(lane, queue, job.id, at)
-  bookings = bookings - 1
+  puller.bookings = puller.bookings - 1
   charge(lane, job.costs, 1)
   return first_job(lane)
 end
 
--- Looks for an earlier slot for a job with a claim. A slot within the lookahead makes the claim an ordinary booking.
+-- Looks for an earlier slot for a job that has a claim. A slot within the lookahead makes the claim an ordinary booking.
 local function reclaim(id)
-  looks = looks - LOOKS_OF_A_CLAIM
+  puller.looks = puller.looks - LOOKS_OF_A_CLAIM
   local record = call('HGET', jobs, id) or ''
-  local slot, costs_text, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
-  if not slot or slot == '0' then return write('ZREM', timers, '+' .. id) end
+  local slot, costs_text, arrival, text = parse_booking(record)
+  if not slot or slot == '0' then return write('ZREM', timers, CLAIM .. id) end
   local lane, queue = lane_of(text), nil
   for i = 1, #lane do
-    if match(call('HGET', claims, lane[i].name) or '', '^%d+ (.*)$') == id then queue = lane[i].name end
+    local _, claimant = claim_of(lane[i].name)
+    if claimant == id then queue = lane[i].name end
   end
   unbook(id, record)
   local costs = costs_of(lane, costs_text)
-  local at = earliest(lane, costs, now, true, 'e')
+  local at = earliest(lane, costs, now, true, ENFORCE)
   if at == NEVER then at = max(tonumber(slot), now) end
   promise(id, lane, costs_text, costs, at, tonumber(arrival))
   if at > horizon then
     note_claim(lane, queue, id, at)
   else
-    tell(booked, id, format('%d', at), text)
-    bookings = bookings - 1
+    tell(puller.booked, id, format('%d', at), text)
+    puller.bookings = puller.bookings - 1
   end
   for i = 1, #lane do
     if first(lane[i].name) then due(lane[i].name, now) end

@@ -1,4 +1,5 @@
 -- Start tags, and the priorities of a flow's lanes.
+-- uses: records
 local function tag_text(tag) return format('%.17g', tag) end
 
 -- Where a tag is moved by work. A refund moves it back to four times the refund before the virtual time at most, since a job
@@ -8,18 +9,10 @@ local function moved_by(tag, work, virtual)
   return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
 end
 
--- Notes keys of the line whose expiry the end of this call renews.
-local renewed = {}
-local function expire(...)
-  for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
-end
-
 -- A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's turn in a
 -- queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit counts for lower ^
 -- priority there.
 local classes = {}
-
-function classes.lanes(queue, class) return prefix .. 'lanes:' .. queue .. ':' .. class end
 
 -- The flow of a class, and what it is marked with among the flow's lanes; nil for priority 0.
 function classes.parts(class)
@@ -39,7 +32,7 @@ end
 -- The classes of a flow that have lanes in a queue, by their tags, of a higher priority first if these are the same.
 local function in_order(queue, flow, lanes)
   local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
-  local _, tag_of = classes.tags(call('HGET', prefix .. 'tags:' .. queue, '#' .. flow))
+  local _, tag_of = classes.tags(call('HGET', tags_of(queue), CLASSES .. flow))
   local found = { { lanes = lanes, before = #marks, tag = tag_of(nil), priority = 0 } }
   for _, mark in ipairs(marks) do
     found[#found + 1] = { lanes = lanes .. mark, before = 0, tag = tag_of(mark), priority = priority_of(mark), mark = mark }
@@ -53,7 +46,7 @@ end
 
 -- The lane of a rank among those of a flow in a queue, in the order of their turns.
 function classes.at(queue, flow, rank)
-  local lanes = classes.lanes(queue, flow)
+  local lanes = lanes_of(queue, flow)
   local first = call('ZRANGE', lanes, 0, 0)[1]
   if rank == 0 and first and not match(first, '^#%d$') then return first end
   if not first then return nil end
@@ -67,23 +60,23 @@ end
 
 -- Puts a lane among those of its flow.
 function classes.add(queue, lane, arrival)
-  write('ZADD', classes.lanes(queue, lane.class), arrival, lane.text)
-  if lane.mark then write('ZADD', classes.lanes(queue, lane.flow), priority_of(lane.mark) - 10, lane.mark) end
+  write('ZADD', lanes_of(queue, lane.class), arrival, lane.text)
+  if lane.mark then write('ZADD', lanes_of(queue, lane.flow), priority_of(lane.mark) - 10, lane.mark) end
 end
 
 -- Takes a lane out. Returns whether its flow has others.
 function classes.remove(queue, lane)
-  local lanes = classes.lanes(queue, lane.class)
+  local lanes = lanes_of(queue, lane.class)
   write('ZREM', lanes, lane.text)
   if call('EXISTS', lanes) == 1 then return true end
   if not lane.mark then return false end
-  write('ZREM', classes.lanes(queue, lane.flow), lane.mark)
-  return call('EXISTS', classes.lanes(queue, lane.flow)) == 1
+  write('ZREM', lanes_of(queue, lane.flow), lane.mark)
+  return call('EXISTS', lanes_of(queue, lane.flow)) == 1
 end
 
 function classes.expire(queue, lane)
-  expire('lanes:' .. queue .. ':' .. lane.class)
-  if lane.mark then expire('lanes:' .. queue .. ':' .. lane.flow) end
+  expire(lanes_of(queue, lane.class))
+  if lane.mark then expire(lanes_of(queue, lane.flow)) end
 end
 
 -- Moves the tag of a lane's class by the work that is charged. What is served moves the virtual time on.
@@ -94,6 +87,6 @@ function classes.charge(tags, lane, text, work, is_served)
   for i = 2, at do all[i] = all[i] or 0 end
   all[at] = moved_by(tag, work * lower ^ (at - 2), all[1])
   for i = 1, #all do all[i] = tag_text(all[i]) end
-  write('HSET', tags, '#' .. lane.flow, table.concat(all, ' '))
+  write('HSET', tags, CLASSES .. lane.flow, table.concat(all, ' '))
 end
-return tag_text, moved_by, renewed, expire, classes
+return tag_text, moved_by, classes

@@ -1,7 +1,10 @@
 -- What one job gets: a start, a booking, a place in its lane, or a refusal, as text of the reply.
-local function told(key, holder)
+-- uses: kinds, grants, records, ledger, placing, classes, tags, queue, line
+local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
+
+local function hold_text(key, holder)
   if not key then return '' end
-  if holder == 'p' then return format(' %s/p 0 0', key.name) end
+  if holder == PAUSE then return format(' %s/p 0 0', key.name) end
   local ledger = ledger_of(key, holder.span)
   return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, uses(key, ledger))
 end
@@ -9,7 +12,7 @@ end
 local function forget(id, record)
   if record then
     write('HDEL', jobs, id)
-    write('ZREM', timers, '=' .. id)
+    write('ZREM', timers, BOOKING .. id)
   end
 end
 
@@ -18,7 +21,7 @@ local function occupy_places(id, lane, costs, at)
   local places = {}
   for i = 1, #lane do
     local key = lane[i]
-    for j = 1, key.mode ~= 'o' and costs[i] > 0 and #key or 0 do
+    for j = 1, key.mode ~= OFF and costs[i] > 0 and #key or 0 do
       local ledger = key[j]
       if ledger.kind.renewed then
         places[#places + 1] = { key.name, ledger, sub_window(ledger, time_of(key, at)), costs[i] }
@@ -29,10 +32,10 @@ local function occupy_places(id, lane, costs, at)
 end
 
 local function grant(id, lane, costs, at, arrival)
-  local start, key, holder = earliest(lane, costs, at, true, 's')
-  local shadow, uncharged = start > at and match(told(key, holder), '^ %S+') .. format(' %d', start) or '', ''
+  local start, key, holder = earliest(lane, costs, at, true, SHADOW)
+  local shadow, uncharged = start > at and match(hold_text(key, holder), '^ %S+') .. format(' %d', start) or '', ''
   for i = 1, #lane do
-    if lane[i].mode ~= 'o' then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
+    if lane[i].mode ~= OFF then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
   if uncharged ~= '' then uncharged = ' !' .. sub(uncharged, 2) end
   return format('1 %d %d %d', at, occupy_places(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
@@ -43,17 +46,17 @@ local function waiting(lane, at, key, holder)
   local flows = 0
   for i = 1, #lane do
     local name = lane[i].name
-    crowds[name] = crowds[name] or call('ZCARD', prefix .. 'wait:' .. name)
+    crowds[name] = crowds[name] or call('ZCARD', wait_of(name))
     flows = max(flows, crowds[name])
   end
-  local held = told(key, holder)
+  local held = hold_text(key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
 
 -- A lane has another first job.
 local function lead(lane, arrival)
   for i = 1, #lane do
-    local lanes = classes.lanes(lane[i].name, lane.class)
+    local lanes = lanes_of(lane[i].name, lane.class)
     if call('ZSCORE', lanes, lane.text) then write('ZADD', lanes, arrival, lane.text) end
   end
   look_anew(lane)
@@ -71,37 +74,37 @@ local function wait(job, lane, at, key, holder, other, back)
     stand(name, lane, arrival, look)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
-  if lane.jobs == 1 then expire('lane:' .. lane.text) elseif back then lead(lane, arrival) end
+  if lane.jobs == 1 then expire(lane.list) elseif back then lead(lane, arrival) end
   if lane.jobs == 1 or back then crowds = {} end
-  write('HSET', jobs, job.id, in_line(arrival, lane))
-  if job.record then write('ZREM', timers, '=' .. job.id) end
-  expire('jobs', 'timers')
-  line = true
+  write('HSET', jobs, job.id, waiting_record(arrival, lane.text))
+  if job.record then write('ZREM', timers, BOOKING .. job.id) end
+  expire(jobs, timers)
+  in_line.any = true
   return answer or waiting(lane, at, key, holder)
 end
 
 -- A start, a booking, or a place in the lane: at its front if the job had one before.
 local function place(job, lane, record, back)
-  local at, key, holder = earliest(lane, job.costs, now, true, 'e')
+  local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if min(at, lane.ends) > now + job.latest then -- when other limits are in force, it may be sooner
     forget(job.id, record)
-    return format('4 %d', at) .. told(key, holder)
+    return format('4 %d', at) .. hold_text(key, holder)
   end
   local other
   if lane.jobs == 0 or back then
-    other = line and not back and contended(lane)
+    other = in_line.any and not back and contended(lane)
     if not other and at <= horizon then
       set_share(lane.flow, job.share)
-      if line and not back then charge(lane, job.costs, 1) end
+      if in_line.any and not back then charge(lane, job.costs, 1) end
       if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
         forget(job.id, record)
         return grant(job.id, lane, job.costs, at, job.arrival)
       end
-      local held = told(key, holder)
+      local held = hold_text(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
-      if job.plan and at > now then due('=' .. job.id, now) end -- who brings jobs is told of it
-      line = true
-      expire('jobs', 'timers')
+      if job.plan and at > now then due(BOOKING .. job.id, now) end -- who brings jobs is told of it
+      in_line.any = true
+      expire(jobs, timers)
       return format('2 %d', at) .. held
     end
   end
@@ -113,11 +116,11 @@ end
 -- the caller that delivers the job gets its start. A grant made a booking again may be granted for the same start and
 -- settled.
 local function redeem(job, lane, slot, again)
-  if slot > horizon + 30000000 and not call('ZSCORE', timers, '+' .. job.id) then slot = now end
+  if slot > horizon + 30000000 and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
-  local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, 'e')
-  if promised then return format('2 %d', job.slot) .. told(key, holder) end
+  local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
+  if promised then return format('2 %d', job.slot) .. hold_text(key, holder) end
   -- Late by more than it may wait, it takes what is free now, and leaves to others what they are promised.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
@@ -127,16 +130,16 @@ local function redeem(job, lane, slot, again)
 end
 
 local function heavy(job, lane)
-  local limit, key = too_heavy(lane, job.costs)
-  return limit and '5' .. match(told(key, limit), '^ %S+') .. ' ' .. key.origin
+  local limit, key = never_fits(lane, job.costs)
+  return limit and '5' .. match(hold_text(key, limit), '^ %S+') .. ' ' .. key.origin
 end
 
 -- Whether a pull can find a lane. It may not if keys of the line were lost.
 local function stands(lane)
   for i = 1, #lane do
     local queue = lane[i].name
-    if call('ZSCORE', timers, queue) and call('ZSCORE', prefix .. 'wait:' .. queue, lane.flow)
-      and call('ZSCORE', classes.lanes(queue, lane.class), lane.text) then return true end
+    if call('ZSCORE', timers, queue) and call('ZSCORE', wait_of(queue), lane.flow)
+      and call('ZSCORE', lanes_of(queue, lane.class), lane.text) then return true end
   end
   return false
 end
@@ -144,25 +147,25 @@ end
 -- A job in line that asks meanwhile. If its lane was lost, and others have come since, it goes to the front: the first of a
 -- lane is older than the others, but for one that has come back before an older one.
 local function still_waiting(job, lane)
-  local at, key, holder = earliest(lane, job.costs, now, true, 'e')
+  local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if not stands(lane) then
     local name, look = lane[1].name, now
     if at > horizon then name, look = blocked(lane, job.costs, at, key) end
     stand(name, lane, format('%d', now), look)
   end
-  if job.arrival < tonumber(match(call('LINDEX', lane.list, 0), '^%d+')) then
+  if job.arrival < tonumber((parse_element(call('LINDEX', lane.list, 0)))) then
     return wait(job, lane, at, key, holder, nil, true)
   end
-  expire('lane:' .. lane.text, 'jobs', 'timers') -- its line may stand for longer than its keys live: whoever asks renews them
+  expire(lane.list, jobs, timers) -- its line may stand for longer than its keys live: whoever asks renews them
   for i = 1, #lane do classes.expire(lane[i].name, lane) end
   return waiting(lane, at, key, holder)
 end
 
 local function decide(job, lane, record)
-  lane.jobs = lane.jobs or line and call('LLEN', lane.list) or 0
-  local arrived, waits_in = place_in_line(record or '')
+  lane.jobs = lane.jobs or in_line.any and call('LLEN', lane.list) or 0
+  local arrived, waits_in = parse_waiting(record or '')
   if arrived then
-    if waits_in == lane.text and lane.jobs > 0 and job.latest >= 0 and not too_heavy(lane, job.costs) then
+    if waits_in == lane.text and lane.jobs > 0 and job.latest >= 0 and not never_fits(lane, job.costs) then
       job.arrival = tonumber(arrived)
       return still_waiting(job, lane)
     end
@@ -172,7 +175,7 @@ local function decide(job, lane, record)
   end
   local back = false
   if record then
-    local slot, _, arrival, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+    local slot, _, arrival, text = parse_booking(record)
     job.record, job.slot = record, tonumber(slot)
     if job.slot == 0 then write('ZREM', overdues, job.id) end
     if text ~= lane.text or job.latest < 0 then
@@ -182,9 +185,7 @@ local function decide(job, lane, record)
       local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)
       if answer then return answer end
     end
-    if job.slot > 0 then -- its room is free
-      for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
-    end
+    if job.slot > 0 then hurry_lane(text) end -- its room is free
   end
   local said = heavy(job, lane)
   if said then
@@ -193,4 +194,4 @@ local function decide(job, lane, record)
   end
   return place(job, lane, record, back)
 end
-return decide
+return in_line, decide

@@ -6,6 +6,7 @@
 --   time, from when it counts; tail bytes of the newest that is spent, ahead bytes of what is booked
 -- What is older than the tail lies in "ledger:<name>:<span>", logged bytes of entries, of which the first passed have
 -- left the window.
+-- uses: kinds, entries, scopes
 local function new_ledger(span, precision, since)
   return with_span({
     since = since, spent = 0, booked = 0, tail = '', ahead = '', passed = 0, logged = 0, trimmed = false,
@@ -125,7 +126,7 @@ end
 local function refit(key)
   drop_empty(key)
   if #key == 0 then key.offset, key.was, key.shift, key.seen = 0, 0, 0, 0 end
-  if key.mode == 'o' then return end
+  if key.mode == OFF then return end
   add_ledgers(key, key.limits)
   if key.follow then add_ledgers(key, key.follow) end
   if key.after then add_ledgers(key, key.after) end
@@ -151,8 +152,8 @@ end
 -- Limits of its own: those of its scope follow when they end.
 local function read_own(key)
   local limits, ends = setting_of(key.own, 'key:' .. key.name)
-  if limits == '-' then
-    key.own, key.dirty = '-', true
+  if limits == NOTHING then
+    key.own, key.dirty = NOTHING, true
     return
   end
   if ends < NEVER then key.follow = key.limits else key.after = nil end
@@ -165,7 +166,7 @@ end
 local function read_key(name, text)
   local scope = scope_of(name)
   local key = {
-    name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, own = '-', own_ends = NEVER,
+    name = name, text = text, expire = 0, seen = 0, offset = 0, was = 0, shift = 0, own = NOTHING, own_ends = NEVER,
     ends = scope.ends, follow = false, after = scope.after, pause = 0, note = '', closed = 0, paused = 0,
     less = 0, down = 0, changed = 0, refusals = 0, closed_at = 0,
     mode = scope.mode, limits = scope.limits, origin = scope.origin, dirty = false, touched = false, drops = false,
@@ -180,7 +181,7 @@ local function read_key(name, text)
       key.offset, key.was, key.pause, key.note, key.own = tonumber(offset), tonumber(offset), tonumber(pause), note, own
       if adapted ~= '' then read_adapted(key, adapted) end
       key.paused = max(key.pause, key.closed)
-      if own ~= '-' then read_own(key) end
+      if own ~= NOTHING then read_own(key) end
     end
     if key.seen - now - key.offset > 30000000 then -- kept, so that it goes on also while nobody is charged
       key.offset, key.dirty, key.touched = key.seen - now, true, true
@@ -309,7 +310,7 @@ local function save_key(key)
   end
   local needed, text, adapted = max(now, key.pause, follows_until(key)), '', ''
   if key.own_ends < NEVER then needed = max(needed, key.own_ends) end
-  if #key == 0 and key.own == '-' and needed == now then
+  if #key == 0 and key.own == NOTHING and needed == now then
     if key.text then call('UNLINK', name) end
     return
   end
@@ -331,7 +332,7 @@ local function save_key(key)
   end
   local own, pause_text = key.own, key.pause > now and format('%d', key.pause) .. key.note or '0'
   text = format('%d %d %d ', key.expire, key.seen, key.was) .. pause_text .. ' ' .. own .. adapted .. '\n' .. text
-  if own ~= '-' and key.own_ends == NEVER then
+  if own ~= NOTHING and key.own_ends == NEVER then
     call('SET', name, text)
   elseif not renew then
     call('SET', name, text, 'KEEPTTL')

@@ -2,14 +2,13 @@
 -- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job.
 -- jobs hash: by ID "-arrival lane" in line, else "slot costs arrival lane", slot 0: it did not come.
 -- overdue zset: jobs that did not come, by when they are told of again.
--- include: queue
-local jobs, overdues = prefix .. 'jobs', prefix .. 'overdue'
+-- uses: records, ledger, placing, classes, queue
 
 local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
   if not lane then
-    lane = { text = text, class = match(text, '^[^|]*'), list = prefix .. 'lane:' .. text, ends = NEVER }
+    lane = { text = text, class = match(text, '^[^|]*'), list = list_of_lane(text), ends = NEVER }
     lane.flow, lane.mark = classes.parts(lane.class)
     for name in gmatch(sub(text, #lane.class + 2), '[^,]+') do
       local key = key_of(name)
@@ -31,7 +30,7 @@ local function costs_of(lane, text)
   return costs
 end
 
-local function cost_under(lane, costs, name)
+local function cost_of(lane, costs, name)
   for i = 1, #lane do
     if lane[i].name == name then return costs[i] end
   end
@@ -41,26 +40,23 @@ end
 local function look_anew(lane)
   for i = 1, #lane do
     local name = lane[i].name
-    if call('ZSCORE', classes.lanes(name, lane.class), lane.text) then
+    if call('ZSCORE', lanes_of(name, lane.class), lane.text) then
       due(name, now)
-      expire('timers')
+      expire(timers)
     end
   end
 end
 
--- The record of a job in line, and the arrival and the lane of such a record; nil for other records.
-local function in_line(arrival, lane) return '-' .. arrival .. ' ' .. lane.text end
-local function place_in_line(record) return match(record, '^%-(%d+) (.*)$') end
-
 -- Marks a job as gone from its lane: the next pull that reaches its entry passes over it.
 local function leave_lane(id, lane)
-  if match(call('LINDEX', lane.list, 0) or '', '^%d+:[%d,]+:(.*)$') == id then look_anew(lane) end
+  local _, _, first_id = parse_element(call('LINDEX', lane.list, 0) or '')
+  if first_id == id then look_anew(lane) end
 end
 
 -- A limit that a job can never fit, and its scope key. A limit of 0 does not count: it acts like a pause.
-local function too_heavy(lane, costs)
+local function never_fits(lane, costs)
   for i = 1, #lane do
-    for j = 1, lane[i].mode == 'e' and #lane[i].limits or 0 do
+    for j = 1, lane[i].mode == ENFORCE and #lane[i].limits or 0 do
       local limit = lane[i].limits[j]
       if limit.units > 0 and costs[i] > limit.units then return limit, lane[i] end
     end
@@ -72,7 +68,7 @@ end
 local function blocked(lane, costs, at, key)
   local last, name, look = -1, nil, nil
   for i = 1, #lane do
-    if lane[i].mode == 'e' then
+    if lane[i].mode == ENFORCE then
       local own = earliest_of(lane[i], now, costs[i], true)
       if own > horizon and own > last then
         last, name, look = own, lane[i].name, (earliest_of(lane[i], now, 1, true))
@@ -86,34 +82,35 @@ end
 -- Books a job, and remembers until when it counts if it does not come.
 local function promise(id, lane, costs_text, costs, at, arrival)
   for i = 1, #lane do
-    if lane[i].mode ~= 'o' then book(lane[i], at, costs[i]) end
+    if lane[i].mode ~= OFF then book(lane[i], at, costs[i]) end
   end
   write('HSET', jobs, id, format('%d %s %d %s', at, costs_text, arrival, lane.text))
-  write('ZADD', timers, format('%d', at + grace), '=' .. id)
+  write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
 
 -- Takes a booking back; record is that of the job.
 local function unbook(id, record)
-  local slot, costs, _, text = match(record, '^(%d+) (%S+) (%d+) (.*)$')
+  local slot, costs, _, text = parse_booking(record)
   if slot and slot ~= '0' then
     local lane = lane_of(text)
     costs = costs_of(lane, costs)
     for i = 1, #lane do
-      if lane[i].mode ~= 'o' then book(lane[i], tonumber(slot), -costs[i]) end
+      if lane[i].mode ~= OFF then book(lane[i], tonumber(slot), -costs[i]) end
     end
   end
   if slot == '0' then write('ZREM', overdues, id) end
-  write('ZREM', timers, '=' .. id)
-  if not call('ZSCORE', timers, '+' .. id) then return end
-  write('ZREM', timers, '+' .. id)
+  write('ZREM', timers, BOOKING .. id)
+  if not call('ZSCORE', timers, CLAIM .. id) then return end
+  write('ZREM', timers, CLAIM .. id)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do
-    if match(call('HGET', claims, name) or '', '^%d+ (.*)$') == id then write('HDEL', claims, name) end
+    local _, claimant = claim_of(name)
+    if claimant == id then write('HDEL', claims, name) end
   end
 end
 
 -- Finds foreign data where every change may look, before anything is written.
 local function check_line()
   next_look()
-  call('HGET', claims, '*')
+  call('HGET', claims, SWEEP)
 end
-return jobs, overdues, lane_of, costs_of, cost_under, look_anew, in_line, place_in_line, leave_lane, too_heavy, blocked, promise, unbook, check_line
+return lane_of, costs_of, cost_of, look_anew, leave_lane, never_fits, blocked, promise, unbook, check_line

@@ -1,34 +1,35 @@
--- What is looked at in a pull: a scope key, a claim, or a booking that nobody came for.
-local WALKED, AGAIN_AFTER = 64, 60000000 -- lanes without room that one look comes by, and when they are looked at again
+-- What a pull looks at: a scope key, a claim, or a booking whose job has not come.
+-- uses: records, ledger, placing, tags, classes, queue, line, overdue, turn, claim
+local MOST_WALKED, AGAIN_AFTER = 64, 60000000 -- lanes without room that one look passes, and after how many us it looks again
 
--- Whether a scope key has room, but not for a job as heavy as this one.
+-- Whether a scope key lacks room for a job only for its weight.
 local function is_heavy(key, cost)
   return cost > 1 and earliest_of(key, now, 1, true) <= horizon
 end
 
--- Whether a scope key has no room for so many units, or, if no limit allows as many, for the most that they allow.
+-- Whether a scope key has no room within the lookahead for so many units, or for the most that its limits allow.
 local function is_full(key, units)
-  if key.mode ~= 'e' then return false end
+  if key.mode ~= ENFORCE then return false end
   for i = 1, #key.limits do
     if key.limits[i].units >= 0 then units = min(units, served(key, key.limits[i])) end
   end
   return earliest_of(key, now, units, true) > horizon
 end
 
--- When a scope key without room is looked at again: when it has room for one unit. If it has that room, but lanes
--- that had their turn here should take it, the scope key waits a while for them.
+-- When to look again at a scope key without room: when it has room for one unit. If it has that room, but lanes that had
+-- their turn here should take it, the scope key waits a while for them.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one <= horizon then return now + floor(lookahead / 4) end
   return soon(max(one - lookahead, now + 1), key.ends)
 end
 
--- The lane stands on in its queue with its next job, or leaves.
+-- Makes the next job of a lane its first, or takes the lane out of its queue.
 local function go_on(name, lane, following, more)
   if following then
-    write('ZADD', classes.lanes(name, lane.class), following.arrival, lane.text)
+    write('ZADD', lanes_of(name, lane.class), following.arrival, lane.text)
     classes.expire(name, lane)
-    expire('lane:' .. lane.text)
+    expire(lane.list)
   elseif not more then
     leave(name, lane)
   end
@@ -38,19 +39,19 @@ end
 local function pass(name, walk, lane, tag, cost)
   local least = virtual_time(name) - cost / share_of(lane.flow)
   if tag < least then
-    write('ZADD', prefix .. 'wait:' .. name, tag_text(least), lane.flow)
+    write('ZADD', wait_of(name), tag_text(least), lane.flow)
     firsts[name] = nil
   end
   walk.lane, walk.passed = walk.lane + 1, walk.passed + 1
 end
 
--- A first job without room: its lane moves under another scope key that has none for it, or the job claims its place or,
--- beside another claim, is passed.
+-- Deals with a first job that has no room: its lane moves under another scope key that has none for it, or the job claims its
+-- start or, beside other claims, is passed.
 local function make_room(name, walk, lane, job, tag, own, at, mover)
-  local cost = cost_under(lane, job.costs, name)
+  local cost = cost_of(lane, job.costs, name)
   local other, _, lacks = blocked(lane, job.costs, at, mover)
   if other ~= name and lacks then return move(name, other, lane, job, now) end
-  looks = looks - LOOKS_OF_A_CLAIM + 1
+  puller.looks = puller.looks - LOOKS_OF_A_CLAIM + 1
   local frees = claimed(lane, name, at, job.costs)
   if not frees and at ~= NEVER then
     if tag > virtual_time(name) then set_virtual_time(name, tag) end
@@ -61,32 +62,32 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
   pass(name, walk, lane, tag, cost)
 end
 
--- Walks along the lanes under a scope key in the order of their turns and books first jobs that have room, until it has
--- none. A lane that lacks room under another scope key, or whose turn it is not there, is moved under that one. What is not
--- lighter than a job without room there has none either. Returns when to look again, nil if no flow stands here any more.
+-- Walks along the lanes under a scope key in the order of their turns and books the first jobs that have room, until the
+-- scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves under that one. A
+-- job that is not lighter than one without room has none either. Returns when to look again, nil if no flow stands here.
 local function look(name)
   forget_finished(name)
   local walk = walk_of(name) or { flow = '', rank = 0, lane = 0, again = now + AGAIN_AFTER }
   walk.passed, walk.least = 0, math.huge
   local moved = 0 -- units of jobs that had their turn here and wait for it elsewhere
   local ended
-  while bookings > 0 and walk.passed < WALKED do
+  while puller.bookings > 0 and walk.passed < MOST_WALKED do
     local lane, job, tag = next_lane(name, walk)
     if not lane then ended = job break end
-    local key, cost = key_of(name), cost_under(lane, job.costs, name)
+    local key, cost = key_of(name), cost_of(lane, job.costs, name)
     if cost >= walk.least then
       pass(name, walk, lane, tag, cost)
     else
-      local own = key.mode == 'e' and earliest_of(key, now, cost, true) or now
+      local own = key.mode == ENFORCE and earliest_of(key, now, cost, true) or now
       if own > horizon and not is_heavy(key, cost) or moved > 0 and is_full(key, cost + moved) then
         return again(key)
       end
-      local at, mover = earliest(lane, job.costs, now, true, 'e')
+      local at, mover = earliest(lane, job.costs, now, true, ENFORCE)
       local other = at <= horizon and contended(lane, name)
       if at > horizon then
         make_room(name, walk, lane, job, tag, own, at, mover)
       elseif other then
-        write('HSET', prefix .. 'tags:' .. name, '>' .. lane.flow, '1')
+        write('HSET', tags_of(name), HAD_TURN .. lane.flow, '1')
         move(name, other, lane, job, now)
         moved = moved + cost
       else
@@ -101,14 +102,18 @@ local function look(name)
   return now
 end
 
+-- Looks at one member of timers.
 local function attempt(member)
-  local kind = sub(member, 1, 1)
-  if kind == '=' then return end_booking(sub(member, 2)) end
-  if kind == '+' then return reclaim(sub(member, 2)) end
-  local when
-  expire('wait:' .. member, 'tags:' .. member, 'finish:' .. member)
-  if kind == '~' then when = hurry_all(match(call('HGET', claims, '~') or '0 =', '^(%d+) (.*)$'))
-  else when = look(member) end
-  if when then write('ZADD', timers, format('%d', when), member) else write('ZREM', timers, member) end
+  local mark, id = sub(member, 1, 1), sub(member, 2)
+  if mark == BOOKING then return end_booking(id) end
+  if mark == CLAIM then return reclaim(id) end
+  local again_at
+  if mark == SWEEP then
+    again_at = sweep()
+  else
+    expire(wait_of(member), tags_of(member), finish_of(member))
+    again_at = look(member)
+  end
+  if again_at then write('ZADD', timers, format('%d', again_at), member) else write('ZREM', timers, member) end
 end
 return attempt

@@ -1,7 +1,16 @@
--- What a pull tells of: booked jobs, and overdue ones, whose bookings' grace was over before they came. A driver that
--- delivers jobs gets each overdue job again for ten minutes, at growing intervals.
-local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000
-local booked, overdue = {}, {}
+-- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came. A
+-- pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
+-- uses: records, queue, line
+local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000 -- us
+local puller = {
+  bookings = 0, looks = 0, -- how many are left
+  most_looks = 0,
+  drops = 2000, -- how many jobs that have left it may still take out of their lanes
+  delivers = false, -- whether the caller delivers jobs
+  booked = {}, overdue = {}, -- id, slot and lane of each job
+  trouble = '', -- the last error of a scope key
+  checks = 0, ended = 0, -- how often it has checked its steps, and at which check it ended; 0: it did not
+}
 
 local function tell(list, id, slot, text)
   for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
@@ -10,38 +19,38 @@ end
 -- Reports a job that should ask again, and keeps its position for a while.
 local function to_ask(id, slot, costs_text, arrival, text)
   write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
-  write('ZADD', timers, format('%d', now + FORGET_AFTER), '=' .. id)
-  write('ZADD', overdues, format('%d', brings and now + TOLD_AGAIN or now), id)
-  expire('overdue')
-  if brings then tell(overdue, id, slot, text) end
+  write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
+  write('ZADD', overdues, format('%d', puller.delivers and now + TOLD_AGAIN or now), id)
+  expire(overdues)
+  if puller.delivers then tell(puller.overdue, id, slot, text) end
 end
 
 -- Reports a job again that has still not come.
 local function tell_again(id)
-  local arrival, text = match(call('HGET', jobs, id) or '', '^0 %S+ (%d+) (.*)$')
-  local forgotten = call('ZSCORE', timers, '=' .. id)
-  if not arrival or not forgotten then return write('ZREM', overdues, id) end
-  tell(overdue, id, arrival, text)
+  local slot, _, arrival, text = parse_booking(call('HGET', jobs, id) or '')
+  local forgotten = call('ZSCORE', timers, BOOKING .. id)
+  if slot ~= '0' or not forgotten then return write('ZREM', overdues, id) end
+  tell(puller.overdue, id, arrival, text)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
 -- Ends a booking whose grace is over. The job keeps its position for a while. Before that, reports a plan.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
-  local slot, costs, arrival, text = match(record or '', '^(%d+) (%S+) (%d+) (.*)$')
+  local slot, costs_text, arrival, text = parse_booking(record or '')
   if not slot or slot == '0' then
     if slot then write('HDEL', jobs, id) end
-    write('ZREM', timers, '=' .. id)
+    write('ZREM', timers, BOOKING .. id)
     return write('ZREM', overdues, id)
   end
   local ends = slot + grace
   if now < ends and ends <= horizon + grace then
-    tell(booked, id, slot, text)
-    bookings = bookings - 1
-    return write('ZADD', timers, format('%d', ends), '=' .. id)
+    tell(puller.booked, id, slot, text)
+    puller.bookings = puller.bookings - 1
+    return write('ZADD', timers, format('%d', ends), BOOKING .. id)
   end
   unbook(id, record)
-  to_ask(id, slot, costs, arrival, text)
-  for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
+  to_ask(id, slot, costs_text, arrival, text)
+  hurry_lane(text)
 end
-return booked, overdue, tell, to_ask, tell_again, end_booking
+return puller, tell, to_ask, tell_again, end_booking

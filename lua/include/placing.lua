@@ -1,4 +1,5 @@
 -- The earliest start of a job that all limits allow.
+-- uses: kinds, entries, ledger
 
 -- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log, then of the tail, at a time.
 local CHUNK = 512
@@ -181,7 +182,7 @@ local asked = 0
 
 local function search_key(key, at, cost, promises)
   local holder
-  if key.paused > at then at, holder = key.paused, 'p' end
+  if key.paused > at then at, holder = key.paused, PAUSE end
   local again = true
   while again do
     again = false
@@ -199,7 +200,7 @@ local function search_key(key, at, cost, promises)
   return at, holder
 end
 
--- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or 'p' the pause.
+-- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or PAUSE.
 local function earliest_of(key, at, cost, promises)
   asked = 0
   local start, holder = search_key(key, at, cost, promises)
@@ -237,14 +238,14 @@ local function may_start(lane, costs, at)
   for i = 1, #lane do
     local key = lane[i]
     if at > now and at >= key.ends then return false end
-    if at > now and key.mode ~= 'o' then
+    if at > now and key.mode ~= OFF then
       if key.shift ~= key.offset then return false end
       for j = 1, #key do
         local ledger = key[j]
         if sub_window(ledger, at + key.offset) >= sub_window(ledger, now + key.offset) + ledger.n then return false end
       end
     end
-    for j = 1, key.mode == 'e' and #key.limits or 0 do
+    for j = 1, key.mode == ENFORCE and #key.limits or 0 do
       local limit = key.limits[j]
       if limit.kind.renewed and limit.units >= 0 then
         local ledger = ledger_of(key, limit.span)

@@ -6,13 +6,12 @@
 -- of; '+' and a job: when its claim is looked at; '~': timers are gone through.
 -- claims hash: by scope key "slot job" of its claim, which counts until the slot is within the lookahead; by '!' and a scope
 -- key "rank lane when flow" of the walk along its lanes that goes on there; '~' is of hurry_all.
--- include: tags
-local timers, claims = prefix .. 'timers', prefix .. 'claims'
+-- uses: records, classes, tags
 local firsts = {}
 
 -- The flow whose turn it is in a queue, and its tag; nil if none stands there.
 local function first(queue)
-  local known = firsts[queue] or call('ZRANGE', prefix .. 'wait:' .. queue, 0, 0, 'WITHSCORES')
+  local known = firsts[queue] or call('ZRANGE', wait_of(queue), 0, 0, 'WITHSCORES')
   firsts[queue] = known
   return known[1], tonumber(known[2])
 end
@@ -20,29 +19,29 @@ end
 -- The start tag of a flow in a queue, and whether the flow stands there.
 local function start_tag(queue, flow)
   local front = firsts[queue]
-  local tag = front and front[1] == flow and front[2] or call('ZSCORE', prefix .. 'wait:' .. queue, flow)
+  local tag = front and front[1] == flow and front[2] or call('ZSCORE', wait_of(queue), flow)
   if tag then return tonumber(tag), true end
-  local virtual = call('HGET', prefix .. 'tags:' .. queue, '*')
-  return max(virtual or 0, tonumber(call('ZSCORE', prefix .. 'finish:' .. queue, flow) or 0)), false
+  local virtual = call('HGET', tags_of(queue), VIRTUAL)
+  return max(virtual or 0, tonumber(call('ZSCORE', finish_of(queue), flow) or 0)), false
 end
 
 -- The walk along a queue that goes on with its next look, which ends it; nil if there is none.
 local function walk_of(queue)
-  local rank, lane, when, flow = match(call('HGET', claims, '!' .. queue) or '', '^(%d+) (%d+) (%d+) (.*)$')
+  local rank, lane, when, flow = match(call('HGET', claims, WALK .. queue) or '', '^(%d+) (%d+) (%d+) (.*)$')
   if not rank then return nil end
-  write('HDEL', claims, '!' .. queue)
+  write('HDEL', claims, WALK .. queue)
   return { rank = tonumber(rank), lane = tonumber(lane), again = tonumber(when), flow = flow }
 end
 
 local function save_walk(queue, walk)
-  write('HSET', claims, '!' .. queue, format('%d %d %d ', walk.rank, walk.lane, walk.again) .. walk.flow)
-  expire('claims')
+  write('HSET', claims, WALK .. queue, format('%d %d %d ', walk.rank, walk.lane, walk.again) .. walk.flow)
+  expire(claims)
 end
 
 -- Lanes that a walk has passed are looked at again by then.
 local function walk_again(queue, at)
-  local from, when, rest = match(call('HGET', claims, '!' .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
-  if from and tonumber(when) > at then write('HSET', claims, '!' .. queue, from .. format('%d', at) .. rest) end
+  local from, when, rest = match(call('HGET', claims, WALK .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
+  if from and tonumber(when) > at then write('HSET', claims, WALK .. queue, from .. format('%d', at) .. rest) end
 end
 
 -- Makes a timer due by then.
@@ -53,51 +52,68 @@ end
 
 -- Makes a scope key due now if lanes wait for it, and the job that has its claim.
 local function hurry(name)
-  local at = format('%d', now)
-  local id = match(call('HGET', claims, name) or '', '^%d+ (.*)$')
-  write('ZADD', timers, 'XX', 'LT', at, name, at, '+' .. (id or ''))
+  local at, _, id = format('%d', now), claim_of(name)
+  write('ZADD', timers, 'XX', 'LT', at, name, at, CLAIM .. (id or ''))
   walk_again(name, now)
 end
 
--- Has scope keys looked at now whose names begin with a text, and all claims; or, for '=', whatever has a timer. It goes
--- through some 200 timers, from a cursor on. Returns now if there are more: the timer '~' has the next pull go on.
-local function hurry_all(cursor, text)
-  local last = match(call('HGET', claims, '~') or '', '^%d+ (.*)$')
-  if last and last ~= text then cursor, text = '0', '=' end
+-- The same for the scope keys of a lane.
+local function hurry_lane(text)
+  for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
+end
+
+-- Makes some 200 timers due now from a cursor on: those of claims, and of the scope keys whose names begin with a text; or,
+-- for EVERY_TIMER, of all. Returns now if there are more: the next pull goes on with the timer SWEEP.
+local EVERY_TIMER = '='
+local function hurry_from(cursor, text)
   local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
   for i = 1, #found[2], 2 do
-    local kind = sub(found[2][i], 1, 1)
-    local is_one = text == '=' or kind == '+' or kind ~= '=' and sub(found[2][i], 1, #text) == text
-    if is_one then write('ZADD', timers, 'XX', 'LT', format('%d', now), found[2][i]) end
+    local name = found[2][i]
+    local mark = sub(name, 1, 1)
+    if text == EVERY_TIMER or mark == CLAIM or mark ~= BOOKING and sub(name, 1, #text) == text then
+      write('ZADD', timers, 'XX', 'LT', format('%d', now), name)
+    end
   end
   local more = found[1] ~= '0'
-  if more then write('HSET', claims, '~', found[1] .. ' ' .. text) else write('HDEL', claims, '~') end
-  if more then due('~', now) end
+  if more then write('HSET', claims, SWEEP, found[1] .. ' ' .. text) else write('HDEL', claims, SWEEP) end
+  if more then due(SWEEP, now) end
   return more and now
+end
+
+-- Goes on with a sweep.
+local function sweep()
+  local cursor, text = claim_of(SWEEP)
+  return hurry_from(cursor or '0', text or EVERY_TIMER)
+end
+
+-- Begins a sweep. If another one has not ended, it goes through all timers.
+local function hurry_all(text)
+  local _, last = claim_of(SWEEP)
+  hurry_from('0', last and last ~= text and EVERY_TIMER or text)
 end
 
 -- Puts a lane into a queue, which is looked at by then. A new flow moves the virtual time on by the smallest step, so
 -- that flows with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
   local tag, stands = start_tag(queue, lane.flow)
-  local tags, virtual = prefix .. 'tags:' .. queue, virtual_time(queue)
+  local tags, virtual = tags_of(queue), virtual_time(queue)
   classes.add(queue, lane, arrival)
-  if lane.mark and call('HEXISTS', tags, '#' .. lane.flow) == 0 then write('HSET', tags, '#' .. lane.flow, '0') end
+  if lane.mark and call('HEXISTS', tags, CLASSES .. lane.flow) == 0 then write('HSET', tags, CLASSES .. lane.flow, '0') end
   if not stands then
-    write('ZADD', prefix .. 'wait:' .. queue, tag_text(tag), lane.flow)
-    write('ZREM', prefix .. 'finish:' .. queue, lane.flow)
+    write('ZADD', wait_of(queue), tag_text(tag), lane.flow)
+    write('ZREM', finish_of(queue), lane.flow)
     set_virtual_time(queue, virtual + max(1e-6, math.abs(virtual) * 1e-15))
     firsts[queue] = nil
   end
   due(queue, look)
   classes.expire(queue, lane)
-  expire('wait:' .. queue, 'tags:' .. queue)
+  expire(wait_of(queue), tags_of(queue))
 end
 
 -- Deletes a scope key's tags when no flow stands under it.
 local function tidy(name)
-  if call('EXISTS', prefix .. 'wait:' .. name) == 0 then
-    write('DEL', prefix .. 'tags:' .. name, prefix .. 'finish:' .. name)
+  if call('EXISTS', wait_of(name)) == 0 then
+    write('DEL', tags_of(name), finish_of(name))
     set_virtual_time(name, nil)
   end
 end
@@ -105,7 +121,7 @@ end
 -- Removes a lane from a queue. The finish tag of its flow is kept as long as other flows wait there.
 local function leave(queue, lane)
   if classes.remove(queue, lane) then return end
-  local wait = prefix .. 'wait:' .. queue
+  local wait = wait_of(queue)
   local tag = call('ZSCORE', wait, lane.flow)
   if tag then set_finish_tag(queue, lane.flow, tonumber(tag)) end
   write('ZREM', wait, lane.flow)
@@ -118,10 +134,10 @@ end
 local function contended(lane, but)
   for i = 1, #lane do
     local name = lane[i].name
-    if name ~= but and lane[i].mode == 'e' then
+    if name ~= but and lane[i].mode == ENFORCE then
       local flow, tag = first(name)
       if flow and tag <= start_tag(name, lane.flow) and (but or tonumber(call('ZSCORE', timers, name) or 0) <= now)
-        and not call('HGET', prefix .. 'tags:' .. name, '>' .. lane.flow) then
+        and not call('HGET', tags_of(name), HAD_TURN .. lane.flow) then
         return name
       end
     end
@@ -133,7 +149,7 @@ end
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do
-    local known = call('HMGET', prefix .. 'tags:' .. lane[i].name, '*', '>' .. lane.flow, '#' .. lane.flow)
+    local known = call('HMGET', tags_of(lane[i].name), VIRTUAL, HAD_TURN .. lane.flow, CLASSES .. lane.flow)
     if known[1] then
       known.queue, known.work = lane[i].name, sign * costs[i] / (lane.share or share_of(lane.flow))
       known.tag, known.stands = start_tag(known.queue, lane.flow)
@@ -141,12 +157,12 @@ local function charge(lane, costs, sign, settled)
     end
   end
   for _, known in ipairs(charged) do
-    local queue, tags = known.queue, prefix .. 'tags:' .. known.queue
-    if known[2] and sign > 0 and not settled then write('HDEL', tags, '>' .. lane.flow) end
+    local queue, tags = known.queue, tags_of(known.queue)
+    if known[2] and sign > 0 and not settled then write('HDEL', tags, HAD_TURN .. lane.flow) end
     if known[3] then classes.charge(tags, lane, known[3], known.work, sign > 0 and not settled) end
     local moved = moved_by(known.tag, known.work, tonumber(known[1]))
     if known.stands then
-      write('ZADD', prefix .. 'wait:' .. queue, tag_text(moved), lane.flow)
+      write('ZADD', wait_of(queue), tag_text(moved), lane.flow)
       firsts[queue] = nil
     else
       set_finish_tag(queue, lane.flow, moved)
@@ -163,8 +179,8 @@ local function next_look() return tonumber(call('ZRANGE', timers, 0, 0, 'WITHSCO
 
 -- Ends a call. Returns when the next pull is due.
 local function save_line()
-  for name in pairs(renewed) do write('PEXPIRE', prefix .. name, kept) end
+  for key in pairs(renewed) do write('PEXPIRE', key, kept) end
   return next_look()
 end
-return timers, claims, firsts, first, due, hurry, hurry_all, walk_of, save_walk, stand, leave,
+return firsts, first, due, hurry, hurry_lane, EVERY_TIMER, hurry_all, sweep, walk_of, save_walk, stand, leave,
   contended, charge, soon, next_look, save_line

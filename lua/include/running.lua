@@ -1,4 +1,5 @@
 -- Places: what granted jobs occupy of limits on what runs at once.
+-- uses: kinds, entries, grants, ledger, classes, queue
 local runs = {} -- of grants, as they were read; false: it occupies none
 
 -- What Redis has of a grant: the flow and priority, until when they have paid, and all places that it was given, with their

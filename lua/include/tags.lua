@@ -5,44 +5,44 @@
 --                        their finish tags
 -- Both are kept as long as a flow stands there.
 -- shares zset: of flows that have another than 1, the second in which it was told last, times 2^20, plus the share.
--- include: classes
+-- uses: records, classes
 local shares = prefix .. 'shares'
 local MOST_TAGS, FORGOTTEN_AT_ONCE = 1000, 50 -- finish tags of a queue; of them and of shares, how many a look forgets
 local MOST_SHARES = 10000 -- about a megabyte; the share of a flow beyond them is 1 until its next job asks
 
 local virtual_times = {}
 local function virtual_time(queue)
-  virtual_times[queue] = virtual_times[queue] or tonumber(call('HGET', prefix .. 'tags:' .. queue, '*') or 0)
+  virtual_times[queue] = virtual_times[queue] or tonumber(call('HGET', tags_of(queue), VIRTUAL) or 0)
   return virtual_times[queue]
 end
 
 local function set_virtual_time(queue, tag)
   virtual_times[queue] = tag
-  if tag then write('HSET', prefix .. 'tags:' .. queue, '*', tag_text(tag)) end
+  if tag then write('HSET', tags_of(queue), VIRTUAL, tag_text(tag)) end
 end
 
 local function forget_flow(queue, flow)
-  write('ZREM', prefix .. 'finish:' .. queue, flow)
-  write('HDEL', prefix .. 'tags:' .. queue, '#' .. flow)
+  write('ZREM', finish_of(queue), flow)
+  write('HDEL', tags_of(queue), CLASSES .. flow)
 end
 
 local function set_finish_tag(queue, flow, tag)
-  local finish = prefix .. 'finish:' .. queue
+  local finish = finish_of(queue)
   write('ZADD', finish, tag_text(tag), flow)
-  expire('finish:' .. queue)
+  expire(finish)
   if call('ZCARD', finish) > MOST_TAGS then forget_flow(queue, call('ZRANGE', finish, 0, 0)[1]) end
 end
 
 -- Forgets some of the flows whose finish tags the virtual time has passed.
 local function forget_finished(queue)
   local till = tag_text(virtual_time(queue))
-  local passed = call('ZRANGEBYSCORE', prefix .. 'finish:' .. queue, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
+  local passed = call('ZRANGEBYSCORE', finish_of(queue), '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
   for _, flow in ipairs(passed) do forget_flow(queue, flow) end
 end
 
 -- Forgets that a flow has had its turn under the scope keys of a lane of which no job is left.
 local function end_lane(lane)
-  for i = 1, #lane do write('HDEL', prefix .. 'tags:' .. lane[i].name, '>' .. lane.flow) end
+  for i = 1, #lane do write('HDEL', tags_of(lane[i].name), HAD_TURN .. lane.flow) end
 end
 
 -- A waiting job asks again within ten days and states its flow's share anew. Other shares are forgotten then.
@@ -54,7 +54,7 @@ local function set_share(flow, share)
     write('ZADD', shares, format('%d', floor(now / 1000000) * SHARE_SECOND + share), flow)
     unequal = true
     if call('ZCARD', shares) > MOST_SHARES then write('ZREM', shares, call('ZRANGE', shares, 0, 0)[1]) end
-    expire('shares')
+    expire(shares)
   elseif unequal then
     write('ZREM', shares, flow)
   end

@@ -1,9 +1,9 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
-local drops = 2000 -- how many jobs that have left one pull takes out of their lanes
-local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other keys stands in two
+-- uses: entries, records, tags, classes, queue, line, overdue
+local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other scope keys stands in two
 
 -- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
--- to drop than one pull may. Those behind it are read with it: two at first, more for who comes again.
+-- to drop than one pull may. The jobs behind it are read with it: two at first, more with the next read.
 local function first_job(lane)
   local known = lane.ahead and lane.ahead[lane.out + 1]
   if known and not taken[known.id] then return known, false end
@@ -14,16 +14,16 @@ local function first_job(lane)
       return nil, false
     end
     local ids, arrivals, costs = {}, {}, {}
-    for i = 1, #elements do arrivals[i], costs[i], ids[i] = match(elements[i], '^(%d+):([%d,]+):(.*)$') end
+    for i = 1, #elements do arrivals[i], costs[i], ids[i] = parse_element(elements[i]) end
     local records = call('HMGET', jobs, unpack(ids))
-    local function waits(i) return records[i] == in_line(arrivals[i], lane) end
+    local function waits(i) return records[i] == waiting_record(arrivals[i], lane.text) end
     local gone = 0
-    while gone < #elements and gone < drops and not waits(gone + 1) do gone = gone + 1 end
+    while gone < #elements and gone < puller.drops and not waits(gone + 1) do gone = gone + 1 end
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
-    drops = drops - gone
+    puller.drops = puller.drops - gone
     if gone < #elements then
       if not waits(gone + 1) then
-        looks = 0
+        puller.looks = 0
         return nil, true
       end
       lane.ahead, lane.out = {}, 0
@@ -46,27 +46,28 @@ end
 -- Removes the first job of a lane if the job weighs more than a limit allows, since it holds up the jobs behind it.
 -- The job asks again, and the answer says that it never fits. Returns whether it was removed, and the first job then.
 local function throw_out(lane, job)
-  if not too_heavy(lane, job.costs) then return false, job end
+  if not never_fits(lane, job.costs) then return false, job end
   take_out(lane, job)
   to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
   return true, first_job(lane)
 end
 
-local trouble = {} -- what could not be read
-local function note_trouble(problem) trouble[1] = type(problem) == 'table' and problem.err or tostring(problem) end
+-- Notes an error, the text of which the caller gets.
+local function note_trouble(problem)
+  puller.trouble = type(problem) == 'table' and problem.err or tostring(problem)
+end
 
 -- Ends a pull that has taken its steps, after one look at least.
-local checks = 0
 local function end_if_tired()
-  checks = checks + 1
-  if budget.left <= 0 and looks < most_looks then
-    if ended == 0 then ended = checks end
-    looks = 0
+  puller.checks = puller.checks + 1
+  if budget.left <= 0 and puller.looks < puller.most_looks then
+    if puller.ended == 0 then puller.ended = puller.checks end
+    puller.looks = 0
   end
 end
 
--- The first job of a lane that is not too heavy for its limits; whether another one was thrown out, and whether there are
--- more to drop than one pull may.
+-- The first job of a lane that its limits allow; whether another job was thrown out, and whether there are more to drop
+-- than one pull may.
 local function ready_job(lane)
   local job, more = first_job(lane)
   if not job then return nil, false, more end
@@ -75,24 +76,25 @@ local function ready_job(lane)
   return job, thrown, more
 end
 
--- A walk along a queue goes by flows in the order of their tags and by the lanes of each: rank is how many flows it has come
--- by, and lane how many lanes of the next one, flow. again is when those that it has come by are looked at again. The lane to
--- which it has come, its first job and its flow's tag; nil, and whether it has come to its end: else no looks are left.
+-- A walk along a queue passes flows in the order of their tags, and the lanes of each flow. It is at lane number `lane` of
+-- `flow`, after `rank` flows; `again` is when a pull looks again at the lanes that it has passed. Returns the lane that the
+-- walk has reached, its first job, and its flow's tag. Returns nil, and whether the walk has reached its end: if it has not,
+-- the pull has no looks left.
 local function next_lane(queue, walk)
   end_if_tired()
-  while looks > 0 do
-    local found = call('ZRANGE', prefix .. 'wait:' .. queue, walk.rank, walk.rank, 'WITHSCORES')
+  while puller.looks > 0 do
+    local found = call('ZRANGE', wait_of(queue), walk.rank, walk.rank, 'WITHSCORES')
     local flow = found[1]
     if not flow then return nil, true end
     if flow ~= walk.flow then walk.flow, walk.lane = flow, 0 end
     local text = classes.at(queue, flow, walk.lane)
     if not text and walk.lane == 0 then -- its lanes have expired
-      write('ZREM', prefix .. 'wait:' .. queue, flow)
+      write('ZREM', wait_of(queue), flow)
       firsts[queue] = nil
     elseif not text then
       walk.rank = walk.rank + 1
     else
-      looks = looks - 1
+      puller.looks = puller.looks - 1
       local fine, lane = pcall(lane_of, text)
       local job, thrown, more
       if fine then
@@ -107,7 +109,7 @@ local function next_lane(queue, walk)
       elseif fine and not thrown then
         return lane, job, tonumber(found[2])
       elseif fine then
-        write('ZADD', classes.lanes(queue, lane.class), job.arrival, text)
+        write('ZADD', lanes_of(queue, lane.class), job.arrival, text)
       end
     end
   end
@@ -118,8 +120,8 @@ end
 local function book_first(lane, job, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
-  tell(booked, job.id, format('%d', at), lane.text)
-  bookings = bookings - 1
+  tell(puller.booked, job.id, format('%d', at), lane.text)
+  puller.bookings = puller.bookings - 1
   charge(lane, job.costs, 1)
   return first_job(lane)
 end
@@ -128,4 +130,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
-return trouble, note_trouble, first_job, take_out, end_if_tired, next_lane, book_first, move
+return note_trouble, first_job, take_out, end_if_tired, next_lane, book_first, move

@@ -2,6 +2,7 @@
 -- is booked, and all limits have room for all that is counted. It needs none of what is defined below, which is most of
 -- what a call costs. What it finds to be another case it leaves alone, with nothing written. What has left a window counts
 -- here until another case subtracts it: when there is no room for all, or when the entries go into the log.
+-- uses: kinds, scopes, grants
 
 local now_text = format('%d', now)
 local seen_text = ' ' .. now_text .. ' 0 0 -\n'
@@ -9,7 +10,7 @@ local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 -- A scope key with its windows, in the order of its limits; nil if it is another case.
 local function usual_key(name, text)
   local scope = scope_of(name)
-  if scope.mode ~= 'e' or scope.after or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
+  if scope.mode ~= ENFORCE or scope.after or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
   local expire, seen, at = '0', now, 1
   if text then
     expire, seen, at = match(text, '^(%d+) (%d+) 0 0 %-\n()')
@@ -67,12 +68,13 @@ local function save_usual(key)
 end
 
 -- Notes the places that a granted job occupies. Its answer.
-local function occupy_usual(usual, keys, lane, id, job)
-  local places, cost = {}, tonumber(match(job, '^%d+'))
-  for j = 1, cost > 0 and #keys or 0 do
-    local limit = usual[keys[j]].running
-    if limit then places[#places + 1] = { usual[keys[j]].name, limit, sub_window(limit, now), cost } end
+local function occupy_usual(usual, lane, job)
+  local places, cost = {}, tonumber(match(job.terms, '^%d+'))
+  for i = 1, cost > 0 and #lane or 0 do
+    local key = usual[lane[i]]
+    local limit = key.running
+    if limit then places[#places + 1] = { key.name, limit, sub_window(limit, now), cost } end
   end
-  return format('1 %d %d 0', now, occupy(id, now, match(lane, '^[^|]*'), now + 1000000, places, now))
+  return format('1 %d %d 0', now, occupy(job.id, now, match(job.lane, '^[^|]*'), now + 1000000, places, now))
 end
 return usual_key, save_usual, occupy_usual

@@ -1,0 +1,40 @@
+-- How the line writes what it keeps; docs/redis-state.md describes each key.
+local jobs, timers, claims, overdues = prefix .. 'jobs', prefix .. 'timers', prefix .. 'claims', prefix .. 'overdue'
+
+-- A member of timers without a mark is a queue. With a mark before its ID, a job has a timer:
+local BOOKING = '=' -- when the grace of its booking is over, its plan is reported, or it is forgotten while overdue
+local CLAIM = '+' -- when a pull looks at its claim
+local SWEEP = '~' -- alone, also in claims: hurry_all goes on
+-- A field of claims without a mark is a scope key, and holds its claim. With a mark before a scope key:
+local WALK = '!' -- the walk along the scope key's lanes that goes on there
+-- Fields of the tags of a queue:
+local VIRTUAL = '*' -- alone: the virtual time
+local HAD_TURN = '>' -- and a flow, which has had its turn here and stands in another queue
+local CLASSES = '#' -- and a flow: the tags of its classes
+
+local function wait_of(queue) return prefix .. 'wait:' .. queue end
+local function tags_of(queue) return prefix .. 'tags:' .. queue end
+local function finish_of(queue) return prefix .. 'finish:' .. queue end
+local function lanes_of(queue, class) return prefix .. 'lanes:' .. queue .. ':' .. class end
+local function list_of_lane(lane) return prefix .. 'lane:' .. lane end
+
+-- The record of a waiting job, and the arrival and the lane of one; nil for other records.
+local function waiting_record(arrival, lane) return '-' .. arrival .. ' ' .. lane end
+local function parse_waiting(record) return match(record, '^%-(%d+) (.*)$') end
+
+-- The slot, costs, arrival and lane of a booked or overdue job, which has the slot 0; nil for other records.
+local function parse_booking(record) return match(record, '^(%d+) (%S+) (%d+) (.*)$') end
+
+-- The arrival, costs and ID of an element of a lane.
+local function parse_element(text) return match(text, '^(%d+):([%d,]+):(.*)$') end
+
+-- The slot and the job of a scope key's claim; nil if it has none.
+local function claim_of(name) return match(call('HGET', claims, name) or '', '^(%d+) (.*)$') end
+
+-- Notes keys of the line whose expiry the end of this call renews.
+local renewed = {}
+local function expire(...)
+  for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
+end
+return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES, wait_of, tags_of, finish_of, lanes_of,
+  list_of_lane, waiting_record, parse_waiting, parse_booking, parse_element, claim_of, renewed, expire
