@@ -14,7 +14,7 @@
 --   of each job that has ended: 1 if it occupied its places until now, else 0
 --   of each booking: id, slot, lane
 --   of each overdue job, and of each job that never fits: id, slot, lane
--- uses: request, scopes, grants, records, ledger, tags, queue, line, running, overdue, turn, look
+-- uses: request, scopes, grants, records, key, tags, queue, line, running, overdue, turn, look
 
 -- Read.
 local bookings, looks, delivers, timed = match(ARGV[4], '^(%d+) (%d+) ([01]) ([01])$')

@@ -10,7 +10,7 @@
 -- Reply: now, next
 --   the served share before and now, thousandths
 --   until when the scope key is closed, us; 0: it is not
--- uses: request, scopes, ledger, placing, queue, line
+-- uses: request, scopes, key, placing, queue, line
 
 -- Additive increase, multiplicative decrease: Chiu and Jain 1989.
 -- In thousandths: what a share keeps after a refusal that nothing explains, and what it grows by in each shortest window.

@@ -95,7 +95,7 @@ end
 if not stands and asking > 0 and grant_usual() then return remember(0) end
 
 -- Decide all other cases.
--- uses: records, ledger, entries, queue, line, decide
+-- uses: entries, records, key, queue, line, decide
 for i = 1, #names do texts[names[i]] = text_of(i) end
 if asking == 0 then
   write_nothing()

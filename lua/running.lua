@@ -8,7 +8,7 @@
 --   cool-downs "scope=length,...", us
 -- Reply: now, next
 --   of each grant: 1 if it occupied its places until now; else 0, and the places that it still occupied are given back
--- uses: request, scopes, grants, ledger, queue, line, running
+-- uses: request, scopes, grants, key, queue, line, running
 
 -- Read.
 local verb, timed = match(ARGV[4], '^(%a+) ([01])$')

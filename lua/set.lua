@@ -9,7 +9,7 @@
 -- ARGV[8] "by|why": who sets it and why
 -- Reply: now, next
 --   what was set before, and what is set now: the end of a pause, us, 0 for none; else "value|end", '' for nothing
--- uses: request, scopes, ledger, queue, line
+-- uses: request, scopes, key, queue, line
 
 -- Read.
 local what, name, value, ends = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])

@@ -9,7 +9,7 @@
 --   rebook: 1 to make it a booking again, else 0
 -- Reply: now, next
 --   1 if it was done, else 0
--- uses: request, kinds, entries, scopes, grants, records, ledger, queue, line, running
+-- uses: request, kinds, entries, scopes, grants, records, ledger, key, queue, line, running
 
 -- Read.
 local id, charged, actual = ARGV[4], ARGV[6], ARGV[7]

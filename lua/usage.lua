@@ -10,7 +10,7 @@
 --   of each limit in force: "units/span/precision used booked free"; free: the earliest start of one unit, us, 0: never
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
--- uses: request, kinds, entries, scopes, records, ledger, placing
+-- uses: request, kinds, entries, scopes, records, ledger, key, placing
 
 -- Read.
 local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')

@@ -1,6 +1,6 @@
 -- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so that
 -- lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's units.
--- uses: kinds, records, ledger, placing, queue, line, overdue, turn
+-- uses: kinds, records, key, placing, queue, line, overdue, turn
 local LOOKS_OF_A_CLAIM = 8 -- how many looks one look at a claim counts for: it costs as much
 
 local function longest(key)

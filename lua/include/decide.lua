@@ -1,7 +1,8 @@
--- What one job gets: a start, a booking, a place in its lane, or a refusal, as text of the reply.
--- uses: kinds, grants, records, ledger, placing, classes, tags, queue, line
+-- Decides what one job gets, as text of the reply: a start, a booking, an entry in its lane, or a refusal.
+-- uses: kinds, grants, records, key, placing, priority, tags, queue, line
 local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
 
+-- What holds a job back: a limit of a scope key, or its pause.
 local function hold_text(key, holder)
   if not key then return '' end
   if holder == PAUSE then return format(' %s/p 0 0', key.name) end
@@ -41,7 +42,7 @@ local function grant(id, lane, costs, at, arrival)
   return format('1 %d %d %d', at, occupy_places(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
 end
 
-local crowds = {} -- how many flows stand in a queue, as long as no lane comes or goes
+local crowds = {} -- how many flows stand in each queue, until a lane comes or goes
 local function waiting(lane, at, key, holder)
   local flows = 0
   for i = 1, #lane do
@@ -53,7 +54,7 @@ local function waiting(lane, at, key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
 
--- A lane has another first job.
+-- Gives a lane another first job.
 local function lead(lane, arrival)
   for i = 1, #lane do
     local lanes = lanes_of(lane[i].name, lane.class)
@@ -65,7 +66,7 @@ end
 local function wait(job, lane, at, key, holder, other, back)
   local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
-  if lane.jobs > 1 then answer = waiting(lane, at, key, holder) end -- what is foreign is found before anything is written
+  if lane.jobs > 1 then answer = waiting(lane, at, key, holder) end -- finds foreign data before anything is written
   set_share(lane.flow, job.share)
   if lane.jobs == 1 and other then
     stand(other, lane, arrival, now)
@@ -83,10 +84,10 @@ local function wait(job, lane, at, key, holder, other, back)
   return answer or waiting(lane, at, key, holder)
 end
 
--- A start, a booking, or a place in the lane: at its front if the job had one before.
+-- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back.
 local function place(job, lane, record, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
-  if min(at, lane.ends) > now + job.latest then -- when other limits are in force, it may be sooner
+  if min(at, lane.ends) > now + job.latest then -- other limits may allow it earlier
     forget(job.id, record)
     return format('4 %d', at) .. hold_text(key, holder)
   end
@@ -102,7 +103,7 @@ local function place(job, lane, record, back)
       end
       local held = hold_text(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
-      if job.plan and at > now then due(BOOKING .. job.id, now) end -- who brings jobs is told of it
+      if job.plan and at > now then due(BOOKING .. job.id, now) end -- a pull reports it
       in_line.any = true
       expire(jobs, timers)
       return format('2 %d', at) .. held
@@ -121,7 +122,7 @@ local function redeem(job, lane, slot, again)
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
   if promised then return format('2 %d', job.slot) .. hold_text(key, holder) end
-  -- Late by more than it may wait, it takes what is free now, and leaves to others what they are promised.
+  -- If it is late by more than it may wait, it takes what is free now, and leaves other bookings their slots.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
     if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
@@ -144,8 +145,8 @@ local function stands(lane)
   return false
 end
 
--- A job in line that asks meanwhile. If its lane was lost, and others have come since, it goes to the front: the first of a
--- lane is older than the others, but for one that has come back before an older one.
+-- Answers a waiting job that asks again. If its lane was lost, and other jobs have come since, the job goes to the front: the
+-- first job of a lane is older than the others, unless it has come back.
 local function still_waiting(job, lane)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if not stands(lane) then
@@ -156,7 +157,7 @@ local function still_waiting(job, lane)
   if job.arrival < tonumber((parse_element(call('LINDEX', lane.list, 0)))) then
     return wait(job, lane, at, key, holder, nil, true)
   end
-  expire(lane.list, jobs, timers) -- its line may stand for longer than its keys live: whoever asks renews them
+  expire(lane.list, jobs, timers) -- a lane may wait for longer than its keys live
   for i = 1, #lane do classes.expire(lane[i].name, lane) end
   return waiting(lane, at, key, holder)
 end

@@ -1,8 +1,8 @@
--- Entries: sub-windows and their units in order, 32 digits each: 16 of the sub-window, 16 of the units. Digits of one
--- length compare as texts do, so a sub-window is found without reading the others.
+-- Entries: sub-windows and their units as text, in order, 32 digits each: 16 of the sub-window, 16 of the units. Digits of
+-- one length compare as texts do, so a search reads few of them.
 local ENTRY = '%016d%016d'
 
--- The place before which a sub-window belongs, and its units if it is there.
+-- How many bytes of entries stand before a sub-window, and its units if it has an entry.
 local function find(text, at)
   local digits = format('%016d', at)
   local low, high = 0, #text / 32 -- entries before low are smaller, from high on they are not
@@ -16,7 +16,7 @@ local function find(text, at)
   return low * 32, nil
 end
 
--- Changes the units of a sub-window, never below 0. Returns the text and by how many units it changed.
+-- Changes the units of a sub-window, never below 0. Returns the new text, and by how many units it changed.
 local function add(text, at, units)
   if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then return text .. format(ENTRY, at, units), units end
   local place, there = find(text, at)
@@ -29,12 +29,12 @@ local function add(text, at, units)
   return sub(text, 1, place) .. entry .. sub(text, place + 33), sum - there
 end
 
--- The steps that a call may still take: one for each entry that it reads or passes by, more for what takes longer. A call that
--- has taken them leaves the rest to the next one.
+-- How many steps the call has left: it takes one for each entry that it reads or skips, and more for what takes longer. A call
+-- that has taken its steps leaves the rest to the next call.
 local budget = { left = tonumber(steps) }
 
--- Entries as two lists.
-local numbers = {} -- of the units, many of which are the same
+local numbers = {} -- of units by their digits: many are the same
+-- Appends entries to two lists.
 local function list_of(text, ats, units)
   local n = #ats
   for i = 1, #text, 32 do
@@ -49,7 +49,7 @@ local function list_of(text, ats, units)
   end
   budget.left = budget.left - #text / 16
 end
--- The entries of sub-windows that are so many times as long.
+-- The same entries in sub-windows that are so many times as long.
 local function coarser(text, times)
   local ats, units, parts, sum = {}, {}, {}, 0
   list_of(text, ats, units)
@@ -64,7 +64,7 @@ local function coarser(text, times)
   return table.concat(parts)
 end
 
--- Adds to entries that have been read as lists. Returns by how many the list is longer.
+-- Adds units to entries in lists. Returns by how many entries the lists are longer.
 local function put(list, at, units)
   local i = #list.at
   while i > 0 and list.at[i] > at do i = i - 1 end

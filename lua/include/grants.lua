@@ -1,14 +1,13 @@
 -- What Redis keeps of a granted job.
--- The key of what is kept of a grant.
+-- A key that holds something of one grant: its places, or its mark after a settlement.
 local function of_grant(kind, id, start)
   local short = #id <= 64 and not string.find(id, '[^%w_.@-]') and id or '~' .. redis.sha1hex(id)
   return prefix .. kind .. format(':%d:', start) .. short
 end
 
--- Notes the places that a granted job occupies, until it gives them back or its lease is over:
--- run:<start>:<id>: string, "flow|paid|name=span:sub-window:units,...", the flow with its priority as in a lane's name,
---   paid: us, until when its flow's tags are charged, where flows pay for time: a start pays for one second
--- Each place is { name of the scope key, limit or ledger, sub-window, units }. Returns the shortest lease, 0 without places.
+-- Notes the places that a granted job occupies, until the job gives them back or its lease ends, as
+-- "class|paid|name=span:sub-window:units,..."; paid: until when its flow has paid, us. Each place is { name of the scope key,
+-- limit or ledger, sub-window, units }, and counts from an instant on. Returns the shortest lease, 0 without places.
 local function occupy(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
@@ -22,7 +21,7 @@ local function occupy(id, start, class, paid, places, from)
   return shortest
 end
 
--- The grants that the arguments of a script name, three of them for each.
+-- The grants that the arguments name, three arguments for each.
 local function read_grants(arguments)
   local grants = {}
   for i = 1, #arguments, 3 do

@@ -1,16 +1,16 @@
 -- The kinds of limits, by the letter that stands before the length of a span, "w60000000" or "r30000000":
---   w  a window: what starts within its length counts. A start leaves with the window
---   r  a lease: what runs at once counts. A start leaves when its job has ended, or with its lease, which may be renewed
--- renewed: a grant notes its places, which are renewed and given back; a full ledger may have room at any time.
--- settled: a settlement corrects what a start was charged. logged: the oldest of many entries lie in a log.
+--   w  a window counts the starts within its length. A start leaves with the window
+--   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be renewed
+-- renewed: a grant notes its places, which the job renews and gives back; a full ledger may have room at any time.
+-- settled: a settlement corrects the charge of a start. logged: the oldest of many entries lie in a log.
 local KINDS = {
   r = { renewed = true },
   w = { settled = true, logged = true },
 }
 
 -- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A start
--- counts for the length after it, rounded up to whole sub-windows, so that no window is judged too empty; with a precision of
--- 1 it counts to the microsecond. Returns nil if there is no such span.
+-- counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier than it is; with a
+-- precision of 1 it counts to the microsecond. Returns nil if there is no such span.
 local function with_span(counted, span, precision)
   local letter, length = string.match(span, '^(%l)(%d+)$')
   counted.kind, counted.span, counted.length, counted.precision = KINDS[letter], span, tonumber(length), tonumber(precision)
@@ -19,13 +19,13 @@ local function with_span(counted, span, precision)
   return counted
 end
 
--- The order of the ledgers of a scope key, and of the limits of a scope: leases before windows, short ones first.
+-- The order of a scope key's ledgers, and of a scope's limits: leases before windows, short ones first.
 local function precedes(a, b)
   if a.kind ~= b.kind then return a.span < b.span end
   return a.length < b.length
 end
 
--- The sub-window of an instant of a ledger's time, and the first instant of a sub-window.
+-- The sub-window of an instant, in a ledger's time, and the first instant of a sub-window.
 local function sub_window(counted, time) return math.floor(time / counted.precision) end
 local function start_of(counted, x) return x * counted.precision end
 return with_span, precedes, sub_window, start_of

@@ -1,9 +1,6 @@
--- The line. A lane, "<flow>|<scope key>,<scope key>", or "<flow>#<priority>|..." of a lower priority than 0, is a list of
--- "arrival:costs:id" and stands in one queue: that of a scope key that has no room for its first job.
--- jobs hash: by ID "-arrival lane" in line, else "slot costs arrival lane", slot 0: it did not come.
--- overdue zset: jobs that did not come, by when they are told of again.
--- uses: records, ledger, placing, classes, queue
-
+-- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key that has
+-- no room for its first job.
+-- uses: records, key, placing, priority, queue
 local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
@@ -19,7 +16,7 @@ local function lane_of(text)
   return lane
 end
 
--- "5", the same under every scope key, or "5,1" in their order
+-- The costs of a text: "5", the same under every scope key, or "5,1" in their order.
 local function costs_of(lane, text)
   local costs, one = {}, tonumber(text)
   if one then
@@ -36,7 +33,7 @@ local function cost_of(lane, costs, name)
   end
 end
 
--- Makes a lane due whose first job has changed: the new first job may be lighter.
+-- Makes the queue of a lane due whose first job has changed: the new first job may be lighter.
 local function look_anew(lane)
   for i = 1, #lane do
     local name = lane[i].name
@@ -53,7 +50,7 @@ local function leave_lane(id, lane)
   if first_id == id then look_anew(lane) end
 end
 
--- A limit that a job can never fit, and its scope key. A limit of 0 does not count: it acts like a pause.
+-- A limit that a job never fits, and its scope key. A limit of 0 does not count: it acts like a pause.
 local function never_fits(lane, costs)
   for i = 1, #lane do
     for j = 1, lane[i].mode == ENFORCE and #lane[i].limits or 0 do
@@ -63,8 +60,8 @@ local function never_fits(lane, costs)
   end
 end
 
--- The scope key under which a job has to wait whose place at was moved last by key: of those that have no room for it by
--- themselves within the lookahead the one whose room comes last; and when to look, and whether it has none by itself.
+-- The scope key under which a job waits: among scope keys that by themselves have no room for it within the lookahead, the one
+-- whose room comes last; else the one that moved its start, at, last. Also when to look, and whether there are such scope keys.
 local function blocked(lane, costs, at, key)
   local last, name, look = -1, nil, nil
   for i = 1, #lane do
@@ -88,7 +85,7 @@ local function promise(id, lane, costs_text, costs, at, arrival)
   write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
 
--- Takes a booking back; record is that of the job.
+-- Takes the booking of a job back, and its claim.
 local function unbook(id, record)
   local slot, costs, _, text = parse_booking(record)
   if slot and slot ~= '0' then
@@ -108,7 +105,7 @@ local function unbook(id, record)
   end
 end
 
--- Finds foreign data where every change may look, before anything is written.
+-- Reads what every change may read, so that it finds foreign data before anything is written.
 local function check_line()
   next_look()
   call('HGET', claims, SWEEP)

@@ -1,5 +1,5 @@
 -- What a pull looks at: a scope key, a claim, or a booking whose job has not come.
--- uses: records, ledger, placing, tags, classes, queue, line, overdue, turn, claim
+-- uses: records, key, placing, priority, tags, queue, line, overdue, turn, claim
 local MOST_WALKED, AGAIN_AFTER = 64, 60000000 -- lanes without room that one look passes, and after how many us it looks again
 
 -- Whether a scope key lacks room for a job only for its weight.

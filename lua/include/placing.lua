@@ -1,7 +1,7 @@
 -- The earliest start of a job that all limits allow.
--- uses: kinds, entries, ledger
+-- uses: kinds, entries, ledger, key
 
--- The i-th of what is spent, oldest first: sub-window and units; reads a chunk of the log, then of the tail, at a time.
+-- The i-th spent entry, oldest first: its sub-window and units. Reads a chunk of the log, then of the tail, at a time.
 local CHUNK = 512
 local function spent_at(key, ledger, i)
   local old = ledger.old
@@ -24,7 +24,7 @@ local function spent_at(key, ledger, i)
   return old.at[i], old.units[i]
 end
 
--- What is spent behind a sub-window, and how many units that is.
+-- Appends the entries after a sub-window to two lists, and returns the sum of their units.
 local function behind(text, x, ats, units)
   local digits, sum = format('%016d', x), 0
   local i = #text - 31
@@ -34,14 +34,14 @@ local function behind(text, x, ats, units)
   return sum
 end
 
--- What is used of a window now, and what is booked. What was granted for later counts as booked until then.
+-- The units that the window now holds, and the booked units. A start that was granted for later counts as booked until then.
 local function uses(key, ledger)
   trim(key, ledger)
   local later = behind(ledger.tail, sub_window(ledger, now + key.shift), {}, {})
   return ledger.spent - later, ledger.booked + later
 end
 
--- What is booked, as lists.
+-- The booked entries, as lists.
 local NONE = { at = {}, units = {} }
 local function promised_in(ledger)
   if not ledger.promised then
@@ -51,8 +51,8 @@ local function promised_in(ledger)
   return ledger.promised
 end
 
--- The window that ends at a sub-window, as a search goes along: sum is what it holds; what enters next, and what leaves
--- next, of what is spent and what is booked. It begins with all that there is, so that only what leaves is read.
+-- The window that ends at a sub-window y, which a search moves on. sum: the units in it; s_in and s_out: the spent entries that
+-- enter and leave it next; b_in and b_out: the booked ones. It begins with all entries, so that it reads only those that leave.
 local function window_at(ledger, x, booked)
   local w = { y = x, booked = booked, at = {}, units = {}, s_in = 1, s_out = 1, b_in = #booked.at + 1, b_out = 1 }
   w.sum = ledger.spent - behind(ledger.tail, x, w.at, w.units) + (booked == NONE and 0 or ledger.booked)
@@ -88,8 +88,8 @@ local function slide(key, ledger, w, x, room)
       promised = b_at[b_out]
     end
     if sum > room then
-      -- Until enough has left.
-      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- more is spent than it has entries of
+      -- Until enough units have left.
+      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- it counts more units than its entries have
       y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
       x = y
     else
@@ -112,9 +112,9 @@ local function copy_of(w)
   }
 end
 
--- The first sub-window from x on where the cost fits into every window that contains it. For the same room a search goes on
--- where the last one ended that began before x: between there was no place, and still is none unless something was taken
--- back. Of each room two windows are known: where the last search that found no place at x ended, and the one of the last.
+-- The first sub-window from x on where the cost fits into every window that contains it. For the same room, a search goes on
+-- where an earlier one ended that began before x: there was no room between, and there is none unless a booking is taken back.
+-- Each room has two windows: where the last search ended that found no room at x, and where the last search ended.
 local function slide_on(key, ledger, x, room, promises)
   if not promises then return slide(key, ledger, window_at(ledger, x, NONE), x, room) end
   local known = ledger.searches[room] or { from = x, to = x }
@@ -131,8 +131,8 @@ local function slide_on(key, ledger, x, room, promises)
   return y
 end
 
--- The sub-window from which on no more than room is left of what runs. What starts later has its place already, since who
--- runs may renew until then.
+-- The sub-window from which on running jobs occupy no more than room. A job that starts later has its place already, since
+-- running jobs may renew until then.
 local function places_from(key, ledger, room)
   local left, i, at, units = ledger.spent, 0, nil, nil
   while left > room do
@@ -145,21 +145,21 @@ local function places_from(key, ledger, room)
   return at and at + ledger.n or 0
 end
 
--- How many units of a limit its upstream serves, one at least.
+-- How many units of a limit the upstream serves, at least one.
 local function served(key, limit)
   if key.less == 0 or limit.units <= 0 then return limit.units end
   local part = 1000 - key.less
   return max(1, floor(limit.units / 1000) * part + floor(limit.units % 1000 * part / 1000))
 end
 
--- How many units may count beside a job, -1 if the limit never holds it. One that is heavier than what is served has its
--- place where nothing else counts.
+-- How many units may count beside a job, -1 if the job never fits. A job that is heavier than the served share starts where
+-- nothing else counts.
 local function room_of(key, limit, cost)
   if cost > limit.units then return -1 end
   return max(0, served(key, limit) - cost)
 end
 
--- The first start at or after at that one ledger allows.
+-- The first start at or after an instant that one ledger allows. promises: whether bookings count.
 local function earliest_in(key, ledger, at, room, promises)
   if room < 0 then return NEVER end
   local booked = promises and ledger.booked or 0
@@ -175,8 +175,8 @@ local function earliest_in(key, ledger, at, room, promises)
   return start_of(ledger, y) - key.offset
 end
 
--- A search asks so many limits at most, over and over until none of them moves the start. What it has not found until then
--- is taken to be behind the horizon.
+-- How many limits a search asks at most, over and over until none of them moves the start. A start that it has not found then
+-- counts as beyond the horizon.
 local MOST_ASKED = 500
 local asked = 0
 
@@ -200,7 +200,7 @@ local function search_key(key, at, cost, promises)
   return at, holder
 end
 
--- The first start at or after at that a scope key allows by itself, and what moved it last: a limit, or PAUSE.
+-- The first start at or after an instant that a scope key allows by itself, and what moved it last: a limit, or PAUSE.
 local function earliest_of(key, at, cost, promises)
   asked = 0
   local start, holder = search_key(key, at, cost, promises)
@@ -208,7 +208,7 @@ local function earliest_of(key, at, cost, promises)
   return start, holder
 end
 
--- The same for all scope keys of a lane whose mode is this one; also the scope key that moved it last.
+-- The same for all scope keys of a lane that have a mode; also which scope key moved the start last.
 local function earliest(lane, costs, at, promises, mode)
   local key, holder
   local again = true

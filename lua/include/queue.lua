@@ -1,15 +1,8 @@
--- The queue of a scope key:
---   wait:<queue>         zset: flows by start tag
---   lanes:<queue>:<flow> zset: the flow's lanes by the arrival of their first jobs. Those of a lower priority than 0 are in
---                        lanes:<queue>:<flow>#<priority>, and '#<priority>' is here before the others
--- timers zset: queues by when they are looked at; '=' and a job: when its booking's grace is over, or a plan is to be told
--- of; '+' and a job: when its claim is looked at; '~': timers are gone through.
--- claims hash: by scope key "slot job" of its claim, which counts until the slot is within the lookahead; by '!' and a scope
--- key "rank lane when flow" of the walk along its lanes that goes on there; '~' is of hurry_all.
--- uses: records, classes, tags
-local firsts = {}
+-- The queue of a scope key: flows by start tag, and the lanes of each flow by the arrival of their first jobs.
+-- uses: records, priority, tags
+local firsts = {} -- of queues, as they were read: the first flow and its tag
 
--- The flow whose turn it is in a queue, and its tag; nil if none stands there.
+-- The flow whose turn it is in a queue, and its tag; nil if no flow stands there.
 local function first(queue)
   local known = firsts[queue] or call('ZRANGE', wait_of(queue), 0, 0, 'WITHSCORES')
   firsts[queue] = known
@@ -25,7 +18,7 @@ local function start_tag(queue, flow)
   return max(virtual or 0, tonumber(call('ZSCORE', finish_of(queue), flow) or 0)), false
 end
 
--- The walk along a queue that goes on with its next look, which ends it; nil if there is none.
+-- Takes the walk along a queue that goes on with this look; nil if there is none.
 local function walk_of(queue)
   local rank, lane, when, flow = match(call('HGET', claims, WALK .. queue) or '', '^(%d+) (%d+) (%d+) (.*)$')
   if not rank then return nil end
@@ -38,19 +31,19 @@ local function save_walk(queue, walk)
   expire(claims)
 end
 
--- Lanes that a walk has passed are looked at again by then.
+-- Looks again at the lanes that a walk has passed at an instant, unless it does so earlier.
 local function walk_again(queue, at)
   local from, when, rest = match(call('HGET', claims, WALK .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
   if from and tonumber(when) > at then write('HSET', claims, WALK .. queue, from .. format('%d', at) .. rest) end
 end
 
--- Makes a timer due by then.
+-- Sets a timer, unless it is due earlier.
 local function due(name, at)
   write('ZADD', timers, 'LT', format('%d', at), name)
   walk_again(name, at)
 end
 
--- Makes a scope key due now if lanes wait for it, and the job that has its claim.
+-- Makes a scope key due now if lanes stand under it, and the job that has a claim there.
 local function hurry(name)
   local at, _, id = format('%d', now), claim_of(name)
   write('ZADD', timers, 'XX', 'LT', at, name, at, CLAIM .. (id or ''))
@@ -92,8 +85,8 @@ local function hurry_all(text)
   hurry_from('0', last and last ~= text and EVERY_TIMER or text)
 end
 
--- Puts a lane into a queue, which is looked at by then. A new flow moves the virtual time on by the smallest step, so
--- that flows with equal tags keep the order in which they came.
+-- Puts a lane into a queue, which is due by the instant look. A new flow moves the virtual time on by the smallest step: flows
+-- with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
   local tag, stands = start_tag(queue, lane.flow)
   local tags, virtual = tags_of(queue), virtual_time(queue)
@@ -110,7 +103,7 @@ local function stand(queue, lane, arrival, look)
   expire(wait_of(queue), tags_of(queue))
 end
 
--- Deletes a scope key's tags when no flow stands under it.
+-- Deletes the tags of a queue in which no flow stands.
 local function tidy(name)
   if call('EXISTS', wait_of(name)) == 0 then
     write('DEL', tags_of(name), finish_of(name))
@@ -118,7 +111,7 @@ local function tidy(name)
   end
 end
 
--- Removes a lane from a queue. The finish tag of its flow is kept as long as other flows wait there.
+-- Takes a lane out of a queue. The queue keeps the flow's finish tag while other flows stand there.
 local function leave(queue, lane)
   if classes.remove(queue, lane) then return end
   local wait = wait_of(queue)
@@ -129,8 +122,8 @@ local function leave(queue, lane)
   tidy(queue)
 end
 
--- The scope key of a lane, but for one, under which flows stand whose turn is before this one's. A job that comes anew
--- may go before flows for which no look has room until later.
+-- A scope key of a lane, but for one, under which flows stand whose turn is before this flow's; nil if there is none. A new
+-- job may go before flows that no look has room for until later.
 local function contended(lane, but)
   for i = 1, #lane do
     local name = lane[i].name
@@ -144,8 +137,8 @@ local function contended(lane, but)
   end
 end
 
--- Moves a flow's tags on by the units that are charged, under each scope key where flows stand. All is read before anything
--- is written.
+-- Moves a flow's tags by charged units under each scope key where flows stand; settled: for no start. It reads all tags before
+-- it writes any.
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do
@@ -170,8 +163,8 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
--- When something is looked at that has room then: 300 s ahead at most, also what never has room, since another process may
--- have other limits, or the clock may have been set; and not after what is set at run time ends.
+-- When to look at a scope key that has room at an instant: within 300 s, since another process may have other limits, or the
+-- clock may have been set; and not after a setting ends.
 local function soon(at, ends) return min(at, ends, now + 300000000) end
 
 -- When the next pull is due, 0 if nothing waits.

@@ -1,16 +1,19 @@
--- What every script is told: when it is, how far ahead jobs are booked, and what the asking process has configured.
--- KEYS[1] control: string, what is set for whole scopes; all other keys begin as it does and are built here
--- ARGV[1] now: us, '' = TIME; ARGV[2] lookahead (us), grace (us), kept (ms): for how long the line's keys live; lower: units
---   of a priority for each of the next lower one, while jobs of both wait; steps: how many one call may take, of about a quarter us
--- ARGV[3] scopes: "name=mode:units/span/precision,...;...", spans in the order of kinds.lua
+-- What every script begins with: its time, and what the calling process has configured.
+-- KEYS[1] control: what is set for whole scopes. All other keys begin as it does, and the scripts build them from it
+-- ARGV[1] now, us; '' to take it from Redis
+-- ARGV[2] "lookahead grace kept lower steps"
+--   lookahead: how far ahead jobs are booked, us; grace: for how long a booking counts after its slot, us
+--   kept: for how long the keys of the line live, ms; lower: units of a priority for each of the next lower one
+--   steps: how many steps one call may take, of about a quarter us each
+-- ARGV[3] scopes "name=mode:units/span/precision,...;...", their limits in the order of kinds.lua
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
 local floor, max, min = math.floor, math.max, math.min
 local NEVER = 9007199254740992
 local ENFORCE, SHADOW, OFF = 'e', 's', 'o' -- modes
 local NOTHING = '-' -- where nothing is set
 local PAUSE = 'p' -- stands for the limit that holds a job back
-local SPILL = 512 -- bytes of entries that a scope key's string has at most before a start, the others are in its log
-local FINEST = 1000 -- sub-windows of a window that counts more units than twice as many
+local SPILL = 512 -- the bytes of a tail from which on its older entries go into the log
+local FINEST = 1000 -- the most sub-windows of a window that counts more than twice as many units
 local write = call -- for what is no scope key
 local function write_nothing() write = function() end end
 local prefix = sub(KEYS[1], 1, -8)

@@ -1,9 +1,9 @@
--- Places: what granted jobs occupy of limits on what runs at once.
--- uses: kinds, entries, grants, ledger, classes, queue
-local runs = {} -- of grants, as they were read; false: it occupies none
+-- The places that granted jobs occupy under running limits.
+-- uses: kinds, entries, grants, ledger, key, priority, queue
+local runs = {} -- of grants, as they were read; false: the job occupies no places
 
--- What Redis has of a grant: the flow and priority, until when they have paid, and all places that it was given, with their
--- ledgers, of which a lost one is nil; nil if nothing is held.
+-- Reads the places that a grant was given, its class, and until when its flow has paid. A place whose ledger was lost has
+-- none. Nil if the job occupies no places.
 local function run_of(id, start)
   local name = of_grant('run', id, start)
   local run = runs[name]
@@ -30,7 +30,7 @@ local function counts(place)
   return (there or 0) + (ledger.moves and ledger.moves[place.at] or 0) >= place.units
 end
 
--- The places of a grant that count until now, and whether that is all that it was given; nil if none do.
+-- The places that a grant still occupies, and whether these are all that it was given; nil if it occupies none.
 local function places_of(id, start)
   local run = run_of(id, start)
   if not run then return nil, false end
@@ -41,7 +41,7 @@ local function places_of(id, start)
   return places[1] and places, #places == #run
 end
 
--- Changes the units of a place's ledger in a sub-window: when all such changes of a call are known.
+-- Notes a change of units in a sub-window of a place's ledger: count_moves makes all changes of the call at once.
 local function count_at(place, at, units)
   local ledger = place.ledger
   ledger.moves = ledger.moves or {}
@@ -49,7 +49,7 @@ local function count_at(place, at, units)
   place.key.dirty, place.key.touched = true, true
 end
 
--- Rebuilds the tail of a ledger once, with all that has moved.
+-- Rebuilds the tail of a ledger with all changes.
 local function move_in(key, ledger)
   trim(key, ledger)
   local ats, parts, from = {}, {}, 0
@@ -67,7 +67,7 @@ local function move_in(key, ledger)
   ledger.tail, ledger.moves = table.concat(parts), nil
 end
 
--- Counts the places that the grants of a call now occupy or have freed.
+-- Makes the noted changes in all ledgers.
 local function count_moves()
   for _, key in pairs(keys) do
     for i = 1, #key do
@@ -98,8 +98,8 @@ local function cooldown_of(cooldowns, wanted)
   return 0
 end
 
--- Frees the places of a grant. If the grant still has all, they count for a cool-down, by scopes. Returns whether it has.
--- timed: its flow is charged for the time that it occupied places.
+-- Gives back the places of a grant. If the grant still occupies all of them, they count on for a cool-down, by scopes. timed:
+-- its flow pays for the time. Returns whether the grant occupied all of its places.
 local function give_back(id, start, cooldowns, timed)
   local places, all = places_of(id, start)
   if not places then return false end
@@ -120,7 +120,7 @@ local function give_back(id, start, cooldowns, timed)
   return all
 end
 
--- Renews the places of a grant for a lease from now. Returns whether it still has all of them; if not, frees the rest.
+-- Renews the places of a grant for a lease from now, and returns true; if some are lost, gives back the others.
 local function renew(id, start, timed)
   local places, all = places_of(id, start)
   if not all then return give_back(id, start, '', timed) end

@@ -1,6 +1,8 @@
 -- The limits and modes of scopes: what the process has configured, and what is set at run time.
 -- uses: kinds
--- Parses "units/span/precision,...". The owner, whose, is for the error only. head is how a ledger of the limit begins.
+local CONFIGURED, SET_FOR_SCOPE, SET_FOR_KEY = 'c', 's', 'k' -- origins of limits
+
+-- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit begins.
 local function limits_of(text, whose)
   local list, at = {}, 1
   for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+)/(%d+),?()') do
@@ -12,8 +14,8 @@ local function limits_of(text, whose)
   return list
 end
 
--- What is set at run time is "value|until|at|by|why", '-' if nothing is: until when it is in force, us, 0: until it is taken
--- back; when it was set, by whom and why. Returns the value, '-' when it has ended, and when it ends, NEVER if it does not.
+-- Parses a setting of run time, "value|until|at|by|why" or NOTHING; until: us, 0 without an end. Returns its value, NOTHING
+-- if it has ended, and its end, NEVER if it has none.
 local function setting_of(text, whose)
   if text == NOTHING then return text, NEVER end
   local value, ends = match(text, '^([^|]+)|(%d+)|%d+|[^|]*|[^|]*$')
@@ -23,13 +25,13 @@ local function setting_of(text, whose)
   return value, ends
 end
 
--- The scopes of the process, as they are set at run time: mode, limits and whose they are; ends, when the next of what is set
--- ends; after, the limits that follow those that end. 'control' is "-", or "mode;" and then as the configuration, with what is set in
--- place of the modes and limits.
+-- The scopes of the process with their settings of run time, by name: mode, limits as text, their origin, ends: when the next
+-- setting ends; after: the limits that follow limits that end. control is NOTHING or "mode;", and then for each scope that
+-- has a setting "name=mode:limits;", each a setting.
 local scopes = {}
 local function read_scopes(control)
   for name, mode, limits in gmatch(configured, '([^=;]+)=(%a):([^;]*);') do
-    scopes[name] = { mode = mode, text = limits, origin = 'c', ends = NEVER }
+    scopes[name] = { mode = mode, text = limits, origin = CONFIGURED, ends = NEVER }
   end
   if not control and call('EXISTS', KEYS[1]) == 1 then error('FOREIGN control', 0) end -- of another type
   if not control or control == NOTHING then return end
@@ -41,33 +43,33 @@ local function read_scopes(control)
   end
   for from, name, of_mode, of_limits, to in gmatch(control, '()([^=;]+)=([-eso][^:;]*):([^;]+);()', at) do
     if from ~= at then break end
-    local scope = scopes[name] or { mode = OFF, text = '', origin = 'c', ends = NEVER }
+    local scope = scopes[name] or { mode = OFF, text = '', origin = CONFIGURED, ends = NEVER }
     local mode, mode_ends = setting_of(of_mode, 'control')
     local limits, limits_end = setting_of(of_limits, 'control')
     at, scopes[name], scope.ends = to, scope, min(scope.ends, mode_ends, limits_end)
     if mode ~= NOTHING then scope.mode = mode end
     if limits_end < NEVER then scope.after = limits_of(scope.text, 'configuration') end
-    if limits ~= NOTHING then scope.text, scope.origin = limits, 's' end
+    if limits ~= NOTHING then scope.text, scope.origin = limits, SET_FOR_SCOPE end
   end
   if at ~= #control + 1 then error('FOREIGN control', 0) end
 end
 
--- Reads control, and what a script asks for with it; while the slot is moved, Redis refuses the call with nothing written.
+-- Reads the key control, and other keys with it. While the slot is moved, Redis refuses this with nothing written.
 local function read_control(...)
   local found = call('MGET', prefix .. 'none', KEYS[1], ...) -- 'none' never exists
   read_scopes(found[2])
   return found
 end
 
--- Makes the key control where it is missing: every other key needs it while the slot is moved.
+-- Makes the key control if it is missing: any key stands beside it, which read_control relies on.
 local function make_control(control)
   if not control then call('SET', KEYS[1], NOTHING, 'PX', kept) end
 end
 
 local function scope_of(name)
   local scope = scopes[match(name, '^[^:]*')]
-  if not scope then return { mode = OFF, limits = {}, origin = 'c', ends = NEVER } end
-  scope.limits = scope.limits or limits_of(scope.text, scope.origin == 's' and 'control' or 'configuration')
+  if not scope then return { mode = OFF, limits = {}, origin = CONFIGURED, ends = NEVER } end
+  scope.limits = scope.limits or limits_of(scope.text, scope.origin == SET_FOR_SCOPE and 'control' or 'configuration')
   return scope
 end
-return limits_of, setting_of, read_control, make_control, scope_of
+return SET_FOR_KEY, limits_of, setting_of, read_control, make_control, scope_of

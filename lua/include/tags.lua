@@ -1,14 +1,18 @@
--- What flows have had: their finish tags and marks in queues, and their shares.
---   finish:<queue>       zset: flows that do not stand there by finish tag; none that is not after the virtual time counts
---   tags:<queue>         hash: '*' the virtual time, '>' and a flow: it has had its turn and stands elsewhere; '#' and a
---                        flow that has had lanes of a lower priority here: the virtual time of its priorities, then
---                        their finish tags
--- Both are kept as long as a flow stands there.
--- shares zset: of flows that have another than 1, the second in which it was told last, times 2^20, plus the share.
--- uses: records, classes
+-- Tags of start-time fair queueing, and the shares of flows. A flow that does not stand in a queue has a finish tag there,
+-- which counts while it is after the queue's virtual time.
+-- uses: records
 local shares = prefix .. 'shares'
-local MOST_TAGS, FORGOTTEN_AT_ONCE = 1000, 50 -- finish tags of a queue; of them and of shares, how many a look forgets
-local MOST_SHARES = 10000 -- about a megabyte; the share of a flow beyond them is 1 until its next job asks
+local MOST_TAGS, FORGOTTEN_AT_ONCE = 1000, 50 -- finish tags of a queue; how many tags or shares are forgotten at once
+local MOST_SHARES = 10000 -- about a megabyte; a flow beyond them has a share of 1 until its next job asks
+
+local function tag_text(tag) return format('%.17g', tag) end
+
+-- Where work moves a tag. A refund moves it back to four times the refund before the virtual time at most, since a job that
+-- found room at once had moved no tag.
+local function moved_by(tag, work, virtual)
+  local moved = tag + work
+  return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
+end
 
 local virtual_times = {}
 local function virtual_time(queue)
@@ -40,12 +44,13 @@ local function forget_finished(queue)
   for _, flow in ipairs(passed) do forget_flow(queue, flow) end
 end
 
--- Forgets that a flow has had its turn under the scope keys of a lane of which no job is left.
+-- Forgets that a flow has had its turn under the scope keys of a lane without jobs.
 local function end_lane(lane)
   for i = 1, #lane do write('HDEL', tags_of(lane[i].name), HAD_TURN .. lane.flow) end
 end
 
--- A waiting job asks again within ten days and states its flow's share anew. Other shares are forgotten then.
+-- The score of a share is the second in which a job last stated it times 2^20, plus the share. A waiting job asks again within
+-- ten days; a share that no job has stated since is forgotten.
 local SHARE_KEPT, SHARE_SECOND = 864000, 1048576
 local unequal = call('EXISTS', shares) == 1
 local function share_of(flow) return unequal and max(1, tonumber(call('ZSCORE', shares, flow) or 1) % SHARE_SECOND) or 1 end
@@ -65,4 +70,4 @@ local function forget_shares()
   local idle = unequal and call('ZRANGEBYSCORE', shares, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE) or {}
   if #idle > 0 then write('ZREM', shares, unpack(idle)) end
 end
-return shares, virtual_time, set_virtual_time, set_finish_tag, forget_finished, end_lane, share_of, set_share, forget_shares
+return tag_text, moved_by, shares, virtual_time, set_virtual_time, set_finish_tag, forget_finished, end_lane, share_of, set_share, forget_shares

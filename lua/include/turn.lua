@@ -1,5 +1,5 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
--- uses: entries, records, tags, classes, queue, line, overdue
+-- uses: entries, records, tags, priority, queue, line, overdue
 local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other scope keys stands in two
 
 -- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more

@@ -1,13 +1,13 @@
--- The usual case, decided and written straight on: nothing waits, no scope key is paused or has limits of its own, nothing
--- is booked, and all limits have room for all that is counted. It needs none of what is defined below, which is most of
--- what a call costs. What it finds to be another case it leaves alone, with nothing written. What has left a window counts
--- here until another case subtracts it: when there is no room for all, or when the entries go into the log.
+-- The usual case, decided and written at once: no job waits, no scope key is paused or has limits of its own, none has
+-- bookings, and all limits have room for all that they count. It needs none of the includes below, whose definition is most
+-- of a call's cost. In any other case it writes nothing. Entries that have left a window still count here; another case
+-- subtracts them, when the limit has no room for all, or when entries go into the log.
 -- uses: kinds, scopes, grants
 
 local now_text = format('%d', now)
 local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 
--- A scope key with its windows, in the order of its limits; nil if it is another case.
+-- A scope key with its ledgers, in the order of its limits; nil in any other case.
 local function usual_key(name, text)
   local scope = scope_of(name)
   if scope.mode ~= ENFORCE or scope.after or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
@@ -21,7 +21,7 @@ local function usual_key(name, text)
     local limit = key.limits[i]
     if limit.units < 0 then return nil end
     if limit.kind.renewed then key.running = limit end
-    -- A finer ledger with more units gets coarser, which is another case.
+    -- A ledger that is too fine for its units gets coarser, which is another case.
     local most = limit.precision * FINEST < limit.length and min(limit.units, 2 * FINEST) or limit.units
     local w = { left = most, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
@@ -35,12 +35,12 @@ local function usual_key(name, text)
       if last + limit.n > current then
         w.since, w.spent, w.last, w.tail, w.log = since, spent + 0, last, sub(text, entries, at - 1), log
         w.left = most - w.spent
-      elseif log ~= '0 0' then -- all has left: it counts anew, but the log has to go
+      elseif log ~= '0 0' then -- all entries have left, but the log remains
         return nil
       end
     end
   end
-  if text and at <= #text then return nil end -- a window that others count
+  if text and at <= #text then return nil end -- it has a ledger without a limit
   return key
 end
 
@@ -67,7 +67,7 @@ local function save_usual(key)
   end
 end
 
--- Notes the places that a granted job occupies. Its answer.
+-- Notes the places that a granted job occupies, and returns its answer.
 local function occupy_usual(usual, lane, job)
   local places, cost = {}, tonumber(match(job.terms, '^%d+'))
   for i = 1, cost > 0 and #lane or 0 do

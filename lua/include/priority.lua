@@ -1,20 +1,10 @@
--- Start tags, and the priorities of a flow's lanes.
--- uses: records
-local function tag_text(tag) return format('%.17g', tag) end
-
--- Where a tag is moved by work. A refund moves it back to four times the refund before the virtual time at most, since a job
--- that found room at once had moved no tag.
-local function moved_by(tag, work, virtual)
-  local moved = tag + work
-  return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
-end
-
--- A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's turn in a
--- queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit counts for lower ^
--- priority there.
+-- Priorities. A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's turn in a
+-- queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit of a class counts
+-- for lower ^ priority.
+-- uses: records, tags
 local classes = {}
 
--- The flow of a class, and what it is marked with among the flow's lanes; nil for priority 0.
+-- The flow of a class, and the mark of the class among the flow's lanes; nil for priority 0.
 function classes.parts(class)
   local flow, mark = match(class, '^(.*)(#%d)$')
   return flow or class, mark
@@ -22,14 +12,14 @@ end
 
 local function priority_of(mark) return mark and tonumber(sub(mark, 2)) or 0 end
 
--- The tags of a flow's classes, their virtual time first, and where one stands; 0 for what is not known.
+-- The numbers of a flow's classes, their virtual time and then the tag of each, and a function that returns the tag of a class.
 function classes.tags(text)
   local tags = {}
   for tag in gmatch(text or '', '%S+') do tags[#tags + 1] = tonumber(tag) end
   return tags, function(mark) return max(tags[1] or 0, tags[priority_of(mark) + 2] or 0) end
 end
 
--- The classes of a flow that have lanes in a queue, by their tags, of a higher priority first if these are the same.
+-- The classes of a flow that have lanes in a queue, in the order of their tags; with equal tags, of their priorities.
 local function in_order(queue, flow, lanes)
   local marks = call('ZRANGEBYSCORE', lanes, '-inf', '(0')
   local _, tag_of = classes.tags(call('HGET', tags_of(queue), CLASSES .. flow))
@@ -44,7 +34,7 @@ local function in_order(queue, flow, lanes)
   return found
 end
 
--- The lane of a rank among those of a flow in a queue, in the order of their turns.
+-- The lane of a rank among a flow's lanes in a queue, in the order of their turns.
 function classes.at(queue, flow, rank)
   local lanes = lanes_of(queue, flow)
   local first = call('ZRANGE', lanes, 0, 0)[1]
@@ -58,13 +48,13 @@ function classes.at(queue, flow, rank)
   end
 end
 
--- Puts a lane among those of its flow.
+-- Adds a lane to its flow's lanes.
 function classes.add(queue, lane, arrival)
   write('ZADD', lanes_of(queue, lane.class), arrival, lane.text)
   if lane.mark then write('ZADD', lanes_of(queue, lane.flow), priority_of(lane.mark) - 10, lane.mark) end
 end
 
--- Takes a lane out. Returns whether its flow has others.
+-- Removes a lane. Returns whether its flow has other lanes.
 function classes.remove(queue, lane)
   local lanes = lanes_of(queue, lane.class)
   write('ZREM', lanes, lane.text)
@@ -79,7 +69,7 @@ function classes.expire(queue, lane)
   if lane.mark then expire(lanes_of(queue, lane.flow)) end
 end
 
--- Moves the tag of a lane's class by the work that is charged. What is served moves the virtual time on.
+-- Moves the tag of a lane's class by charged work. If that is for a start, the virtual time moves to the class.
 function classes.charge(tags, lane, text, work, is_served)
   local all, tag_of = classes.tags(text)
   local tag, at = tag_of(lane.mark), priority_of(lane.mark) + 2
@@ -89,4 +79,4 @@ function classes.charge(tags, lane, text, work, is_served)
   for i = 1, #all do all[i] = tag_text(all[i]) end
   write('HSET', tags, CLASSES .. lane.flow, table.concat(all, ' '))
 end
-return tag_text, moved_by, classes
+return classes
