@@ -25,27 +25,20 @@ local lane = lane_of(ARGV[5])
 run_of(id, start)
 charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 
--- Changes what is spent in one ledger, if it still counts: in the tail, or in the log, of which a few entries are read.
+-- Changes the units of an entry in the log, which is written at the end. Returns by how many units.
+local changes = {}
 local function correct_log(key, ledger, at, delta)
-  local log, digits = log_of(key, ledger), format('%016d', at)
-  local low, high = ledger.passed / 32, ledger.logged / 32
-  while low < high do
-    local middle = floor((low + high) / 2)
-    if call('GETRANGE', log, middle * 32, middle * 32 + 15) < digits then low = middle + 1 else high = middle end
-  end
-  local entry = call('GETRANGE', log, low * 32, low * 32 + 31)
-  if low * 32 >= ledger.logged or sub(entry, 1, 16) ~= digits then return 0 end
-  local there = tonumber(sub(entry, 17))
-  if there == 0 then return 0 end -- all was given back, as if it were not there
+  local place, there = find(read_log(key, ledger), at)
+  if (there or 0) == 0 then return 0 end -- an entry of 0 units stands for none
   local sum = max(0, there + delta)
-  return sum - there, function() call('SETRANGE', log, low * 32 + 16, format('%016d', sum)) end
+  changes[#changes + 1] = { log_of(key, ledger), format('%d', ledger.passed + place + 16), format('%016d', sum) }
+  return sum - there
 end
 
 -- After a step back of the clock, until the clock has caught up or the ledger is empty, units found at a start may
 -- belong to another job: then nothing is given back, and units beyond the charge count from now on. The same holds if
 -- the ledger has nothing at a start that would still count, and for a ledger that did not count yet at the grant.
 -- Running limits stay unchanged.
-local changes = {}
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
   delta = min(delta, NEVER - ledger.spent)
@@ -55,7 +48,7 @@ local function correct_in(key, ledger, delta)
   if counted and there then
     ledger.tail, changed = add(ledger.tail, at, delta)
   elseif counted and ledger.logged > ledger.passed then
-    changed, changes[#changes + 1] = correct_log(key, ledger, at, delta)
+    changed = correct_log(key, ledger, at, delta)
   end
   ledger.spent = ledger.spent + changed
   return changed ~= 0 or at + ledger.n <= sub_window(ledger, now)
@@ -88,6 +81,6 @@ end
 
 -- Write.
 call('SET', mark, '1', 'PX', format('%d', floor((start + within - now) / 1000) + 1))
-for i = 1, #changes do changes[i]() end
+for i = 1, #changes do call('SETRANGE', unpack(changes[i])) end
 save_keys()
 return { format('%d', now), format('%d', save_line()), 1 }

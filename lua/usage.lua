@@ -19,11 +19,7 @@ read_control()
 -- Decide.
 local function all_entries(key, ledger)
   trim(key, ledger)
-  local old, spent, booked = '', ledger.tail, ledger.ahead
-  if ledger.passed < ledger.logged then
-    old = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', ledger.logged - 1))
-  end
-  spent = table.concat({ old, spent })
+  local spent, booked = table.concat({ read_log(key, ledger), ledger.tail }), ledger.ahead
   budget.left = budget.left - (#spent + #booked) / 128
   return table.concat({
     format('= %s %d %d %d', ledger.span, ledger.precision, ledger.n, key.shift),

@@ -51,12 +51,9 @@ end
 
 -- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.
 local function claim(lane, job, queue, at)
-  take_out(lane, job)
-  promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
+  local following, more = book_first(lane, job, at)
   note_claim(lane, queue, job.id, at)
-  puller.bookings = puller.bookings - 1
-  charge(lane, job.costs, 1)
-  return first_job(lane)
+  return following, more
 end
 
 -- Looks for an earlier slot for a job that has a claim. A slot within the lookahead makes the claim an ordinary booking.

@@ -130,11 +130,6 @@ local function redeem(job, lane, slot, again)
   end
 end
 
-local function heavy(job, lane)
-  local limit, key = never_fits(lane, job.costs)
-  return limit and '5' .. match(hold_text(key, limit), '^ %S+') .. ' ' .. key.origin
-end
-
 -- Whether a pull can find a lane. It may not if keys of the line were lost.
 local function stands(lane)
   for i = 1, #lane do
@@ -188,10 +183,10 @@ local function decide(job, lane, record)
     end
     if job.slot > 0 then hurry_lane(text) end -- its room is free
   end
-  local said = heavy(job, lane)
-  if said then
+  local limit, key = never_fits(lane, job.costs)
+  if limit then
     forget(job.id, record)
-    return said
+    return '5' .. match(hold_text(key, limit), '^ %S+') .. ' ' .. key.origin
   end
   return place(job, lane, record, back)
 end

@@ -13,6 +13,11 @@ end
 
 local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. ledger.span end
 
+local function read_log(key, ledger)
+  if ledger.passed >= ledger.logged then return '' end
+  return call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', ledger.logged - 1))
+end
+
 local function parse_ledgers(key, text, at)
   local count = 0
   while at <= #text do
@@ -146,10 +151,9 @@ local function coarsen(key, ledger)
   for i = 1, #key.limits do
     if key.limits[i].span == ledger.span then least = max(least, key.limits[i].precision) end
   end
-  local times, log = math.ceil(least / ledger.precision), log_of(key, ledger)
-  local old = ledger.logged > 0 and call('GETRANGE', log, format('%d', ledger.passed), format('%d', ledger.logged - 1)) or ''
-  if ledger.logged > 0 then call('UNLINK', log) end
-  ledger.tail, ledger.ahead = coarser(table.concat({ old, ledger.tail }), times), coarser(ledger.ahead, times)
+  local times, spent = math.ceil(least / ledger.precision), table.concat({ read_log(key, ledger), ledger.tail })
+  if ledger.logged > 0 then call('UNLINK', log_of(key, ledger)) end
+  ledger.tail, ledger.ahead = coarser(spent, times), coarser(ledger.ahead, times)
   ledger.passed, ledger.logged = 0, 0
   with_span(ledger, ledger.span, ledger.precision * times)
 end
@@ -158,4 +162,4 @@ end
 local function leaves_at(key, ledger, text)
   return text == '' and 0 or start_of(ledger, last_of(text) + ledger.n) - key.offset
 end
-return new_ledger, log_of, parse_ledgers, trim, is_empty, book_in_searches, spill, cut, coarsen, leaves_at
+return new_ledger, log_of, read_log, parse_ledgers, trim, is_empty, book_in_searches, spill, cut, coarsen, leaves_at

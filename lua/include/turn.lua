@@ -43,15 +43,6 @@ local function take_out(lane, job)
   taken[job.id] = true
 end
 
--- Removes the first job of a lane if the job weighs more than a limit allows, since it holds up the jobs behind it.
--- The job asks again, and the answer says that it never fits. Returns whether it was removed, and the first job then.
-local function throw_out(lane, job)
-  if not never_fits(lane, job.costs) then return false, job end
-  take_out(lane, job)
-  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
-  return true, first_job(lane)
-end
-
 -- Notes an error, the text of which the caller gets.
 local function note_trouble(problem)
   puller.trouble = type(problem) == 'table' and problem.err or tostring(problem)
@@ -66,14 +57,15 @@ local function end_if_tired()
   end
 end
 
--- The first job of a lane that its limits allow; whether another job was thrown out, and whether there are more to drop
--- than one pull may.
-local function ready_job(lane)
+-- Throws out the first job of a lane if it never fits, since it holds up the jobs behind it: it asks again, and the answer
+-- says so. Returns the first job then, whether one was thrown out, and whether there are more to drop than one pull may.
+local function throw_out(lane)
   local job, more = first_job(lane)
-  if not job then return nil, false, more end
-  local thrown
-  thrown, job, more = throw_out(lane, job)
-  return job, thrown, more
+  if not job or not never_fits(lane, job.costs) then return job, false, more end
+  take_out(lane, job)
+  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  job, more = first_job(lane)
+  return job, true, more
 end
 
 -- A walk along a queue passes flows in the order of their tags, and the lanes of each flow. It is at lane number `lane` of
@@ -98,7 +90,7 @@ local function next_lane(queue, walk)
       local fine, lane = pcall(lane_of, text)
       local job, thrown, more
       if fine then
-        job, thrown, more = ready_job(lane)
+        job, thrown, more = throw_out(lane)
       else
         note_trouble(lane)
         walk.lane, walk.again = walk.lane + 1, min(walk.again, now + 1000000)
@@ -120,7 +112,6 @@ end
 local function book_first(lane, job, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
-  tell(puller.booked, job.id, format('%d', at), lane.text)
   puller.bookings = puller.bookings - 1
   charge(lane, job.costs, 1)
   return first_job(lane)
@@ -130,4 +121,4 @@ local function move(from, to, lane, job, look)
   stand(to, lane, job.arrival, look)
   leave(from, lane)
 end
-return note_trouble, first_job, take_out, end_if_tired, next_lane, book_first, move
+return note_trouble, end_if_tired, next_lane, book_first, move
