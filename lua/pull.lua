@@ -25,8 +25,8 @@ local grants = read_grants({ unpack(ARGV, 5) })
 for i = 1, #grants do run_of(grants[i].id, grants[i].start) end
 if #grants > 0 then check_line() end
 
-local held = {} -- whether each job that has ended occupied its places until now
-for i = 1, #grants do held[i] = give_back(grants[i].id, grants[i].start, grants[i].cooldowns, timed) and 1 or 0 end
+local occupied = {} -- whether each job that has ended occupied its places until now
+for i = 1, #grants do occupied[i] = give_back(grants[i].id, grants[i].start, grants[i].cooldowns, timed) and 1 or 0 end
 count_moves()
 for _, key in pairs(keys) do refit(key) end -- what is booked from here on is not counted where nothing counted any more
 if found[3] and found[3] - now > 1000000 then hurry_all(EVERY_TIMER) end -- the clock stepped back
@@ -57,7 +57,7 @@ for i = 1, #due_now do
     call('ZADD', timers, format('%d', now + 1000000), due_now[i].name) -- the other timers go on
   end
 end
-for i = 1, #due_again do tell_again(due_again[i]) end
+for i = 1, #due_again do report_again(due_again[i]) end
 forget_shares()
 
 -- Write.
@@ -65,7 +65,7 @@ save_keys()
 call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
 if #due_now > 0 or #grants > 0 then expire(jobs, timers, claims, shares, overdues) end
 local reply = { format('%d', now), format('%d', save_line()), format('%d', #puller.booked / 3), puller.trouble, puller.ended,
-  unpack(held) }
+  unpack(occupied) }
 for i = 1, #puller.booked do reply[#reply + 1] = puller.booked[i] end
 for i = 1, #puller.overdue do reply[#reply + 1] = puller.overdue[i] end
 return reply

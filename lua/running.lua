@@ -19,7 +19,7 @@ for i = 1, #grants do run_of(grants[i].id, grants[i].start) end
 check_line()
 
 -- Decide, and write the line and the places on the way.
-local held = {}
+local occupied = {}
 for i = 1, #grants do
   local grant, all = grants[i], nil
   if verb == 'renew' then
@@ -27,10 +27,10 @@ for i = 1, #grants do
   else
     all = give_back(grant.id, grant.start, grant.cooldowns, timed)
   end
-  held[i] = all and 1 or 0
+  occupied[i] = all and 1 or 0
 end
 count_moves()
 
 -- Write.
 save_keys()
-return { format('%d', now), format('%d', save_line()), unpack(held) }
+return { format('%d', now), format('%d', save_line()), unpack(occupied) }

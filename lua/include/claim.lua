@@ -75,7 +75,7 @@ local function reclaim(id)
   if at > horizon then
     note_claim(lane, queue, id, at)
   else
-    tell(puller.booked, id, format('%d', at), text)
+    add_job(puller.booked, id, format('%d', at), text)
     puller.bookings = puller.bookings - 1
   end
   for i = 1, #lane do

@@ -10,7 +10,7 @@ local function hold_text(key, holder)
   return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, uses(key, ledger))
 end
 
-local function forget(id, record)
+local function forget_job(id, record)
   if record then
     write('HDEL', jobs, id)
     write('ZREM', timers, BOOKING .. id)
@@ -18,7 +18,7 @@ local function forget(id, record)
 end
 
 -- Notes the places that a granted job occupies. Returns the shortest lease, 0 if it occupies none.
-local function occupy_places(id, lane, costs, at)
+local function occupy(id, lane, costs, at)
   local places = {}
   for i = 1, #lane do
     local key = lane[i]
@@ -29,7 +29,7 @@ local function occupy_places(id, lane, costs, at)
       end
     end
   end
-  return occupy(id, at, lane.class, at + 1000000, places, at)
+  return note_places(id, at, lane.class, at + 1000000, places, at)
 end
 
 local function grant(id, lane, costs, at, arrival)
@@ -39,11 +39,11 @@ local function grant(id, lane, costs, at, arrival)
     if lane[i].mode ~= OFF then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
   if uncharged ~= '' then uncharged = ' !' .. sub(uncharged, 2) end
-  return format('1 %d %d %d', at, occupy_places(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
+  return format('1 %d %d %d', at, occupy(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
 end
 
 local crowds = {} -- how many flows stand in each queue, until a lane comes or goes
-local function waiting(lane, at, key, holder)
+local function waiting_answer(lane, at, key, holder)
   local flows = 0
   for i = 1, #lane do
     local name = lane[i].name
@@ -66,7 +66,7 @@ end
 local function wait(job, lane, at, key, holder, other, back)
   local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
-  if lane.jobs > 1 then answer = waiting(lane, at, key, holder) end -- finds foreign data before anything is written
+  if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before anything is written
   set_share(lane.flow, job.share)
   if lane.jobs == 1 and other then
     stand(other, lane, arrival, now)
@@ -81,14 +81,14 @@ local function wait(job, lane, at, key, holder, other, back)
   if job.record then write('ZREM', timers, BOOKING .. job.id) end
   expire(jobs, timers)
   in_line.any = true
-  return answer or waiting(lane, at, key, holder)
+  return answer or waiting_answer(lane, at, key, holder)
 end
 
 -- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back.
-local function place(job, lane, record, back)
+local function assign(job, lane, record, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if min(at, lane.ends) > now + job.latest then -- other limits may allow it earlier
-    forget(job.id, record)
+    forget_job(job.id, record)
     return format('4 %d', at) .. hold_text(key, holder)
   end
   local other
@@ -98,7 +98,7 @@ local function place(job, lane, record, back)
       set_share(lane.flow, job.share)
       if in_line.any and not back then charge(lane, job.costs, 1) end
       if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
-        forget(job.id, record)
+        forget_job(job.id, record)
         return grant(job.id, lane, job.costs, at, job.arrival)
       end
       local held = hold_text(key, holder)
@@ -131,7 +131,7 @@ local function redeem(job, lane, slot, again)
 end
 
 -- Whether a pull can find a lane. It may not if keys of the line were lost.
-local function stands(lane)
+local function reachable(lane)
   for i = 1, #lane do
     local queue = lane[i].name
     if call('ZSCORE', timers, queue) and call('ZSCORE', wait_of(queue), lane.flow)
@@ -144,7 +144,7 @@ end
 -- first job of a lane is older than the others, unless it has come back.
 local function still_waiting(job, lane)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
-  if not stands(lane) then
+  if not reachable(lane) then
     local name, look = lane[1].name, now
     if at > horizon then name, look = blocked(lane, job.costs, at, key) end
     stand(name, lane, format('%d', now), look)
@@ -154,7 +154,7 @@ local function still_waiting(job, lane)
   end
   expire(lane.list, jobs, timers) -- a lane may wait for longer than its keys live
   for i = 1, #lane do classes.expire(lane[i].name, lane) end
-  return waiting(lane, at, key, holder)
+  return waiting_answer(lane, at, key, holder)
 end
 
 local function decide(job, lane, record)
@@ -185,9 +185,9 @@ local function decide(job, lane, record)
   end
   local limit, key = never_fits(lane, job.costs)
   if limit then
-    forget(job.id, record)
+    forget_job(job.id, record)
     return '5' .. match(hold_text(key, limit), '^ %S+') .. ' ' .. key.origin
   end
-  return place(job, lane, record, back)
+  return assign(job, lane, record, back)
 end
 return in_line, decide

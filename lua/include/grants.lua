@@ -8,7 +8,7 @@ end
 -- Notes the places that a granted job occupies, until the job gives them back or its lease ends, as
 -- "class|paid|name=span:sub-window:units,..."; paid: until when its flow has paid, us. Each place is { name of the scope key,
 -- limit or ledger, sub-window, units }, and counts from an instant on. Returns the shortest lease, 0 without places.
-local function occupy(id, start, class, paid, places, from)
+local function note_places(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
     local name, counted, at, units = unpack(places[i])
@@ -29,4 +29,4 @@ local function read_grants(arguments)
   end
   return grants
 end
-return of_grant, occupy, read_grants
+return of_grant, note_places, read_grants

@@ -92,7 +92,7 @@ local function look(name)
         moved = moved + cost
       else
         if tag > virtual_time(name) then set_virtual_time(name, tag) end
-        tell(puller.booked, job.id, format('%d', at), lane.text)
+        add_job(puller.booked, job.id, format('%d', at), lane.text)
         go_on(name, lane, book_first(lane, job, at))
       end
     end

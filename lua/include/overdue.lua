@@ -12,25 +12,25 @@ local puller = {
   checks = 0, ended = 0, -- how often it has checked its steps, and at which check it ended; 0: it did not
 }
 
-local function tell(list, id, slot, text)
+local function add_job(list, id, slot, text)
   for _, value in ipairs({ id, slot, text }) do list[#list + 1] = value end
 end
 
 -- Reports a job that should ask again, and keeps its position for a while.
-local function to_ask(id, slot, costs_text, arrival, text)
+local function report_overdue(id, slot, costs_text, arrival, text)
   write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
   write('ZADD', overdues, format('%d', puller.delivers and now + TOLD_AGAIN or now), id)
   expire(overdues)
-  if puller.delivers then tell(puller.overdue, id, slot, text) end
+  if puller.delivers then add_job(puller.overdue, id, slot, text) end
 end
 
 -- Reports a job again that has still not come.
-local function tell_again(id)
+local function report_again(id)
   local slot, _, arrival, text = parse_booking(call('HGET', jobs, id) or '')
   local forgotten = call('ZSCORE', timers, BOOKING .. id)
   if slot ~= '0' or not forgotten then return write('ZREM', overdues, id) end
-  tell(puller.overdue, id, arrival, text)
+  add_job(puller.overdue, id, arrival, text)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
@@ -45,12 +45,12 @@ local function end_booking(id)
   end
   local ends = slot + grace
   if now < ends and ends <= horizon + grace then
-    tell(puller.booked, id, slot, text)
+    add_job(puller.booked, id, slot, text)
     puller.bookings = puller.bookings - 1
     return write('ZADD', timers, format('%d', ends), BOOKING .. id)
   end
   unbook(id, record)
-  to_ask(id, slot, costs_text, arrival, text)
+  report_overdue(id, slot, costs_text, arrival, text)
   hurry_lane(text)
 end
-return puller, tell, to_ask, tell_again, end_booking
+return puller, add_job, report_overdue, report_again, end_booking

@@ -180,7 +180,7 @@ end
 local MOST_ASKED = 500
 local asked = 0
 
-local function search_key(key, at, cost, promises)
+local function search(key, at, cost, promises)
   local holder
   if key.paused > at then at, holder = key.paused, PAUSE end
   local again = true
@@ -203,7 +203,7 @@ end
 -- The first start at or after an instant that a scope key allows by itself, and what moved it last: a limit, or PAUSE.
 local function earliest_of(key, at, cost, promises)
   asked = 0
-  local start, holder = search_key(key, at, cost, promises)
+  local start, holder = search(key, at, cost, promises)
   budget.left = budget.left - 15 * asked
   return start, holder
 end
@@ -217,7 +217,7 @@ local function earliest(lane, costs, at, promises, mode)
     again = false
     for i = 1, #lane do
       if lane[i].mode == mode then
-        local start, by = search_key(lane[i], at, costs[i], promises)
+        local start, by = search(lane[i], at, costs[i], promises)
         if start > at then
           at, key, holder, again = start, lane[i], by, start ~= NEVER and asked <= MOST_ASKED
           if not again then break end

@@ -139,7 +139,7 @@ local function renew(id, start, timed)
     place.at = at
     renewed[i] = { place.key.name, ledger, at, place.units }
   end
-  occupy(id, start, run.class, run.paid, renewed, now)
+  note_places(id, start, run.class, run.paid, renewed, now)
   return true
 end
 return run_of, count_moves, give_back, renew

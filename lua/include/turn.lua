@@ -63,7 +63,7 @@ local function throw_out(lane)
   local job, more = first_job(lane)
   if not job or not never_fits(lane, job.costs) then return job, false, more end
   take_out(lane, job)
-  to_ask(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  report_overdue(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
   job, more = first_job(lane)
   return job, true, more
 end

@@ -75,6 +75,6 @@ local function occupy_usual(usual, lane, job)
     local limit = key.running
     if limit then places[#places + 1] = { key.name, limit, sub_window(limit, now), cost } end
   end
-  return format('1 %d %d 0', now, occupy(job.id, now, match(job.lane, '^[^|]*'), now + 1000000, places, now))
+  return format('1 %d %d 0', now, note_places(job.id, now, match(job.lane, '^[^|]*'), now + 1000000, places, now))
 end
 return usual_key, save_usual, occupy_usual
