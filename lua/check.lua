@@ -1,6 +1,7 @@
 -- Purpose: find out before the first decision what this server or this user would refuse: call every command that the
 --   scripts call, in such a way that nothing is left of it, and read INFO.
--- Reply: now (0: TIME is refused), why INFO cannot be read or '', its sections server, memory, replication, persistence,
+-- Reply: now (0: TIME is refused), why INFO cannot be read or '', its sections server, memory, replication,
+--   persistence,
 --   then of each command that failed its name and the error's text
 local prefix = string.sub(KEYS[1], 1, -8)
 local key, now = prefix .. 'check', tonumber(ARGV[1]) or 0
@@ -11,8 +12,8 @@ local function try(command, ...)
   local answer = redis.pcall(command, ...)
   local wrong = type(answer) == 'table' and answer.err
   if not wrong then return answer end
-  if string.match(wrong, 'wrong number of arguments') or string.match(wrong, 'not an integer') or string.match(wrong, 'WRONGTYPE') then
-    return nil
+  for _, harmless in ipairs({ 'wrong number of arguments', 'not an integer', 'WRONGTYPE' }) do
+    if string.match(wrong, harmless) then return nil end
   end
   reply[#reply + 1], reply[#reply + 2] = command, wrong
 end
@@ -25,9 +26,9 @@ if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
 -- There is no such key. XX asks for one that is there; HSET lacks a value; SETRANGE's place is no number.
 local may_set = try('SET', key, '1', 'XX') ~= nil
 local commands = {
-  'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1', 'HMGET 1',
-  'HGETALL', 'HEXISTS 1', 'HDEL 1', 'LINDEX 0', 'LLEN', 'LRANGE 0 0', 'LTRIM 0 0', 'LPOP', 'ZCARD', 'ZSCORE 1', 'ZRANGE 0 1',
-  'ZRANGEBYSCORE 0 1', 'ZREM 1', 'ZSCAN 0', 'HSCAN 0', 'UNLINK',
+  'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',
+  'HMGET 1', 'HGETALL', 'HEXISTS 1', 'HDEL 1', 'LINDEX 0', 'LLEN', 'LRANGE 0 0', 'LTRIM 0 0', 'LPOP', 'ZCARD',
+  'ZSCORE 1', 'ZRANGE 0 1', 'ZRANGEBYSCORE 0 1', 'ZREM 1', 'ZSCAN 0', 'HSCAN 0', 'UNLINK',
 }
 for i = 1, #commands do
   local words = {}

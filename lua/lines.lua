@@ -1,4 +1,4 @@
--- Purpose: read who waits, in pages. It writes nothing. An entry that comes or goes between pages may be read twice or not at all.
+-- Purpose: read who waits, in pages. It writes nothing. An entry that moves between pages may be read twice or never.
 -- ARGV[4] kind of the entries
 -- ARGV[5..] names, as below, then
 --   from: where the page begins, 0 for the first
@@ -6,8 +6,9 @@
 -- Reply: now
 --   where the next page begins, '' for none
 --   keys, without names. Of each queue, by timer: name, timer us, flows, virtual time
---   queues queue... Of each: the number of flows on the page, and of each, by start tag: flow, tag, number of lanes, and its
---     first lanes as below; then the number of tags and finish tags, the latter on the first page only, and of each: name, tag
+--   queues queue... Of each: the number of flows on the page, and of each, by start tag: flow, tag, number of lanes,
+--     and its first lanes as below; then the number of tags, and of each: name, tag; then on the first page of each
+--     finish tag: flow, tag
 --   lanes queue flow. Of each lane, by arrival: lane, arrival us, jobs, costs of the first job
 --   claims, without names; from is a cursor. Of each: scope key, slot us, job
 --   jobs lane. Of each job, in order: id, arrival us, costs
@@ -37,7 +38,8 @@ function read.keys()
     local name = found[i]
     local mark = sub(name, 1, 1)
     if mark ~= BOOKING and mark ~= CLAIM and mark ~= SWEEP then
-      put(name, integer(found[i + 1]), integer(call('ZCARD', wait_of(name))), call('HGET', tags_of(name), VIRTUAL) or '0')
+      local virtual = call('HGET', tags_of(name), VIRTUAL) or '0'
+      put(name, integer(found[i + 1]), integer(call('ZCARD', wait_of(name))), virtual)
     end
   end
 end
@@ -60,7 +62,8 @@ local function lanes_page(queue, flow, from)
   local marks, most = call('ZRANGEBYSCORE', key, '-inf', '(0'), 2 * count
   for i = 0, #marks do
     local lanes, before = i == 0 and key or key .. marks[i], i == 0 and #marks or 0
-    local some = #found < most and call('ZRANGE', lanes, before + from, before + from + (most - #found) / 2 - 1, 'WITHSCORES') or {}
+    local last = before + from + (most - #found) / 2 - 1
+    local some = #found < most and call('ZRANGE', lanes, before + from, last, 'WITHSCORES') or {}
     for j = 1, #some do found[#found + 1] = some[j] end
     if from > 0 then from = max(0, from - (call('ZCARD', lanes) - before)) end
   end
@@ -145,7 +148,8 @@ function read.lists()
   end
 end
 
--- How many jobs of a lane are before a job, among its first count, and when that job arrived; -1 if it is not among them.
+-- How many jobs of a lane are before a job, among its first count, and when that job arrived; -1 if it is not among
+-- them.
 local function find_in_lane(id, list)
   local elements = call('LRANGE', list, 0, count - 1)
   for i = 1, #elements do
@@ -166,7 +170,8 @@ function read.job()
     end
     timer = call('ZSCORE', timers, queue)
   end
-  put(slot or '0', arrival or '0', integer(before), integer(waits and call('LLEN', list_of_lane(lane)) or 0), queue, integer(timer))
+  local size = waits and call('LLEN', list_of_lane(lane))
+  put(slot or '0', arrival or '0', integer(before), integer(size or 0), queue, integer(timer))
 end
 
 read[kind]()

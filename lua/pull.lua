@@ -30,21 +30,22 @@ for i = 1, #grants do occupied[i] = give_back(grants[i].id, grants[i].start, gra
 count_moves()
 for _, key in pairs(keys) do refit(key) end -- what is booked from here on is not counted where nothing counted any more
 if found[3] and found[3] - now > 1000000 then hurry_all(EVERY_TIMER) end -- the clock stepped back
-local due_now, found_due = {}, call('ZRANGEBYSCORE', timers, '-inf', format('%d', now), 'WITHSCORES', 'LIMIT', 0, puller.looks)
+local due_now, due_until = {}, format('%d', now)
+local found_due = call('ZRANGEBYSCORE', timers, '-inf', due_until, 'WITHSCORES', 'LIMIT', 0, puller.looks)
 for i = 1, #found_due, 2 do
   due_now[#due_now + 1] = {
-    name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), place = i,
+    name = found_due[i], about = floor(found_due[i + 1] / max(1, floor(lookahead / 4))), rank = i,
     wide = min(2, call('ZCARD', wait_of(found_due[i]))),
   }
 end
--- Of timers that are due at about the same time claims come first, then scope keys with one flow, then the others: a lane
--- that has room under a scope key of its own then takes its turn under those that it shares.
+-- Of timers that are due at about the same time claims come first, then scope keys with one flow, then the others: a
+-- lane that has room under a scope key of its own then takes its turn under those that it shares.
 table.sort(due_now, function(a, b)
   if a.about ~= b.about then return a.about < b.about end
   if a.wide ~= b.wide then return a.wide < b.wide end
-  return a.place < b.place
+  return a.rank < b.rank
 end)
-local due_again = puller.delivers and call('ZRANGEBYSCORE', overdues, '-inf', format('%d', now), 'LIMIT', 0, 50) or {}
+local due_again = puller.delivers and call('ZRANGEBYSCORE', overdues, '-inf', due_until, 'LIMIT', 0, 50) or {}
 
 -- Decide, and write the line on the way: the next decision reads it from Redis.
 for i = 1, #due_now do
@@ -64,8 +65,10 @@ forget_shares()
 save_keys()
 call('SET', prefix .. 'pulled', format('%d', now), 'PX', kept)
 if #due_now > 0 or #grants > 0 then expire(jobs, timers, claims, shares, overdues) end
-local reply = { format('%d', now), format('%d', save_line()), format('%d', #puller.booked / 3), puller.trouble, puller.ended,
-  unpack(occupied) }
+local reply = {
+  format('%d', now), format('%d', save_line()), format('%d', #puller.booked / 3), puller.trouble, puller.ended,
+  unpack(occupied),
+}
 for i = 1, #puller.booked do reply[#reply + 1] = puller.booked[i] end
 for i = 1, #puller.overdue do reply[#reply + 1] = puller.overdue[i] end
 return reply

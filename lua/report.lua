@@ -12,8 +12,8 @@
 --   until when the scope key is closed, us; 0: it is not
 -- uses: request, scopes, key, placing, queue, line
 
--- Additive increase, multiplicative decrease: Chiu and Jain 1989.
--- In thousandths: what a share keeps after a refusal that nothing explains, and what it grows by in each shortest window.
+-- Additive increase, multiplicative decrease: Chiu and Jain 1989. In thousandths: what a share keeps after a refusal
+-- that nothing explains, and what it grows by in each shortest window.
 local KEEPS, STEP = 700, 100
 local FIRST, MOST = 1000000, 300000000 -- us that a scope key is closed for after the first refusal, and at most
 

@@ -8,10 +8,12 @@
 --     costs, units: one number, or one for each scope key, separated by commas
 --     plan: 1 if the caller only plans the job, else 0; max_wait: for how long it may wait in its handler, us
 --     latest: from now until its last useful start, us; -1: that has passed; share of its flow, 1 and up
--- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order. If that took the
---   steps of one call, the caller asks again for the others. A holder is "name/units/span/precision", or "name/p" for a pause:
---   "1 start lease waited", then "!name,..." the scope keys that are off, if any, then "holder until": what would hold the
---     job back if it were not in shadow. lease: us, the shortest of its places, 0 for none; waited: us from arrival to start
+-- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order
+--   If that took the steps of one call, the caller asks again for the other jobs.
+--   holder: what holds a job back, "name/units/span/precision", or "name/p" for a pause
+--   "1 start lease waited [!name,...] [holder until]": granted
+--     lease: the shortest of its places, us, 0 for none; waited: us from its arrival to its start
+--     names: scope keys that are off; holder until: what would hold it back if it were not in shadow
 --   "2 slot" or "2 slot holder used booked": booked
 --   "3 estimate holder used booked ahead flows": waits; holder '-' for none
 --   "4 start" or "4 start holder used booked": too late
@@ -100,7 +102,7 @@ for i = 1, #names do texts[names[i]] = text_of(i) end
 if asking == 0 then
   write_nothing()
 else
-  call('SET', prefix .. 'none', '-', 'XX') -- sets nothing; fails, before anything is written, where Redis takes no writes
+  call('SET', prefix .. 'none', '-', 'XX') -- sets nothing, but fails here where Redis takes no writes
 end
 
 local records, seen = {}, {}
@@ -115,8 +117,10 @@ for i = 1, #asked do
   if budget.left <= 0 and i > 1 then break end
   local id, record = asked[i].id, records[i]
   local costs_text, plan, max_wait, latest, share = match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)$')
-  local job = { id = id, costs_text = costs_text, max_wait = tonumber(max_wait), latest = tonumber(latest), plan = plan == '1',
-    share = share, arrival = now + i - 1 }
+  local job = {
+    id = id, arrival = now + i - 1, costs_text = costs_text, share = share, plan = plan == '1',
+    max_wait = tonumber(max_wait), latest = tonumber(latest),
+  }
   local fine, said = pcall(function()
     local lane = lane_of(asked[i].lane)
     if seen[id] then record = call('HGET', jobs, id) end -- the same job again

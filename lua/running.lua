@@ -1,4 +1,5 @@
--- Purpose: give back the places of granted jobs that have ended, or renew the places of running jobs for a lease from now.
+-- Purpose: give back the places of granted jobs that have ended, or renew the places of running jobs for a lease from
+--   now.
 -- ARGV[4] "verb timed"
 --   verb: done or renew
 --   timed: 1 if flows pay for the time that their jobs occupy places, else 0

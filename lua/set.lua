@@ -72,7 +72,9 @@ local function with(control, scope, is_mode)
   all = lasting(all)
   for i = 1, #order do
     local mode, limits_text = lasting(set[order[i]][1]), lasting(set[order[i]][2])
-    if mode ~= NOTHING or limits_text ~= NOTHING then rest[#rest + 1] = order[i] .. '=' .. mode .. ':' .. limits_text .. ';' end
+    if mode ~= NOTHING or limits_text ~= NOTHING then
+      rest[#rest + 1] = order[i] .. '=' .. mode .. ':' .. limits_text .. ';'
+    end
   end
   if all == NOTHING and #rest == 0 then return NOTHING, before end
   return all .. ';' .. table.concat(rest), before

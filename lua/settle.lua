@@ -28,7 +28,7 @@ charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 -- Changes the units of an entry in the log, which is written at the end. Returns by how many units.
 local changes = {}
 local function correct_log(key, ledger, at, delta)
-  local place, there = find(read_log(key, ledger), at)
+  local place, there = find(read_log(key, ledger, ledger.passed, NEVER), at)
   if (there or 0) == 0 then return 0 end -- an entry of 0 units stands for none
   local sum = max(0, there + delta)
   changes[#changes + 1] = { log_of(key, ledger), format('%d', ledger.passed + place + 16), format('%016d', sum) }

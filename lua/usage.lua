@@ -19,7 +19,7 @@ read_control()
 -- Decide.
 local function all_entries(key, ledger)
   trim(key, ledger)
-  local spent, booked = table.concat({ read_log(key, ledger), ledger.tail }), ledger.ahead
+  local spent, booked = table.concat({ read_log(key, ledger, ledger.passed, NEVER), ledger.tail }), ledger.ahead
   budget.left = budget.left - (#spent + #booked) / 128
   return table.concat({
     format('= %s %d %d %d', ledger.span, ledger.precision, ledger.n, key.shift),
@@ -31,7 +31,8 @@ end
 local function count(key)
   local best
   for i = 1, #key do
-    if key[i].kind.settled and key[i].length >= from + 0 and (not best or key[i].precision < best.precision) then best = key[i] end
+    local reaches = key[i].kind.settled and key[i].length >= from + 0
+    if reaches and (not best or key[i].precision < best.precision) then best = key[i] end
   end
   if not best then return -1 end
   local t = now + key.shift

@@ -1,5 +1,6 @@
--- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so that
--- lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's units.
+-- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so
+-- that lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's
+-- units.
 -- uses: kinds, records, key, placing, queue, line, overdue, turn
 local LOOKS_OF_A_CLAIM = 8 -- how many looks one look at a claim counts for: it costs as much
 
@@ -11,14 +12,16 @@ local function longest(key)
   return length
 end
 
--- Whether a booking of a lane for an instant is the claim of a scope key: of the scope key where the lane stands, and of any
--- other where the booking is so near that it keeps other jobs waiting.
-local function claims_under(key, queue, at) return key.mode == ENFORCE and (key.name == queue or at - now <= 2 * longest(key)) end
+-- Whether a booking of a lane for an instant is the claim of a scope key: of the scope key where the lane stands, and
+-- of any other where the booking is so near that it keeps other jobs waiting.
+local function claims_under(key, queue, at)
+  return key.mode == ENFORCE and (key.name == queue or at - now <= 2 * longest(key))
+end
 
 -- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if none does. The bookings
--- beyond the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit. Under a
--- running limit a claim keeps places empty, since nobody knows when places come back: the next claim waits until the slot of
--- the last.
+-- beyond the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit.
+-- Under a running limit a claim keeps places empty, since nobody knows when places come back: the next claim waits
+-- until the slot of the last.
 local function claimed(lane, queue, at, costs)
   local frees
   for i = 1, #lane do
@@ -56,7 +59,8 @@ local function claim(lane, job, queue, at)
   return following, more
 end
 
--- Looks for an earlier slot for a job that has a claim. A slot within the lookahead makes the claim an ordinary booking.
+-- Looks for an earlier slot for a job that has a claim. A slot within the lookahead makes the claim an ordinary
+-- booking.
 local function reclaim(id)
   puller.looks = puller.looks - LOOKS_OF_A_CLAIM
   local record = call('HGET', jobs, id) or ''

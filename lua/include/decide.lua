@@ -66,7 +66,7 @@ end
 local function wait(job, lane, at, key, holder, other, back)
   local arrival, answer = format('%d', job.arrival), nil
   lane.jobs = lane.jobs + 1
-  if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before anything is written
+  if lane.jobs > 1 then answer = waiting_answer(lane, at, key, holder) end -- finds foreign data before the first write
   set_share(lane.flow, job.share)
   if lane.jobs == 1 and other then
     stand(other, lane, arrival, now)
@@ -140,8 +140,8 @@ local function reachable(lane)
   return false
 end
 
--- Answers a waiting job that asks again. If its lane was lost, and other jobs have come since, the job goes to the front: the
--- first job of a lane is older than the others, unless it has come back.
+-- Answers a waiting job that asks again. If its lane was lost, and other jobs have come since, the job goes to the
+-- front: the first job of a lane is older than the others, unless it has come back.
 local function still_waiting(job, lane)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if not reachable(lane) then

@@ -1,5 +1,5 @@
--- Entries: sub-windows and their units as text, in order, 32 digits each: 16 of the sub-window, 16 of the units. Digits of
--- one length compare as texts do, so a search reads few of them.
+-- Entries: sub-windows and their units as text, in order, 32 digits each: 16 of the sub-window, 16 of the units. Digits
+-- of one length compare as texts do, so a search reads few of them.
 local ENTRY = '%016d%016d'
 
 -- How many bytes of entries stand before a sub-window, and its units if it has an entry.
@@ -18,7 +18,9 @@ end
 
 -- Changes the units of a sub-window, never below 0. Returns the new text, and by how many units it changed.
 local function add(text, at, units)
-  if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then return text .. format(ENTRY, at, units), units end
+  if units > 0 and (text == '' or sub(text, -32, -17) < format('%016d', at)) then
+    return text .. format(ENTRY, at, units), units
+  end
   local place, there = find(text, at)
   if not there then
     if units <= 0 then return text, 0 end
@@ -29,8 +31,8 @@ local function add(text, at, units)
   return sub(text, 1, place) .. entry .. sub(text, place + 33), sum - there
 end
 
--- How many steps the call has left: it takes one for each entry that it reads or skips, and more for what takes longer. A call
--- that has taken its steps leaves the rest to the next call.
+-- How many steps the call has left: it takes one for each entry that it reads or skips, and more for what takes longer.
+-- A call that has taken its steps leaves the rest to the next call.
 local budget = { left = tonumber(steps) }
 
 local numbers = {} -- of units by their digits: many are the same

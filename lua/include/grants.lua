@@ -6,8 +6,9 @@ local function of_grant(kind, id, start)
 end
 
 -- Notes the places that a granted job occupies, until the job gives them back or its lease ends, as
--- "class|paid|name=span:sub-window:units,..."; paid: until when its flow has paid, us. Each place is { name of the scope key,
--- limit or ledger, sub-window, units }, and counts from an instant on. Returns the shortest lease, 0 without places.
+-- "class|paid|name=span:sub-window:units,..."; paid: until when its flow has paid, us. Each place is { name of the
+-- scope key, limit or ledger, sub-window, units }, and counts from an instant on. Returns the shortest lease, 0 without
+-- places.
 local function note_places(id, start, class, paid, places, from)
   local shortest, longest, texts = NEVER, 0, {}
   for i = 1, #places do
@@ -17,7 +18,8 @@ local function note_places(id, start, class, paid, places, from)
   end
   if #places == 0 then return 0 end
   local text = class .. format('|%d|', paid) .. table.concat(texts, ',')
-  write('SET', of_grant('run', id, start), text, 'PX', format('%d', floor((from + 1.01 * longest - now) / 1000) + 60000))
+  local lives = format('%d', floor((from + 1.01 * longest - now) / 1000) + 60000)
+  write('SET', of_grant('run', id, start), text, 'PX', lives)
   return shortest
 end
 

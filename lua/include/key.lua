@@ -43,9 +43,9 @@ local function follows_until(key)
   return max(key.closed, (key.less > 0 or key.refusals > 0) and key.changed + 86400000000 or 0)
 end
 
--- Reads the served share: less, how many thousandths it lacks; down, when the upstream refused last; changed; refusals in a
--- row; until when the upstream has closed it, and when that was reported. What was reported before the clock stepped back
--- goes back with the clock.
+-- Reads the served share: less, how many thousandths it lacks; down, when the upstream refused last; changed; refusals
+-- in a row; until when the upstream has closed it, and when that was reported. What was reported before the clock
+-- stepped back goes back with the clock.
 local function read_adapted(key, text)
   local less, down, changed, refusals, closed, closed_at = match(text, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
   if not less then error('FOREIGN key:' .. key.name, 0) end
@@ -53,7 +53,9 @@ local function read_adapted(key, text)
   key.less, key.down, key.changed, key.refusals = tonumber(less), min(down, now), min(changed, now), tonumber(refusals)
   key.closed, key.closed_at = closed - max(0, closed_at - now), min(closed_at, now)
   key.dirty = max(down, changed, closed_at) > now
-  if follows_until(key) <= now then key.less, key.down, key.changed, key.refusals, key.closed, key.closed_at = 0, 0, 0, 0, 0, 0 end
+  if follows_until(key) <= now then
+    key.less, key.down, key.changed, key.refusals, key.closed, key.closed_at = 0, 0, 0, 0, 0, 0
+  end
 end
 
 -- Reads limits of the scope key's own. If they end, its scope's limits follow.
@@ -68,8 +70,8 @@ local function read_own(key)
   key.own_ends, key.ends = ends, min(key.ends, ends)
 end
 
--- Reads a scope key. The time of its ledgers never goes back, not even behind the last call in which something left them:
--- after a small step back of the clock it stands still, after a larger one it goes on from where it stood.
+-- Reads a scope key. The time of its ledgers never goes back, not even behind the last call in which something left
+-- them: after a small step back of the clock it stands still, after a larger one it goes on from where it stood.
 local function read_key(name, text)
   local scope = scope_of(name)
   local key = {
@@ -103,8 +105,8 @@ local function read_key(name, text)
   return key
 end
 
--- The ledgers' time at an instant. While the time stands still, it does so for all instants until the clock has caught up: a
--- job that is granted for one of them starts no sooner than its entry.
+-- The ledgers' time at an instant. While the time stands still, it does so for all instants until the clock has caught
+-- up: a job that is granted for one of them starts no sooner than its entry.
 local function time_of(key, at)
   if key.shift ~= key.offset then return max(at + key.offset, key.seen) end
   return at + key.offset
@@ -141,7 +143,8 @@ local function book(key, at, units)
   end
 end
 
--- Writes a scope key. It lives for as long as anything in it counts; its expiry, and that of its logs, is renewed seldom.
+-- Writes a scope key. It lives for as long as anything in it counts; its expiry, and that of its logs, is renewed
+-- seldom.
 local function save_key(key)
   local name = prefix .. 'key:' .. key.name
   drop_empty(key)
@@ -160,7 +163,8 @@ local function save_key(key)
     coarsen(key, ledger)
     if #ledger.tail > SPILL and ledger.kind.logged then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
-    needed = max(needed, now + start_of(ledger, ledger.n), leaves_at(key, ledger, ledger.tail), leaves_at(key, ledger, ledger.ahead))
+    needed = max(needed, now + start_of(ledger, ledger.n), leaves_at(key, ledger, ledger.tail),
+      leaves_at(key, ledger, ledger.ahead))
     text = text .. format('%s %d %d %d %d %d %d %d %d\n', ledger.span, ledger.precision, ledger.since, ledger.spent,
       ledger.booked, #ledger.tail, #ledger.ahead, ledger.passed, ledger.logged) .. ledger.tail .. ledger.ahead
   end

@@ -1,6 +1,7 @@
 -- The kinds of limits, by the letter that stands before the length of a span, "w60000000" or "r30000000":
 --   w  a window counts the starts within its length. A start leaves with the window
---   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be renewed
+--   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be
+--     renewed
 -- renewed: a grant notes its places, which the job renews and gives back; a full ledger may have room at any time.
 -- settled: a settlement corrects the charge of a start. logged: the oldest of many entries lie in a log.
 local KINDS = {
@@ -8,12 +9,13 @@ local KINDS = {
   w = { settled = true, logged = true },
 }
 
--- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A start
--- counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier than it is; with a
--- precision of 1 it counts to the microsecond. Returns nil if there is no such span.
+-- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A
+-- start counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier than it is;
+-- with a precision of 1 it counts to the microsecond. Returns nil if there is no such span.
 local function with_span(counted, span, precision)
   local letter, length = string.match(span, '^(%l)(%d+)$')
-  counted.kind, counted.span, counted.length, counted.precision = KINDS[letter], span, tonumber(length), tonumber(precision)
+  counted.kind, counted.span = KINDS[letter], span
+  counted.length, counted.precision = tonumber(length), tonumber(precision)
   if not counted.kind or counted.length == 0 or counted.precision == 0 then return nil end
   counted.n = counted.precision == 1 and counted.length or math.ceil(counted.length / counted.precision) + 1
   return counted

@@ -1,8 +1,9 @@
 -- The ledgers of a scope key, in the order of kinds.lua. In the text of the scope key each is
---   span precision since spent booked tail ahead passed logged \n, then two texts of entries: tail bytes of the newest spent
+--   span precision since spent booked tail ahead passed logged \n, then two texts of entries: tail bytes of the
+--     newest spent
 --   units, and ahead bytes of booked units. since: from when the ledger counts, us, by its own time
--- Spent units that are older than the tail lie in the log "ledger:<name>:<span>", logged bytes of entries, of which the first
--- passed bytes have left the window.
+-- Spent units that are older than the tail lie in the log "ledger:<name>:<span>", logged bytes of entries, of which the
+-- first passed bytes have left the window.
 -- uses: kinds, entries
 local function new_ledger(span, precision, since)
   return with_span({
@@ -13,9 +14,10 @@ end
 
 local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. ledger.span end
 
-local function read_log(key, ledger)
-  if ledger.passed >= ledger.logged then return '' end
-  return call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', ledger.logged - 1))
+-- So many bytes of the log at most, from a byte on.
+local function read_log(key, ledger, from, most)
+  local to = min(from + most, ledger.logged)
+  return from < to and call('GETRANGE', log_of(key, ledger), format('%d', from), format('%d', to - 1)) or ''
 end
 
 local function parse_ledgers(key, text, at)
@@ -38,8 +40,8 @@ local function parse_ledgers(key, text, at)
   end
 end
 
--- Counts the units of a lost log with the oldest of the tail, or from now on: for longer than before, so that no window gets
--- more than its limit.
+-- Counts the units of a lost log with the oldest of the tail, or from now on: for longer than before, so that no window
+-- gets more than its limit.
 local function mend(key, ledger)
   local at, units = {}, {}
   list_of(ledger.tail, at, units)
@@ -67,7 +69,7 @@ local function trim(key, ledger)
   local t = now + key.shift
   local edge = format('%016d', sub_window(ledger, t) - ledger.n + 1)
   while ledger.passed < ledger.logged do
-    local chunk = call('GETRANGE', log_of(key, ledger), format('%d', ledger.passed), format('%d', min(ledger.passed + 1023, ledger.logged - 1)))
+    local chunk = read_log(key, ledger, ledger.passed, 1024)
     if chunk == '' then mend(key, ledger) end
     local bytes, units = older(chunk, edge)
     if bytes == 0 then break end
@@ -98,8 +100,8 @@ local function is_empty(key, ledger)
     and (ledger.ahead == '' or last_of(ledger.ahead) < sub_window(ledger, max(0, t - grace)))
 end
 
--- Corrects searches that may go on when a booking is added: the window at which a search stands holds the booking, or has
--- passed it, or comes to it. A booking that is taken back may leave room where none was: all searches begin anew.
+-- Corrects searches that may go on when a booking is added: the window at which a search stands holds the booking, or
+-- has passed it, or comes to it. A booking that is taken back may leave room where none was: all searches begin anew.
 local function book_in_searches(ledger, x, units, longer)
   if units < 0 then ledger.searches = {} end
   for _, search in pairs(ledger.searches) do
@@ -113,8 +115,8 @@ local function book_in_searches(ledger, x, units, longer)
   end
 end
 
--- Moves the older entries of a long tail into the log, not the current one and not the last. A log that this ledger has not
--- begun is that of a lost scope key.
+-- Moves the older entries of a long tail into the log, not the current one and not the last. A log that this ledger has
+-- not begun is that of a lost scope key.
 local function spill(key, ledger)
   trim(key, ledger)
   local current = format('%016d', sub_window(ledger, now + key.shift))
@@ -141,8 +143,8 @@ local function cut(key, ledger)
 end
 
 -- Makes a fine ledger coarser that counts many units, since a limit was raised or is not enforced. Its entries go into
--- sub-windows of a thousandth of the window at least, each into one that contains its own: it counts as long as before, or
--- longer.
+-- sub-windows of a thousandth of the window at least, each into one that contains its own: it counts as long as before,
+-- or longer.
 local function coarsen(key, ledger)
   local least = math.ceil(ledger.length / FINEST)
   if ledger.spent <= 2 * FINEST or ledger.precision >= least or not ledger.kind.logged then return end
@@ -151,9 +153,9 @@ local function coarsen(key, ledger)
   for i = 1, #key.limits do
     if key.limits[i].span == ledger.span then least = max(least, key.limits[i].precision) end
   end
-  local times, spent = math.ceil(least / ledger.precision), table.concat({ read_log(key, ledger), ledger.tail })
+  local times, log = math.ceil(least / ledger.precision), read_log(key, ledger, ledger.passed, NEVER)
   if ledger.logged > 0 then call('UNLINK', log_of(key, ledger)) end
-  ledger.tail, ledger.ahead = coarser(spent, times), coarser(ledger.ahead, times)
+  ledger.tail, ledger.ahead = coarser(table.concat({ log, ledger.tail }), times), coarser(ledger.ahead, times)
   ledger.passed, ledger.logged = 0, 0
   with_span(ledger, ledger.span, ledger.precision * times)
 end

@@ -1,5 +1,5 @@
--- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key that has
--- no room for its first job.
+-- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key
+-- that has no room for its first job.
 -- uses: records, key, placing, priority, queue
 local known_lanes = {}
 local function lane_of(text)
@@ -60,8 +60,9 @@ local function never_fits(lane, costs)
   end
 end
 
--- The scope key under which a job waits: among scope keys that by themselves have no room for it within the lookahead, the one
--- whose room comes last; else the one that moved its start, at, last. Also when to look, and whether there are such scope keys.
+-- The scope key under which a job waits: among scope keys that by themselves have no room for it within the lookahead,
+-- the one whose room comes last; else the one that moved its start, at, last. Also when to look, and whether there are
+-- such scope keys.
 local function blocked(lane, costs, at, key)
   local last, name, look = -1, nil, nil
   for i = 1, #lane do

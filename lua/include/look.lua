@@ -1,6 +1,7 @@
 -- What a pull looks at: a scope key, a claim, or a booking whose job has not come.
 -- uses: records, key, placing, priority, tags, queue, line, overdue, turn, claim
-local MOST_WALKED, AGAIN_AFTER = 64, 60000000 -- lanes without room that one look passes, and after how many us it looks again
+local MOST_WALKED = 64 -- how many lanes without room one look passes
+local AGAIN_AFTER = 60000000 -- us until a pull looks at them again, at the latest
 
 -- Whether a scope key lacks room for a job only for its weight.
 local function is_heavy(key, cost)
@@ -16,8 +17,8 @@ local function is_full(key, units)
   return earliest_of(key, now, units, true) > horizon
 end
 
--- When to look again at a scope key without room: when it has room for one unit. If it has that room, but lanes that had
--- their turn here should take it, the scope key waits a while for them.
+-- When to look again at a scope key without room: when it has room for one unit. If it has that room, but lanes that
+-- had their turn here should take it, the scope key waits a while for them.
 local function again(key)
   local one = earliest_of(key, now, 1, true)
   if one <= horizon then return now + floor(lookahead / 4) end
@@ -45,8 +46,8 @@ local function pass(name, walk, lane, tag, cost)
   walk.lane, walk.passed = walk.lane + 1, walk.passed + 1
 end
 
--- Deals with a first job that has no room: its lane moves under another scope key that has none for it, or the job claims its
--- start or, beside other claims, is passed.
+-- Deals with a first job that has no room: its lane moves under another scope key that has none for it, or the job
+-- claims its start or, beside other claims, is passed.
 local function make_room(name, walk, lane, job, tag, own, at, mover)
   local cost = cost_of(lane, job.costs, name)
   local other, _, lacks = blocked(lane, job.costs, at, mover)
@@ -62,9 +63,10 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
   pass(name, walk, lane, tag, cost)
 end
 
--- Walks along the lanes under a scope key in the order of their turns and books the first jobs that have room, until the
--- scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves under that one. A
--- job that is not lighter than one without room has none either. Returns when to look again, nil if no flow stands here.
+-- Walks along the lanes under a scope key in the order of their turns and books the first jobs that have room, until
+-- the scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves under
+-- that one. A job that is not lighter than one without room has none either. Returns when to look again, nil if no flow
+-- stands here.
 local function look(name)
   forget_finished(name)
   local walk = walk_of(name) or { flow = '', rank = 0, lane = 0, again = now + AGAIN_AFTER }

@@ -1,5 +1,5 @@
--- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came. A
--- pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
+-- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
+-- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
 -- uses: records, queue, line
 local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000 -- us
 local puller = {

@@ -12,9 +12,8 @@ local function spent_at(key, ledger, i)
   while i > #old.at and (old.read < ledger.logged or old.of_tail < #ledger.tail) do
     local chunk
     if old.read < ledger.logged then
-      local to = min(old.read + CHUNK, ledger.logged)
-      chunk = call('GETRANGE', log_of(key, ledger), format('%d', old.read), format('%d', to - 1))
-      old.read = to
+      chunk = read_log(key, ledger, old.read, CHUNK)
+      old.read = min(old.read + CHUNK, ledger.logged)
     else
       chunk = sub(ledger.tail, old.of_tail + 1, old.of_tail + CHUNK)
       old.of_tail = old.of_tail + #chunk
@@ -34,7 +33,8 @@ local function behind(text, x, ats, units)
   return sum
 end
 
--- The units that the window now holds, and the booked units. A start that was granted for later counts as booked until then.
+-- The units that the window now holds, and the booked units. A start that was granted for later counts as booked until
+-- then.
 local function uses(key, ledger)
   trim(key, ledger)
   local later = behind(ledger.tail, sub_window(ledger, now + key.shift), {}, {})
@@ -51,8 +51,9 @@ local function promised_in(ledger)
   return ledger.promised
 end
 
--- The window that ends at a sub-window y, which a search moves on. sum: the units in it; s_in and s_out: the spent entries that
--- enter and leave it next; b_in and b_out: the booked ones. It begins with all entries, so that it reads only those that leave.
+-- The window that ends at a sub-window y, which a search moves on. sum: the units in it; s_in and s_out: the spent
+-- entries that enter and leave it next; b_in and b_out: the booked ones. It begins with all entries, so that it reads
+-- only those that leave.
 local function window_at(ledger, x, booked)
   local w = { y = x, booked = booked, at = {}, units = {}, s_in = 1, s_out = 1, b_in = #booked.at + 1, b_out = 1 }
   w.sum = ledger.spent - behind(ledger.tail, x, w.at, w.units) + (booked == NONE and 0 or ledger.booked)
@@ -89,7 +90,7 @@ local function slide(key, ledger, w, x, room)
     end
     if sum > room then
       -- Until enough units have left.
-      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- it counts more units than its entries have
+      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- it counts more than its entries
       y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
       x = y
     else
@@ -112,9 +113,10 @@ local function copy_of(w)
   }
 end
 
--- The first sub-window from x on where the cost fits into every window that contains it. For the same room, a search goes on
--- where an earlier one ended that began before x: there was no room between, and there is none unless a booking is taken back.
--- Each room has two windows: where the last search ended that found no room at x, and where the last search ended.
+-- The first sub-window from x on where the cost fits into every window that contains it. For the same room, a search
+-- goes on where an earlier one ended that began before x: there was no room between, and there is none unless a booking
+-- is taken back. Each room has two windows: where the last search ended that found no room at x, and where the last
+-- search ended.
 local function slide_on(key, ledger, x, room, promises)
   if not promises then return slide(key, ledger, window_at(ledger, x, NONE), x, room) end
   local known = ledger.searches[room] or { from = x, to = x }
@@ -131,8 +133,8 @@ local function slide_on(key, ledger, x, room, promises)
   return y
 end
 
--- The sub-window from which on running jobs occupy no more than room. A job that starts later has its place already, since
--- running jobs may renew until then.
+-- The sub-window from which on running jobs occupy no more than room. A job that starts later has its place already,
+-- since running jobs may renew until then.
 local function places_from(key, ledger, room)
   local left, i, at, units = ledger.spent, 0, nil, nil
   while left > room do
@@ -152,8 +154,8 @@ local function served(key, limit)
   return max(1, floor(limit.units / 1000) * part + floor(limit.units % 1000 * part / 1000))
 end
 
--- How many units may count beside a job, -1 if the job never fits. A job that is heavier than the served share starts where
--- nothing else counts.
+-- How many units may count beside a job, -1 if the job never fits. A job that is heavier than the served share starts
+-- where nothing else counts.
 local function room_of(key, limit, cost)
   if cost > limit.units then return -1 end
   return max(0, served(key, limit) - cost)
@@ -175,8 +177,8 @@ local function earliest_in(key, ledger, at, room, promises)
   return start_of(ledger, y) - key.offset
 end
 
--- How many limits a search asks at most, over and over until none of them moves the start. A start that it has not found then
--- counts as beyond the horizon.
+-- How many limits a search asks at most, over and over until none of them moves the start. A start that it has not
+-- found then counts as beyond the horizon.
 local MOST_ASKED = 500
 local asked = 0
 

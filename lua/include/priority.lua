@@ -1,6 +1,6 @@
--- Priorities. A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's turn in a
--- queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit of a class counts
--- for lower ^ priority.
+-- Priorities. A class is the lanes of a flow that have the same priority, "<flow>" or "<flow>#<priority>". A flow's
+-- turn in a queue is divided among its classes by start-time fair queueing again, one level below the flows: a unit of
+-- a class counts for lower ^ priority.
 -- uses: records, tags
 local classes = {}
 
@@ -12,7 +12,8 @@ end
 
 local function priority_of(mark) return mark and tonumber(sub(mark, 2)) or 0 end
 
--- The numbers of a flow's classes, their virtual time and then the tag of each, and a function that returns the tag of a class.
+-- The numbers of a flow's classes, their virtual time and then the tag of each, and a function that returns the tag of
+-- a class.
 function classes.tags(text)
   local tags = {}
   for tag in gmatch(text or '', '%S+') do tags[#tags + 1] = tonumber(tag) end
@@ -25,7 +26,8 @@ local function in_order(queue, flow, lanes)
   local _, tag_of = classes.tags(call('HGET', tags_of(queue), CLASSES .. flow))
   local found = { { lanes = lanes, before = #marks, tag = tag_of(nil), priority = 0 } }
   for _, mark in ipairs(marks) do
-    found[#found + 1] = { lanes = lanes .. mark, before = 0, tag = tag_of(mark), priority = priority_of(mark), mark = mark }
+    local priority = priority_of(mark)
+    found[#found + 1] = { lanes = lanes .. mark, before = 0, tag = tag_of(mark), priority = priority, mark = mark }
   end
   table.sort(found, function(a, b)
     if a.tag ~= b.tag then return a.tag < b.tag end

@@ -55,8 +55,8 @@ local function hurry_lane(text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 
--- Makes some 200 timers due now from a cursor on: those of claims, and of the scope keys whose names begin with a text; or,
--- for EVERY_TIMER, of all. Returns now if there are more: the next pull goes on with the timer SWEEP.
+-- Makes some 200 timers due now from a cursor on: those of claims, and of the scope keys whose names begin with a text;
+-- or, for EVERY_TIMER, of all. Returns now if there are more: the next pull goes on with the timer SWEEP.
 local EVERY_TIMER = '='
 local function hurry_from(cursor, text)
   local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
@@ -85,13 +85,15 @@ local function hurry_all(text)
   hurry_from('0', last and last ~= text and EVERY_TIMER or text)
 end
 
--- Puts a lane into a queue, which is due by the instant look. A new flow moves the virtual time on by the smallest step: flows
--- with equal tags keep the order in which they came.
+-- Puts a lane into a queue, which is due by the instant look. A new flow moves the virtual time on by the smallest
+-- step: flows with equal tags keep the order in which they came.
 local function stand(queue, lane, arrival, look)
   local tag, stands = start_tag(queue, lane.flow)
   local tags, virtual = tags_of(queue), virtual_time(queue)
   classes.add(queue, lane, arrival)
-  if lane.mark and call('HEXISTS', tags, CLASSES .. lane.flow) == 0 then write('HSET', tags, CLASSES .. lane.flow, '0') end
+  if lane.mark and call('HEXISTS', tags, CLASSES .. lane.flow) == 0 then
+    write('HSET', tags, CLASSES .. lane.flow, '0')
+  end
   if not stands then
     write('ZADD', wait_of(queue), tag_text(tag), lane.flow)
     write('ZREM', finish_of(queue), lane.flow)
@@ -122,8 +124,8 @@ local function leave(queue, lane)
   tidy(queue)
 end
 
--- A scope key of a lane, but for one, under which flows stand whose turn is before this flow's; nil if there is none. A new
--- job may go before flows that no look has room for until later.
+-- A scope key of a lane, but for one, under which flows stand whose turn is before this flow's; nil if there is none. A
+-- new job may go before flows that no look has room for until later.
 local function contended(lane, but)
   for i = 1, #lane do
     local name = lane[i].name
@@ -137,8 +139,8 @@ local function contended(lane, but)
   end
 end
 
--- Moves a flow's tags by charged units under each scope key where flows stand; settled: for no start. It reads all tags before
--- it writes any.
+-- Moves a flow's tags by charged units under each scope key where flows stand; settled: for no start. It reads all tags
+-- before it writes any.
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do
@@ -163,8 +165,8 @@ local function charge(lane, costs, sign, settled)
   end
 end
 
--- When to look at a scope key that has room at an instant: within 300 s, since another process may have other limits, or the
--- clock may have been set; and not after a setting ends.
+-- When to look at a scope key that has room at an instant: within 300 s, since another process may have other limits,
+-- or the clock may have been set; and not after a setting ends.
 local function soon(at, ends) return min(at, ends, now + 300000000) end
 
 -- When the next pull is due, 0 if nothing waits.

@@ -36,5 +36,6 @@ local renewed = {}
 local function expire(...)
   for i = 1, select('#', ...) do renewed[select(i, ...)] = true end
 end
-return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES, wait_of, tags_of, finish_of, lanes_of,
-  list_of_lane, waiting_record, parse_waiting, parse_booking, parse_element, claim_of, renewed, expire
+return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES,
+  wait_of, tags_of, finish_of, lanes_of, list_of_lane,
+  waiting_record, parse_waiting, parse_booking, parse_element, claim_of, renewed, expire

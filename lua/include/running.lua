@@ -2,8 +2,8 @@
 -- uses: kinds, entries, grants, ledger, key, priority, queue
 local runs = {} -- of grants, as they were read; false: the job occupies no places
 
--- Reads the places that a grant was given, its class, and until when its flow has paid. A place whose ledger was lost has
--- none. Nil if the job occupies no places.
+-- Reads the places that a grant was given, its class, and until when its flow has paid. A place whose ledger was lost
+-- has none. Nil if the job occupies no places.
 local function run_of(id, start)
   local name = of_grant('run', id, start)
   local run = runs[name]
@@ -98,8 +98,8 @@ local function cooldown_of(cooldowns, wanted)
   return 0
 end
 
--- Gives back the places of a grant. If the grant still occupies all of them, they count on for a cool-down, by scopes. timed:
--- its flow pays for the time. Returns whether the grant occupied all of its places.
+-- Gives back the places of a grant. If the grant still occupies all of them, they count on for a cool-down, by scopes.
+-- timed: its flow pays for the time. Returns whether the grant occupied all of its places.
 local function give_back(id, start, cooldowns, timed)
   local places, all = places_of(id, start)
   if not places then return false end

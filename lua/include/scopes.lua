@@ -2,11 +2,13 @@
 -- uses: kinds
 local CONFIGURED, SET_FOR_SCOPE, SET_FOR_KEY = 'c', 's', 'k' -- origins of limits
 
--- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit begins.
+-- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit
+-- begins.
 local function limits_of(text, whose)
   local list, at = {}, 1
   for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+)/(%d+),?()') do
-    local limit = with_span({ units = tonumber(units), head = span .. ' ' .. precision_text .. ' ' }, span, precision_text)
+    local head = span .. ' ' .. precision_text .. ' '
+    local limit = with_span({ units = tonumber(units), head = head }, span, precision_text)
     if from ~= at or not limit or limit.units < -1 then break end
     at, list[#list + 1] = to, limit
   end
@@ -14,8 +16,8 @@ local function limits_of(text, whose)
   return list
 end
 
--- Parses a setting of run time, "value|until|at|by|why" or NOTHING; until: us, 0 without an end. Returns its value, NOTHING
--- if it has ended, and its end, NEVER if it has none.
+-- Parses a setting of run time, "value|until|at|by|why" or NOTHING; until: us, 0 without an end. Returns its value,
+-- NOTHING if it has ended, and its end, NEVER if it has none.
 local function setting_of(text, whose)
   if text == NOTHING then return text, NEVER end
   local value, ends = match(text, '^([^|]+)|(%d+)|%d+|[^|]*|[^|]*$')
@@ -25,9 +27,9 @@ local function setting_of(text, whose)
   return value, ends
 end
 
--- The scopes of the process with their settings of run time, by name: mode, limits as text, their origin, ends: when the next
--- setting ends; after: the limits that follow limits that end. control is NOTHING or "mode;", and then for each scope that
--- has a setting "name=mode:limits;", each a setting.
+-- The scopes of the process with their settings of run time, by name: mode, limits as text, their origin, ends: when
+-- the next setting ends; after: the limits that follow limits that end. control is NOTHING or "mode;", and then for
+-- each scope that has a setting "name=mode:limits;", each a setting.
 local scopes = {}
 local function read_scopes(control)
   for name, mode, limits in gmatch(configured, '([^=;]+)=(%a):([^;]*);') do

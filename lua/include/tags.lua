@@ -1,5 +1,5 @@
--- Tags of start-time fair queueing, and the shares of flows. A flow that does not stand in a queue has a finish tag there,
--- which counts while it is after the queue's virtual time.
+-- Tags of start-time fair queueing, and the shares of flows. A flow that does not stand in a queue has a finish tag
+-- there, which counts while it is after the queue's virtual time.
 -- uses: records
 local shares = prefix .. 'shares'
 local MOST_TAGS, FORGOTTEN_AT_ONCE = 1000, 50 -- finish tags of a queue; how many tags or shares are forgotten at once
@@ -7,8 +7,8 @@ local MOST_SHARES = 10000 -- about a megabyte; a flow beyond them has a share of
 
 local function tag_text(tag) return format('%.17g', tag) end
 
--- Where work moves a tag. A refund moves it back to four times the refund before the virtual time at most, since a job that
--- found room at once had moved no tag.
+-- Where work moves a tag. A refund moves it back to four times the refund before the virtual time at most, since a job
+-- that found room at once had moved no tag.
 local function moved_by(tag, work, virtual)
   local moved = tag + work
   return moved < tag and min(tag, max(moved, virtual - 4 * (tag - moved))) or moved
@@ -49,11 +49,14 @@ local function end_lane(lane)
   for i = 1, #lane do write('HDEL', tags_of(lane[i].name), HAD_TURN .. lane.flow) end
 end
 
--- The score of a share is the second in which a job last stated it times 2^20, plus the share. A waiting job asks again within
--- ten days; a share that no job has stated since is forgotten.
+-- The score of a share is the second in which a job last stated it times 2^20, plus the share. A waiting job asks again
+-- within ten days; a share that no job has stated since is forgotten.
 local SHARE_KEPT, SHARE_SECOND = 864000, 1048576
 local unequal = call('EXISTS', shares) == 1
-local function share_of(flow) return unequal and max(1, tonumber(call('ZSCORE', shares, flow) or 1) % SHARE_SECOND) or 1 end
+local function share_of(flow)
+  return unequal and max(1, tonumber(call('ZSCORE', shares, flow) or 1) % SHARE_SECOND) or 1
+end
+
 local function set_share(flow, share)
   if share ~= '1' then
     write('ZADD', shares, format('%d', floor(now / 1000000) * SHARE_SECOND + share), flow)
@@ -70,4 +73,5 @@ local function forget_shares()
   local idle = unequal and call('ZRANGEBYSCORE', shares, '-inf', till, 'LIMIT', 0, FORGOTTEN_AT_ONCE) or {}
   if #idle > 0 then write('ZREM', shares, unpack(idle)) end
 end
-return tag_text, moved_by, shares, virtual_time, set_virtual_time, set_finish_tag, forget_finished, end_lane, share_of, set_share, forget_shares
+return tag_text, moved_by, shares, virtual_time, set_virtual_time, set_finish_tag, forget_finished, end_lane,
+  share_of, set_share, forget_shares

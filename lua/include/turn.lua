@@ -2,8 +2,8 @@
 -- uses: entries, records, tags, priority, queue, line, overdue
 local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other scope keys stands in two
 
--- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are more
--- to drop than one pull may. The jobs behind it are read with it: two at first, more with the next read.
+-- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are
+-- more to drop than one pull may. The jobs behind it are read with it: two at first, more with the next read.
 local function first_job(lane)
   local known = lane.ahead and lane.ahead[lane.out + 1]
   if known and not taken[known.id] then return known, false end
@@ -29,7 +29,8 @@ local function first_job(lane)
       lane.ahead, lane.out = {}, 0
       for i = gone + 1, #elements do
         if not waits(i) then break end
-        lane.ahead[i - gone] = { arrival = arrivals[i], costs_text = costs[i], costs = costs_of(lane, costs[i]), id = ids[i] }
+        local job = { id = ids[i], arrival = arrivals[i], costs_text = costs[i], costs = costs_of(lane, costs[i]) }
+        lane.ahead[i - gone] = job
       end
       return lane.ahead[1], false
     end
@@ -57,8 +58,9 @@ local function end_if_tired()
   end
 end
 
--- Throws out the first job of a lane if it never fits, since it holds up the jobs behind it: it asks again, and the answer
--- says so. Returns the first job then, whether one was thrown out, and whether there are more to drop than one pull may.
+-- Throws out the first job of a lane if it never fits, since it holds up the jobs behind it: it asks again, and the
+-- answer says so. Returns the first job then, whether one was thrown out, and whether there are more to drop than one
+-- pull may.
 local function throw_out(lane)
   local job, more = first_job(lane)
   if not job or not never_fits(lane, job.costs) then return job, false, more end
@@ -68,10 +70,10 @@ local function throw_out(lane)
   return job, true, more
 end
 
--- A walk along a queue passes flows in the order of their tags, and the lanes of each flow. It is at lane number `lane` of
--- `flow`, after `rank` flows; `again` is when a pull looks again at the lanes that it has passed. Returns the lane that the
--- walk has reached, its first job, and its flow's tag. Returns nil, and whether the walk has reached its end: if it has not,
--- the pull has no looks left.
+-- A walk along a queue passes flows in the order of their tags, and the lanes of each flow. It is at lane number `lane`
+-- of `flow`, after `rank` flows; `again` is when a pull looks again at the lanes that it has passed. Returns the lane
+-- that the walk has reached, its first job, and its flow's tag. Returns nil, and whether the walk has reached its end:
+-- if it has not, the pull has no looks left.
 local function next_lane(queue, walk)
   end_if_tired()
   while puller.looks > 0 do

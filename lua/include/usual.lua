@@ -1,7 +1,7 @@
 -- The usual case, decided and written at once: no job waits, no scope key is paused or has limits of its own, none has
--- bookings, and all limits have room for all that they count. It needs none of the includes below, whose definition is most
--- of a call's cost. In any other case it writes nothing. Entries that have left a window still count here; another case
--- subtracts them, when the limit has no room for all, or when entries go into the log.
+-- bookings, and all limits have room for all that they count. It needs none of the includes below, whose definition is
+-- most of a call's cost. In any other case it writes nothing. Entries that have left a window still count here; another
+-- case subtracts them, when the limit has no room for all, or when entries go into the log.
 -- uses: kinds, scopes, grants
 
 local now_text = format('%d', now)
@@ -10,7 +10,8 @@ local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 -- A scope key with its ledgers, in the order of its limits; nil in any other case.
 local function usual_key(name, text)
   local scope = scope_of(name)
-  if scope.mode ~= ENFORCE or scope.after or not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end
+  if scope.mode ~= ENFORCE or scope.after then return nil end
+  if not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end -- of another type
   local expire, seen, at = '0', now, 1
   if text then
     expire, seen, at = match(text, '^(%d+) (%d+) 0 0 %-\n()')
@@ -58,7 +59,9 @@ local function save_usual(key)
     needed = max(needed, now + start_of(limit, limit.n))
   end
   needed = needed + lookahead + grace + 60000000
-  if key.expire_text + 0 >= needed then return call('SET', prefix .. 'key:' .. key.name, key.expire_text .. seen_text .. text, 'KEEPTTL') end
+  if key.expire_text + 0 >= needed then
+    return call('SET', prefix .. 'key:' .. key.name, key.expire_text .. seen_text .. text, 'KEEPTTL')
+  end
   local expire = needed + floor((needed - now) / 4)
   local left = format('%d', (expire - now) / 1000)
   call('SET', prefix .. 'key:' .. key.name, format('%d', expire) .. seen_text .. text, 'PX', left)
