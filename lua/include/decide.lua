@@ -42,14 +42,9 @@ local function grant(id, lane, costs, at, arrival)
   return format('1 %d %d %d', at, occupy(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
 end
 
-local crowds = {} -- how many flows stand in each queue, until a lane comes or goes
 local function waiting_answer(lane, at, key, holder)
   local flows = 0
-  for i = 1, #lane do
-    local name = lane[i].name
-    crowds[name] = crowds[name] or call('ZCARD', wait_of(name))
-    flows = max(flows, crowds[name])
-  end
+  for i = 1, #lane do flows = max(flows, call('ZCARD', wait_of(lane[i].name))) end
   local held = hold_text(key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
@@ -76,7 +71,6 @@ local function wait(job, lane, at, key, holder, other, back)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
   if lane.jobs == 1 then expire(lane.list) elseif back then lead(lane, arrival) end
-  if lane.jobs == 1 or back then crowds = {} end
   write('HSET', jobs, job.id, waiting_record(arrival, lane.text))
   if job.record then write('ZREM', timers, BOOKING .. job.id) end
   expire(jobs, timers)
@@ -167,7 +161,7 @@ local function decide(job, lane, record)
     end
     leave_lane(job.id, lane_of(waits_in))
     write('HDEL', jobs, job.id) -- it may be granted now, or stand in another lane
-    crowds, record = {}, nil
+    record = nil
   end
   local back = false
   if record then
