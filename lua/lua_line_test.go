@@ -1,0 +1,143 @@
+package lua_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// onlyRedis are the includes without a counterpart in package line, which keeps its state in memory.
+var onlyRedis = map[string]string{
+	"request": "arguments that every script has",
+	"scopes":  "settings of run time, and their text",
+	"grants":  "keys of grants, and their text",
+	"records": "names and texts in Redis",
+	"usual":   "a short way for the usual case",
+}
+
+// otherNames are functions of includes whose counterpart in package line has another name, as the types and methods of
+// Go suggest it.
+var otherNames = map[string]string{
+	"decide.hold_text": "held", "decide.occupy": "hold", "decide.assign": "place",
+	"key.drop_empty": "forget", "key.add_ledgers": "count", "key.refit": "look", "key.follows_until": "asOf",
+	"kinds.with_span": "subWindows", "kinds.precedes": "Compare", "kinds.sub_window": "sub",
+	"ledger.older":   "drop",
+	"line.look_anew": "anew", "line.never_fits": "tooHeavy",
+	"look.attempt":           "pull",
+	"overdue.report_overdue": "toAsk", "overdue.report_again": "tellAgain", "overdue.end_booking": "late",
+	"priority.parts": "classOf", "priority.tags": "of", "priority.at": "walked", "priority.remove": "leave",
+	"queue.next_look": "Next", "queue.walk_of": "walked", "queue.sweep": "hurryAll", "queue.hurry_from": "hurryAll",
+	"running.places_of": "stillHeld",
+	"tags.moved_by":     "back", "tags.set_finish_tag": "setFinish",
+	"tags.forget_flow": "forget", "tags.set_share": "shareOf",
+	"turn.first_job": "drop",
+}
+
+// onlyInLua are functions of includes without a counterpart.
+var onlyInLua = map[string]string{
+	"decide.reachable":        "memory loses no keys",
+	"entries.put":             "entries that have been read as lists",
+	"key.read_adapted":        "text of a scope key",
+	"key.read_own":            "text of a scope key",
+	"key.read_key":            "text of a scope key",
+	"key.save_key":            "text of a scope key",
+	"key.save_keys":           "text of a scope key",
+	"ledger.new_ledger":       "a literal in Go",
+	"ledger.log_of":           "the log of a ledger",
+	"ledger.read_log":         "the log of a ledger",
+	"ledger.parse_ledgers":    "text of a scope key",
+	"ledger.mend":             "memory loses no log",
+	"ledger.last_of":          "text of entries",
+	"ledger.book_in_searches": "searches that go on, for speed",
+	"ledger.spill":            "the log of a ledger",
+	"ledger.cut":              "the log of a ledger",
+	"ledger.leaves_at":        "expiry",
+	"line.costs_of":           "text of costs",
+	"line.check_line":         "foreign data in Redis",
+	"overdue.add_job":         "append in Go",
+	"placing.spent_at":        "entries are read in chunks",
+	"placing.behind":          "entries are read from their end",
+	"placing.promised_in":     "entries are read once",
+	"placing.window_at":       "searches that go on, for speed",
+	"placing.slide":           "searches that go on, for speed",
+	"placing.copy_of":         "searches that go on, for speed",
+	"placing.slide_on":        "searches that go on, for speed",
+	"priority.priority_of":    "text of a class",
+	"priority.expire":         "expiry",
+	"queue.save_walk":         "text of a walk",
+	"queue.walk_again":        "text of a walk",
+	"queue.hurry_lane":        "a loop in Go",
+	"queue.save_line":         "expiry",
+	"running.run_of":          "text of a run",
+	"running.count_at":        "changes of a ledger are gathered, for speed",
+	"running.count_moves":     "changes of a ledger are gathered, for speed",
+	"running.cooldown_of":     "text of an argument",
+	"tags.tag_text":           "text of a tag",
+	"tags.virtual_time":       "a field in Go",
+	"tags.set_virtual_time":   "a field in Go",
+	"turn.take_out":           "a slice in Go",
+	"turn.note_trouble":       "foreign data in Redis",
+}
+
+// TestFunctionsAreThoseOfLine: an include's function has the name of package line's function of the same role, in the
+// spelling of Lua, but for a short list. Lua has no methods: it may add "_of" or "_in" where Go names a receiver.
+func TestFunctionsAreThoseOfLine(t *testing.T) {
+	t.Parallel()
+	inGo := functionsOfLine(t)
+	seen := make(map[string]bool)
+	defined := regexp.MustCompile(`(?m)^(?:local )?function (?:\w+\.)?(\w+)`)
+	for _, f := range readFiles(t, "include/*.lua") {
+		if onlyRedis[f.name] != "" {
+			continue
+		}
+		for _, match := range defined.FindAllStringSubmatch(f.code, -1) {
+			name := f.name + "." + match[1]
+			seen[name] = true
+			bare := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(match[1], "is_"), "_of"), "_in")
+			same := slices.ContainsFunc([]string{match[1], bare}, func(s string) bool { return inGo[inGoSpelling(s)] })
+			if !same && !inGo[inGoSpelling(otherNames[name])] && onlyInLua[name] == "" {
+				t.Errorf("%s has no function of its name in package line", name)
+			}
+		}
+	}
+	for _, list := range []map[string]string{otherNames, onlyInLua} {
+		for name := range list {
+			if !seen[name] {
+				t.Errorf("%s is an exception of this test, and no function", name)
+			}
+		}
+	}
+}
+
+// inGoSpelling writes the name of a Lua function without underscores; names are compared without their case.
+func inGoSpelling(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+// functionsOfLine are the functions and methods of package line, in small letters.
+func functionsOfLine(t *testing.T) map[string]bool {
+	t.Helper()
+	paths, err := filepath.Glob("../internal/line/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files of package line (%v)", err)
+	}
+	functions := make(map[string]bool)
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range parsed.Decls {
+			if function, is := declaration.(*ast.FuncDecl); is {
+				functions[strings.ToLower(function.Name.Name)] = true
+			}
+		}
+	}
+	return functions
+}
