@@ -1,8 +1,9 @@
--- Purpose: find out before the first decision what this server or this user would refuse: call every command that the
---   scripts call, in such a way that nothing is left of it, and read INFO.
--- Reply: now (0: TIME is refused), why INFO cannot be read or '', its sections server, memory, replication,
---   persistence,
---   then of each command that failed its name and the error's text
+-- Purpose: find out before the first decision what this server or this user would refuse: call every command of the
+--   scripts so that it leaves nothing behind, and read INFO.
+-- Reply: now (0: TIME is refused)
+--   the error of INFO, '' for none
+--   its sections server, memory, replication, persistence
+--   of each command that failed: its name, the text of the error
 local prefix = string.sub(KEYS[1], 1, -8)
 local key, now = prefix .. 'check', tonumber(ARGV[1]) or 0
 
@@ -23,7 +24,7 @@ end
 
 local time = try('TIME')
 if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
--- There is no such key. XX asks for one that is there; HSET lacks a value; SETRANGE's place is no number.
+-- The key does not exist, and these calls fail: SET with XX needs it, HSET lacks a value, SETRANGE has no number.
 local may_set = try('SET', key, '1', 'XX') ~= nil
 local commands = {
   'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',

@@ -31,7 +31,7 @@ local function integer(score) return format('%d', tonumber(score or 0)) end
 local read = {} -- by kind
 
 function read.keys()
-  -- The page has as many timers; those of bookings, claims and sweeps are left out.
+  -- A page has as many timers, without the timers of bookings, claims and sweeps.
   local found = call('ZRANGE', timers, from, from + count - 1, 'WITHSCORES')
   page(#found / 2)
   for i = 1, #found, 2 do

@@ -28,7 +28,7 @@ if #grants > 0 then check_line() end
 local occupied = {} -- whether each job that has ended occupied its places until now
 for i = 1, #grants do occupied[i] = give_back(grants[i].id, grants[i].start, grants[i].cooldowns, timed) and 1 or 0 end
 count_moves()
-for _, key in pairs(keys) do refit(key) end -- what is booked from here on is not counted where nothing counted any more
+for _, key in pairs(keys) do refit(key) end -- a ledger that is empty now begins anew
 if found[3] and found[3] - now > 1000000 then hurry_all(EVERY_TIMER) end -- the clock stepped back
 local due_now, due_until = {}, format('%d', now)
 local found_due = call('ZRANGEBYSCORE', timers, '-inf', due_until, 'WITHSCORES', 'LIMIT', 0, puller.looks)
@@ -38,8 +38,8 @@ for i = 1, #found_due, 2 do
     wide = min(2, call('ZCARD', wait_of(found_due[i]))),
   }
 end
--- Of timers that are due at about the same time claims come first, then scope keys with one flow, then the others: a
--- lane that has room under a scope key of its own then takes its turn under those that it shares.
+-- Among timers that are due at about the same time, claims come first, then scope keys with one flow: a lane that has
+-- room there then takes its turn under the scope keys that it shares.
 table.sort(due_now, function(a, b)
   if a.about ~= b.about then return a.about < b.about end
   if a.wide ~= b.wide then return a.wide < b.wide end
@@ -50,7 +50,7 @@ local due_again = puller.delivers and call('ZRANGEBYSCORE', overdues, '-inf', du
 -- Decide, and write the line on the way: the next decision reads it from Redis.
 for i = 1, #due_now do
   end_if_tired()
-  -- The timers that are left are older than those that were looked at: they are the first the next time.
+  -- The remaining timers are older than the ones with a new time: the next pull begins with them.
   if puller.bookings == 0 or puller.looks <= 0 then break end
   local fine, problem = pcall(attempt, due_now[i].name)
   if not fine then

@@ -35,10 +35,10 @@ local function correct_log(key, ledger, at, delta)
   return sum - there
 end
 
--- After a step back of the clock, until the clock has caught up or the ledger is empty, units found at a start may
--- belong to another job: then nothing is given back, and units beyond the charge count from now on. The same holds if
--- the ledger has nothing at a start that would still count, and for a ledger that did not count yet at the grant.
--- Running limits stay unchanged.
+-- Corrects the units at the start in one ledger, and returns true; false if units beyond the charge count from now on,
+-- and no units are given back. That holds if the ledger has no entry at a start that would still count, or began to
+-- count after the grant. It holds too after a step back of the clock, until the clock has caught up or the ledger is
+-- empty: the units at the start may then belong to another job.
 local function correct_in(key, ledger, delta)
   trim(key, ledger)
   delta = min(delta, NEVER - ledger.spent)

@@ -20,7 +20,7 @@ end
 
 -- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if none does. The bookings
 -- beyond the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit.
--- Under a running limit a claim keeps places empty, since nobody knows when places come back: the next claim waits
+-- Under a running limit a claim keeps places empty, since it is not known when places come back: the next claim waits
 -- until the slot of the last.
 local function claimed(lane, queue, at, costs)
   local frees

@@ -61,8 +61,8 @@ local function never_fits(lane, costs)
 end
 
 -- The scope key under which a job waits: among scope keys that by themselves have no room for it within the lookahead,
--- the one whose room comes last; else the one that moved its start, at, last. Also when to look, and whether there are
--- such scope keys.
+-- the one whose room comes last; else the one that moved its start, at, last. Also when to look, and whether any of
+-- them has no room by itself.
 local function blocked(lane, costs, at, key)
   local last, name, look = -1, nil, nil
   for i = 1, #lane do

@@ -14,7 +14,7 @@ local NOTHING = '-' -- where nothing is set
 local PAUSE = 'p' -- stands for the limit that holds a job back
 local SPILL = 512 -- the bytes of a tail from which on its older entries go into the log
 local FINEST = 1000 -- the most sub-windows of a window that counts more than twice as many units
-local write = call -- for what is no scope key
+local write = call -- writes whatever is not a scope key
 local function write_nothing() write = function() end end
 local prefix = sub(KEYS[1], 1, -8)
 

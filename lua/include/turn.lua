@@ -44,7 +44,7 @@ local function take_out(lane, job)
   taken[job.id] = true
 end
 
--- Notes an error, the text of which the caller gets.
+-- Notes an error; the pull returns its text.
 local function note_trouble(problem)
   puller.trouble = type(problem) == 'table' and problem.err or tostring(problem)
 end
