@@ -103,18 +103,19 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// quantity is an instant or a length as a header names it.
-var quantity = regexp.MustCompile(`(?m)^(?:ARGV\[\d+(?:\.\.)?\] |  +).*\b(start|slot|wait|until|from now|for how long|when)\b.*$`)
+// instant matches a header line that names an instant or a length of time.
+var instant = regexp.MustCompile(`\b(start|slot|wait|until|from now|for how long|how far|when)\b`)
 
 // TestArgumentsHaveUnits: an argument that is a time names its unit.
 func TestArgumentsHaveUnits(t *testing.T) {
 	t.Parallel()
 	for _, f := range append(readFiles(t, "*.lua"), readFiles(t, "include/request.lua")...) {
-		text := strings.Join(f.header, "\n")
-		arguments, _, _ := strings.Cut(text, "\nReply")
-		for _, line := range quantity.FindAllString(arguments, -1) {
-			if !regexp.MustCompile(`\b(us|ms)\b`).MatchString(line) && !strings.Contains(line, `"`) {
-				t.Errorf("%s: header line %q has a time and no unit", f.name, line)
+		arguments, _, _ := strings.Cut(strings.Join(f.header, "\n"), "\nReply")
+		_, arguments, _ = strings.Cut(arguments, "\nARGV") // behind the purpose
+		for line := range strings.SplitSeq(arguments, "\n") {
+			hasUnit := regexp.MustCompile(`\b(us|ms)\b`).MatchString(line)
+			if instant.MatchString(line) && !hasUnit && !strings.Contains(line, `"`) {
+				t.Errorf("%s: header line %q has a time and no unit", f.path, line)
 			}
 		}
 	}
