@@ -24,7 +24,7 @@ func (h history) due(u inspect.Usage, now time.Time) bool {
 // longest returns the limit with the longest window among those that count starts.
 func longest(u inspect.Usage) (throttle.Limit, bool) {
 	for i := len(u.Limits) - 1; i >= 0; i-- {
-		if limit := u.Limits[i].Limit; limit.Units != throttle.Unlimited && !limit.Running {
+		if limit := u.Limits[i].Limit; limit.Units != throttle.Unlimited && limit.Window > 0 {
 			return limit, true
 		}
 	}

@@ -115,7 +115,7 @@ func lastUnder(u inspect.Usage, units int64) (longest throttle.Limit, wait time.
 		return longest, 0
 	}
 	for _, l := range u.Limits {
-		if l.Limit.Units <= 0 || l.Limit.Running {
+		if l.Limit.Units <= 0 || l.Limit.Window == 0 {
 			continue
 		}
 		late := units - max(0, l.Limit.Units-l.Used-l.Booked)

@@ -52,10 +52,10 @@ func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSec
 	}
 	for _, l := range is.Limits {
 		switch {
-		case l.Limit.Units == throttle.Unlimited || l.Limit.Running:
+		case l.Limit.Units == throttle.Unlimited || l.Limit.Window == 0:
 		case l.Limit.Window < elapsed:
 			return float64(l.Used) / l.Limit.Window.Seconds(), true
-		case precision(l.Limit) <= elapsed/4:
+		case l.Limit.WithDefaults().Precision <= elapsed/4:
 			if n, err := b.throttle.Count(ctx, is.Scope, is.Key, elapsed, 0); err == nil {
 				return float64(n) / elapsed.Seconds(), true
 			}
@@ -63,22 +63,10 @@ func (b *board) startedSince(ctx context.Context, was, is inspect.Usage) (perSec
 	}
 	for _, l := range is.Limits {
 		for _, before := range was.Limits {
-			if before.Limit.Window == l.Limit.Window && l.Limit.Units != throttle.Unlimited && !l.Limit.Running {
+			if l.Limit.Window > 0 && before.Limit.Window == l.Limit.Window && l.Limit.Units != throttle.Unlimited {
 				perSecond, known = max(perSecond, float64(l.Used-before.Used)/elapsed.Seconds()), true
 			}
 		}
 	}
 	return perSecond, known
-}
-
-// precision returns the precision of a limit's counts.
-func precision(l throttle.Limit) time.Duration {
-	const exactUnits, parts = 100, 100 // the defaults of package throttle
-	switch {
-	case l.Precision > 0:
-		return l.Precision
-	case l.Units <= exactUnits:
-		return throttle.Exact
-	}
-	return l.Window / parts
 }

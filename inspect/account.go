@@ -53,9 +53,11 @@ func (t *Inspector) account(now time.Time, name string, k wire.KeyUsed) (a accou
 	}
 	a.Ends, a.Waiting, a.Next = wire.Instant(k.Ends), k.Flows, wire.Instant(k.Timer)
 	for _, u := range k.Limits {
-		a.counted = append(a.counted, u.Limit)
-		a.Limits = append(a.Limits,
-			LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free)})
+		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free)}
+		if counts, known := t.in.Counts(a.Scope, l.Limit); known {
+			l.Counts = counts
+		}
+		a.counted, a.Limits = append(a.counted, u.Limit), append(a.Limits, l)
 	}
 	return a, true
 }

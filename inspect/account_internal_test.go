@@ -39,9 +39,9 @@ func TestAccounts(t *testing.T) {
 	a, at := accounts[0], time.UnixMicro
 	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: throttle.Shadow, Paused: at(9000), Served: 0.6,
 		SetFor: "key", Ends: at(5000), Waiting: 3, Next: at(4000), Limits: []LimitUsage{
-			{Limit: throttle.PerMinute(100), Used: 5, Booked: 6, Free: at(7000)},
-			{Limit: throttle.PerDay(throttle.Unlimited), Free: at(1000)},
-			{Limit: throttle.Per(0, 90*time.Second)},
+			{Limit: throttle.PerMinute(100), Used: 5, Booked: 6, Free: at(7000), Counts: time.Minute},
+			{Limit: throttle.PerDay(throttle.Unlimited), Free: at(1000), Counts: 24 * time.Hour},
+			{Limit: throttle.Per(0, 90*time.Second), Counts: 90 * time.Second},
 		}}
 	if !reflect.DeepEqual(a.Usage, want) {
 		t.Errorf("got %+v, want %+v", a.Usage, want)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -125,7 +126,8 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 					later(l.Free)
 				}
 				windows := float64((e.Before+1)*flows*o.Charges[i].Units) / (float64(l.Limit.Units) * u.Served)
-				later(e.Now.Add(time.Duration(min(windows*float64(t.in.Counts(u.Scope, l.Limit)), float64(wire.MaxWindow)))))
+				each := float64(cmp.Or(l.Counts, l.Limit.Length()))
+				later(e.Now.Add(time.Duration(min(windows*each, float64(wire.MaxWindow)))))
 			}
 		}
 	}

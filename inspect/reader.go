@@ -85,8 +85,8 @@ func (r *reader) snapshotOf(a *account, name string) line.KeySnapshot {
 		if l.Kind != line.Running {
 			continue
 		}
-		lasts, known := r.in.Runs(a.Scope)
-		if !known {
+		lasts := a.Limits[i].Counts
+		if lasts == 0 {
 			k.Limits[i].Units = throttle.Unlimited
 			continue
 		}

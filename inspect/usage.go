@@ -50,6 +50,9 @@ type LimitUsage struct {
 	// clock; zero if no start is possible, since the limit is 0. For Unlimited it is Now. Under a
 	// running limit without room, Free is when the first lease ends, the latest that it can be.
 	Free time.Time
+	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run by
+	// throttle.Scope.Runs or else in this process. It is 0 if that is not known.
+	Counts time.Duration
 }
 
 // isClosed reports whether a limit of 0 keeps all jobs back.

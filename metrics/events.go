@@ -20,13 +20,13 @@ func (c *Collector) Decided(d throttle.Decision) {
 		hold = late.Hold
 	}
 	if hold != nil {
-		c.held.WithLabelValues(d.Throttle, hold.Scope, windowOf(hold.Limit)).Inc()
+		c.held.WithLabelValues(d.Throttle, hold.Scope, windowOf(hold)).Inc()
 	}
 	if d.Err != nil {
 		return
 	}
 	if r.Shadow != nil {
-		c.shadowed.WithLabelValues(d.Throttle, r.Shadow.Scope, windowOf(r.Shadow.Limit)).Inc()
+		c.shadowed.WithLabelValues(d.Throttle, r.Shadow.Scope, windowOf(r.Shadow)).Inc()
 	}
 	c.waits.WithLabelValues(d.Throttle, outcome).Observe(r.Delay().Seconds())
 	if r.Outcome == throttle.Granted && r.Source == throttle.FallbackClosed {

@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -123,14 +122,10 @@ func reasonOf(p throttle.PutBack) string {
 	return reasonBooked
 }
 
-// windowOf formats a limit's window as in the limit's own text: 1m, 24h, running.
-func windowOf(limit throttle.Limit) string {
-	switch {
-	case limit.Running:
-		return "running"
-	case limit.Window == 0:
-		return "pause" // a pause holds the job back, not a limit
+// windowOf returns the label window of what holds a job back: 1m, 24h, running, or pause.
+func windowOf(hold *throttle.Hold) string {
+	if hold.Paused {
+		return "pause"
 	}
-	_, window, _ := strings.Cut(throttle.Per(limit.Units, limit.Window).String(), "/")
-	return window
+	return hold.Limit.Label()
 }

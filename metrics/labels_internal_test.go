@@ -2,17 +2,20 @@ package metrics
 
 import (
 	"testing"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 func TestWindowOf(t *testing.T) {
 	t.Parallel()
-	for want, limit := range map[string]throttle.Limit{
-		"pause": {}, "1m": throttle.PerMinute(5), "24h": throttle.PerDay(5), "running": throttle.Running(2),
+	exact := throttle.Limit{Units: 5, Window: time.Hour, Precision: throttle.Exact}
+	for want, hold := range map[string]throttle.Hold{
+		"pause": {Paused: true}, "1m": {Limit: throttle.PerMinute(5)}, "1h": {Limit: exact},
+		"running": {Limit: throttle.Running(2)},
 	} {
-		if got := windowOf(limit); got != want {
-			t.Errorf("%s: %q, want %q", limit, got, want)
+		if got := windowOf(&hold); got != want {
+			t.Errorf("%+v: %q, want %q", hold, got, want)
 		}
 	}
 }

@@ -167,8 +167,8 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		usage inspect.Usage
 		limit inspect.LimitUsage
 	}
-	highest := make(map[time.Duration]keyLimit) // by window
-	served := 1.0                               // the lowest
+	highest := make(map[string]keyLimit) // by the label window
+	served := 1.0                        // the lowest
 	for _, key := range w.scope(scope).top(time.Now()) {
 		usage, err := w.throttle.Usage(ctx, scope, key)
 		if errors.Is(err, throttle.ErrState) {
@@ -179,9 +179,9 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		}
 		served = min(served, usage.Served)
 		for _, limit := range usage.Limits {
-			other, known := highest[limit.Limit.Window]
+			other, known := highest[limit.Limit.Label()]
 			if !known || ratio(limit.Limit, limit.Used) > ratio(other.limit.Limit, other.limit.Used) {
-				highest[limit.Limit.Window] = keyLimit{usage, limit}
+				highest[limit.Limit.Label()] = keyLimit{usage, limit}
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage i
 	if of.Limit.Units == throttle.Unlimited {
 		return
 	}
-	labels := append([]string{w.throttle.Name(), usage.Scope, windowOf(of.Limit)}, key...)
+	labels := append([]string{w.throttle.Name(), usage.Scope, of.Limit.Label()}, key...)
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, of.Used), labels...)
 }
 

@@ -145,18 +145,13 @@ func (o *order) heavy(hold *Hold, origin byte) error {
 // that means the same.
 func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	of := t.scopeOf(scope)
-	limit := of.entered(counted)
+	limit := limitOf(counted, of.Margin)
 	for _, own := range of.Limits {
 		if of.counted(own) == of.counted(limit) {
 			return own
 		}
 	}
-	for _, plain := range []Limit{Per(limit.Units, limit.Window), Running(limit.Units)} {
-		if plain.Running == limit.Running && of.counted(plain) == of.counted(limit) {
-			return plain
-		}
-	}
-	return limit
+	return limit.plain()
 }
 
 // pulled reads the answer of a pull that was told of so many ended jobs.

@@ -46,7 +46,8 @@ func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flo
 		units *= float64(max(1, flows))
 	}
 	windows := units / float64(limit.Units)
-	return time.Duration(min(windows*float64(t.counts(scope, limit)), float64(maxWindow))).Truncate(time.Microsecond)
+	each, _ := t.counts(scope, limit)
+	return time.Duration(min(windows*float64(each), float64(maxWindow))).Truncate(time.Microsecond)
 }
 
 // throughAll is how long the limits of the configuration take for that if no other flow waits and
@@ -59,7 +60,8 @@ func (t *setup) throughAll(r *Reservation, o *order) (longest time.Duration) {
 		scope := o.charges[i].scope
 		for _, limit := range scope.Limits {
 			if limit.Units > 0 {
-				longest = max(longest, t.through(r, o, scope.Name, limit, 1)-t.counts(scope.Name, limit))
+				own, _ := t.counts(scope.Name, limit)
+				longest = max(longest, t.through(r, o, scope.Name, limit, 1)-own)
 			}
 		}
 	}

@@ -110,11 +110,11 @@ func (i Inside) CheckScopeKey(ctx context.Context, scope, key string) error {
 // ShareOf returns the share of a flow, by its encoded key.
 func (i Inside) ShareOf(flow string) int64 { return i.t.shares.of(flow) }
 
-// Runs estimates how long a job counts under the running limit of a scope; false if nothing is known.
-func (i Inside) Runs(scope string) (time.Duration, bool) { return i.t.runs(scope) }
-
-// Counts estimates how long a start counts under a limit of a scope.
-func (i Inside) Counts(scope string, limit Limit) time.Duration { return i.t.counts(scope, limit) }
+// Counts estimates how long a start counts under a limit of a scope. If nothing is known, as of a running limit
+// before its first job has ended, it returns the longest time and false.
+func (i Inside) Counts(scope string, limit Limit) (length time.Duration, known bool) {
+	return i.t.counts(scope, limit)
+}
 
 // Entered returns a counted limit as the configuration writes it.
 func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.limitAs(scope, counted) }
@@ -125,69 +125,37 @@ func (i Inside) UnitsForOneLower() int64 { return i.t.options.unitsForOneLower()
 // LimitsToSet checks the limits that SetLimits would set for a scope, and returns their text. A
 // limit without a precision or a lease gets that of the configured limit.
 func (i Inside) LimitsToSet(scope string, limits []Limit) (string, error) {
-	t := i.t
-	of := Scope{Name: scope, Limits: limits, Margin: t.scopeOf(scope).Margin}
+	t, own := i.t, i.t.scopeOf(scope)
+	of := Scope{Name: scope, Limits: limits, Margin: own.Margin}
 	if err := of.validateLimits(); err != nil {
 		return "", err
 	}
 	if err := checkLeases(scope, limits, t.options.Lookahead); err != nil {
 		return "", err
 	}
-	if windows := t.windows(scope, limits); windows > maxLimits {
-		return "", &OptionError{Field: "limits", Value: len(limits),
-			Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", windows, maxLimits)}
-	}
 	precise := make([]Limit, len(limits))
 	for i, limit := range limits {
-		precise[i] = t.asConfigured(scope, limit)
-	}
-	return line.LimitsText(t.scopeOf(scope).countedLimits(precise)), nil
-}
-
-// asConfigured gives a limit without a precision or a lease the configured value. With another value, the
-// limit would begin to count anew.
-func (t *setup) asConfigured(scope string, limit Limit) Limit {
-	if limit.Running && limit.Lease == 0 {
-		limit.Lease = t.leaseOf(scope)
-	}
-	if limit.Running || limit.Precision != 0 || limit.Units == Unlimited {
-		return limit
-	}
-	for _, s := range t.scopes {
-		for _, own := range s.Limits {
-			if s.Name != scope || own.Running || own.Window != limit.Window || own.Units == Unlimited {
-				continue
-			}
-			if was, is := own.precision(), limit.precision(); was > is || was < is && limit.Units <= maxEntries {
-				limit.Precision = was
+		precise[i] = limit
+		for _, configured := range own.Limits {
+			if configured.Label() == limit.Label() {
+				precise[i] = limit.like(configured)
 			}
 		}
 	}
-	return limit
-}
-
-// leaseOf returns the configured lease of a scope's running limit, 0 if the scope has no such limit. With
-// another lease, jobs that run already would not count.
-func (t *setup) leaseOf(scope string) time.Duration {
-	for _, s := range t.scopes {
-		for _, own := range s.Limits {
-			if s.Name == scope && own.Running {
-				return own.Lease
-			}
-		}
+	if ledgers := own.ledgers(precise); ledgers > maxLimits {
+		return "", &OptionError{Field: "limits", Value: len(limits),
+			Reason: fmt.Sprintf("make %d with the windows of the configuration, more than %d", ledgers, maxLimits)}
 	}
-	return 0
+	return line.LimitsText(own.countedLimits(precise)), nil
 }
 
-// windows returns how many ledgers a scope key may have while these limits are set: the ledgers of the
+// ledgers returns how many ledgers a scope key may have while these limits are set: the ledgers of the
 // configured limits go on counting.
-func (t *setup) windows(scope string, limits []Limit) int {
+func (s Scope) ledgers(limits []Limit) int {
 	n := len(limits)
-	for _, s := range t.scopes {
-		for _, own := range s.Limits {
-			if s.Name == scope && !slices.ContainsFunc(limits, func(l Limit) bool { return l.span() == own.span() }) {
-				n++
-			}
+	for _, own := range s.Limits {
+		if !slices.ContainsFunc(limits, func(l Limit) bool { return l.span(0) == own.span(0) }) {
+			n++
 		}
 	}
 	return n

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -216,22 +217,42 @@ func parseDuration(text string) (time.Duration, error) {
 
 // String prints the limit in the form that ParseLimit reads.
 func (l Limit) String() string {
-	units := "unlimited"
+	text := "unlimited"
 	if l.Units != Unlimited {
-		units = strconv.FormatInt(l.Units, 10)
+		text = strconv.FormatInt(l.Units, 10)
 	}
-	if l.Running {
-		text := units + "/" + runningText
-		if l.Lease != 0 {
-			text += "@" + wire.Duration(l.Lease)
-		}
-		return text
-	}
-	text := units + "/" + wire.Duration(l.Window)
-	if l.Precision != 0 {
-		text += "@" + wire.Duration(l.Precision)
+	text += "/" + l.Label()
+	if detail := cmp.Or(l.Precision, l.Lease); detail != 0 {
+		text += "@" + wire.Duration(detail)
 	}
 	return text
+}
+
+// Label returns what stands after the slash in the limit's text, without the precision or the lease:
+// 1m, 24h, running. No two limits of a scope have the same label.
+func (l Limit) Label() string {
+	if l.Running {
+		return runningText
+	}
+	return wire.Duration(l.Window)
+}
+
+// Length returns how long a start counts at most: the Window, or the Lease in force.
+func (l Limit) Length() time.Duration {
+	if l.Running {
+		return l.lease()
+	}
+	return l.Window
+}
+
+// WithDefaults returns the limit with the Precision or the Lease in force.
+func (l Limit) WithDefaults() Limit {
+	if l.Running {
+		l.Lease = l.lease()
+	} else {
+		l.Precision = l.precision()
+	}
+	return l
 }
 
 // MarshalText prints the limit in the form that ParseLimit reads.
@@ -308,31 +329,45 @@ func (l Limit) lease() time.Duration {
 	return DefaultLease
 }
 
-// span is what tells the limits of a scope apart.
-func (l Limit) span() line.Span {
+// span identifies the limit among those of a scope key. A margin lengthens a window.
+func (l Limit) span(margin time.Duration) line.Span {
 	if l.Running {
 		return line.Lease(l.lease().Microseconds())
 	}
-	return line.Window(l.Window.Microseconds())
+	return line.Window((l.Window + margin).Microseconds())
 }
 
-// limitOf is the limit of this span.
-func limitOf(units int64, span line.Span, precision time.Duration) Limit {
-	length := time.Duration(span.Length) * time.Microsecond
-	if span.Kind == line.Running {
-		return Limit{Units: units, Running: true, Lease: length}
+// limitOf returns the limit that is counted like this under a margin.
+func limitOf(counted line.Limit, margin time.Duration) Limit {
+	length := time.Duration(counted.Length) * time.Microsecond
+	if counted.Kind == line.Running {
+		return Limit{Units: counted.Units, Running: true, Lease: length}
 	}
-	return Limit{Units: units, Window: length, Precision: precision}
+	if length > margin { // else the window was set under another margin
+		length -= margin
+	}
+	return Limit{Units: counted.Units, Window: length, Precision: time.Duration(counted.Precision) * time.Microsecond}
 }
 
-// plain is the limit without a precision or a lease that is the default.
+// plain returns the limit without a precision or a lease that is the default.
 func (l Limit) plain() Limit {
 	short := l
-	if l.Running && l.Lease == DefaultLease {
-		short.Lease = 0
+	short.Precision, short.Lease = 0, 0
+	if short.WithDefaults() == l.WithDefaults() {
+		return short
 	}
-	if short.Precision = 0; !l.Running && short.precision() != l.precision() {
-		short.Precision = l.Precision
+	return l
+}
+
+// like returns the limit with the precision or the lease of a limit with the same label, if it has none
+// of its own: with another value, the limit would begin to count anew.
+func (l Limit) like(own Limit) Limit {
+	switch was, is := own.precision(), l.precision(); {
+	case l.Running && l.Lease == 0:
+		l.Lease = own.Lease
+	case l.Running || l.Precision != 0 || l.Units == Unlimited || own.Units == Unlimited:
+	case was > is || was < is && l.Units <= maxEntries:
+		l.Precision = was
 	}
-	return short
+	return l
 }

@@ -104,6 +104,31 @@ func TestF45_ParseLimitRefuses(t *testing.T) {
 	}
 }
 
+// TestLimitDescribesItself: a limit has a label, a length and the precision or the lease in force.
+func TestLimitDescribesItself(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		label  string
+		length time.Duration
+		full   string
+	}{
+		"5/1m":         {"1m", time.Minute, "5/1m@1µs"},
+		"500/1m":       {"1m", time.Minute, "500/1m@600ms"},
+		"500/7d@1s":    {"168h", 7 * day, "500/168h@1s"},
+		"3/running":    {"running", 30 * time.Second, "3/running@30s"},
+		"3/running@5m": {"running", 5 * time.Minute, "3/running@5m"},
+		"0/running@5m": {"running", 5 * time.Minute, "0/running@5m"},
+	} {
+		l, err := throttle.ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full := l.WithDefaults(); l.Label() != want.label || l.Length() != want.length || full.String() != want.full {
+			t.Errorf("%s: label %s, length %s, in force %s, want %+v", text, l.Label(), l.Length(), full, want)
+		}
+	}
+}
+
 func TestParseLimits(t *testing.T) {
 	t.Parallel()
 	got, err := throttle.ParseLimits("100/1m, 2000/24h,unlimited/1s")

@@ -67,7 +67,7 @@ func (t *Throttle) localCharges(o *order) []localCharge {
 		}
 		for _, limit := range c.scope.Limits {
 			if limit.Units != Unlimited {
-				if !limit.Running {
+				if limit.Window > 0 {
 					limit.Window += c.scope.Margin
 				}
 				charges = append(charges, localCharge{localLimit{c.name, limit}, c.units})
@@ -193,7 +193,7 @@ func (l *localShare) bucket(of localLimit, now time.Time) *rate.Limiter {
 		return nil
 	}
 	half := float64(of.limit.Units) * l.share / 2
-	bucket = rate.NewLimiter(rate.Limit(half/of.limit.Window.Seconds()), int(half))
+	bucket = rate.NewLimiter(rate.Limit(half/of.limit.Length().Seconds()), int(half))
 	l.buckets[of] = bucket
 	return bucket
 }

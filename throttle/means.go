@@ -88,14 +88,14 @@ func (t *setup) runs(scope string) (time.Duration, bool) {
 	return mean + s.Cooldown, known
 }
 
-// counts estimates how long a start counts under a limit of a scope: exact for a window, on the late
-// side for a running limit.
-func (t *setup) counts(scope string, limit Limit) time.Duration {
+// counts estimates how long a start counts under a limit of a scope. If nothing is known, it returns the
+// longest time and false.
+func (t *setup) counts(scope string, limit Limit) (length time.Duration, known bool) {
 	if !limit.Running {
-		return limit.Window
+		return limit.Length(), true
 	}
 	if runs, known := t.runs(scope); known {
-		return runs
+		return runs, true
 	}
-	return limit.lease()
+	return limit.Length(), false
 }

@@ -104,7 +104,7 @@ func scopeTexts(scopes []Scope) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range scopes {
 		limits := slices.Clone(s.Limits)
-		slices.SortFunc(limits, func(a, b Limit) int { return a.span().Compare(b.span()) })
+		slices.SortFunc(limits, func(a, b Limit) int { return a.span(0).Compare(b.span(0)) })
 		for i, l := range limits {
 			limits[i] = l.plain()
 		}

@@ -56,22 +56,9 @@ type Scope struct {
 // maxMargin is the longest Margin.
 const maxMargin = time.Minute
 
-// counted is a limit of the scope as the scripts count it: its window with the margin.
+// counted returns a limit of the scope as the scripts count it: a window with the margin.
 func (s Scope) counted(l Limit) line.Limit {
-	span := l.span()
-	if span.Kind == line.Sliding {
-		span.Length += s.Margin.Microseconds()
-	}
-	return line.Limit{Units: l.Units, Span: span, Precision: l.precision().Microseconds()}
-}
-
-// entered is the limit that the scripts count so.
-func (s Scope) entered(l line.Limit) Limit {
-	// A window that is not longer was set under another margin.
-	if margin := s.Margin.Microseconds(); l.Kind == line.Sliding && l.Length > margin {
-		l.Length -= margin
-	}
-	return limitOf(l.Units, l.Span, time.Duration(l.Precision)*time.Microsecond)
+	return line.Limit{Units: l.Units, Span: l.span(s.Margin), Precision: l.precision().Microseconds()}
 }
 
 // maxLimits bounds the work of one decision: the limits that concern one job.
@@ -127,22 +114,20 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 }
 
 func (s Scope) validateLimits() error {
-	spans, running := make(map[line.Span]bool), 0
+	labels := make(map[string]bool)
 	for _, limit := range s.Limits {
 		if err := limit.validate(); err != nil {
 			return fmt.Errorf("throttle: scope %s: %w", s.Name, err)
 		}
-		if limit.Running {
-			running++
-		} else if limit.Window+s.Margin > maxWindow {
+		if limit.Window+s.Margin > maxWindow {
 			return &OptionError{Field: "Scope.Margin", Value: s.Margin,
 				Reason: "makes the window of " + limit.String() + " longer than " + wire.Duration(maxWindow)}
 		}
-		if spans[limit.span()] || running > 1 {
+		if labels[limit.Label()] {
 			return &OptionError{Field: "Scope.Limits", Value: limit.String(),
 				Reason: "scope " + s.Name + " has two limits of this kind; keep the lower one"}
 		}
-		spans[limit.span()] = true
+		labels[limit.Label()] = true
 		if limit.Running && s.Cooldown > limit.lease() {
 			return &OptionError{Field: "Scope.Cooldown", Value: s.Cooldown,
 				Reason: "is longer than the lease " + wire.Duration(limit.lease()) + " of scope " + s.Name}

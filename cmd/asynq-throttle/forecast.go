@@ -159,7 +159,6 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 	if first.Outcome == throttle.Waiting { // the average time of the jobs before it
 		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
 	}
-	counts := countsOf(ctx, th)
 	for scope, key := range scopeKeysOf(ctx, th, job) {
 		u, err := th.Usage(ctx, scope, key)
 		if err != nil {
@@ -171,31 +170,13 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 		}
 		for _, l := range u.Limits {
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
-				each = max(each, time.Duration(float64(counts(scope, l.Limit))*float64(units)/float64(l.Limit.Units)))
+				counts := cmp.Or(l.Counts, l.Limit.Length())
+				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)))
 			}
 		}
 	}
 	f.Last = first.Start.Add(time.Duration(f.Jobs-1) * each)
 	return f, nil
-}
-
-// countsOf returns how long a start counts under a limit of a scope. Under a running limit, that is
-// the job duration of the newest process' configuration, or else at most a lease.
-func countsOf(ctx context.Context, th *inspect.Inspector) func(scope string, limit throttle.Limit) time.Duration {
-	runs := make(map[string]time.Duration)
-	if scopes, err := published(ctx, th); err == nil {
-		for _, s := range scopes {
-			if s.Runs > 0 {
-				runs[s.Name] = s.Runs + s.Cooldown
-			}
-		}
-	}
-	return func(scope string, limit throttle.Limit) time.Duration {
-		if !limit.Running {
-			return limit.Window
-		}
-		return cmp.Or(runs[scope], limit.Lease, throttle.DefaultLease)
-	}
 }
 
 // scopeKeysOf returns the scope keys that apply to a job.

@@ -65,23 +65,16 @@ func (p *program) readUses(ctx context.Context, th *inspect.Inspector, args []st
 	return view.UsageOf(ctx, th, scope, key)
 }
 
-// scopesOf returns the names of the scopes.
+// scopesOf returns the names of the newest process' scopes.
 func scopesOf(ctx context.Context, th *inspect.Inspector) ([]string, error) {
-	scopes, err := published(ctx, th)
+	processes, err := th.Processes(ctx)
 	var names []string
-	for _, s := range scopes {
-		names = append(names, s.Name)
+	if len(processes) > 0 {
+		for _, s := range processes[0].Scopes {
+			names = append(names, s.Name)
+		}
 	}
 	return names, err
-}
-
-// published returns the scopes of the newest process.
-func published(ctx context.Context, th *inspect.Inspector) ([]throttle.Scope, error) {
-	processes, err := th.Processes(ctx)
-	if err != nil || len(processes) == 0 {
-		return nil, err
-	}
-	return processes[0].Scopes, nil
 }
 
 func writeUses(g *page, uses view.Uses) {

@@ -196,10 +196,7 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 		flow := in.ofFlow[[3]string{u.Scope, u.Key, flowOf(of, in)}]
 		turns = min(float64(here.units), before*float64(flow)*float64(max(1, here.flows)))
 	}
-	length := l.Limit.Window
-	if l.Limit.Running {
-		length = time.Second // the duration of jobs is unknown here
-	}
+	length := cmp.Or(l.Counts, time.Second) // it is not known how long jobs run
 	units := float64(l.Limit.Units) * cmp.Or(u.Served, 1)
 	late := turns - (units - float64(l.Used+l.Booked)) // units that find no room in the window that ends now
 	if late <= 0 {

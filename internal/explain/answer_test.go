@@ -16,7 +16,7 @@ func usageOf(scope, key string, limits ...inspect.LimitUsage) inspect.Usage {
 }
 
 func full(limit throttle.Limit, free time.Duration) inspect.LimitUsage {
-	return inspect.LimitUsage{Limit: limit, Used: limit.Units, Free: noon.Add(free)}
+	return inspect.LimitUsage{Limit: limit, Used: limit.Units, Free: noon.Add(free), Counts: limit.Length()}
 }
 
 // TestAnswerNamesWhatBinds: of several limits the answer names that under which the job starts
@@ -41,7 +41,7 @@ func TestAnswerNamesWhatBinds(t *testing.T) {
 	paused.Paused = noon.Add(time.Hour)
 	shadow := acme
 	shadow.Mode = throttle.Shadow
-	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Used: 3, Free: noon}
+	day := inspect.LimitUsage{Limit: throttle.PerDay(100_000), Used: 3, Free: noon, Counts: 24 * time.Hour}
 	global.Limits = append(global.Limits, day) // it lets all through, however seldom on average
 	for name, c := range map[string]struct {
 		usage     []inspect.Usage
@@ -84,8 +84,10 @@ func TestAnswerCountsUnits(t *testing.T) {
 	t.Parallel()
 	costs := map[string]int64{"tokens": 2000, "requests": 1}
 	keys := map[string]string{"tokens": "large", "requests": "large"}
-	tokens := usageOf("tokens", "large", inspect.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon})
-	requests := usageOf("requests", "large", inspect.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon})
+	tokens := usageOf("tokens", "large", inspect.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon,
+		Counts: time.Minute})
+	requests := usageOf("requests", "large", inspect.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon,
+		Counts: time.Minute})
 	for name, c := range map[string]struct {
 		jobs     int64
 		costs    map[string]int64

@@ -12,7 +12,7 @@ import (
 // for an invalid one.
 func ParseSpan(text string) (time.Duration, bool) {
 	as, err := throttle.ParseLimit("1/" + text) // ParseLimit accepts days
-	return as.Window, err == nil && !as.Running && as.Precision == 0
+	return as.Window, err == nil && as == throttle.Per(1, as.Window)
 }
 
 // Span returns a duration in at most two units.

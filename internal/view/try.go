@@ -45,10 +45,10 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 // counted returns what a limit would count of a scope key now, if that is known.
 func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
 	l throttle.Limit) (units int64, known bool, err error) {
-	if l.Running {
+	if l.Window == 0 {
 		u, err := th.Usage(ctx, scope, key)
 		for _, has := range u.Limits {
-			if has.Limit.Running {
+			if has.Limit.Label() == l.Label() {
 				return has.Used, true, nil
 			}
 		}
