@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -76,19 +75,20 @@ func (t *Inspector) changesKey(upstream bool) string {
 }
 
 // noteChange records a change. A failure to record is no error, since the change is in force.
-func (t *Inspector) noteChange(ctx context.Context, what, name string, s setting, of terms) {
-	if t.in.Clock() != nil || s.before == s.inForce {
+func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.WasSet, of terms) {
+	if t.in.Clock() != nil || was.Before == was.InForce {
 		return
 	}
-	c := Change{At: s.now, By: t.who(of), Why: of.why, What: what, Scope: name}
+	now := wire.Instant(was.Now)
+	c := Change{At: now, By: t.who(of), Why: of.why, What: what, Scope: name}
 	if scope, key, is := wire.SplitScopeKey(name); is {
 		c.Scope, c.Key = scope, key
 	}
-	if what == "resume" {
-		c.What = "pause"
+	if what == wire.SetResume {
+		c.What = wire.SetPause
 	}
-	c.Before, _ = t.settingText(c, s.before, s.now)
-	c.After, c.Until = t.settingText(c, s.inForce, s.now)
+	c.Before, _ = t.settingText(c, was.Before, now)
+	c.After, c.Until = t.settingText(c, was.InForce, now)
 	text, err := json.Marshal(c)
 	if err == nil {
 		err = t.pushed(ctx, t.changesKey(of.upstream), string(text), mostChanges, changesKeptFor)
@@ -100,38 +100,22 @@ func (t *Inspector) noteChange(ctx context.Context, what, name string, s setting
 
 // settingText returns a setting as text for people, and when the setting ends.
 func (t *Inspector) settingText(c Change, text string, now time.Time) (string, time.Time) {
-	value, ends, _ := strings.Cut(text, "|")
+	value, ends := wire.ReadValue(c.What, text)
 	switch {
+	case c.What == wire.SetPause && ends.After(now):
+		return ends.UTC().Format(time.RFC3339), ends
 	case value == "":
 		return "", time.Time{}
-	case c.What == "limits":
-		return limitsText(t.limitsOf(c.Scope, value)), endOf(ends)
-	case c.What == "mode":
-		return modeOf(value).String(), endOf(ends)
+	case c.What == wire.SetLimits:
+		return limitsText(t.limitsOf(c.Scope, value)), ends
 	}
-	end := endOf(value)
-	if !end.After(now) {
-		return "", time.Time{}
-	}
-	return end.UTC().Format(time.RFC3339), end
-}
-
-// endOf reads when a setting ends; the zero time if it does not.
-func endOf(text string) time.Time {
-	end, err := pauseEnd(text)
-	if err != nil || end.UnixMicro() == 0 {
-		return time.Time{}
-	}
-	return end
+	return modeOf(value).String(), ends
 }
 
 // limitsOf reads limits in the scripts' form.
-func (t *Inspector) limitsOf(scope, text string) []throttle.Limit {
-	var limits []throttle.Limit
-	for part := range strings.SplitSeq(text, ",") {
-		if l, err := line.ParseLimit(part); err == nil {
-			limits = append(limits, t.in.Entered(scope, l))
-		}
+func (t *Inspector) limitsOf(scope, text string) (limits []throttle.Limit) {
+	for _, l := range wire.SettingLimits(text) {
+		limits = append(limits, t.in.Entered(scope, l))
 	}
 	return limits
 }

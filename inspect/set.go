@@ -29,17 +29,17 @@ func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Tim
 		return time.Time{}, &throttle.ArgumentError{Argument: "until", Value: until,
 			Reason: "is more than " + wire.Duration(wire.MaxWindow) + " away"}
 	}
-	s, err := t.set(ctx, wire.SetPause, wire.ScopeKey(scope, key), strconv.FormatInt(length.Microseconds(), 10),
+	was, err := t.set(ctx, wire.SetPause, wire.ScopeKey(scope, key), strconv.FormatInt(length.Microseconds(), 10),
 		slices.Concat(options, []SetOption{Until(time.Time{})}))
 	if err != nil {
 		return time.Time{}, err
 	}
-	ends, err := pauseEnd(s.inForce)
+	ends, err := wire.PauseEnd(was.InForce)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, badReply("set")
 	}
-	if ends.Before(s.now) { // nothing is paused
-		ends = s.now
+	if now := wire.Instant(was.Now); ends.Before(now) { // nothing is paused
+		ends = now
 	}
 	if t.options.Observer != nil {
 		t.options.Observer.Paused(throttle.Pause{Throttle: t.name, Scope: scope, Key: key, Until: ends})
@@ -53,12 +53,15 @@ func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...Se
 	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
 		return false, err
 	}
-	s, err := t.set(ctx, wire.SetResume, wire.ScopeKey(scope, key), "", options)
+	was, err := t.set(ctx, wire.SetResume, wire.ScopeKey(scope, key), "", options)
 	if err != nil {
 		return false, err
 	}
-	ended, err := pauseEnd(s.before)
-	return ended.After(s.now), err
+	ended, err := wire.PauseEnd(was.Before)
+	if err != nil {
+		return false, badReply("set")
+	}
+	return ended.After(wire.Instant(was.Now)), nil
 }
 
 // SetLimits sets the limits of one scope key at run time, for all processes, from
@@ -140,37 +143,22 @@ func (t *Inspector) setMode(ctx context.Context, scope, letter string, options [
 }
 
 // set changes a setting at run time.
-func (t *Inspector) set(ctx context.Context, what, name, value string, options []SetOption) (setting, error) {
+func (t *Inspector) set(ctx context.Context, what, name, value string, options []SetOption) (wire.WasSet, error) {
 	if ctx == nil {
-		return setting{}, errNoContext
+		return wire.WasSet{}, errNoContext
 	}
 	of, err := termsOf(options)
 	if err != nil {
-		return setting{}, err
+		return wire.WasSet{}, err
 	}
 	left, err := t.left(of)
 	if err != nil {
-		return setting{}, err
+		return wire.WasSet{}, err
 	}
-	was, err := t.in.Set(ctx, wire.Set{What: what, Name: name, Value: value, Lasts: left.Microseconds(), Note: t.note(of)})
-	s := setting{wire.Instant(was.Now), was.Before, was.InForce}
+	was, err := t.in.Set(ctx, wire.Set{What: what, Name: name, Value: value, Lasts: left.Microseconds(),
+		Note: wire.Note(t.who(of), of.why)})
 	if err == nil {
-		t.noteChange(ctx, what, name, s, of)
+		t.noteChange(ctx, what, name, was, of)
 	}
-	return s, err
-}
-
-// setting is the answer of set: the end of a pause, "value|ends" of limits or a mode, empty for nothing.
-type setting struct {
-	now             time.Time
-	before, inForce string
-}
-
-// pauseEnd reads the end of a pause; 0 means none.
-func pauseEnd(text string) (time.Time, error) {
-	end, err := strconv.ParseUint(text, 10, 53)
-	if err != nil {
-		return time.Time{}, badReply("set")
-	}
-	return wire.Instant(int64(end)), nil
+	return was, err
 }

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := t.settingsOf(control, wire.Instant(page.Now))
+	settings := t.inForce(wire.ReadControl(control), wire.Instant(page.Now))
 	names, err := t.scopeKeyNames(ctx, "")
 	if err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 			return nil, err
 		}
 		for i, header := range headers {
-			settings = append(settings, t.settingsOfKey(some[i], header, wire.Instant(page.Now))...)
+			settings = append(settings, t.inForce(wire.ReadKeySettings(some[i], header), wire.Instant(page.Now))...)
 		}
 	}
 	return settings, nil
@@ -86,7 +85,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 		if err != nil {
 			return nil, err
 		}
-		set = slices.DeleteFunc(t.settingsOf(control, wire.Instant(page.Now)),
+		set = slices.DeleteFunc(t.inForce(wire.ReadControl(control), wire.Instant(page.Now)),
 			func(s Setting) bool { return s.Scope != scope })
 	}
 	if key == "" && scope != throttle.Global {
@@ -97,7 +96,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 	if err != nil {
 		return nil, err
 	}
-	for _, own := range t.settingsOfKey(name, headers[0], wire.Instant(page.Now)) {
+	for _, own := range t.inForce(wire.ReadKeySettings(name, headers[0]), wire.Instant(page.Now)) {
 		own.Key = key
 		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // of Global the key's win
 		set = append(set, own)
@@ -118,47 +117,25 @@ func (t *Inspector) scopeKeyNames(ctx context.Context, scope string) ([]string, 
 	return names, err
 }
 
-// settingsOf reads the settings in force from the control key: "-", or "mode;" and "scope=mode:limits;" for each
-// scope.
-func (t *Inspector) settingsOf(control string, now time.Time) []Setting {
-	var settings []Setting
-	keep := func(s Setting, text string) {
-		value, rest, is := strings.Cut(text, "|")
-		if !is || !s.noted(rest) || !s.Until.IsZero() && !s.Until.After(now) {
-			return
+// inForce returns the settings that have not ended.
+func (t *Inspector) inForce(all []wire.Setting, now time.Time) (settings []Setting) {
+	for _, s := range all {
+		if !s.Holds(now) {
+			continue
 		}
-		if s.What == "mode" {
-			s.Mode = modeOf(value).String()
-		} else {
-			s.Limits = t.limitsOf(s.Scope, value)
+		of := Setting{Scope: s.Name, What: s.What, Until: s.Until, At: s.At, By: s.By, Why: s.Why}
+		if scope, key, is := wire.SplitScopeKey(s.Name); is {
+			of.Scope, of.Key = scope, key
 		}
-		settings = append(settings, s)
-	}
-	all, rest, _ := strings.Cut(control, ";")
-	keep(Setting{What: "mode"}, all)
-	for part := range strings.SplitSeq(rest, ";") {
-		scope, set, _ := strings.Cut(part, "=")
-		mode, limits, _ := strings.Cut(set, ":")
-		keep(Setting{Scope: scope, What: "limits"}, limits)
-		keep(Setting{Scope: scope, What: "mode"}, mode)
+		switch s.What {
+		case wire.SetMode:
+			of.Mode = modeOf(s.Value).String()
+		case wire.SetLimits:
+			of.Limits = t.limitsOf(of.Scope, s.Value)
+		}
+		settings = append(settings, of)
 	}
 	return settings
-}
-
-// noted reads "until|at|by|why", or for a pause "at|by|why".
-func (s *Setting) noted(text string) bool {
-	parts := strings.Split(text, "|")
-	if s.What != "pause" && len(parts) == 4 {
-		s.Until, parts = endOf(parts[0]), parts[1:]
-	}
-	if len(parts) != 3 {
-		return false
-	}
-	var badBy, badWhy error
-	s.At = endOf(parts[0])
-	s.By, badBy = url.QueryUnescape(parts[1])
-	s.Why, badWhy = url.QueryUnescape(parts[2])
-	return badBy == nil && badWhy == nil
 }
 
 // mostOfHeader is how many bytes of a scope key are read at first. Few have a longer first line.
@@ -182,30 +159,6 @@ func (t *Inspector) headers(ctx context.Context, names []string) ([]string, erro
 		texts[i] = line
 	}
 	return texts, err
-}
-
-// settingsOfKey reads the settings in force from a scope key's first line: "expire seen offset pause limits", and
-// the served share if it has one.
-func (t *Inspector) settingsOfKey(name, header string, now time.Time) []Setting {
-	parts := strings.Split(header, " ")
-	scope, key, is := wire.SplitScopeKey(name)
-	if len(parts) < 5 || !is {
-		return nil // empty, or foreign data, which the next decision there reports
-	}
-	var settings []Setting
-	pause := Setting{Scope: scope, Key: key, What: "pause"}
-	if end, rest, _ := strings.Cut(parts[3], "|"); pause.noted(rest) {
-		if pause.Until = endOf(end); pause.Until.After(now) {
-			settings = append(settings, pause)
-		}
-	}
-	limits := Setting{Scope: scope, Key: key, What: "limits"}
-	if value, rest, _ := strings.Cut(parts[4], "|"); limits.noted(rest) &&
-		(limits.Until.IsZero() || limits.Until.After(now)) {
-		limits.Limits = t.limitsOf(scope, value)
-		settings = append(settings, limits)
-	}
-	return settings
 }
 
 // UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key. It

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
@@ -81,11 +80,6 @@ func (t *Inspector) who(of terms) string {
 		return t.actor()
 	}
 	return of.by + ", " + t.actor()
-}
-
-// note returns the author and the reason in the scripts' form: encoded, so that they contain no separators.
-func (t *Inspector) note(of terms) string {
-	return url.QueryEscape(t.who(of)) + "|" + url.QueryEscape(of.why)
 }
 
 // until returns how far away an instant is by the local clock, the only clock that the caller can have read.
