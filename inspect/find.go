@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,11 +32,10 @@ func (t *Inspector) ExplainID(ctx context.Context, id string) (Explanation, erro
 		return Explanation{}, err
 	}
 	at := found{order: &order{job: throttle.Job{ID: id}}}
-	switch parts := strings.SplitN(record, " ", 4); {
-	case len(parts) == 4: // slot, costs, arrival, lane
-		at.order = t.orderOf(id, parts[3], parts[1])
-	case strings.HasPrefix(record, "-"): // arrival, lane
-		_, lane, _ := strings.Cut(record, " ")
+	switch lane, costs := wire.ReadRecord(record); {
+	case costs != nil:
+		at.order = t.orderOf(id, lane, costs)
+	case lane != "":
 		if at, err = t.search(ctx, id, lane); err != nil {
 			return Explanation{}, err
 		}
@@ -81,24 +79,15 @@ func (t *Inspector) search(ctx context.Context, id, lane string) (found, error) 
 		if err != nil {
 			return found{}, err
 		}
-		if place, element := placeOf(id, list); place >= 0 {
-			at.order, at.before = t.orderOf(id, lane, element[1]), from+int64(place)
-			micros, _ := strconv.ParseInt(element[0], 10, 64) // 0 is not known
-			at.arrived = wire.Instant(micros)
-			return at, nil
+		for i, text := range list {
+			if w, is := wire.ReadWaiter(lane, text); is && w.ID == id {
+				at.order, at.before = t.orderOf(id, lane, w.Costs), from+int64(i)
+				at.arrived = wire.Instant(w.Arrival) // 0 is not known
+				return at, nil
+			}
 		}
 	}
 	return at, nil
-}
-
-// placeOf returns the index of a job among elements "arrival:costs:id"; -1 if none is the job's.
-func placeOf(id string, list []string) (place int, element []string) {
-	for i, text := range list {
-		if element = strings.SplitN(text, ":", 3); len(element) == 3 && element[2] == id {
-			return i, element
-		}
-	}
-	return -1, nil
 }
 
 // guess estimates when a waiting job starts, from the number of jobs before it, the flows that stand
@@ -133,19 +122,18 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 	}
 }
 
-// orderOf returns what a job takes, from its lane and its costs in Redis.
-func (t *Inspector) orderOf(id, lane, costs string) *order {
+// orderOf returns what a job takes, from its lane and its costs.
+func (t *Inspector) orderOf(id, lane string, costs []int64) *order {
 	flow, priority, names, _ := wire.LaneParts(lane)
 	o := &order{job: throttle.Job{ID: id, Priority: priority}, Order: seam.Order{Flow: flow, Lane: lane}}
-	units := strings.Split(costs, ",")
 	for i, name := range strings.Split(names, ",") {
 		scope, key, is := wire.SplitScopeKey(name)
 		if !is {
 			continue
 		}
-		n, err := strconv.ParseInt(units[min(i, len(units)-1)], 10, 64)
-		if err != nil {
-			n = 1
+		n := int64(1)
+		if i < len(costs) {
+			n = costs[i]
 		}
 		o.Charges = append(o.Charges, seam.Charge{Scope: scope, Key: key, Name: name, Units: n})
 		o.job.Weight = max(o.job.Weight, n)
