@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
@@ -64,12 +63,8 @@ func (h *Handler) job(ctx context.Context, id string) (frame, int) {
 }
 
 func (h *Handler) jobPage(id string, e explain.Explanation) jobPage {
-	p := jobPage{Explanation: e, Asked: id}
+	p := jobPage{Explanation: e, Asked: id, Never: e.Never()}
 	for _, l := range e.Limits {
-		if !l.Free.After(e.Now.Add(time.Second)) && !l.Free.IsZero() { // the limit was read a moment after the job
-			l.Free = e.Now
-		}
-		p.Never = p.Never || l.Limit != "" && l.Free.IsZero()
 		p.Rows = append(p.Rows, limitRow{l, instantNow{e.Now}})
 	}
 	if e.Task == nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
@@ -63,19 +62,10 @@ func askOfLimits(ctx context.Context, th *inspect.Inspector, key scopeKey, scope
 		}
 	}
 	if now.set == "key" {
-		q.Undo = "Set " + exactly(now.inForce)
+		q.Undo = "Set " + view.LimitsArgument(now.inForce)
 	}
 	q.Lifted = view.LimitTexts(view.Lifted(now.inForce, after.inForce))
 	return q, nil
-}
-
-// exactly formats limits as a form takes them, each with its precision.
-func exactly(limits []throttle.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = l.String()
-	}
-	return strings.Join(texts, ", ")
 }
 
 // limitsNow is the limits of a scope key, and for what they were set: key or scope, empty if they

@@ -24,7 +24,7 @@ var functions = template.FuncMap{
 	"when":     func(at, now time.Time) instant { return instant{at, now} },
 	"span":     view.Span,
 	"short":    func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
-	"percent":  func(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + " %" },
+	"percent":  view.Percent,
 	"part":     view.PartText,
 	"plural":   view.Plural[int64],
 	"sentence": func(text string) string { return view.Printable(view.Capital(text)) },

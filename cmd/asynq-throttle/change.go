@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -92,7 +93,7 @@ func (p *program) change(ctx context.Context, of target, what, wanted string,
 	}
 	now, had := settingNow(what, after), settingNow(what, before)
 	c := changed{of.th.Name(), of.scope, of.key, what, had, now, after.Until, after.Why, ""}
-	if had != now || limitsArgument(before.Limits) != limitsArgument(after.Limits) {
+	if had != now || view.LimitsArgument(before.Limits) != view.LimitsArgument(after.Limits) {
 		c.Undo = undo(of, what, before, after)
 	}
 	return p.print(c, func(g *page) { writeChange(g, of, c) })
@@ -161,7 +162,7 @@ func undo(of target, what string, before, after inspect.Setting) string {
 	case what == "limits" && !had:
 		return command + "limits reset " + of.args()
 	case what == "limits":
-		return command + "limits set " + of.args() + " " + quoted(limitsArgument(before.Limits)) + terms
+		return command + "limits set " + of.args() + " " + quoted(view.LimitsArgument(before.Limits)) + terms
 	case !had:
 		return command + "resume " + of.args()
 	case has: // a new pause does not shorten the one in force
@@ -178,7 +179,7 @@ func settingWord(what, text string) string {
 	case what == "pause":
 		return text
 	}
-	return orElse(text, "not set")
+	return cmp.Or(text, "not set")
 }
 
 func writeChange(g *page, of target, c changed) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,8 +50,8 @@ func writeChanges(g *page, all []inspect.Change) {
 	for _, c := range all {
 		of := target{scope: c.Scope, key: c.Key}
 		c.Before, c.After = view.ChangeTexts(c)
-		rows = append(rows, []string{at(c.At, now), c.What, of.String(), orElse(c.Before, "–"),
-			orElse(afterText(c, now), "–"), c.By, orElse(c.Why, "–")})
+		rows = append(rows, []string{at(c.At, now), c.What, of.String(), cmp.Or(c.Before, "–"),
+			cmp.Or(afterText(c, now), "–"), c.By, cmp.Or(c.Why, "–")})
 	}
 	g.table([]string{"WHEN", "WHAT", "OF", "BEFORE", "AFTER", "BY", "WHY"}, rows)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -110,7 +111,7 @@ func writeCheck(g *page, c checked) {
 		rows = append(rows, []string{
 			plain(process.Program), plain(process.Host), strconv.Itoa(process.PID), at(process.Since, now),
 			at(process.Seen, now),
-			yes(process.Alive), orElse(process.Library, "–"), process.State, alike,
+			yes(process.Alive), cmp.Or(process.Library, "–"), process.State, alike,
 		})
 	}
 	g.table([]string{"PROGRAM", "HOST", "PROCESS", "SINCE", "LAST SEEN", "ALIVE", "VERSION", "STATE", "CONFIGURED"}, rows)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -204,7 +205,7 @@ func writeForecast(g *page, f foreseen) {
 		g.line("%d of %d would never start, unless limits change", max(1, f.Never), f.Jobs)
 		return
 	}
-	g.line("of %s the first starts %s%s, the last %s%s; %d in line now", many(f.Jobs, "job"), about,
+	g.line("of %s the first starts %s%s, the last %s%s; %d in line now", view.Many(f.Jobs, "job"), about,
 		at(f.First, f.Now), about, at(f.Last, f.Now), f.InLine)
 	if f.Guessed {
 		g.line("guessed by the limits, since so many wait; --exact plays the line through")

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -89,7 +87,7 @@ func writeJob(g *page, e explain.Explanation) {
 			priority = " with priority " + strconv.Itoa(e.Priority)
 		}
 		g.line("job %s is in line%s since %s, %d of the %s of its lane before it; %d are in line in all",
-			plain(e.Job), priority, at(e.Arrived, e.Now), max(0, e.Before), many(e.Waiting, "job"), e.InLine)
+			plain(e.Job), priority, at(e.Arrived, e.Now), max(0, e.Before), view.Many(e.Waiting, "job"), e.InLine)
 	default:
 		g.line("job %s has no slot and is not in line", plain(e.Job))
 	}
@@ -98,17 +96,8 @@ func writeJob(g *page, e explain.Explanation) {
 	}
 	var rows [][]string
 	for _, l := range e.Limits {
-		room := roomAt(l.Limit, l.Free, e.Now)
-		switch {
-		case !l.Paused.IsZero():
-			room = "paused until " + at(l.Paused, e.Now)
-		case l.Free.IsZero():
-			room = "closed"
-		case !l.Free.After(e.Now.Add(time.Second)): // the limit was read a moment after the job
-			room = "now"
-		}
 		rows = append(rows, []string{"  " + scopeKey(l.Scope, l.Key), cmp.Or(l.Limit, "–"), fmt.Sprint(l.Used),
-			fmt.Sprint(l.Booked), room + servedText(l.Served)})
+			fmt.Sprint(l.Booked), room(l.Paused, l.Limit, l.Free, e.Now) + servedText(l.Served)})
 	}
 	if len(rows) > 0 {
 		g.table([]string{"  LIMIT OF", "LIMIT", "USED", "BOOKED", "ROOM"}, rows)
@@ -128,16 +117,10 @@ func startText(e explain.Explanation) string {
 			about = "about "
 		}
 		return "; expected to start " + about + at(e.Expected, e.Now)
-	case e.State == explain.Waiting && isClosed(e):
+	case e.State == explain.Waiting && e.Never():
 		return "; never, unless limits change"
 	case !e.Until.IsZero():
 		return ", until " + at(e.Until, e.Now)
 	}
 	return ""
-}
-
-// isClosed reports whether the job never starts because a limit is 0, rather than at an unknown
-// time.
-func isClosed(e explain.Explanation) bool {
-	return slices.ContainsFunc(e.Limits, func(l explain.LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
 }

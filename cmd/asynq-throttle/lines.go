@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -66,16 +67,16 @@ func writeLines(g *page, w view.Waiting) {
 		g.line("nothing waits")
 		return
 	}
-	g.line("in line: %s of %s in %s", many(w.Jobs, "job"), many(w.Flows, "flow"), many(w.Lanes, "lane"))
+	g.line("in line: %s of %s in %s", view.Many(w.Jobs, "job"), view.Many(w.Flows, "flow"), view.Many(w.Lanes, "lane"))
 	var rows [][]string
 	for _, r := range w.Rows {
 		row := []string{scopeKey(r.Scope, r.Key), strconv.FormatInt(r.Jobs, 10), since(r.Since, w.Now),
-			orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
+			cmp.Or(r.Why, "its turn"), roomAt(r.Why, r.Until, w.Now)}
 		switch w.By {
 		case view.ByKey:
 			row = append([]string{strconv.Itoa(r.Flows)}, row...)
 		case view.ByFlow:
-			row = append([]string{orElse(plain(r.Flow), "–")}, row...)
+			row = append([]string{cmp.Or(plain(r.Flow), "–")}, row...)
 		case view.ByLane:
 			row = append([]string{laneText(r)}, row...)
 		}
@@ -92,7 +93,7 @@ func laneText(r view.Row) string {
 	for _, scope := range sorted(r.Keys) {
 		texts = append(texts, scope+"="+plain(r.Keys[scope]))
 	}
-	text := orElse(strings.Join(texts, " "), "all")
+	text := cmp.Or(strings.Join(texts, " "), "all")
 	if r.Priority > 0 {
 		text += " priority " + strconv.Itoa(r.Priority)
 	}

@@ -80,7 +80,7 @@ func at(instant, now time.Time) string {
 	if local.Format(time.DateOnly) != today.Format(time.DateOnly) {
 		format = "2006-01-02 15:04:05"
 	}
-	return local.Format(format) + " (" + relative(instant.Sub(now)) + ")"
+	return local.Format(format) + " (" + view.Far(instant, now) + ")"
 }
 
 // roomAt formats when a limit has room, with "by" if the end of a lease decides that.
@@ -91,22 +91,27 @@ func roomAt(limit string, free, now time.Time) string {
 	return at(free, now)
 }
 
+// room formats when a limit, if there is one, has room for one unit.
+func room(paused time.Time, limit string, free, now time.Time) string {
+	switch {
+	case !paused.IsZero():
+		return "paused until " + at(paused, now)
+	case limit == "":
+		return "no limit"
+	case free.IsZero():
+		return "closed"
+	case !free.After(now):
+		return "now"
+	}
+	return roomAt(limit, free, now)
+}
+
 // since formats how long a state has lasted.
 func since(instant, now time.Time) string {
 	if instant.IsZero() {
 		return "–"
 	}
 	return view.Span(now.Sub(instant))
-}
-
-func relative(d time.Duration) string {
-	switch {
-	case d.Abs() < 100*time.Millisecond:
-		return "now"
-	case d < 0:
-		return view.Span(-d) + " ago"
-	}
-	return "in " + view.Span(d)
 }
 
 // scopeKey formats a scope key for people.
@@ -134,23 +139,4 @@ func plain(name string) string {
 		}
 	}
 	return string(runes) + rest
-}
-
-// many returns a count with its noun.
-func many[N int | int64](n N, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "s"):
-		what += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// percent formats a part of a limit.
-func percent(ratio float64) string {
-	if ratio < 0 {
-		return "–"
-	}
-	return strconv.FormatFloat(ratio*100, 'f', 0, 64) + " %"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/owner"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -58,7 +59,7 @@ func (p *program) purge() *cobra.Command {
 			}
 			if !try && len(u.gone) > 0 {
 				if err := p.confirmed(fmt.Sprintf("take %s out of line whose tasks are gone?",
-					many(len(u.gone), "job"))); err != nil {
+					view.Many(len(u.gone), "job"))); err != nil {
 					return err
 				}
 				left, err := th.Leave(ctx, u.gone)
@@ -185,7 +186,7 @@ func (u *purging) count(left []bool) {
 }
 
 func writePurged(g *page, r purged) {
-	g.line("%s in %s: the tasks of %d are gone", many(r.Jobs, "job"), many(r.Lanes, "lane"), r.Gone)
+	g.line("%s in %s: the tasks of %d are gone", view.Many(r.Jobs, "job"), view.Many(r.Lanes, "lane"), r.Gone)
 	switch {
 	case r.DryRun:
 		g.line("nothing was changed")

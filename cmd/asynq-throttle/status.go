@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func writeStatus(g *page, s view.Status) {
 		alike = g.bad("NOT configured alike: asynq-throttle check " + s.Throttle)
 	}
 	g.line("%s at %s: %s, %s", s.Throttle, s.Now.Local().Format("2006-01-02 15:04:05 MST"),
-		many(s.Processes, "process"), alike)
+		view.Many(s.Processes, "process"), alike)
 	writeWaiting(g, s)
 	for _, u := range s.Global {
 		g.line("global      %s", useText(u, s.Now))
@@ -77,10 +78,10 @@ func writeWaiting(g *page, s view.Status) {
 		g.line("in line     nothing waits")
 		return
 	}
-	g.line("in line     %s of %s in %s", many(s.Jobs, "job"), many(s.Flows, "flow"), many(s.Lanes, "lane"))
+	g.line("in line     %s of %s in %s", view.Many(s.Jobs, "job"), view.Many(s.Flows, "flow"), view.Many(s.Lanes, "lane"))
 	if r := s.Oldest; r != nil {
-		g.line("oldest      %s, for %s, under %s: %s, until %s", orElse(plain(r.Flow), "–"), since(r.Since, s.Now),
-			scopeKey(r.Scope, r.Key), orElse(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
+		g.line("oldest      %s, for %s, under %s: %s, until %s", cmp.Or(plain(r.Flow), "–"), since(r.Since, s.Now),
+			scopeKey(r.Scope, r.Key), cmp.Or(r.Why, "its turn"), roomAt(r.Why, r.Until, s.Now))
 	}
 }
 
@@ -97,15 +98,15 @@ func writeLoad(g *page, l view.Load) {
 	}
 	g.line("Redis       %s: %s of a core, round trip %s, %d commands a second, "+
 		"scripts of all programs %s a call, %s; over %s",
-		shown, percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Commands, l.Script.Round(time.Microsecond),
-		orElse(l.Memory, "memory not known"), l.Over.Round(time.Millisecond))
+		shown, view.Percent(l.CPU), l.RoundTrip.Round(10*time.Microsecond), l.Commands, l.Script.Round(time.Microsecond),
+		cmp.Or(l.Memory, "memory not known"), l.Over.Round(time.Millisecond))
 }
 
 // useText is how one limit stands, in one line.
 func useText(u view.Use, now time.Time) string {
 	text := "without limits"
 	if u.Limit != "" {
-		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + percent(u.Ratio) + "), " +
+		text = u.Limit + ": " + strconv.FormatInt(u.Used, 10) + " used (" + view.Percent(u.Ratio) + "), " +
 			strconv.FormatInt(u.Booked, 10) + " booked"
 		if u.Free.After(now) {
 			text += ", room " + at(u.Free, now)
@@ -164,16 +165,7 @@ func settingText(s inspect.Setting, now time.Time) string {
 
 // limitsText writes limits for people.
 func limitsText(limits []throttle.Limit) string {
-	return orElse(view.LimitTexts(limits), "without limits")
-}
-
-// limitsArgument writes limits as the command reads them, each with the precision that it has.
-func limitsArgument(limits []throttle.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = l.String()
-	}
-	return strings.Join(texts, ", ")
+	return cmp.Or(view.LimitTexts(limits), "without limits")
 }
 
 // modeText is a mode that is not the usual one.
@@ -182,11 +174,4 @@ func modeText(m throttle.Mode) string {
 		return ""
 	}
 	return " (" + m.String() + ")"
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -84,21 +85,10 @@ func writeUses(g *page, uses view.Uses) {
 	}
 	var rows [][]string
 	for _, u := range uses.Rows {
-		set := orElse(setText(u, uses.Now), "configuration") + servedText(u.Served)
-		room := roomAt(u.Limit, u.Free, uses.Now)
-		switch {
-		case !u.Paused.IsZero():
-			room = "paused until " + at(u.Paused, uses.Now)
-		case u.Limit == "":
-			room = "no limit"
-		case u.Free.IsZero():
-			room = "closed"
-		case !u.Free.After(uses.Now):
-			room = "now"
-		}
+		set := cmp.Or(setText(u, uses.Now), "configuration") + servedText(u.Served)
 		rows = append(rows, []string{
-			scopeKey(u.Scope, u.Key), orElse(u.Limit, "–"), strconv.FormatInt(u.Used, 10), percent(u.Ratio),
-			strconv.FormatInt(u.Booked, 10), room, strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
+			scopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
+			strconv.FormatInt(u.Booked, 10), room(u.Paused, u.Limit, u.Free, uses.Now), strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
 		})
 	}
 	g.table([]string{"SCOPE KEY", "LIMIT", "USED", "", "BOOKED", "ROOM", "FLOWS WAIT", "LIMIT IS"}, rows)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,6 +172,11 @@ func taskOf(ctx context.Context, client redis.UniversalClient, id string) (*Task
 	return nil, nil //nolint:nilnil // there is none
 }
 
+// Never reports whether the job never starts unless limits change, rather than at an unknown time.
+func (e *Explanation) Never() bool {
+	return slices.ContainsFunc(e.Limits, func(l LimitState) bool { return l.Limit != "" && l.Free.IsZero() })
+}
+
 func explanationOf(name string, e inspect.Explanation) Explanation {
 	result := Explanation{
 		Throttle: name, Job: e.Job, Now: e.Now, State: Unknown,
@@ -197,6 +203,9 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 			result.Limits = append(result.Limits, LimitState{Scope: u.Scope, Key: u.Key, Paused: paused})
 		}
 		for _, l := range u.Limits {
+			if !l.Free.IsZero() && !l.Free.After(e.Now.Add(time.Second)) { // the limit was read a moment after the job
+				l.Free = e.Now
+			}
 			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.LimitText(l.Limit), Used: l.Used,
 				Booked: l.Booked, Free: l.Free, Paused: paused}
 			if u.Served < 1 && l.Limit.Units > 0 {

@@ -29,6 +29,14 @@ func PartText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + " %"
 }
 
+// Percent returns a part of a limit as text, in whole hundredths; a dash for the part of an unlimited one.
+func Percent(part float64) string {
+	if part < 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(part*100, 'f', 0, 64) + " %"
+}
+
 // Capital makes the first letter of a sentence a capital, unless the sentence begins with a name.
 func Capital(text string) string {
 	for _, word := range []string{"it ", "its ", "the ", "a ", "asynq "} {

@@ -70,6 +70,15 @@ func ChangeTexts(c inspect.Change) (before, after string) {
 	return shown(c.Before), shown(c.After)
 }
 
+// LimitsArgument writes limits as throttle.ParseLimits reads them, each with its precision.
+func LimitsArgument(limits []throttle.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
 // LimitTexts formats limits for people; empty if there are none.
 func LimitTexts(limits []throttle.Limit) string {
 	texts := make([]string, len(limits))
