@@ -136,7 +136,7 @@ func TestTooManyToTell(t *testing.T) {
 	b.keys[key] = &standing{usage: inspect.Usage{Scope: key.Scope, Key: key.Key, Now: start,
 		Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
 	h, _ := counting(t)
-	h.hub.read = func(context.Context, look) *board { return b }
+	h.hub.read = func(context.Context, order) *board { return b }
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	for _, want := range []string{"more than is read", "2 of 2 used", "Too many wait to be told one by one"} {

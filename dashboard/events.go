@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mostLookers is how many pages are kept up to date in all, and mostOfClient for one client.
+	// mostStreams is how many pages are kept up to date in all, and mostOfClient for one client.
 	// Other pages say that they do not update themselves.
-	mostLookers  = 200
+	mostStreams  = 200
 	mostOfClient = 40
 	// stuck is how long a browser may take to read an event.
 	stuck = 10 * time.Second
@@ -34,11 +34,11 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	if h.streams.inAll() > mostLookers {
+	if h.streams.inAll() > mostStreams {
 		tooMany(w,
 			fmt.Sprintf(
 				"%d pages are open in browsers, which is all that are kept up to date. This page stays as it is "+
-					"until some are closed.", mostLookers))
+					"until some are closed.", mostStreams))
 		return
 	}
 	key := keyOf(page, query)
@@ -54,7 +54,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			h.options.Logger.Error("dashboard: a page cannot be written: " + err.Error())
 			return
 		}
-		if !tell(w, part) {
+		if !send(w, part) {
 			return
 		}
 		next := time.NewTimer(time.Until(done.Add(every)))
@@ -70,8 +70,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tell sends one event, and reports whether that worked.
-func tell(w http.ResponseWriter, part []byte) bool {
+// send sends one event, and reports whether that worked.
+func send(w http.ResponseWriter, part []byte) bool {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(stuck)) // where the writer has deadlines
 	var b bytes.Buffer

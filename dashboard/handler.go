@@ -46,7 +46,7 @@ func New(name string, client redis.UniversalClient, opts *Options) (*Handler, er
 		return nil, err
 	}
 	r := &reader{name: name, client: client, stats: options.Stats}
-	h := &Handler{options: options, client: client, hub: newHub(name, r.look), origin: http.NewCrossOriginProtection(),
+	h := &Handler{options: options, client: client, hub: newHub(name, r.read), origin: http.NewCrossOriginProtection(),
 		searching: newTurn(), explained: newTurn(), closed: make(chan struct{})}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
 	return h, nil

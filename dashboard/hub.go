@@ -22,9 +22,9 @@ type scopeKey struct{ Scope, Key string }
 // new one, and the others wait for it. Without requests, nothing is read.
 type hub struct {
 	name string // of the throttle
-	read func(ctx context.Context, l look) *board
+	read func(ctx context.Context, l order) *board
 
-	looking sync.Mutex // held while the open scope keys are read
+	reading sync.Mutex // held while the open scope keys are read
 	adding  turn       // taken while the scope key of a loaded page is read
 
 	mu      sync.Mutex
@@ -33,15 +33,15 @@ type hub struct {
 	open    map[scopeKey]int // how many browsers have each open
 }
 
-// look is the order for one reading.
-type look struct {
+// order says what one reading reads.
+type order struct {
 	before *board     // the board before; nil at first
 	open   []scopeKey // scope keys that pages show
 	more   *scopeKey  // not nil: only this scope key is read, and added to the board before
 	anew   bool       // a setting was changed: nothing of the board before is reused
 }
 
-func newHub(name string, read func(ctx context.Context, l look) *board) *hub {
+func newHub(name string, read func(ctx context.Context, l order) *board) *hub {
 	return &hub{name: name, read: read, adding: newTurn(), open: make(map[scopeKey]int)}
 }
 
@@ -59,8 +59,8 @@ func (h *hub) board(ctx context.Context, key *scopeKey) *board {
 
 // all returns the board of all open scope keys, and reads it anew if it is out of date.
 func (h *hub) all(ctx context.Context) *board {
-	h.looking.Lock()
-	defer h.looking.Unlock()
+	h.reading.Lock()
+	defer h.reading.Unlock()
 	l, is := h.due()
 	if !is {
 		return l.before
@@ -79,15 +79,15 @@ func (h *hub) all(ctx context.Context) *board {
 	return b
 }
 
-// due returns the reading that is due. If none is, the look has the current board.
-func (h *hub) due() (look, bool) {
+// due returns the reading that is due. If none is, the order has the current board.
+func (h *hub) due() (order, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.current
 	if b != nil && !h.anew && time.Since(b.done) < every {
-		return look{before: b}, false
+		return order{before: b}, false
 	}
-	l := look{before: b, open: slices.SortedFunc(maps.Keys(h.open), scopeKey.compare), anew: b != nil && h.anew}
+	l := order{before: b, open: slices.SortedFunc(maps.Keys(h.open), scopeKey.compare), anew: b != nil && h.anew}
 	h.anew = false
 	return l, true
 }
@@ -122,7 +122,7 @@ func (h *hub) with(ctx context.Context, key scopeKey) *board {
 	if !b.lacks(key) {
 		return b
 	}
-	b = h.read(ctx, look{before: b, more: &key})
+	b = h.read(ctx, order{before: b, more: &key})
 	if b.err != nil {
 		return b
 	}

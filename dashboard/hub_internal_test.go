@@ -30,7 +30,7 @@ func counting(t *testing.T) (*Handler, func() int) {
 	h := &Handler{options: Options{Who: asker}, closed: make(chan struct{}),
 		origin: http.NewCrossOriginProtection(), searching: newTurn(), explained: newTurn()}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
-	h.hub = newHub("smtp", func(context.Context, look) *board {
+	h.hub = newHub("smtp", func(context.Context, order) *board {
 		mu.Lock()
 		defer mu.Unlock()
 		looks++
@@ -97,7 +97,7 @@ func TestSlowRedis(t *testing.T) {
 	h, looks := counting(t)
 	asked, answered := make(chan struct{}), make(chan struct{})
 	read := h.hub.read
-	h.hub.read = func(ctx context.Context, l look) *board {
+	h.hub.read = func(ctx context.Context, l order) *board {
 		b := read(ctx, l)
 		b.taken = b.taken.Add(-time.Minute) // it began so long ago
 		asked <- struct{}{}
@@ -173,7 +173,7 @@ func TestTooManyPages(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %s", page, w.Code, want, w.Body)
 		}
 	}
-	for i := range mostLookers - mostOfClient {
+	for i := range mostStreams - mostOfClient {
 		h.streams.enter(fmt.Sprint("user-", i), 1)
 	}
 	if w := ask("/events?page=", "192.0.2.2:1"); w.Code != http.StatusTooManyRequests ||
@@ -183,8 +183,8 @@ func TestTooManyPages(t *testing.T) {
 	if w := ask("/", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("the overview: status %d", w.Code)
 	}
-	if n := h.streams.inAll(); n != mostLookers {
-		t.Errorf("%d pages are counted, want %d", n, mostLookers)
+	if n := h.streams.inAll(); n != mostStreams {
+		t.Errorf("%d pages are counted, want %d", n, mostStreams)
 	}
 	for range mostAtOnce {
 		h.requests.enter("192.0.2.1", mostAtOnce)
@@ -203,7 +203,7 @@ func TestNobodyWaitsForAKey(t *testing.T) {
 	h, _ := counting(t)
 	reading, read := make(chan struct{}), make(chan struct{})
 	all := h.hub.read
-	h.hub.read = func(ctx context.Context, l look) *board {
+	h.hub.read = func(ctx context.Context, l order) *board {
 		if l.more == nil {
 			return all(ctx, l)
 		}
@@ -284,7 +284,7 @@ func TestALookIsBounded(t *testing.T) {
 	r := &reader{name: "smtp", client: client}
 	var b *board
 	for b == nil || b.err != nil { // it publishes itself beside its decisions
-		b = r.look(t.Context(), look{})
+		b = r.read(t.Context(), order{})
 	}
 	counted := new(calls)
 	client.AddHook(counted)
@@ -296,7 +296,7 @@ func TestALookIsBounded(t *testing.T) {
 	for ; looks == 0 || slices.ContainsFunc(open,
 		func(key scopeKey) bool { return b.keys[key] == nil || b.keys[key].history.bars == nil }); looks++ {
 		before := counted.n.Load()
-		b = r.look(t.Context(), look{before: b, open: slices.Clone(open)})
+		b = r.read(t.Context(), order{before: b, open: slices.Clone(open)})
 		if b.err != nil {
 			t.Fatal(b.err)
 		}

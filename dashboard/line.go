@@ -42,11 +42,11 @@ func (b *board) readLine(ctx context.Context) error {
 	case err == nil:
 		w.put(lanes)
 	case enough.Err() != nil && ctx.Err() == nil: // the reading takes too long
-		w.tell(page.Lines)
+		w.putLines(page.Lines)
 	case errors.Is(err, throttle.ErrUnavailable) || errors.Is(err, throttle.ErrState) || ctx.Err() != nil:
 		return err
 	default: // more jobs wait than the call reads
-		w.tell(page.Lines)
+		w.putLines(page.Lines)
 	}
 	w.most = w.most[:min(len(w.most), mostRows)]
 	w.took = time.Since(began)
@@ -54,8 +54,8 @@ func (b *board) readLine(ctx context.Context) error {
 	return nil
 }
 
-// tell replaces the lanes with the scope keys under which jobs wait.
-func (w *waiting) tell(lines []inspect.Line) {
+// putLines replaces the lanes with the scope keys under which jobs wait.
+func (w *waiting) putLines(lines []inspect.Line) {
 	w.many = true
 	for _, l := range lines {
 		key := scopeKey{l.Scope, l.Key}

@@ -30,8 +30,8 @@ type reader struct {
 	stats  func() worker.Stats
 }
 
-// look reads what is due. If Redis does not answer, look returns the board before with the error.
-func (r *reader) look(ctx context.Context, l look) *board {
+// read reads what is due. If Redis does not answer, read returns the board before with the error.
+func (r *reader) read(ctx context.Context, l order) *board {
 	b := &board{keys: make(map[scopeKey]*standing), drawn: new(drawn)}
 	if l.before != nil {
 		b = l.before.copy()
@@ -57,7 +57,7 @@ func (r *reader) look(ctx context.Context, l look) *board {
 	return b
 }
 
-func (r *reader) readAll(ctx context.Context, b *board, l look) error {
+func (r *reader) readAll(ctx context.Context, b *board, l order) error {
 	if b.throttle == nil || l.anew || b.taken.Sub(b.process.read) >= processed {
 		if err := r.readProcesses(ctx, b, l.anew); err != nil {
 			return err

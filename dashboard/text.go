@@ -25,7 +25,7 @@ var functions = template.FuncMap{
 	"span":     view.Span,
 	"short":    func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() },
 	"percent":  view.Percent,
-	"part":     view.PartText,
+	"part":     view.ShareText,
 	"plural":   view.Plural[int64],
 	"sentence": func(text string) string { return view.Printable(view.Capital(text)) },
 	"limits":   view.LimitTexts,

@@ -77,7 +77,7 @@ func (t *Inspector) page(ctx context.Context, kind, from string, of ...string) (
 	return t.in.Lanes().Page(ctx, kind, int64(place), of...)
 }
 
-// lineOf returns the line of a scope key, with the earliest time of its looks.
+// lineOf returns the line of a scope key, with the earliest time of a pull's look.
 func lineOf(lines map[string]*Line, p *wire.Page, name string, timer int64) *Line {
 	scope, key, is := wire.SplitScopeKey(name)
 	p.Refuse(!is)

@@ -120,7 +120,7 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 		return false
 	}
 	for _, limit := range usage.Limits {
-		w.tell(to, c.usedRatio, usage, limit)
+		w.report(to, c.usedRatio, usage, limit)
 	}
 	to <- prometheus.MustNewConstMetric(c.served, prometheus.GaugeValue, usage.Served, w.throttle.Name(), throttle.Global)
 	return true
@@ -187,7 +187,7 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 	}
 	to <- prometheus.MustNewConstMetric(c.served, prometheus.GaugeValue, served, w.throttle.Name(), scope)
 	for _, of := range highest {
-		w.tell(to, c.usedRatio, of.usage, of.limit)
+		w.report(to, c.usedRatio, of.usage, of.limit)
 	}
 }
 
@@ -204,13 +204,13 @@ func (c *Collector) collectKeys(ctx context.Context, to chan<- prometheus.Metric
 			w.throttle.Name(), scope, key)
 		to <- prometheus.MustNewConstMetric(c.keyServed, prometheus.GaugeValue, usage.Served, w.throttle.Name(), scope, key)
 		for _, limit := range usage.Limits {
-			w.tell(to, c.keyUsedRatio, usage, limit, key)
+			w.report(to, c.keyUsedRatio, usage, limit, key)
 		}
 	}
 }
 
-// tell reports what part of a limit has started in the window that ends now.
-func (w *watch) tell(to chan<- prometheus.Metric, desc *prometheus.Desc, usage inspect.Usage,
+// report reports what part of a limit has started in the window that ends now.
+func (w *watch) report(to chan<- prometheus.Metric, desc *prometheus.Desc, usage inspect.Usage,
 	of inspect.LimitUsage, key ...string) {
 	if of.Limit.Units == throttle.Unlimited {
 		return

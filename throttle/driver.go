@@ -69,7 +69,7 @@ func (d Driver) Pull(ctx context.Context, ended ...Reservation) (Pulled, error) 
 func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) (Pulled, error) {
 	g, err := t.grantsOf(ctx, false, ended)
 	for err == nil && len(g.asked) > g.atOnce {
-		err = t.tell(ctx, false, g)
+		err = t.send(ctx, false, g)
 	}
 	if err != nil {
 		return Pulled{}, err

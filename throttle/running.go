@@ -42,7 +42,7 @@ func (t *Throttle) Renew(ctx context.Context, granted ...Reservation) ([]bool, e
 func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservation) ([]bool, error) {
 	g, err := t.grantsOf(ctx, renews, granted)
 	for err == nil && len(g.asked) > 0 {
-		err = t.tell(ctx, renews, g)
+		err = t.send(ctx, renews, g)
 	}
 	return g.held, err
 }
@@ -50,7 +50,7 @@ func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservati
 // grants are passed to Redis as ended, or as running on.
 type grants struct {
 	held   []bool
-	atOnce int           // how many one call tells of
+	atOnce int           // how many one call ends or renews
 	asked  []Reservation // those that Redis has yet to be asked about
 	places []int         // of these in held
 }
@@ -88,8 +88,8 @@ func (g *grants) answered(held []bool) {
 	g.asked, g.places = g.asked[len(held):], g.places[len(held):]
 }
 
-// tell ends or renews the next ones.
-func (t *Throttle) tell(ctx context.Context, renews bool, g *grants) error {
+// send ends or renews the next ones.
+func (t *Throttle) send(ctx context.Context, renews bool, g *grants) error {
 	some := g.next()
 	reply, err := t.redis.run(ctx, runningScript, t.runningArguments(renews, some))
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *Throttle) tell(ctx context.Context, renews bool, g *grants) error {
 	return nil
 }
 
-// checkGrant tells whether a reservation is a grant that can be corrected or ended.
+// checkGrant returns an error for a reservation that is no grant, which nothing can correct or end.
 func (t *Throttle) checkGrant(ctx context.Context, r Reservation) error {
 	switch at := r.Start.UnixMicro(); {
 	case ctx == nil:

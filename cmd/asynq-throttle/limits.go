@@ -148,7 +148,7 @@ func (p *program) limitsSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.tellLifted(ctx, of, limits); err != nil {
+			if err := p.warnLifted(ctx, of, limits); err != nil {
 				return err
 			}
 			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
@@ -162,8 +162,8 @@ func (p *program) limitsSet() *cobra.Command {
 	return cmd
 }
 
-// tellLifted warns about limits in force that have no successor.
-func (p *program) tellLifted(ctx context.Context, of target, limits []throttle.Limit) error {
+// warnLifted warns about limits in force that have no successor.
+func (p *program) warnLifted(ctx context.Context, of target, limits []throttle.Limit) error {
 	had, err := inForce(ctx, of)
 	if err != nil {
 		return err

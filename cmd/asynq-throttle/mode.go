@@ -17,7 +17,7 @@ func (p *program) mode() *cobra.Command {
 		Use:   "mode THROTTLE [SCOPE] [enforce|shadow|off|reset]",
 		Short: "show or set how far limits are in force, of a scope or with --all of all",
 		Example: `  asynq-throttle mode smtp                  # what is configured and set
-  asynq-throttle mode smtp tenant shadow    # count and tell, delay nothing
+  asynq-throttle mode smtp tenant shadow    # count, delay nothing
   asynq-throttle mode smtp --all off --for 1h --why "the relay moves"   # switch the throttle off
   asynq-throttle mode smtp tenant reset     # as configured`,
 		Args:              cobra.RangeArgs(1, 3),

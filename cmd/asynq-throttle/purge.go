@@ -54,7 +54,7 @@ func (p *program) purge() *cobra.Command {
 			}
 			u := purging{throttle: th, inspector: asynq.NewInspectorFromRedisClient(client),
 				result: purged{Throttle: th.Name(), DryRun: try}}
-			if err := u.look(ctx, flow); err != nil {
+			if err := u.search(ctx, flow); err != nil {
 				return err
 			}
 			if !try && len(u.gone) > 0 {
@@ -108,7 +108,7 @@ type purging struct {
 	result    purged
 }
 
-func (u *purging) look(ctx context.Context, flow string) error {
+func (u *purging) search(ctx context.Context, flow string) error {
 	lanes, err := u.throttle.Lanes(ctx)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func writeStatus(g *page, s view.Status) {
 	writeLoad(g, s.Redis)
 }
 
-// mostSet is how much status tells of what is set.
+// mostSet is how many settings status shows.
 const mostSet = 10
 
 func writeWaiting(g *page, s view.Status) {
@@ -88,7 +88,7 @@ func writeWaiting(g *page, s view.Status) {
 func writeLoad(g *page, l view.Load) {
 	verdict := l.Verdict
 	if verdict == "unknown" {
-		g.line("Redis       unknown: INFO does not tell how busy it is, or may not be read; round trip %s",
+		g.line("Redis       unknown: INFO does not say how busy it is, or may not be read; round trip %s",
 			l.RoundTrip.Round(10*time.Microsecond))
 		return
 	}

@@ -271,7 +271,7 @@ func TestStatusWithoutInfo(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	world(t, client)
 	r := asked(t, client.Options().Addr, "status", "smtp")
-	if !strings.Contains(r.out, "Redis       unknown: INFO does not tell how busy it is") ||
+	if !strings.Contains(r.out, "Redis       unknown: INFO does not say how busy it is") ||
 		strings.Contains(r.out, "of a core") {
 		t.Errorf("%s%s", r.out, r.errs)
 	}

@@ -35,7 +35,7 @@ func (p *program) watch() *cobra.Command {
 			ticker := time.NewTicker(every)
 			defer ticker.Stop()
 			for n := 1; ; n++ {
-				if th, err = p.look(ctx, th, &watch); err != nil {
+				if th, err = p.refresh(ctx, th, &watch); err != nil {
 					return err
 				}
 				if n == times {
@@ -61,16 +61,16 @@ type watched struct {
 	Waiting view.Waiting `json:"waiting"`
 }
 
-// look reads once, and attaches anew since the configuration may have changed. A single failure of
+// refresh reads once, and attaches anew since the configuration may have changed. A single failure of
 // Redis does not end a watch.
-func (p *program) look(ctx context.Context, th *inspect.Inspector, watch *view.Watch) (*inspect.Inspector, error) {
+func (p *program) refresh(ctx context.Context, th *inspect.Inspector, watch *view.Watch) (*inspect.Inspector, error) {
 	fresh, err := inspect.Attach(ctx, th.Name(), p.client)
 	if err == nil {
 		th = fresh
 	}
 	var w watched
 	if err == nil {
-		w.Status, w.Waiting, err = watch.Look(ctx, th, p.limit)
+		w.Status, w.Waiting, err = watch.Read(ctx, th, p.limit)
 	}
 	if errors.Is(err, context.Canceled) || ctx.Err() != nil {
 		return th, nil //nolint:nilerr // it was interrupted, which is how a watch ends

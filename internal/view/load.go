@@ -23,7 +23,7 @@ type Load struct {
 	// RoundTrip is the median of several round trips.
 	RoundTrip time.Duration `json:"round_trip_ns"`
 	// Commands is how many commands the server ran per second, and Script the mean time of a script
-	// call. Both count all programs, since Redis does not tell scripts apart.
+	// call. Both count all programs, since Redis counts all scripts together.
 	Commands int64         `json:"commands_per_second"`
 	Script   time.Duration `json:"script_ns"`
 	Memory   string        `json:"memory,omitempty"`

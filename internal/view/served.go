@@ -21,11 +21,11 @@ func ServedText(part float64) string {
 	if part == 0 || part == 1 {
 		return ""
 	}
-	return "the upstream serves " + PartText(part)
+	return "the upstream serves " + ShareText(part)
 }
 
-// PartText returns a part of a limit as text, to a thousandth.
-func PartText(part float64) string {
+// ShareText returns a part of a limit as text, to a thousandth.
+func ShareText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + " %"
 }
 

@@ -27,7 +27,7 @@ func TestServedText(t *testing.T) {
 func TestPartText(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[float64]string{0: "0 %", 0.57: "57 %", 0.999: "99.9 %", 1: "100 %"} {
-		if got := view.PartText(part); got != want {
+		if got := view.ShareText(part); got != want {
 			t.Errorf("%v: got %q, want %q", part, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ type ScopeOf struct {
 
 // StatusOf reads the state of a throttle, and the load of its Redis, which takes a second.
 func StatusOf(ctx context.Context, th *inspect.Inspector) (Status, error) {
-	s, _, err := (&Watch{first: LongLoad}).Look(ctx, th, 0)
+	s, _, err := (&Watch{first: LongLoad}).Read(ctx, th, 0)
 	return s, err
 }
 
@@ -51,9 +51,9 @@ type Watch struct {
 	sets   Sets
 }
 
-// Look reads what StatusOf reads, and at most most scope keys, those under which the most jobs
+// Read reads what StatusOf reads, and at most most scope keys, those under which the most jobs
 // wait.
-func (w *Watch) Look(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
+func (w *Watch) Read(ctx context.Context, th *inspect.Inspector, most int) (Status, Waiting, error) {
 	var load Load
 	load, w.sample = LoadSince(ctx, th, w.sample, max(ShortLoad, w.first)) // before the other calls add to the load
 	lanes, err := th.Lanes(ctx)

@@ -53,7 +53,7 @@ func TestWatchDoesNotScanEachTime(t *testing.T) {
 	var w Watch
 	look := func(want, set int) {
 		t.Helper()
-		s, _, err := w.Look(t.Context(), inspect.New(th), 10)
+		s, _, err := w.Read(t.Context(), inspect.New(th), 10)
 		if err != nil || counted.n != want || len(s.Set) != set {
 			t.Fatalf("%d scans, %d settings, %v; want %d, %d", counted.n, len(s.Set), err, want, set)
 		}

@@ -111,8 +111,8 @@ func (p Pulled) Reply() []any {
 	for _, held := range p.Held {
 		reply = append(reply, integer(flag(held)))
 	}
-	for _, told := range slices.Concat(p.Booked, p.Overdue) {
-		reply = append(reply, told.ID, integer(told.Slot), told.Lane)
+	for _, job := range slices.Concat(p.Booked, p.Overdue) {
+		reply = append(reply, job.ID, integer(job.Slot), job.Lane)
 	}
 	return reply
 }
@@ -125,16 +125,18 @@ func ReadPulled(reply any, grants int) (Pulled, error) {
 	p.Trouble, p.EndedAt = v.Text(), v.Natural()
 	p.Held = v.flags(grants)
 	for n := int64(0); n < booked && v.More(); n++ {
-		p.Booked = append(p.Booked, v.told())
+		p.Booked = append(p.Booked, v.pulledJob())
 	}
 	v.wrong = v.wrong || int64(len(p.Booked)) < booked
 	for v.More() {
-		p.Overdue = append(p.Overdue, v.told())
+		p.Overdue = append(p.Overdue, v.pulledJob())
 	}
 	return p, v.Err()
 }
 
-func (v *Values) told() line.Told { return line.Told{ID: v.Text(), Slot: v.Natural(), Lane: v.Text()} }
+func (v *Values) pulledJob() line.Told {
+	return line.Told{ID: v.Text(), Slot: v.Natural(), Lane: v.Text()}
+}
 
 func (v *Values) flags(n int) (flags []bool) {
 	for range n {

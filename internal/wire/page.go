@@ -17,7 +17,7 @@ func NewPage(now int64) *PageWriter { return &PageWriter{[]any{integer(now), ""}
 // Reply returns the reply of lines.lua.
 func (w *PageWriter) Reply() []any { return w.reply }
 
-func (w *PageWriter) tell(values ...any) {
+func (w *PageWriter) add(values ...any) {
 	for _, value := range values {
 		switch x := value.(type) {
 		case int64:
@@ -34,50 +34,50 @@ func (w *PageWriter) tell(values ...any) {
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
 // Queue writes an entry of LinesKeys.
-func (w *PageWriter) Queue(q line.QueueSnapshot) { w.tell(q.Name, q.Timer, len(q.Flows), q.Virtual) }
+func (w *PageWriter) Queue(q line.QueueSnapshot) { w.add(q.Name, q.Timer, len(q.Flows), q.Virtual) }
 
 // Claim writes an entry of LinesClaims.
-func (w *PageWriter) Claim(c line.ClaimSnapshot) { w.tell(c.Key, c.At, c.ID) }
+func (w *PageWriter) Claim(c line.ClaimSnapshot) { w.add(c.Key, c.At, c.ID) }
 
 // Job writes the state of one job.
 func (w *PageWriter) Job(s line.JobState) {
-	w.tell(s.Slot, s.Arrival, s.Before, s.Jobs, s.Queue, s.Timer)
+	w.add(s.Slot, s.Arrival, s.Before, s.Jobs, s.Queue, s.Timer)
 }
 
 // Waiters writes the jobs of a lane, for LinesLists their number before them.
 func (w *PageWriter) Waiters(jobs []line.Waiter, counted bool) {
 	if counted {
-		w.tell(len(jobs))
+		w.add(len(jobs))
 	}
 	for _, j := range jobs {
-		w.tell(j.ID, j.Arrival, integers(',', j.Costs...))
+		w.add(j.ID, j.Arrival, integers(',', j.Costs...))
 	}
 }
 
 // Standings writes an entry of LinesQueues: flows with their lanes, and the queue's tags. An empty queue has
 // neither. jobs returns the waiting jobs of a lane.
 func (w *PageWriter) Standings(q line.QueueSnapshot, jobs func(lane string) []line.Waiter) {
-	w.tell(len(q.Flows))
+	w.add(len(q.Flows))
 	for _, f := range q.Flows {
-		w.tell(f.Flow, f.Tag, len(f.Lanes))
+		w.add(f.Flow, f.Tag, len(f.Lanes))
 		for _, l := range f.Lanes {
 			waiters := jobs(l.Lane)
-			w.tell(l.Lane, l.Arrival, len(waiters), firstCosts(waiters))
+			w.add(l.Lane, l.Arrival, len(waiters), firstCosts(waiters))
 		}
 	}
 	if q.Name == "" {
-		w.tell(0)
+		w.add(0)
 		return
 	}
-	w.tell(1+len(q.Finish)+len(q.HadTurn)+len(q.Classes), tagVirtual, q.Virtual)
+	w.add(1+len(q.Finish)+len(q.HadTurn)+len(q.Classes), tagVirtual, q.Virtual)
 	for _, flow := range slices.Sorted(maps.Keys(q.Classes)) {
-		w.tell(tagClasses+flow, classTagsText(q.Classes[flow]))
+		w.add(tagClasses+flow, classTagsText(q.Classes[flow]))
 	}
 	for _, flow := range slices.Sorted(maps.Keys(q.Finish)) {
-		w.tell(flow, q.Finish[flow])
+		w.add(flow, q.Finish[flow])
 	}
 	for _, flow := range q.HadTurn {
-		w.tell(tagHadTurn+flow, 1)
+		w.add(tagHadTurn+flow, 1)
 	}
 }
 
