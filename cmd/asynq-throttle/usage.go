@@ -88,7 +88,8 @@ func writeUses(g *page, uses view.Uses) {
 		set := cmp.Or(setText(u, uses.Now), "configuration") + servedText(u.Served)
 		rows = append(rows, []string{
 			scopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
-			strconv.FormatInt(u.Booked, 10), room(u.Paused, u.Limit, u.Free, uses.Now), strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
+			strconv.FormatInt(u.Booked, 10), room(u.Paused, u.Limit, u.Free, uses.Now),
+			strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
 		})
 	}
 	g.table([]string{"SCOPE KEY", "LIMIT", "USED", "", "BOOKED", "ROOM", "FLOWS WAIT", "LIMIT IS"}, rows)

@@ -99,7 +99,7 @@ func PauseEnd(text string) (time.Time, error) {
 
 // instantOf reads an instant of a setting; zero for none.
 func instantOf(text string) time.Time {
-	at, _ := PauseEnd(text) //nolint:errcheck // zero if it cannot be read
+	at, _ := PauseEnd(text) // zero if it cannot be read
 	return at
 }
 

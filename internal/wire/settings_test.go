@@ -24,8 +24,9 @@ func TestSettingsAreRead(t *testing.T) {
 	both := "5/w60000000/1,3/r30000000/30000"
 	for text, want := range map[string][]wire.Setting{
 		"-": nil, "": nil, "o": nil, "o|9|7|ann": nil, "o|9|7|%zz|why": nil,
-		off + ";":                               {setting(wire.SetMode, "", "o", 9)},
-		"-;a=-:" + limits + ";b=" + off + ":-;": {setting(wire.SetLimits, "a", both, 0), setting(wire.SetMode, "b", "o", 9)},
+		off + ";": {setting(wire.SetMode, "", "o", 9)},
+		"-;a=-:" + limits + ";b=" + off + ":-;": {
+			setting(wire.SetLimits, "a", both, 0), setting(wire.SetMode, "b", "o", 9)},
 	} {
 		if got := wire.ReadControl(text); !reflect.DeepEqual(got, want) {
 			t.Errorf("control %q: %+v, want %+v", text, got, want)
@@ -46,7 +47,9 @@ func TestSettingsAreRead(t *testing.T) {
 	if end := setting(wire.SetMode, "", "o", 9); !end.Holds(at(8)) || end.Holds(at(9)) {
 		t.Error("a setting holds until its end")
 	}
-	for _, c := range []struct{ what, text, value string }{{wire.SetPause, "8", ""}, {wire.SetLimits, "5/w9/1|8", "5/w9/1"}} {
+	for _, c := range []struct{ what, text, value string }{
+		{wire.SetPause, "8", ""}, {wire.SetLimits, "5/w9/1|8", "5/w9/1"},
+	} {
 		if value, ends := wire.ReadValue(c.what, c.text); value != c.value || !ends.Equal(at(8)) {
 			t.Errorf("%s %q: %q until %s", c.what, c.text, value, ends)
 		}
