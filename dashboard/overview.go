@@ -69,7 +69,7 @@ func overviewOf(b *board, counted bool) overview {
 		Started: b.started.text(), PutBack: b.putBack.text(), Counted: counted, Stats: b.stats,
 		Load: b.process.load, LineAt: b.line.at,
 	}
-	o.Alive, o.Differing = b.process.differing()
+	o.Alive, o.Differing = view.Differing(b.process.all)
 	flows := b.flowRows(b.line.flows)
 	o.Flows, o.More = grouped(flows), b.line.flows.InAll-len(flows)
 	o.Rows, o.Folded, o.FoldedText = b.fold()

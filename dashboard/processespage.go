@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -23,7 +24,7 @@ type processRow struct {
 
 func processesOf(b *board) processesPage {
 	p := processesPage{Scopes: b.process.scopes()}
-	p.Alive, p.Differing = b.process.differing()
+	p.Alive, p.Differing = view.Differing(b.process.all)
 	for _, one := range b.process.all {
 		row := processRow{instantNow: instantNow{b.now}, Name: one.String(), Alive: one.Alive, Since: one.Since,
 			Seen: one.Seen}
@@ -31,18 +32,4 @@ func processesOf(b *board) processesPage {
 		p.All = append(p.All, row)
 	}
 	return p
-}
-
-// differing counts the processes that are alive, and those among them whose configuration differs
-// from the newest process'.
-func (p processes) differing() (alive, differing int) {
-	for _, one := range p.all {
-		if one.Alive {
-			alive++
-			if len(p.all[0].Differences(one)) > 0 {
-				differing++
-			}
-		}
-	}
-	return alive, differing
 }

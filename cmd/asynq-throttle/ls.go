@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/view"
 )
 
 // listed is one throttle in the output of ls.
@@ -67,11 +68,9 @@ func (p *program) listed(ctx context.Context, name string) (listed, error) {
 		if process.Seen.After(of.Seen) {
 			of.Seen = process.Seen
 		}
-		if process.Alive {
-			of.Processes++
-			of.Alike = of.Alike && len(processes[0].Differences(process)) == 0
-		}
 	}
+	alive, differing := view.Differing(processes)
+	of.Processes, of.Alike = alive, differing == 0
 	return of, err
 }
 

@@ -249,20 +249,12 @@ func (p *program) differing(ctx context.Context, th *inspect.Inspector) error {
 	if err != nil {
 		return err
 	}
-	n, alive := 0, 0
-	for _, other := range processes {
-		if other.Alive {
-			alive++
-		}
-		if other.Alive && len(processes[0].Differences(other)) > 0 {
-			n++
-		}
-	}
-	if n > 0 {
+	alive, differing := view.Differing(processes)
+	if differing > 0 {
 		fmt.Fprintf(p.errs,
 			"warning: %d of %d processes are configured differently from what is shown, that of the newest: %s; "+
 				"asynq-throttle check %s says in what\n",
-			n, alive, processes[0], th.Name())
+			differing, alive, processes[0], th.Name())
 	}
 	return nil
 }

@@ -83,13 +83,8 @@ func statusOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane) 
 	if err != nil {
 		return s, err
 	}
-	s.Alike = true
-	for _, p := range all {
-		if p.Alive {
-			s.Processes++
-			s.Alike = s.Alike && len(all[0].Differences(p)) == 0
-		}
-	}
+	alive, differing := Differing(all)
+	s.Processes, s.Alike = alive, differing == 0
 	for _, scope := range configured(all) {
 		s.Scopes = append(s.Scopes, ScopeOf{Name: scope.Name, Limits: scope.Limits, Mode: scope.Mode})
 		if scope.Name == throttle.Global {
@@ -110,6 +105,20 @@ func statusOf(ctx context.Context, th *inspect.Inspector, lanes []inspect.Lane) 
 	}
 	s.Set = []inspect.Setting{}
 	return s, nil
+}
+
+// Differing counts the processes that are alive, and those among them whose configuration differs
+// from the newest process'.
+func Differing(all []throttle.Process) (alive, differing int) {
+	for _, p := range all {
+		if p.Alive {
+			alive++
+			if len(all[0].Differences(p)) > 0 {
+				differing++
+			}
+		}
+	}
+	return alive, differing
 }
 
 // configured returns the scopes of the newest process.
