@@ -101,7 +101,9 @@ func TestChecksFailWithoutTheThrottle(t *testing.T) {
 }
 
 // The longer the windows are beside the margin and the time of an answer, the more of them is
-// used. A real provider's are a minute.
+// used. A real provider's are a minute. Which job comes first within an instant differs between
+// runs of one seed, and so does the share that is used: typical are 0.952 to 0.958 and, with an
+// incident, 0.906 to 0.943 of 20 s, 0.966 and 0.938 of a minute. The bounds leave room below.
 func TestLongerWindowsAreUsedMore(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -110,9 +112,9 @@ func TestLongerWindowsAreUsedMore(t *testing.T) {
 		full     bool // runs in make long only
 		args     []string
 	}{
-		{"20 s", "1", 0.95, false, []string{"-window", "20s", "-budget", "100000"}},
-		{"20 s, an incident", "0.6", 0.88, true, []string{"-window", "20s", "-jobs", "600", "-budget", "100000"}},
-		{"a minute", "1", 0.95, true, []string{"-window", "1m", "-jobs", "600", "-budget", "100000"}},
+		{"20 s", "1", 0.92, false, []string{"-window", "20s", "-budget", "100000"}},
+		{"20 s, an incident", "0.6", 0.86, true, []string{"-window", "20s", "-jobs", "600", "-budget", "100000"}},
+		{"a minute", "1", 0.94, true, []string{"-window", "1m", "-jobs", "600", "-budget", "100000"}},
 		{"a minute, an incident", "0.6", 0.90, true, []string{"-window", "1m", "-jobs", "600", "-budget", "100000"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
