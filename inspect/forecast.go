@@ -114,7 +114,7 @@ func (r *reader) load() (*line.Line, line.Settings) {
 // handsOver reports whether a queue belongs to a scope key with a running limit.
 func (r *reader) handsOver(queue string) bool {
 	return slices.ContainsFunc(r.accounts[queue].counted,
-		func(l line.Limit) bool { return l.Kind == line.Running })
+		func(l line.Limit) bool { return l.Kind.Renewed() })
 }
 
 // play plays the line until the jobs have started. It returns which jobs are in line, and the starts of those

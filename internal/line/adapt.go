@@ -102,7 +102,7 @@ func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 		}
 		for i := range k.limits {
 			limit := &k.limits[i]
-			if limit.Span != Window(reported.Window) || limit.Units <= 0 {
+			if !limit.Kind.Settled() || limit.Length != reported.Window || limit.Units <= 0 {
 				continue
 			}
 			if said[i].Remaining < 0 || reported.Remaining >= 0 && reported.Remaining < said[i].Remaining {
@@ -176,7 +176,7 @@ func (k *key) shortest() int64 {
 	for _, limit := range k.limits {
 		if limit.Units > 0 {
 			shortest = limit.Length
-			if limit.Kind == Sliding {
+			if limit.Kind.Settled() {
 				break
 			}
 		}

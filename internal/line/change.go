@@ -109,7 +109,7 @@ func (k *key) correct(now int64, g Grant, delta int64) {
 		_, found := d.spent.find(at)
 		found = found && g.Decided >= d.since
 		switch {
-		case d.Kind == Running:
+		case !d.Kind.Settled():
 		case k.shift == 0 && found:
 			d.spend(at, delta)
 		case delta > 0 && (k.shift != 0 || at+d.n() > d.sub(now)):

@@ -18,6 +18,16 @@ const (
 	Running Kind = 'r'
 )
 
+// Renewed reports whether a grant notes its places, which its job renews and gives back. A full ledger may
+// have room at any time.
+func (k Kind) Renewed() bool { return k == Running }
+
+// Settled reports whether a settlement corrects the charge of a start, and a report of the upstream adds debts.
+func (k Kind) Settled() bool { return k == Sliding }
+
+// logged reports whether Lua moves the oldest of many entries into a log. Such a ledger may become coarser.
+func (k Kind) logged() bool { return k == Sliding }
+
 // Span is what tells the limits of a scope key apart: how long a start counts, and of what.
 type Span struct {
 	Kind   Kind

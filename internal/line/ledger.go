@@ -44,7 +44,7 @@ const finest = 1000
 // least, each into one that contains its own: it counts for as long as before, or longer.
 func (d *ledger) coarsen(limits []Limit) {
 	least := (d.Length + finest - 1) / finest
-	if d.Kind != Sliding || d.precision >= least || d.spent.total() <= 2*finest {
+	if d.spent.total() <= 2*finest || d.precision >= least || !d.Kind.logged() {
 		return
 	}
 	for _, limit := range limits {
@@ -88,7 +88,7 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	}
 	n, first := d.n(), d.sub(at)
 	x := first
-	if d.Kind == Running {
+	if d.Kind.Renewed() {
 		x = max(first, placesFrom(d.spent, n, room))
 	}
 	sum, in, out := int64(0), 0, 0 // of the window that ends at x or, checking, at a later entry

@@ -391,7 +391,7 @@ func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 			if limit.Units <= 0 {
 				continue
 			}
-			if limit.Kind == Running {
+			if limit.Kind.Renewed() {
 				if c := p.claims[name]; c.at > k.horizon {
 					frees = max(frees, c.at)
 				}

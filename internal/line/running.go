@@ -44,7 +44,7 @@ func (l *Line) hold(job Job, lane *lane, at int64) int64 {
 	for i, name := range lane.keys {
 		k := l.key(name)
 		for _, d := range k.ledgers {
-			if k.mode == Off || d.Kind != Running || job.Costs[i] == 0 {
+			if k.mode == Off || !d.Kind.Renewed() || job.Costs[i] == 0 {
 				continue
 			}
 			r.places = append(r.places, held{name, d.Span, d.sub(k.time(at)), job.Costs[i]})
@@ -83,7 +83,7 @@ func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
 		}
 		for j := range k.limits {
 			limit := &k.limits[j]
-			if limit.Kind == Running && limit.Units >= 0 && k.ledger(limit.Span).spent.total() > k.room(limit, costs[i]) {
+			if limit.Kind.Renewed() && limit.Units >= 0 && k.ledger(limit.Span).spent.total() > k.room(limit, costs[i]) {
 				return false
 			}
 		}

@@ -3,7 +3,8 @@
 --   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be
 --     renewed
 -- renewed: a grant notes its places, which the job renews and gives back; a full ledger may have room at any time.
--- settled: a settlement corrects the charge of a start. logged: the oldest of many entries lie in a log.
+-- settled: a settlement corrects the charge of a start, and a report of the upstream adds debts.
+-- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
 local KINDS = {
   r = { renewed = true },
   w = { settled = true, logged = true },
