@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no names outside of this machine")
 	}}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
 // opened is what of a client's options a URL decides.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -28,8 +29,9 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	th, err := throttle.New("smtp", client,
-		[]throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}}}, nil)
+	th, err := throttle.New("smtp", client, []throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(200)}},
+	}, &throttle.Options{Timeout: 5 * time.Second}) // this Redis shares a machine that may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,7 +27,6 @@ import (
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "6") // many wait most of the time
 	debug.SetGCPercent(800)                // miniredis makes a Lua state for each call: most of what tests allocate
-	redis.SetLogger(silent{})              // go-redis tells of each connection that a test cuts
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 

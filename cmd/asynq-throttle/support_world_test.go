@@ -13,7 +13,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
@@ -25,8 +24,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // the reader's zone
-	logging.Disable()
+	time.Local = time.UTC        // the reader's zone
 	_ = os.Unsetenv("REDIS_URL") // each run says where
 	os.Exit(longtest.Quiet(m).Run())
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
@@ -24,7 +23,6 @@ import (
 var closeBrowser = func() {}
 
 func TestMain(m *testing.M) {
-	logging.Disable()
 	status := longtest.Quiet(m).Run()
 	closeBrowser()
 	os.Exit(status)

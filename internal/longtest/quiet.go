@@ -1,10 +1,13 @@
 package longtest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Tests are the tests of a package: *testing.M.
@@ -35,6 +38,7 @@ func (q quiet) Run() int {
 	}()
 	standardError := os.Stderr
 	os.Stderr = held
+	redis.SetLogger(connections{held}) // go-redis keeps the standard error of when it was loaded
 	status := q.tests.Run()
 	os.Stderr = standardError
 	if status != 0 {
@@ -43,4 +47,11 @@ func (q quiet) Run() int {
 		}
 	}
 	return status
+}
+
+// connections writes what go-redis logs: each connection that fails, as tests of faults have them.
+type connections struct{ to io.Writer }
+
+func (c connections) Printf(_ context.Context, format string, values ...any) {
+	_, _ = fmt.Fprintf(c.to, format+"\n", values...)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
@@ -26,7 +25,6 @@ var (
 const keysLive = 25 * time.Second
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silent{})
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 

@@ -413,6 +413,3 @@ func (silent) Info(...any)  {}
 func (silent) Warn(...any)  {}
 func (silent) Error(...any) {}
 func (silent) Fatal(...any) {}
-
-// Printf implements go-redis' logger.
-func (silent) Printf(context.Context, string, ...any) {}
