@@ -46,24 +46,28 @@ type account struct {
 
 // charge is a grant and what it counts for.
 type charge struct {
-	job           string
-	n             int   // of the grants
-	at            int64 // its start in µs, on Redis' clock
-	weight, units int64
-	names         []string // its scope keys
-	charged       []bool   // of each: its scope was not off
-	settled       bool
-	gone          bool          // it was made a booking again
-	answered      time.Time     // by the local clock
-	delay         time.Duration // from the answer to the start
-	run           bool          // a handler has run under it
+	job          string
+	n            int      // of the grants
+	at           int64    // its start in µs, on Redis' clock
+	names        []string // its scope keys
+	costs, units []int64  // of each, as asked for and as they count
+	charged      []bool   // of each: its scope was not off
+	settled      bool
+	gone         bool          // it was made a booking again
+	answered     time.Time     // by the local clock
+	delay        time.Duration // from the answer to the start
+	run          bool          // a handler has run under it
 }
 
 // entry is a charge as a scope key's ledgers have it.
 type entry struct {
 	*charge
+	of int   // the scope key's place among the charge's
 	at int64 // its start in their time
 }
+
+// counts is what it counts for now.
+func (e entry) counts() int64 { return e.units[e.of] }
 
 // pulled is one job that was pulled from a line, for the shares.
 type pulled struct {
@@ -205,7 +209,7 @@ func number(s string) int64 {
 func flowAndKeys(lane string) (flow string, names []string) {
 	flow, all, _ := strings.Cut(lane, "|")
 	flow, _, _ = strings.Cut(flow, "#")
-	return flow, strings.Split(all, ",")
+	return flow, strings.FieldsFunc(all, func(r rune) bool { return r == ',' })
 }
 
 // leaves takes a job out of its line, or its booking away.
@@ -232,8 +236,9 @@ func (a *account) reserved(argv []string, reply string) {
 	for i, line := range lines[1:] {
 		job := argv[5+3*i:]
 		costs, _, _ := strings.Cut(job[2], " ")
-		id, weight := job[0], number(costs)
+		id := job[0]
 		flow, names := flowAndKeys(job[1])
+		units := unitsOf(costs, names)
 		words := strings.Split(line, " ")
 		a.leaves(id)
 		switch words[0] {
@@ -242,7 +247,7 @@ func (a *account) reserved(argv []string, reply string) {
 		case "1":
 			now, at := number(head), number(words[1])
 			a.grant(&charge{
-				job: id, at: at, weight: weight, units: weight, names: names,
+				job: id, at: at, costs: units, units: slices.Clone(units), names: names,
 				answered: time.Now(), delay: time.Duration(at-now) * time.Microsecond,
 			}, now)
 		case "2":
@@ -251,7 +256,7 @@ func (a *account) reserved(argv []string, reply string) {
 			if a.lines[flow] == nil {
 				a.lines[flow] = map[string]int64{}
 			}
-			a.lines[flow][id] = weight
+			a.lines[flow][id] = sharedUnits(names, units)
 		}
 	}
 }
@@ -278,7 +283,7 @@ func (a *account) grant(c *charge, now int64) {
 	c.n = a.grants
 	name := chargeName(c.job, c.at)
 	a.charges[name] = append(a.charges[name], c)
-	for _, name := range c.names {
+	for i, name := range c.names {
 		scope, _ := a.scopeOf(name)
 		mode := a.modeOf(scope.Name)
 		c.charged = append(c.charged, mode != throttle.Off)
@@ -287,13 +292,13 @@ func (a *account) grant(c *charge, now int64) {
 		}
 		ledgers := a.timeOf(name)
 		a.seen[name] = a.look(name, ledgers.of(now, now))
-		e := entry{charge: c, at: ledgers.of(c.at, now)}
+		e := entry{charge: c, of: i, at: ledgers.of(c.at, now)}
 		a.byKey[name] = append(a.byKey[name], e)
 		if mode == throttle.Shadow {
 			continue
 		}
 		for _, l := range a.limitsOf(name) {
-			if held := a.fullest(name, e, l.window); held > l.units || held > a.mostOf(name, l.units, c.weight) {
+			if held := a.fullest(name, e, l.window); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
 				a.world.errorf(
 					"window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
 					name, held, l, a.partOf(name), c.job, c.at)
@@ -369,7 +374,7 @@ func (a *account) fullest(name string, e entry, window int64) int64 {
 		var units int64
 		for _, other := range a.byKey[name] {
 			if other.at > end.at-window && other.at <= end.at && other.n > since {
-				units += other.units
+				units += other.counts()
 			}
 		}
 		most = max(most, units)
@@ -513,7 +518,7 @@ func (a *account) settled(argv []string, reply []any) {
 		return
 	}
 	numbers := strings.Split(argv[7], " ")
-	id, actual, at, rebook := argv[3], strings.Split(argv[6], ","), number(numbers[0]), numbers[4] == "1"
+	id, at, rebook := argv[3], number(numbers[0]), numbers[4] == "1"
 	charges := a.charges[chargeName(id, at)]
 	i := slices.IndexFunc(charges, func(c *charge) bool { return !c.settled })
 	if i < 0 {
@@ -525,19 +530,12 @@ func (a *account) settled(argv []string, reply []any) {
 	if rebook {
 		a.slots[id] = strconv.FormatInt(at, 10)
 	}
-	first := slices.Index(c.charged, true)
-	if first < 0 {
-		return // nothing was charged
-	}
-	units := number(actual[min(first, len(actual)-1)])
-	if units != c.units {
-		for k, name := range c.names {
-			if c.charged[k] {
-				a.correct(name, c, number(text(reply[0])))
-			}
+	for k, units := range unitsOf(argv[6], c.names) {
+		if c.charged[k] && units != c.units[k] {
+			a.correct(c.names[k], c, number(text(reply[0])))
+			c.units[k] = units
 		}
 	}
-	c.units = units
 }
 
 // correct looks whether a scope key's ledgers found what is corrected. A charge of while time
@@ -595,9 +593,9 @@ func (a *account) compare(name string, l limit, now, used, booked int64) {
 		switch at := e.at - e.at%precision; {
 		case at <= edge || e.n <= a.since[name][l.window]:
 		case at > now:
-			later += e.units
+			later += e.counts()
 		default:
-			units += e.units
+			units += e.counts()
 		}
 	}
 	if a.quiet && booked > later {
@@ -609,6 +607,6 @@ func (a *account) compare(name string, l limit, now, used, booked int64) {
 }
 
 func (c *charge) String() string {
-	return fmt.Sprintf("%s at %d: %d of %d units, settled %t, given back %t", c.job, c.at, c.units, c.weight,
+	return fmt.Sprintf("%s at %d: %d of %d units of %s, settled %t, given back %t", c.job, c.at, c.units, c.costs, c.names,
 		c.settled, c.gone)
 }

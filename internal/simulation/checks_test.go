@@ -154,13 +154,13 @@ func (w *world) describe() {
 			return
 		}
 		job := throttle.Job{ID: fmt.Sprintf("asynq:default/%s/%d", j.id, info.Retried), Weight: j.weight,
-			Priority: j.priority, Keys: map[string]string{"tenant": j.tenant}}
+			Priority: j.priority, Costs: j.costs, Keys: map[string]string{"tenant": j.tenant}}
 		if j.domain != "" {
 			job.Keys["domain"] = j.domain
 		}
 		told, err := inspect.New(w.operator.throttle).Explain(context.Background(), job)
-		w.t.Logf("%s weight %d tenant %s domain %s is %s, retried %d, next %s, last error %q; %+v %v",
-			j.id, j.weight, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began),
+		w.t.Logf("%s weight %d costs %v tenant %s domain %s is %s, retried %d, next %s, last error %q; %+v %v",
+			j.id, j.weight, j.costs, j.tenant, j.domain, info.State, info.Retried, info.NextProcessAt.Sub(w.began),
 			info.LastErr, told, err)
 	}
 }
@@ -292,7 +292,7 @@ func (w *world) checkCharges() {
 	}
 	for _, charges := range w.account.charges {
 		for _, c := range charges {
-			if !c.run && !c.gone && c.units > 0 {
+			if !c.run && !c.gone && slices.ContainsFunc(c.units, func(n int64) bool { return n > 0 }) {
 				w.errorf("charged, and never run: %s", c)
 			}
 		}
@@ -305,22 +305,9 @@ func (w *world) checkRunning() {
 	if !w.plan.running {
 		return
 	}
-	var runs []throttletest.Start
-	for _, j := range w.plan.jobs {
-		for _, c := range w.runs[j.id] {
-			run := throttletest.Start{At: c.begins, End: c.ends, Weight: j.weight, Keys: map[string]string{"tenant": j.tenant}}
-			if j.domain != "" {
-				run.Keys["domain"] = j.domain
-			}
-			if died := c.on.died; !died.IsZero() && (run.End.IsZero() || died.Before(run.End)) {
-				run.End = died
-			}
-			runs = append(runs, run)
-		}
-	}
 	for _, scope := range w.plan.scopes {
 		scope.Limits = slices.DeleteFunc(slices.Clone(scope.Limits), func(l throttle.Limit) bool { return !l.Running })
-		for _, over := range throttletest.Check([]throttle.Scope{scope}, runs) {
+		for _, over := range throttletest.Check([]throttle.Scope{scope}, w.runsIn(scope.Name)) {
 			w.errorf("%s", over)
 		}
 	}
@@ -329,6 +316,21 @@ func (w *world) checkRunning() {
 			w.errorf("%d tasks of process %d were told that their place was lost", lost, r.n)
 		}
 	}
+}
+
+// runsIn are the handlers' calls by their own record, with what they take of a scope.
+func (w *world) runsIn(scope string) (runs []throttletest.Start) {
+	for _, j := range w.plan.jobs {
+		for _, c := range w.runs[j.id] {
+			run := throttletest.Start{At: c.begins, End: c.ends, Weight: j.cost(scope),
+				Keys: map[string]string{scope: j.key(scope)}}
+			if died := c.on.died; !died.IsZero() && (run.End.IsZero() || died.Before(run.End)) {
+				run.End = died
+			}
+			runs = append(runs, run)
+		}
+	}
+	return runs
 }
 
 // resends is how often go-redis sends a command again.
@@ -384,7 +386,7 @@ func (w *world) checkShares() {
 	}
 	heaviest := map[string]float64{}
 	for _, j := range w.plan.jobs {
-		heaviest[j.tenant] = max(heaviest[j.tenant], float64(j.weight))
+		heaviest[j.tenant] = max(heaviest[j.tenant], float64(j.cost(throttle.Global)))
 	}
 	for i, f := range w.plan.tenants {
 		for _, m := range w.plan.tenants[:i] {

@@ -10,7 +10,7 @@
 // that can vary is drawn from the seed before the world begins (draw_test.go): scopes,
 // limits, windows and precisions, shares, lookahead and grace; when tasks arrive, in
 // bursts and one by one, enqueued by asynq alone, made by worker.NewTask or planned by
-// worker.Client; weights; for each call of a handler how long it takes and how it ends;
+// worker.Client; weights, and costs of single scopes; for each call of a handler how long it takes and how it ends;
 // the servers' concurrency and intervals; and what goes wrong (faults_test.go): servers
 // that die with all they hold, servers shut down and begun anew, processes cut off from
 // Redis, replies of the throttle's and asynq's scripts lost after the command was done,
@@ -61,8 +61,9 @@
 // may not find its entry, or find another one. What was charged before to that scope key is
 // then not checked any more.
 //
-// A handler runs under a grant of its own: one that the account has, with its weight, not
-// before its start, and once for each.
+// A handler runs under a grant of its own: one that the account has, not before its start, and once
+// for each. What it was charged under each scope key is the cost that was drawn for its job in that
+// scope, its weight where none was drawn, and nothing under a scope that costs it nothing.
 //
 // Used is what was granted. Each Usage that is asked for, in the middle of everything,
 // is compared with the account: equal, to the unit, sub-windows counted until all of them

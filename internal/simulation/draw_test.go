@@ -51,6 +51,7 @@ type job struct {
 	id             string
 	tenant, domain string
 	weight         int64
+	costs          map[string]int64 // in scopes where it takes other units than the weight
 	priority       int
 	arrives        time.Duration
 	how            how
@@ -73,9 +74,10 @@ const (
 // outcome is what one call of a handler does.
 type outcome struct {
 	does  deed
-	units int64         // settled for
-	wait  time.Duration // asked for
-	scope string        // that is to wait
+	units int64            // settled for
+	costs map[string]int64 // settled for instead, by scopes
+	wait  time.Duration    // asked for
+	scope string           // that is to wait
 }
 
 type deed int
@@ -128,7 +130,11 @@ func draw(seed uint64, span time.Duration) *plan {
 		}
 	}
 	p.drawJobs(d)
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5117))}); more.chance(0.5) {
+		p.drawCosts(more)
+	}
 	p.drawScopes(d)
+	p.forgetCosts()
 	p.drawOptions(d)
 	p.drawProcesses(d)
 	if p.kind == rough {
@@ -150,10 +156,7 @@ func draw(seed uint64, span time.Duration) *plan {
 // for some leases. What would end a lease under a handler, and what takes such limits back, is
 // left out: then more run than the limit, as documented.
 func (p *plan) drawRunning(d dice) {
-	var heaviest int64
-	for _, j := range p.jobs {
-		heaviest = max(heaviest, j.weight)
-	}
+	p.options.FairByTime = d.chance(0.5)
 	lease := one(d, 20*time.Second, 30*time.Second)
 	// With a longer lookahead than the lease, jobs are booked for the ends of leases, and a
 	// place that comes back sooner stays empty until then.
@@ -164,7 +167,7 @@ func (p *plan) drawRunning(d dice) {
 		}
 		p.running = true
 		p.scopes[i].Limits = append(p.scopes[i].Limits,
-			throttle.Limit{Units: max(heaviest, int64(d.count(1, 8))), Running: true, Lease: lease})
+			throttle.Limit{Units: max(p.heaviest(p.scopes[i].Name), int64(d.count(1, 8))), Running: true, Lease: lease})
 		p.scopes[i].Cooldown = one(d, 0, 0, 300*time.Millisecond)
 	}
 	for _, j := range p.jobs {
@@ -261,9 +264,9 @@ func (j *job) calls() int {
 func (p *plan) demand(scope, key string) (units int64) {
 	for _, j := range p.jobs {
 		if j.key(scope) == key && (scope == throttle.Global || key != "") {
-			units += j.weight * int64(j.calls())
+			units += j.cost(scope) * int64(j.calls())
 			for _, o := range j.outcomes {
-				units += max(0, o.units-j.weight)
+				units += max(0, j.actual(o, scope)-j.cost(scope))
 			}
 		}
 	}
@@ -314,12 +317,9 @@ func (p *plan) drawScopes(d dice) {
 // drawLimits draws limits under which the busiest key's work takes about as long as the
 // jobs take to arrive.
 func (p *plan) drawLimits(d dice, scope string) []throttle.Limit {
-	var busiest, heaviest int64
+	var busiest int64
 	for _, key := range p.keys(scope) {
 		busiest = max(busiest, p.demand(scope, key))
-	}
-	for _, j := range p.jobs {
-		heaviest = max(heaviest, j.weight)
 	}
 	windows := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
 		10 * time.Second, 20 * time.Second}
@@ -327,7 +327,7 @@ func (p *plan) drawLimits(d dice, scope string) []throttle.Limit {
 	var limits []throttle.Limit
 	for _, window := range windows[:one(d, 1, 1, 2, 3)] {
 		takes := d.between(p.span/4, p.span)
-		limit := throttle.Limit{Units: max(heaviest, int64(float64(busiest)*float64(window)/float64(takes))+1),
+		limit := throttle.Limit{Units: max(1, p.heaviest(scope), int64(float64(busiest)*float64(window)/float64(takes))+1),
 			Window: window}
 		limit.Precision = p.drawPrecision(d, window)
 		limits = append(limits, limit)

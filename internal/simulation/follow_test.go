@@ -174,7 +174,7 @@ func (p *plan) windowsOf(scope *throttle.Scope, key string, limit throttle.Limit
 	if scope.Floor > 0 {
 		least = served(limit.Units, scope.Floor)
 		for _, j := range p.jobs {
-			if j.key(scope.Name) == key && j.weight > least {
+			if j.key(scope.Name) == key && j.cost(scope.Name) > least {
 				heavy += 2 * j.calls()
 			}
 		}

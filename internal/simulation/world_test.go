@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -283,7 +284,7 @@ func (w *world) enqueue(jobs []*job) {
 	var planned []*asynq.Task
 	for _, j := range jobs {
 		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10),
-			"priority": strconv.Itoa(j.priority)}
+			"priority": strconv.Itoa(j.priority), "costs": costsText(j.costs)}
 		if j.domain != "" {
 			headers["domain"] = j.domain
 		}
@@ -314,7 +315,7 @@ func (w *world) send(task *asynq.Task) {
 func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	headers := task.Headers()
 	job := throttle.Job{Weight: number(headers["weight"]), Priority: int(number(headers["priority"])),
-		Keys: map[string]string{"tenant": headers["tenant"]}}
+		Keys: map[string]string{"tenant": headers["tenant"]}, Costs: costsIn(headers["costs"])}
 	if domain := headers["domain"]; domain != "" {
 		job.Keys["domain"] = domain
 	}
@@ -350,7 +351,7 @@ func (w *world) handle(ctx context.Context, r *running) error {
 	case skips:
 		err = fmt.Errorf("%w: %w", errScripted, asynq.SkipRetry)
 	case settles:
-		if err := worker.Settle(ctx, o.units); err != nil && !errors.Is(err, throttle.ErrUnavailable) {
+		if err := o.settle(ctx); err != nil && !errors.Is(err, throttle.ErrUnavailable) {
 			w.errorf("Settle: %v", err)
 		}
 	}
@@ -374,7 +375,7 @@ func (w *world) called(ctx context.Context, r *running, j *job) *call {
 		w.errorf("%s runs without a grant", j.id)
 	case charge.run:
 		w.errorf("%s runs twice under one grant: %s", j.id, charge)
-	case charge.gone || charge.weight != j.weight:
+	case charge.gone || !maps.Equal(charge.under(), w.plan.charges(j)):
 		w.errorf("%s runs under another grant than what is charged: %s", j.id, charge)
 	case time.Since(charge.answered) < charge.delay-time.Microsecond:
 		w.errorf("%s runs %s after its grant, %s before its start", j.id, time.Since(charge.answered),

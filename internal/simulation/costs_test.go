@@ -1,0 +1,150 @@
+package simulation_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/worker"
+)
+
+// drawCosts draws jobs that take other units of one scope than of the others, or none: as requests and
+// their tokens.
+func (p *plan) drawCosts(d dice) {
+	often := one(d, 0.1, 0.5, 1)
+	names := []string{throttle.Global, "tenant", "domain"}
+	for _, j := range p.jobs {
+		if !d.chance(often) {
+			continue
+		}
+		j.costs = map[string]int64{one(d, names...): one(d, 0, 1, 1, d.Int64N(5)+1, 3*j.weight)}
+		if d.chance(0.2) {
+			j.costs[one(d, names...)] = one(d, 0, 1, j.weight+1)
+		}
+		for i := range j.outcomes {
+			if o := &j.outcomes[i]; o.does == settles && d.chance(0.5) {
+				scope := one(d, names...)
+				o.costs = map[string]int64{scope: d.Int64N(2*j.cost(scope) + 1)}
+			}
+		}
+	}
+}
+
+// forgetCosts leaves the costs of those scopes that the world has.
+func (p *plan) forgetCosts() {
+	none := func(scope string, _ int64) bool {
+		return !slices.ContainsFunc(p.scopes, func(s throttle.Scope) bool { return s.Name == scope })
+	}
+	for _, j := range p.jobs {
+		maps.DeleteFunc(j.costs, none)
+		for _, o := range j.outcomes {
+			maps.DeleteFunc(o.costs, none)
+		}
+	}
+}
+
+// cost is what a job is to be charged for in a scope; 0 if the scope does not concern it.
+func (j *job) cost(scope string) int64 {
+	if scope == "domain" && j.domain == "" {
+		return 0
+	}
+	if own, is := j.costs[scope]; is {
+		return own
+	}
+	return j.weight
+}
+
+// actual is what a job has taken of a scope after that outcome.
+func (j *job) actual(o outcome, scope string) int64 {
+	_, own := j.costs[scope]
+	if of, is := o.costs[scope]; is {
+		return of
+	}
+	if o.does != settles || o.costs != nil || own {
+		return j.cost(scope)
+	}
+	return o.units
+}
+
+// heaviest is the most that a job takes of a scope, or of all.
+func (p *plan) heaviest(scopes ...string) (most int64) {
+	for _, j := range p.jobs {
+		for _, scope := range scopes {
+			most = max(most, j.cost(scope))
+		}
+	}
+	return most
+}
+
+// charges are what a job is to be charged, by the names of its scope keys.
+func (p *plan) charges(j *job) map[string]int64 {
+	charges := map[string]int64{}
+	for _, scope := range p.scopes {
+		if cost := j.cost(scope.Name); cost > 0 {
+			charges[scope.Name+":"+j.key(scope.Name)] = cost
+		}
+	}
+	return charges
+}
+
+// settle tells the throttle what a job has taken.
+func (o outcome) settle(ctx context.Context) error {
+	if o.costs != nil {
+		return worker.SettleCosts(ctx, o.costs)
+	}
+	return worker.Settle(ctx, o.units)
+}
+
+// costsText writes costs into a task's header.
+func costsText(costs map[string]int64) string {
+	var all []string
+	for _, scope := range slices.Sorted(maps.Keys(costs)) {
+		all = append(all, scope+"="+strconv.FormatInt(costs[scope], 10))
+	}
+	return strings.Join(all, ",")
+}
+
+// costsIn reads them.
+func costsIn(text string) map[string]int64 {
+	if text == "" {
+		return nil
+	}
+	costs := map[string]int64{}
+	for one := range strings.SplitSeq(text, ",") {
+		scope, units, _ := strings.Cut(one, "=")
+		costs[scope] = number(units)
+	}
+	return costs
+}
+
+// unitsOf reads what a request or a correction has of each scope key: one number says it of all.
+func unitsOf(text string, names []string) []int64 {
+	var units []int64
+	for one := range strings.SplitSeq(text, ",") {
+		units = append(units, number(one))
+	}
+	for len(units) < len(names) {
+		units = append(units, units[0])
+	}
+	return units[:len(names)]
+}
+
+// sharedUnits are those of the limit that all share.
+func sharedUnits(names []string, units []int64) int64 {
+	if i := slices.Index(names, throttle.Global+":"); i >= 0 {
+		return units[i]
+	}
+	return 0
+}
+
+// under is a charge by the names of its scope keys.
+func (c *charge) under() map[string]int64 {
+	units := map[string]int64{}
+	for i, name := range c.names {
+		units[name] = c.costs[i]
+	}
+	return units
+}
