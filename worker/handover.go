@@ -15,6 +15,7 @@ type giving struct {
 	mu   sync.Mutex
 	busy bool
 	next *handover // nil: no task has ended since the last call
+	last *handover // the latest; nil: no task has ended yet
 }
 
 // handover is one call, and the tasks that have ended.
@@ -31,6 +32,7 @@ func (p *puller) handOver(ended *run) (given <-chan struct{}) {
 	defer g.mu.Unlock()
 	if g.next == nil {
 		g.next = &handover{done: make(chan struct{})}
+		g.last = g.next
 	}
 	g.next.ended = append(g.next.ended, ended)
 	given = g.next.done
@@ -39,6 +41,17 @@ func (p *puller) handOver(ended *run) (given <-chan struct{}) {
 		go p.giveNext()
 	}
 	return given
+}
+
+// wait waits until the places of all tasks that have ended so far are given back, or left to the
+// runner: calls are made one after another.
+func (g *giving) wait() {
+	g.mu.Lock()
+	last := g.last
+	g.mu.Unlock()
+	if last != nil {
+		<-last.done
+	}
 }
 
 // giveNext makes the next call, and leaves the calls after it to another goroutine.
@@ -50,7 +63,7 @@ func (p *puller) giveNext() {
 	g.mu.Unlock()
 	pulled, err := p.giveBack(granted(h.ended))
 	if err != nil {
-		p.shaper.runner.again(h.ended)
+		p.shaper.runner.again(h.ended, err)
 	}
 	close(h.done)
 	g.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -97,6 +98,29 @@ func TestHandOver(t *testing.T) {
 					t.Errorf("calls %v of %v, want %v of each once", line.calls, line.ended, row.want)
 				}
 			})
+		})
+	}
+}
+
+// TestClosedClientGivesNothingBack: what a closed client could not give back is not tried again, so
+// that no goroutine of a program that has stopped is left until the lease is over.
+func TestClosedClientGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		err  error
+		left int
+	}{
+		"the client is closed": {&throttle.UnavailableError{Err: redis.ErrClosed}, 0},
+		"Redis is away":        {errDouble, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newRunner(&Shaper{})
+			n.started = true // what it is left with is looked at here
+			n.again([]*run{{over: true, until: time.Now().Add(time.Minute)}}, row.err)
+			if got := len(n.runs); got != row.left {
+				t.Errorf("%d are left to the runner, want %d", got, row.left)
+			}
 		})
 	}
 }

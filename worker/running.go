@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -166,8 +167,11 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	}
 }
 
-// again gives places back later, after a failure.
-func (n *runner) again(ended []*run) {
+// again gives places back later, after a failure, unless the client is closed.
+func (n *runner) again(ended []*run, err error) {
+	if errors.Is(err, redis.ErrClosed) {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range ended {
@@ -320,7 +324,7 @@ func (n *runner) giveBack(runs []*run) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range runs {
-		if err != nil {
+		if err != nil && !errors.Is(err, redis.ErrClosed) {
 			r.next = time.Now().Add(renewAgain)
 		} else {
 			delete(n.runs, r)

@@ -138,8 +138,9 @@ func isNil(client redis.UniversalClient) bool {
 // before the server's Shutdown. Tasks are no longer woken by this process; asynq's
 // own retry time brings them back. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
-// ShutdownTimeout is over. Stop waits for the shaper's goroutines, for a second at most:
-// a goroutine that waits for asynq's Redis ends later, when the client gives the call up.
+// ShutdownTimeout is over. Stop waits for the shaper's goroutines, and for the places of tasks
+// that have ended to be given back, for a second at most: a goroutine that waits for Redis ends
+// later, when the client gives the call up or is closed.
 // Stop may be called more than once.
 func (s *Shaper) Stop() {
 	s.stopOnce.Do(func() {
@@ -151,6 +152,7 @@ func (s *Shaper) Stop() {
 			s.waker.done.Wait()
 			s.puller.done.Wait()
 			s.puller.prospects.done.Wait()
+			s.puller.giving.wait()
 			close(s.ended)
 		}()
 	})

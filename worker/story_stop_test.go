@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -242,6 +243,39 @@ func TestGrantIsInTheContext(t *testing.T) {
 		if got.Outcome != throttle.Granted || got.Job.Weight != 3 || got.Job.Keys["tenant"] != "acme" ||
 			got.Job.ID != "asynq:default/000000/0" {
 			t.Errorf("got the grant %+v, want weight 3 of acme, charged to asynq:default/000000/0", got)
+		}
+	})
+}
+
+// TestStopGivesPlacesBack: a program stops as soon as its last handler has returned, and closes its
+// client. The task's place is given back, although Redis is slow.
+func TestStopGivesPlacesBack(t *testing.T) {
+	t.Parallel()
+	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
+	inBubble(t, scopes, func(t *testing.T, w *world) {
+		link := newWire(w)
+		th, err := throttle.New("world", link.client, scopes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shaper, err := worker.New(th, w.client, jobOf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+			link.before(func(redis.Cmder) { time.Sleep(100 * time.Millisecond) })
+			return nil
+		})
+		server := w.start(w.client, shaper.Configure(asynq.Config{Concurrency: 1}), shaper.Wrap(handler))
+		id := w.enqueue(0, "acme", 1)
+		w.until("the task has run", time.Second, func() bool { _, err := w.tasks.GetTaskInfo("default", id); return err != nil })
+		shaper.Stop()
+		server.Shutdown()
+		if err := link.client.Close(); err != nil {
+			t.Error(err)
+		}
+		if used, booked := w.used("acme"); used+booked != 0 {
+			t.Errorf("used %d, booked %d, want the place free", used, booked)
 		}
 	})
 }
