@@ -268,7 +268,7 @@ func TestStopGivesPlacesBack(t *testing.T) {
 		})
 		server := w.start(w.client, shaper.Configure(asynq.Config{Concurrency: 1}), shaper.Wrap(handler))
 		id := w.enqueue(0, "acme", 1)
-		w.until("the task has run", time.Second, func() bool { _, err := w.tasks.GetTaskInfo("default", id); return err != nil })
+		w.until("the task has run", time.Second, func() bool { return w.task(id) == nil })
 		shaper.Stop()
 		server.Shutdown()
 		if err := link.client.Close(); err != nil {
