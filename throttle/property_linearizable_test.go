@@ -129,15 +129,19 @@ func TestLinearizabilityIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("each decision is made twice", func(t *testing.T) {
-		for seed := range uint64(5) {
+		// A history whose clients happened to take turns widely apart may have an order all the same.
+		for seed := uint64(1); ; seed++ {
 			a := newArena(t, 1)
 			a.contend(seed, 4, 12, func() *redis.Client {
 				client := onceClient(t, addr)
 				client.AddHook(twice{})
 				return client
 			})
-			if result, _ := a.linearize(); result != porcupine.Illegal {
-				t.Errorf("seed %d: the history is %s, want Illegal", seed, result)
+			if result, _ := a.linearize(); result == porcupine.Illegal {
+				return
+			}
+			if seed == 20 {
+				t.Fatalf("each of %d histories has an order", seed)
 			}
 		}
 	})
