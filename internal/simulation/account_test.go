@@ -24,16 +24,16 @@ import (
 type account struct {
 	world *world
 
-	set      map[string]string        // limits by scope key or scope, modes by ~ and the scope
-	since    map[string]map[int64]int // by scope key and window: how many grants were before it was in force
-	inexact  map[string]bool          // scope keys of which Redis may count more than the account
-	askings  map[string]int64         // the last of each asker
-	charges  map[string][]*charge     // by job and start
-	byKey    map[string][]entry       // by scope key
-	seen     map[string]int64         // by scope key: when its ledgers were last changed
-	standing map[string]bool          // flows, after the last script; in even worlds
-	passed   map[string]bool          // flows of which a heavy job was booked out of turn, or passed
-	parts    map[string]int64         // by scope key: thousandths of its limits that are served
+	set      map[string]string       // limits by scope key or scope, modes by ~ and the scope
+	since    map[string]map[span]int // by scope key and window: how many grants were before it was in force
+	inexact  map[string]bool         // scope keys of which Redis may count more than the account
+	askings  map[string]int64        // the last of each asker
+	charges  map[string][]*charge    // by job and start
+	byKey    map[string][]entry      // by scope key
+	seen     map[string]int64        // by scope key: when its ledgers were last changed
+	standing map[string]bool         // flows, after the last script; in even worlds
+	passed   map[string]bool         // flows of which a heavy job was booked out of turn, or passed
+	parts    map[string]int64        // by scope key: thousandths of its limits that are served
 	reports  int
 	lowered  int
 	quiet    bool // nothing can be promised any more
@@ -57,6 +57,8 @@ type charge struct {
 	answered     time.Time     // by the local clock
 	delay        time.Duration // from the answer to the start
 	run          bool          // a handler has run under it
+	places       []*place      // under running limits
+	ended        bool          // it was told, or its places are lost
 }
 
 // entry is a charge as a scope key's ledgers have it.
@@ -78,7 +80,7 @@ type pulled struct {
 
 func newAccount(w *world) *account {
 	a := &account{
-		world: w, set: map[string]string{}, since: map[string]map[int64]int{}, inexact: map[string]bool{},
+		world: w, set: map[string]string{}, since: map[string]map[span]int{}, inexact: map[string]bool{},
 		askings: map[string]int64{},
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
 		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
@@ -120,7 +122,12 @@ func (a *account) saw(args []string, reply []byte) {
 	case "reserve":
 		a.reserved(argv, text(values[0]))
 	case "pull":
+		_, ended := grantsOf(argv)
+		a.signs(false, ended, append(values[:2:2], values[5:]...))
 		a.pulled(argv, values)
+	case "running":
+		renews, grants := grantsOf(argv)
+		a.signs(renews, grants, values)
 	case "leave":
 		for i, left := range values[2:] {
 			if number(text(left)) == 1 {
@@ -290,6 +297,7 @@ func (a *account) grant(c *charge, now int64) {
 		if mode == throttle.Off {
 			continue
 		}
+		a.occupy(c, i, mode)
 		ledgers := a.timeOf(name)
 		a.seen[name] = a.look(name, ledgers.of(now, now))
 		e := entry{charge: c, of: i, at: ledgers.of(c.at, now)}
@@ -298,7 +306,7 @@ func (a *account) grant(c *charge, now int64) {
 			continue
 		}
 		for _, l := range a.limitsOf(name) {
-			if held := a.fullest(name, e, l.window); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
+			if held := a.fullest(name, e, l); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
 				a.world.errorf(
 					"window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
 					name, held, l, a.partOf(name), c.job, c.at)
@@ -354,7 +362,7 @@ func (a *account) stepsBack() {
 	for name, entries := range a.byKey {
 		var longest int64
 		for _, l := range a.limitsOf(name) {
-			longest = max(longest, l.window)
+			longest = max(longest, l.length)
 		}
 		t := a.timeOf(name).of(now, now)
 		a.byKey[name] = slices.DeleteFunc(entries, func(e entry) bool { return e.at+longest < t })
@@ -364,9 +372,9 @@ func (a *account) stepsBack() {
 
 // fullest is what the fullest window holds that contains a charge, of what was charged
 // since the window is in force.
-func (a *account) fullest(name string, e entry, window int64) int64 {
+func (a *account) fullest(name string, e entry, l limit) int64 {
 	var most int64
-	since := a.since[name][window]
+	since, window := a.since[name][l.span], l.length
 	for _, end := range a.byKey[name] {
 		if end.at < e.at || end.at >= e.at+window {
 			continue
@@ -405,11 +413,26 @@ func (a *account) modeOf(scope string) throttle.Mode {
 	return throttle.Mode(strings.Index("eso", letter))
 }
 
-// limit is a limit in microseconds.
-type limit struct{ units, window, precision int64 }
+// span is the window of a limit, or its lease, in microseconds.
+type span struct {
+	running bool
+	length  int64
+}
 
-// limitsOf are the limits of a scope key that are in force.
-func (a *account) limitsOf(name string) (inForce []limit) {
+// limit is a limit.
+type limit struct {
+	units int64
+	span
+	precision int64
+}
+
+// limitsOf are the limits of a scope key's windows that are in force.
+func (a *account) limitsOf(name string) []limit {
+	return slices.DeleteFunc(a.inForce(name), func(l limit) bool { return l.running })
+}
+
+// inForce are the limits of a scope key that are in force.
+func (a *account) inForce(name string) (inForce []limit) {
 	scope, _ := a.scopeOf(name)
 	text, is := a.set[name]
 	if !is {
@@ -417,29 +440,22 @@ func (a *account) limitsOf(name string) (inForce []limit) {
 	}
 	if is {
 		for one := range strings.SplitSeq(text, ",") {
-			if l, slides := limitIn(one); slides {
-				inForce = append(inForce, l)
-			}
+			inForce = append(inForce, limitIn(one))
 		}
 		return inForce
 	}
 	for _, l := range scope.Limits {
-		if l.Running {
-			continue // the handlers' own record is looked at in the end
-		}
-		inForce = append(inForce, limit{units: l.Units, window: l.Window.Microseconds()})
+		inForce = append(inForce, limit{units: l.Units,
+			span: span{l.Running, max(l.Window, l.Lease).Microseconds()}})
 	}
 	return inForce
 }
 
-// limitIn reads "units/span/precision", and tells whether the span is that of a window.
-func limitIn(text string) (l limit, slides bool) {
+// limitIn reads "units/span/precision".
+func limitIn(text string) limit {
 	parts := strings.Split(text, "/")
-	window, slides := strings.CutPrefix(parts[1], "w")
-	if slides {
-		l = limit{units: number(parts[0]), window: number(window), precision: number(parts[2])}
-	}
-	return l, slides
+	return limit{units: number(parts[0]), span: span{strings.HasPrefix(parts[1], "r"), number(parts[1][1:])},
+		precision: number(parts[2])}
 }
 
 // changed takes up what was set at run time.
@@ -473,13 +489,13 @@ func (a *account) renew() {
 	for _, scope := range a.world.plan.scopes {
 		for _, key := range a.world.plan.keys(scope.Name) {
 			name := scope.Name + ":" + key
-			were, are := a.since[name], map[int64]int{}
-			for _, l := range a.limitsOf(name) {
-				since, was := were[l.window]
+			were, are := a.since[name], map[span]int{}
+			for _, l := range a.inForce(name) {
+				since, was := were[l.span]
 				if !was {
 					since = a.grants
 				}
-				are[l.window] = since
+				are[l.span] = since
 			}
 			a.since[name] = are
 		}
@@ -575,7 +591,7 @@ func (a *account) usage(argv []string, reply []any) {
 			if !strings.Contains(words[0], "/") {
 				break // the entries, or what was counted
 			}
-			if l, slides := limitIn(words[0]); slides {
+			if l := limitIn(words[0]); !l.running {
 				a.compare(name, l, t, number(words[1]), number(words[2]))
 			}
 		}
@@ -583,15 +599,15 @@ func (a *account) usage(argv []string, reply []any) {
 }
 
 func (a *account) compare(name string, l limit, now, used, booked int64) {
-	edge, precision := now-l.window, int64(1)
+	edge, precision := now-l.length, int64(1)
 	if l.precision > 1 && !a.inexact[name] {
 		precision = l.precision
-		edge = now - now%precision - (l.window+precision-1)/precision*precision - precision
+		edge = now - now%precision - (l.length+precision-1)/precision*precision - precision
 	}
 	var units, later int64 // granted for later: they count as booked until then
 	for _, e := range a.byKey[name] {
 		switch at := e.at - e.at%precision; {
-		case at <= edge || e.n <= a.since[name][l.window]:
+		case at <= edge || e.n <= a.since[name][l.span]:
 		case at > now:
 			later += e.counts()
 		default:

@@ -13,7 +13,6 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
-	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // progress is how far a job has come by what its handler did.
@@ -297,40 +296,6 @@ func (w *world) checkCharges() {
 			}
 		}
 	}
-}
-
-// checkRunning: by what the handlers did themselves no more units ran at once than a limit
-// allows, and nobody was told that its place was lost.
-func (w *world) checkRunning() {
-	if !w.plan.running {
-		return
-	}
-	for _, scope := range w.plan.scopes {
-		scope.Limits = slices.DeleteFunc(slices.Clone(scope.Limits), func(l throttle.Limit) bool { return !l.Running })
-		for _, over := range throttletest.Check([]throttle.Scope{scope}, w.runsIn(scope.Name)) {
-			w.errorf("%s", over)
-		}
-	}
-	for _, r := range w.processes {
-		if lost := r.shaper.Stats().Lost; lost > 0 && r.died.IsZero() {
-			w.errorf("%d tasks of process %d were told that their place was lost", lost, r.n)
-		}
-	}
-}
-
-// runsIn are the handlers' calls by their own record, with what they take of a scope.
-func (w *world) runsIn(scope string) (runs []throttletest.Start) {
-	for _, j := range w.plan.jobs {
-		for _, c := range w.runs[j.id] {
-			run := throttletest.Start{At: c.begins, End: c.ends, Weight: j.cost(scope),
-				Keys: map[string]string{scope: j.key(scope)}}
-			if died := c.on.died; !died.IsZero() && (run.End.IsZero() || died.Before(run.End)) {
-				run.End = died
-			}
-			runs = append(runs, run)
-		}
-	}
-	return runs
 }
 
 // resends is how often go-redis sends a command again.

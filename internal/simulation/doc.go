@@ -61,6 +61,11 @@
 // may not find its entry, or find another one. What was charged before to that scope key is
 // then not checked any more.
 //
+// No more at once. From each grant on, no more units run under a running limit than the limit in force at the
+// grant allows, by the handlers' own record, of all that was granted while the limit was in force in a mode
+// other than Off. A job whose lease was over by Redis' clock, for example since the clock was set
+// forward, does not count; nobody is told before that its places are lost.
+//
 // A handler runs under a grant of its own: one that the account has, not before its start, and once
 // for each. What it was charged under each scope key is the cost that was drawn for its job in that
 // scope, its weight where none was drawn, and nothing under a scope that costs it nothing.

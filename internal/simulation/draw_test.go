@@ -152,38 +152,6 @@ func draw(seed uint64, span time.Duration) *plan {
 	return p
 }
 
-// drawRunning draws limits on what runs at once, beside the windows, and handlers that run
-// for some leases. What would end a lease under a handler, and what takes such limits back, is
-// left out: then more run than the limit, as documented.
-func (p *plan) drawRunning(d dice) {
-	p.options.FairByTime = d.chance(0.5)
-	lease := one(d, 20*time.Second, 30*time.Second)
-	// With a longer lookahead than the lease, jobs are booked for the ends of leases, and a
-	// place that comes back sooner stays empty until then.
-	p.options.Lookahead = min(p.options.Lookahead, 5*time.Second)
-	for i := range p.scopes {
-		if p.running && d.chance(0.5) {
-			continue
-		}
-		p.running = true
-		p.scopes[i].Limits = append(p.scopes[i].Limits,
-			throttle.Limit{Units: max(p.heaviest(p.scopes[i].Name), int64(d.count(1, 8))), Running: true, Lease: lease})
-		p.scopes[i].Cooldown = one(d, 0, 0, 300*time.Millisecond)
-	}
-	for _, j := range p.jobs {
-		if d.chance(0.02) {
-			j.handle = d.between(lease/2, 2*lease)
-		}
-	}
-	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.does == mode || f.does == limits })
-	for i := range p.faults {
-		f := &p.faults[i]
-		if f.step = min(f.step, time.Second); f.verb == "settle" || f.verb == "reserve" && d.chance(0.5) {
-			f.verb = "running"
-		}
-	}
-}
-
 // drawPriorities draws those of jobs, and what is left to lower ones.
 func (p *plan) drawPriorities(d dice) {
 	p.options.PriorityFloor = one(d, 0, 0, 0.25, 0.5)

@@ -17,7 +17,7 @@ type fault struct {
 	process process
 	scope   string
 	key     string
-	limit   throttle.Limit
+	limits  []throttle.Limit
 	mode    throttle.Mode
 	step    time.Duration // of Redis' clock
 	verb    string        // of the script whose replies are lost
@@ -50,8 +50,8 @@ var mischiefs = [...]string{
 func (m mischief) String() string { return mischiefs[m] }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%s %s for %s: which %d, scope %s %q, limit %s, mode %s, step %s, %d replies to %s",
-		f.at, f.does, f.lasts, f.which, f.scope, f.key, f.limit, f.mode, f.step, f.replies, f.verb)
+	return fmt.Sprintf("%s %s for %s: which %d, scope %s %q, limits %s, mode %s, step %s, %d replies to %s",
+		f.at, f.does, f.lasts, f.which, f.scope, f.key, f.limits, f.mode, f.step, f.replies, f.verb)
 }
 
 // dequeue stands for asynq's taking a task, among the scripts of which replies are lost.
@@ -115,10 +115,11 @@ func (p *plan) drawControl(d dice, f *fault) {
 		}
 		return
 	}
-	f.limit = one(d, scope.Limits...)
-	f.limit.Units = one(d, 0, 1, d.Int64N(f.limit.Units)+1, 2*f.limit.Units)
+	limit := one(d, scope.Limits...)
+	limit.Units = one(d, 0, 1, d.Int64N(limit.Units)+1, 2*limit.Units)
 	if d.chance(0.5) {
-		f.limit.Window = d.between(f.limit.Window/4, f.limit.Window).Truncate(time.Millisecond)
+		limit.Window = d.between(limit.Window/4, limit.Window).Truncate(time.Millisecond)
 	}
-	f.limit.Precision = p.drawPrecision(d, f.limit.Window)
+	limit.Precision = p.drawPrecision(d, limit.Window)
+	f.limits = []throttle.Limit{limit}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
-	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // happen lets a fault happen. What it changes it puts right after its time, or when all
@@ -85,6 +84,7 @@ func (w *world) turn(step time.Duration) {
 	w.backend.age(w) // what comes after it is written by the new clock
 	w.mu.Lock()
 	w.step += step
+	w.turns = append(w.turns, turned{time.Now(), w.step})
 	w.mu.Unlock()
 	w.backend.age(w)
 }
@@ -103,7 +103,7 @@ func (w *world) control(ctx context.Context, f fault, done <-chan struct{}) {
 			w.must("Resume", err)
 		}
 	case limits:
-		w.must("SetLimits", inspect.New(th).SetLimits(ctx, f.scope, f.key, []throttle.Limit{f.limit}))
+		w.must("SetLimits", inspect.New(th).SetLimits(ctx, f.scope, f.key, f.limits))
 		w.later(f, done)
 		w.must("ResetLimits", inspect.New(th).ResetLimits(ctx, f.scope, f.key))
 	default:

@@ -38,6 +38,7 @@ type world struct {
 
 	mu        sync.Mutex
 	step      time.Duration // of Redis' clock
+	turns     []turned      // its steps
 	processes []*running
 	runs      map[string][]*call  // of handlers, by job
 	byHand    map[string]mischief // what ended jobs: deletion, archive
@@ -77,7 +78,8 @@ func live(t *testing.T, p *plan, b backend) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, plan: p, name: "sim", backend: b, over: make(chan struct{}), began: time.Now(), latest: time.Now(),
-			runs: make(map[string][]*call), byHand: make(map[string]mischief), jobs: make(map[string]*job),
+			turns: []turned{{at: time.Now()}},
+			runs:  make(map[string][]*call), byHand: make(map[string]mischief), jobs: make(map[string]*job),
 		}
 		w.redis = b.open(w)
 		w.account = newAccount(w)
