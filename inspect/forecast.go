@@ -147,7 +147,7 @@ func (r *reader) forecast(orders []*order) (Forecast, error) {
 			f.Starts[i] = wire.Instant(answer.Start)
 		case line.Waiting:
 			waiting = append(waiting, jobs[i].ID)
-		case line.TooHeavy:
+		case line.NeverFits:
 			if err := r.neverFits(orders[i], answer.Held); err != nil {
 				return Forecast{}, err
 			}

@@ -400,7 +400,7 @@ var textNames = []string{
 }
 
 // textual are the functions that return text which has lost nothing.
-var textual = []string{"format", "sub", "match", "hold_text", "tag_text", "table.concat", "redis.sha1hex",
+var textual = []string{"format", "sub", "match", "hold_of", "tag_text", "table.concat", "redis.sha1hex",
 	"string.format", "string.sub", "string.match", "select", "tostring", "lanes_of"}
 
 // TestNumbersAreNotJoined: only text is joined with "..", never what may be a number.

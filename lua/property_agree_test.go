@@ -317,7 +317,7 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start,
 				Decided: m.now})
 		}
-		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.TooHeavy {
+		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.NeverFits {
 			delete(m.jobs, id)
 			delete(m.slots, id)
 			m.ids = slices.DeleteFunc(m.ids, func(x string) bool { return x == id })

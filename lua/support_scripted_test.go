@@ -70,7 +70,7 @@ func texts(reply any) []string {
 // pull tells what a pull did, and the check at which it ended since its steps were taken, 0 if they were not.
 func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...wire.Ended) (pulled []string, ends int,
 	err error) {
-	asked := wire.Pull{Bookings: int64(bookings), Looks: int64(looks), Brings: brings == 1, Timed: s.settings.Timed,
+	asked := wire.Pull{Bookings: int64(bookings), Looks: int64(looks), Delivers: brings == 1, Timed: s.settings.Timed,
 		Ended: ended}
 	reply, err := s.run(lua.Pull, now, anys(asked.Arguments())...)
 	if err != nil {

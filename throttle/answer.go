@@ -87,7 +87,7 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	case line.TooLate:
 		return Reservation{},
 			&DeadlineError{Job: o.job.ID, Deadline: o.job.Deadline, Start: start, Hold: hold.until(start)}
-	case line.TooHeavy:
+	case line.NeverFits:
 		return Reservation{}, o.heavy(hold, d.Held.Origin)
 	}
 	return r, nil

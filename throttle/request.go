@@ -156,9 +156,9 @@ func (t *setup) until(instant time.Time) time.Duration {
 }
 
 // pullArguments ask for a pull, before which the places of jobs that have ended are given back.
-// A caller that does not bring jobs that did not come leaves them to others.
-func (t *setup) pullArguments(bookings, looks int64, brings bool, ended []Reservation) []any {
-	return t.arguments(wire.Pull{Bookings: bookings, Looks: looks, Brings: brings, Timed: t.options.FairByTime,
+// A caller that does not deliver jobs that did not come leaves them to others.
+func (t *setup) pullArguments(bookings, looks int64, delivers bool, ended []Reservation) []any {
+	return t.arguments(wire.Pull{Bookings: bookings, Looks: looks, Delivers: delivers, Timed: t.options.FairByTime,
 		Ended: t.ended(ended)}.Arguments())
 }
 

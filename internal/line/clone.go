@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Clone returns a line of its own that stands as this one. Clones of lines that stand alike
-// are the same to the last byte, however the lines came there.
+// Clone returns an independent line in the same state. Clones of lines in the same state are the same to the last byte,
+// however the lines came there.
 func (l *Line) Clone() *Line {
 	c := New()
 	for name, k := range l.keys {
@@ -19,7 +19,7 @@ func (l *Line) Clone() *Line {
 	}
 	for name, of := range l.lanes {
 		own := *of
-		own.jobs = append([]place(nil), of.jobs...)
+		own.jobs = append([]element(nil), of.jobs...)
 		c.lanes[name] = &own
 	}
 	for name, q := range l.queues {
@@ -36,8 +36,8 @@ func (l *Line) Clone() *Line {
 	return c
 }
 
-// Equal tells whether two lines stand alike: asked the same from now on, they answer the
-// same. It may take lines for different that do so too: one remembers what counts no more.
+// Equal reports whether two lines are in the same state: asked the same from now on, they answer the same. It may
+// report a difference that no longer counts.
 func (l *Line) Equal(other *Line) bool {
 	return l.all.equal(other.all) && l.pulled == other.pulled && l.playing == other.playing &&
 		maps.EqualFunc(l.jobs, other.jobs, (*record).equal) &&
@@ -57,8 +57,12 @@ func (s scopeSet) equal(other scopeSet) bool {
 		sameLimits(s.limits, other.limits)
 }
 
-// sameLimits tells apart none that are set and an empty list.
+// sameLimits distinguishes no limits from an empty list.
 func sameLimits(a, b []Limit) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+func (r *run) equal(other *run) bool {
+	return r.of == other.of && r.paid == other.paid && slices.Equal(r.places, other.places)
+}
 
 func (r *record) equal(other *record) bool {
 	return r.state == other.state && r.slot == other.slot && r.arrival == other.arrival && r.lane == other.lane &&
@@ -66,14 +70,14 @@ func (r *record) equal(other *record) bool {
 }
 
 func (l *lane) equal(other *lane) bool {
-	return l.name == other.name && slices.EqualFunc(l.jobs, other.jobs, place.equal)
+	return l.name == other.name && slices.EqualFunc(l.jobs, other.jobs, element.equal)
 }
 
-func (p place) equal(other place) bool {
+func (p element) equal(other element) bool {
 	return p.id == other.id && p.arrival == other.arrival && slices.Equal(p.costs, other.costs)
 }
 
-// clone leaves out what is of one call.
+// clone leaves out the fields of one call.
 func (k *key) clone() *key {
 	own := &key{name: k.name, pause: k.pause, own: k.own, ownEnds: k.ownEnds, adapted: k.adapted, seen: k.seen,
 		offset: k.offset}
@@ -140,7 +144,7 @@ func (c *classLanes) equal(other *classLanes) bool {
 	return true
 }
 
-// clone is in order, which a heap may be.
+// clone returns a heap in order, so that clones with the same content are the same.
 func (r *ranked[S]) clone() (own ranked[S]) {
 	ordered := slices.Clone(r.heap)
 	slices.SortFunc(ordered,
@@ -151,8 +155,7 @@ func (r *ranked[S]) clone() (own ranked[S]) {
 	return own
 }
 
-// equal tells whether two have the same names with the same scores, whatever their heaps'
-// order.
+// equal reports whether both have the same names with the same scores, whatever the order of their heaps.
 func (r *ranked[S]) equal(other *ranked[S]) bool {
 	if r.len() != other.len() {
 		return false

@@ -44,6 +44,14 @@ func (e *entries) drop(at int64) bool {
 	return n > 0
 }
 
+func (e entries) list() []Entry {
+	list := make([]Entry, len(e))
+	for i, x := range e {
+		list[i] = Entry{x.at, x.units}
+	}
+	return list
+}
+
 // coarser returns the entries in sub-windows that are longer by the factor times.
 func (e entries) coarser(times int64) entries {
 	var all entries

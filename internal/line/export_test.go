@@ -39,7 +39,7 @@ func (l *Line) HasTurn(now int64, settings Settings, name string) bool {
 		}
 		if q.has(lane) {
 			flow, _, _ := q.first()
-			turn = flow == lane.flow && l.first(key, flow) == name && l.contended(lane, key) == ""
+			turn = flow == lane.flow && q.lanes[flow].at(0, q.classes[flow]) == name && l.contended(lane, key) == ""
 		}
 	}
 	return turn

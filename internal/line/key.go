@@ -2,6 +2,7 @@ package line
 
 import (
 	"slices"
+	"strings"
 )
 
 // Mode is how far a scope's limits are in force.
@@ -41,9 +42,25 @@ type key struct {
 	touched bool    // something was charged or booked, or has left
 }
 
+// key is a scope key, ready for this call.
+func (l *Line) key(name string) *key {
+	if k := l.looked[name]; k != nil {
+		return k
+	}
+	k := l.keys[name]
+	if k == nil {
+		k = &key{name: name, ownEnds: Never}
+		l.keys[name] = k
+	}
+	scope, _, _ := strings.Cut(name, ":")
+	k.refit(l.now, l.settings.Grace, l.settings.Lookahead, l.inForce(scope))
+	l.looked[name] = k
+	return k
+}
+
 // look makes a scope key ready for one call: its limits in force, its time, and what has
 // left its windows forgotten.
-func (k *key) look(now, grace, lookahead int64, of inForce) {
+func (k *key) refit(now, grace, lookahead int64, of inForce) {
 	k.mode, k.limits, k.origin, k.ends, k.touched = of.mode, of.limits, of.origin, of.ends, false
 	if k.ownEnds <= now {
 		k.own = nil
@@ -62,7 +79,7 @@ func (k *key) look(now, grace, lookahead int64, of inForce) {
 		k.goesOn, k.touched = k.seen-now, true // kept, so that it goes on also while nobody is charged
 	}
 	k.shift = max(now+k.goesOn, k.seen) - now
-	k.forget(now, grace)
+	k.dropEmpty(now, grace)
 	if len(k.ledgers) == 0 {
 		k.offset, k.goesOn, k.shift, k.seen = 0, 0, 0, 0
 	}
@@ -70,13 +87,13 @@ func (k *key) look(now, grace, lookahead int64, of inForce) {
 		return
 	}
 	for _, limits := range counted {
-		k.count(limits, now)
+		k.addLedgers(limits, now)
 	}
 	slices.SortFunc(k.ledgers, func(a, b *ledger) int { return a.Compare(b.Span) })
 }
 
-// count adds the ledgers that limits need.
-func (k *key) count(limits []Limit, now int64) {
+// addLedgers adds the ledgers that limits need.
+func (k *key) addLedgers(limits []Limit, now int64) {
 	for _, limit := range limits {
 		if limit.Units >= 0 && k.ledger(limit.Span) == nil {
 			k.ledgers = append(k.ledgers, &ledger{Span: limit.Span, precision: limit.Precision, since: now + k.shift})
@@ -85,7 +102,7 @@ func (k *key) count(limits []Limit, now int64) {
 }
 
 // forget drops what counts no more, and the ledgers in which nothing is left.
-func (k *key) forget(now, grace int64) {
+func (k *key) dropEmpty(now, grace int64) {
 	for _, d := range k.ledgers {
 		if d.trim(now+k.shift, grace) {
 			k.touched = true // its time does not go back behind that
@@ -101,51 +118,6 @@ func (k *key) ledger(span Span) *ledger {
 		}
 	}
 	return nil
-}
-
-// mostAsked is how many limits one search asks, over and over until none of them moves the start.
-// What it has not found until then is taken to be behind the horizon.
-const mostAsked = 500
-
-// earliest is the first start at or after at that the scope key allows by itself, and the
-// limit that moved it last, nil for the pause. Promises to others count.
-func (k *key) earliest(at, now, cost int64) (start int64, holder *Limit, moved bool) {
-	asked := 0
-	return k.search(at, now, cost, true, &asked)
-}
-
-// search is earliest as a part of a search that has asked so many limits.
-func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int64, holder *Limit, moved bool) {
-	start = at
-	if k.paused() > start {
-		start, moved = k.paused(), true
-	}
-	for again := true; again; {
-		again = false
-		for i := range k.limits {
-			limit := &k.limits[i]
-			if limit.Units < 0 {
-				continue
-			}
-			if *asked++; *asked > mostAsked {
-				if holder == nil && k.paused() <= at {
-					holder = limit
-				}
-				return max(start, k.horizon+1), holder, true
-			}
-			d := k.ledger(limit.Span)
-			at := k.time(start)
-			s := d.earliest(at, now+k.shift, k.room(limit, cost), promises)
-			if s == Never {
-				return Never, limit, true
-			}
-			if s != at {
-				s -= k.goesOn
-				start, holder, moved, again = s, limit, true, true
-			}
-		}
-	}
-	return start, holder, moved
 }
 
 // paused is until when it is closed, at run time or by its upstream.
@@ -173,35 +145,39 @@ func (k *key) instant(time, now int64) int64 {
 func (k *key) spend(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.spend(d.sub(k.time(at)), units)
+		d.spend(d.subWindow(k.time(at)), units)
 	}
 }
 
 func (k *key) book(at, units int64) {
 	k.touched = true
 	for _, d := range k.ledgers {
-		d.book(d.sub(k.time(at)), units)
+		d.book(d.subWindow(k.time(at)), units)
 	}
 }
 
-// fewest is the smallest number of units of its limits, of which a claim can be made.
-func (k *key) fewest() int64 {
-	units := Never
-	for _, limit := range k.limits {
-		if limit.Units >= 0 {
-			units = min(units, k.served(&limit))
-		}
-	}
-	return units
+// adaptedFor is for how long after its last change a part is remembered.
+const adaptedFor = 86_400_000_000
+
+// adapted is how a scope key follows its upstream. The zero value is one that is served whole.
+type adapted struct {
+	less     int64 // thousandths that it is served less
+	down     int64 // when it was refused last
+	changed  int64
+	refusals int64 // in succession
+	closed   int64 // until when the upstream has closed it
+	closedAt int64 // when that was reported
 }
 
-// longest is how long a start counts under its limits.
-func (k *key) longest() int64 {
-	length := int64(0)
-	for _, limit := range k.limits {
-		if limit.Units >= 0 {
-			length = max(length, limit.Length)
-		}
+// asOf is what is left at an instant: nothing a day after the last change. What was reported
+// before the clock stepped back goes back with it, so that nothing is reported in the future.
+func (a adapted) asOf(now int64) adapted {
+	a.closed -= max(0, a.closedAt-now)
+	a.down, a.changed, a.closedAt = min(a.down, now), min(a.changed, now), min(a.closedAt, now)
+	if a.closed > now || (a.less > 0 || a.refusals > 0) && a.changed+adaptedFor > now {
+		return a
 	}
-	return length
+	return adapted{}
 }
+
+func (a adapted) part() int64 { return whole - a.less }

@@ -93,7 +93,7 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 	}
 	l.now = s.Now
 	for flow, share := range s.Shares {
-		l.shareOf(flow, share)
+		l.setShare(flow, share)
 	}
 	for i := range s.Lanes {
 		l.loadLane(&s.Lanes[i])
@@ -144,7 +144,7 @@ func (l *Line) loadLane(s *LaneSnapshot) {
 		if len(costs) == 1 && len(lane.keys) > 1 {
 			costs = slices.Repeat(costs, len(lane.keys))
 		}
-		lane.jobs = append(lane.jobs, place{w.Arrival, costs, w.ID})
+		lane.jobs = append(lane.jobs, element{w.Arrival, costs, w.ID})
 		l.jobs[w.ID] = &record{state: waiting, arrival: w.Arrival, costs: costs, lane: s.Name}
 	}
 	if len(lane.jobs) > 0 {
@@ -184,7 +184,7 @@ func (d *ledger) startBooked(now int64) {
 	booked := d.booked
 	d.booked = nil
 	for _, e := range booked {
-		d.spent.add(max(e.at, d.sub(now)), e.units)
+		d.spent.add(max(e.at, d.subWindow(now)), e.units)
 	}
 }
 
@@ -261,14 +261,6 @@ func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapsho
 	return s
 }
 
-func (e entries) list() []Entry {
-	list := make([]Entry, len(e))
-	for i, x := range e {
-		list[i] = Entry{x.at, x.units}
-	}
-	return list
-}
-
 // JobState is what the line knows of one job.
 type JobState struct {
 	Slot    int64 // 0: it is not booked, or did not come to its slot
@@ -298,6 +290,6 @@ func (l *Line) Job(id, lane string) JobState {
 	}
 	s.Timer, _ = l.timers.get(s.Queue)
 	s.Jobs = int64(len(l.lane(lane).jobs))
-	s.Before = int64(slices.IndexFunc(l.lane(lane).jobs, func(p place) bool { return p.id == id }))
+	s.Before = int64(slices.IndexFunc(l.lane(lane).jobs, func(p element) bool { return p.id == id }))
 	return s
 }

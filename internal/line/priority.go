@@ -36,28 +36,7 @@ func classOf(name string) class {
 // classLanes are a flow's lanes in a queue, by their priority and the arrival of their first jobs.
 type classLanes [Priorities]ranked[int64]
 
-func (c *classLanes) empty() bool {
-	for i := range c {
-		if c[i].len() > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// head returns the lane whose turn it is, by the tags of its flow's classes. If tags are equal, the higher priority is
-// first.
-func (c *classLanes) head(tags *ClassTags) (lane string) {
-	least := math.Inf(1)
-	for priority := range c {
-		if first, _, stands := c[priority].first(); stands && tags.of(priority) < least {
-			lane, least = first, tags.of(priority)
-		}
-	}
-	return lane
-}
-
-// inOrder returns the lanes in the order of their turns.
+// inOrder returns the lanes in the order of their turns: by the tags of their classes; if tags are equal, by priority.
 func (c *classLanes) inOrder(tags *ClassTags) (lanes []string) {
 	var priorities []int
 	for priority := range c {
@@ -70,6 +49,22 @@ func (c *classLanes) inOrder(tags *ClassTags) (lanes []string) {
 		lanes = append(lanes, c[priority].sorted()...)
 	}
 	return lanes
+}
+
+// at returns the lane of a rank, in the order of their turns; empty if there are not so many.
+func (c *classLanes) at(rank int, tags *ClassTags) (lane string) {
+	if lanes := c.inOrder(tags); rank < len(lanes) {
+		return lanes[rank]
+	}
+	return ""
+}
+
+func (c *classLanes) add(lane *lane, arrival int64) { c[lane.priority].set(lane.name, arrival) }
+
+// remove removes a lane. It reports whether the flow has other lanes.
+func (c *classLanes) remove(lane *lane) bool {
+	c[lane.priority].delete(lane.name)
+	return slices.ContainsFunc(c[:], func(lanes ranked[int64]) bool { return lanes.len() > 0 })
 }
 
 // ClassTags divide what a flow is served under a scope key among its priorities, by start-time
@@ -99,6 +94,6 @@ func (t *ClassTags) serve(priority int) {
 func (t *ClassTags) charge(priority int, work, lower float64) {
 	if t != nil {
 		tag := t.of(priority)
-		t.Tags[priority] = back(tag, tag+work*math.Pow(lower, float64(priority)), t.Virtual)
+		t.Tags[priority] = movedBy(tag, work*math.Pow(lower, float64(priority)), t.Virtual)
 	}
 }

@@ -1,7 +1,9 @@
 package line
 
 import (
+	"cmp"
 	"math"
+	"strings"
 )
 
 // queue holds the lanes under one scope key: flows by their start tags, and the lanes of each flow by their priority
@@ -42,17 +44,9 @@ func (q *queue) has(lane *lane) bool {
 func (q *queue) leads(lane *lane, arrival int64) bool {
 	stands := q.has(lane)
 	if stands {
-		q.lanes[lane.flow][lane.priority].set(lane.name, arrival)
+		q.lanes[lane.flow].add(lane, arrival)
 	}
 	return stands
-}
-
-// add puts a lane among those of its flow.
-func (q *queue) add(lane *lane, arrival int64) {
-	if q.lanes[lane.flow] == nil {
-		q.lanes[lane.flow] = new(classLanes)
-	}
-	q.lanes[lane.flow][lane.priority].set(lane.name, arrival)
 }
 
 // startTag returns the start tag that a flow has, or would have, in the queue.
@@ -62,6 +56,14 @@ func (q *queue) startTag(flow string) float64 {
 	}
 	finish, _ := q.finish.get(flow)
 	return max(q.virtual, finish)
+}
+
+// add puts a lane among those of its flow.
+func (q *queue) add(lane *lane, arrival int64) {
+	if q.lanes[lane.flow] == nil {
+		q.lanes[lane.flow] = new(classLanes)
+	}
+	q.lanes[lane.flow].add(lane, arrival)
 }
 
 // stand puts a lane into the queue. A new flow moves the virtual time on by the smallest step: flows with equal tags
@@ -80,15 +82,12 @@ func (q *queue) stand(lane *lane, arrival int64) {
 
 // leave takes a lane out of the queue. The queue remembers the flow's tag while other flows stand here.
 func (q *queue) leave(lane *lane) {
-	if lanes := q.lanes[lane.flow]; lanes != nil {
-		lanes[lane.priority].delete(lane.name)
-		if !lanes.empty() {
-			return
-		}
+	if lanes := q.lanes[lane.flow]; lanes != nil && lanes.remove(lane) {
+		return
 	}
 	delete(q.lanes, lane.flow)
 	if tag, stands := q.tags.get(lane.flow); stands {
-		q.setFinish(lane.flow, tag)
+		q.setFinishTag(lane.flow, tag)
 		q.tags.delete(lane.flow)
 	}
 }
@@ -100,45 +99,11 @@ func (q *queue) charge(of class, work, lower float64) {
 	flow := of.flow
 	q.classes[flow].charge(of.priority, work, lower)
 	if tag, stands := q.tags.get(flow); stands {
-		q.tags.set(flow, back(tag, tag+work, q.virtual))
+		q.tags.set(flow, movedBy(tag, work, q.virtual))
 		return
 	}
 	tag := q.startTag(flow)
-	q.setFinish(flow, back(tag, tag+work, q.virtual))
-}
-
-// mostTags is how many finish tags a queue keeps: the latest ones. One look forgets at most as many expired tags.
-const (
-	mostTags        = 1000
-	forgottenAtOnce = 50
-)
-
-func (q *queue) setFinish(flow string, tag float64) {
-	q.finish.set(flow, tag)
-	if first, _, _ := q.finish.first(); q.finish.len() > mostTags {
-		q.forget(first)
-	}
-}
-
-// forgetFinished forgets some of the flows whose finish tags the virtual time has passed.
-func (q *queue) forgetFinished() {
-	passed := q.finish.until(q.virtual)
-	for _, flow := range passed[:min(len(passed), forgottenAtOnce)] {
-		q.forget(flow)
-	}
-}
-
-// forget forgets the tag of a flow that does not stand here.
-func (q *queue) forget(flow string) {
-	q.finish.delete(flow)
-	delete(q.classes, flow)
-}
-
-func back(tag, moved, virtual float64) float64 {
-	if moved < tag {
-		return min(tag, max(moved, virtual-4*(tag-moved)))
-	}
-	return moved
+	q.setFinishTag(flow, movedBy(tag, work, q.virtual))
 }
 
 // walked returns the lane that a walk has reached, and the tag of its flow.
@@ -148,10 +113,133 @@ func (q *queue) walked() (lane string, tag float64) {
 		if flow != q.walkIn {
 			q.walkIn, q.walkLane = flow, 0
 		}
-		if lanes := q.lanes[flow].inOrder(q.classes[flow]); q.walkLane < len(lanes) {
+		if lane := q.lanes[flow].at(q.walkLane, q.classes[flow]); lane != "" {
 			tag, _ := q.tags.get(flow)
-			return lanes[q.walkLane], tag
+			return lane, tag
 		}
 	}
 	return "", 0
+}
+
+func (l *Line) queue(name string) *queue {
+	if l.queues[name] == nil {
+		l.queues[name] = newQueue()
+	}
+	return l.queues[name]
+}
+
+func (l *Line) lower() float64 { return float64(cmp.Or(l.settings.Lower, defaultLower)) }
+
+// due sets a timer; an earlier timer stays. The timer also covers the lanes that a walk has passed.
+func (l *Line) due(name string, at int64) {
+	if t, set := l.timers.get(name); !set || at < t {
+		l.timers.set(name, at)
+	}
+	if q := l.queues[name]; q != nil && q.walking {
+		q.again = min(q.again, at)
+	}
+}
+
+// hurry makes a scope key due now if lanes stand under it, and the job that has a claim there.
+func (l *Line) hurry(name string) {
+	for _, timer := range []string{name, "+" + l.claims[name].id} {
+		if t, set := l.timers.get(timer); set && t > l.now {
+			l.timers.set(timer, l.now)
+		}
+	}
+	if q := l.queues[name]; q != nil && q.walking {
+		q.again = l.now
+	}
+}
+
+// hurryAll makes all scope keys with this prefix due now, and all claims.
+func (l *Line) hurryAll(prefix string) {
+	var late []string
+	for name, at := range l.timers.all() {
+		if name[0] != '=' && (name[0] == '+' || strings.HasPrefix(name, prefix)) && at > l.now {
+			late = append(late, name)
+		}
+	}
+	for _, name := range late {
+		l.timers.set(name, l.now)
+	}
+}
+
+// Next returns when the next pull is due, 0 if nothing waits.
+func (l *Line) Next() int64 {
+	_, next, _ := l.timers.first()
+	return next
+}
+
+// contended is a scope key of a lane, but for one, under which flows stand whose turn is
+// before this flow's; empty if there is none. A job that comes anew may go before
+// flows for which no look has room until later.
+func (l *Line) contended(lane *lane, but string) string {
+	for _, name := range lane.keys {
+		q := l.queues[name]
+		if name == but || q == nil || l.key(name).mode != Enforce {
+			continue
+		}
+		if look, _ := l.timers.get(name); but == "" && look > l.now {
+			continue
+		}
+		_, tag, stands := q.first()
+		if stands && !q.let[lane.flow] && tag <= q.startTag(lane.flow) {
+			return name
+		}
+	}
+	return ""
+}
+
+// charge moves a flow's tags on where somebody stands. One that is served moves the virtual
+// time of its classes.
+func (l *Line) charge(lane *lane, costs []int64, sign float64) {
+	for i, name := range lane.keys {
+		if q := l.queues[name]; q != nil {
+			if sign > 0 {
+				delete(q.let, lane.flow)
+				q.classes[lane.flow].serve(lane.priority)
+			}
+			q.charge(lane.class, sign*float64(costs[i])/l.share(lane.flow), l.lower())
+		}
+	}
+}
+
+// stand puts a lane into the queue of a scope key, which becomes due by then.
+func (l *Line) stand(name string, lane *lane, look int64) {
+	l.queue(name).stand(lane, lane.jobs[0].arrival)
+	l.due(name, look)
+}
+
+// leave takes a lane out of its queue.
+func (l *Line) leave(name string, lane *lane) {
+	q := l.queues[name]
+	q.leave(lane)
+	l.tidy(name)
+}
+
+// tidy deletes a scope key's queue, and its tags, when no flow stands there.
+func (l *Line) tidy(name string) {
+	if !l.stands(name) {
+		delete(l.queues, name)
+	}
+}
+
+// stands reports whether flows stand in a queue.
+func (l *Line) stands(name string) bool {
+	q := l.queues[name]
+	return q != nil && q.tags.len() > 0
+}
+
+// lookedAtAfter is the longest time between two looks at a scope key without room: another process may have other
+// limits, or the clock may have been set.
+const lookedAtAfter = 300_000_000
+
+// soon is when something is looked at that has room then, also what never has, and not after
+// what is set at run time ends. A forecast knows that nothing else changes.
+func (l *Line) soon(at, ends int64) int64 {
+	if l.playing {
+		return min(at, ends)
+	}
+	return min(at, ends, l.now+lookedAtAfter)
 }

@@ -10,7 +10,7 @@ import (
 // index of each name. The zero value is empty.
 type ranked[S cmp.Ordered] struct {
 	heap  []scored[S]
-	place map[string]int // in heap
+	index map[string]int // in heap
 }
 
 type scored[S cmp.Ordered] struct {
@@ -25,7 +25,7 @@ func (a scored[S]) before(b scored[S]) bool {
 func (r *ranked[S]) len() int { return len(r.heap) }
 
 func (r *ranked[S]) get(name string) (score S, is bool) {
-	i, is := r.place[name]
+	i, is := r.index[name]
 	if is {
 		score = r.heap[i].score
 	}
@@ -40,21 +40,21 @@ func (r *ranked[S]) first() (name string, score S, is bool) {
 }
 
 func (r *ranked[S]) set(name string, score S) {
-	i, is := r.place[name]
+	i, is := r.index[name]
 	if !is {
-		if r.place == nil {
-			r.place = make(map[string]int)
+		if r.index == nil {
+			r.index = make(map[string]int)
 		}
 		i = len(r.heap)
 		r.heap = append(r.heap, scored[S]{name, score})
-		r.place[name] = i
+		r.index[name] = i
 	}
 	r.heap[i].score = score
 	r.down(r.up(i))
 }
 
 func (r *ranked[S]) delete(name string) {
-	i, is := r.place[name]
+	i, is := r.index[name]
 	if !is {
 		return
 	}
@@ -62,7 +62,7 @@ func (r *ranked[S]) delete(name string) {
 	r.swap(i, last)
 	r.heap[last] = scored[S]{}
 	r.heap = r.heap[:last]
-	delete(r.place, name)
+	delete(r.index, name)
 	if i < last {
 		r.down(r.up(i))
 	}
@@ -142,6 +142,6 @@ func (r *ranked[S]) down(i int) {
 func (r *ranked[S]) swap(i, j int) {
 	if i != j {
 		r.heap[i], r.heap[j] = r.heap[j], r.heap[i]
-		r.place[r.heap[i].name], r.place[r.heap[j].name] = i, j
+		r.index[r.heap[i].name], r.index[r.heap[j].name] = i, j
 	}
 }

@@ -120,7 +120,7 @@ func (w *world) ask(j *worldJob) {
 		w.booked(j, answer.Start)
 	case line.Waiting:
 		w.putBacks++
-	case line.TooHeavy:
+	case line.NeverFits:
 		if !w.strict {
 			w.t.Fatalf("%s is too heavy", j.job.ID)
 		}

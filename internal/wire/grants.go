@@ -73,24 +73,24 @@ func ReadRunning(args []string) (Running, error) {
 	return r, v.Err()
 }
 
-// Pull asks for at most a number of bookings and looks, after grants have ended. Brings is true if the caller
+// Pull asks for at most a number of bookings and looks, after grants have ended. Delivers is true if the caller
 // delivers jobs again that did not come to their slots.
 type Pull struct {
 	Bookings, Looks int64
-	Brings, Timed   bool
+	Delivers, Timed bool
 	Ended           []Ended
 }
 
 // Arguments returns the arguments of pull.lua.
 func (p Pull) Arguments() []string {
-	return append([]string{integers(' ', p.Bookings, p.Looks, flag(p.Brings), flag(p.Timed))}, endedTexts(p.Ended)...)
+	return append([]string{integers(' ', p.Bookings, p.Looks, flag(p.Delivers), flag(p.Timed))}, endedTexts(p.Ended)...)
 }
 
 // ReadPull reads the arguments of pull.lua.
 func ReadPull(args []string) (Pull, error) {
 	v := &Values{rest: args}
 	head := words(v.Text())
-	p := Pull{Bookings: head.Natural(), Looks: head.Natural(), Brings: head.Flag(), Timed: head.Flag(), Ended: v.ended()}
+	p := Pull{Bookings: head.Natural(), Looks: head.Natural(), Delivers: head.Flag(), Timed: head.Flag(), Ended: v.ended()}
 	v.wrong = v.wrong || head.Err() != nil
 	return p, v.Err()
 }

@@ -94,7 +94,7 @@ func AnswerText(a line.Answer) string {
 			held = heldText(a.Held)
 		}
 		return outcome + " " + integer(a.Start) + held + " " + integers(' ', a.Ahead, a.Flows)
-	case line.TooHeavy:
+	case line.NeverFits:
 		return outcome + " " + holderText(a.Held) + " " + string(a.Held.Origin)
 	}
 	return outcome + " " + integer(a.Start) + heldText(a.Held)
@@ -165,7 +165,7 @@ func (v *Values) answer() line.Answer {
 		}
 	case line.Waiting:
 		a.Start, a.Held, a.Ahead, a.Flows = v.Natural(), v.held(), v.Natural(), v.Natural()
-	case line.TooHeavy:
+	case line.NeverFits:
 		a.Held = v.holder()
 		origin := v.letter()
 		if v.wrong = v.wrong || a.Held == nil || a.Held.Limit == nil; !v.wrong {

@@ -26,7 +26,7 @@ func TestRequestsAreReadAsWritten(t *testing.T) {
 			{ID: "k 1", Lane: "|", Costs: []int64{5}, Latest: line.Never, Share: 1},
 			{ID: "l", Lane: "a#2|global:,tenant:a", Costs: []int64{1, 0}, Latest: 4, Share: 1}}},
 		wire.Reserve{Asker: "me"},
-		wire.Pull{Bookings: 50, Looks: 200, Brings: true, Ended: ended},
+		wire.Pull{Bookings: 50, Looks: 200, Delivers: true, Ended: ended},
 		wire.Pull{Timed: true},
 		wire.Running{Renews: true, Timed: true, Grants: ended},
 		wire.Running{Grants: ended[:1]},
@@ -112,7 +112,7 @@ func TestAnswersAreReadAsWritten(t *testing.T) {
 		{Outcome: line.Granted, Start: 7, Shadow: shadow, Until: 8}, {Outcome: line.Booked, Start: 7},
 		{Outcome: line.Booked, Start: 7, Held: held}, {Outcome: line.Waiting, Start: 7, Ahead: 1, Flows: 2},
 		{Outcome: line.Waiting, Start: 7, Held: paused, Ahead: 1, Flows: 2}, {Outcome: line.TooLate, Start: 7, Held: held},
-		{Outcome: line.TooHeavy, Held: heavy},
+		{Outcome: line.NeverFits, Held: heavy},
 	} {
 		decisions.Answers = append(decisions.Answers, wire.Decision{Answer: a})
 	}

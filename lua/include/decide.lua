@@ -3,7 +3,7 @@
 local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
 
 -- What holds a job back: a limit of a scope key, or its pause.
-local function hold_text(key, holder)
+local function hold_of(key, holder)
   if not key then return '' end
   if holder == PAUSE then return format(' %s/p 0 0', key.name) end
   local ledger = ledger_of(key, holder.span)
@@ -34,7 +34,7 @@ end
 
 local function grant(id, lane, costs, at, arrival)
   local start, key, holder = earliest(lane, costs, at, true, SHADOW)
-  local shadow, uncharged = start > at and match(hold_text(key, holder), '^ %S+') .. format(' %d', start) or '', ''
+  local shadow, uncharged = start > at and match(hold_of(key, holder), '^ %S+') .. format(' %d', start) or '', ''
   for i = 1, #lane do
     if lane[i].mode ~= OFF then spend(lane[i], at, costs[i]) else uncharged = uncharged .. ',' .. lane[i].name end
   end
@@ -45,7 +45,7 @@ end
 local function waiting_answer(lane, at, key, holder)
   local flows = 0
   for i = 1, #lane do flows = max(flows, call('ZCARD', wait_of(lane[i].name))) end
-  local held = hold_text(key, holder)
+  local held = hold_of(key, holder)
   return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
 end
 
@@ -83,7 +83,7 @@ local function assign(job, lane, record, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if min(at, lane.ends) > now + job.latest then -- other limits may allow it earlier
     forget_job(job.id, record)
-    return format('4 %d', at) .. hold_text(key, holder)
+    return format('4 %d', at) .. hold_of(key, holder)
   end
   local other
   if lane.jobs == 0 or back then
@@ -95,7 +95,7 @@ local function assign(job, lane, record, back)
         forget_job(job.id, record)
         return grant(job.id, lane, job.costs, at, job.arrival)
       end
-      local held = hold_text(key, holder)
+      local held = hold_of(key, holder)
       promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
       if job.plan and at > now then due(BOOKING .. job.id, now) end -- a pull reports it
       in_line.any = true
@@ -115,7 +115,7 @@ local function redeem(job, lane, slot, again)
   local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
-  if promised then return format('2 %d', job.slot) .. hold_text(key, holder) end
+  if promised then return format('2 %d', job.slot) .. hold_of(key, holder) end
   -- If it is late by more than it may wait, it takes what is free now, and leaves other bookings their slots.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
@@ -180,7 +180,7 @@ local function decide(job, lane, record)
   local limit, key = never_fits(lane, job.costs)
   if limit then
     forget_job(job.id, record)
-    return '5' .. match(hold_text(key, limit), '^ %S+') .. ' ' .. key.origin
+    return '5' .. match(hold_of(key, limit), '^ %S+') .. ' ' .. key.origin
   end
   return assign(job, lane, record, back)
 end

@@ -132,7 +132,11 @@ func (m *memory) pull(r request) (any, error) {
 	}
 	r.settings.Timed = asked.Timed
 	held := m.ended(r.settings, asked.Ended, false)
-	pulled := m.line.Pull(m.now, r.settings, int(asked.Bookings), int(asked.Looks))
+	pull := m.line.Pull
+	if !asked.Delivers {
+		pull = m.line.PullOnly
+	}
+	pulled := pull(m.now, r.settings, int(asked.Bookings), int(asked.Looks))
 	return wire.Pulled{Stamp: m.stamp(), Held: held, Booked: pulled.Booked, Overdue: pulled.Overdue}.Reply(), nil
 }
 

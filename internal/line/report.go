@@ -17,32 +17,6 @@ const (
 	mostClosing  = 300_000_000
 )
 
-// adaptedFor is for how long after its last change a part is remembered.
-const adaptedFor = 86_400_000_000
-
-// adapted is how a scope key follows its upstream. The zero value is one that is served whole.
-type adapted struct {
-	less     int64 // thousandths that it is served less
-	down     int64 // when it was refused last
-	changed  int64
-	refusals int64 // in succession
-	closed   int64 // until when the upstream has closed it
-	closedAt int64 // when that was reported
-}
-
-// asOf is what is left at an instant: nothing a day after the last change. What was reported
-// before the clock stepped back goes back with it, so that nothing is reported in the future.
-func (a adapted) asOf(now int64) adapted {
-	a.closed -= max(0, a.closedAt-now)
-	a.down, a.changed, a.closedAt = min(a.down, now), min(a.changed, now), min(a.closedAt, now)
-	if a.closed > now || (a.less > 0 || a.refusals > 0) && a.changed+adaptedFor > now {
-		return a
-	}
-	return adapted{}
-}
-
-func (a adapted) part() int64 { return whole - a.less }
-
 // Report is what an upstream said.
 type Report struct {
 	Refused bool
@@ -128,7 +102,7 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 		used, _ := d.uses(now + k.shift)
 		if debt := k.served(limit) - reported.Remaining - used; debt > 0 {
 			k.touched, owed = true, true
-			d.spent.add(d.sub(k.time(now)), debt)
+			d.spent.add(d.subWindow(k.time(now)), debt)
 		}
 	}
 	return owed
@@ -182,22 +156,4 @@ func (k *key) shortest() int64 {
 		}
 	}
 	return shortest
-}
-
-// served returns how many units of a limit the upstream serves, at least one.
-func (k *key) served(limit *Limit) int64 {
-	part := k.adapted.part()
-	if part == whole || limit.Units <= 0 {
-		return limit.Units
-	}
-	return max(1, limit.Units/whole*part+limit.Units%whole*part/whole)
-}
-
-// room returns how many units may count beside a job, -1 if the job never fits. A job that is
-// heavier than the served share starts where nothing else counts.
-func (k *key) room(limit *Limit, cost int64) int64 {
-	if cost > limit.Units {
-		return -1
-	}
-	return max(0, k.served(limit)-cost)
 }

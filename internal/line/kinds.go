@@ -69,3 +69,12 @@ func (s Span) subWindows(precision int64) int64 {
 	}
 	return (s.Length+precision-1)/precision + 1
 }
+
+// n is how many sub-windows count together.
+func (d *ledger) n() int64 { return d.subWindows(d.precision) }
+
+// sub is the sub-window of an instant of the ledger's time, startOf the first instant of a
+// sub-window.
+func (d *ledger) subWindow(at int64) int64 { return at / d.precision }
+
+func (d *ledger) startOf(sub int64) int64 { return sub * d.precision }

@@ -1,0 +1,213 @@
+package line
+
+import "slices"
+
+func (l *Line) decide(job Job, arrival int64) Answer {
+	lane := l.lane(job.Lane)
+	known, back := l.jobs[job.ID], false
+	l.overdues.delete(job.ID)
+	if known != nil && known.state == waiting {
+		if known.lane == lane.name && job.Latest >= 0 && l.neverFits(lane, job.Costs) == nil {
+			return l.stillWaiting(job, lane, known.arrival)
+		}
+		l.leaveLane(job.ID, known)
+		l.forgetJob(job.ID)
+		known = nil
+	}
+	if known != nil && known.lane == lane.name && job.Latest >= 0 {
+		if answer, done := l.redeem(job, lane, known); done {
+			return answer
+		}
+		arrival, back = known.arrival, true
+	} else if known != nil {
+		l.unbook(job.ID, known)
+	}
+	if known != nil && known.state == booked { // its room is free
+		for _, name := range l.lane(known.lane).keys {
+			l.hurry(name)
+		}
+	}
+	if heavy := l.neverFits(lane, job.Costs); heavy != nil {
+		l.forgetJob(job.ID)
+		return Answer{Outcome: NeverFits, Held: heavy}
+	}
+	return l.assign(job, lane, arrival, back)
+}
+
+// redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is
+// late by more than its longest wait: then the job takes what is free now, and leaves promised slots to other jobs. A
+// booking further ahead than the lookahead allows was made before the clock stepped back. A caller that only plans a
+// booked job gets the booking again: only the caller that delivers the job gets its start. A grant that was made a
+// booking again may be granted for the same start: it can be settled then.
+func (l *Line) redeem(job Job, lane *lane, known *record) (Answer, bool) {
+	if known.state == overdue {
+		return Answer{}, false
+	}
+	slot := known.slot
+	if slot > l.now+l.settings.Lookahead+steppedBack && !l.hasClaim(job.ID) {
+		slot = l.now
+	}
+	if job.Plan || l.now < slot-job.MaxWait {
+		f := l.earliest(lane, job.Costs, l.now, false, Enforce)
+		return Answer{Outcome: Booked, Start: known.slot, Held: l.holdOf(f)}, true
+	}
+	l.unbook(job.ID, known)
+	f := l.earliest(lane, job.Costs, max(l.now, slot), false, Enforce)
+	latest := max(l.now, min(l.now, slot)+job.MaxWait)
+	if f.at > latest || !l.mayStart(lane, job.Costs, f.at) {
+		return Answer{}, false
+	}
+	l.forgetJob(job.ID)
+	if known.arrival == f.at {
+		l.grantedAgain(Grant{ID: job.ID, Start: f.at})
+	}
+	return l.grant(job, lane, f.at, known.arrival), true
+}
+
+// assign gives a job a start, a booking, or an entry in its lane: at the front if the job had one before.
+func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
+	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
+	if min(f.at, l.ends(lane)) > l.now+job.Latest { // when other limits are in force, it may be sooner
+		l.forgetJob(job.ID)
+		return Answer{Outcome: TooLate, Start: f.at, Held: l.holdOf(f)}
+	}
+	other := ""
+	if len(lane.jobs) == 0 || back {
+		if !back {
+			other = l.contended(lane, "")
+		}
+		if other == "" && f.at <= l.now+l.settings.Lookahead {
+			l.setShare(lane.flow, job.Share)
+			if !back {
+				l.charge(lane, job.Costs, 1)
+			}
+			l.forgetJob(job.ID)
+			if f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at) {
+				return l.grant(job, lane, f.at, arrival)
+			}
+			answer := Answer{Outcome: Booked, Start: f.at, Held: l.holdOf(f)}
+			l.promise(job.ID, lane, job.Costs, f.at, arrival)
+			if job.Plan && f.at > l.now {
+				l.timers.set("="+job.ID, l.now) // a pull tells of it who brings jobs
+			}
+			return answer
+		}
+	}
+	return l.wait(job, lane, f, other, arrival, back)
+}
+
+// wait puts a job into its lane, and the lane into a queue if it does not stand in one.
+func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, back bool) Answer {
+	l.setShare(lane.flow, job.Share)
+	stands := len(lane.jobs) > 0
+	own := element{arrival, job.Costs, job.ID}
+	if back {
+		lane.jobs = slices.Insert(lane.jobs, 0, own)
+	} else {
+		lane.jobs = append(lane.jobs, own)
+	}
+	l.lanes[lane.name] = lane
+	l.jobs[job.ID] = &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name}
+	l.timers.delete("=" + job.ID)
+	switch {
+	case !stands && other != "":
+		l.stand(other, lane, l.now)
+	case !stands:
+		name, look := l.blocked(lane, job.Costs, f)
+		l.stand(name, lane, look)
+	}
+	answer := l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+	if stands && back {
+		l.lead(lane, arrival)
+	}
+	return answer
+}
+
+// lead makes a lane due whose first job has changed.
+func (l *Line) lead(lane *lane, arrival int64) {
+	for _, name := range lane.keys {
+		if q := l.queues[name]; q != nil && q.leads(lane, arrival) {
+			l.due(name, l.now)
+		}
+	}
+	l.lookAnew(lane)
+}
+
+// stillWaiting answers a waiting job that asks again. A job older than the first of its lane goes to the front, and so
+// does a job whose lane was lost.
+func (l *Line) stillWaiting(job Job, lane *lane, arrival int64) Answer {
+	f := l.earliest(lane, job.Costs, l.now, true, Enforce)
+	if arrival < lane.jobs[0].arrival {
+		return l.wait(job, lane, f, "", arrival, true)
+	}
+	return l.waitingAnswer(lane, f, int64(len(lane.jobs)))
+}
+
+func (l *Line) waitingAnswer(lane *lane, f fit, jobs int64) Answer {
+	answer := Answer{Outcome: Waiting, Start: min(f.at, l.ends(lane)), Held: l.holdOf(f), Ahead: max(0, jobs-1)}
+	for _, name := range lane.keys {
+		if q := l.queues[name]; q != nil {
+			answer.Flows = max(answer.Flows, int64(q.tags.len()))
+		}
+	}
+	return answer
+}
+
+// grant charges a job. The answer names what scope keys in shadow would have done.
+func (l *Line) grant(job Job, lane *lane, at, arrival int64) Answer {
+	answer := Answer{Outcome: Granted, Start: at, Waited: max(0, at-arrival)}
+	if f := l.earliest(lane, job.Costs, at, true, Shadow); f.at > at {
+		answer.Shadow, answer.Until = l.holdOf(f), f.at
+	}
+	l.spend(lane, job.Costs, at, 1)
+	for _, name := range lane.keys {
+		if l.key(name).mode == Off {
+			answer.Uncharged = append(answer.Uncharged, name)
+		}
+	}
+	answer.Lease = l.occupy(job, lane, at)
+	return answer
+}
+
+// startsFor is the time that a start charges in advance, where flows are charged by time.
+const startsFor = 1_000_000
+
+// occupy notes the places that a granted job occupies. It returns the shortest lease, 0 if the job occupies none.
+func (l *Line) occupy(job Job, lane *lane, at int64) int64 {
+	r := run{of: lane.class, paid: at + startsFor}
+	lease := int64(0)
+	for i, name := range lane.keys {
+		k := l.key(name)
+		for _, d := range k.ledgers {
+			if k.mode == Off || !d.Kind.Renewed() || job.Costs[i] == 0 {
+				continue
+			}
+			r.places = append(r.places, place{name, d.Span, d.subWindow(k.time(at)), job.Costs[i]})
+			if lease == 0 || d.Length < lease {
+				lease = d.Length
+			}
+		}
+	}
+	if lease > 0 {
+		g := Grant{ID: job.ID, Start: at}
+		l.runs[g.mark()] = &r
+	}
+	return lease
+}
+
+func (l *Line) forgetJob(id string) {
+	delete(l.jobs, id)
+	l.timers.delete("=" + id)
+}
+
+func (l *Line) holdOf(f fit) *Held {
+	if f.key == nil {
+		return nil
+	}
+	h := &Held{Key: f.key.name, Limit: f.holder, Origin: f.key.origin}
+	if h.Limit != nil {
+		d := f.key.ledger(h.Limit.Span)
+		h.Used, h.Booked = d.uses(l.now + f.key.shift)
+	}
+	return h
+}

@@ -1,0 +1,80 @@
+package line
+
+// forgetAfter is how long a job that did not come to its slot keeps its position.
+const forgetAfter = 600_000_000
+
+// toldAgain is the shortest time between two reports of an overdue job. It grows with how long the job is overdue.
+const toldAgain = 1_000_000
+
+// mostDropped bounds the work of one pull where a backlog was deleted.
+const mostDropped = 2000
+
+// Told is a job that a pull books, finds overdue, or throws out.
+type Told struct {
+	ID   string
+	Slot int64
+	Lane string
+}
+
+// Pulled is what a pull did.
+type Pulled struct {
+	Booked, Overdue []Told
+	Next            int64
+}
+
+// puller is what one pull may still do, and what it returns.
+type puller struct {
+	*Line
+	bookings, looks int  // how many are left
+	drops           int  // how many jobs that have left it may still take out of their lanes
+	checks          int  // how often it has checked whether the script has taken its steps
+	delivers        bool // whether the caller delivers jobs
+	told            Pulled
+}
+
+// reportOverdue reports a job that should ask again, and keeps its position for a while.
+func (p *puller) reportOverdue(told Told) {
+	p.timers.set("="+told.ID, p.now+forgetAfter)
+	p.overdues.set(told.ID, p.now)
+	if p.delivers {
+		p.told.Overdue = append(p.told.Overdue, told)
+		p.overdues.set(told.ID, p.now+toldAgain)
+	}
+}
+
+// reportAgain reports a job again that has still not come.
+func (p *puller) reportAgain(id string) {
+	known := p.jobs[id]
+	forgotten, is := p.timers.get("=" + id)
+	if known == nil || known.state != overdue || !is {
+		p.overdues.delete(id)
+		return
+	}
+	p.told.Overdue = append(p.told.Overdue, Told{id, known.arrival, known.lane})
+	p.overdues.set(id, p.now+max(toldAgain, p.now+forgetAfter-forgotten))
+}
+
+// endBooking ends a booking whose grace is over. The job keeps its position for a while. Before that, it reports a
+// plan.
+func (p *puller) endBooking(id string) {
+	known := p.jobs[id]
+	if known == nil || known.state != booked {
+		delete(p.jobs, id)
+		p.timers.delete("=" + id)
+		p.overdues.delete(id)
+		return
+	}
+	ends := known.slot + p.settings.Grace
+	if p.now < ends && known.slot <= p.now+p.settings.Lookahead {
+		p.told.Booked = append(p.told.Booked, Told{id, known.slot, known.lane})
+		p.bookings--
+		p.timers.set("="+id, ends)
+		return
+	}
+	p.unbook(id, known)
+	known.state = overdue
+	p.reportOverdue(Told{id, known.slot, known.lane})
+	for _, name := range p.lane(known.lane).keys {
+		p.hurry(name)
+	}
+}

@@ -1,0 +1,224 @@
+package line
+
+import "slices"
+
+// mostAsked is how many limits one search asks, over and over until none of them moves the start.
+// What it has not found until then is taken to be behind the horizon.
+const mostAsked = 500
+
+// fit is where a job has a place.
+type fit struct {
+	at     int64
+	key    *key   // that moved it last; nil if nothing did
+	holder *Limit // of that scope key; nil: its pause
+}
+
+// earliest returns the first start at or after at that the scope keys of a lane allow: those that enforce their
+// limits, or those in shadow.
+func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode Mode) fit {
+	f, asked := fit{at: at}, 0
+	for again := true; again; {
+		again = false
+		for i, name := range lane.keys {
+			k := l.key(name)
+			if k.mode != mode {
+				continue
+			}
+			start, holder, moved := k.search(f.at, l.now, costs[i], promises, &asked)
+			if !moved || start <= f.at {
+				continue
+			}
+			f = fit{start, k, holder}
+			if f.at == Never || asked > mostAsked {
+				return f
+			}
+			again = true
+		}
+	}
+	return f
+}
+
+// earliest is the first start at or after at that the scope key allows by itself, and the
+// limit that moved it last, nil for the pause. Promises to others count.
+func (k *key) earliest(at, now, cost int64) (start int64, holder *Limit, moved bool) {
+	asked := 0
+	return k.search(at, now, cost, true, &asked)
+}
+
+// search is earliest as a part of a search that has asked so many limits.
+func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int64, holder *Limit, moved bool) {
+	start = at
+	if k.paused() > start {
+		start, moved = k.paused(), true
+	}
+	for again := true; again; {
+		again = false
+		for i := range k.limits {
+			limit := &k.limits[i]
+			if limit.Units < 0 {
+				continue
+			}
+			if *asked++; *asked > mostAsked {
+				if holder == nil && k.paused() <= at {
+					holder = limit
+				}
+				return max(start, k.horizon+1), holder, true
+			}
+			d := k.ledger(limit.Span)
+			at := k.time(start)
+			s := d.earliest(at, now+k.shift, k.room(limit, cost), promises)
+			if s == Never {
+				return Never, limit, true
+			}
+			if s != at {
+				s -= k.goesOn
+				start, holder, moved, again = s, limit, true, true
+			}
+		}
+	}
+	return start, holder, moved
+}
+
+// earliest is the first start at or after at with which no window holds too much:
+// every window that contains it holds no more than room before. It counts promises or not.
+func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
+	if room < 0 {
+		return Never
+	}
+	all := d.spent
+	if promises && len(d.booked) > 0 {
+		d.merged = merge(d.merged[:0], d.spent, d.booked, d.subWindow(now))
+		all = d.merged
+	}
+	if all.total() <= room {
+		return at
+	}
+	n, first := d.n(), d.subWindow(at)
+	x := first
+	if d.Kind.Renewed() {
+		x = max(first, placesFrom(d.spent, n, room))
+	}
+	sum, in, out := int64(0), 0, 0 // of the window that ends at x or, checking, at a later entry
+	for {
+		for in < len(all) && all[in].at <= x {
+			sum += all[in].units
+			in++
+		}
+		for out < in && all[out].at+n <= x {
+			sum -= all[out].units
+			out++
+		}
+		if sum > room {
+			x = all[out].at + n
+			continue
+		}
+		// The windows that end later and still contain x.
+		y, fits := x, true
+		laterSum, laterOut := sum, out
+		for i := in; i < len(all) && all[i].at < x+n; i++ {
+			y = all[i].at
+			laterSum += all[i].units
+			for all[laterOut].at+n <= y {
+				laterSum -= all[laterOut].units
+				laterOut++
+			}
+			if laterSum > room && (i+1 == len(all) || all[i+1].at > y) {
+				fits = false
+				break
+			}
+		}
+		if fits {
+			break
+		}
+		x = y
+	}
+	if x == first {
+		return at
+	}
+	return d.startOf(x)
+}
+
+// placesFrom returns the sub-window from which on running jobs occupy no more than room. A job that
+// starts later has its place already, since running jobs may renew until then.
+func placesFrom(all entries, n, room int64) int64 {
+	sum := int64(0)
+	for _, e := range slices.Backward(all) {
+		if sum += e.units; sum > room {
+			return e.at + n
+		}
+	}
+	return 0
+}
+
+// uses returns how many units the window that ends at now holds, and how many are booked. A start that
+// was granted for later counts as booked until then.
+func (d *ledger) uses(now int64) (used, booked int64) {
+	for _, e := range d.spent {
+		if e.at <= d.subWindow(now) {
+			used += e.units
+		} else {
+			booked += e.units
+		}
+	}
+	return used, booked + d.booked.total()
+}
+
+// served returns how many units of a limit the upstream serves, at least one.
+func (k *key) served(limit *Limit) int64 {
+	part := k.adapted.part()
+	if part == whole || limit.Units <= 0 {
+		return limit.Units
+	}
+	return max(1, limit.Units/whole*part+limit.Units%whole*part/whole)
+}
+
+// room returns how many units may count beside a job, -1 if the job never fits. A job that is
+// heavier than the served share starts where nothing else counts.
+func (k *key) room(limit *Limit, cost int64) int64 {
+	if cost > limit.Units {
+		return -1
+	}
+	return max(0, k.served(limit)-cost)
+}
+
+// fewest is the smallest number of units of its limits, of which a claim can be made.
+func (k *key) fewest() int64 {
+	units := Never
+	for _, limit := range k.limits {
+		if limit.Units >= 0 {
+			units = min(units, k.served(&limit))
+		}
+	}
+	return units
+}
+
+// mayStart reports whether a job that has room may be granted its start now. Places that only the end of a lease frees
+// are not granted before that end: their job may renew the lease. If the clock steps back before a job granted for
+// later has started, its entry lies behind that start. So no start is granted a window or more ahead, where other jobs
+// could still start a window before the entry. No start is granted while a ledger's time stands still, since that time
+// goes on after a far step, and none for an instant at which other limits are in force.
+func (l *Line) mayStart(lane *lane, costs []int64, at int64) bool {
+	for i, name := range lane.keys {
+		k := l.key(name)
+		if at > l.now && at >= k.ends {
+			return false
+		}
+		if at > l.now && k.mode != Off {
+			stands := k.shift != k.goesOn
+			isWindowAhead := func(d *ledger) bool { return d.subWindow(k.time(at)) >= d.subWindow(k.time(l.now))+d.n() }
+			if stands || slices.ContainsFunc(k.ledgers, isWindowAhead) {
+				return false
+			}
+		}
+		if k.mode != Enforce {
+			continue
+		}
+		for j := range k.limits {
+			limit := &k.limits[j]
+			if limit.Kind.Renewed() && limit.Units >= 0 && k.ledger(limit.Span).spent.total() > k.room(limit, costs[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,88 @@
+package line
+
+import "strconv"
+
+// Grant is a start that was granted.
+type Grant struct {
+	ID      string
+	Lane    string
+	Costs   []int64
+	Start   int64
+	Decided int64 // when it was granted
+}
+
+// mark distinguishes the grant from other grants of its job.
+func (g *Grant) mark() string { return g.ID + ":" + strconv.FormatInt(g.Start, 10) }
+
+// Settle corrects what a grant was charged, once, within a time of its start. Rebook
+// makes a booking of a grant whose start is still ahead; its places are given back then.
+func (l *Line) Settle(now int64, settings Settings, g Grant, actual []int64, within int64, rebook bool) bool {
+	l.begin(now, settings)
+	mark := g.mark()
+	done := l.marked(mark, now) || rebook && l.marked(mark+grantedAgainMark, now)
+	if done || now > g.Start+within || rebook && (g.Start <= now || l.jobs[g.ID] != nil) {
+		return false
+	}
+	lane := l.lane(g.Lane)
+	for _, name := range lane.keys {
+		l.key(name)
+	}
+	l.settled[mark] = g.Start + within
+	for i, name := range lane.keys {
+		k := l.key(name)
+		delta := actual[i] - g.Costs[i]
+		k.correct(now, g, delta)
+		if q := l.queues[name]; q != nil && !rebook {
+			q.charge(lane.class, float64(delta)/l.share(lane.flow), l.lower())
+		}
+		if delta < 0 {
+			l.hurry(name)
+		}
+	}
+	if rebook {
+		l.giveBack(g.mark(), nil, false)
+		l.promise(g.ID, lane, g.Costs, g.Start, g.Start)
+	}
+	l.end()
+	return true
+}
+
+func (l *Line) marked(mark string, now int64) bool {
+	until, is := l.settled[mark]
+	return is && until >= now
+}
+
+// grantedAgainMark is behind the mark of a grant that was made a booking, and then granted for the same
+// start: it may be settled, and not be made a booking once more.
+const grantedAgainMark = "+"
+
+// grantedAgain notes a grant for the same start at which it was made a booking.
+func (l *Line) grantedAgain(g Grant) {
+	if until, is := l.settled[g.mark()]; is {
+		l.settled[g.mark()+grantedAgainMark] = until
+		delete(l.settled, g.mark())
+	}
+}
+
+// correct changes what is spent at a start, while the start still counts. After a step back of the clock, until the
+// clock has caught up or the ledger is empty, units found at the start may belong to another job: then correct gives
+// nothing back, and units beyond the charge count from now on. The same holds if the ledger has nothing at a start that
+// would still count, and for a ledger that did not count yet at the grant. Running limits stay unchanged.
+func (k *key) correct(now int64, g Grant, delta int64) {
+	if delta == 0 {
+		return
+	}
+	k.touched = true
+	for _, d := range k.ledgers {
+		at := d.subWindow(k.time(g.Start))
+		_, found := d.spent.find(at)
+		found = found && g.Decided >= d.since
+		switch {
+		case !d.Kind.Settled():
+		case k.shift == 0 && found:
+			d.spend(at, delta)
+		case delta > 0 && (k.shift != 0 || at+d.n() > d.subWindow(now)):
+			d.spend(d.subWindow(k.time(now)), delta)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package line
+
+// shareSecond is the weight of a second in the score of a share. A share is kept for a limited number of seconds: a
+// waiting job asks again within that time, and states its share anew.
+const (
+	shareSecond = 1 << 20
+	shareKept   = 864_000
+	// mostShares is how many are kept, about a megabyte. The share of a flow beyond them is 1 until its next job asks.
+	mostShares = 10_000
+)
+
+func (l *Line) share(flow string) float64 {
+	score, _ := l.shares.get(flow)
+	return float64(max(1, score%shareSecond))
+}
+
+func (l *Line) setShare(flow string, share int64) {
+	if share > 1 {
+		l.shares.set(flow, l.now/1_000_000*shareSecond+share)
+		if first, _, _ := l.shares.first(); l.shares.len() > mostShares {
+			l.shares.delete(first)
+		}
+	} else {
+		l.shares.delete(flow)
+	}
+}
+
+// forgetShares forgets some of the shares that no job has stated for long.
+func (l *Line) forgetShares() {
+	for range forgottenAtOnce {
+		flow, score, is := l.shares.first()
+		if !is || score > (l.now/1_000_000-shareKept)*shareSecond {
+			return
+		}
+		l.shares.delete(flow)
+	}
+}
+
+// mostTags is how many finish tags a queue keeps: the latest ones. One look forgets at most as many expired tags.
+const (
+	mostTags        = 1000
+	forgottenAtOnce = 50
+)
+
+func (q *queue) setFinishTag(flow string, tag float64) {
+	q.finish.set(flow, tag)
+	if first, _, _ := q.finish.first(); q.finish.len() > mostTags {
+		q.forgetFlow(first)
+	}
+}
+
+// forgetFinished forgets some of the flows whose finish tags the virtual time has passed.
+func (q *queue) forgetFinished() {
+	passed := q.finish.until(q.virtual)
+	for _, flow := range passed[:min(len(passed), forgottenAtOnce)] {
+		q.forgetFlow(flow)
+	}
+}
+
+// forgetFlow forgets the tag of a flow that does not stand here.
+func (q *queue) forgetFlow(flow string) {
+	q.finish.delete(flow)
+	delete(q.classes, flow)
+}
+
+// movedBy returns where work moves a tag. A refund moves it back to four times the refund before the virtual time at
+// most: a job that found room at once had moved no tag, and others are booked before the first of them is settled.
+func movedBy(tag, work, virtual float64) float64 {
+	moved := tag + work
+	if moved < tag {
+		return min(tag, max(moved, virtual-4*(tag-moved)))
+	}
+	return moved
+}
+
+// endLane forgets a lane without jobs, and that its flow has had its turn under the lane's scope keys.
+func (p *puller) endLane(lane *lane) {
+	delete(p.lanes, lane.name)
+	for _, name := range lane.keys {
+		if q := p.queues[name]; q != nil {
+			delete(q.let, lane.flow)
+		}
+	}
+}

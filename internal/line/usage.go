@@ -1,0 +1,51 @@
+package line
+
+// Usage is the state of a limit of a scope key.
+type Usage struct {
+	Limit        Limit
+	Used, Booked int64
+	Free         int64 // the earliest start of one unit
+}
+
+// KeyState is the state of a scope key.
+type KeyState struct {
+	Paused int64
+	Part   int64 // of its limits that is served, in thousandths
+	Mode   Mode
+	Origin byte
+	Ends   int64 // when the next of what is set for it ends; 0: nothing does
+	Flows  int64 // that stand under it
+	Timer  int64
+	Limits []Usage
+}
+
+// State returns the state of a scope key. It changes nothing.
+func (l *Line) State(now int64, settings Settings, name string) KeyState {
+	l.begin(now, settings)
+	k := l.key(name)
+	state := KeyState{Part: k.adapted.part(), Mode: k.mode, Origin: k.origin}
+	if k.ends < Never {
+		state.Ends = k.ends
+	}
+	state.Timer, _ = l.timers.get(name)
+	if k.paused() > now {
+		state.Paused = k.paused()
+	}
+	if q := l.queues[name]; q != nil {
+		state.Flows = int64(q.tags.len())
+	}
+	for _, limit := range k.limits {
+		u := Usage{Limit: limit, Free: now}
+		if d := k.ledger(limit.Span); d != nil && limit.Units >= 0 {
+			u.Used, u.Booked = d.uses(now + k.shift)
+			if u.Free = d.earliest(now+k.shift, now+k.shift, k.room(&limit, 1), true); u.Free == Never {
+				u.Free = 0
+			} else {
+				u.Free = k.instant(u.Free, now)
+			}
+		}
+		state.Limits = append(state.Limits, u)
+	}
+	l.end()
+	return state
+}
