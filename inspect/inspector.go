@@ -47,8 +47,9 @@ func New(th *throttle.Throttle) *Inspector {
 // Name returns the throttle's name.
 func (t *Inspector) Name() string { return t.name }
 
-// Client returns the client that the throttle uses, as throttle.Throttle.Client does.
-func (t *Inspector) Client() redis.Scripter { return t.throttle.Client() }
+// Client returns the client that the throttle uses: the one that was passed to New, or a copy of it with
+// the throttle's timeout.
+func (t *Inspector) Client() redis.Scripter { return t.in.Client() }
 
 // Peek returns what Reserve would answer, as throttle.Throttle.Peek does.
 func (t *Inspector) Peek(ctx context.Context, job throttle.Job) (throttle.Reservation, error) {

@@ -47,6 +47,10 @@ func command[T any](ctx context.Context, c *caller,
 	return reply.(T), nil //nolint:errcheck // it is what ask returned
 }
 
+// Client returns the client that the throttle uses: the one that was passed to New, or a copy of it with
+// the throttle's timeout.
+func (i Inside) Client() redis.Scripter { return i.t.redis.client }
+
 // Ask sends plain commands to the server that has the throttle's keys, within Options.Timeout. It
 // blocks until then and fails as Reserve does, without fallback.
 func (i Inside) Ask(ctx context.Context,

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,14 +99,6 @@ func (d Driver) Due() time.Time { return d.throttle.line.next() }
 // round trip and fails as Reserve does, without fallback.
 func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
 	return d.throttle.settle(ctx, granted, func(*charge) int64 { return 0 }, true)
-}
-
-// HandsOver reports whether any limit is a running limit. A place may then become free at any
-// moment, so a booked job should be delivered at once.
-func (d Driver) HandsOver() bool {
-	return slices.ContainsFunc(d.throttle.scopes, func(s Scope) bool {
-		return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Running })
-	})
 }
 
 // lineTimer is when to pull next, as far as this process knows.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -55,7 +56,7 @@ func TestPanicsOfTheUserGoNoFurther(t *testing.T) {
 		r.Outcome == throttle.Granted {
 		t.Errorf("Reserve: %s, %v", r.Outcome, err)
 	}
-	th.Observer().PutBack(throttle.PutBack{})
+	th.Inside(seam.Key{}).Options().Observer.PutBack(throttle.PutBack{})
 	server.SetError("LOADING")
 	if _, err := th.Reserve(ctx, job); err == nil {
 		t.Error("Reserve: no error of a Redis that is away")

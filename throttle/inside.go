@@ -13,13 +13,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Inside gives package inspect access to a throttle beyond its public methods. Only packages of this module
-// have the key of Throttle.Inside. An Inside is safe for use by many goroutines and has no state of its own.
-// A method blocks only if its comment says so.
+// Inside gives packages inspect and worker access to a throttle beyond its public methods. Only packages of
+// this module have the key of Throttle.Inside. An Inside is safe for use by many goroutines and has no state of
+// its own. A method blocks only if its comment says so.
 type Inside struct{ t *Throttle }
 
-// Inside opens the throttle to package inspect.
+// Inside opens the throttle to packages inspect and worker.
 func (t *Throttle) Inside(seam.Key) Inside { return Inside{t} }
+
+// HandsOver reports whether any limit is a running limit. A place may then become free at any moment.
+func (i Inside) HandsOver() bool {
+	return slices.ContainsFunc(i.t.scopes, func(s Scope) bool {
+		return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Running })
+	})
+}
 
 // Options returns the options in force, with the defaults filled in.
 func (i Inside) Options() Options { return i.t.options }

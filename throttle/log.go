@@ -10,9 +10,6 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Logger returns the logger of Options, or the default one. Packages without a logger of their own use it.
-func (t *Throttle) Logger() *zap.Logger { return t.options.Logger }
-
 // standardError writes to the os.Stderr of the moment, which a program may have replaced.
 type standardError struct{}
 

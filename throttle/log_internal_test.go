@@ -15,8 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLogWithoutALogger: who has no logger hears of what is at warn or above, in a line on
-// standard error.
+// TestLogWithoutALogger: without a logger, each entry at warn or above is a line on standard error.
 func TestLogWithoutALogger(t *testing.T) { //nolint:paralleltest // it changes os.Stderr
 	th := fakeThrottle(t, newFake(), Options{})
 	read, write, err := os.Pipe()
@@ -25,7 +24,7 @@ func TestLogWithoutALogger(t *testing.T) { //nolint:paralleltest // it changes o
 	}
 	before := os.Stderr
 	os.Stderr = write
-	th.Logger().Info("not this")
+	th.options.Logger.Info("not this")
 	th.logged.fallback("smtp", FallbackClosed, &UnavailableError{Failure: failureTimeout, Err: errors.New("away")})
 	os.Stderr = before
 	_ = write.Close()

@@ -95,10 +95,6 @@ type PutBack struct {
 	Err error
 }
 
-// Observer returns an Observer that passes events on to Options.Observer, nil if there is none.
-// It is for packages that begin jobs or put them back.
-func (t *Throttle) Observer() Observer { return t.options.Observer }
-
 // observeDecision says what became of one job, so long after it was asked for.
 func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
 	r := answer.Reservation

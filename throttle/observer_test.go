@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -71,8 +72,8 @@ func observed(t *testing.T, opts throttle.Options) (*throttle.Throttle, *told, *
 func TestObserverIsToldOfDecisions(t *testing.T) {
 	t.Parallel()
 	th, observer, _ := observed(t, throttle.Options{})
-	if th.Observer().PutBack(throttle.PutBack{}); len(observer.putBacks) != 1 {
-		t.Error("Observer does not pass on what it is told")
+	if th.Inside(seam.Key{}).Options().Observer.PutBack(throttle.PutBack{}); len(observer.putBacks) != 1 {
+		t.Error("the Observer received no PutBack of package worker")
 	}
 	for i, job := range []throttle.Job{
 		{ID: "a", Weight: 2, Keys: of("acme")},

@@ -40,10 +40,6 @@ func New(name string, client redis.Scripter, scopes []Scope, opts *Options) (*Th
 	return newThrottle(newSetup(name, fair, scopes, options, newCaller(name, client, options))), nil
 }
 
-// Client returns the client that the throttle uses: the one that was passed to New, or a copy of it with
-// the throttle's timeout. It is for packages that keep something about a throttle under their own key.
-func (t *setup) Client() redis.Scripter { return t.redis.client }
-
 // script is a composed script, its verb and its hash in Redis.
 type script struct{ name, text, hash string }
 

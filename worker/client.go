@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -66,7 +67,7 @@ func NewClient(th *throttle.Throttle, client redis.UniversalClient, job JobFunc,
 	}
 	log := options.Logger.With(zap.String("throttle", th.Name()))
 	return &Client{
-		deployment: newDeployment(th.Name(), th.Client(), client, log),
+		deployment: newDeployment(th.Name(), th.Inside(seam.Key{}).Client(), client, log),
 		throttle:   th,
 		line:       inspect.New(th),
 		looks:      inspect.New(th),

@@ -72,7 +72,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	}
 	if cfg.TaskCheckInterval == 0 {
 		cfg.TaskCheckInterval = taskCheckInterval
-		if s.driver.HandsOver() {
+		if s.handsOver {
 			cfg.TaskCheckInterval = handOverInterval
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
@@ -67,7 +68,7 @@ func (o *Options) withDefaults(th *throttle.Throttle) (Options, error) {
 		options.MaxAskedWait = upstream.MaxWait
 	}
 	if options.Logger == nil && th != nil {
-		options.Logger = th.Logger()
+		options.Logger = th.Inside(seam.Key{}).Options().Logger
 	}
 	switch {
 	case options.MaxWait < 10*time.Millisecond || options.MaxWait > 5*time.Second:

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -51,7 +52,6 @@ type driver interface {
 	Due() time.Time
 	Leave(ctx context.Context, ids []string) ([]bool, error)
 	Release(ctx context.Context, granted throttle.Reservation) (bool, error)
-	HandsOver() bool
 	Started(granted throttle.Reservation, answered time.Time)
 }
 
@@ -65,6 +65,7 @@ type Shaper struct {
 	driver    driver
 	name      string            // of the throttle
 	observer  throttle.Observer // of the throttle; may be nil
+	handsOver bool              // the throttle has running limits: a place may become free at any moment
 	inspector *inspector
 	// deployment is asynq's; nil if that is not known.
 	deployment *deployment
@@ -103,12 +104,14 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 	case job == nil:
 		return nil, &throttle.OptionError{Field: "job", Value: nil, Reason: "is nil"}
 	}
+	in := th.Inside(seam.Key{})
 	s := &Shaper{
 		throttle:  th,
 		looks:     inspect.New(th),
 		driver:    th.Driver(),
 		name:      th.Name(),
-		observer:  th.Observer(),
+		observer:  in.Options().Observer,
+		handsOver: in.HandsOver(),
 		inspector: newInspector(client),
 		job:       options.estimated(job),
 		options:   options,
@@ -117,7 +120,7 @@ func New(th *throttle.Throttle, client redis.UniversalClient, job JobFunc, opts 
 		stopped:   make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
-	s.deployment = newDeployment(s.name, th.Client(), client, s.log)
+	s.deployment = newDeployment(s.name, in.Client(), client, s.log)
 	s.waker = newWaker(s)
 	s.puller = newPuller(s)
 	s.runner = newRunner(s)

@@ -1,7 +1,7 @@
-// Package seam has the types that only packages throttle and inspect share.
+// Package seam has the types that packages throttle, inspect and worker share, and no program outside this module.
 package seam
 
-// Key opens a throttle to package inspect: Throttle.Inside takes one. No program outside this module
+// Key opens a throttle to packages inspect and worker: Throttle.Inside takes one. No program outside this module
 // can make one.
 type Key struct{}
 
