@@ -24,7 +24,7 @@ type Collector struct {
 	decisions, units          *prometheus.CounterVec
 	held, shadowed            *prometheus.CounterVec
 	fallbacks, failures       *prometheus.CounterVec
-	putBacks, pauses          *prometheus.CounterVec
+	putBacks, pauses, ended   *prometheus.CounterVec
 	adaptations               *prometheus.CounterVec
 	served, keyServed         *prometheus.Desc
 	settlements, settledUnits *prometheus.CounterVec
@@ -66,6 +66,8 @@ func New(opts *Options) (*Collector, error) {
 		failures: counter("throttle_script_failures_total",
 			"Calls of scripts that Redis did not answer, by the kind of failure.", "throttle", "script", "failure"),
 		putBacks: counter("throttle_put_backs_total", "Jobs that went back to their queue, by the reason.",
+			"throttle", "reason"),
+		ended: counter("throttle_ended_total", "Jobs that can never start and were ended, by the reason.",
 			"throttle", "reason"),
 		pauses: counter("throttle_pauses_total", "Scope keys that were paused.", "throttle", "scope"),
 		adaptations: counter("throttle_adaptations_total",
@@ -162,7 +164,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.adaptations,
+		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended, c.adaptations,
 		c.settlements, c.settledUnits,
 		c.waits, c.waited, c.latenesses, c.scripts,
 	}

@@ -328,6 +328,9 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 		"throttle_pauses_total{scope=domain,throttle=mail}":                        1,
 		"throttle_adaptations_total{direction=lowered,scope=tenant,throttle=mail}": 2,
 		"throttle_adaptations_total{direction=raised,scope=tenant,throttle=mail}":  1,
+		"throttle_ended_total{reason=too_late,throttle=mail}":                      1,
+		"throttle_ended_total{reason=never_fits,throttle=mail}":                    1,
+		"throttle_ended_total{reason=no_time,throttle=mail}":                       1,
 		"throttle_put_backs_total{reason=booked,throttle=mail}":                    1,
 		"throttle_put_backs_total{reason=waiting,throttle=mail}":                   1,
 		"throttle_put_backs_total{reason=stopped,throttle=mail}":                   1,
@@ -373,6 +376,9 @@ func happen(c *metrics.Collector) {
 	for _, outcome := range []throttle.Outcome{throttle.Booked, throttle.Waiting, throttle.Granted} {
 		c.PutBack(throttle.PutBack{Throttle: name, Reservation: throttle.Reservation{Outcome: outcome}})
 	}
+	c.Ended(throttle.Ending{Throttle: name, Err: &throttle.DeadlineError{}})
+	c.Ended(throttle.Ending{Throttle: name, Err: &throttle.NeverFitsError{}})
+	c.Ended(throttle.Ending{Throttle: name, Err: errors.New("no start within its Timeout")})
 	c.PutBack(throttle.PutBack{Throttle: name, Err: throttle.ErrUnavailable})
 	c.PutBack(throttle.PutBack{Throttle: name, Err: &throttle.BlockedError{}})
 	c.PutBack(throttle.PutBack{Throttle: name, Err: errors.New("the upstream asked to wait")})

@@ -97,6 +97,11 @@ func (c *Collector) PutBack(p throttle.PutBack) {
 	c.putBacks.WithLabelValues(p.Throttle, reasonOf(p)).Inc()
 }
 
+// Ended implements throttle.Observer.
+func (c *Collector) Ended(e throttle.Ending) {
+	c.ended.WithLabelValues(e.Throttle, endOf(e.Err)).Inc()
+}
+
 // beginAtZero creates the series of a throttle whose labels are known in advance: an alert does not
 // see the first count of a series that begins with it.
 func (c *Collector) beginAtZero(throttleName string) {
@@ -116,6 +121,9 @@ func (c *Collector) beginAtZero(throttleName string) {
 	}
 	for _, reason := range reasons {
 		c.putBacks.WithLabelValues(throttleName, reason)
+	}
+	for _, end := range ends {
+		c.ended.WithLabelValues(throttleName, end)
 	}
 	for _, direction := range []string{directionAdded, directionReturned} {
 		c.settledUnits.WithLabelValues(throttleName, direction)

@@ -48,6 +48,25 @@ const (
 
 var reasons = []string{reasonBooked, reasonWaiting, reasonStopped, reasonUnavailable, reasonBlocked, reasonAsked}
 
+// ends are the values of the label reason of jobs that were ended: reasons without a decision, and
+// no_time, of a task that cannot be put back.
+var ends = []string{outcomeNeverFits, outcomeTooLate, endNoTime}
+
+const endNoTime = "no_time"
+
+// endOf returns why a job was ended.
+func endOf(err error) string {
+	var late *throttle.DeadlineError
+	var never *throttle.NeverFitsError
+	switch {
+	case errors.As(err, &late):
+		return outcomeTooLate
+	case errors.As(err, &never):
+		return outcomeNeverFits
+	}
+	return endNoTime
+}
+
 // failures are the kinds of throttle.UnavailableError.
 var failures = []string{"timeout", "breaker", "readonly", "oom", "tryagain", "busy", "noreplica", "other"}
 

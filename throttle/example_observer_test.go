@@ -42,6 +42,7 @@ func (*counters) Called(throttle.ScriptCall)  {}
 func (*counters) Adapted(throttle.Adaptation) {}
 func (*counters) Started(throttle.Lateness)   {}
 func (*counters) PutBack(throttle.PutBack)    {}
+func (*counters) Ended(throttle.Ending)       {}
 
 // What a throttle does is counted by an observer of one's own. For Prometheus there is
 // the package metrics.

@@ -57,6 +57,10 @@ func TestF03_Refused(t *testing.T) {
 		if granted < 1 || granted > 5 {
 			t.Errorf("local: granted %d of 20, want some, and at most half of 10", granted)
 		}
+		late := throttle.Job{ID: "late", Weight: 1, Deadline: time.Now().Add(-time.Second)}
+		if got, err := open.Reserve(t.Context(), late); !errors.Is(err, throttle.ErrUnavailable) {
+			t.Errorf("open, after its deadline: got %+v, %v, want no start", got, err)
+		}
 		for call, err := range everyCall(t.Context(), open, throttle.Job{ID: "x", Weight: 1}) {
 			// Only what decides has a fallback: what was not read is not made up.
 			if decides := call == "Reserve" || call == "Wait"; (err == nil) != decides {

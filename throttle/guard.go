@@ -89,6 +89,12 @@ func (g *guard) PutBack(p PutBack) {
 	g.observer.PutBack(p)
 }
 
+// Ended implements Observer.
+func (g *guard) Ended(e Ending) {
+	defer g.recovered("Observer.Ended")
+	g.observer.Ended(e)
+}
+
 // panicked logs that a function of the user has panicked, and where.
 func (l *rateLimitedLog) panicked(of string, with any) {
 	if left, due := l.due("panic " + of); due {

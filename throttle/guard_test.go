@@ -25,6 +25,7 @@ func (broken) Settled(throttle.Settlement) { panic("settled") }
 func (broken) Paused(throttle.Pause)       { panic("paused") }
 func (broken) Adapted(throttle.Adaptation) { panic("adapted") }
 func (broken) PutBack(throttle.PutBack)    { panic("put back") }
+func (broken) Ended(throttle.Ending)       { panic("ended") }
 
 // TestPanicsOfTheUserGoNoFurther: an Observer and a Share that panic end neither the goroutine
 // that calls Redis for all jobs nor any call of the throttle, and the log names each of them.
@@ -57,6 +58,7 @@ func TestPanicsOfTheUserGoNoFurther(t *testing.T) {
 		t.Errorf("Reserve: %s, %v", r.Outcome, err)
 	}
 	th.Inside(seam.Key{}).Options().Observer.PutBack(throttle.PutBack{})
+	th.Inside(seam.Key{}).Options().Observer.Ended(throttle.Ending{})
 	server.SetError("LOADING")
 	if _, err := th.Reserve(ctx, job); err == nil {
 		t.Error("Reserve: no error of a Redis that is away")

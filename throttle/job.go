@@ -37,9 +37,11 @@ type Job struct {
 	// lease is booked all the same. 0 grants only what may start at once; at most 400
 	// days.
 	MaxWait time.Duration
-	// Deadline is the latest useful start. A job that cannot start by then is refused with a
-	// *DeadlineError instead of booked. A job that asks after its deadline is refused even if
-	// there is room. Zero means no deadline.
+	// Deadline is the latest useful start, by the clock of this process. A job that cannot start
+	// by then is refused with a *DeadlineError instead of booked. A job that asks after its
+	// deadline, or when its slot is after it, is refused even if there is room, and loses its
+	// place. So a job in line must ask at its deadline, as the package worker lets it. Zero means
+	// no deadline.
 	Deadline time.Time
 	// Plan books the job for later: even where there is room at once it is booked, not granted,
 	// and has to ask again at its slot. Driver.Pull returns it when its slot is near.

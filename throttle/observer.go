@@ -27,6 +27,8 @@ type Observer interface {
 	Started(Lateness)
 	// PutBack is called when a job goes back to its queue: by the package worker.
 	PutBack(PutBack)
+	// Ended is called when a job that can never start is ended: by the package worker.
+	Ended(Ending)
 }
 
 // Decision is one answer of Reserve.
@@ -92,6 +94,15 @@ type PutBack struct {
 	Delay time.Duration
 	// Err is why nothing was promised: Redis could not decide, a limit that was set has
 	// no room for it, or its upstream asked to wait. Else nil.
+	Err error
+}
+
+// Ending says that a job was ended which can never start.
+type Ending struct {
+	Throttle string // its name
+	Job      Job    // as it asked
+	// Err is why: a *NeverFitsError or a *DeadlineError, or that a task without a retry left
+	// cannot start within its Timeout.
 	Err error
 }
 

@@ -208,3 +208,4 @@ func (deaf) Settled(throttle.Settlement) {}
 func (deaf) Paused(throttle.Pause)       {}
 func (deaf) Adapted(throttle.Adaptation) {}
 func (deaf) PutBack(throttle.PutBack)    {}
+func (deaf) Ended(throttle.Ending)       {}

@@ -114,8 +114,9 @@ const peeking = 0
 func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 	jobs := make([]line.Job, len(orders))
 	for i, o := range orders {
+		latest := t.latest(o.job)
 		jobs[i] = line.Job{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Plan: o.job.Plan,
-			MaxWait: o.job.MaxWait.Microseconds(), Latest: t.latest(o.job), Share: t.shares.of(o.flow)}
+			MaxWait: min(o.job.MaxWait.Microseconds(), max(0, latest)), Latest: latest, Share: t.shares.of(o.flow)}
 	}
 	return t.arguments(wire.Reserve{Asker: t.asker, Asking: asking, Jobs: jobs}.Arguments())
 }

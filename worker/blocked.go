@@ -16,9 +16,12 @@ const mostBlockedFor = 5 * time.Minute
 // awaitLimits puts back a task that weighs more than a limit that was set at run time, each time
 // for twice as long. A task that has to stay waits here.
 func (s *Shaper) awaitLimits(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
+	if err := s.expiredUnasked(a, job); err != nil {
+		return err
+	}
 	delay := s.blocked.next(job.ID, s.options.Backoff)
 	if stays {
-		return s.stay(ctx, a, delay)
+		return s.stay(ctx, a, job, delay)
 	}
 	return s.putBackFor(ctx, a, job, delay, cause)
 }

@@ -195,11 +195,14 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 	}
 	own, known := ownOptions(task)
 	p.own, p.known = own, optionsOf(own, opts)
+	if at := p.known.expires; !at.IsZero() {
+		p.task = marked(task, own, expiresHeader, expiresAt(at))
+	}
 	if !known || p.known.scheduled || c.refused(ctx) {
 		return p
 	}
 	p.options = append(append([]asynq.Option(nil), opts...), asynq.TaskID(p.known.id))
-	p.job, p.Err = jobOf(ctx, c.job, task)
+	p.job, p.Err = jobOf(ctx, c.job, p.task)
 	p.job.ID, p.job.Plan, p.job.MaxWait = attempt{queue: p.known.queue, id: p.known.id}.jobID(), true, 0
 	p.asked = p.Err == nil
 	return p
@@ -281,7 +284,7 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 	task := p.task
 	if delay := c.delay(p); delay > 0 {
 		at := time.Now().Add(delay)
-		task, p.options = marked(task, p.own, at), append(p.options, asynq.ProcessAt(at))
+		task, p.options = marked(task, p.own, plannedHeader, plannedFor(at)), append(p.options, asynq.ProcessAt(at))
 	}
 	if p.Info, p.Err = c.client.EnqueueContext(ctx, task, p.options...); p.Err != nil {
 		p.Start = time.Time{}

@@ -22,6 +22,7 @@ func (broken) Settled(throttle.Settlement) { panic("settled") }
 func (broken) Paused(throttle.Pause)       { panic("paused") }
 func (broken) Adapted(throttle.Adaptation) { panic("adapted") }
 func (broken) PutBack(throttle.PutBack)    { panic("put back") }
+func (broken) Ended(throttle.Ending)       { panic("ended") }
 
 // TestPanicsOfTheUserGoNoFurther has everything panic that a user gives, but for the handler and
 // the JobFunc: all tasks run all the same, their failures are retried by asynq's own delay, and

@@ -66,7 +66,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 	asked.Delay = min(asked.Delay, s.options.MaxAskedWait)
 	delay, inForce := s.pauseKey(ctx, r, &asked)
 	if s.stays(a) {
-		return true, s.stay(handler, a, delay)
+		return true, s.stay(handler, a, r.Job, delay)
 	}
 	job := r.Job
 	if inForce {
@@ -75,12 +75,12 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		var late *throttle.DeadlineError
 		switch {
 		case errors.As(err, &late):
-			return false, s.refusal(a, err)
+			return false, s.refusal(a, job, err)
 		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
 			return false, s.putBack(a, placed, restFor(placed))
 		}
 	}
-	delay = max(delay, s.options.Backoff)
+	delay = untilExpiry(job, max(delay, s.options.Backoff))
 	cause := &WaitError{Scope: wait.Scope, Delay: delay, Guessed: asked.Guessed, Err: wait.Err}
 	if errors.Is(wait, asynq.SkipRetry) || errors.Is(wait, asynq.RevokeTask) {
 		cause.Err = nil // asynq would end the task

@@ -52,12 +52,12 @@ func (s *Shaper) shape(ctx context.Context, task *asynq.Task, a attempt, next as
 	for {
 		r, asked, err := s.untilStart(ctx, task, a)
 		if err != nil {
-			return err
+			return s.expire(ctx, task, a, err)
 		}
 		s.stats.granted.Add(1)
 		again, err := s.process(ctx, task, a, r, asked, next)
 		if !again || err != nil {
-			return err
+			return s.expire(ctx, task, a, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
 				return r, asked, err
 			}
 		default:
-			return r, asked, s.refusal(a, err)
+			return r, asked, s.refusal(a, job, err)
 		}
 	}
 }
@@ -162,6 +162,7 @@ func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job
 	if err != nil {
 		return job, fmt.Errorf("worker: the job function failed for a task of type %q: %w", task.Type(), err)
 	}
+	job.Deadline = earlier(job.Deadline, expiryOf(task))
 	return job, nil
 }
 
@@ -185,22 +186,30 @@ func nonceOf(id string) string {
 
 // refusal ends a task that can never start, with a reason that asynqmon shows. A task whose job
 // is invalid fails instead: the next attempt calls the user's function again, which may be
-// mended by then.
-func (s *Shaper) refusal(a attempt, err error) error {
+// mended by then. The end of a task that is too late for its deadline is left to expire.
+func (s *Shaper) refusal(a attempt, job throttle.Job, err error) error {
 	var invalid *throttle.InvalidJobError
 	var never *throttle.NeverFitsError
 	var late *throttle.DeadlineError
 	switch {
+	case errors.As(err, &late):
+		s.countEnd(job, err)
+		s.stats.expired.Add(1)
+		return &expiredError{late}
 	case errors.As(err, &invalid):
 		s.log.Warn("worker: the job function made an invalid job, the task fails", zap.String("queue", a.queue),
 			zap.String("task", a.id), zap.Error(err))
-	case errors.As(err, &never) || errors.As(err, &late):
-		s.stats.ended.Add(1)
-		s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue),
-			zap.String("task", a.id), zap.Error(err))
+	case errors.As(err, &never):
+		s.countEnd(job, err)
+		s.warnEnded(a, err)
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
 	}
 	return err
+}
+
+func (s *Shaper) warnEnded(a attempt, err error) {
+	s.log.Warn("worker: a task can never start and is ended", zap.String("queue", a.queue),
+		zap.String("task", a.id), zap.Error(err))
 }
 
 // awaitStart sleeps until a granted start. If the shaper stops first, the grant
@@ -247,7 +256,7 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	if r.Outcome == throttle.Waiting {
 		delay = min(max(delay, s.options.MaxWait/2), askInLine)
 	}
-	err = s.stay(ctx, a, delay)
+	err = s.stay(ctx, a, r.Job, delay)
 	if err != nil && !s.isStopped() { // after Stop asynq takes the task back, which finds its booking
 		s.giveBack(ctx, r.Job)
 	}
@@ -292,7 +301,8 @@ func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Du
 	passes := r.Start.IsZero() || r.Delay() > left
 	switch {
 	case passes && (r.Outcome == throttle.Booked || left < nearDeadline):
-		return 0, s.refusal(a, &throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
+		return 0, s.refusal(a, r.Job,
+			&throttle.DeadlineError{Job: r.Job.ID, Deadline: info.Deadline, Start: r.Start, Hold: r.Hold})
 	case r.Outcome == throttle.Waiting:
 		return min(delay, untilNear(left)), nil
 	}
@@ -305,8 +315,11 @@ func untilNear(deadline time.Duration) time.Duration { return max(time.Second, d
 // awaitRedis puts a task back if Redis cannot decide, or if another deployment owns the throttle. A
 // task that has to stay waits here.
 func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, cause error, stays bool) error {
+	if err := s.expiredUnasked(a, job); err != nil {
+		return err
+	}
 	if stays {
-		return s.stay(ctx, a, s.options.Backoff+rand.N(s.options.Backoff))
+		return s.stay(ctx, a, job, s.options.Backoff+rand.N(s.options.Backoff))
 	}
 	delay := s.outage.refuse(wakeup{queue: a.queue, id: a.id, retried: a.retried, job: job}, s.options.Backoff)
 	return s.putBackFor(ctx, a, job, delay, cause)
@@ -314,6 +327,7 @@ func (s *Shaper) awaitRedis(ctx context.Context, a attempt, job throttle.Job, ca
 
 // putBackFor puts back a task for which nothing is promised, and ends one whose Deadline is near.
 func (s *Shaper) putBackFor(ctx context.Context, a attempt, job throttle.Job, delay time.Duration, cause error) error {
+	delay = untilExpiry(job, delay)
 	delay, err := s.withinDeadline(ctx, a, throttle.Reservation{Job: job, Outcome: throttle.Waiting}, delay)
 	if err != nil {
 		return err
@@ -331,12 +345,12 @@ const askInLine = 500 * time.Millisecond
 const leastFallback = time.Minute
 
 // restFor is how long a task rests if no process wakes it before: until its slot; in line, for as
-// long as it is left to the processes that pull.
+// long as it is left to the processes that pull; but not longer than until its job expires.
 func restFor(r throttle.Reservation) time.Duration {
 	if r.Outcome == throttle.Waiting {
-		return max(leastFallback, r.AskAgain.Sub(r.Now))
+		return untilExpiry(r.Job, max(leastFallback, r.AskAgain.Sub(r.Now)))
 	}
-	return r.Delay()
+	return untilExpiry(r.Job, r.Delay())
 }
 
 // putBack puts a task back, until asynq brings it after a delay. This process wakes a booked task

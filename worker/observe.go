@@ -26,3 +26,11 @@ func (s *Shaper) countPutBack(r throttle.Reservation, delay time.Duration, cause
 		s.observer.PutBack(throttle.PutBack{Throttle: s.name, Reservation: r, Delay: delay, Err: cause})
 	}
 }
+
+// countEnd counts a task that is ended since it can never start.
+func (s *Shaper) countEnd(job throttle.Job, why error) {
+	s.stats.ended.Add(1)
+	if s.observer != nil {
+		s.observer.Ended(throttle.Ending{Throttle: s.name, Job: job, Err: why})
+	}
+}

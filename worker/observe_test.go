@@ -17,6 +17,7 @@ type told struct {
 	mu       sync.Mutex
 	starts   []throttle.Lateness
 	putBacks []throttle.PutBack
+	endings  []throttle.Ending
 }
 
 func (o *told) Started(l throttle.Lateness) {
@@ -29,6 +30,12 @@ func (o *told) PutBack(p throttle.PutBack) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.putBacks = append(o.putBacks, p)
+}
+
+func (o *told) Ended(e throttle.Ending) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endings = append(o.endings, e)
 }
 
 func (o *told) Decided(throttle.Decision)   {}

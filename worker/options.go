@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -36,6 +37,12 @@ type Options struct {
 	// or by Report. A longer wait is cut to this, and so is DefaultAskedWait.
 	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
 	MaxAskedWait time.Duration
+	// Expired is called for a task that cannot start by its deadline (Job.Deadline, ExpiresIn or
+	// asynq.Deadline), in place of the handler, with the handler's context. What it returns is
+	// the task's result for asynq, as if the handler had returned it: nil ends the task, an
+	// error that wraps asynq.SkipRetry archives it, another error is a failure, after which
+	// Expired is called again. Drop deletes the task. nil archives it, with the reason.
+	Expired func(ctx context.Context, task *asynq.Task, late *throttle.DeadlineError) error
 	// KeepRunning lets a handler run on after its task has lost its places under a running limit.
 	// Else its context ends shortly before, with ErrPlaceLost as the cause.
 	KeepRunning bool

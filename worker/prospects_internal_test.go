@@ -23,8 +23,9 @@ func TestProspect(t *testing.T) {
 		for id, task := range map[string]*asynq.Task{
 			"pending":  asynq.NewTask("mail", nil),
 			"archived": asynq.NewTask("mail", nil),
-			"planned":  marked(asynq.NewTask("mail", nil, asynq.ProcessAt(at)), []asynq.Option{asynq.ProcessAt(at)}, at),
-			"later":    asynq.NewTask("mail", nil, asynq.ProcessAt(at)),
+			"planned": marked(asynq.NewTask("mail", nil, asynq.ProcessAt(at)), []asynq.Option{asynq.ProcessAt(at)},
+				plannedHeader, plannedFor(at)),
+			"later": asynq.NewTask("mail", nil, asynq.ProcessAt(at)),
 		} {
 			if _, err := enqueuer.Enqueue(task, asynq.TaskID(id), asynq.Queue(queue)); err != nil {
 				t.Fatal(err)

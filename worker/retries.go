@@ -52,6 +52,9 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 	marked := make(map[string]string, len(headers)+1)
 	maps.Copy(marked, headers)
 	marked[spareHeader] = strconv.Itoa(retries)
+	if at := optionsOf(nil, opts).expires; !at.IsZero() {
+		marked[expiresHeader] = expiresAt(at)
+	}
 	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
 	// clipped, since asynq appends to it, in any goroutine
 	return asynq.NewTaskWithHeaders(typename, payload, marked, slices.Clip(own)...)

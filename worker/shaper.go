@@ -177,11 +177,12 @@ type Stats struct {
 	PutBack   int64 // tasks put back
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
-	Ended     int64 // tasks that can never start, ended
+	Ended     int64 // tasks that can never start, ended; each time, if Options.Expired fails
+	Expired   int64 // of these, tasks that could not start by their deadline
 	Lost      int64 // tasks that lost their places while they ran, or were about to
 }
 
-type counters struct{ granted, unchecked, putBack, pulled, woken, ended, lost atomic.Int64 }
+type counters struct{ granted, unchecked, putBack, pulled, woken, ended, expired, lost atomic.Int64 }
 
 // Stats returns the counts so far.
 func (s *Shaper) Stats() Stats {
@@ -192,6 +193,7 @@ func (s *Shaper) Stats() Stats {
 		Pulled:    s.stats.pulled.Load(),
 		Woken:     s.stats.woken.Load(),
 		Ended:     s.stats.ended.Load(),
+		Expired:   s.stats.expired.Load(),
 		Lost:      s.stats.lost.Load(),
 	}
 }

@@ -16,6 +16,7 @@ type taskOptions struct {
 	named     bool // the user gave the ID
 	scheduled bool // the user gave it a time or a group
 	deadline  time.Time
+	expires   time.Time // by ExpiresIn; zero without it
 }
 
 // asynqDefaultQueue is where asynq puts a task without a Queue option.
@@ -37,6 +38,8 @@ func ownOptions(task *asynq.Task) (own []asynq.Option, known bool) {
 // Enqueue, which win.
 func optionsOf(own, given []asynq.Option) taskOptions {
 	o := taskOptions{queue: asynqDefaultQueue}
+	now := time.Now()
+	comes, expires, within := now, false, time.Duration(0)
 	for _, option := range slices.Concat(own, given) {
 		if option == nil {
 			continue // asynq leaves it out
@@ -47,12 +50,27 @@ func optionsOf(own, given []asynq.Option) taskOptions {
 			o.queue = text
 		case asynq.TaskIDOpt:
 			o.id, o.named = text, true
-		case asynq.ProcessAtOpt, asynq.ProcessInOpt, asynq.GroupOpt:
+		case asynq.ProcessAtOpt:
+			o.scheduled = true
+			comes, _ = option.Value().(time.Time)
+		case asynq.ProcessInOpt:
+			o.scheduled = true
+			in, _ := option.Value().(time.Duration)
+			comes = now.Add(in)
+		case asynq.GroupOpt:
 			o.scheduled = true
 		case asynq.DeadlineOpt:
 			o.deadline, _ = option.Value().(time.Time)
+		case expiresInOpt:
+			within, expires = option.Value().(time.Duration)
 		default: // the plan does not depend on it
 		}
+	}
+	if expires && comes.Before(now) {
+		comes = now
+	}
+	if expires {
+		o.expires = comes.Add(within)
 	}
 	if o.id == "" {
 		o.id = rand.Text()
@@ -60,10 +78,10 @@ func optionsOf(own, given []asynq.Option) taskOptions {
 	return o
 }
 
-// marked is a copy of a task with the header of a planned one.
-func marked(task *asynq.Task, own []asynq.Option, at time.Time) *asynq.Task {
+// marked is a copy of a task with one more header.
+func marked(task *asynq.Task, own []asynq.Option, header, value string) *asynq.Task {
 	headers := make(map[string]string, len(task.Headers())+1)
 	maps.Copy(headers, task.Headers())
-	headers[plannedHeader] = plannedFor(at)
+	headers[header] = value
 	return asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers, slices.Clip(own)...)
 }

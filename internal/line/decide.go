@@ -14,7 +14,7 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 		l.forgetJob(job.ID)
 		known = nil
 	}
-	if known != nil && known.lane == lane.name && job.Latest >= 0 {
+	if known != nil && known.lane == lane.name && !l.misses(job, known) {
 		if answer, done := l.redeem(job, lane, known); done {
 			return answer
 		}
@@ -32,6 +32,11 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 		return Answer{Outcome: NeverFits, Held: heavy}
 	}
 	return l.assign(job, lane, arrival, back)
+}
+
+// misses reports whether a job's last useful start has passed, or is before its slot.
+func (l *Line) misses(job Job, known *record) bool {
+	return job.Latest < 0 || known.state == booked && known.slot > l.now+job.Latest
 }
 
 // redeem exchanges a booking for a start. The ledgers decide by real starts, not by promised slots, until the job is

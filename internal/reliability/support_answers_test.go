@@ -56,3 +56,6 @@ func (*answers) Started(throttle.Lateness) {}
 
 // PutBack is not of interest.
 func (*answers) PutBack(throttle.PutBack) {}
+
+// Ended implements throttle.Observer.
+func (*answers) Ended(throttle.Ending) {}

@@ -168,7 +168,7 @@ local function decide(job, lane, record)
     local slot, _, arrival, text = parse_booking(record)
     job.record, job.slot = record, tonumber(slot)
     if job.slot == 0 then write('ZREM', overdues, job.id) end
-    if text ~= lane.text or job.latest < 0 then
+    if text ~= lane.text or max(now, job.slot) > now + job.latest then
       unbook(job.id, record)
     else
       back, job.arrival = true, tonumber(arrival)

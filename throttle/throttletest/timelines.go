@@ -266,6 +266,22 @@ var timelines = []timeline{
 		{at: 1 * second, call: "usage", job: "global", want: "1 used, 0 booked, free 10s"},
 		{at: 1 * second, job: "b", deadline: 10 * second, want: "booked 10s, global 1/10s"},
 	}},
+	{name: "a job whose deadline is before its slot is refused when it asks, and its slot is free",
+		scopes: global(per10s(1)), rows: []row{
+			{at: 0, job: "a", want: "granted 0s"},
+			{at: 1 * second, job: "b", want: "booked 10s, global 1/10s"},
+			{at: 2 * second, job: "b", deadline: 10 * second, want: "booked 10s, global 1/10s"},
+			{at: 9 * second, job: "b", wait: 2 * second, deadline: 10*second - micro, want: "too late, 10s, global 1/10s"},
+			{at: 9 * second, call: "usage", job: "global", want: "1 used, 0 booked, free 10s"},
+		}},
+	{name: "a job whose slot has moved behind its deadline is not granted", scopes: global(per10s(2)), rows: []row{
+		{at: 0, job: "a", want: "granted 0s"},
+		{at: 2 * second, job: "b", want: "granted 2s"},
+		{at: 2 * second, job: "c", want: "booked 10s, global 2/10s"},
+		{at: 3 * second, call: "settle", job: "b", actual: 2, want: "true"},
+		{at: 9 * second, job: "c", wait: 4 * second, deadline: 12*second - micro, want: "too late, 12s, global 2/10s"},
+		{at: 9 * second, call: "usage", job: "global", want: "3 used, 0 booked, free 12s"},
+	}},
 	{name: "peek changes nothing", scopes: global(per10s(1)), rows: []row{
 		{at: 0, call: "peek", job: "a", want: "granted 0s"},
 		{at: 0, call: "peek", job: "b", want: "granted 0s"},

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// ExpiresIn is an option of a task: it must start within d, or it is of no use any more. It gives
+// the task's job a Deadline, the earlier one if the JobFunc gives one too. NewTask counts d from
+// its call; Client.Enqueue and EnqueueAll count it from theirs, or from the task's ProcessAt or
+// ProcessIn. Zero is for a task that may only start at once; less has passed already.
+// Options.Expired says what becomes of a task that has expired.
+//
+// Other functions of asynq ignore the option: asynq.NewTask with asynq.Client.Enqueue. A task that
+// is made once and enqueued again and again, as by asynq.Scheduler, keeps the instant at which
+// NewTask was called; let the JobFunc give its job a Deadline.
+func ExpiresIn(d time.Duration) asynq.Option { return expiresIn(d) }
+
+type expiresIn time.Duration
+
+// String implements asynq.Option.
+func (d expiresIn) String() string { return fmt.Sprintf("ExpiresIn(%v)", time.Duration(d)) }
+
+// Type implements asynq.Option. It is none of asynq's types.
+func (d expiresIn) Type() asynq.OptionType { return expiresInOpt }
+
+const expiresInOpt asynq.OptionType = -1
+
+// Value implements asynq.Option.
+func (d expiresIn) Value() any { return time.Duration(d) }
+
+// expiresHeader is when a task expires, in Unix milliseconds.
+const expiresHeader = "Throttle-Expires"
+
+func expiresAt(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
+
+// expiryOf is when a task expires; zero if it does not.
+func expiryOf(task *asynq.Task) time.Time {
+	at, err := strconv.ParseInt(task.Headers()[expiresHeader], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(at)
+}
+
+// earlier returns the earlier of two deadlines, of which a zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// untilExpiry shortens a delay so that it ends just after the job's Deadline.
+func untilExpiry(job throttle.Job, delay time.Duration) time.Duration {
+	if job.Deadline.IsZero() {
+		return delay
+	}
+	return min(delay, max(0, time.Until(job.Deadline))+time.Millisecond)
+}
+
+// expiredUnasked ends a task whose job has expired while the throttle cannot decide. If the job stands
+// in line, the process that pulls it finds its task gone.
+func (s *Shaper) expiredUnasked(a attempt, job throttle.Job) error {
+	if job.Deadline.IsZero() || time.Until(job.Deadline) >= 0 {
+		return nil
+	}
+	return s.refusal(a, job, &throttle.DeadlineError{Job: job.ID, Deadline: job.Deadline, Start: time.Now()})
+}
+
+// expiredError says that a task was not started since it is too late for its deadline.
+type expiredError struct{ *throttle.DeadlineError }
+
+// Unwrap returns the reason.
+func (e *expiredError) Unwrap() error { return e.DeadlineError }
+
+// expire ends a task that has expired, as Options.Expired says, and returns its result for asynq.
+// It returns any other error as it is.
+func (s *Shaper) expire(ctx context.Context, task *asynq.Task, a attempt, err error) error {
+	expired, is := err.(*expiredError) //nolint:errorlint // an error of a handler is none, whatever it wraps
+	switch {
+	case !is:
+		return err
+	case s.options.Expired != nil:
+		s.log.Debug("worker: a task has expired", zap.String("queue", a.queue), zap.String("task", a.id),
+			zap.Error(expired.DeadlineError))
+		return s.options.Expired(ctx, task, expired.DeadlineError)
+	}
+	s.warnEnded(a, expired.DeadlineError)
+	return fmt.Errorf("%w: %w", expired.DeadlineError, asynq.SkipRetry)
+}
+
+// Drop is an Options.Expired that deletes the task: no archive, no retry, no entry of a Retention,
+// and its Unique lock is free. asynq counts the task as processed and logs that it is revoked; an
+// ErrorHandler gets the *throttle.DeadlineError.
+func Drop(_ context.Context, _ *asynq.Task, late *throttle.DeadlineError) error {
+	return fmt.Errorf("%w: %w", late, asynq.RevokeTask)
+}
