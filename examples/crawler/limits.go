@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/crawl"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -37,14 +39,18 @@ const (
 	politeKilobytes = "global=50000/10s;customer=20000/10s;site=4000/10s;ip=4000/10s;host=4000/10s"
 )
 
+// margin is how long a request may take from its grant to the host. The throttle counts a
+// request when it is granted; the host counts it when it arrives, a varying time later.
+const margin = 100 * time.Millisecond
+
 // The scopes that may be limited in requests, and in kilobytes.
 var (
 	requestScopes  = []string{throttle.Global, scopeHost}
 	kilobyteScopes = []string{throttle.Global, scopeCustomer, scopeSite, scopeIP, scopeHost}
 )
 
-// throttleScopes returns the scopes of the throttle for the limits in requests, the limits in
-// kilobytes, and the limit of requests under way to one address.
+// throttleScopes returns the scopes of the throttle for the limits in requests and the limits in
+// kilobytes, which have a margin, and the limit of requests under way to one address.
 func throttleScopes(requests, kilobytes []throttle.Scope, atOnce throttle.Limit) []throttle.Scope {
 	scopes := []throttle.Scope{{Name: scopeConnections, Limits: []throttle.Limit{atOnce}}}
 	for _, scope := range requests {

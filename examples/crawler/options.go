@@ -101,6 +101,7 @@ func (o *options) setLimits(requests, kilobytes string) (err error) {
 	if err = holds(o.kilobytes, o.maxKB+fetch.OnTheWay); err != nil {
 		return fmt.Errorf("-kilobytes: %w", err)
 	}
+	o.requests, o.kilobytes = rig.WithMargin(o.requests, margin), rig.WithMargin(o.kilobytes, margin)
 	return nil
 }
 

@@ -140,7 +140,8 @@ func expectHeeded(t *testing.T, accesses []site.Access, did []crawled) {
 		slow := slices.DeleteFunc(crawl.InOrder(seen.events),
 			func(e crawl.Event) bool { return e.Of.Key(scopeHost) != "slow.example" })
 		// The delay holds from the first robots.txt on, also for another crawler's.
-		limit := []throttle.Scope{{Name: scopeHost, Limits: []throttle.Limit{throttle.PerSecond(1)}}}
+		limit := []throttle.Scope{{Name: scopeHost, Limits: []throttle.Limit{throttle.PerSecond(1)},
+			Margin: margin}}
 		delayed := crawl.CheckLimits(slow[1:], limit, seen.shorter)[0]
 		if delayed.Over != 0 {
 			t.Errorf("%s: %d of %d requests came too soon after another", seen.by, delayed.Over, len(slow))

@@ -53,6 +53,9 @@ func TestRunCrawlsTheBundledWeb(t *testing.T) {
 	if s.PutBacksPerJob > 2 && longtest.Full() { // a task that comes late is put back once more
 		t.Errorf("put back %v times per page", s.PutBacksPerJob)
 	}
+	if s.GrantToRequest.Slow() && longtest.Full() { // where it is not, whole windows of the servers' log are added up
+		t.Errorf("grant to request %s", s.GrantToRequest)
+	}
 	if s.MakespanS < 14 { // dogwood.example asks for a second between its 16 requests
 		t.Errorf("makespan %v: a Crawl-delay was not kept", s.MakespanS)
 	}

@@ -21,14 +21,21 @@ const (
 // once. A scope has one unit: the other limits of a domain count recipients.
 const scopeConnections = campaign.ScopeConnections
 
+// margin is how long a mail may take from its grant to the mail server. The throttle counts a
+// mail when it is granted; the server counts it when it arrives, a varying time later.
+const margin = 100 * time.Millisecond
+
 // defaultLimits shape the bundled campaign over about half a minute. The global
 // limit is full from the first second to the last; the other limits hold a tenant
 // or a domain now and then. In Go, they would be
 //
 //	[]throttle.Scope{
-//		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(40), throttle.Per(900, 20*time.Second)}},
-//		{Name: "tenant", Limits: []throttle.Limit{throttle.PerSecond(30), throttle.Per(250, 10*time.Second)}},
-//		{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(25), throttle.Per(120, 10*time.Second)}},
+//		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(40), throttle.Per(900, 20*time.Second)},
+//			Margin: margin},
+//		{Name: "tenant", Limits: []throttle.Limit{throttle.PerSecond(30), throttle.Per(250, 10*time.Second)},
+//			Margin: margin},
+//		{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(25), throttle.Per(120, 10*time.Second)},
+//			Margin: margin},
 //	}
 const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,120/10s"
 

@@ -48,6 +48,7 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 	if o.scopes, err = rig.ParseLimits(*limits, throttle.Global, scopeTenant, scopeDomain); err != nil {
 		return o, fmt.Errorf("limits: %w", err)
 	}
+	o.scopes = rig.WithMargin(o.scopes, margin)
 	o.warmup, err = campaign.ParseWarmup(*warmup)
 	return o, err
 }

@@ -77,6 +77,16 @@ func TestRunDeliversEveryMailOnce(t *testing.T) {
 		len(s.Domains) != 2 {
 		t.Errorf("got %+v", s)
 	}
+	for _, l := range s.Limits { // by the server's clock, in whole windows
+		if s.GrantToReceipt.Slow() {
+			inFull(t, "grant to receipt %s", s.GrantToReceipt)
+			break
+		}
+		if limits, err := throttle.ParseLimits(l.Limit); err != nil || l.Record.WindowS < limits[0].Window.Seconds() {
+			t.Errorf("%s %s: windows of %g s of the record were added up, want whole ones; %v", l.Scope, l.Limit,
+				l.Record.WindowS, err)
+		}
+	}
 	if s.AtOnce.Most < 1 || s.AtOnce.Most > 2 || s.AtOnce.Over != 0 || s.AtOnce.Limit != "2/running" {
 		t.Errorf("at once: %s", s.AtOnce)
 	}

@@ -114,7 +114,7 @@ func newAssistant(p *rig.Program, o options, upstream *provider.Upstream) (*assi
 		return nil, err
 	}
 	a.ledger = completion.New(p, completion.Run{Prompts: o.Prompts(), Upstream: upstream, Scopes: o.scopes(),
-		Model: o.model, Window: o.window, Margin: margin})
+		Model: o.model, Window: o.window})
 	a.server = asynq.NewServerFromRedisClient(p.Client, a.shaper.Configure(asynq.Config{
 		Concurrency:    p.Workers,
 		Queues:         map[string]int{p.Queue: 1},

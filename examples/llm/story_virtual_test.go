@@ -91,7 +91,8 @@ func TestChecksFailWithoutTheThrottle(t *testing.T) {
 					}
 					record, grants := over(r)
 					wrong := []bool{r.RefusedAfterAdapting > 0, record > 0, grants > 0, !r.BudgetsRight == (mode == "off")}
-					if r.OK || slices.Contains(wrong, false) || r.Slow || !strings.Contains(text(r), "NOT all is well") {
+					if r.OK || slices.Contains(wrong, false) || r.GrantToRequest.Slow() ||
+						!strings.Contains(text(r), "NOT all is well") {
 						w.t.Errorf("refused late, record over, grants over, budgets wrong: %v\n%s", wrong, text(r))
 					}
 				})

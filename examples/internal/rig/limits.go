@@ -2,7 +2,9 @@ package rig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -48,6 +50,27 @@ func LimitsOf(scopes []throttle.Scope, name string) []throttle.Limit {
 		return scope.Limits
 	}
 	return nil
+}
+
+// MarginOf is the least margin of scopes, or 0 if there are none.
+func MarginOf(scopes []throttle.Scope) time.Duration {
+	if len(scopes) == 0 {
+		return 0
+	}
+	least := scopes[0].Margin
+	for _, scope := range scopes {
+		least = min(least, scope.Margin)
+	}
+	return least
+}
+
+// WithMargin returns scopes that have a margin.
+func WithMargin(scopes []throttle.Scope, margin time.Duration) []throttle.Scope {
+	scopes = slices.Clone(scopes)
+	for i := range scopes {
+		scopes[i].Margin = margin
+	}
+	return scopes
 }
 
 func find(scopes []throttle.Scope, name string) *throttle.Scope {

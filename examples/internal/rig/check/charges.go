@@ -19,7 +19,8 @@ type Charge struct {
 
 // Charges is Limits for charges that change: it adds up, for each limit and each scope key, the
 // window that ends at the beginning of each charge, with the units that each charge has at that
-// instant. Windows are taken shorter by the given duration.
+// instant. As in the throttle, windows are longer by the Margin of their scope. They are taken
+// shorter by the given duration.
 func Charges(charges []Charge, scopes []throttle.Scope, shorter time.Duration) []Use {
 	var uses []Use
 	for _, scope := range scopes {
@@ -29,7 +30,8 @@ func Charges(charges []Charge, scopes []throttle.Scope, shorter time.Duration) [
 			keys[key] = append(keys[key], c)
 		}
 		for _, limit := range scope.Limits {
-			use := Use{Scope: scope.Name, Limit: limit, Window: max(0, limit.Window-shorter).Truncate(time.Microsecond)}
+			window := max(0, limit.Window+scope.Margin-shorter).Truncate(time.Microsecond)
+			use := Use{Scope: scope.Name, Limit: limit, Window: window}
 			if use.Window > 0 {
 				use.addUp(keys)
 			}

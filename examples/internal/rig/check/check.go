@@ -33,15 +33,15 @@ type Use struct {
 
 // Limits adds up, for each limit and each scope key, the window that ends at each
 // event, the event included. A window is held against the limits that are in force at
-// its end. Windows are taken shorter by the given duration; a limit whose window is not
-// longer than that is not checked.
+// its end. As in the throttle, windows are longer by the Margin of their scope. They are taken
+// shorter by the given duration; a limit whose window is not longer than that is not checked.
 func Limits(events []Event, l Law, shorter time.Duration) []Use {
 	events = InOrder(events)
 	var uses []Use
 	for _, scope := range l.Scopes {
 		keys := ByKey(events, scope.Name)
 		for _, limit := range l.limits(scope) {
-			uses = append(uses, checkLimit(keys, l, scope, limit, max(0, limit.Window-shorter)))
+			uses = append(uses, checkLimit(keys, l, scope, limit, max(0, limit.Window+scope.Margin-shorter)))
 		}
 	}
 	return uses
@@ -133,7 +133,7 @@ func Optimum(events []Event, l Law) time.Duration {
 					continue // unlimited, or nothing may ever start
 				}
 				windows := float64(units) / float64(limit.Units)
-				longest = max(longest, time.Duration((windows-1)*float64(limit.Window)))
+				longest = max(longest, time.Duration((windows-1)*float64(limit.Window+scope.Margin)))
 			}
 		}
 	}

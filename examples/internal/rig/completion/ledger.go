@@ -35,7 +35,6 @@ type Run struct {
 	Scopes   []throttle.Scope // this package's scopes, with their limits
 	Model    string
 	Window   time.Duration // of the provider's limits
-	Margin   time.Duration // of the scopes that stand for the provider's limits
 }
 
 // Ledger keeps account of the prompts of a run. It is safe for concurrent use, except for

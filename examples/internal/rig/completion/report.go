@@ -66,11 +66,9 @@ func writePace(w io.Writer, s Summary) {
 		s.SettledUnits, s.Record, s.Tokens)
 	fmt.Fprintf(table, "budgets\t%d tokens, by the throttle's account of this run%s\n", s.BudgetUnits, budgetsText(s))
 	fmt.Fprintf(table, "makespan\t%.2f s to the last request\n", s.MakespanS)
-	fmt.Fprintf(table,
-		"grant to request\tat most %.1f ms; the windows of the record are taken longer by the margin, and shorter "+
-			"by it\n", s.GrantToRequestS*1000)
-	if s.Slow {
-		fmt.Fprintln(table, "\tmore than the margin: this machine is too busy to say why requests were refused late")
+	fmt.Fprintf(table, "grant to request\t%s\n", s.GrantToRequest)
+	if s.GrantToRequest.Slow() {
+		fmt.Fprintln(table, "\tthis machine is too busy to say why requests were refused late")
 	}
 	table.Flush()
 	fmt.Fprintln(w)

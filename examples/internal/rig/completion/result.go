@@ -16,7 +16,6 @@ type result struct {
 	model    string
 	queue    string
 	window   time.Duration // of the provider's limits
-	margin   time.Duration // of the scopes that stand for the provider's limits
 	scopes   []throttle.Scope
 	began    time.Time
 	outcomes []outcome // by the prompts' arrival
@@ -43,7 +42,7 @@ type level struct {
 func (l *Ledger) result(ctx context.Context) (result, error) {
 	offset := l.program.Offset
 	r := result{
-		model: l.Model, queue: l.program.Queue, window: l.Window, margin: l.Margin, scopes: l.Scopes,
+		model: l.Model, queue: l.program.Queue, window: l.Window, scopes: l.Scopes,
 		began:    l.began.Add(offset),
 		outcomes: l.ended(), granted: l.grants.all(), requests: l.Upstream.Record.All(),
 		recordOf: l.Upstream.RecordOf(),

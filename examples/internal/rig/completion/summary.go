@@ -55,13 +55,12 @@ type Summary struct {
 	BudgetUnits  int64 `json:"budget_units"`
 	BudgetsRight bool  `json:"budgets_right"` // these are what was settled
 
-	Record          string  `json:"record"`             // who kept the record
-	GrantToRequestS float64 `json:"grant_to_request_s"` // the longest time in between
-	// it is longer than the margin: then requests may be refused
-	Slow      bool              `json:"slow"`
-	Limits    []report.LimitUse `json:"limits"`
-	Customers []customerRow     `json:"customers"`
-	Notes     []notice          `json:"prompts_with_trouble"`
+	Record string `json:"record"` // who kept the record
+	// longer than the margin: then requests may be refused
+	GrantToRequest report.Delay      `json:"grant_to_request"`
+	Limits         []report.LimitUse `json:"limits"`
+	Customers      []customerRow     `json:"customers"`
+	Notes          []notice          `json:"prompts_with_trouble"`
 
 	Interrupted bool `json:"interrupted"`
 	OK          bool `json:"ok"` // exit status 0
@@ -102,10 +101,9 @@ func summarize(r result) Summary {
 	s.InteractiveP50S, s.InteractiveP99S = account.Percentile(interactive, 50), account.Percentile(interactive, 99)
 	s.BatchP50S, s.BatchP99S = account.Percentile(batch, 50), account.Percentile(batch, 99)
 	s.Mischarged, s.BudgetsRight = r.mischarged(), r.budgetsRight()
-	s.Slow = r.spread() > r.margin
 	s.OK = s.GivenUp == 0 && s.Left == 0 && s.Lost == 0 && s.Duplicates == 0 && s.WindowsOver == 0 &&
 		s.DailyBudgetOver == 0 &&
-		s.Mischarged == 0 && s.BudgetsRight && (s.RefusedAfterAdapting == 0 || s.Slow || !r.ownSays)
+		s.Mischarged == 0 && s.BudgetsRight && (s.RefusedAfterAdapting == 0 || s.GrantToRequest.Slow() || !r.ownSays)
 	return s
 }
 

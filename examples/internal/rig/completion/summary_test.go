@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/prompt"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/provider"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -124,9 +125,9 @@ func TestSummarizeTellsWhatIsNotWell(t *testing.T) {
 func TestSummarizeSlow(t *testing.T) {
 	t.Parallel()
 	r := sampleResult()
-	r.ownSays, r.requests[3].At, r.margin = true, at(12.3), 200*time.Millisecond
+	r.ownSays, r.requests[3].At, r.scopes = true, at(12.3), rig.WithMargin(r.scopes, 200*time.Millisecond)
 	r.granted[0].start, r.granted[1].start = at(-0.25), at(-0.25) // a window and the margin before the third
-	if s := summarize(r); !s.OK || !s.Slow || s.RefusedAfterAdapting != 1 {
+	if s := summarize(r); !s.OK || !s.GrantToRequest.Slow() || s.RefusedAfterAdapting != 1 {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -1,6 +1,7 @@
 package completion
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
@@ -20,25 +21,26 @@ const (
 // checkWindows compares the throttle's limits with the record and with the grants.
 func (s *Summary) checkWindows(r result) {
 	late := r.spread()
-	s.GrantToRequestS = late.Seconds()
-	requests := []throttle.Scope{{Name: ScopeRequests, Limits: rig.LimitsOf(r.scopes, ScopeRequests)}}
-	tokens := []throttle.Scope{{Name: ScopeTokens, Limits: rig.LimitsOf(r.scopes, ScopeTokens)}}
-	budget := []throttle.Scope{{Name: ScopeBudget, Limits: rig.LimitsOf(r.scopes, ScopeBudget)}}
+	s.GrantToRequest = report.DelayOf(late, rig.MarginOf(r.scope(ScopeRequests)))
 	for _, one := range []struct {
-		unit   string
-		scopes []throttle.Scope
-		margin time.Duration
-		over   *int
+		unit, scope string
+		over        *int
 	}{
-		{unitRequests, requests, r.margin, &s.WindowsOver},
-		{unitTokens, tokens, r.margin, &s.WindowsOver},
-		{unitTokens, budget, 0, &s.DailyBudgetOver},
+		{unitRequests, ScopeRequests, &s.WindowsOver},
+		{unitTokens, ScopeTokens, &s.WindowsOver},
+		{unitTokens, ScopeBudget, &s.DailyBudgetOver},
 	} {
-		recorded := check.Charges(r.recorded(one.unit), one.scopes, late-one.margin)
-		granted := check.Charges(r.started(one.unit), one.scopes, -one.margin)
+		scope := r.scope(one.scope)
+		recorded := check.Charges(r.recorded(one.unit), scope, late)
+		granted := check.Charges(r.started(one.unit), scope, 0)
 		rows, over := report.Uses(one.unit, 1, recorded, granted)
 		s.Limits, *one.over = append(s.Limits, rows...), *one.over+over
 	}
+}
+
+// scope returns the scope with a name.
+func (r result) scope(name string) []throttle.Scope {
+	return slices.DeleteFunc(slices.Clone(r.scopes), func(s throttle.Scope) bool { return s.Name != name })
 }
 
 // spread is how much closer together two requests may come to the provider than they were granted.

@@ -62,8 +62,7 @@ func writePace(w io.Writer, s Summary) {
 	fmt.Fprintf(table, "put back\t%.2f times per request, %d times in all\n", s.PutBacksPerJob, s.PutBacks)
 	fmt.Fprintf(table, "charged\t%d KB by estimate, %d KB when settled\n", s.ChargedUnits, s.SettledUnits)
 	fmt.Fprintf(table, "makespan\t%.2f s to the last request\n", s.MakespanS)
-	fmt.Fprintf(table, "grant to request\tat most %.1f ms; the windows of the record are taken shorter by it\n",
-		s.GrantToRequestS*1000)
+	fmt.Fprintf(table, "grant to request\t%s\n", s.GrantToRequest)
 	fmt.Fprintf(table, "pauses\t%d asked for; requests to a paused host: %d\n", s.Pauses, s.PauseViolations)
 	fmt.Fprintf(table, "at once\trequests to one address by the %s: %s\n", s.Record, s.AtOnce)
 	fmt.Fprintf(table, "robots.txt\trequests that it disallows: %d\n", s.RobotsViolations)

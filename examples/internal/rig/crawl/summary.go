@@ -69,12 +69,12 @@ type Summary struct {
 	SettledUnits   int64   `json:"settled_units"`     // kilobytes, in the end
 	MakespanS      float64 `json:"makespan_s"`        // from the beginning to the last request
 
-	Record          string            `json:"record"`             // who kept the record that is checked
-	GrantToRequestS float64           `json:"grant_to_request_s"` // the longest time in between
-	Limits          []report.LimitUse `json:"limits"`
-	AtOnce          report.AtOnce     `json:"at_once"` // requests under way to one address, in the record
-	ByHost          []hostRow         `json:"by_host"`
-	Notes           []notice          `json:"pages_with_trouble"`
+	Record         string            `json:"record"` // who kept the record that is checked
+	GrantToRequest report.Delay      `json:"grant_to_request"`
+	Limits         []report.LimitUse `json:"limits"`
+	AtOnce         report.AtOnce     `json:"at_once"` // requests under way to one address, in the record
+	ByHost         []hostRow         `json:"by_host"`
+	Notes          []notice          `json:"pages_with_trouble"`
 
 	Interrupted bool `json:"interrupted"`
 	OK          bool `json:"ok"` // exit status 0

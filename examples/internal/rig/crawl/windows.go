@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/fetch"
@@ -34,14 +35,14 @@ func plain(events []Event) []check.Event {
 	return all
 }
 
-// CheckLimits adds up the windows of limits.
+// CheckLimits adds up the windows of limits, which are longer by the margin of their scope.
 func CheckLimits(events []Event, scopes []throttle.Scope, shorter time.Duration) []check.Use {
 	return check.Limits(plain(events), check.Law{Scopes: scopes}, shorter)
 }
 
 // checkDelays adds up the windows of the hosts' Crawl-delays. Each holds from the request for
 // its host's robots.txt on.
-func checkDelays(events []Event, delays map[string]time.Duration, shorter time.Duration) []check.Use {
+func checkDelays(events []Event, delays map[string]time.Duration, margin, shorter time.Duration) []check.Use {
 	var uses []check.Use
 	for host, delay := range delays {
 		var after []Event
@@ -54,7 +55,7 @@ func checkDelays(events []Event, delays map[string]time.Duration, shorter time.D
 			}
 		}
 		use := CheckLimits(after,
-			[]throttle.Scope{{Name: ScopeHost, Limits: []throttle.Limit{throttle.Per(1, delay)}}}, shorter)[0]
+			[]throttle.Scope{{Name: ScopeHost, Limits: []throttle.Limit{throttle.Per(1, delay)}, Margin: margin}}, shorter)[0]
 		use.Key = host // also if there was no request
 		uses = append(uses, use)
 	}
@@ -71,7 +72,7 @@ func InOrder(events []Event) []Event {
 func inBytes(scopes []throttle.Scope) []throttle.Scope {
 	scaled := make([]throttle.Scope, len(scopes))
 	for i, scope := range scopes {
-		scaled[i].Name = scope.Name
+		scaled[i].Name, scaled[i].Margin = scope.Name, scope.Margin
 		for _, limit := range scope.Limits {
 			if limit.Units != throttle.Unlimited {
 				limit.Units *= fetch.Kilobyte
@@ -84,12 +85,12 @@ func inBytes(scopes []throttle.Scope) []throttle.Scope {
 
 // checkWindows compares the limits with the record and with the grants.
 func (s *Summary) checkWindows(r Result) {
-	late := r.Spread()
-	s.GrantToRequestS = late.Seconds()
+	late, margin := r.Spread(), rig.MarginOf(r.Requests)
+	s.GrantToRequest = report.DelayOf(late, margin)
 	record, granted := r.Recorded(func(site.Access) int64 { return 1 }), r.Granted(func(Visit) int64 { return 1 })
 	s.add(unitRequests, 1,
-		append(CheckLimits(record, r.Requests, late), checkDelays(record, r.delays, late)...),
-		append(CheckLimits(granted, r.Requests, 0), checkDelays(granted, r.delays, 0)...))
+		append(CheckLimits(record, r.Requests, late), checkDelays(record, r.delays, margin, late)...),
+		append(CheckLimits(granted, r.Requests, 0), checkDelays(granted, r.delays, margin, 0)...))
 
 	bytes := r.Recorded(func(a site.Access) int64 { return a.Bytes })
 	s.add(unitKilobytes, fetch.Kilobyte,

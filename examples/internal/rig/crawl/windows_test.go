@@ -50,12 +50,19 @@ func TestCheckDelays(t *testing.T) {
 		at(0, 1, slow, true), at(100, 1, slow, true),
 		at(200, 1, slow, false), at(300, 1, other, false), at(400, 1, other, false), at(1200, 1, slow, false),
 	}
-	if uses := checkDelays(events, delays, 0); len(uses) != 1 || uses[0].Over != 0 || uses[0].Worst != 1 ||
+	if uses := checkDelays(events, delays, 0, 0); len(uses) != 1 || uses[0].Over != 0 || uses[0].Worst != 1 ||
 		uses[0].Key != "slow" {
 		t.Errorf("got %+v", uses)
 	}
 	events[5].At = 1199
-	if uses := checkDelays(events, delays, 0); uses[0].Over != 1 {
+	if uses := checkDelays(events, delays, 0, 0); uses[0].Over != 1 {
 		t.Errorf("a microsecond too early: got %+v", uses)
+	}
+	if uses := checkDelays(events, delays, time.Microsecond, 2*time.Microsecond); uses[0].Over != 0 {
+		t.Errorf("two shorter, one for the margin: got %+v", uses)
+	}
+	events[5].At = 1200
+	if uses := checkDelays(events, delays, time.Microsecond, 0); uses[0].Over != 1 {
+		t.Errorf("a microsecond too early for the margin: got %+v", uses)
 	}
 }

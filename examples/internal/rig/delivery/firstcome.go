@@ -50,7 +50,7 @@ func (b *bookings) book(m *campaign.Mail, at int64) int64 {
 		for _, scope := range b.scopes {
 			events := b.events[scopeKey{scope.Name, m.Key(scope.Name)}]
 			for _, limit := range scope.Limits {
-				if from := earliest(events, limit, m.Units(), at); from > at {
+				if from := earliest(events, limit, scope.Margin, m.Units(), at); from > at {
 					at, again = from, true
 				}
 			}
@@ -66,8 +66,8 @@ func (b *bookings) book(m *campaign.Mail, at int64) int64 {
 
 // earliest is the first start from an instant on at which so many more units leave
 // every window under its limit. Two starts exactly one window apart are not in the same.
-func earliest(events []check.Event, limit throttle.Limit, units, at int64) int64 {
-	window := limit.Window.Microseconds()
+func earliest(events []check.Event, limit throttle.Limit, margin time.Duration, units, at int64) int64 {
+	window := (limit.Window + margin).Microseconds()
 	for limit.Units != throttle.Unlimited {
 		first, ok := overfull(events, at, window, limit.Units-units)
 		if !ok {

@@ -60,8 +60,7 @@ func writePace(w io.Writer, s Summary) {
 	if s.MakespanRatio != nil {
 		fmt.Fprintf(table, ", %.3f of the optimum of %.2f s", *s.MakespanRatio, s.OptimumS)
 	}
-	fmt.Fprintf(table, "\ngrant to receipt\tat most %.1f ms; the windows of the record are taken shorter by it\n",
-		s.GrantToReceiptS*1000)
+	fmt.Fprintf(table, "\ngrant to receipt\t%s\n", s.GrantToReceipt)
 	fmt.Fprintf(table, "at once\tmails to one domain by the record of the %s: %s\n", s.Record, s.AtOnce)
 	table.Flush()
 	fmt.Fprintln(w)

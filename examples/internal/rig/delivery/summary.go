@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/account"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
@@ -60,11 +61,11 @@ type Summary struct {
 	OptimumS       float64  `json:"optimum_s"`
 	MakespanRatio  *float64 `json:"makespan_ratio"` // null when no limit asks for any time
 
-	Record          string            `json:"record"` // who kept the record that is checked
-	GrantToReceiptS float64           `json:"grant_to_receipt_s"`
-	WindowsOver     int               `json:"windows_over_limit"` // in the record and in the grants
-	Limits          []report.LimitUse `json:"limits"`
-	AtOnce          report.AtOnce     `json:"at_once"` // mails on their way to one domain, in the record
+	Record         string            `json:"record"` // who kept the record that is checked
+	GrantToReceipt report.Delay      `json:"grant_to_receipt"`
+	WindowsOver    int               `json:"windows_over_limit"` // in the record and in the grants
+	Limits         []report.LimitUse `json:"limits"`
+	AtOnce         report.AtOnce     `json:"at_once"` // mails on their way to one domain, in the record
 
 	Forecast *forecast    `json:"forecast"` // null when nothing was planned, or not all of it has started
 	Pauses   []pauseUse   `json:"pauses"`
@@ -191,7 +192,7 @@ func (s *Summary) measureMakespan(r result) {
 
 func (s *Summary) checkWindows(r result) {
 	spread := account.Spread(r.arrivals())
-	s.GrantToReceiptS = spread.Seconds()
+	s.GrantToReceipt = report.DelayOf(spread, rig.MarginOf(r.law.Scopes))
 	record := check.Limits(receiptEvents(r.receipts, r.campaign), r.law, spread)
 	granted := check.Limits(grantEvents(r.granted), r.law, 0)
 	s.Limits, s.WindowsOver = report.Uses("", 1, record, granted)

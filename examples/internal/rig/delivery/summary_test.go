@@ -3,10 +3,12 @@ package delivery
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/smtp"
@@ -88,12 +90,39 @@ func TestSummarizeCountsEveryMailOnce(t *testing.T) {
 	if s.MakespanS != 2 || s.OptimumS != 1.5 || s.MakespanRatio == nil || *s.MakespanRatio != 2/1.5 {
 		t.Errorf("makespan %v, optimum %v, ratio %v; want 2, 1.5 and their ratio", s.MakespanS, s.OptimumS, s.MakespanRatio)
 	}
-	if s.GrantToReceiptS != 0.02 || s.Limits[0].Record.WindowS != 0.98 || s.Limits[0].Record.Units != 2 {
-		t.Errorf("record: %v s from grant to receipt, %+v", s.GrantToReceiptS, s.Limits[0].Record)
+	if s.GrantToReceipt.LongestS != 0.02 || s.Limits[0].Record.WindowS != 0.98 || s.Limits[0].Record.Units != 2 {
+		t.Errorf("record: grant to receipt %s, %+v", s.GrantToReceipt, s.Limits[0].Record)
 	}
 	if len(s.Tenants) != 2 || s.Tenants[0] !=
 		(group{Key: "acme", Mails: 2, Units: 4, LastStartS: 2, WaitP50S: 0, WaitP99S: 1}) {
 		t.Errorf("tenants: %+v", s.Tenants)
+	}
+}
+
+// Windows are longer by the margin: those of the record are then as long as their limits', unless
+// a mail took longer than the margin.
+func TestSummarizeMargin(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		margin                  time.Duration
+		slow                    bool
+		record, grants, optimum float64
+		over                    int
+	}{
+		{0, true, 0.98, 1, 1.5, 0},
+		{10 * time.Millisecond, true, 0.99, 1.01, 1.515, 2},
+		{20 * time.Millisecond, false, 1, 1.02, 1.53, 3},
+		{50 * time.Millisecond, false, 1.03, 1.05, 1.575, 5},
+	} {
+		r := sampleResult(t)
+		r.law.Scopes = rig.WithMargin(r.law.Scopes, row.margin)
+		s := summarize(r)
+		use := s.Limits[0]
+		if s.GrantToReceipt.Slow() != row.slow || use.Record.WindowS != row.record || use.Grants.WindowS != row.grants ||
+			math.Abs(s.OptimumS-row.optimum) > 1e-9 || s.WindowsOver != row.over {
+			t.Errorf("margin %s: %s, %+v, optimum %v, %d windows over", row.margin, s.GrantToReceipt, use, s.OptimumS,
+				s.WindowsOver)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
 )
@@ -98,6 +99,30 @@ func windowText(u WindowUse) string {
 		return "shorter than the delay"
 	}
 	return fmt.Sprintf("%.3f s", u.WindowS)
+}
+
+// Delay is how long starts took from their grants to the record, and the margin that is for it.
+type Delay struct {
+	LongestS float64 `json:"longest_s"`
+	MarginS  float64 `json:"margin_s"`
+}
+
+// DelayOf returns a delay as it is reported.
+func DelayOf(longest, margin time.Duration) Delay { return Delay{longest.Seconds(), margin.Seconds()} }
+
+// Slow reports whether the delay is longer than the margin. Then the windows of the record are
+// shorter than those of the limits.
+func (d Delay) Slow() bool { return d.LongestS > d.MarginS }
+
+// String returns a line about it.
+func (d Delay) String() string {
+	text := fmt.Sprintf("at most %.1f ms, ", d.LongestS*1000)
+	if d.Slow() {
+		return text + fmt.Sprintf("LONGER than the margin of %g ms: windows of the record are shorter than their limits'",
+			d.MarginS*1000)
+	}
+	return text + fmt.Sprintf("within the margin of %g ms: no window of the record is shorter than its limit's",
+		d.MarginS*1000)
 }
 
 // Line is one line of a table of counts.
