@@ -15,6 +15,12 @@ const every = time.Second
 // patience is how long one reading may take.
 const patience = 5 * time.Second
 
+// Parts of a reading that take longer than these give up their time to the others.
+const (
+	linePatience     = patience / 2
+	settingsPatience = patience / 3
+)
+
 // scopeKey names a scope key; the key of Global is empty.
 type scopeKey struct{ Scope, Key string }
 

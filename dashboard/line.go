@@ -35,7 +35,7 @@ func (b *board) readLine(ctx context.Context) error {
 	}
 	w := waiting{read: b.taken, at: page.Now, under: make(map[scopeKey]view.Row)}
 	b.now = page.Now
-	enough, cancel := context.WithTimeout(ctx, patience/2)
+	enough, cancel := context.WithTimeout(ctx, linePatience)
 	defer cancel()
 	lanes, err := b.throttle.Lanes(enough)
 	switch {

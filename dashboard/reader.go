@@ -135,7 +135,7 @@ func (r *reader) readProcesses(ctx context.Context, b *board, anew bool) error {
 // readSets reads the settings. If Redis has so many keys that this takes too long, readSets returns
 // the earlier settings, which may be unknown: the pages have other things to show.
 func readSets(ctx context.Context, th *inspect.Inspector, before view.Sets, changes []inspect.Change) view.Sets {
-	ctx, cancel := context.WithTimeout(ctx, patience/3)
+	ctx, cancel := context.WithTimeout(ctx, settingsPatience)
 	defer cancel()
 	began := time.Now()
 	sets, err := before.Read(ctx, th, changes)

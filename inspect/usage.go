@@ -38,7 +38,8 @@ type Usage struct {
 
 // LimitUsage is the state of one limit of a scope key.
 type LimitUsage struct {
-	// Limit is the limit.
+	// Limit is the limit as it is entered: a Precision or Lease of 0 stands for the default or, in a
+	// limit set at run time, for that of the configured limit with the same Label.
 	Limit throttle.Limit
 	// Used is how many units started in the window that ends now. A sub-window counts
 	// until all of it has left. Under a running limit, Used is how many units run or cool down.

@@ -4,9 +4,11 @@ import (
 	"os"
 	"runtime/debug"
 	"testing"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800) // miniredis makes a Lua state for each call: most of what tests allocate
-	os.Exit(m.Run())
+	os.Exit(longtest.Quiet(m).Run())
 }

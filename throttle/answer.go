@@ -141,14 +141,19 @@ func (o *order) heavy(hold *Hold, origin byte) error {
 	return badReply("reserve")
 }
 
-// limitAs is a counted limit as the configuration writes it: with a Precision or Lease of 0 where
-// that means the same.
+// limitAs is a counted limit as it is entered: with a Precision or Lease of 0 where the default, or
+// the configured limit that SetLimits takes it from, means the same.
 func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	of := t.scopeOf(scope)
 	limit := limitOf(counted, of.Margin)
 	for _, own := range of.Limits {
 		if of.counted(own) == of.counted(limit) {
 			return own
+		}
+	}
+	for _, own := range of.Limits {
+		if own.Label() == limit.Label() {
+			return limit.entered(own)
 		}
 	}
 	return limit.plain()

@@ -349,6 +349,17 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 	return Limit{Units: counted.Units, Window: length, Precision: time.Duration(counted.Precision) * time.Microsecond}
 }
 
+// entered returns the limit without a precision or a lease that is the default, or that like takes
+// from a limit with the same label.
+func (l Limit) entered(own Limit) Limit {
+	short := l
+	short.Precision, short.Lease = 0, 0
+	if short.like(own).WithDefaults() == l.WithDefaults() {
+		return short
+	}
+	return l.plain()
+}
+
 // plain returns the limit without a precision or a lease that is the default.
 func (l Limit) plain() Limit {
 	short := l

@@ -101,6 +101,61 @@ func TestTermsAreRefused(t *testing.T) {
 	}
 }
 
+// TestSetLimitsAreShownAsEntered: a limit that was set without a precision or a lease, and has taken it from
+// the configured limit, is shown without it; and what is shown is shown again when it is entered.
+func TestSetLimitsAreShownAsEntered(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		for i, row := range []struct{ configured, entered, shown string }{
+			{"50/1m", "182/1m", "182/1m"},
+			{"5000/1m@60ms", "182/1m", "182/1m"},
+			{"5000/1m@60ms", "182/1m@60ms", "182/1m"},
+			{"5000/1m@60ms", "5000/1m", "5000/1m"},
+			{"5000/1m@60ms", "6000/1m@60ms", "6000/1m@60ms"}, // 6000/1m would have 600 ms
+			{"5000/1m", "50/1m", "50/1m"},
+			{"5000/1m", "50/1m@1us", "50/1m"},   // the default
+			{"50/1m", "182/1m@600ms", "182/1m"}, // the default
+			{"50/1m", "182/1m@300ms", "182/1m@300ms"},
+			{"5/running@10m", "3/running", "3/running"},
+			{"5/running@10m", "3/running@5m", "3/running@5m"},
+			{"5000/1m@60ms", "9/1s@10ms", "9/1s@10ms"},
+		} {
+			ctx, scope := t.Context(), "tenant"
+			own, err := throttle.ParseLimits(row.configured)
+			if err != nil {
+				t.Fatal(err)
+			}
+			th := published(t, client, fmt.Sprintf("entered-%d-%s", i, nameOf(t)),
+				[]throttle.Scope{{Name: scope, Limits: own}}, throttle.Options{})
+			shown := func(entered string) (usage, setting string) {
+				limits, err := throttle.ParseLimits(entered)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := inspect.New(th).SetLimits(ctx, scope, "a", limits); err != nil {
+					t.Fatalf("%s: %v", entered, err)
+				}
+				u, err := inspect.New(th).Usage(ctx, scope, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				settings, err := inspect.New(th).SettingsOf(ctx, scope, "a")
+				if err != nil || len(settings) != 1 || len(settings[0].Limits) != 1 || len(u.Limits) == 0 {
+					t.Fatalf("%+v, %v, %+v", settings, err, u)
+				}
+				return u.Limits[0].Limit.String(), settings[0].Limits[0].String()
+			}
+			if usage, setting := shown(row.entered); usage != row.shown || setting != row.shown {
+				t.Errorf("%s over %s: usage has %s, the setting %s; want %s", row.entered, row.configured, usage, setting,
+					row.shown)
+			}
+			if again, _ := shown(row.shown); again != row.shown {
+				t.Errorf("%s over %s: shown as %s, and entered again as %s", row.entered, row.configured, row.shown, again)
+			}
+		}
+	})
+}
+
 // TestSettings: what is set at run time is told with its scope keys, and who changed it.
 func TestSettings(t *testing.T) {
 	t.Parallel()
