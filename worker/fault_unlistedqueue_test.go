@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -56,8 +57,8 @@ func TestUnlistedQueueIsServed(t *testing.T) {
 				w.checked(1 + tasks)
 				last := w.makespan() - began.Sub(w.began)
 				t.Logf("the last of %d tasks started after %s", tasks, last)
-				if last > 31*time.Second { // 29 s, and what asynq takes
-					t.Errorf("the last of %d tasks started after %s, want 29 to 31 s", tasks, last)
+				if last > longtest.Of(35*time.Second, 31*time.Second) { // 29 s, and what asynq takes
+					t.Errorf("the last of %d tasks started after %s, want 29 s and little more", tasks, last)
 				}
 			})
 		})

@@ -111,8 +111,8 @@ func TestRunningDrain(t *testing.T) {
 		r.checked(t, scopes, tasks)
 		putBacks := float64(w.shaper.Stats().PutBack+second.Stats().PutBack) / tasks
 		t.Logf("put back %.3f per task, %.3f of the places used", putBacks, r.used(10))
-		if putBacks > 1.05 {
-			t.Errorf("put back %.3f per task, want at most 1.05", putBacks)
+		if most := longtest.Of(1.2, 1.05); putBacks > most {
+			t.Errorf("put back %.3f per task, want at most %v", putBacks, most)
 		}
 	})
 }
@@ -403,8 +403,9 @@ func TestRunningHandsOver(t *testing.T) {
 		}
 		p99, used, putBacks := percentile(r.handOvers(places), 0.99), r.used(places), float64(putBack)/float64(tasks)
 		t.Logf("a place is used again within %s (p99), %.3f of the places used, put back %.3f per task", p99, used, putBacks)
-		if p99 > 20*time.Millisecond || used < 0.97 || putBacks > 1.05 {
-			t.Errorf("want within 20ms, 0.97 and 1.05")
+		if least, most := longtest.Of(0.88, 0.97), longtest.Of(1.2, 1.05); p99 > 20*time.Millisecond || used < least ||
+			putBacks > most {
+			t.Errorf("want within 20ms, %v and %v", least, most)
 		}
 	})
 }

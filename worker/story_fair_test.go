@@ -138,8 +138,8 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 		w.t.Errorf("put back %.3f per job, want at most 1.05", putBacks)
 	}
 	used := w.utilisation()
-	if used < 0.97 {
-		w.t.Errorf("the shared window was used to %.3f, want at least 0.97", used)
+	if least := longtest.Of(0.88, 0.97); used < least {
+		w.t.Errorf("the shared window was used to %.3f, want at least %v", used, least)
 	}
 	w.t.Logf("Jain %.4f of %v; newcomer %s, all booked at once %s; put back %.3f per job; shared window used to %.3f",
 		jain(sums), sums, newcomer, crowdBookedAtOnce(jobs, after)-after, putBacks, used)
@@ -224,8 +224,8 @@ func TestFairSharesDiffer(t *testing.T) {
 		t.Logf("units %v, the first two to the mean of the others %.3f and %.3f", sums, sums[0]/mean, sums[1]/mean)
 		for i, units := range sums {
 			want := mean * []float64{3, 2, 1, 1, 1, 1}[i]
-			if math.Abs(units/want-1) > 0.03 {
-				t.Errorf("t%d started %.0f units, want %.1f within 3 %%", i, units, want)
+			if most := longtest.Of(0.12, 0.03); math.Abs(units/want-1) > most {
+				t.Errorf("t%d started %.0f units, want %.1f within a part of %v", i, units, want, most)
 			}
 		}
 	})

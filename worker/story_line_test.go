@@ -33,7 +33,7 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 		with, without, early int64
 		earliest             float64
 	}{
-		"with room for all":        {1000, 1200, 1200, 240, 0.95},
+		"with room for all":        {1000, 1200, 1200, 240, longtest.Of(0.85, 0.95)},
 		"with all at their limits": {500, 200, 140, 140, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 				for i, what := range []string{"p50", "p90", "last"} {
 					ratio := float64(ends[i]) / float64(without[domain][i])
 					t.Logf("%s %s after %s, without the full one %s: %.3f", domain, what, ends[i], without[domain][i], ratio)
-					if ratio > 1.05 || ratio < row.earliest {
-						t.Errorf("%s: %s is %.3f of what it would be, want %.2f to 1.05", domain, what, ratio, row.earliest)
+					if most := longtest.Of(1.15, 1.05); ratio > most || ratio < row.earliest {
+						t.Errorf("%s: %s is %.3f of what it would be, want %.2f to %v", domain, what, ratio, row.earliest, most)
 					}
 				}
 			}
@@ -212,8 +212,8 @@ func TestKilledProcess(t *testing.T) {
 		took := time.Since(w.began)
 		t.Logf("killed after %s with %d tasks running; the others drained after %s, at best %s", killed,
 			len(running), took, best)
-		if took > best+2*time.Second {
-			t.Errorf("drained after %s, want at most 2s more than %s", took, best)
+		if more := longtest.Of(4*time.Second, 2*time.Second); took > best+more {
+			t.Errorf("drained after %s, want at most %s more than %s", took, more, best)
 		}
 		w.withinLimits()
 	})

@@ -100,8 +100,8 @@ func TestUrgentTasksBesideABacklog(t *testing.T) {
 		if p99 > 2*time.Second {
 			w.t.Errorf("p99 %s, want at most 2s", p99)
 		}
-		if used < 0.95 {
-			w.t.Errorf("the limit was used to %.3f, want at least 0.95", used)
+		if least := longtest.Of(0.88, 0.95); used < least {
+			w.t.Errorf("the limit was used to %.3f, want at least %v", used, least)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestLowerPriorityDrainsAtItsFloor(t *testing.T) {
 		defer w.mu.Unlock()
 		part := float64(units[1]) / float64(units[0]+units[1])
 		w.t.Logf("%v units, %.3f of them of the lower priority", units, part)
-		if part < 0.08 || part > 0.12 || units[0]+units[1] < 1900 {
+		if part < 0.08 || part > 0.12 || units[0]+units[1] < longtest.Of[int64](1750, 1900) {
 			w.t.Errorf("%v units of 2,000, %.3f of the lower priority; want 0.1", units, part)
 		}
 	})

@@ -18,7 +18,8 @@ func Full() bool {
 	return value != "" && value != "0"
 }
 
-// Of is a test's size: the small one, unless tests run in full.
+// Of is a test's size, or what it allows: the first, unless tests run in full. By default a test allows
+// a tenth more than is usual, since the order of goroutines differs from run to run.
 func Of[T any](small, full T) T {
 	if Full() {
 		return full
