@@ -107,6 +107,23 @@ func TestServedStandsWithItsLimit(t *testing.T) {
 	}
 }
 
+// TestQuotaBeginsAnew: the pages of a scope key and of a job say when a quota begins anew.
+func TestQuotaBeginsAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "acme",
+		[]throttle.Limit{throttle.PerHour(2), throttle.PerCalendarMonth(900, "Asia/Kolkata")}); err != nil {
+		t.Fatal(err)
+	}
+	h := w.pages(&dashboard.Options{})
+	for _, page := range []string{"key?scope=tenant&key=acme", "job?id=mail-4-4"} {
+		if got := get(t.Context(), h, "/"+page); !strings.Contains(got.text, "900/month@Asia/Kolkata") ||
+			!strings.Contains(got.text, "now, anew <time") {
+			t.Errorf("%s says\n%s", page, got.text)
+		}
+	}
+}
+
 // TestReadOnlyByDefault: there are no buttons, and a change is refused.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()

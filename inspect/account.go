@@ -53,7 +53,8 @@ func (t *Inspector) account(now time.Time, name string, k wire.KeyUsed) (a accou
 	}
 	a.Ends, a.Waiting, a.Next = wire.Instant(k.Ends), k.Flows, wire.Instant(k.Timer)
 	for _, u := range k.Limits {
-		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free)}
+		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free),
+			Anew: wire.Instant(u.Anew)}
 		if counts, known := t.in.Counts(a.Scope, l.Limit); known {
 			l.Counts = counts
 		}

@@ -157,6 +157,7 @@ func (e Explanation) String() string {
 		for _, l := range u.Limits {
 			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
 				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
+			e.writeAnew(&b, l)
 		}
 	}
 	return b.String()
@@ -245,6 +246,15 @@ func (e Explanation) roomText(l LimitUsage) string {
 		return "room " + e.in(l.Free)
 	}
 	return "room now"
+}
+
+// writeAnew writes when a quota begins anew, by the clock of its zone.
+func (e Explanation) writeAnew(b *strings.Builder, l LimitUsage) {
+	zone, err := time.LoadLocation(l.Limit.Calendar.Zone)
+	if l.Anew.IsZero() || err != nil {
+		return
+	}
+	fmt.Fprintf(b, "    begins anew on %s (%s)\n", l.Anew.In(zone).Format("Mon 2006-01-02 15:04 MST"), e.in(l.Anew))
 }
 
 // partText writes a served share, to the thousandth.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -111,15 +112,29 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 				return
 			}
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
-				if !l.Limit.Running {
-					later(l.Free)
-				}
-				windows := float64((e.Before+1)*flows*o.Charges[i].Units) / (float64(l.Limit.Units) * u.Served)
-				each := float64(cmp.Or(l.Counts, l.Limit.Length()))
-				later(e.Now.Add(time.Duration(min(windows*each, float64(wire.MaxWindow)))))
+				later(guessed(e.Now, u, l, float64((e.Before+1)*flows*o.Charges[i].Units)))
 			}
 		}
 	}
+}
+
+// guessed estimates when a limit has let so many units through.
+func guessed(now time.Time, u Usage, l LimitUsage, units float64) time.Time {
+	served := float64(l.Limit.Units) * u.Served
+	from, each := now, float64(cmp.Or(l.Counts, l.Limit.Length()))
+	windows := units / served
+	if !l.Anew.IsZero() { // all units of a period may start when it begins
+		windows = math.Ceil((units-max(0, served-float64(l.Used+l.Booked)))/served) - 1
+		if windows < 0 {
+			return l.Free
+		}
+		from = l.Anew
+	}
+	at := from.Add(time.Duration(min(windows*each, float64(wire.MaxWindow))))
+	if !l.Limit.Running && l.Free.After(at) {
+		return l.Free
+	}
+	return at
 }
 
 // orderOf returns what a job takes, from its lane and its costs.

@@ -42,7 +42,8 @@ type LimitUsage struct {
 	// limit set at run time, for that of the configured limit with the same Label.
 	Limit throttle.Limit
 	// Used is how many units started in the window that ends now. A sub-window counts
-	// until all of it has left. Under a running limit, Used is how many units run or cool down.
+	// until all of it has left. Under a running limit, Used is how many units run or cool down; under a
+	// quota, how many started in the period.
 	Used int64
 	// Booked is how many units are promised to jobs that wait for their slot, including the units
 	// that were granted for later and have not started.
@@ -54,6 +55,9 @@ type LimitUsage struct {
 	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run by
 	// throttle.Scope.Runs or else in this process. It is 0 if that is not known.
 	Counts time.Duration
+	// Anew is when the period of a quota ends, on Redis' clock: the quota begins anew. It is zero for
+	// other limits.
+	Anew time.Time
 }
 
 // isClosed reports whether a limit of 0 keeps all jobs back.

@@ -31,6 +31,7 @@ var (
 	Usage   = mustCompose("usage")
 	Lines   = mustCompose("lines")
 	Check   = mustCompose("check")
+	Edges   = mustCompose("edges")
 )
 
 // mustCompose panics only on a file that was embedded broken, which the tests

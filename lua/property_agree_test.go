@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
@@ -105,7 +107,27 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
 		limits = append(limits, l)
 	}
+	return append(limits, drawQuotas(t)...)
+}
+
+// drawQuotas are quotas of periods in which the histories begin, or end.
+func drawQuotas(t *rapid.T) (limits []line.Limit) {
+	texts := rapid.SampledFrom([][]string{nil, nil, {"day@America/New_York"}, {"day+9h@Asia/Kolkata"}, {"week@UTC"},
+		{"day@UTC", "month+19d+1h@Europe/Paris"}, {"day+1h@Europe/Paris", "day@Australia/Lord_Howe"}}).Draw(t, "quotas")
+	for _, text := range texts {
+		limits = append(limits, quotaOf(text, rapid.SampledFrom([]int64{1, 3, 10, 30, 700, 5000, -1}).Draw(t, "units")))
+	}
+	slices.SortFunc(limits, func(a, b line.Limit) int { return a.Compare(b.Span) })
 	return limits
+}
+
+func quotaOf(text string, units int64) line.Limit {
+	of, err := calendar.Of(text)
+	if err != nil {
+		panic(err)
+	}
+	span := line.Periods(of)
+	return line.Limit{Units: units, Span: span, Precision: span.Length}
 }
 
 func history(t *rapid.T, s *scripted) {
@@ -144,6 +166,7 @@ func history(t *rapid.T, s *scripted) {
 		"limits":    m.limits,
 		"mode":      m.mode,
 		"usage":     m.usage,
+		"forget":    m.forget,
 	})
 }
 
@@ -161,10 +184,12 @@ func usualHistory(t *rapid.T, s *scripted) {
 				line.Limit{Units: rapid.SampledFrom([]int64{100, 1000, 20_000}).Draw(t, "units"), Span: line.Window(w),
 					Precision: precision})
 		}
+		limits = append(limits, drawQuotas(t)...)
 		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce,
 			Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
 	}
 	m := newMachine(s)
+	m.now -= 302 * second // before a midnight in UTC
 	t.Repeat(map[string]func(*rapid.T){
 		"advance":  m.pass,
 		"advance ": m.pass,
@@ -246,7 +271,7 @@ func newMachine(s *scripted) *machine {
 
 func (m *machine) advance(t *rapid.T) {
 	step := rapid.SampledFrom([]int64{1, 1000, second / 20, second / 3, second, 5 * second, 61 * second,
-		3700 * second}).Draw(t, "step")
+		3700 * second, 50_000 * second, 8 * 86_400 * second}).Draw(t, "step")
 	m.now += step
 }
 
@@ -591,7 +616,8 @@ func (m *machine) report(t *rapid.T) {
 	r.Started = rapid.SampledFrom([]int64{0, m.now, m.now - second, m.now - 60*second}).Draw(t, "started")
 	for range rapid.IntRange(0, 2).Draw(t, "windows told") {
 		r.Limits = append(r.Limits, line.ReportedLimit{
-			Window:    rapid.SampledFrom([]int64{0, second, 7 * second, 60 * second, 3600 * second}).Draw(t, "window"),
+			Window: rapid.SampledFrom([]int64{0, second, 7 * second, 60 * second, 3600 * second,
+				86_400 * second}).Draw(t, "window"),
 			Units:     rapid.SampledFrom([]int64{0, 1, 2, 7, 29, 100, 1 << 53}).Draw(t, "told"),
 			Remaining: rapid.SampledFrom([]int64{-1, 0, 1, 5, 1 << 53}).Draw(t, "remaining"),
 		})
@@ -633,6 +659,13 @@ func (m *machine) mode(t *rapid.T) {
 	lasts := drawLasts(t)
 	m.l.SetMode(m.now, m.s.settings, scope, mode, m.endOf(lasts))
 	m.compareSet(t, "mode", scope, text, lasts, "", text)
+}
+
+// forget loses the edges of all calendars, which are computed again.
+func (m *machine) forget(t *rapid.T) {
+	if err := m.s.client.Del(context.Background(), m.s.prefix+"edges").Err(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m *machine) usage(t *rapid.T) {

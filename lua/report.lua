@@ -26,14 +26,14 @@ check_line()
 local key = key_of(name)
 local before = 1000 - key.less
 
--- The shortest window of the scope key; its lease if it has running limits only; 0 if it has no limits.
+-- The shortest window of the scope key; its lease, or its shortest quota, if it has no windows; 0 if it has no limits.
 local function shortest()
   local length = 0
   for i = 1, #key.limits do
     local limit = key.limits[i]
-    if limit.units > 0 then
+    if limit.units > 0 and (length == 0 or limit.kind.slides) then
       length = limit.length
-      if limit.kind.settled then break end
+      if limit.kind.slides then break end
     end
   end
   return length

@@ -99,6 +99,11 @@ if not stands and asking > 0 and grant_usual() then return remember(0) end
 -- Decide all other cases.
 -- uses: entries, records, key, queue, line, decide
 for i = 1, #names do texts[names[i]] = text_of(i) end
+-- Finds edges that are missing before anything is decided; other errors are those of single jobs.
+local fine, problem = pcall(function()
+  for i = 1, #names do key_of(names[i]) end
+end)
+if not fine and match(tostring(problem), '^EDGES ') then error(problem, 0) end
 if asking == 0 then
   write_nothing()
 else

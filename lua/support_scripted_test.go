@@ -26,14 +26,35 @@ type scripted struct {
 	settings line.Settings
 	asking   int
 	steps    int // that one call takes; 0: many
+	stored   int // how often edges were missing
 }
 
 func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 	header := wire.Header{Settings: s.settings, Kept: 30 * 24 * 3600 * 1000, Steps: int64(cmp.Or(s.steps, 8000))}
 	header.Lower = max(1, s.settings.Lower)
 	texts := header.Texts()
-	return s.client.Eval(context.Background(), script, []string{s.prefix + "control"},
-		append([]any{now, texts[0], texts[1]}, args...)...).Result()
+	call := func(script string, args ...any) (any, error) {
+		return s.client.Eval(context.Background(), script, []string{s.prefix + "control"},
+			append([]any{now, texts[0], texts[1]}, args...)...).Result()
+	}
+	for {
+		reply, err := call(script, args...)
+		if err == nil {
+			return reply, nil
+		}
+		missing, is := wire.ReadMissingEdges(err.Error())
+		if !is {
+			return nil, err
+		}
+		edges, err := missing.Arguments()
+		if err != nil {
+			return nil, err
+		}
+		s.stored++
+		if _, err := call(lua.Edges, anys(edges)...); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // anys are arguments as the client wants them.
@@ -70,6 +91,14 @@ func texts(reply any) []string {
 // pull tells what a pull did, and the check at which it ended since its steps were taken, 0 if they were not.
 func (s *scripted) pull(now int64, bookings, looks, brings int, ended ...wire.Ended) (pulled []string, ends int,
 	err error) {
+	// A pull that finds edges missing on its way leaves the scope key to the next one, which package line does not.
+	if s.stored > 0 {
+		for _, name := range []string{"global:", "tenant:a", "tenant:b", "tenant:c", "domain:x", "domain:y"} {
+			if _, err := s.usage(now, name); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
 	asked := wire.Pull{Bookings: int64(bookings), Looks: int64(looks), Delivers: brings == 1, Timed: s.settings.Timed,
 		Ended: ended}
 	reply, err := s.run(lua.Pull, now, anys(asked.Arguments())...)

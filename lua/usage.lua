@@ -7,7 +7,8 @@
 --   "closed share mode origin ends flows timer"
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
---   of each limit in force: "units/span/precision used booked free"; free: the earliest start of one unit, us, 0: never
+--   of each limit in force: "units/span/precision used booked free anew"
+--     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, us, 0 for others
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
 -- uses: request, kinds, entries, scopes, records, ledger, key, placing
@@ -31,7 +32,7 @@ end
 local function count(key)
   local best
   for i = 1, #key do
-    local reaches = key[i].kind.settled and key[i].length >= from + 0
+    local reaches = key[i].kind.slides and key[i].length >= from + 0
     if reaches and (not best or key[i].precision < best.precision) then best = key[i] end
   end
   if not best then return -1 end
@@ -53,13 +54,15 @@ local function state(name)
     call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0)) }
   for i = 1, #key.limits do
     local limit = key.limits[i]
-    local ledger, used, booked, free = ledger_of(key, limit.span), 0, 0, now
+    local ledger, used, booked, free, anew = ledger_of(key, limit.span), 0, 0, now, 0
     if ledger and limit.units >= 0 then
       used, booked = uses(key, ledger)
       free = earliest_in(key, ledger, now, room_of(key, limit, 1), true)
       if free == NEVER then free = 0 end
     end
-    lines[#lines + 1] = format('%d/%s/%d %d %d %d', limit.units, limit.span, limit.precision, used, booked, free)
+    if limit.edges then anew = ledger and leaves(ledger, now + key.shift) - key.offset or leaves(limit, now) end
+    lines[#lines + 1] = format('%d/%s/%d %d %d %d %d', limit.units, limit.span, limit.precision, used, booked, free,
+      anew)
   end
   if from then lines[#lines + 1] = format('# %d', count(key)) end
   for i = 1, entries and #key or 0 do lines[#lines + 1] = all_entries(key, key[i]) end

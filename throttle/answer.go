@@ -61,6 +61,7 @@ func isUndone(reply any) bool {
 func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation, error) {
 	var trouble wire.UndecidedError
 	if errors.As(d.Err, &trouble) {
+		t.heedMissing(context.Background(), string(trouble))
 		return Reservation{}, t.redis.classify(context.Background(), time.Now(), trouble)
 	}
 	hold, isHold := t.hold(o, d.Held)
@@ -160,7 +161,7 @@ func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 }
 
 // pulled reads the answer of a pull that was told of so many ended jobs.
-func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
+func (t *setup) pulled(ctx context.Context, reply any, jobs int) (Pulled, error) {
 	told, err := wire.ReadPulled(reply, jobs)
 	p := Pulled{Now: wire.Instant(told.Now), Next: wire.Instant(told.Next), Held: told.Held, Full: told.EndedAt > 0}
 	for _, one := range told.Booked {
@@ -174,7 +175,7 @@ func (t *setup) pulled(reply any, jobs int) (Pulled, error) {
 	if err := t.answered("pull", told.Stamp, err); err != nil {
 		return Pulled{}, err
 	}
-	if told.Trouble != "" {
+	if told.Trouble != "" && !t.heedMissing(ctx, told.Trouble) {
 		t.logged.trouble(t.name, told.Trouble)
 	}
 	return p, nil

@@ -76,6 +76,30 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
+// BenchmarkReserveQuota is a decision with room under a window alone, with a window of a day beside it, and with a
+// quota in its place.
+func BenchmarkReserveQuota(b *testing.B) {
+	minute := throttle.PerMinute(1 << 40)
+	for _, of := range []struct {
+		name   string
+		limits []throttle.Limit
+	}{
+		{"a window", []throttle.Limit{minute}},
+		{"two windows", []throttle.Limit{minute, throttle.PerDay(1 << 40)}},
+		{"a window and a quota", []throttle.Limit{minute, throttle.PerCalendarDay(1<<40, "Europe/Paris")}},
+	} {
+		b.Run(of.name, func(b *testing.B) {
+			th := benchThrottle(b, []throttle.Scope{{Name: "tenant", Limits: of.limits}})
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := th.Reserve(b.Context(), benchJob(i, 1)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkBook is a decision without room, with 100 jobs booked before it: a new
 // slot each time, given back so that there are always 100.
 func BenchmarkBook(b *testing.B) {

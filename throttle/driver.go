@@ -78,7 +78,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 	if err != nil {
 		return Pulled{}, err
 	}
-	pulled, err := t.pulled(reply, len(some))
+	pulled, err := t.pulled(ctx, reply, len(some))
 	if err != nil {
 		return Pulled{}, err
 	}

@@ -1,6 +1,9 @@
 package throttle
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight.
 const blockedFor = time.Hour
@@ -29,6 +32,8 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 		sure, wait = blockedFor, blockedFor // until the limit is changed
 	case r.Hold.Limit.Running:
 		wait = t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows) // the script knows when leases end
+	case r.Hold.Limit.isQuota(): // the script knows the period in which there is room next
+		wait = t.throughPeriods(r, o, r.Hold.Scope, r.Hold.Limit, flows, wait)
 	case r.Hold.Limit.Units > 0:
 		wait = max(wait, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows))
 	}
@@ -41,13 +46,34 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 // are assumed to have the mean weight of waiting jobs. It errs on the early side while the served
 // share is below 1.
 func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flows int64) time.Duration {
+	each, _ := t.counts(scope, limit)
+	wait := t.windows(r, o, scope, limit, flows) * float64(each)
+	return time.Duration(min(wait, float64(maxWindow))).Truncate(time.Microsecond)
+}
+
+// windows is how many windows, or periods, the job and those before it fill.
+func (t *setup) windows(r *Reservation, o *order, scope string, limit Limit, flows int64) float64 {
 	units := float64(o.units(scope)) + float64(r.Ahead)*t.means.weight(o, scope)
 	if scope != t.fair {
 		units *= float64(max(1, flows))
 	}
-	windows := units / float64(limit.Units)
-	each, _ := t.counts(scope, limit)
-	return time.Duration(min(windows*float64(each), float64(maxWindow))).Truncate(time.Microsecond)
+	return units / float64(limit.Units)
+}
+
+// mostPeriods bounds how many periods ahead an estimate looks.
+const mostPeriods = 1000
+
+// throughPeriods is through for a quota, for which the first of those jobs waits so long already. The quota lets
+// through its units in the period in which they begin, and at each edge after it.
+func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Limit, flows int64,
+	first time.Duration) time.Duration {
+	more := math.Ceil(t.windows(r, o, scope, limit, flows)) - 1
+	if more < 1 {
+		return first
+	}
+	of := limit.Calendar.known()
+	edge := of.Edge(of.Period(r.Now.Add(first)) + int64(min(more, mostPeriods)))
+	return min(edge.Sub(r.Now), maxWindow).Truncate(time.Microsecond)
 }
 
 // throughAll is how long the limits of the configuration take for that if no other flow waits and
@@ -59,7 +85,11 @@ func (t *setup) throughAll(r *Reservation, o *order) (longest time.Duration) {
 	for i := range o.charges {
 		scope := o.charges[i].scope
 		for _, limit := range scope.Limits {
-			if limit.Units > 0 {
+			switch {
+			case limit.Units <= 0:
+			case limit.isQuota():
+				longest = max(longest, t.throughPeriods(r, o, scope.Name, limit, 1, 0))
+			default:
 				own, _ := t.counts(scope.Name, limit)
 				longest = max(longest, t.through(r, o, scope.Name, limit, 1)-own)
 			}

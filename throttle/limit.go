@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
@@ -55,7 +56,8 @@ const leaseSubWindows = 1000
 
 // Limit is a number of units per sliding window: in every interval of length
 // Window the weights of the jobs started in it sum to at most Units. Or it is a running
-// limit: at no instant do the weights of the jobs that run sum to more than Units.
+// limit: at no instant do the weights of the jobs that run sum to more than Units. Or it is a
+// quota: in no period of its Calendar do the weights of the jobs started sum to more than Units.
 //
 // The zero Limit is not valid. A Limit is a value, safe to share.
 type Limit struct {
@@ -82,6 +84,11 @@ type Limit struct {
 	// microseconds, from 200 ms to 24 h, and at least twice Options.Lookahead. 0 means
 	// DefaultLease.
 	Lease time.Duration
+	// Calendar makes it a quota: it limits the units that start in each day, week or month of a
+	// time zone, and begins anew at the next. It has no Window, no Precision and no Lease. Twice the
+	// Units may start within a short time around the end of a period; a second limit with a short
+	// Window bounds that.
+	Calendar Calendar
 }
 
 // Per returns the limit of units per window at the default precision.
@@ -104,9 +111,11 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 
 // ParseLimit reads one limit from text: units, a slash and the window, then
 // optionally an at sign and the precision; or, for a running limit, units, "/running",
-// then optionally an at sign and the lease:
+// then optionally an at sign and the lease; or, for a quota, units, a slash, day, week or month,
+// optionally how many days and hours after its beginning, an at sign and the time zone:
 //
 //	100/1m    2000/24h    50000/7d@1h    unlimited/1m    3/running    3/running@1m
+//	5000/day@Europe/Paris    5000/day+3h@America/Los_Angeles    20000/week+6d@UTC    100000/month+14d@UTC
 //
 // Window and precision are written as for time.ParseDuration, also with d for
 // 24 hours; a window of one unit may be written as the unit: 100/m. The error is a *LimitError.
@@ -152,6 +161,14 @@ func parseLimit(text string) (Limit, error) {
 			limit.Lease, err = parseLease(strings.TrimSpace(precision))
 		}
 		return limit, err
+	}
+	if calendar.IsUnit(strings.TrimSpace(window)) {
+		of, err := calendar.Parse(strings.TrimSpace(window) + "@" + strings.TrimSpace(precision))
+		if err != nil {
+			return Limit{}, err
+		}
+		limit.Calendar = calendarOf(of)
+		return limit, nil
 	}
 	if limit.Window, err = parseWindow(strings.TrimSpace(window)); err != nil {
 		return Limit{}, err
@@ -229,16 +246,26 @@ func (l Limit) String() string {
 }
 
 // Label returns what stands after the slash in the limit's text, without the precision or the lease:
-// 1m, 24h, running. No two limits of a scope have the same label.
+// 1m, 24h, running, day@UTC. No two limits of a scope have the same label.
 func (l Limit) Label() string {
+	if l.isQuota() {
+		return l.Calendar.String()
+	}
 	if l.Running {
 		return runningText
 	}
 	return wire.Duration(l.Window)
 }
 
-// Length returns how long a start counts at most: the Window, or the Lease in force.
+// isQuota reports whether it limits what starts in a period of a calendar.
+func (l Limit) isQuota() bool { return l.Calendar != Calendar{} }
+
+// Length returns how long a start counts at most: the Window, or the Lease in force. For a quota it is
+// about as long as a period: 24 hours, seven or 31 times as long.
 func (l Limit) Length() time.Duration {
+	if l.isQuota() {
+		return time.Duration(l.span(0).Length) * time.Microsecond
+	}
 	if l.Running {
 		return l.lease()
 	}
@@ -247,9 +274,11 @@ func (l Limit) Length() time.Duration {
 
 // WithDefaults returns the limit with the Precision or the Lease in force.
 func (l Limit) WithDefaults() Limit {
-	if l.Running {
+	switch {
+	case l.isQuota():
+	case l.Running:
 		l.Lease = l.lease()
-	} else {
+	default:
 		l.Precision = l.precision()
 	}
 	return l
@@ -275,6 +304,8 @@ func (l Limit) validate() error {
 	switch {
 	case l.Units < Unlimited || l.Units > maxUnits:
 		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, maxUnits)
+	case l.isQuota():
+		return l.validateQuota()
 	case l.Running && (l.Window != 0 || l.Precision != 0):
 		return bad("a running limit has no window and no precision")
 	case l.Running && (l.lease() < minLease || l.lease() > maxLease):
@@ -301,8 +332,23 @@ func (l Limit) validate() error {
 	return nil
 }
 
-// precision is the Precision in force: the default filled in.
+func (l Limit) validateQuota() error {
+	if l.Window != 0 || l.Precision != 0 || l.Running || l.Lease != 0 {
+		return &LimitError{Text: l.String(), Reason: "a limit with a Calendar has no window, precision or lease, " +
+			"and does not count what runs"}
+	}
+	if err := l.Calendar.validate(); err != nil {
+		return &LimitError{Text: l.String(), Reason: err.Error()}
+	}
+	return nil
+}
+
+// precision is the Precision in force: the default filled in. A quota has a sub-window for each period, whatever
+// its precision.
 func (l Limit) precision() time.Duration {
+	if l.isQuota() {
+		return Exact
+	}
 	if l.Running {
 		return (l.lease() / leaseSubWindows).Truncate(time.Microsecond)
 	}
@@ -331,6 +377,12 @@ func (l Limit) lease() time.Duration {
 
 // span identifies the limit among those of a scope key. A margin lengthens a window.
 func (l Limit) span(margin time.Duration) line.Span {
+	if l.isQuota() {
+		if of := l.Calendar.known(); of != nil {
+			return line.Periods(of)
+		}
+		return line.Span{Kind: line.Quota}
+	}
 	if l.Running {
 		return line.Lease(l.lease().Microseconds())
 	}
@@ -342,6 +394,13 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 	length := time.Duration(counted.Length) * time.Microsecond
 	if counted.Kind == line.Running {
 		return Limit{Units: counted.Units, Running: true, Lease: length}
+	}
+	if counted.Kind == line.Quota {
+		of, err := calendar.Of(counted.Calendar)
+		if err != nil {
+			return Limit{} // no reader of answers lets it pass
+		}
+		return Limit{Units: counted.Units, Calendar: calendarOf(of)}
 	}
 	if length > margin { // else the window was set under another margin
 		length -= margin
@@ -374,6 +433,7 @@ func (l Limit) plain() Limit {
 // of its own: with another value, the limit would begin to count anew.
 func (l Limit) like(own Limit) Limit {
 	switch was, is := own.precision(), l.precision(); {
+	case l.isQuota():
 	case l.Running && l.Lease == 0:
 		l.Lease = own.Lease
 	case l.Running || l.Precision != 0 || l.Units == Unlimited || own.Units == Unlimited:

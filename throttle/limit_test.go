@@ -43,10 +43,22 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 		"running, with a lease": {" 3 / running @ 1m",
 			throttle.Limit{Units: 3, Running: true, Lease: time.Minute}, "3/running@1m"},
 		"running, unlimited": {"unlimited/running", throttle.Running(throttle.Unlimited), ""},
-		"per hour":           {"7/1h", throttle.PerHour(7), ""},
-		"per day":            {"2000/24h", throttle.PerDay(2000), ""},
-		"days":               {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
-		"precision":          {"500/1m@1s", throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second}, ""},
+		"quota":              {"5000/day@Europe/Paris", throttle.PerCalendarDay(5000, "Europe/Paris"), ""},
+		"quota of a week":    {"7/week@UTC", throttle.PerCalendarWeek(7, "UTC"), ""},
+		"quota of a month":   {"7/month@Asia/Kolkata", throttle.PerCalendarMonth(7, "Asia/Kolkata"), ""},
+		"quota, unlimited":   {"unlimited/day@UTC", throttle.PerCalendarDay(throttle.Unlimited, "UTC"), ""},
+		"quota from an hour on": {" 5000 / day+3h @ America/Los_Angeles ",
+			throttle.Limit{Units: 5000, Calendar: throttle.Calendar{
+				Unit: throttle.Day, Hours: 3, Zone: "America/Los_Angeles"}},
+			"5000/day+3h@America/Los_Angeles"},
+		"quota from Sunday on": {"20000/week+6d@UTC", throttle.Limit{Units: 20_000,
+			Calendar: throttle.Calendar{Unit: throttle.Week, Days: 6, Zone: "UTC"}}, ""},
+		"quota from the 15th on": {"100000/month+14d+23h@Etc/GMT+8", throttle.Limit{Units: 100_000,
+			Calendar: throttle.Calendar{Unit: throttle.Month, Days: 14, Hours: 23, Zone: "Etc/GMT+8"}}, ""},
+		"per hour":  {"7/1h", throttle.PerHour(7), ""},
+		"per day":   {"2000/24h", throttle.PerDay(2000), ""},
+		"days":      {"50000/7d", throttle.Per(50000, 7*day), "50000/168h"},
+		"precision": {"500/1m@1s", throttle.Limit{Units: 500, Window: time.Minute, Precision: time.Second}, ""},
 		"exact by name": {"500/1m@1us",
 			throttle.Limit{Units: 500, Window: time.Minute, Precision: throttle.Exact}, "500/1m@1µs"},
 		"precision in days": {"500/7d@1d", throttle.Limit{Units: 500, Window: 7 * day, Precision: day}, "500/168h@24h"},
@@ -95,6 +107,10 @@ func TestF45_ParseLimitRefuses(t *testing.T) {
 		"1/1.0000005s", "1/1m@1ns", "1/1m@1500ns", "1/1m@0s", "1/1m@0d", "1/1m@-1s", "1/1m@2m", "1/1m@x",
 		"3/running@", "3/running@0s", "3/running@199ms", "3/running@24h1s", "3/running@1m@1s", "3/running/1m",
 		"3/Running", "running/1m", "-1/running", "3/running@300ms1ns",
+		"1/day", "1/day@", "1/day@Mars/Base", "1/day@Local", "1/day@UTC@UTC", "1/day@1h", "1/Day@UTC",
+		"1/day+@UTC", "1/day+24h@UTC",
+		"1/day+1d@UTC", "1/day+30m@UTC", "1/day+-1h@UTC", "1/week+7d@UTC", "1/month+31d@UTC", "1/month+1h+1d@UTC",
+		"1/2day@UTC", "1/year@UTC", "1/day@../../etc/passwd", "-1/day@UTC", "9007199254740993/day@UTC",
 	} {
 		limit, err := throttle.ParseLimit(text)
 		var bad *throttle.LimitError
@@ -112,12 +128,15 @@ func TestLimitDescribesItself(t *testing.T) {
 		length time.Duration
 		full   string
 	}{
-		"5/1m":         {"1m", time.Minute, "5/1m@1µs"},
-		"500/1m":       {"1m", time.Minute, "500/1m@600ms"},
-		"500/7d@1s":    {"168h", 7 * day, "500/168h@1s"},
-		"3/running":    {"running", 30 * time.Second, "3/running@30s"},
-		"3/running@5m": {"running", 5 * time.Minute, "3/running@5m"},
-		"0/running@5m": {"running", 5 * time.Minute, "0/running@5m"},
+		"5/1m":                {"1m", time.Minute, "5/1m@1µs"},
+		"500/1m":              {"1m", time.Minute, "500/1m@600ms"},
+		"500/7d@1s":           {"168h", 7 * day, "500/168h@1s"},
+		"3/running":           {"running", 30 * time.Second, "3/running@30s"},
+		"3/running@5m":        {"running", 5 * time.Minute, "3/running@5m"},
+		"0/running@5m":        {"running", 5 * time.Minute, "0/running@5m"},
+		"9/day+3h@Asia/Tokyo": {"day+3h@Asia/Tokyo", day, "9/day+3h@Asia/Tokyo"},
+		"9/week@UTC":          {"week@UTC", 7 * day, "9/week@UTC"},
+		"9/month@UTC":         {"month@UTC", 31 * day, "9/month@UTC"},
 	} {
 		l, err := throttle.ParseLimit(text)
 		if err != nil {

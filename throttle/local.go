@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -14,12 +15,14 @@ const maxLocalKeys = 10_000
 // localShare grants jobs out of this process' share of each limit while Redis is away. A token bucket
 // of burst b and rate r lets at most b + r x Window pass in any window; with half the share for each,
 // that is the share. It errs on the low side: a weight above half the share is not granted. Of a
-// running limit the share is what may run in this process.
+// running limit the share is what may run in this process. Of a quota it is what may start here in a period, by this
+// process' clock.
 type localShare struct {
 	share   float64
 	mu      sync.Mutex
 	buckets map[localLimit]*rate.Limiter
 	running map[localLimit]int64 // units that run here
+	periods map[localLimit]localPeriod
 	runs    map[localGrant]*localRun
 	latest  time.Time // the latest time of a call
 }
@@ -37,6 +40,9 @@ type localRun struct {
 	over    time.Time // when its lease is over
 }
 
+// localPeriod is what has started here in a period of a quota.
+type localPeriod struct{ period, units int64 }
+
 // localLimit is a limit of one scope key.
 type localLimit struct {
 	name  string
@@ -52,7 +58,7 @@ type localCharge struct {
 func newLocalShare(share float64) *localShare {
 	return &localShare{
 		share: share, buckets: make(map[localLimit]*rate.Limiter), running: make(map[localLimit]int64),
-		runs: make(map[localGrant]*localRun),
+		periods: make(map[localLimit]localPeriod), runs: make(map[localGrant]*localRun),
 	}
 }
 
@@ -88,9 +94,10 @@ func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time
 	}
 	l.latest = now
 	run, fits := l.room(charges, now)
-	if !fits || !l.start(charges, now) {
+	if !fits || !l.quotasFit(charges, now) || !l.start(charges, now) {
 		return 0, false
 	}
+	l.spendQuotas(charges, now)
 	if len(run.charges) == 0 {
 		return 0, true
 	}
@@ -154,11 +161,50 @@ func (l *localShare) end(grant localGrant) {
 	delete(l.runs, grant)
 }
 
+// period returns what has started in the period of a quota at an instant.
+func (l *localShare) period(of localLimit, now time.Time) localPeriod {
+	is := of.limit.Calendar.known().Period(now)
+	if was, has := l.periods[of]; has && was.period == is {
+		return was
+	}
+	return localPeriod{period: is}
+}
+
+// quotasFit reports whether a job has room in the period of each of its quotas.
+func (l *localShare) quotasFit(charges []localCharge, now time.Time) bool {
+	added := 0
+	for _, c := range charges {
+		if !c.limit.isQuota() {
+			continue
+		}
+		if float64(l.period(c.localLimit, now).units+c.units) > float64(c.limit.Units)*l.share {
+			return false
+		}
+		if _, has := l.periods[c.localLimit]; !has {
+			added++
+		}
+	}
+	if len(l.periods)+added > maxLocalKeys {
+		maps.DeleteFunc(l.periods, func(of localLimit, was localPeriod) bool { return l.period(of, now) != was })
+	}
+	return added == 0 || len(l.periods)+added <= maxLocalKeys
+}
+
+func (l *localShare) spendQuotas(charges []localCharge, now time.Time) {
+	for _, c := range charges {
+		if c.limit.isQuota() {
+			p := l.period(c.localLimit, now)
+			p.units += c.units
+			l.periods[c.localLimit] = p
+		}
+	}
+}
+
 // start charges a job to all its windows or to none.
 func (l *localShare) start(charges []localCharge, now time.Time) bool {
 	taken := make([]*rate.Reservation, 0, len(charges))
 	for _, c := range charges {
-		if c.limit.Running {
+		if c.limit.Running || c.limit.isQuota() {
 			continue
 		}
 		bucket := l.bucket(c.localLimit, now)

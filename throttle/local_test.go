@@ -56,6 +56,9 @@ func TestF03_PropertyLocalShare(t *testing.T) {
 					t.Fatalf("job %d: got %+v, %v; want granted from local, or an error of the class ErrUnavailable", i, got, err)
 				}
 				time.Sleep(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(t, "pause")) * time.Microsecond)
+				if rapid.IntRange(0, 19).Draw(t, "long pause") == 0 {
+					time.Sleep(11 * time.Hour)
+				}
 			}
 			for _, over := range throttletest.Check(shares, starts) {
 				t.Fatalf("more than the share of %g: %s", share, over)
@@ -69,9 +72,18 @@ func drawShares(t *rapid.T, share float64) (scopes, shares []throttle.Scope) {
 	for _, name := range []string{"tenant", throttle.Global} {
 		limit := throttle.Per(rapid.Int64Range(10, 300).Draw(t, name),
 			time.Duration(rapid.Int64Range(1, 60).Draw(t, "window"))*time.Second)
-		scopes = append(scopes, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
-		limit.Units = int64(float64(limit.Units) * share)
-		shares = append(shares, throttle.Scope{Name: name, Limits: []throttle.Limit{limit}})
+		limits, parts := []throttle.Limit{limit}, []throttle.Limit{limit}
+		if rapid.Bool().Draw(t, "has a quota") {
+			limits = append(limits, drawQuota(t))
+			parts = append(parts, limits[1])
+		}
+		for i := range parts {
+			if parts[i].Units != throttle.Unlimited {
+				parts[i].Units = int64(float64(parts[i].Units) * share)
+			}
+		}
+		scopes = append(scopes, throttle.Scope{Name: name, Limits: limits})
+		shares = append(shares, throttle.Scope{Name: name, Limits: parts})
 	}
 	return scopes, shares
 }

@@ -53,6 +53,10 @@ type Process struct {
 	// Delays are how long after their grants the process has begun its jobs, for each scope
 	// with a Margin.
 	Delays map[string]StartDelay `json:"delays,omitempty"`
+	// Clocks are, for each time zone of a quota, when the process read its clock, and when it will be
+	// changed within two years, by the zone data of the process. Each instant has the offset from UTC
+	// that holds from then on.
+	Clocks map[string][]time.Time `json:"clocks,omitempty"`
 }
 
 // String names the process for people.
@@ -88,6 +92,10 @@ func (p Process) Differences(other Process) []string {
 		found = append(found, fmt.Sprintf("Shares of %d keys, not the same as of %d", p.SharesInAll, other.SharesInAll))
 	}
 	differ("Share", isSet(p.ShareFunc), isSet(other.ShareFunc))
+	for _, zone := range slices.Sorted(maps.Keys(p.Clocks)) {
+		mine, others := offsetsOf(p.Clocks[zone], other.Clocks[zone])
+		differ("the clock of "+zone+" at", mine, others)
+	}
 	return found
 }
 
@@ -182,6 +190,7 @@ func (t *setup) self() Process {
 		p.Scopes[i].Mode = max(p.Scopes[i].Mode, t.options.Mode)
 	}
 	p.Delays = t.delays.all()
+	p.Clocks = clocksOf(p.Scopes, time.Now())
 	p.SharesInAll, p.ShareFunc = len(t.options.Shares), t.options.Share != nil
 	unreadable := func(key string) bool { return !utf8.ValidString(key) }
 	if p.SharesInAll <= mostShares && !slices.ContainsFunc(slices.Collect(maps.Keys(t.options.Shares)), unreadable) {

@@ -46,7 +46,7 @@ func newMachine(t *rapid.T, client *redis.Client) *machine {
 		set:     newOverrides(),
 		places:  make(map[string][]*heldPlace),
 	}
-	h.scopes = drawRunning(t, drawScopes(t), h.options.Lookahead)
+	h.scopes = drawQuotas(t, drawRunning(t, drawScopes(t), h.options.Lookahead))
 	th := newThrottle(t, client, h.scopes, &h.options)
 	th.TakeSteps(1_000_000) // the model counts none: TestAgree has calls that end before that
 	h.redis = newScripted(th)
@@ -392,7 +392,7 @@ func costOf(job throttle.Job, scope string) int64 {
 // started checks a start: no window that contains it is over a limit in force, by what
 // has started and been settled, not by anybody's counters.
 func (h *machine) started(t *rapid.T, r throttle.Reservation) {
-	start := spent{at: r.Start, units: make(map[string]int64), windows: make(map[string][]time.Duration)}
+	start := spent{at: r.Start, units: make(map[string]int64), labels: make(map[string][]string)}
 	for _, scope := range h.scopes {
 		key := r.Job.Keys[scope.Name]
 		name, cost := scope.Name+":"+key, costOf(r.Job, scope.Name)
@@ -408,7 +408,7 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 					h.holds(r, name, cost, limit)
 				}
 			} else if limit.Units != throttle.Unlimited {
-				start.windows[name] = append(start.windows[name], limit.Window)
+				start.labels[name] = append(start.labels[name], limit.Label())
 			}
 		}
 	}
@@ -430,7 +430,7 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 			if limit.Units == throttle.Unlimited {
 				continue
 			}
-			if most := h.most(name, r.Start, limit.Window); most > limit.Units {
+			if most := h.most(name, r.Start, limit); most > limit.Units {
 				t.Fatalf("%s at %s: %d units in a window of %s %s", r.Job.ID, r.Start, most, name, limit)
 			}
 		}

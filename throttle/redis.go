@@ -58,12 +58,13 @@ var (
 	usageScript   = newScript("usage", lua.Usage)
 	linesScript   = newScript("lines", lua.Lines)
 	checkScript   = newScript("check", lua.Check)
+	edgesScript   = newScript("edges", lua.Edges)
 )
 
 // scripts are all scripts that a throttle runs.
 var scripts = []script{
 	reserveScript, pullScript, leaveScript, settleScript, runningScript, setScript, reportScript, usageScript,
-	linesScript, checkScript,
+	linesScript, checkScript, edgesScript,
 }
 
 // caller runs scripts with its own timeout, and leaves Redis alone for a while after several failures.
@@ -196,11 +197,11 @@ func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)
 	}
 }
 
-// evaluate runs a script by its hash, and loads it if Redis does not know it: at first, after a restart, a
+// evaluateOnce runs a script by its hash, and loads it if Redis does not know it: at first, after a restart, a
 // failover or SCRIPT FLUSH. It is loaded, not sent with EVAL, since newer servers forget scripts that
 // came with EVAL. It is sent with EVAL only if loading does not help: the keys are being moved to another
 // node of a Cluster, which answers already while the client does not yet know that it has them.
-func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error) {
+func (c *caller) evaluateOnce(ctx context.Context, s script, args []any) (any, error) {
 	keys := []string{c.keys.control}
 	reply, err := c.client.EvalSha(ctx, s.hash, keys, args...).Result()
 	if !isUnknownScript(err) {
@@ -244,6 +245,8 @@ func (c *caller) classify(ctx context.Context, began time.Time, err error) error
 	}
 	text := err.Error()
 	switch {
+	case errors.Is(err, ErrState):
+		return err
 	case strings.Contains(text, "FOREIGN "):
 		_, rest, _ := strings.Cut(text, "FOREIGN ")
 		key, _, _ := strings.Cut(rest, " ")

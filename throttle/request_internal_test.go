@@ -248,7 +248,7 @@ func TestPulled(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
 	p,
-		err := th.pulled([]any{"1000", "2000", "1", "", "0", int64(1), int64(0), "a", "3000",
+		err := th.pulled(t.Context(), []any{"1000", "2000", "1", "", "0", int64(1), int64(0), "a", "3000",
 		"acme|global:,tenant:acme", "b", "500", "|global:"}, 2)
 	if err != nil || len(p.Booked) != 1 || len(p.Overdue) != 1 || !slices.Equal(p.Held, []bool{true, false}) ||
 		!p.Next.Equal(time.UnixMicro(2000)) {
@@ -267,7 +267,7 @@ func TestPulled(t *testing.T) {
 	for _, reply := range []any{nil, "x", []any{}, []any{"1", "2"}, []any{"1", "2", "1", "", "0"},
 		[]any{"1", "2", "0", ""}, []any{"1", "2", "0", "", "0", "a"}, []any{"1", "2", "1", "", "0", "a", "x", "|"},
 		[]any{"1", "2", "1", "", "0", "a", "1", "no lane"}, []any{"1", nil, "0", "", "0"}} {
-		if _, err := th.pulled(reply, 0); !errors.Is(err, ErrState) {
+		if _, err := th.pulled(t.Context(), reply, 0); !errors.Is(err, ErrState) {
 			t.Errorf("%v: got %v, want ErrState", reply, err)
 		}
 	}

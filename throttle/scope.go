@@ -18,7 +18,7 @@ type Scope struct {
 	// Name is Global or a name of your own: 1 to 64 of A-Z a-z 0-9 _ . -
 	Name string `json:"name"`
 	// Limits hold for each key of the scope by itself. All of them hold at
-	// once; no two may have the same window. None means that the scope
+	// once; no two may have the same window or calendar. None means that the scope
 	// limits nothing.
 	Limits []Limit `json:"limits,omitempty"`
 	// Optional lets jobs come without a key of this scope; its limits then do
@@ -45,7 +45,7 @@ type Scope struct {
 	// Margin/(Window+Margin) of the throughput: 0.3 % for 200 ms of a minute, 17 % of a second.
 	// From 0, which is none, to a minute, in whole microseconds; Window and Margin together are
 	// at most 400 days. Usage and Explain show the limit as it is entered. Margin does not apply
-	// to running limits. A window with another margin is a new window: it counts from when it is
+	// to running limits and quotas. A window with another margin is a new window: it counts from when it is
 	// first asked for, and limits that were set at run time must be set again.
 	Margin time.Duration `json:"margin,omitempty"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker

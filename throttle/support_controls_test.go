@@ -39,6 +39,9 @@ func (h *machine) setLimits(t *rapid.T) {
 	if h.options.Lookahead <= maxLease/2 && rapid.Bool().Draw(t, "and what runs") {
 		limits = append(limits, drawAtOnce(t, h.options.Lookahead))
 	}
+	if rapid.IntRange(0, 2).Draw(t, "and a quota") == 0 {
+		limits = append(limits, drawQuota(t))
+	}
 	until := h.drawEnd(t)
 	same(t, "SetLimits", true, true, h.redis.SetLimits(h.now, scope.Name, key, limits, until),
 		h.model.SetLimits(h.now, scope.Name, key, limits, until))

@@ -6,27 +6,32 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// spent is a start with what it took of scope keys, "scope:key", and the windows that
+// spent is a start with what it took of scope keys, "scope:key", and the labels of the limits that
 // counted it there.
 type spent struct {
-	at      time.Time
-	units   map[string]int64
-	windows map[string][]time.Duration
+	at     time.Time
+	units  map[string]int64
+	labels map[string][]string
 }
 
-// most are the units of a scope key in that window of this length, of those that contain
-// an instant, which holds most. A start that the window did not count, since it was not in
+// most are the units of a scope key in that window of a limit, of those that contain
+// an instant, which holds most, or in the period of a quota. A start that the limit did not count, since it was not in
 // force then, is left out.
-func (h *machine) most(name string, at time.Time, window time.Duration) int64 {
+func (h *machine) most(name string, at time.Time, limit throttle.Limit) int64 {
 	var counted []spent
 	for _, s := range h.starts {
-		if slices.Contains(s.windows[name], window) {
+		if slices.Contains(s.labels[name], limit.Label()) {
 			counted = append(counted, s)
 		}
 	}
+	if limit.Calendar != (throttle.Calendar{}) {
+		return inPeriod(counted, name, at, limit.Calendar)
+	}
+	window := limit.Window
 	var most int64
 	for _, last := range counted {
 		if last.at.Before(at) || last.at.Sub(at) >= window {
@@ -41,6 +46,23 @@ func (h *machine) most(name string, at time.Time, window time.Duration) int64 {
 		most = max(most, sum)
 	}
 	return most
+}
+
+// inPeriod are the units of a scope key in the period of an instant.
+func inPeriod(counted []spent, name string, at time.Time, of throttle.Calendar) (units int64) {
+	zone, err := time.LoadLocation(of.Zone)
+	if err != nil {
+		panic(err)
+	}
+	began := wallclock.Began(of.Unit, of.Days, of.Hours, zone, at)
+	for _, s := range counted {
+		if s.at.Before(began) ||
+			s.at.After(at) && !wallclock.Began(of.Unit, of.Days, of.Hours, zone, s.at).Equal(began) {
+			continue
+		}
+		units += s.units[name]
+	}
+	return units
 }
 
 // drawGrant draws one that was made, perhaps settled before.

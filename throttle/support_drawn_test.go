@@ -58,6 +58,31 @@ func drawRunning(t *rapid.T, scopes []throttle.Scope, lookahead time.Duration) [
 	return scopes
 }
 
+// calendars are those that quotas have. Histories begin some minutes after midnight in UTC.
+var calendars = []throttle.Calendar{
+	{Unit: throttle.Day, Zone: "UTC"},
+	{Unit: throttle.Day, Hours: 1, Zone: "Europe/Paris"},
+	{Unit: throttle.Day, Zone: "Asia/Kolkata"},
+	{Unit: throttle.Day, Hours: 21, Zone: "America/St_Johns"},
+	{Unit: throttle.Week, Days: 5, Zone: "UTC"},
+	{Unit: throttle.Month, Days: 21, Hours: 2, Zone: "America/Los_Angeles"},
+}
+
+func drawQuota(t *rapid.T) throttle.Limit {
+	return throttle.Limit{Units: rapid.SampledFrom([]int64{1, 2, 5, 10, 30, 1000, throttle.Unlimited}).Draw(t, "quota"),
+		Calendar: rapid.SampledFrom(calendars).Draw(t, "calendar")}
+}
+
+// drawQuotas puts quotas beside some scopes' windows.
+func drawQuotas(t *rapid.T, scopes []throttle.Scope) []throttle.Scope {
+	for i := range scopes {
+		if rapid.IntRange(0, 2).Draw(t, "has a quota") == 0 {
+			scopes[i].Limits = append(scopes[i].Limits, drawQuota(t))
+		}
+	}
+	return scopes
+}
+
 // maxLease is the longest that a running limit may have.
 const maxLease = 24 * time.Hour
 

@@ -91,8 +91,9 @@ func roomAt(limit string, free, now time.Time) string {
 	return at(free, now)
 }
 
-// room formats when a limit, if there is one, has room for one unit.
-func room(paused time.Time, limit string, free, now time.Time) string {
+// room formats when a limit, if there is one, has room for one unit, and when it begins anew if that is later.
+func room(paused time.Time, limit string, free, anew, now time.Time) string {
+	text := roomAt(limit, free, now)
 	switch {
 	case !paused.IsZero():
 		return "paused until " + at(paused, now)
@@ -101,9 +102,12 @@ func room(paused time.Time, limit string, free, now time.Time) string {
 	case free.IsZero():
 		return "closed"
 	case !free.After(now):
-		return "now"
+		text = "now"
 	}
-	return roomAt(limit, free, now)
+	if anew.After(free) {
+		text += ", anew " + at(anew, now)
+	}
+	return text
 }
 
 // since formats how long a state has lasted.

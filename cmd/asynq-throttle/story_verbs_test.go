@@ -256,6 +256,46 @@ func TestForecastUnderARunningLimit(t *testing.T) {
 	})
 }
 
+// TestQuotas: the command says when a quota begins anew, and forecasts over the edges that follow.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{
+			throttle.PerCalendarMonth(10, "Asia/Kolkata")}}}
+		th, err := throttle.New("maps", client, scopes, &throttle.Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 4}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, client, "maps", 1)
+		for _, row := range []struct{ line, want string }{
+			{"usage maps", "10/month@Asia/Kolkata  4     40 %  0       now, anew 20"},
+			{"limits get maps", "global: 10/month@Asia/Kolkata\n"},
+			{"limits set maps global 2/day+3h@Asia/Kolkata,5/week@UTC",
+				"global: 2/day+3h@Asia/Kolkata, 5/week@UTC"},
+		} {
+			if r := asked(t, client.Options().Addr, strings.Fields(row.line)...); r.status != 0 ||
+				!strings.Contains(r.out, row.want) {
+				t.Errorf("%s: exit status %d, %s%s; want %q", row.line, r.status, r.out, r.errs, row.want)
+			}
+		}
+		r := asked(t, client.Options().Addr, strings.Fields("forecast maps --json --jobs 9")...)
+		var f foreseen
+		if err := json.Unmarshal([]byte(r.out), &f); err != nil {
+			t.Fatalf("%v\n%s%s", err, r.out, r.errs)
+		}
+		if took := f.Last.Sub(f.Now); took < 48*time.Hour || took > 15*24*time.Hour {
+			t.Errorf("the last starts after %s; 9 start two a day, five a week", took)
+		}
+		if r := asked(t, client.Options().Addr, "limits", "set", "maps", "global", "2/day@Mars/Base"); r.status == 0 ||
+			!strings.Contains(r.errs, `"Mars/Base" is no time zone`) {
+			t.Errorf("exit status %d, %s", r.status, r.errs)
+		}
+	})
+}
+
 // TestVersion: the program tells which it is.
 func TestVersion(t *testing.T) {
 	t.Parallel()

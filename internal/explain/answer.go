@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
@@ -203,6 +204,9 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 		return of.Now
 	}
 	at := of.Now.Add(time.Duration(late / units * float64(length)))
+	if !l.Anew.IsZero() { // all units of a period may start when it begins
+		at = l.Anew.Add(time.Duration((math.Ceil(late/units) - 1) * float64(length)))
+	}
 	if l.Free.After(at) {
 		return l.Free
 	}

@@ -63,7 +63,8 @@ type LimitState struct {
 	Used   int64     `json:"used"`
 	Booked int64     `json:"booked"`
 	Free   time.Time `json:"free,omitzero"`
-	Served float64   `json:"served,omitzero"` // the served share; zero if it is all
+	Anew   time.Time `json:"begins_anew,omitzero"` // of a quota
+	Served float64   `json:"served,omitzero"`      // the served share; zero if it is all
 	Paused time.Time `json:"paused,omitzero"`
 }
 
@@ -207,7 +208,7 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 				l.Free = e.Now
 			}
 			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.LimitText(l.Limit), Used: l.Used,
-				Booked: l.Booked, Free: l.Free, Paused: paused}
+				Booked: l.Booked, Free: l.Free, Anew: l.Anew, Paused: paused}
 			if u.Served < 1 && l.Limit.Units > 0 {
 				state.Served = u.Served
 			}

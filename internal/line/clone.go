@@ -84,7 +84,7 @@ func (k *key) clone() *key {
 	for _, d := range k.ledgers {
 		own.ledgers = append(own.ledgers, &ledger{
 			Span: d.Span, precision: d.precision, since: d.since, spent: append(entries(nil), d.spent...),
-			booked: append(entries(nil), d.booked...),
+			booked: append(entries(nil), d.booked...), edges: d.edges,
 		})
 	}
 	return own

@@ -79,6 +79,9 @@ func (k *key) refit(now, grace, lookahead int64, of inForce) {
 		k.goesOn, k.touched = k.seen-now, true // kept, so that it goes on also while nobody is charged
 	}
 	k.shift = max(now+k.goesOn, k.seen) - now
+	for _, d := range k.ledgers {
+		d.shift(k.goesOn)
+	}
 	k.dropEmpty(now, grace)
 	if len(k.ledgers) == 0 {
 		k.offset, k.goesOn, k.shift, k.seen = 0, 0, 0, 0
@@ -96,12 +99,13 @@ func (k *key) refit(now, grace, lookahead int64, of inForce) {
 func (k *key) addLedgers(limits []Limit, now int64) {
 	for _, limit := range limits {
 		if limit.Units >= 0 && k.ledger(limit.Span) == nil {
-			k.ledgers = append(k.ledgers, &ledger{Span: limit.Span, precision: limit.Precision, since: now + k.shift})
+			k.ledgers = append(k.ledgers, &ledger{Span: limit.Span, precision: limit.Precision, since: now + k.shift,
+				edges: edges{offset: k.goesOn}})
 		}
 	}
 }
 
-// forget drops what counts no more, and the ledgers in which nothing is left.
+// dropEmpty drops what counts no more, and the ledgers in which nothing is left.
 func (k *key) dropEmpty(now, grace int64) {
 	for _, d := range k.ledgers {
 		if d.trim(now+k.shift, grace) {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
 )
 
 // Kind says what a limit counts, and when a start leaves its ledger.
@@ -16,6 +19,9 @@ const (
 	// Running counts what runs at once. A start leaves when its job has ended, or with its
 	// lease, which may be renewed: a full ledger may have room at any time.
 	Running Kind = 'r'
+	// Quota counts what starts within a period of a calendar in a time zone. All starts leave at the
+	// end of the period. A period is one sub-window.
+	Quota Kind = 'z'
 )
 
 // Renewed reports whether a grant notes its places, which its job renews and gives back. A full ledger may
@@ -23,47 +29,81 @@ const (
 func (k Kind) Renewed() bool { return k == Running }
 
 // Settled reports whether a settlement corrects the charge of a start, and a report of the upstream adds debts.
-func (k Kind) Settled() bool { return k == Sliding }
+func (k Kind) Settled() bool { return k == Sliding || k == Quota }
+
+// Slides reports whether starts leave one after the other, so that the ledger tells what started in any time.
+func (k Kind) Slides() bool { return k == Sliding }
 
 // logged reports whether Lua moves the oldest of many entries into a log. Such a ledger may become coarser.
 func (k Kind) logged() bool { return k == Sliding }
 
 // Span is what tells the limits of a scope key apart: how long a start counts, and of what.
 type Span struct {
-	Kind   Kind
-	Length int64 // us, of the window or the lease
+	Kind     Kind
+	Length   int64  // us, of the window or the lease; about as long as a period is
+	Calendar string // of a quota, as package calendar writes it; else empty
 }
 
 // Window is the span of a sliding window.
-func Window(length int64) Span { return Span{Sliding, length} }
+func Window(length int64) Span { return Span{Kind: Sliding, Length: length} }
 
 // Lease is the span of what runs at once.
-func Lease(length int64) Span { return Span{Running, length} }
+func Lease(length int64) Span { return Span{Kind: Running, Length: length} }
 
-// String is how the scripts write it: "w60000000".
-func (s Span) String() string { return string(s.Kind) + strconv.FormatInt(s.Length, 10) }
+// Periods is the span of a quota.
+func Periods(of *calendar.Calendar) Span {
+	return Span{Quota, of.Length().Microseconds(), of.String()}
+}
+
+// String is how the scripts write it: "w60000000", "z86400000000day@Europe.Paris". A slash separates the parts of a
+// limit.
+func (s Span) String() string {
+	return string(s.Kind) + strconv.FormatInt(s.Length, 10) + strings.ReplaceAll(s.Calendar, "/", ".")
+}
 
 // ParseSpan reads what String writes.
 func ParseSpan(text string) (Span, error) {
-	if len(text) < 2 || text[0] != byte(Sliding) && text[0] != byte(Running) {
-		return Span{}, fmt.Errorf("line: %q is no span", text)
+	wrong := fmt.Errorf("line: %q is no span", text)
+	digits := strings.TrimLeft(text, "rwz")
+	rest := strings.TrimLeft(digits, "0123456789")
+	length, err := strconv.ParseUint(digits[:len(digits)-len(rest)], 10, 53)
+	if len(text) != len(digits)+1 || err != nil || length == 0 {
+		return Span{}, wrong
 	}
-	length, err := strconv.ParseUint(text[1:], 10, 53)
-	if err != nil || length == 0 {
-		return Span{}, fmt.Errorf("line: %q is no span", text)
+	s := Span{Kind: Kind(text[0]), Length: int64(length)}
+	if s.Kind != Quota {
+		if rest != "" {
+			return Span{}, wrong
+		}
+		return s, nil
 	}
-	return Span{Kind(text[0]), int64(length)}, nil
+	of, err := CalendarOf(rest)
+	if err != nil || Periods(of).Length != s.Length {
+		return Span{}, wrong
+	}
+	return Periods(of), nil
 }
 
-// Compare is the order of a scope key's ledgers: leases before windows, short ones first.
+// CalendarOf returns the calendar of the text that follows the length of a quota.
+func CalendarOf(text string) (*calendar.Calendar, error) {
+	return calendar.Of(strings.ReplaceAll(text, ".", "/"))
+}
+
+// Compare is the order of a scope key's ledgers: leases, windows, quotas, short ones first.
 func (s Span) Compare(other Span) int {
-	return cmp.Or(cmp.Compare(s.Kind, other.Kind), cmp.Compare(s.Length, other.Length))
+	if s.Kind != other.Kind || s.Length != other.Length {
+		return cmp.Or(cmp.Compare(s.Kind, other.Kind), cmp.Compare(s.Length, other.Length))
+	}
+	return strings.Compare(s.String(), other.String())
 }
 
 // subWindows is for how many sub-windows of a precision a start counts: for the length after it,
 // rounded up to whole ones, so that no window is judged too empty. With a precision of 1 it counts
-// to the microsecond.
+// to the microsecond. In a period of a calendar it counts in that alone.
 func (s Span) subWindows(precision int64) int64 {
+	if s.Kind == Quota {
+		return 1
+	}
 	if precision == 1 {
 		return s.Length
 	}
@@ -73,8 +113,20 @@ func (s Span) subWindows(precision int64) int64 {
 // n is how many sub-windows count together.
 func (d *ledger) n() int64 { return d.subWindows(d.precision) }
 
-// sub is the sub-window of an instant of the ledger's time, startOf the first instant of a
-// sub-window.
-func (d *ledger) subWindow(at int64) int64 { return at / d.precision }
+// subWindow is that of an instant of the ledger's time, startOf the first instant of a sub-window.
+func (d *ledger) subWindow(at int64) int64 {
+	if d.Kind == Quota {
+		return d.periodOf(d.Calendar, at)
+	}
+	return at / d.precision
+}
 
-func (d *ledger) startOf(sub int64) int64 { return sub * d.precision }
+func (d *ledger) startOf(sub int64) int64 {
+	if d.Kind == Quota {
+		return d.edgeOf(d.Calendar, sub)
+	}
+	return sub * d.precision
+}
+
+// leaves is when a start at an instant leaves.
+func (d *ledger) leaves(at int64) int64 { return d.startOf(d.subWindow(at) + d.n()) }

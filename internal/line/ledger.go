@@ -10,6 +10,7 @@ type ledger struct {
 	since         int64 // from when it counts, by its own time
 	spent, booked entries
 	merged        entries // of the last look, kept for its memory
+	edges                 // nothing but for a quota
 }
 
 // trim forgets what has left the window at now, and bookings whose grace is over. It reports

@@ -119,7 +119,7 @@ func (s *KeySnapshot) load(now int64) *key {
 	for _, w := range s.Ledgers {
 		k.offset = w.Shift
 		k.seen = now + w.Shift
-		d := &ledger{Span: w.Span, precision: w.Precision}
+		d := &ledger{Span: w.Span, precision: w.Precision, edges: edges{offset: w.Shift}}
 		for _, e := range w.Spent {
 			d.spent.add(e.At, e.Units)
 		}

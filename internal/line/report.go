@@ -144,13 +144,13 @@ func (k *key) answered(now int64, r Report, before, ceiling int64) {
 	}
 }
 
-// shortest is its shortest window, its lease if only that limits it, 0 if nothing does.
+// shortest is its shortest window; its lease, or its shortest quota, if it has no windows; 0 if nothing limits it.
 func (k *key) shortest() int64 {
 	shortest := int64(0)
 	for _, limit := range k.limits {
-		if limit.Units > 0 {
+		if limit.Units > 0 && (shortest == 0 || limit.Kind.Slides()) {
 			shortest = limit.Length
-			if limit.Kind.Settled() {
+			if limit.Kind.Slides() {
 				break
 			}
 		}

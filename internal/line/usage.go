@@ -5,6 +5,7 @@ type Usage struct {
 	Limit        Limit
 	Used, Booked int64
 	Free         int64 // the earliest start of one unit
+	Anew         int64 // when the period of a quota ends; 0 for others
 }
 
 // KeyState is the state of a scope key.
@@ -44,8 +45,20 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 				u.Free = k.instant(u.Free, now)
 			}
 		}
+		if limit.Kind == Quota {
+			u.Anew = k.anew(limit, now)
+		}
 		state.Limits = append(state.Limits, u)
 	}
 	l.end()
 	return state
+}
+
+// anew returns when the period of a quota ends, by the clock.
+func (k *key) anew(limit Limit, now int64) int64 {
+	d := k.ledger(limit.Span)
+	if d == nil {
+		return (&ledger{Span: limit.Span}).leaves(now)
+	}
+	return d.leaves(now+k.shift) - k.goesOn
 }

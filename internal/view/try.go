@@ -45,16 +45,21 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 // counted returns what a limit would count of a scope key now, if that is known.
 func counted(ctx context.Context, th *inspect.Inspector, scope, key string,
 	l throttle.Limit) (units int64, known bool, err error) {
-	if l.Window == 0 {
+	length := l.Window
+	if length == 0 {
 		u, err := th.Usage(ctx, scope, key)
 		for _, has := range u.Limits {
 			if has.Limit.Label() == l.Label() {
 				return has.Used, true, nil
 			}
 		}
-		return 0, false, err
+		if err != nil || l.Calendar == (throttle.Calendar{}) {
+			return 0, false, err
+		}
+		began, _ := l.Calendar.Period(u.Now)
+		length = u.Now.Sub(began)
 	}
-	units, err = th.Count(ctx, scope, key, l.Window, 0)
+	units, err = th.Count(ctx, scope, key, length, 0)
 	var far *throttle.ArgumentError
 	if errors.As(err, &far) {
 		return 0, false, nil

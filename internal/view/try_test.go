@@ -13,14 +13,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestTry: a running limit is tried with the running jobs, a window with its starts; units that
-// nothing counts are unknown.
+// TestTry: a running limit is tried with the running jobs, a window with its starts, a quota with those of its
+// period; units that nothing counts are unknown.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	th, err := throttle.New("try", client, []throttle.Scope{
-		{Name: "host", Limits: []throttle.Limit{throttle.Running(5), throttle.PerHour(100)}},
+		{Name: "host", Limits: []throttle.Limit{throttle.Running(5), throttle.Per(100, 400*24*time.Hour),
+			throttle.PerCalendarMonth(9, "UTC")}},
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(100)}},
 	}, &throttle.Options{Timeout: time.Minute})
 	if err != nil {
@@ -32,7 +33,8 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	limits := []throttle.Limit{throttle.Running(1), throttle.PerHour(2), throttle.PerDay(1)}
+	limits := []throttle.Limit{throttle.Running(1), throttle.PerHour(2),
+		throttle.PerDay(1), throttle.PerCalendarMonth(1, "UTC"), throttle.PerCalendarMonth(2, "Asia/Kolkata")}
 	of := func(scope, key string) []view.Tried {
 		t.Helper()
 		rows, err := view.Try(t.Context(), inspect.New(th), scope, []string{key}, limits)
@@ -47,12 +49,14 @@ func TestTry(t *testing.T) {
 	want := []view.Tried{
 		{Scope: "host", Key: "h", Started: 3, Over: 2, Known: true},
 		{Scope: "host", Key: "h", Started: 3, Over: 1, Known: true},
-		{Scope: "host", Key: "h"},
+		{Scope: "host", Key: "h", Started: 3, Over: 2, Known: true},
+		{Scope: "host", Key: "h", Started: 3, Over: 2, Known: true},
+		{Scope: "host", Key: "h", Started: 3, Over: 1, Known: true},
 	}
 	if diff := cmp.Diff(want, of("host", "h")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if rows := of(throttle.Global, ""); rows[0].Known || rows[1].Known {
+	if rows := of(throttle.Global, ""); rows[0].Known || rows[1].Known || rows[2].Known {
 		t.Errorf("got %+v of what nobody counts", rows)
 	}
 }

@@ -15,13 +15,16 @@ type Use struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit,omitempty"` // empty where the scope key has none
-	// Used is how many units started in the window that ends now, and Booked how many are promised.
+	// Used is how many units started in the window that ends now, or in the period of a quota, and
+	// Booked how many are promised.
 	// Ratio is the used part of the limit; -1 if it is unlimited.
 	Used   int64   `json:"used"`
 	Booked int64   `json:"booked"`
 	Ratio  float64 `json:"ratio"`
 	// Free is the earliest start for one unit; zero if there is none.
 	Free time.Time `json:"free,omitzero"`
+	// Anew is when the period of a quota ends; zero for other limits.
+	Anew time.Time `json:"begins_anew,omitzero"`
 	// Served is the served share of the limit; zero if it is all.
 	Served float64 `json:"served,omitzero"`
 	// SetFor is scope or key if the limit was set at run time. Mode is the mode in force. Ends is
@@ -98,6 +101,7 @@ func UsesOf(u inspect.Usage) []Use {
 	for i, l := range u.Limits {
 		rows[i] = row
 		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = LimitText(l.Limit), l.Used, l.Booked, l.Free
+		rows[i].Anew = l.Anew
 		rows[i].Ratio = ratio(l)
 		if u.Served < 1 && l.Limit.Units > 0 {
 			rows[i].Served = u.Served

@@ -104,7 +104,7 @@ func entriesText(entries []line.Entry) string {
 func StateText(k line.KeyState) string {
 	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
 	for _, u := range k.Limits {
-		text += fmt.Sprintf("\n%s %d %d %d", u.Limit, u.Used, u.Booked, u.Free)
+		text += fmt.Sprintf("\n%s %d %d %d %d", u.Limit, u.Used, u.Booked, u.Free, u.Anew)
 	}
 	return text
 }
@@ -138,7 +138,7 @@ func readKeyUsed(text string) (k KeyUsed, err error) {
 			k.Counted = append(k.Counted, v.Integer())
 		default:
 			k.Limits = append(k.Limits,
-				line.Usage{Limit: v.limit(), Used: v.Natural(), Booked: v.Natural(), Free: v.Natural()})
+				line.Usage{Limit: v.limit(), Used: v.Natural(), Booked: v.Natural(), Free: v.Natural(), Anew: v.Natural()})
 		}
 		err = cmp.Or(err, v.Err())
 	}

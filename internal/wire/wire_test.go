@@ -218,7 +218,7 @@ func FuzzReadDecisions(f *testing.F) {
 
 // FuzzReadUsed: no reply makes the reader panic, and a reply that is read is written the same.
 func FuzzReadUsed(f *testing.F) {
-	f.Add("5 700 s k 6 7 8\n100/w60000000/1 1 2 3\n# -1\n= w60000000 1 2 -3 00000000000000040000000000000005 -")
+	f.Add("5 700 s k 6 7 8\n100/w60000000/1 1 2 3 4\n# -1\n= w60000000 1 2 -3 00000000000000040000000000000005 -")
 	f.Fuzz(func(t *testing.T, text string) {
 		u, err := wire.ReadUsed([]any{"1000", text})
 		if err != nil {

@@ -1,7 +1,7 @@
 -- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so
 -- that lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's
 -- units.
--- uses: kinds, records, key, placing, queue, line, overdue, turn
+-- uses: edges, kinds, records, key, placing, queue, line, overdue, turn
 local LOOKS_OF_A_CLAIM = 8 -- how many looks one look at a claim counts for: it costs as much
 
 local function longest(key)
@@ -52,8 +52,20 @@ local function note_claim(lane, queue, id, at)
   expire(claims)
 end
 
+-- The slot of a claim that should start at an instant: not beyond the known periods of a quota, where the claim is
+-- looked at again.
+local function slot_of(lane, at)
+  for i = 1, #lane do
+    for j = 1, #lane[i] do
+      if lane[i][j].edges then at = min(at, known_until(lane[i][j].edges) - 1) end
+    end
+  end
+  return at
+end
+
 -- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.
 local function claim(lane, job, queue, at)
+  at = slot_of(lane, at)
   local following, more = book_first(lane, job, at)
   note_claim(lane, queue, job.id, at)
   return following, more
@@ -74,7 +86,7 @@ local function reclaim(id)
   unbook(id, record)
   local costs = costs_of(lane, costs_text)
   local at = earliest(lane, costs, now, true, ENFORCE)
-  if at == NEVER then at = max(tonumber(slot), now) end
+  at = at == NEVER and max(tonumber(slot), now) or slot_of(lane, at)
   promise(id, lane, costs_text, costs, at, tonumber(arrival))
   if at > horizon then
     note_claim(lane, queue, id, at)

@@ -23,7 +23,7 @@ local function add_ledgers(key, limits)
     if limit.units >= 0 and not ledger_of(key, limit.span) then
       local place = 1
       while key[place] and precedes(key[place], limit) do place = place + 1 end
-      table.insert(key, place, new_ledger(limit.span, limit.precision, now + key.shift))
+      table.insert(key, place, new_ledger(key, limit.span, limit.precision, now + key.shift))
     end
   end
 end
@@ -163,7 +163,7 @@ local function save_key(key)
     coarsen(key, ledger)
     if #ledger.tail > SPILL and ledger.kind.logged then spill(key, ledger) end
     if ledger.passed > 0 then cut(key, ledger) end
-    needed = max(needed, now + start_of(ledger, ledger.n), leaves_at(key, ledger, ledger.tail),
+    needed = max(needed, leaves(ledger, now + key.shift) - key.offset, leaves_at(key, ledger, ledger.tail),
       leaves_at(key, ledger, ledger.ahead))
     text = text .. format('%s %d %d %d %d %d %d %d %d\n', ledger.span, ledger.precision, ledger.since, ledger.spent,
       ledger.booked, #ledger.tail, #ledger.ahead, ledger.passed, ledger.logged) .. ledger.tail .. ledger.ahead

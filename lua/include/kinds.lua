@@ -2,33 +2,55 @@
 --   w  a window counts the starts within its length. A start leaves with the window
 --   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be
 --     renewed
+--   z  a quota counts the starts of a period of a calendar, whose text follows the length: "z86400000000day@UTC". A
+--     start leaves at the end of its period, which is one sub-window
 -- renewed: a grant notes its places, which the job renews and gives back; a full ledger may have room at any time.
 -- settled: a settlement corrects the charge of a start, and a report of the upstream adds debts.
 -- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
+-- slides: starts leave one after the other, so that the ledger tells what started in any time.
+-- uses: edges
 local KINDS = {
   r = { renewed = true },
-  w = { settled = true, logged = true },
+  w = { settled = true, logged = true, slides = true },
+  z = { settled = true, edged = true },
 }
 
 -- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A
 -- start counts for the length after it, rounded up to whole sub-windows, so that no window seems emptier than it is;
--- with a precision of 1 it counts to the microsecond. Returns nil if there is no such span.
+-- with a precision of 1 it counts to the microsecond. edges: of its periods; offset: of a ledger's time from the
+-- clock's. Returns nil if there is no such span.
 local function with_span(counted, span, precision)
-  local letter, length = string.match(span, '^(%l)(%d+)$')
+  local letter, length, calendar = string.match(span, '^(%l)(%d+)(.*)$')
   counted.kind, counted.span = KINDS[letter], span
   counted.length, counted.precision = tonumber(length), tonumber(precision)
   if not counted.kind or counted.length == 0 or counted.precision == 0 then return nil end
+  if counted.kind.edged then
+    counted.edges, counted.offset, counted.n = edges_of(calendar), 0, 1
+    return counted
+  elseif calendar ~= '' then
+    return nil
+  end
   counted.n = counted.precision == 1 and counted.length or math.ceil(counted.length / counted.precision) + 1
   return counted
 end
 
--- The order of a scope key's ledgers, and of a scope's limits: leases before windows, short ones first.
+-- The order of a scope key's ledgers, and of a scope's limits: leases, windows, quotas, short ones first.
 local function precedes(a, b)
-  if a.kind ~= b.kind then return a.span < b.span end
-  return a.length < b.length
+  if a.kind == b.kind and a.length ~= b.length then return a.length < b.length end
+  return a.span < b.span
 end
 
 -- The sub-window of an instant, in a ledger's time, and the first instant of a sub-window.
-local function sub_window(counted, time) return math.floor(time / counted.precision) end
-local function start_of(counted, x) return x * counted.precision end
-return with_span, precedes, sub_window, start_of
+local function sub_window(counted, time)
+  if counted.edges then return period_of(counted.edges, time - counted.offset) end
+  return math.floor(time / counted.precision)
+end
+
+local function start_of(counted, x)
+  if counted.edges then return edge_of(counted.edges, x) + counted.offset end
+  return x * counted.precision
+end
+
+-- When a start at an instant leaves.
+local function leaves(counted, time) return start_of(counted, sub_window(counted, time) + counted.n) end
+return with_span, precedes, sub_window, start_of, leaves

@@ -5,11 +5,13 @@
 -- Spent units that are older than the tail lie in the log "ledger:<name>:<span>", logged bytes of entries, of which the
 -- first passed bytes have left the window.
 -- uses: kinds, entries
-local function new_ledger(span, precision, since)
-  return with_span({
+local function new_ledger(key, span, precision, since)
+  local ledger = with_span({
     since = since, spent = 0, booked = 0, tail = '', ahead = '', passed = 0, logged = 0, trimmed = false,
     old = false, promised = false, searches = {}, current = 0, -- what placing.lua has read, and where it has searched
   }, span, precision)
+  if ledger and ledger.edges then ledger.offset = key.offset end
+  return ledger
 end
 
 local function log_of(key, ledger) return prefix .. 'ledger:' .. key.name .. ':' .. ledger.span end
@@ -24,8 +26,8 @@ local function parse_ledgers(key, text, at)
   local count = 0
   while at <= #text do
     local span, precision, since, spent, booked, tail, rest, from =
-      match(text, '^(%l%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
-    local ledger = from and new_ledger(span, precision, tonumber(since))
+      match(text, '^(%l%d+%S*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ %d+)\n()', at)
+    local ledger = from and new_ledger(key, span, precision, tonumber(since))
     if not ledger then error('FOREIGN key:' .. key.name, 0) end
     ledger.spent, ledger.booked = tonumber(spent), tonumber(booked)
     at = from + tail

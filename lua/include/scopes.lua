@@ -1,12 +1,12 @@
 -- The limits and modes of scopes: what the process has configured, and what is set at run time.
--- uses: kinds
+-- uses: edges, kinds
 local CONFIGURED, SET_FOR_SCOPE, SET_FOR_KEY = 'c', 's', 'k' -- origins of limits
 
 -- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit
 -- begins.
 local function limits_of(text, whose)
   local list, at = {}, 1
-  for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+)/(%d+),?()') do
+  for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+[^/]*)/(%d+),?()') do
     local head = span .. ' ' .. precision_text .. ' '
     local limit = with_span({ units = tonumber(units), head = head }, span, precision_text)
     if from ~= at or not limit or limit.units < -1 then break end
@@ -56,9 +56,18 @@ local function read_scopes(control)
   if at ~= #control + 1 then error('FOREIGN control', 0) end
 end
 
+-- Reads the edges of all calendars of a text, so that edges which Redis does not have are missed before anything is
+-- written.
+local function read_edges(text)
+  if not string.find(text, '/z', 1, true) then return end
+  for calendar in gmatch(text, '/z%d+([^/]+)/') do edges_of(calendar) end
+end
+
 -- Reads the key control, and other keys with it. While the slot is moved, Redis refuses this with nothing written.
 local function read_control(...)
   local found = call('MGET', prefix .. 'none', KEYS[1], ...) -- 'none' never exists
+  read_edges(configured)
+  if found[2] then read_edges(found[2]) end
   read_scopes(found[2])
   return found
 end

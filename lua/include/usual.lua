@@ -56,7 +56,7 @@ local function save_usual(key)
       tail = tail .. format('%016d%016d', current, w.added)
     end
     text = text .. limit.head .. w.since .. format(' %d 0 %d 0 ', w.spent + w.added, #tail) .. w.log .. '\n' .. tail
-    needed = max(needed, now + start_of(limit, limit.n))
+    needed = max(needed, start_of(limit, current + limit.n))
   end
   needed = needed + lookahead + grace + 60000000
   if key.expire_text + 0 >= needed then

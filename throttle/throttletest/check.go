@@ -17,11 +17,11 @@ type Start struct {
 	End    time.Time         // when it ended, for running limits; zero: it still runs
 }
 
-// Over is a window that held more than its limit, or an instant at which more ran.
+// Over is a window or a period that held more than its limit, or an instant at which more ran.
 type Over struct {
 	Scope, Key string
 	Limit      throttle.Limit
-	End        time.Time // the start that the window ends at, or the instant
+	End        time.Time // the start that the window ends at, the last of the period, or the instant
 	Units      int64     // what it held
 }
 
@@ -31,6 +31,10 @@ func (o Over) String() string {
 		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units,
 			o.End.UTC().Format(time.StampMicro), o.Limit)
 	}
+	if o.Limit.Calendar != (throttle.Calendar{}) {
+		return fmt.Sprintf("%s %q: %d units in the period of %s whose last start is at %s", o.Scope, o.Key, o.Units, o.Limit,
+			o.End.UTC().Format(time.StampMicro))
+	}
 	return fmt.Sprintf("%s %q: %d units in the window of %s that ends at %s", o.Scope, o.Key, o.Units, o.Limit,
 		o.End.UTC().Format(time.StampMicro))
 }
@@ -38,7 +42,8 @@ func (o Over) String() string {
 // Check returns the windows over their limit: for every limit and scope key, for
 // every start as a window's end, the weights of the starts in (End-Window, End]
 // are summed as integers, in microseconds. Under a running limit, the jobs that run are
-// summed at each start; at its End a job no longer runs.
+// summed at each start; at its End a job no longer runs. Under a quota, the starts of each period
+// are summed, as the clock of its zone has them.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {
@@ -46,6 +51,8 @@ func Check(scopes []throttle.Scope, starts []Start) []Over {
 			for _, limit := range scope.Limits {
 				switch {
 				case limit.Units == throttle.Unlimited:
+				case limit.Calendar != throttle.Calendar{}:
+					over = append(over, checkQuota(scope.Name, key, limit, own)...)
 				case limit.Running:
 					over = append(over, checkRunning(scope.Name, key, limit, own)...)
 				default:
@@ -93,7 +100,7 @@ func byKey(scope string, starts []Start) map[string][]Start {
 }
 
 func check(scope, key string, limit throttle.Limit, starts []Start) []Over {
-	slices.SortFunc(starts, func(a, b Start) int { return a.At.Compare(b.At) })
+	starts = inOrder(starts)
 	var over []Over
 	var units int64
 	first := 0
@@ -109,4 +116,10 @@ func check(scope, key string, limit throttle.Limit, starts []Start) []Over {
 		}
 	}
 	return over
+}
+
+// inOrder sorts starts by time.
+func inOrder(starts []Start) []Start {
+	slices.SortFunc(starts, func(a, b Start) int { return a.At.Compare(b.At) })
+	return starts
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
+const hour = time.Hour
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // TestCheck: the checker itself, by hand. A window is open at its beginning and
@@ -56,6 +58,19 @@ func TestCheck(t *testing.T) {
 		if diff := cmp.Diff(test.want, throttletest.Check(scopes, test.starts)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	quota := throttle.Limit{Units: 3, Calendar: throttle.Calendar{Unit: throttle.Day, Hours: 14, Zone: "Europe/Paris"}}
+	starts := []throttletest.Start{start(0, 2, ""), start(hour-1, 2, ""), start(hour, 3, ""), start(25*hour, 3, ""),
+		start(49*hour-1, 1, ""), start(49*hour, 3, "")}
+	over := throttletest.Over{Scope: throttle.Global, Limit: quota, End: noon.Add(hour - 1), Units: 4}
+	later := throttletest.Over{Scope: throttle.Global, Limit: quota, End: noon.Add(49*hour - 1), Units: 4}
+	if diff := cmp.Diff([]throttletest.Over{over, later}, throttletest.Check([]throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{quota}}}, starts)); diff != "" {
+		t.Errorf("quota (-want +got):\n%s", diff)
+	}
+	if want := `global "": 4 units in the period of 3/day+14h@Europe/Paris whose last start is at ` +
+		`Mar  1 12:59:59.999999`; over.String() != want {
+		t.Errorf("got %q, want %q", over, want)
 	}
 	want := `tenant "a": 3 units in the window of 2/1m that ends at Mar  1 12:00:59.000000`
 	if got := tests["one key"].want[0].String(); got != want {

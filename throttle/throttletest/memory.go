@@ -244,7 +244,7 @@ func (m *memory) usage(r request) (any, error) {
 func (m *memory) count(ledgers []line.LedgerSnapshot, from, to int64) int64 {
 	best := -1
 	for i, w := range ledgers {
-		if w.Kind.Settled() && w.Length >= from && (best < 0 || w.Precision < ledgers[best].Precision) {
+		if w.Kind.Slides() && w.Length >= from && (best < 0 || w.Precision < ledgers[best].Precision) {
 			best = i
 		}
 	}

@@ -1,0 +1,51 @@
+package line
+
+import (
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
+)
+
+// edges has the periods of a ledger whose sub-windows are periods of a calendar. Their edges are instants of the
+// clock: where the ledger's time goes on after a far step back of the clock, the edges are shifted with it.
+type edges struct {
+	offset int64 // of the ledger's time from the clock's
+
+	// The last period that was found, by the ledger's time.
+	last         int64
+	begins, ends int64
+}
+
+// periodOf returns the sub-window of an instant.
+func (e *edges) periodOf(text string, at int64) int64 {
+	if at < e.begins || at >= e.ends {
+		of := mustCalendar(text)
+		e.last = of.Period(time.UnixMicro(at - e.offset))
+		e.begins, e.ends = of.Edge(e.last).UnixMicro()+e.offset, of.Edge(e.last+1).UnixMicro()+e.offset
+	}
+	return e.last
+}
+
+// edgeOf returns the first instant of a sub-window.
+func (e *edges) edgeOf(text string, period int64) int64 {
+	if e.ends > 0 && period == e.last+1 {
+		return e.ends
+	}
+	return mustCalendar(text).Edge(period).UnixMicro() + e.offset
+}
+
+// shift makes the edges those of another offset.
+func (e *edges) shift(offset int64) {
+	if offset != e.offset {
+		*e = edges{offset: offset}
+	}
+}
+
+// mustCalendar returns the calendar of a span, which ParseSpan or Periods made.
+func mustCalendar(text string) *calendar.Calendar {
+	of, err := calendar.Of(text)
+	if err != nil {
+		panic("line: " + err.Error())
+	}
+	return of
+}

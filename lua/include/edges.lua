@@ -1,0 +1,47 @@
+-- Edges: when the periods of a calendar begin, us. Only Go can compute them; the hash "edges" has them by calendar, as
+-- "first edges": the number of the first period, then an edge of 16 digits for it and for each period after it.
+local edges_by_calendar = {}
+
+-- The i-th edge. Before the first, all is over; after the last, nothing begins.
+local function edge_at(edges, i)
+  if i < 1 then return 0 end
+  if i > edges.count then return NEVER end
+  return tonumber(sub(edges.text, edges.from + 16 * i, edges.from + 16 * i + 15))
+end
+
+-- The edges of a calendar. A script that needs edges which Redis does not have ends with an error that says which, with
+-- nothing written; the caller computes them and calls again. A period that is booked is not the last: the last has no
+-- known end.
+local function edges_of(calendar)
+  local edges = edges_by_calendar[calendar]
+  if edges then return edges end
+  local text = call('HGET', prefix .. 'edges', calendar) or '1 '
+  local first, from = match(text, '^(%d+) ()%d*$')
+  if not first then error('FOREIGN edges', 0) end
+  edges = { text = text, from = from - 16, first = tonumber(first), count = (#text - from + 1) / 16 }
+  edges.begins, edges.ends = 0, 0 -- of the period that was found last
+  if edges.count < 3 or edge_at(edges, 1) > now or edge_at(edges, edges.count - 1) <= horizon then
+    error(format('EDGES %s %d %d', calendar, now, horizon), 0)
+  end
+  edges_by_calendar[calendar] = edges
+  return edges
+end
+
+-- The period of an instant: the last that has begun.
+local function period_of(edges, at)
+  if edges.begins > at or at >= edges.ends then
+    local low, high = 0, edges.count -- edges up to low have passed, those after high have not
+    while low < high do
+      local middle = math.ceil((low + high) / 2)
+      if edge_at(edges, middle) <= at then low = middle else high = middle - 1 end
+    end
+    edges.period, edges.begins, edges.ends = edges.first + low - 1, edge_at(edges, low), edge_at(edges, low + 1)
+  end
+  return edges.period
+end
+
+local function edge_of(edges, period) return edge_at(edges, period - edges.first + 1) end
+
+-- Until when the periods of a calendar are known.
+local function known_until(edges) return edge_at(edges, edges.count) end
+return edges_of, period_of, edge_of, known_until

@@ -1,0 +1,78 @@
+package throttle
+
+import (
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
+)
+
+// The units of a Calendar.
+const (
+	Day   = calendar.Day
+	Week  = calendar.Week // begins on Monday
+	Month = calendar.Month
+)
+
+// Calendar says when the periods of a quota begin: each day, week or month in a time zone, or some days and hours
+// after its beginning. The zero Calendar is none.
+//
+// A time that a change of the clock leaves out stands for the first instant after it; of a time that comes twice,
+// the first counts. In a month that has no such day, the period begins on the last day.
+type Calendar struct {
+	// Unit is Day, Week or Month.
+	Unit string
+	// Days is how many days after the beginning of a week or a month a period begins: 0 to 6 of a week,
+	// 6 for Sunday; 0 to 30 of a month, 14 for the 15th. A Day has none.
+	Days int
+	// Hours is the hour at which a period begins, by the clock of the zone: 0 to 23.
+	Hours int
+	// Zone is the name of a time zone in the zone database: UTC, Europe/Paris, America/Los_Angeles.
+	Zone string
+}
+
+// String prints the calendar as in the text of a limit: day@UTC, week+6d@Europe/Paris, month+14d+3h@UTC.
+func (c Calendar) String() string { return calendar.Text(c.Unit, c.Days, c.Hours, c.Zone) }
+
+// Period returns when the period of an instant begins and ends, by the zone data of this process; zero times
+// for a calendar that no limit may have. Usage says when it ends by what Redis goes by.
+func (c Calendar) Period(at time.Time) (begins, ends time.Time) {
+	of := c.known()
+	if of == nil {
+		return begins, ends
+	}
+	period := of.Period(at)
+	return of.Edge(period), of.Edge(period + 1)
+}
+
+// known returns the calendar that computes edges; nil if validate refuses it.
+func (c Calendar) known() *calendar.Calendar {
+	of, err := calendar.Of(c.String())
+	if err != nil {
+		return nil
+	}
+	return of
+}
+
+func (c Calendar) validate() error {
+	_, err := calendar.New(c.Unit, c.Days, c.Hours, c.Zone)
+	return err
+}
+
+// calendarOf returns the calendar of edges.
+func calendarOf(of *calendar.Calendar) Calendar {
+	return Calendar{Unit: of.Unit, Days: of.Days, Hours: of.Hours, Zone: of.Zone}
+}
+
+// PerCalendarDay returns the quota of units per day from midnight to midnight in a zone, such as
+// Europe/Paris.
+func PerCalendarDay(units int64, zone string) Limit { return perCalendar(units, Day, zone) }
+
+// PerCalendarWeek returns the quota of units per week, which begins on Monday, in a zone.
+func PerCalendarWeek(units int64, zone string) Limit { return perCalendar(units, Week, zone) }
+
+// PerCalendarMonth returns the quota of units per month of the calendar in a zone.
+func PerCalendarMonth(units int64, zone string) Limit { return perCalendar(units, Month, zone) }
+
+func perCalendar(units int64, unit, zone string) Limit {
+	return Limit{Units: units, Calendar: Calendar{Unit: unit, Zone: zone}}
+}

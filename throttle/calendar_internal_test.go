@@ -1,0 +1,95 @@
+package throttle
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestUnknownZone: edges of a zone that only another process knows are an error of the state, and nothing is guessed.
+func TestUnknownZone(t *testing.T) {
+	t.Parallel()
+	fake := newFake()
+	fake.failing = map[string]error{"reserve": errors.New("EDGES day@Mars.Base 1 2")}
+	th, err := New("t", fake, []Scope{{Name: Global, Limits: []Limit{PerMinute(1)}}}, &Options{Fallback: FallbackOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := th.Reserve(t.Context(), Job{ID: "a", Weight: 1}); !errors.Is(err, ErrState) {
+		t.Errorf("got %+v, %v; want ErrState", r, err)
+	}
+}
+
+// TestLocalQuota: with Redis away a process starts its share of a quota in each period, all at once if they come so.
+func TestLocalQuota(t *testing.T) {
+	t.Parallel()
+	l := newLocalShare(0.5)
+	midnight := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
+	take := func(at time.Time, units int64, limits ...Limit) bool {
+		var charges []localCharge
+		for _, limit := range limits {
+			charges = append(charges, localCharge{localLimit{"global:", limit}, units})
+		}
+		_, taken := l.take(localGrant{}, charges, at)
+		return taken
+	}
+	quota, window := PerCalendarDay(9, "UTC"), PerMinute(4)
+	for i, step := range []struct {
+		after  time.Duration
+		units  int64
+		limits []Limit
+		want   bool
+	}{
+		{-time.Hour, 3, []Limit{quota}, true},
+		{-time.Hour, 2, []Limit{quota}, false}, // more than half of 9
+		{-time.Minute, 1, []Limit{quota, window}, true},
+		{-time.Second, 1, []Limit{quota}, false},
+		{-time.Second, 2, []Limit{window}, false},
+		{0, 5, []Limit{quota}, false},
+		{0, 2, []Limit{quota, window}, false}, // the window refuses it, and the quota has lost nothing
+		{0, 4, []Limit{quota}, true},
+		{-time.Second, 1, []Limit{quota}, false}, // time does not go back
+		{23 * time.Hour, 1, []Limit{quota}, false},
+		{24 * time.Hour, 4, []Limit{quota}, true},
+	} {
+		if got := take(midnight.Add(step.after), step.units, step.limits...); got != step.want {
+			t.Errorf("step %d: got %t, want %t", i+1, got, step.want)
+		}
+	}
+}
+
+// TestZonesThatDiffer: a process is told from another by whose zone data a clock is changed at another time.
+func TestZonesThatDiffer(t *testing.T) {
+	t.Parallel()
+	const paris = "Europe/Paris"
+	th, err := New("t", newFake(), []Scope{{Name: Global, Limits: []Limit{PerCalendarDay(1, paris),
+		PerCalendarDay(1, "UTC"), PerMinute(1)}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, other := th.self(), Process{}
+	text, err := json.Marshal(own)
+	if err == nil {
+		err = json.Unmarshal(text, &other)
+	}
+	if err != nil || len(own.Clocks) != 2 || len(own.Clocks[paris]) < 4 || len(own.Clocks["UTC"]) != 1 {
+		t.Fatalf("got %v, %v", own.Clocks, err)
+	}
+	own.Clocks[paris] = slices.Insert(own.Clocks[paris], 0, own.Clocks[paris][0].Add(-time.Hour)) // published earlier
+	for _, pair := range [][2]Process{{own, other}, {other, own}} {
+		if what := pair[0].Differences(pair[1]); len(what) > 0 {
+			t.Errorf("alike: got %q", what)
+		}
+	}
+	changed := other.Clocks[paris][1]
+	other.Clocks[paris] = slices.Delete(other.Clocks[paris], 1, 2) // a year without summer or winter time
+	for _, pair := range [][2]Process{{own, other}, {other, own}} {
+		what := pair[0].Differences(pair[1])
+		if len(what) != 1 || !strings.HasPrefix(what[0], "the clock of Europe/Paris at "+changed.Format("2006-01-02")) {
+			t.Errorf("got %q, want the change at %s", what, changed)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
+)
+
+// fromNine is a quota whose next period begins an hour after dawn.
+func fromNine(units int64) throttle.Limit {
+	return throttle.Limit{Units: units, Calendar: throttle.Calendar{Unit: throttle.Day, Hours: 9, Zone: "UTC"}}
+}
+
+// edgesKey is the hash of edges of a throttle.
+func edgesKey(t *testing.T, client *redis.Client, th *throttle.Throttle) string {
+	t.Helper()
+	keys, err := client.Keys(t.Context(), "thr:{"+th.Name()+"}:*:edges").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("got keys %q, %v; want the one of edges", keys, err)
+	}
+	return keys[0]
+}
+
+// wants fails the test unless a job is answered like this, its start counted from dawn.
+func wants(t *testing.T, s throttletest.Subject, at time.Duration, id string, weight int64, outcome throttle.Outcome,
+	start time.Duration) throttle.Reservation {
+	t.Helper()
+	r, err := s.Reserve(dawn.Add(at), throttle.Job{ID: id, Weight: weight, Nonce: fmt.Sprint(id, at)})
+	if err != nil || r.Outcome != outcome || outcome != throttle.Waiting && !r.Start.Equal(dawn.Add(start)) {
+		t.Fatalf("job %s at %s: got %s %s, %v; want %s %s", id, at, r.Outcome, r.Start.Sub(dawn), err, outcome, start)
+	}
+	return r
+}
+
+// TestEdgesAreLost: edges that Redis has lost are computed again, and no count with them.
+func TestEdgesAreLost(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, globalScope(fromNine(2)), &throttle.Options{Lookahead: 48 * time.Hour})
+		s := newScripted(th)
+		lose := func() {
+			if err := client.Del(t.Context(), edgesKey(t, client, th)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		granted := wants(t, s, 0, "a", 2, throttle.Granted, 0)
+		lose()
+		wants(t, s, time.Second, "b", 2, throttle.Booked, time.Hour)
+		lose()
+		if settled, err := s.Settle(dawn.Add(2*time.Second), granted, 1); !settled || err != nil {
+			t.Errorf("settled %t, %v", settled, err)
+		}
+		lose()
+		if used, err := s.Usage(dawn.Add(3*time.Second), throttle.Global, ""); err != nil || used.Limits[0].Used != 1 ||
+			used.Limits[0].Booked != 2 || !used.Limits[0].Anew.Equal(dawn.Add(time.Hour)) {
+			t.Errorf("usage: got %+v, %v", used, err)
+		}
+		lose()
+		wants(t, s, time.Hour, "b", 2, throttle.Granted, time.Hour)
+		wants(t, s, time.Hour, "c", 1, throttle.Booked, 25*time.Hour)
+	})
+}
+
+// TestEdgesAreMissingInAPull: a pull that lacks edges books nothing under that quota, has them computed, and the next
+// pull goes on.
+func TestEdgesAreMissingInAPull(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th := newThrottle(t, client, globalScope(throttle.PerMinute(100)), &throttle.Options{Lookahead: time.Second})
+		s := newScripted(th)
+		if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{fromNine(2)}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, s, time.Second, "a", 2, throttle.Granted, time.Second)
+		wants(t, s, time.Second, "b", 2, throttle.Waiting, 0)
+		if _, err := s.Pull(dawn.Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		key := edgesKey(t, client, th)
+		if err := client.Del(t.Context(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+		booked := 0
+		for at := time.Hour - time.Second; at < time.Hour+5*time.Second; at += time.Second {
+			pulled, err := s.Pull(dawn.Add(at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			booked += len(pulled.Booked)
+		}
+		if n, err := client.Exists(t.Context(), key).Result(); n != 1 || err != nil || booked != 1 {
+			t.Errorf("%d booked, %d keys of edges, %v; want one of each", booked, n, err)
+		}
+	})
+}
+
+// TestEdgesOfAnotherProcess: what one process has stored holds for all, also for one whose zone data differ, so that
+// they count alike.
+func TestEdgesOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		scopes := globalScope(fromNine(2))
+		th := newThrottle(t, client, scopes, &throttle.Options{Lookahead: 48 * time.Hour})
+		one, other := newScripted(th), newScripted(sameAs(t, client, th, scopes, throttle.Options{}))
+		wants(t, one, 0, "a", 1, throttle.Granted, 0)
+		key := edgesKey(t, client, th)
+		stored, err := client.HGetAll(t.Context(), key).Result()
+		if err != nil || len(stored) != 1 {
+			t.Fatalf("got %v, %v", stored, err)
+		}
+		for calendar, text := range stored { // as if a process took the zone to be an hour behind UTC
+			first, edges, _ := strings.Cut(text, " ")
+			var later strings.Builder
+			for ; edges != ""; edges = edges[16:] {
+				var at int64
+				if _, err := fmt.Sscanf(edges[:16], "%d", &at); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&later, "%016d", at+time.Hour.Microseconds())
+			}
+			if err := client.HSet(t.Context(), key, calendar, first+" "+later.String()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(t, one, 90*time.Minute, "b", 1, throttle.Granted, 90*time.Minute)
+		wants(t, other, 91*time.Minute, "c", 1, throttle.Booked, 2*time.Hour)
+		wants(t, one, 2*time.Hour, "c", 1, throttle.Granted, 2*time.Hour)
+		// Once the stored edges are short of what is looked ahead, new ones come after them.
+		late := 80 * 24 * time.Hour
+		wants(t, other, late, "d", 2, throttle.Granted, late)
+		wants(t, one, late, "e", 1, throttle.Booked, late+time.Hour)
+	})
+}
+
+// TestGuessUnderAQuota: a job in line is told the edge at which its turn comes.
+func TestGuessUnderAQuota(t *testing.T) {
+	t.Parallel()
+	s := newScripted(newThrottle(t, miniClient(t), globalScope(fromNine(2)), &throttle.Options{Lookahead: time.Second}))
+	wants(t, s, 0, "a", 2, throttle.Granted, 0)
+	for i, want := range []time.Duration{time.Hour, time.Hour, 25 * time.Hour, 25 * time.Hour, 49 * time.Hour} {
+		if r := wants(t, s, 0, fmt.Sprint("b", i), 1, throttle.Waiting, 0); !r.Start.Equal(dawn.Add(want)) {
+			t.Errorf("job %d: guessed %s, want %s", i, r.Start.Sub(dawn), want)
+		}
+	}
+}
+
+// TestForecastOfQuotas: jobs that wait over several midnights, a closed month and a change of the clock start when it
+// was forecast.
+func TestForecastOfQuotas(t *testing.T) {
+	t.Parallel()
+	tenant := []throttle.Limit{throttle.PerCalendarDay(9, "America/St_Johns"),
+		{Units: 40, Calendar: throttle.Calendar{Unit: throttle.Month, Days: 19, Zone: "Europe/Paris"}}}
+	scopes := []throttle.Scope{{Name: "tenant", Limits: tenant},
+		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(7)}}}
+	st := newStage(t, miniClient(t), scopes, throttle.Options{Lookahead: time.Second})
+	var jobs []throttle.Job
+	for i := range 120 {
+		jobs = append(jobs, throttle.Job{ID: fmt.Sprint("j", i), Weight: 1 + int64(i%3), Keys: of(fmt.Sprint("t", i%4))})
+	}
+	for _, job := range jobs[:30] {
+		st.arrive(job)
+	}
+	began := st.now
+	st.s.now = began
+	forecast, err := inspect.New(st.s.throttle).Forecast(context.Background(), jobs[30:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range jobs[30:] {
+		st.arrive(job)
+	}
+	st.play(began.Add(90 * 24 * time.Hour))
+	var starts []throttletest.Start
+	for i, job := range jobs {
+		start, started := st.starts[job.ID]
+		if !started {
+			t.Fatalf("job %s has not started", job.ID)
+		}
+		starts = append(starts, throttletest.Start{At: start, Weight: job.Weight, Keys: job.Keys})
+		if i < 30 {
+			continue
+		}
+		if off := start.Sub(forecast.Starts[i-30]).Abs(); off > max(2*time.Second, start.Sub(began)/100) {
+			t.Errorf("job %s started after %s, forecast was %s", job.ID, start.Sub(began), forecast.Starts[i-30].Sub(began))
+		}
+	}
+	if forecast.Last.Sub(began) < 24*time.Hour {
+		t.Errorf("all have started by %s: no edge was passed", forecast.Last)
+	}
+	for _, over := range throttletest.Check(scopes, starts) {
+		t.Error(over)
+	}
+}
+
+// TestExplainNamesTheEdge: the explanation says when the quota begins anew, by the clock of its zone.
+func TestExplainNamesTheEdge(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		s := nearly(t, client, globalScope(throttle.PerCalendarDay(2, "Europe/Paris")), throttle.Options{})
+		comes(t, s, 0, throttle.Job{ID: "a", Weight: 2}, throttle.Granted)
+		reads(t, "b", explained(t, client, s, time.Second, throttle.Job{ID: "b", Weight: 1}), `
+job b at 2027-01-15 08:00:01.000 UTC
+  nothing is known of it: it never asked, was given back, or has started
+  global                   2/day@Europe/Paris        2 used        0 booked  room in 14h59m59s
+    begins anew on Sat 2027-01-16 00:00 CET (in 14h59m59s)
+`)
+	})
+}
