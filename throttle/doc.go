@@ -85,8 +85,7 @@
 //
 // With a Scope.Floor the limits of its keys follow what their upstream says. Report lowers the
 // served share of the limits at a refusal or by headers, and raises it by answers, for all
-// processes. The limits themselves are never exceeded. An Estimator learns from settlements
-// what jobs take, so that their weights need not be guessed.
+// processes. The limits themselves are never exceeded.
 //
 // # Limits and modes at run time
 //

@@ -12,15 +12,16 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/estimate"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-func newEstimator(t *testing.T, cold int64, opts *throttle.EstimatorOptions) *throttle.Estimator {
+func newEstimator(t *testing.T, cold int64, opts *estimate.Options) *estimate.Estimator {
 	t.Helper()
-	e, err := throttle.NewEstimator(cold, opts)
+	e, err := estimate.New(cold, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func newEstimator(t *testing.T, cold int64, opts *throttle.EstimatorOptions) *th
 }
 
 // atOnce learns from the first settlement on.
-var atOnce = &throttle.EstimatorOptions{Quantile: 0.5}
+var atOnce = &estimate.Options{Quantile: 0.5}
 
 // sized takes a task's weight for its size, and its tenant for its kind.
 func sized(task *asynq.Task) (kind string, size int64) {

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/estimate"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -32,7 +33,7 @@ func Example_estimate() {
 		log.Fatal(err)
 	}
 	// An answer has 4000 tokens at most. A job of more than the limit would never start.
-	estimator, err := throttle.NewEstimator(4000, &throttle.EstimatorOptions{Most: 100_000})
+	estimator, err := estimate.New(4000, &estimate.Options{Most: 100_000})
 	if err != nil {
 		log.Fatal(err)
 	}

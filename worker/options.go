@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/estimate"
 	"github.com/asynq-throttle/asynq-throttle/internal/seam"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/upstream"
@@ -49,7 +50,7 @@ type Options struct {
 	// Estimator fills in the Weight of a job whose JobFunc gave none, and learns from what
 	// handlers settle (Settle). It does not learn from refunds and SettleCosts, nor from other
 	// processes. nil: each job needs a Weight of its own.
-	Estimator *throttle.Estimator
+	Estimator *estimate.Estimator
 	// Kind returns the kind and the size of a task for the Estimator. It is called with the
 	// JobFunc, where a panic fails the task, and when the task is settled, where a panic is
 	// logged and the Estimator learns nothing. nil: the task's type, without a size.

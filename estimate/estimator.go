@@ -1,4 +1,6 @@
-package throttle
+// Package estimate learns from settlements how many units the next job takes. It needs neither Redis nor a queue;
+// package worker fills in the weights of tasks with it.
+package estimate
 
 import (
 	"cmp"
@@ -6,7 +8,12 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
+
+// maxUnits is the largest Weight of a throttle.Job.
+const maxUnits = 1 << 53
 
 const (
 	defaultQuantile = 0.95
@@ -25,7 +32,7 @@ const (
 //
 // The last 256 settlements of a kind are kept. Three rules are fitted to them: a constant, the size
 // plus a constant, and the size times a factor. Each covers 95 % of the settlements
-// (EstimatorOptions.Quantile) and charges no less in total than the jobs took. The rule that charges
+// (Options.Quantile) and charges no less in total than the jobs took. The rule that charges
 // least in total is used, so sizes that tell nothing do no harm.
 //
 // # Which way it errs
@@ -57,7 +64,7 @@ const (
 // # The start, and changes
 //
 // Until there are settlements enough, 19 for 0.95, a job is charged its size plus
-// the cold units of NewEstimator, or the largest settlement seen if that is more. Jobs that end
+// the cold units of New, or the largest settlement seen if that is more. Jobs that end
 // early are learned first: where these are the small ones the start errs low. When jobs
 // begin to take more, a dozen settlements are enough to follow; when they take less it needs
 // nearly 256, and errs high until then. A job that is settled for nothing teaches nothing,
@@ -79,9 +86,9 @@ type Estimator struct {
 	uses  uint64 // counts calls, to know which kind was used last
 }
 
-// EstimatorOptions are the settings of an Estimator that have a default. The zero value and
+// Options are the settings of an Estimator that have a default. The zero value and
 // nil both have all of them.
-type EstimatorOptions struct {
+type Options struct {
 	// Quantile is the part of the jobs of a kind that is to take no more than its
 	// estimate. Where many jobs run at once a lower one will do, since what some take
 	// more others take less. 0 means 0.95; 0.5 to 0.99.
@@ -91,11 +98,12 @@ type EstimatorOptions struct {
 	Most int64
 }
 
-// NewEstimator returns an Estimator that has learned nothing. Until it has, a job is charged
+// New returns an Estimator that has learned nothing. Until it has, a job is charged
 // its size and cold units on top: what it may take at most, such as its bound on the tokens
-// of an answer. 1 to 2^53. The error is an *OptionError.
-func NewEstimator(cold int64, opts *EstimatorOptions) (*Estimator, error) {
-	var options EstimatorOptions
+// of an answer. 1 to 2^53. The error is a
+// *throttle.OptionError.
+func New(cold int64, opts *Options) (*Estimator, error) {
+	var options Options
 	if opts != nil {
 		options = *opts
 	}
@@ -103,11 +111,14 @@ func NewEstimator(cold int64, opts *EstimatorOptions) (*Estimator, error) {
 	options.Most = cmp.Or(options.Most, maxUnits)
 	switch {
 	case cold < 1 || cold > maxUnits:
-		return nil, &OptionError{Field: "cold", Value: cold, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
+		return nil, &throttle.OptionError{Field: "cold", Value: cold,
+			Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
 	case !(options.Quantile >= 0.5 && options.Quantile <= 0.99):
-		return nil, &OptionError{Field: "Quantile", Value: options.Quantile, Reason: "is not between 0.5 and 0.99"}
+		return nil, &throttle.OptionError{Field: "Quantile", Value: options.Quantile,
+			Reason: "is not between 0.5 and 0.99"}
 	case options.Most < 1 || options.Most > maxUnits:
-		return nil, &OptionError{Field: "Most", Value: options.Most, Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
+		return nil, &throttle.OptionError{Field: "Most", Value: options.Most,
+			Reason: fmt.Sprintf("is not between 1 and %d", maxUnits)}
 	}
 	return &Estimator{cold: cold, most: options.Most, quantile: options.Quantile, kinds: make(map[kindOfJob]*lessons)}, nil
 }

@@ -1,16 +1,16 @@
-package throttle_test
+package estimate_test
 
 import (
 	"fmt"
 	"log"
 
-	"github.com/asynq-throttle/asynq-throttle/throttle"
+	"github.com/asynq-throttle/asynq-throttle/estimate"
 )
 
 // The first prompts are charged what an answer may have at most on top of their own tokens,
 // the later ones what such prompts have taken.
 func ExampleEstimator() {
-	estimator, err := throttle.NewEstimator(4000, &throttle.EstimatorOptions{Most: 100_000})
+	estimator, err := estimate.New(4000, &estimate.Options{Most: 100_000})
 	if err != nil {
 		log.Fatal(err)
 	}

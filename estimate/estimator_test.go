@@ -1,4 +1,4 @@
-package throttle_test
+package estimate_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/estimate"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -19,40 +20,43 @@ const (
 	kindsKept   = 1000
 )
 
-func newEstimator(t rapid.TB, cold int64, opts *throttle.EstimatorOptions) *throttle.Estimator {
+// maxUnits is the largest weight of a job.
+const maxUnits = 1 << 53
+
+func newEstimator(t rapid.TB, cold int64, opts *estimate.Options) *estimate.Estimator {
 	t.Helper()
-	e, err := throttle.NewEstimator(cold, opts)
+	e, err := estimate.New(cold, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
-func TestNewEstimator_Options(t *testing.T) {
+func TestNew_Options(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		name  string
 		cold  int64
-		opts  *throttle.EstimatorOptions
+		opts  *estimate.Options
 		field string // that is refused
 	}{
 		{"the defaults", 1, nil, ""},
-		{"the zero value", mostUnits, &throttle.EstimatorOptions{}, ""},
-		{"the least", 1, &throttle.EstimatorOptions{Quantile: 0.5, Most: 1}, ""},
-		{"the most", 1, &throttle.EstimatorOptions{Quantile: 0.99, Most: mostUnits}, ""},
+		{"the zero value", maxUnits, &estimate.Options{}, ""},
+		{"the least", 1, &estimate.Options{Quantile: 0.5, Most: 1}, ""},
+		{"the most", 1, &estimate.Options{Quantile: 0.99, Most: maxUnits}, ""},
 		{"nothing known at the start", 0, nil, "cold"},
 		{"a start below nothing", -1, nil, "cold"},
-		{"too much at the start", mostUnits + 1, nil, "cold"},
-		{"less than the median", 1, &throttle.EstimatorOptions{Quantile: 0.49}, "Quantile"},
-		{"all of them", 1, &throttle.EstimatorOptions{Quantile: 1}, "Quantile"},
-		{"no number", 1, &throttle.EstimatorOptions{Quantile: math.NaN()}, "Quantile"},
-		{"less than nothing", 1, &throttle.EstimatorOptions{Most: -1}, "Most"},
-		{"more than can be charged", 1, &throttle.EstimatorOptions{Most: mostUnits + 1}, "Most"},
+		{"too much at the start", maxUnits + 1, nil, "cold"},
+		{"less than the median", 1, &estimate.Options{Quantile: 0.49}, "Quantile"},
+		{"all of them", 1, &estimate.Options{Quantile: 1}, "Quantile"},
+		{"no number", 1, &estimate.Options{Quantile: math.NaN()}, "Quantile"},
+		{"less than nothing", 1, &estimate.Options{Most: -1}, "Most"},
+		{"more than can be charged", 1, &estimate.Options{Most: maxUnits + 1}, "Most"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := throttle.NewEstimator(row.cold, row.opts)
+			_, err := estimate.New(row.cold, row.opts)
 			var option *throttle.OptionError
 			switch {
 			case row.field == "" && err != nil:
@@ -71,7 +75,7 @@ func TestEstimator_Cold(t *testing.T) {
 	for quantile, enough := range map[float64]int64{0: 19, 0.5: 1, 0.9: 9, 0.95: 19, 0.99: 99} {
 		t.Run(fmt.Sprint(quantile), func(t *testing.T) {
 			t.Parallel()
-			e := newEstimator(t, 500, &throttle.EstimatorOptions{Quantile: quantile})
+			e := newEstimator(t, 500, &estimate.Options{Quantile: quantile})
 			estimates(t, e, 0, 500)
 			estimates(t, e, 70, 570)
 			for n := int64(1); n < enough; n++ {
@@ -92,7 +96,7 @@ func TestEstimator_Cold(t *testing.T) {
 	estimates(t, e, 1000, 9000)
 }
 
-func estimates(t *testing.T, e *throttle.Estimator, size, want int64) {
+func estimates(t *testing.T, e *estimate.Estimator, size, want int64) {
 	t.Helper()
 	if got := e.Estimate("summarise", size); got != want {
 		t.Errorf("of size %d: charged %d, want %d", size, got, want)
@@ -134,7 +138,7 @@ func TestEstimator_Rules(t *testing.T) {
 // TestEstimator_Bounds: no input leads out of 1 to Most, nor teaches nonsense.
 func TestEstimator_Bounds(t *testing.T) {
 	t.Parallel()
-	e := newEstimator(t, 1000, &throttle.EstimatorOptions{Quantile: 0.5, Most: 5000})
+	e := newEstimator(t, 1000, &estimate.Options{Quantile: 0.5, Most: 5000})
 	for _, units := range []int64{0, -1, math.MinInt64} {
 		e.Learn("summarise", 0, units)
 	}
@@ -147,12 +151,12 @@ func TestEstimator_Bounds(t *testing.T) {
 	estimates(t, e, 20, 200)
 	estimates(t, e, math.MaxInt64, 5000)
 
-	e = newEstimator(t, mostUnits, &throttle.EstimatorOptions{Quantile: 0.5})
-	estimates(t, e, math.MaxInt64, mostUnits)
+	e = newEstimator(t, maxUnits, &estimate.Options{Quantile: 0.5})
+	estimates(t, e, math.MaxInt64, maxUnits)
 	e.Learn("summarise", 1, math.MaxInt64)
 	e.Learn("summarise", math.MaxInt64, 1)
-	for _, size := range []int64{1, 2, mostUnits, math.MaxInt64} {
-		if got := e.Estimate("summarise", size); got < 1 || got > mostUnits {
+	for _, size := range []int64{1, 2, maxUnits, math.MaxInt64} {
+		if got := e.Estimate("summarise", size); got < 1 || got > maxUnits {
 			t.Errorf("of size %d: charged %d, which is not between 1 and 2^53", size, got)
 		}
 	}
@@ -190,7 +194,7 @@ func TestEstimator_FollowsChanges(t *testing.T) {
 // TestEstimator_ForgetsKinds: memory is bounded; what is used is kept.
 func TestEstimator_ForgetsKinds(t *testing.T) {
 	t.Parallel()
-	e := newEstimator(t, 7, &throttle.EstimatorOptions{Quantile: 0.5})
+	e := newEstimator(t, 7, &estimate.Options{Quantile: 0.5})
 	for _, kind := range []string{"summarise", "used", "unused"} {
 		e.Learn(kind, 0, 100)
 	}
@@ -288,8 +292,8 @@ func TestPropertyEstimator(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		quantile := rapid.SampledFrom([]float64{0.5, 0.9, 0.95, 0.99}).Draw(t, "quantile")
-		e := newEstimator(t, 3, &throttle.EstimatorOptions{Quantile: quantile})
-		largest := rapid.SampledFrom([]int64{5, 100, 1_000_000, mostUnits}).Draw(t, "largest")
+		e := newEstimator(t, 3, &estimate.Options{Quantile: quantile})
+		largest := rapid.SampledFrom([]int64{5, 100, 1_000_000, maxUnits}).Draw(t, "largest")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		histories := make(map[string][]lesson)
 		key := func(kind string, size int64) string { return fmt.Sprint(kind, size > 0) }
@@ -305,7 +309,7 @@ func TestPropertyEstimator(t *testing.T) {
 			answers := naively(histories[key(kind, size)], float64(max(1, size)), quantile, float64(3+max(0, size)))
 			got, fits := float64(e.Estimate(kind, size)), false
 			for _, want := range answers {
-				want = min(want, float64(mostUnits))
+				want = min(want, float64(maxUnits))
 				fits = fits || math.Abs(got-want) <= 1+1e-9*want
 			}
 			if !fits {
