@@ -32,7 +32,8 @@ func newTwins(t testing.TB, client *redis.Client, scopes []throttle.Scope, optio
 	t.Helper()
 	tw := twins{client: client, one: newScripted(newThrottle(t, client, scopes, &options)),
 		all: newScripted(newThrottle(t, client, scopes, &options))}
-	tw.one.now, tw.all.now = dawn, dawn
+	tw.one.at(dawn)
+	tw.all.at(dawn)
 	return tw
 }
 
@@ -108,8 +109,8 @@ func TestReserveAllIsReserve(t *testing.T) {
 				for outcome, n := range tw.alike(t, jobs) {
 					seen[outcome] += n
 				}
-				tw.one.now = tw.one.now.Add(time.Duration(random.IntN(7)) * time.Second)
-				tw.all.now = tw.one.now
+				tw.one.at(tw.one.now().Add(time.Duration(random.IntN(7)) * time.Second))
+				tw.all.at(tw.one.now())
 			}
 		}
 		for _, kind := range []string{

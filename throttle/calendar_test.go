@@ -169,7 +169,7 @@ func TestForecastOfQuotas(t *testing.T) {
 		st.arrive(job)
 	}
 	began := st.now
-	st.s.now = began
+	st.s.at(began)
 	forecast, err := inspect.New(st.s.throttle).Forecast(context.Background(), jobs[30:])
 	if err != nil {
 		t.Fatal(err)

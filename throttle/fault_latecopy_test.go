@@ -89,7 +89,7 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 				client.other = slow
 				th := newThrottle(t, client, globalScope(limit), &throttle.Options{Timeout: 300 * time.Millisecond, BreakAfter: -1})
 				s := newScripted(th)
-				s.now = dawn
+				s.at(dawn)
 				redistest.Await(t, "all scripts are known", func() bool {
 					_, err := inspect.New(th).Check(t.Context())
 					return err == nil
@@ -128,7 +128,7 @@ func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {
 				for i := range row.later {
 					ask(throttle.Job{ID: fmt.Sprint("later", i), Weight: 1})
 				}
-				s.now = dawn.Add(row.after)
+				s.at(dawn.Add(row.after))
 				before := everything(t, direct, th)
 				proxy.Unstall()
 				client.late.Wait()

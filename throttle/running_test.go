@@ -186,7 +186,7 @@ func TestRunningForecast(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.now = now
+			s.at(now)
 			var jobs []throttle.Job
 			for i := range 21 {
 				jobs = append(jobs, job(100+i))

@@ -27,7 +27,7 @@ var threeScopes = []throttle.Scope{
 func explained(t *testing.T, client *redis.Client, s *scripted, at time.Duration,
 	job throttle.Job) (e inspect.Explanation) {
 	t.Helper()
-	s.now = dawn.Add(at)
+	s.at(dawn.Add(at))
 	unchanged(t, client, s.throttle, func() {
 		var err error
 		if e, err = inspect.New(s.throttle).Explain(t.Context(), job); err != nil {
@@ -186,10 +186,10 @@ job waits at 2027-01-15 08:00:01.000 UTC
   tenant "acme"            2/10s                   0 used        0 booked  room now
   tenant "acme"            50000/24h               0 used        0 booked  room now
 `)
-		do(s.SetLimits(s.now, "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}, time.Time{}))
-		do(s.SetLimits(s.now, "domain", "", []throttle.Limit{throttle.PerMinute(30)}, time.Time{}))
-		do(s.SetMode(s.now, "domain", throttle.Shadow, time.Time{}))
-		do(s.SetMode(s.now, throttle.Global, throttle.Off, time.Time{}))
+		do(s.SetLimits(s.now(), "tenant", "acme", []throttle.Limit{throttle.PerHour(0)}, time.Time{}))
+		do(s.SetLimits(s.now(), "domain", "", []throttle.Limit{throttle.PerMinute(30)}, time.Time{}))
+		do(s.SetMode(s.now(), "domain", throttle.Shadow, time.Time{}))
+		do(s.SetMode(s.now(), throttle.Global, throttle.Off, time.Time{}))
 		drain(t, s, dawn.Add(2*time.Second))
 		reads(t, "closed, set and shadowed", explained(t, client, s, 2*time.Second, job), `
 job waits at 2027-01-15 08:00:02.000 UTC
@@ -290,7 +290,7 @@ func TestExplainRefuses(t *testing.T) {
 			t.Errorf("%+v: got %v, %v", job, got, err)
 		}
 	}
-	s.now = dawn
+	s.at(dawn)
 	heavy, err := inspect.New(s.throttle).Explain(t.Context(), throttle.Job{ID: "heavy", Weight: 9, Keys: of("a")})
 	if err != nil || !strings.Contains(fmt.Sprint(heavy), "nothing is known of it") {
 		t.Errorf("heavier than its limits: got %v, %v", heavy, err)

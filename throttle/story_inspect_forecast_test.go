@@ -165,7 +165,7 @@ func (f foreseen) come(t interface {
 		}
 	}
 	began := st.now
-	st.s.now = began
+	st.s.at(began)
 	forecast, err := inspect.New(st.s.throttle).Forecast(context.Background(), f.after)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func after(seconds ...float64) []time.Time {
 
 func foresees(t *testing.T, what string, s *scripted, at time.Duration, jobs []throttle.Job, want []time.Time) {
 	t.Helper()
-	s.now = dawn.Add(at)
+	s.at(dawn.Add(at))
 	got, err := inspect.New(s.throttle).Forecast(t.Context(), jobs)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -365,7 +365,7 @@ func foresees(t *testing.T, what string, s *scripted, at time.Duration, jobs []t
 			last = start
 		}
 	}
-	if diff := cmp.Diff(inspect.Forecast{Now: s.now, Starts: want, Last: last}, got); diff != "" {
+	if diff := cmp.Diff(inspect.Forecast{Now: s.now(), Starts: want, Last: last}, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -485,7 +485,7 @@ func TestForecastPages(t *testing.T) {
 	for i := range 130 {
 		fill(fmt.Sprint("t", i), 50+i%3)
 	}
-	s.now = dawn
+	s.at(dawn)
 	waiting := make([]throttle.Reservation, 0, len(jobs))
 	for i, answer := range s.throttle.ReserveAll(t.Context(), jobs) {
 		if answer.Err != nil {
@@ -522,7 +522,7 @@ func TestForecastOfVeryMany(t *testing.T) {
 	if err := s.SetLimits(dawn, throttle.Global, "", []throttle.Limit{throttle.PerMinute(1000)}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	s.now = dawn
+	s.at(dawn)
 	first := throttle.Job{ID: "first", Weight: 1000, Costs: map[string]int64{"tenant": 1}, Keys: of("t0")}
 	comes(t, s, 0, first, throttle.Granted)
 	jobs := make([]throttle.Job, flows*each)
@@ -560,14 +560,14 @@ func TestExpect(t *testing.T) {
 		second := comes(t, s, 9500*time.Millisecond, job("second"), throttle.Booked)
 		gone := comes(t, s, 9500*time.Millisecond, job("gone"), throttle.Waiting)
 		waits := comes(t, s, 9500*time.Millisecond, job("waits"), throttle.Waiting)
-		if done, err := s.Cancel(s.now, gone.Job); err != nil || !done {
+		if done, err := s.Cancel(s.now(), gone.Job); err != nil || !done {
 			t.Fatal(done, err)
 		}
 		expect := func(what string, answers []throttle.Reservation, want ...float64) {
 			t.Helper()
 			unchanged(t, client, s.throttle, func() {
 				got, err := inspect.New(s.throttle).Expect(t.Context(), answers)
-				if diff := cmp.Diff(after(want...), got.Starts); diff != "" || err != nil || !got.Now.Equal(s.now) {
+				if diff := cmp.Diff(after(want...), got.Starts); diff != "" || err != nil || !got.Now.Equal(s.now()) {
 					t.Errorf("%s: %v, at %s (-want +got):\n%s", what, err, got.Now, diff)
 				}
 			})
@@ -577,7 +577,7 @@ func TestExpect(t *testing.T) {
 			!got.Last.IsZero() {
 			t.Errorf("nobody: got %+v, %v", got, err)
 		}
-		s.now = dawn.Add(19500 * time.Millisecond)
+		s.at(dawn.Add(19500 * time.Millisecond))
 		comes(t, s, 19500*time.Millisecond, booked.Job, throttle.Granted)
 		comes(t, s, 19500*time.Millisecond, second.Job, throttle.Granted)
 		if drained := drain(t, s, dawn.Add(28600*time.Millisecond)); len(drained) != 1 {

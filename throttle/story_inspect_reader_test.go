@@ -58,7 +58,7 @@ func reading(t *testing.T, server *redis.Client,
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.SetNow(func() time.Time { return s.now })
+	other.SetNow(func() time.Time { return s.now() })
 	return s, other, between
 }
 
@@ -118,7 +118,7 @@ func TestExpectWhileLanesMove(t *testing.T) {
 					}
 				}
 			}
-			s.now = dawn.Add(9500 * time.Millisecond)
+			s.at(dawn.Add(9500 * time.Millisecond))
 			return last
 		}
 		whileItMoves(t, server, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(6, 10*time.Second)),
@@ -139,10 +139,10 @@ func TestExpectWhileHeavyLanesMove(t *testing.T) {
 				all = append(all, comes(t, s, 0, throttle.Job{ID: domain, Weight: 2, Keys: keys(domain)}, throttle.Waiting))
 			}
 			for range 3 {
-				s.now = s.now.Add(time.Second)
+				s.at(s.now().Add(time.Second))
 				pulls(t)(s.throttle)
 			}
-			s.now = dawn.Add(9500 * time.Millisecond)
+			s.at(dawn.Add(9500 * time.Millisecond))
 			return all[1:]
 		}
 		whileItMoves(t, server, scopes, wait, pulls(t), 10*time.Second)
@@ -167,7 +167,7 @@ func TestExpectWhileALongLaneIsBooked(t *testing.T) {
 				waiting = append(waiting, answer.Reservation)
 			}
 		}
-		s.now = dawn.Add(9500 * time.Millisecond)
+		s.at(dawn.Add(9500 * time.Millisecond))
 		return waiting
 	}
 	whileItMoves(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second),

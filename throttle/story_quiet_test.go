@@ -85,7 +85,7 @@ func quietWaits(t *testing.T, client *redis.Client, flood int) []time.Duration {
 func (c *crew) crowd(t *testing.T, jobs int, keys map[string]string) {
 	t.Helper()
 	const batch, goroutines = 1000, 4
-	c.subject.now = c.now
+	c.subject.at(c.now)
 	all := make([]throttle.Job, jobs)
 	for i := range all {
 		all[i] = throttle.Job{ID: fmt.Sprint("crowd", i), Weight: 1, Keys: keys}

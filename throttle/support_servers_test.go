@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,122 +74,128 @@ var whole = cmp.AllowUnexported(throttle.Reservation{})
 // scripted is a throttle that is told the time: a throttletest.Subject.
 type scripted struct {
 	throttle *throttle.Throttle
-	now      time.Time
+	told     atomic.Pointer[time.Time] // a throttle gives lost grants back beside the calls
 }
 
 func newScripted(th *throttle.Throttle) *scripted {
 	s := &scripted{throttle: th}
-	th.SetNow(func() time.Time { return s.now })
+	s.at(time.Time{})
+	th.SetNow(s.now)
 	return s
 }
 
+// at sets the time.
+func (s *scripted) at(now time.Time) { s.told.Store(&now) }
+
+func (s *scripted) now() time.Time { return *s.told.Load() }
+
 func (s *scripted) Reserve(now time.Time, job throttle.Job) (throttle.Reservation, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Reserve(context.Background(), job)
 }
 
 func (s *scripted) ReserveAll(now time.Time, jobs []throttle.Job) []throttle.Answer {
-	s.now = now
+	s.at(now)
 	return s.throttle.ReserveAll(context.Background(), jobs)
 }
 
 func (s *scripted) Peek(now time.Time, job throttle.Job) (throttle.Reservation, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Peek(context.Background(), job)
 }
 
 func (s *scripted) Cancel(now time.Time, job throttle.Job) (bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Cancel(context.Background(), job)
 }
 
 func (s *scripted) Release(now time.Time, granted throttle.Reservation) (bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Driver().Release(context.Background(), granted)
 }
 
 func (s *scripted) Leave(now time.Time, ids []string) ([]bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Driver().Leave(context.Background(), ids)
 }
 
 func (s *scripted) Usage(now time.Time, scope, key string) (inspect.Usage, error) {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).Usage(context.Background(), scope, key)
 }
 
 func (s *scripted) Count(now time.Time, scope, key string, from, to time.Duration) (int64, error) {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).Count(context.Background(), scope, key, from, to)
 }
 
 func (s *scripted) Pull(now time.Time, ended ...throttle.Reservation) (throttle.Pulled, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Driver().Pull(context.Background(), ended...)
 }
 
 func (s *scripted) Lines(now time.Time, from string) (inspect.LinesPage, error) {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).Lines(context.Background(), from)
 }
 
 func (s *scripted) Settle(now time.Time, granted throttle.Reservation, actual int64) (bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Settle(context.Background(), granted, actual)
 }
 
 func (s *scripted) SettleCosts(now time.Time, granted throttle.Reservation, actual map[string]int64) (bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.SettleCosts(context.Background(), granted, actual)
 }
 
 func (s *scripted) Refund(now time.Time, granted throttle.Reservation) (bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Refund(context.Background(), granted)
 }
 
 func (s *scripted) Done(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Done(context.Background(), granted...)
 }
 
 func (s *scripted) Renew(now time.Time, granted ...throttle.Reservation) ([]bool, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Renew(context.Background(), granted...)
 }
 
 func (s *scripted) Report(now time.Time, scope, key string, r throttle.Report) (throttle.Adaptation, error) {
-	s.now = now
+	s.at(now)
 	return s.throttle.Report(context.Background(), scope, key, r)
 }
 
 func (s *scripted) Pause(now time.Time, scope, key string, until time.Time) (time.Time, error) {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).Pause(context.Background(), scope, key, until)
 }
 
 func (s *scripted) Resume(now time.Time, scope, key string) (bool, error) {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).Resume(context.Background(), scope, key)
 }
 
 func (s *scripted) SetLimits(now time.Time, scope, key string, limits []throttle.Limit, until time.Time) error {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).SetLimits(context.Background(), scope, key, limits, inspect.Until(until))
 }
 
 func (s *scripted) ResetLimits(now time.Time, scope, key string) error {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).ResetLimits(context.Background(), scope, key)
 }
 
 func (s *scripted) SetMode(now time.Time, scope string, mode throttle.Mode, until time.Time) error {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).SetMode(context.Background(), scope, mode, inspect.Until(until))
 }
 
 func (s *scripted) ResetMode(now time.Time, scope string) error {
-	s.now = now
+	s.at(now)
 	return inspect.New(s.throttle).ResetMode(context.Background(), scope)
 }
 
