@@ -36,10 +36,11 @@ var otherNames = map[string]string{
 // onlyInLua are functions of includes without a counterpart.
 var onlyInLua = map[string]string{
 	"decide.reachable":        "memory loses no keys",
-	"claim.slot_of":           "memory knows all periods",
+	"claim.lacks_edges":       "memory knows all periods",
 	"edges.edge_at":           "text of edges",
 	"edges.edges_of":          "text of edges",
-	"edges.known_until":       "memory knows all periods",
+	"edges.knows":             "memory knows all periods",
+	"edges.missing_edges":     "memory knows all periods",
 	"entries.put":             "entries that have been read as lists",
 	"key.read_adapted":        "text of a scope key",
 	"key.read_own":            "text of a scope key",

@@ -127,7 +127,7 @@ func quotaOf(text string, units int64) line.Limit {
 		panic(err)
 	}
 	span := line.Periods(of)
-	return line.Limit{Units: units, Span: span, Precision: span.Length}
+	return line.Limit{Units: units, Span: span, Precision: 1}
 }
 
 func history(t *rapid.T, s *scripted) {
@@ -666,6 +666,7 @@ func (m *machine) forget(t *rapid.T) {
 	if err := m.s.client.Del(context.Background(), m.s.prefix+"edges").Err(); err != nil {
 		t.Fatal(err)
 	}
+	m.s.far = 0
 }
 
 func (m *machine) usage(t *rapid.T) {

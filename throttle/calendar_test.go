@@ -102,6 +102,35 @@ func TestEdgesAreMissingInAPull(t *testing.T) {
 	})
 }
 
+// TestClaimBeyondTheKnownEdges: a heavy job claims its start next month, although the days until then are not known at
+// first, and lighter jobs take what is left of this one.
+func TestClaimBeyondTheKnownEdges(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		month := 400 * time.Hour // the first of February
+		s := newScripted(newThrottle(t, client, globalScope(throttle.PerCalendarDay(10, "UTC"),
+			throttle.PerCalendarMonth(3, "UTC")), &throttle.Options{Lookahead: time.Second}))
+		wants(t, s, 0, "a", 2, throttle.Granted, 0)
+		wants(t, s, 0, "heavy", 2, throttle.Waiting, 0)
+		wants(t, s, 0, "light", 1, throttle.Waiting, 0)
+		for at := time.Second; at < 5*time.Second; at += time.Second {
+			if _, err := s.Pull(dawn.Add(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(t, s, 5*time.Second, "light", 1, throttle.Granted, 5*time.Second)
+		if used, err := s.Usage(dawn.Add(5*time.Second), throttle.Global, ""); err != nil ||
+			used.Limits[1].Used != 3 || used.Limits[1].Booked != 2 {
+			t.Errorf("usage: got %+v, %v", used, err)
+		}
+		pulled, err := s.Pull(dawn.Add(month - time.Second))
+		if err != nil || len(pulled.Booked) != 1 || !pulled.Booked[0].Start.Equal(dawn.Add(month)) {
+			t.Errorf("a second before the month: got %+v, %v", pulled, err)
+		}
+		wants(t, s, month, "heavy", 2, throttle.Granted, month)
+	})
+}
+
 // TestEdgesOfAnotherProcess: what one process has stored holds for all, also for one whose zone data differ, so that
 // they count alike.
 func TestEdgesOfAnotherProcess(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 // evaluate runs a script. Only Go can compute when the periods of a calendar begin: a script that needs edges of
 // periods which Redis does not have writes nothing and says which, and is called again when Redis has them. That
-// happens once in 64 periods.
+// happens once in some 15 periods.
 func (c *caller) evaluate(ctx context.Context, s script, args []any) (any, error) {
 	for tries := 0; ; tries++ {
 		reply, err := c.evaluateOnce(ctx, s, args)

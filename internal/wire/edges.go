@@ -33,7 +33,7 @@ func ReadMissingEdges(text string) (m MissingEdges, is bool) {
 // edgesBefore is how many before the first have some: Redis may have edges of a process whose zone data differ, by
 // which a period has not begun that has begun here.
 const (
-	edgesAhead  = 64
+	edgesAhead  = 16
 	edgesBefore = 2
 )
 

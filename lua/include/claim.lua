@@ -52,20 +52,21 @@ local function note_claim(lane, queue, id, at)
   expire(claims)
 end
 
--- The slot of a claim that should start at an instant: not beyond the known periods of a quota, where the claim is
--- looked at again.
-local function slot_of(lane, at)
+-- The edges that a claim for an instant needs and Redis does not have, as an error; nil if it has them.
+local function lacks_edges(lane, at)
   for i = 1, #lane do
     for j = 1, #lane[i] do
-      if lane[i][j].edges then at = min(at, known_until(lane[i][j].edges) - 1) end
+      local edges = lane[i][j].edges
+      if edges and not knows(edges, at) then return missing_edges(edges.calendar, at) end
     end
   end
-  return at
+  return nil
 end
 
 -- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.
 local function claim(lane, job, queue, at)
-  at = slot_of(lane, at)
+  local lacks = lacks_edges(lane, at)
+  if lacks then error(lacks, 0) end -- the next pull has them
   local following, more = book_first(lane, job, at)
   note_claim(lane, queue, job.id, at)
   return following, more
@@ -86,7 +87,9 @@ local function reclaim(id)
   unbook(id, record)
   local costs = costs_of(lane, costs_text)
   local at = earliest(lane, costs, now, true, ENFORCE)
-  at = at == NEVER and max(tonumber(slot), now) or slot_of(lane, at)
+  local lacks = at ~= NEVER and lacks_edges(lane, at)
+  if lacks then note_trouble(lacks) end
+  if at == NEVER or lacks then at = max(tonumber(slot), now) end
   promise(id, lane, costs_text, costs, at, tonumber(arrival))
   if at > horizon then
     note_claim(lane, queue, id, at)

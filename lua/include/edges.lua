@@ -6,22 +6,27 @@ local edges_by_calendar = {}
 local function edge_at(edges, i)
   if i < 1 then return 0 end
   if i > edges.count then return NEVER end
-  return tonumber(sub(edges.text, edges.from + 16 * i, edges.from + 16 * i + 15))
+  return tonumber(sub(edges.text, edges.from + 16 * i, edges.from + 16 * i + 15)) or error('FOREIGN edges', 0)
 end
 
--- The edges of a calendar. A script that needs edges which Redis does not have ends with an error that says which, with
--- nothing written; the caller computes them and calls again. A period that is booked is not the last: the last has no
--- known end.
+-- The error of a script that needs edges up to an instant which Redis does not have. The caller computes them and calls
+-- again.
+local function missing_edges(calendar, last) return format('EDGES %s %d %d', calendar, now, last) end
+
+-- The edges of a calendar. A script that lacks those of now and of the lookahead ends here, with nothing written. A
+-- period that is booked is not the last: the last has no known end.
 local function edges_of(calendar)
   local edges = edges_by_calendar[calendar]
   if edges then return edges end
   local text = call('HGET', prefix .. 'edges', calendar) or '1 '
-  local first, from = match(text, '^(%d+) ()%d*$')
-  if not first then error('FOREIGN edges', 0) end
-  edges = { text = text, from = from - 16, first = tonumber(first), count = (#text - from + 1) / 16 }
-  edges.begins, edges.ends = 0, 0 -- of the period that was found last
+  local first, from = match(text, '^(%d+) ()')
+  if not first or (#text - from + 1) % 16 ~= 0 then error('FOREIGN edges', 0) end
+  edges = {
+    calendar = calendar, text = text, from = from - 16, first = tonumber(first), count = (#text - from + 1) / 16,
+    begins = 0, ends = 0, -- of the period that was found last
+  }
   if edges.count < 3 or edge_at(edges, 1) > now or edge_at(edges, edges.count - 1) <= horizon then
-    error(format('EDGES %s %d %d', calendar, now, horizon), 0)
+    error(missing_edges(calendar, horizon), 0)
   end
   edges_by_calendar[calendar] = edges
   return edges
@@ -42,6 +47,6 @@ end
 
 local function edge_of(edges, period) return edge_at(edges, period - edges.first + 1) end
 
--- Until when the periods of a calendar are known.
-local function known_until(edges) return edge_at(edges, edges.count) end
-return edges_of, period_of, edge_of, known_until
+-- Whether an instant lies in a period with a known end.
+local function knows(edges, at) return at < edge_at(edges, edges.count) end
+return missing_edges, edges_of, period_of, edge_of, knows

@@ -23,7 +23,8 @@ local function usual_key(name, text)
     if limit.units < 0 then return nil end
     if limit.kind.renewed then key.running = limit end
     -- A ledger that is too fine for its units gets coarser, which is another case.
-    local most = limit.precision * FINEST < limit.length and min(limit.units, 2 * FINEST) or limit.units
+    local most = limit.units
+    if limit.kind.logged and limit.precision * FINEST < limit.length then most = min(most, 2 * FINEST) end
     local w = { left = most, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
     if text then
