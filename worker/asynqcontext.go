@@ -9,14 +9,14 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// asynq keeps a task's counts in its context, as a struct under a key that are both its own, and
-// has no function that makes such a context. GetRetryCount and GetMaxRetry can answer other
+// asynq keeps a task's counts in its context: a struct of an unexported type, under an unexported
+// key. No function of asynq makes such a context. GetRetryCount and GetMaxRetry can answer other
 // numbers only if that struct is copied with two fields changed. So withCounts finds the fields
-// by their names, and believes the result only if asynq's own functions answer what they should.
+// by name, and uses the copy only if asynq's own functions read the new counts from it.
 
 var errOtherContext = errors.New("worker: this version of asynq keeps the counts of a task in another way")
 
-// withCounts returns a context in which asynq's functions return these counts, and all else as before.
+// withCounts returns a copy of ctx from which asynq's functions read these counts.
 func withCounts(ctx context.Context, retried, maxRetry int) (context.Context, error) {
 	key := asynqsKey()
 	if key == nil || !reflect.TypeOf(key).Comparable() {
@@ -38,7 +38,7 @@ func withCounts(ctx context.Context, retried, maxRetry int) (context.Context, er
 	return own, nil
 }
 
-// asynqsKey is the key that asynq asks a context for.
+// asynqsKey is the key under which asynq looks up a task's counts in a context.
 var asynqsKey = sync.OnceValue(func() any {
 	asked := &keyProbe{Context: context.Background()}
 	asynq.GetMaxRetry(asked)

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// mostBlockedFor is how long a task is put back, at most, that weighs more than a limit that
-// was set at run time.
+// mostBlockedFor is the longest time for which a task is put back because it weighs more than a
+// limit that was set at run time.
 const mostBlockedFor = 5 * time.Minute
 
 // awaitLimits puts back a task that weighs more than a limit that was set at run time, each time

@@ -17,7 +17,7 @@ const note = "note"
 const checkAgain = 2 * time.Second
 
 // check checks whether Redis is fit for the throttle, and logs the findings. It returns false if
-// Redis could not be asked: then it is called again. Stop ends it. The line is not pulled
+// Redis could not be asked: run then calls it again. Stop ends it. The puller pulls nothing
 // meanwhile.
 func (p *puller) check(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)

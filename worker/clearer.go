@@ -18,8 +18,8 @@ const (
 	lookers = 16
 )
 
-// run clears lanes: pulls would find tasks that will not come only when their turn comes. It
-// asks asynq about a lane's tasks, from the front on, until more of them come than leave.
+// run clears lanes: a pull finds a task that will not come only when that task's turn comes. run
+// asks asynq about a lane's tasks, from the front on, until more of them will come than leave.
 func (p *prospects) run() {
 	for {
 		lane, is := p.first()
@@ -33,7 +33,7 @@ func (p *prospects) run() {
 	}
 }
 
-// first is the lane to clear; without one the goroutine ends.
+// first returns the lane to clear. If there is none, the goroutine ends.
 func (p *prospects) first() (lane string, is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,16 +44,16 @@ func (p *prospects) first() (lane string, is bool) {
 	return p.clearing[0], true
 }
 
-// drop lets a lane be cleared again.
+// drop takes a lane off the list, so that it may be cleared again later.
 func (p *prospects) drop(lane string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearing = slices.DeleteFunc(p.clearing, func(other string) bool { return other == lane })
 }
 
-// clearLane takes the tasks that will not come out of a lane, until more of them come than leave.
-// Bookings meanwhile move the jobs that are not read yet forward, and some may be missed: the
-// puller finds these.
+// clearLane takes the tasks that will not come out of a lane, until more tasks will come than leave.
+// Bookings made meanwhile move the unread jobs forward, so that clearLane may miss some: the puller
+// finds these.
 func (p *prospects) clearLane(ctx context.Context, lane string) error {
 	for !p.shaper.isStopped() {
 		tasks, last, err := p.read(ctx, lane)

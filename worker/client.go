@@ -22,18 +22,18 @@ type planner interface {
 	Cancel(ctx context.Context, job throttle.Job) (bool, error)
 }
 
-// forecaster is the part of the throttle's driver that it uses.
+// forecaster is the part of the throttle's inspector that forecasts starts for a Client.
 type forecaster interface {
 	Expect(ctx context.Context, answers []throttle.Reservation) (inspect.Forecast, error)
 }
 
-// explainer is the part of the throttle's inspector that it uses.
+// explainer is the part of the throttle's inspector that explains a task for a Client.
 type explainer interface {
 	Explain(ctx context.Context, job throttle.Job) (inspect.Explanation, error)
 }
 
 // Client plans tasks when they are enqueued: it reserves first, and enqueues each task for
-// its slot, or, if it waits in line, for the latest time at which it is expected to start.
+// its slot, or, if the task waits in line, for the latest time at which it is expected to start.
 // A planned task is not put back when it comes, so waiting costs it neither a worker nor
 // a put-back. The workers' shapers wake it for its slot; they need the same throttle
 // and JobFunc. A Client is safe for use by many goroutines and needs no closing.
@@ -43,7 +43,7 @@ type Client struct {
 	looks     explainer
 	client    *asynq.Client
 	inspector *inspector
-	// deployment is asynq's; nil if that is not known.
+	// deployment is that of asynq's Redis; nil if the throttle has no owner (newDeployment).
 	deployment *deployment
 	job        JobFunc
 	options    Options
@@ -89,19 +89,19 @@ type Planned struct {
 	// could not decide, or another deployment of asynq owns the throttle, see
 	// DeploymentError.
 	Reservation throttle.Reservation
-	// Start is its slot, or when it is expected to start, on Redis' clock; zero if it is
-	// not planned.
+	// Start is the task's slot, or when a task in line is expected to start, on Redis' clock;
+	// zero if the task is not planned.
 	Start time.Time
 	// Err is why the task is not enqueued: asynq's error, or an error of Reserve that waiting
-	// does not cure. Its reservation is given back.
+	// does not cure. The task's reservation is given back.
 	Err error
 }
 
-// Enqueue plans one task and enqueues it. All options of asynq pass through, those of
-// NewTask too, which adds spare retries (see there); a ProcessAt of the user's is kept
-// instead of a plan. A planned task gets the header Throttle-Planned, by which the workers know
-// it. The plan ignores the task's Deadline: give the Job one. Start, for a task in line, is
-// Reserve's estimate. It blocks for two round trips. The error is Planned.Err.
+// Enqueue plans one task and enqueues it. All options of asynq pass through, and so do the spare
+// retries of NewTask. A task for which the user gave a ProcessAt keeps that time, and is not
+// planned. A planned task gets the header Throttle-Planned, by which the workers know
+// it. The plan ignores the task's Deadline: give the Job one. For a task in line, Start is
+// Reserve's estimate. Enqueue blocks for two round trips. The error is Planned.Err.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
 	p := c.prepare(ctx, task, opts)
 	if p.asked {
@@ -114,9 +114,9 @@ func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Op
 
 // Plan is what became of many tasks.
 type Plan struct {
-	// Tasks has an entry for each task, at its place.
+	// Tasks has an entry for each task, in the order in which the tasks were given.
 	Tasks []Planned
-	// Last is when the last of them is expected to start, on Redis' clock.
+	// Last is when the last task is expected to start, on Redis' clock.
 	Last time.Time
 	// Guessed is true without a forecast: then the starts of tasks in line are Reserve's
 	// estimates.
@@ -175,16 +175,16 @@ func (c *Client) planAndEnqueue(ctx context.Context, tasks []*asynq.Task, opts [
 	return plans
 }
 
-// plan is a task on its way.
+// plan is a task that is being planned and enqueued.
 type plan struct {
 	Planned
 	task    *asynq.Task
 	options []asynq.Option
-	own     []asynq.Option // of the task itself
+	own     []asynq.Option // those that the task was made with
 	known   taskOptions
 	job     throttle.Job
 	asked   bool // the throttle is asked
-	unsure  bool // its answer was lost: it may have reserved
+	unsure  bool // the throttle's answer was lost: it may have reserved
 }
 
 // prepare reads a task's options and its job.
@@ -292,8 +292,8 @@ func (c *Client) enqueue(ctx context.Context, p *plan) {
 	}
 }
 
-// delay is when asynq brings a planned task if no process wakes it before: at its slot,
-// rounded up since asynq keeps whole seconds, or at once if the middleware can sleep until
+// delay is after how long asynq brings a planned task if no process wakes it before: at its
+// slot, rounded up since asynq keeps whole seconds, or at once if the middleware can sleep until
 // the slot. A task in line comes later, but before its Deadline.
 func (c *Client) delay(p *plan) time.Duration {
 	switch r := p.Reservation; {
@@ -326,8 +326,8 @@ func (c *Client) giveBack(ctx context.Context, p *plan) {
 	}
 }
 
-// expect fills in when the tasks in line will start. It returns false if there is no forecast
-// within a time.
+// expect asks for a forecast, and fills in when the tasks in line are expected to start. It
+// returns false if no forecast comes within that time.
 func (c *Client) expect(ctx context.Context, plans []*plan, within time.Duration) bool {
 	var waiting []throttle.Reservation
 	var places []*plan

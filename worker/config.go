@@ -15,7 +15,8 @@ import (
 const (
 	taskCheckInterval        = 50 * time.Millisecond
 	delayedTaskCheckInterval = 500 * time.Millisecond
-	// handOverInterval is how often asynq looks for tasks where places are handed over.
+	// handOverInterval is the taskCheckInterval of a throttle with a running limit, where a place
+	// that is given back must not stay free for long.
 	handOverInterval = 2 * time.Millisecond
 )
 
@@ -23,18 +24,18 @@ const (
 //
 // It wraps IsFailure, RetryDelayFunc and ErrorHandler. They are still called for every error
 // that is no put-back, and see the retries of a task as its user counts them (NewTask). A
-// panic in one of them would end the process; it is logged, the error counts as a failure,
-// and asynq's own delay is used. Without Configure, asynq would take a put-back for a
-// failure: a Shaper notices that, logs an error, and lets tasks wait inside their handlers.
+// panic in one of them would end the process: Configure recovers and logs it, the error counts
+// as a failure, and asynq's own delay is used. Without Configure, asynq would take a put-back for
+// a failure: a Shaper notices that, logs an error, and lets tasks wait inside their handlers.
 //
 // It sets TaskCheckInterval and DelayedTaskCheckInterval if they are zero: the first to 50 ms,
 // or to 2 ms if the throttle has a running limit, so that the next task soon occupies a place
 // that is given back. It wraps BaseContext, which asynq calls for each task, to log a
 // warning if tasks are processed although Wrap was never called.
 //
-// A server whose handlers several shapers wrap takes the Configure of each, first of the
-// shapers whose throttles have running limits. From Configure on the shaper pulls the
-// throttle's line, until Stop.
+// For a server whose handlers several shapers wrap, call Configure of each, and first of those
+// whose throttles have running limits. From Configure on the shaper pulls the throttle's line,
+// until Stop.
 func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	isFailure, retryDelay, errorHandler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
 	if retryDelay == nil {
@@ -84,7 +85,7 @@ func (s *Shaper) Configure(cfg asynq.Config) asynq.Config {
 	return cfg
 }
 
-// fallbackDelay is after which delay asynq brings back a task that no process wakes. asynq
+// fallbackDelay is the delay after which asynq brings back a task that no process wakes. asynq
 // keeps whole seconds and rounds down: with a second more the task is never early.
 func fallbackDelay(delay time.Duration) time.Duration { return delay + time.Second }
 
@@ -105,7 +106,7 @@ func (u *use) configured(concurrency int) {
 
 func (u *use) putBack() { u.unseen.Add(1) }
 
-// seen notes that asynq asked. A PutBackError that no shaper made has no use.
+// seen notes that asynq asked. In a PutBackError that no shaper made, use is nil.
 func (u *use) seen() {
 	if u != nil {
 		u.unseen.Store(0)
@@ -125,7 +126,7 @@ func (s *Shaper) complain() {
 			"Until then tasks wait inside their handler, where each occupies a worker")
 }
 
-// seldom limits how often a log line is written that many tasks would write.
+// seldom limits how often many tasks write the same log line.
 type seldom struct{ last atomic.Int64 } // in Unix nanoseconds
 
 // due reports, to one of many callers, whether the line may be written again.
@@ -138,8 +139,8 @@ func (s *seldom) due(every time.Duration) bool {
 // for each task.
 const wrapWithin = time.Second
 
-// watchTasks returns base, which asynq calls for each task, with a note. If Wrap was not called
-// soon after the first, it logs that nothing is throttled.
+// watchTasks wraps base, which asynq calls for each task, and adds a note to the context. If Wrap
+// was not called soon after the first task, the shaper logs that nothing is throttled.
 func (s *Shaper) watchTasks(base func() context.Context) func() context.Context {
 	return func() context.Context {
 		s.firstTask.Do(func() { time.AfterFunc(wrapWithin, s.missWrap) })

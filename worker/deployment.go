@@ -27,16 +27,17 @@ const (
 	ownedFor = time.Minute
 	// renewEvery is how often the owner renews its ownership.
 	renewEvery = 15 * time.Second
-	// askEvery is how often a deployment asks that was refused or got no answer.
+	// askEvery is how often a deployment asks again after a refusal or no answer.
 	askEvery = 2 * time.Second
-	// knownWithin is how long tasks wait for the first answer when a server begins, and a
-	// Client for each of its own: no limit of another deployment is broken meanwhile.
+	// knownWithin is how long tasks wait for the first answer after their server has begun, and
+	// how long a Client waits for each answer: while they wait, they break no limit of another
+	// deployment.
 	knownWithin = 250 * time.Millisecond
 )
 
 // DeploymentError says that another deployment of asynq, with another Redis or database,
-// owns the throttle. Either give one of the two another throttle's name, or stop one: a
-// minute later the other can own the throttle.
+// owns the throttle. Either name the throttle of one deployment differently, or stop one
+// deployment: a minute later the other can own the throttle.
 type DeploymentError struct {
 	Throttle   string // its name
 	Deployment string // the ID of this deployment
@@ -59,13 +60,13 @@ type store interface {
 	PExpire(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
 }
 
-// deployment owns a throttle for asynq's deployment, or knows which other one does.
+// deployment takes a throttle for this deployment of asynq, or knows which other one owns it.
 type deployment struct {
 	throttle             string // its name
 	asynqs, theThrottles store  // asynq's Redis and the throttle's
 	log                  *zap.Logger
 	complaint, warning   seldom
-	asks, keeps          flight        // at a time one question is under way, and one write of the ID
+	asks, keeps          flight        // one question and one write of the ID are under way at a time
 	known                chan struct{} // closed with the first answer, or knownWithin after its question
 	knowing              sync.Once
 
@@ -90,7 +91,7 @@ func newDeployment(throttle string, client any, asynqs store, log *zap.Logger) *
 // to. A Shaper does so by itself, from the first Wrap on: while another deployment owns
 // the throttle, the Shaper puts tasks back, leaves the line alone, and logs an error. A
 // program that should end instead calls Own before it starts its server. The error is
-// a *DeploymentError, or that of a Redis that could not be asked. Own blocks for a few
+// a *DeploymentError, or says which Redis could not be asked. Own blocks for a few
 // round trips, as long as the clients allow.
 func (s *Shaper) Own(ctx context.Context) error { return s.deployment.own(ctx) }
 
@@ -164,8 +165,8 @@ func (d *deployment) ask(ctx context.Context) (current string, err error) {
 	return d.take(ctx, kept)
 }
 
-// kept returns the deployment's ID from asynq's Redis, and writes one there if it has none.
-// That comes before the throttle is taken, so that all processes of the deployment use the same.
+// kept returns the deployment's ID from asynq's Redis, and writes one there if it has none. The ID
+// is written before the throttle is taken, so that all processes of the deployment use the same ID.
 func (d *deployment) kept(ctx context.Context) (id string, err error) {
 	if err := d.asynqs.SetNX(ctx, owner.DeploymentKey, rand.Text(), 0).Err(); err != nil {
 		return "", fmt.Errorf("worker: the deployment's ID cannot be kept: %w", err)
@@ -177,8 +178,8 @@ func (d *deployment) kept(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// keep writes the ID of the owner to asynq's Redis, which may have lost it, and may have
-// another since, from a process that has just begun.
+// keep writes the ID of the owner to asynq's Redis, which may have lost it. A process that has
+// just begun may have written another ID there since.
 func (d *deployment) keep(ctx context.Context, id string) {
 	d.keeps.begin(func() error {
 		err := d.asynqs.Set(ctx, owner.DeploymentKey, id, 0).Err()
@@ -197,7 +198,7 @@ func (d *deployment) take(ctx context.Context, id string) (current string, err e
 		}
 	}()
 	key := owner.Key(d.throttle)
-	for range 3 { // it may expire in between
+	for range 3 { // the key may expire in between
 		if taken, err := d.theThrottles.SetNX(ctx, key, id, ownedFor).Result(); taken || err != nil {
 			return id, err
 		}
@@ -257,8 +258,8 @@ func (d *deployment) others(ctx context.Context) error {
 	return d.refusal()
 }
 
-// askIfDue is others, for a caller in whose process run does not. It asks if that is due,
-// and waits for knownWithin at most.
+// askIfDue is others for a Client, in whose process no shaper may ask (run). It asks if a
+// question is due, and waits for knownWithin at most.
 func (d *deployment) askIfDue(ctx context.Context) error {
 	if d == nil {
 		return nil
@@ -289,7 +290,7 @@ func (d *deployment) refusal() error {
 	return &DeploymentError{Throttle: d.throttle, Deployment: d.id, Owner: d.owner}
 }
 
-// flight makes a call in a goroutine of its own, one at a time.
+// flight makes calls one at a time, each in a goroutine of its own.
 type flight struct {
 	mu  sync.Mutex
 	now *call // nil: none is under way
@@ -301,7 +302,7 @@ type call struct {
 	err  error
 }
 
-// begin makes a call, unless one is under way, and returns the one that is.
+// begin starts a call unless one is under way, and returns the call that is under way.
 func (f *flight) begin(do func() error) *call {
 	f.mu.Lock()
 	defer f.mu.Unlock()

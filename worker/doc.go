@@ -1,6 +1,7 @@
 // Package worker puts a throttle in front of asynq handlers. Before a task runs,
-// its job is reserved: granted, it runs; booked or in line, it goes back to asynq
-// until its slot, without losing a retry, and is woken at that moment.
+// its job is reserved. If the job is granted, the task runs. If the job is booked or
+// in line, the task goes back to asynq until its slot, without losing a retry, and is
+// woken at that moment.
 //
 //	shaper, err := worker.New(th, client, jobOf, nil)
 //	server := asynq.NewServerFromRedisClient(client, shaper.Configure(asynq.Config{Concurrency: 16}))
@@ -28,20 +29,20 @@
 //
 // # In a handler
 //
-// Settle and SettleCosts correct the charge to what the task really took; Refund takes it back.
+// Settle and SettleCosts correct the charge to what the task really took; Refund gives it back.
 // With Options.Estimator, the next task of the same kind is charged by what was settled. If an
 // upstream asks to wait, the handler returns AskedToWait: the task's key is paused for all
 // workers, its charge is given back, and the task comes again after the pause, without a retry
 // spent. The package upstream reads how long HTTP and SMTP servers ask to wait.
 //
-// Report passes on what an upstream answered. The limits of a scope with a Floor follow it: a
-// refusal lowers the served share, and so does a header that promises less; answers raise it,
-// up to the limits. AskedToWait counts as a refusal; only Report raises the served share.
+// Report passes on what an upstream answered. The limits of a scope with a Floor follow the
+// reports: a refusal, or a header that promises less, lowers the served share; other answers raise
+// it again, up to the limits. AskedToWait counts as a refusal; only Report raises the served share.
 //
 // # Running limits
 //
 // Under a running limit (throttle.Running) a task occupies its places until its handler
-// returns, also by a panic. One call renews the leases of all tasks that run here. If a lease
+// returns or panics. One call renews the leases of all tasks that run here. If a lease
 // ends before it is renewed, the handler's context ends with ErrPlaceLost. Cooldown
 // keeps the places occupied for a while after the handler.
 //

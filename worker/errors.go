@@ -10,8 +10,8 @@ import (
 
 // PutBackError says that a task was not granted and goes back to asynq. It is no
 // failure: with the Config that Configure returned it costs no retry and is not
-// reported to ErrorHandler. asynq shows its text as the task's last error: it is short and
-// stable, and has no key in it.
+// reported to ErrorHandler. asynq shows its text as the task's last error, so the text is short
+// and stable, and has no key in it.
 type PutBackError struct {
 	// Queue and TaskID name the task.
 	Queue, TaskID string

@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// estimated is a JobFunc whose jobs without a Weight have their estimate.
+// estimated returns a JobFunc that gives each job without a Weight the Estimator's estimate.
 func (o *Options) estimated(ask JobFunc) JobFunc {
 	if o.Estimator == nil {
 		return ask
@@ -22,7 +22,7 @@ func (o *Options) estimated(ask JobFunc) JobFunc {
 	}
 }
 
-// learn passes what a task was settled with to the estimator.
+// learn tells the Estimator to how many units a task was settled.
 func (o *Options) learn(task *asynq.Task, actual int64) {
 	if o.Estimator == nil {
 		return

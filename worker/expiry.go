@@ -12,10 +12,10 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// ExpiresIn is an option of a task: it must start within d, or it is of no use any more. It gives
-// the task's job a Deadline, the earlier one if the JobFunc gives one too. NewTask counts d from
-// its call; Client.Enqueue and EnqueueAll count it from theirs, or from the task's ProcessAt or
-// ProcessIn. Zero is for a task that may only start at once; less has passed already.
+// ExpiresIn is an option for a task that is of no use unless it starts within d. It gives the
+// task's job a Deadline; if the JobFunc gives one too, the earlier counts. NewTask counts d from
+// its call; Client.Enqueue and EnqueueAll count d from theirs, or from the task's ProcessAt or
+// ProcessIn. With a d of zero the task may only start at once; with less it has expired already.
 // Options.Expired says what becomes of a task that has expired.
 //
 // Other functions of asynq ignore the option: asynq.NewTask with asynq.Client.Enqueue. A task that
@@ -28,7 +28,7 @@ type expiresIn time.Duration
 // String implements asynq.Option.
 func (d expiresIn) String() string { return fmt.Sprintf("ExpiresIn(%v)", time.Duration(d)) }
 
-// Type implements asynq.Option. It is none of asynq's types.
+// Type implements asynq.Option. The type is none of asynq's.
 func (d expiresIn) Type() asynq.OptionType { return expiresInOpt }
 
 const expiresInOpt asynq.OptionType = -1
@@ -50,7 +50,7 @@ func expiryOf(task *asynq.Task) time.Time {
 	return time.UnixMilli(at)
 }
 
-// earlier returns the earlier of two deadlines, of which a zero one is none.
+// earlier returns the earlier of two deadlines. A zero time is no deadline.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -97,8 +97,8 @@ func (s *Shaper) expire(ctx context.Context, task *asynq.Task, a attempt, err er
 	return fmt.Errorf("%w: %w", expired.DeadlineError, asynq.SkipRetry)
 }
 
-// Drop is an Options.Expired that deletes the task: no archive, no retry, no entry of a Retention,
-// and its Unique lock is free. asynq counts the task as processed and logs that it is revoked; an
+// Drop is an Options.Expired that deletes the task: asynq does not archive, retry or retain it, and
+// frees its Unique lock. asynq counts the task as processed and logs that it is revoked; an
 // ErrorHandler gets the *throttle.DeadlineError.
 func Drop(_ context.Context, _ *asynq.Task, late *throttle.DeadlineError) error {
 	return fmt.Errorf("%w: %w", late, asynq.RevokeTask)

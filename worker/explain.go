@@ -13,7 +13,7 @@ import (
 // asks the throttle (inspect.Inspector.Explain). For a task that asynq no longer keeps the
 // error is asynq's. It blocks for a few round trips.
 func (c *Client) Explain(ctx context.Context, queue, id string) (inspect.Explanation, error) {
-	info, err := c.inspector.Inspector.GetTaskInfo(queue, id) // which lists no queue
+	info, err := c.inspector.Inspector.GetTaskInfo(queue, id) // asynq's own, since looking must not add a queue
 	if err != nil {
 		return inspect.Explanation{}, fmt.Errorf("worker: task %s of queue %s: %w", id, queue, err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // process runs the handler under a grant, and returns the error for asynq. If the upstream
-// asked to wait, the scope key is closed and the task is put back until after that. again is
-// true if the task could not go back to asynq and has waited here.
+// asked to wait, the scope key is closed and the task is put back until the wait is over. again
+// is true if the task could not go back to asynq and has waited here.
 func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r throttle.Reservation, asked time.Time,
 	next asynq.Handler) (again bool, err error) {
 	err = s.run(ctx, task, r, asked, next)
@@ -32,8 +32,8 @@ func (s *Shaper) process(ctx context.Context, task *asynq.Task, a attempt, r thr
 	return false, err
 }
 
-// run runs the handler, and gives its places under running limits back when it returns, also
-// by a panic.
+// run runs the handler, and gives its places under running limits back when it returns or
+// panics.
 func (s *Shaper) run(ctx context.Context, task *asynq.Task, r throttle.Reservation, asked time.Time,
 	next asynq.Handler) error {
 	g := &grant{Reservation: r, task: task}
@@ -53,7 +53,7 @@ func (s *Shaper) paces(job throttle.Job, scope string) bool {
 }
 
 // heed closes the scope key whose upstream asked to wait, gives the charge back, and puts the
-// task back until after that. Whatever error the wait wraps, the task comes back: a wait is
+// task back until the wait is over. Whatever error the wait wraps, the task comes back: a wait is
 // no failure.
 func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wait *WaitError) (again bool, err error) {
 	handler := ctx
@@ -76,7 +76,7 @@ func (s *Shaper) heed(ctx context.Context, a attempt, r throttle.Reservation, wa
 		switch {
 		case errors.As(err, &late):
 			return false, s.refusal(a, job, err)
-		case err == nil && placed.Outcome != throttle.Granted: // as without Redis
+		case err == nil && placed.Outcome != throttle.Granted: // only a fallback grants a planned job
 			return false, s.putBack(a, placed, restFor(placed))
 		}
 	}

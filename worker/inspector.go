@@ -25,7 +25,7 @@ func newInspector(client redis.UniversalClient) *inspector {
 	return &inspector{Inspector: asynq.NewInspectorFromRedisClient(client), client: client}
 }
 
-// GetTaskInfo is asynq's. ErrQueueNotFound says nothing about the task: its queue could not be
+// GetTaskInfo asks asynq. ErrQueueNotFound says nothing about the task: its queue could not be
 // added to the set.
 func (i *inspector) GetTaskInfo(queue, id string) (info *asynq.TaskInfo, err error) {
 	err = i.listed(queue, func() error {
@@ -35,7 +35,7 @@ func (i *inspector) GetTaskInfo(queue, id string) (info *asynq.TaskInfo, err err
 	return info, err
 }
 
-// RunTask is asynq's.
+// RunTask makes a task pending.
 func (i *inspector) RunTask(queue, id string) error {
 	return i.listed(queue, func() error { return i.Inspector.RunTask(queue, id) })
 }
@@ -64,9 +64,9 @@ func (i *inspector) answers() bool {
 	return err == nil || errors.As(err, &refusal)
 }
 
-// list makes asynq's client add a queue to asynq's set, which it does before it enqueues a task.
-// The task is not enqueued: its script is refused here, so there is always an error. Each call
-// takes a client of its own, since a client adds a queue once.
+// list makes asynq's client add a queue to asynq's set, as the client does before it enqueues a
+// task. No task is enqueued: the script for that is refused here, so there is always an error.
+// Each call takes a client of its own, since a client adds a queue once.
 func list(client redis.UniversalClient, queue string) error {
 	_, err := asynq.NewClientFromRedisClient(scriptless{client}).Enqueue(asynq.NewTask("list", nil), asynq.Queue(queue))
 	return err
@@ -75,7 +75,7 @@ func list(client redis.UniversalClient, queue string) error {
 // scriptless runs no script in Redis.
 type scriptless struct{ redis.UniversalClient }
 
-var errScriptless = errors.New("worker: no script is to be run")
+var errScriptless = errors.New("worker: this client runs no scripts")
 
 // EvalSha implements redis.Scripter.
 func (scriptless) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {

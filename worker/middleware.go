@@ -69,7 +69,7 @@ const usedUpText = "worker: the last of "
 // timeout, a panic. It returns nil if the task runs all the same: see isOwed.
 func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	if !a.mayReturn() {
-		return nil // asynq archives it by itself: run by hand, or all its spare retries are lost
+		return nil // asynq archives the task by itself: a person ran it, or it lost all its spare retries
 	}
 	for {
 		info, err := s.inspector.GetTaskInfo(a.queue, a.id)
@@ -89,8 +89,8 @@ func (s *Shaper) exhausted(ctx context.Context, a attempt) error {
 	}
 }
 
-// untilStart returns once the task may start, with its grant and the local time at which that was
-// asked for, or with the error that the middleware returns.
+// untilStart returns once the task may start, with its grant and the local time at which the grant
+// was asked for, or with the error that the middleware returns.
 func (s *Shaper) untilStart(ctx context.Context, task *asynq.Task,
 	a attempt) (r throttle.Reservation, asked time.Time, err error) {
 	job, err := jobOf(ctx, s.job, task)
@@ -151,7 +151,7 @@ func (s *Shaper) stays(a attempt) bool {
 	return !a.mayReturn()
 }
 
-// jobOf calls the user's function. Its panic fails the task, as a handler's does.
+// jobOf calls the user's function. A panic in it fails the task, as a panic in a handler does.
 func jobOf(ctx context.Context, ask JobFunc, task *asynq.Task) (job throttle.Job, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,7 +186,7 @@ func nonceOf(id string) string {
 
 // refusal ends a task that can never start, with a reason that asynqmon shows. A task whose job
 // is invalid fails instead: the next attempt calls the user's function again, which may be
-// mended by then. The end of a task that is too late for its deadline is left to expire.
+// mended by then. For a task that is too late for its deadline, expire decides how it ends.
 func (s *Shaper) refusal(a attempt, job throttle.Job, err error) error {
 	var invalid *throttle.InvalidJobError
 	var never *throttle.NeverFitsError
@@ -263,15 +263,15 @@ func (s *Shaper) awaitSlot(ctx context.Context, a attempt, r throttle.Reservatio
 	return err
 }
 
-// atSlot reports whether a booked task must not come before its slot. A slot within MaxWait is
-// not granted at once only if it depends on a lease that may still be renewed.
+// atSlot reports whether a booked task must not come before its slot. A slot within MaxWait would
+// have been granted at once, unless it depends on a lease that may still be renewed.
 func atSlot(r throttle.Reservation) bool {
 	return r.Outcome == throttle.Booked && r.Delay() <= r.Job.MaxWait
 }
 
 // nearDeadline is how long before its Deadline a waiting task comes back, to be ended with the
-// reason: asynq calls no handler after it. It covers the whole seconds of asynq's times and the
-// five between its looks at them.
+// reason: asynq calls no handler after the Deadline. It covers asynq's rounding to whole seconds
+// and the five seconds between asynq's checks for delayed tasks.
 const nearDeadline = 8 * time.Second
 
 // withinDeadline shortens a delay so that the task comes back before its Deadline. A task that
@@ -290,8 +290,8 @@ func (s *Shaper) withinDeadline(ctx context.Context, a attempt, r throttle.Reser
 	return delay, err
 }
 
-// beforeDeadline is withinDeadline, once the end of the handler's context is near. That may be a
-// Timeout, which begins anew with the next attempt: only asynq knows the Deadline.
+// beforeDeadline is withinDeadline, once the end of the handler's context is near. That end may be
+// a Timeout's, which begins anew with the next attempt: only asynq knows the Deadline.
 func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Duration) (time.Duration, error) {
 	info, err := s.inspector.GetTaskInfo(a.queue, a.id)
 	if err != nil || info.Deadline.IsZero() {
@@ -309,7 +309,7 @@ func (s *Shaper) beforeDeadline(a attempt, r throttle.Reservation, delay time.Du
 	return delay, nil
 }
 
-// untilNear is how long a waiting task may rest whose Deadline is so far away.
+// untilNear is how long a waiting task may rest, by the time left until its Deadline.
 func untilNear(deadline time.Duration) time.Duration { return max(time.Second, deadline-nearDeadline) }
 
 // awaitRedis puts a task back if Redis cannot decide, or if another deployment owns the throttle. A
@@ -336,7 +336,7 @@ func (s *Shaper) putBackFor(ctx context.Context, a attempt, job throttle.Job, de
 	return &PutBackError{Queue: a.queue, TaskID: a.id, Delay: delay, Err: cause, use: &s.use}
 }
 
-// askInLine is how often a task asks that waits in line and cannot be put back.
+// askInLine is how often a task in line that cannot be put back asks again.
 const askInLine = 500 * time.Millisecond
 
 // leastFallback is when asynq brings back a task in line at the earliest, if no process wakes it:

@@ -17,8 +17,8 @@ func (s *Shaper) begin(ctx context.Context, a attempt, r throttle.Reservation, s
 	return err
 }
 
-// countPutBack counts a task that is put back for so long, by its reservation or
-// because Redis could not decide.
+// countPutBack counts a task that is put back for a delay. The cause is nil if its reservation
+// says why.
 func (s *Shaper) countPutBack(r throttle.Reservation, delay time.Duration, cause error) {
 	s.stats.putBack.Add(1)
 	s.use.putBack()

@@ -29,9 +29,9 @@ type Options struct {
 	// 0 means DefaultMaxWait; 10 ms to 5 s.
 	MaxWait time.Duration
 	// Backoff is the shortest time after which a task comes back when Redis cannot
-	// decide (throttle.FallbackClosed). The longer Redis is away, the longer it is: up to
-	// a minute, or twice Backoff if that is more. The first ten thousand tasks of a process
-	// come back as soon as Redis decides again.
+	// decide (throttle.FallbackClosed). The longer Redis is away, the longer tasks are put
+	// back: up to a minute, or twice Backoff if that is more. The first ten thousand tasks of
+	// a process come back as soon as Redis decides again.
 	// 0 means DefaultBackoff; 100 ms to 1 h.
 	Backoff time.Duration
 	// MaxAskedWait is the longest that one reply of an upstream closes a key for, by a WaitError
@@ -39,13 +39,13 @@ type Options struct {
 	// 0 means upstream.MaxWait, a day; 1 s to upstream.MaxWait.
 	MaxAskedWait time.Duration
 	// Expired is called for a task that cannot start by its deadline (Job.Deadline, ExpiresIn or
-	// asynq.Deadline), in place of the handler, with the handler's context. What it returns is
+	// asynq.Deadline), in place of the handler, with the handler's context. Its return value is
 	// the task's result for asynq, as if the handler had returned it: nil ends the task, an
 	// error that wraps asynq.SkipRetry archives it, another error is a failure, after which
 	// Expired is called again. Drop deletes the task. nil archives it, with the reason.
 	Expired func(ctx context.Context, task *asynq.Task, late *throttle.DeadlineError) error
 	// KeepRunning lets a handler run on after its task has lost its places under a running limit.
-	// Else its context ends shortly before, with ErrPlaceLost as the cause.
+	// Without it, the handler's context ends shortly before, with ErrPlaceLost as the cause.
 	KeepRunning bool
 	// Estimator fills in the Weight of a job whose JobFunc gave none, and learns from what
 	// handlers settle (Settle). It does not learn from refunds and SettleCosts, nor from other

@@ -19,7 +19,7 @@ const (
 // other job gets their room until they come.
 type outage struct {
 	mu    sync.Mutex
-	since time.Time         // the first task was put back; zero if none was
+	since time.Time         // when the first task was put back; zero if none was
 	tasks map[string]wakeup // by the job's ID: a long outage refuses a task again and again
 }
 

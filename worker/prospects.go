@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// doubted is how long asynq is asked about each pulled task of a lane in which a task was
-	// gone.
+	// doubted is how long, after a task of a lane was gone, asynq is asked about each task that
+	// is pulled from that lane.
 	doubted = 10 * time.Second
 	// queueKnown is how long asynq's answer about a queue is used again.
 	queueKnown = time.Second
@@ -65,7 +65,7 @@ func (q queueLook) isStill() bool {
 	return q.paused || !q.idle.IsZero() && q.at.Sub(q.idle) >= unserved
 }
 
-// after is the next queueLook, by asynq's next answer.
+// after returns the queueLook that follows this one with asynq's next answer.
 func (q queueLook) after(info *asynq.QueueInfo) queueLook {
 	next := queueLook{at: time.Now(), paused: info.Paused, taken: info.ProcessedTotal}
 	if info.Pending > 0 && info.Active == 0 {
@@ -84,7 +84,7 @@ func newProspects(s *Shaper) *prospects {
 // prospect is whether a task in line will come.
 type prospect struct {
 	fate
-	paused bool // its queue is, or no server works it off, and no worker has the task
+	paused bool // its queue is paused, or no server works it off, and no worker has the task
 }
 
 // leaves reports whether the task will not use its reservation: it is gone, or its queue is paused.
@@ -122,8 +122,8 @@ func (p *prospects) look(task wakeup) prospect {
 	return seen
 }
 
-// leave gives back the reservations of tasks that will not use them, and returns how many tasks
-// that are. Tasks that rest in a paused queue become pending: they ask when the queue goes on.
+// leave gives back the reservations of tasks that will not use them, and returns the number of
+// these tasks. Tasks that rest in a paused queue become pending: they ask when the queue goes on.
 func (p *prospects) leave(ctx context.Context, tasks []wakeup, seen []prospect) (left int, err error) {
 	var ids []string
 	var rest []wakeup
@@ -139,7 +139,7 @@ func (p *prospects) leave(ctx context.Context, tasks []wakeup, seen []prospect) 
 		return 0, nil
 	}
 	_, err = p.shaper.driver.Leave(ctx, ids)
-	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // then Redis may have carried it out
+	if err == nil || errors.Is(err, throttle.ErrUnavailable) { // Redis may have carried it out all the same
 		inParallel(len(rest), func(i int) { p.leavePending(rest[i]) })
 	}
 	p.shaper.puller.answered()
@@ -188,7 +188,8 @@ func (p *prospects) came(lane string) {
 	}
 }
 
-// isPaused asks asynq, about once a second for each queue.
+// isPaused reports whether the tasks of a queue will not come (isStill). It asks asynq about once
+// a second for each queue.
 func (p *prospects) isPaused(queue string) bool {
 	p.mu.Lock()
 	known := p.queues[queue]
@@ -221,8 +222,8 @@ func (p *prospects) clear(lane string) bool {
 	return true
 }
 
-// end keeps the goroutine from being started; one that runs ends by the shaper's
-// stopped. What it has not asked about stays in line.
+// end keeps the goroutine from being started; one that runs ends when the shaper stops. Tasks
+// that it has not asked about stay in line.
 func (p *prospects) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

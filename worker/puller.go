@@ -18,11 +18,11 @@ const (
 	// pulling in step.
 	pullEvery  = 50 * time.Millisecond
 	pullSpread = 10 * time.Millisecond
-	// pullAnyway is how often it pulls even if no answer said that a pull is due: the answer may
-	// have gone to another process, which has died.
+	// pullAnyway is how often a process pulls even if no answer said that a pull is due: the
+	// answer may have gone to another process, which has died.
 	pullAnyway = 500 * time.Millisecond
-	// pullAgain is when it pulls again after a pull that failed: soon, since the tasks in line
-	// wait for it. While Redis is away the throttle's breaker refuses without asking.
+	// pullAgain is how soon a process pulls again after a failed pull: the tasks in line wait for
+	// that. While Redis is away the throttle's breaker refuses the pull without asking Redis.
 	pullAgain = 100 * time.Millisecond
 )
 
@@ -60,7 +60,7 @@ func (p *puller) start() {
 	}
 }
 
-// end keeps goroutines from being started; those that run end by the shaper's stopped.
+// end keeps goroutines from being started; running ones end when the shaper stops.
 func (p *puller) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -80,7 +80,7 @@ func (p *puller) answered() {
 	}
 }
 
-// hurry is answered after a place was given back.
+// hurry is called in place of answered after a place was given back.
 func (p *puller) hurry() {
 	p.hurried.Store(true)
 	p.answered()
@@ -119,7 +119,7 @@ func (p *puller) run() {
 		}
 		failed = err != nil
 		if apart = pullEvery + rand.N(pullSpread); full {
-			apart = min(apart, 2*time.Since(last)) // Redis is left as long to others
+			apart = min(apart, 2*time.Since(last)) // others have Redis for as long as this pull had it
 		}
 		switch {
 		case failed && !p.shaper.isStopped() && p.warning.due(time.Second):
@@ -140,7 +140,8 @@ func (p *puller) wakesNobody() bool {
 }
 
 // recovered ends an outage. If pulls had failed too, Redis was away, and the tasks that were put
-// back since then come back at once. If only other calls had failed, they come by asynq's time.
+// back since then come back at once. If only other calls had failed, asynq brings them at its own
+// time.
 func (p *puller) recovered(failed bool) {
 	tasks := p.shaper.outage.over()
 	if !failed {
@@ -151,7 +152,7 @@ func (p *puller) recovered(failed bool) {
 	}
 }
 
-// plan is when to pull after the last time, not sooner than apart from it.
+// plan returns when to pull next: unless that is hurried, at least apart after the last pull.
 func (p *puller) plan(last time.Time, apart time.Duration, failed bool) time.Time {
 	at := last.Add(pullAnyway)
 	if failed {

@@ -38,8 +38,8 @@ func (s *Shaper) report(ctx context.Context, granted throttle.Reservation, scope
 	return a, err
 }
 
-// closeKey closes a scope key as its upstream asked, and returns until when. A scope with a
-// Floor is reported the refusal (follows); any other key is paused.
+// closeKey closes a scope key as its upstream asked, and returns until when. In a scope with a
+// Floor it reports the refusal, and follows is true; in any other scope it pauses the key.
 func (s *Shaper) closeKey(ctx context.Context, granted throttle.Reservation,
 	wait *WaitError) (ends time.Time, follows bool, err error) {
 	refused := throttle.Report{Refused: true}

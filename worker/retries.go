@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// spareRetries are the retries that NewTask adds. A put-back needs one retry left. asynq counts
-// attempts that are lost with their worker, or whose end it could not write: the others are for
-// these.
+// spareRetries are the retries that NewTask adds. A put-back needs one retry left. The others are
+// for attempts that were lost with their worker, or whose end asynq could not write: asynq counts
+// these as retries, too.
 const spareRetries = 10
 
 // spareHeader marks tasks that have spare retries. Its value is the user's own MaxRetry.
@@ -29,9 +29,9 @@ const asynqMaxRetry = 25
 // asks whether the error was a failure. Failures do not use the spare ones up: the
 // middleware ends the task at the user's own count (MaxRetry among opts, else 25).
 // Lost attempts do: the worker was killed, or asynq could not write how the attempt ended.
-// Nobody knows whether its handler has run. So another attempt follows the last own one if
-// that was lost: such a task runs at least once, and perhaps twice. A task that loses ten
-// attempts beyond its own count is archived.
+// Nobody knows whether the handler of a lost attempt has run. So if the last of the task's own
+// attempts is lost, another follows: the task runs at least once, and perhaps twice. A task that
+// loses ten attempts beyond its own count is archived.
 //
 // With Configure and Wrap the user's functions see the user's own counts: asynq.GetMaxRetry
 // and asynq.GetRetryCount in handlers and in ErrorHandler, and the n of RetryDelayFunc.
@@ -56,7 +56,7 @@ func NewTask(typename string, payload []byte, headers map[string]string, opts ..
 		marked[expiresHeader] = expiresAt(at)
 	}
 	own := append(append([]asynq.Option(nil), opts...), asynq.MaxRetry(retries+spareRetries))
-	// clipped, since asynq appends to it, in any goroutine
+	// clipped, since asynq appends to the slice, in any goroutine
 	return asynq.NewTaskWithHeaders(typename, payload, marked, slices.Clip(own)...)
 }
 
@@ -134,8 +134,8 @@ func (r retries) beyond() bool { return r.retried > r.own() }
 // last reports whether a failure of this attempt must be the task's last.
 func (r retries) last() bool { return r.spare && r.retried >= r.own() }
 
-// isMadeUpFor reports whether another attempt follows the last own one, since asynq lost it. asynq
-// passes ErrLeaseExpired as it is; a handler's own ErrLeaseExpired comes here wrapped.
+// isMadeUpFor reports whether another attempt follows the last own one, because asynq lost that one.
+// asynq passes ErrLeaseExpired as it is; a handler's own ErrLeaseExpired comes here wrapped.
 func (r retries) isMadeUpFor(err error) bool {
 	return r.last() && r.mayReturn() && err == asynq.ErrLeaseExpired //nolint:errorlint // see above
 }
@@ -159,8 +159,8 @@ func (s *Shaper) translate(ctx context.Context, r retries) context.Context {
 	return own
 }
 
-// attemptNote is what ErrorHandler learns from the middleware about an attempt. asynq derives both
-// contexts from one, which it gets from BaseContext.
+// attemptNote is what ErrorHandler learns from the middleware about an attempt. asynq derives the
+// contexts of both from the one that BaseContext returned.
 type attemptNote struct {
 	runs atomic.Bool // the attempt runs the handler, and does not just end the task
 }
@@ -208,8 +208,8 @@ func isAsynqs(err error) bool {
 // asynq has found a minute or two late.
 const spareDelay = time.Second
 
-// ownDelay calls a RetryDelayFunc with no more retries than the user lets the task have. A handler's
-// error comes here beyond them only if no shaper wraps the handler, or if the mark belongs to
+// ownDelay calls a RetryDelayFunc with no more retries than the user lets the task have. The n of a
+// handler's error exceeds these only if no shaper wraps the handler, or if the mark belongs to
 // another task.
 func ownDelay(ask asynq.RetryDelayFunc, n int, err error, task *asynq.Task) time.Duration {
 	own, marked := markOf(task)

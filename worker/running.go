@@ -48,14 +48,14 @@ func (g *grant) ended() throttle.Reservation {
 }
 
 const (
-	// renewals is how many times in a lease it is renewed.
+	// renewals is how many times a process renews a lease before it would be over.
 	renewals = 3
 	// renewAgain is how soon a failed call is tried again, at most.
 	renewAgain = time.Second
-	// endsBefore is how long before its lease the context of a handler ends, at most: a
-	// tenth of a shorter lease.
+	// endsBefore is how long before the end of its lease a handler's context ends, at most;
+	// it is a tenth of the lease if that is less.
 	endsBefore = time.Second
-	// mostCooldown is the longest lease that there may be.
+	// mostCooldown is the longest cool-down: that of the longest lease.
 	mostCooldown = 24 * time.Hour
 )
 
@@ -77,19 +77,19 @@ type run struct {
 	granted throttle.Reservation
 	lose    context.CancelCauseFunc
 	soon    *time.Timer // goes off shortly before until
-	until   time.Time   // its lease, by the local clock
+	until   time.Time   // the end of its lease, by the local clock
 	next    time.Time   // when it is renewed, or given back
 	over    bool        // its handler has returned
-	lost    bool        // its places are; it is counted
+	lost    bool        // its places are lost, and that is counted
 }
 
 func newRunner(s *Shaper) *runner {
 	return &runner{shaper: s, changed: make(chan struct{}, 1), runs: make(map[*run]struct{})}
 }
 
-// begin notes a task whose handler begins, under a grant that was asked for at a time. The
-// context ends when the task loses its places. It returns nil for a task under no running
-// limit.
+// begin notes a task whose handler begins. Its grant was asked for at the time asked. The
+// context ends when the task loses its places. For a task under no running limit the run is
+// nil.
 func (n *runner) begin(ctx context.Context, granted throttle.Reservation, asked time.Time) (context.Context, *run) {
 	if granted.Lease <= 0 {
 		return ctx, nil
@@ -152,7 +152,7 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	if r.isOver(time.Now()) {
 		n.lose(r)
 	}
-	ended := &run{granted: granted, over: true, until: r.until, lost: r.lost} // r may be under way
+	ended := &run{granted: granted, over: true, until: r.until, lost: r.lost} // a renewal of r may be under way
 	n.mu.Unlock()
 	r.lose(nil)
 	given := n.shaper.puller.handOver(ended)

@@ -21,9 +21,9 @@ import (
 // from scope to scope, and a Deadline if it has one. The Shaper or the Client fills in ID,
 // Nonce, MaxWait and Plan. It is called before every attempt, so keep weight and keys where
 // they are cheap to read, such as the task's headers. An error fails the task as if its
-// handler had returned it: asynq tries again, and a retry is spent. So does a panic, and a
-// job that the throttle refuses as invalid: the function may be mended before the next
-// attempt. To end a task at once, return an error that wraps asynq.SkipRetry.
+// handler had returned it: asynq tries again, and a retry is spent. A panic fails it in the same
+// way, and so does a job that the throttle refuses as invalid: the function may be mended before
+// the next attempt. To end a task at once, return an error that wraps asynq.SkipRetry.
 type JobFunc func(ctx context.Context, task *asynq.Task) (throttle.Job, error)
 
 // decider is the part of a throttle that a Shaper uses.
@@ -38,7 +38,7 @@ type decider interface {
 	Report(ctx context.Context, scope, key string, r throttle.Report) (throttle.Adaptation, error)
 }
 
-// looker is the part of the throttle's inspector that it uses.
+// looker is the part of the throttle's inspector that a Shaper uses.
 type looker interface {
 	Usage(ctx context.Context, scope, key string) (inspect.Usage, error)
 	Check(ctx context.Context) ([]inspect.Finding, error)
@@ -46,7 +46,7 @@ type looker interface {
 	Pause(ctx context.Context, scope, key string, until time.Time, options ...inspect.SetOption) (time.Time, error)
 }
 
-// driver is the part of the throttle's driver that it uses.
+// driver is the part of the throttle's driver that a Shaper uses.
 type driver interface {
 	Pull(ctx context.Context, ended ...throttle.Reservation) (throttle.Pulled, error)
 	Due() time.Time
@@ -67,7 +67,7 @@ type Shaper struct {
 	observer  throttle.Observer // of the throttle; may be nil
 	handsOver bool              // the throttle has running limits: a place may become free at any moment
 	inspector *inspector
-	// deployment is asynq's; nil if that is not known.
+	// deployment is that of asynq's Redis; nil if the throttle has no owner (newDeployment).
 	deployment *deployment
 	job        JobFunc
 	options    Options
@@ -78,15 +78,15 @@ type Shaper struct {
 	blocked    *patience
 	outage     outage
 	use        use
-	twice      sync.Once // logged that Wrap is around a handler twice
-	// untranslated: logged that asynq.GetMaxRetry counts spare retries
+	twice      sync.Once // logs that Wrap is around a handler twice
+	// untranslated logs that asynq.GetMaxRetry counts spare retries.
 	untranslated sync.Once
 	firstTask    sync.Once // a server with our Config has begun a task
 	wrapped      atomic.Bool
 	stats        counters
 	stopped      chan struct{}
 	stopOnce     sync.Once
-	ended        chan struct{} // the goroutines have
+	ended        chan struct{} // closed when the goroutines have ended
 }
 
 // New returns a Shaper that decides by th. The client is the one the asynq
@@ -137,9 +137,9 @@ func isNil(client redis.UniversalClient) bool {
 }
 
 // Stop ends the waiting inside handlers: a task that waits for its start goes
-// back to asynq and keeps its place, so that a shutdown is not held up. Call it
-// before the server's Shutdown. Tasks are no longer woken by this process; asynq's
-// own retry time brings them back. Only a task without a retry left waits on,
+// back to asynq and keeps its slot, so that a shutdown is not held up. Call it
+// before the server's Shutdown. This process wakes no more tasks; asynq brings them
+// back at its own retry time. Only a task without a retry left waits on,
 // since going back would archive it: asynq takes it back itself when its
 // ShutdownTimeout is over. Stop waits for the shaper's goroutines, and for the places of tasks
 // that have ended to be given back, for a second at most: a goroutine that waits for Redis ends
@@ -172,12 +172,12 @@ const stopWithin = time.Second
 
 // Stats counts what a Shaper did since it was made.
 type Stats struct {
-	Granted   int64 // tasks handed to their handler, those below included
+	Granted   int64 // tasks handed to their handler, Unchecked included
 	Unchecked int64 // of these, granted without Redis (FallbackOpen, FallbackLocal)
 	PutBack   int64 // tasks put back
 	Pulled    int64 // tasks in line that got their slot through this process
 	Woken     int64 // tasks moved to pending for their slot
-	Ended     int64 // tasks that can never start, ended; each time, if Options.Expired fails
+	Ended     int64 // tasks that were ended since they can never start; again if Options.Expired fails
 	Expired   int64 // of these, tasks that could not start by their deadline
 	Lost      int64 // tasks that lost their places while they ran, or were about to
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // A task without a retry left cannot be put back: asynq would archive it. It waits in its
-// handler, where its Timeout goes on, 30 minutes if it has none. A task of NewTask can always
+// handler, where its Timeout goes on; asynq's default is 30 minutes. A task of NewTask can always
 // be put back.
 
 // lastMoment is how long before the end of its context a task that has not begun is ended:
-// asynq ignores what a handler returns after it.
+// asynq ignores what a handler returns after that end.
 const lastMoment = 100 * time.Millisecond
 
 // stay sleeps in the handler of a task that cannot be put back, not longer than until its job

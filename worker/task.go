@@ -34,7 +34,7 @@ const jobPrefix = "asynq:"
 // jobID names this attempt among all jobs of a throttle.
 func (a attempt) jobID() string { return JobID(a.queue, a.id, a.retried) }
 
-// JobID returns the ID of the job of one attempt of a task, the attempt after so many retries.
+// JobID returns the ID of the job of one attempt of a task: the attempt after retried retries.
 // Programs that read a throttle from outside need it for inspect.Inspector.ExplainID.
 func JobID(queue, task string, retried int) string {
 	return jobPrefix + url.PathEscape(queue) + "/" + task + "/" + strconv.Itoa(retried)

@@ -14,7 +14,7 @@ import (
 type taskOptions struct {
 	queue, id string
 	named     bool // the user gave the ID
-	scheduled bool // the user gave it a time or a group
+	scheduled bool // the user gave the task a time or a group
 	deadline  time.Time
 	expires   time.Time // by ExpiresIn; zero without it
 }

@@ -47,5 +47,5 @@ func (d testDecider) Report(ctx context.Context, scope, key string, r throttle.R
 // testDriver has no line.
 type testDriver struct{ driver }
 
-// Due is never.
+// Due returns the zero time: no pull is ever due.
 func (testDriver) Due() time.Time { return time.Time{} }

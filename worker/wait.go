@@ -15,7 +15,7 @@ const DefaultAskedWait = time.Minute
 // wait d before it is called again for the task's key of a scope: its tenant, its
 // domain, its host; throttle.Global for all. It is a *WaitError that wraps cause,
 // which may be nil. A d of zero or less, when the upstream does not say how long,
-// becomes DefaultAskedWait; one above upstream.MaxWait becomes that.
+// becomes DefaultAskedWait; a d above upstream.MaxWait becomes upstream.MaxWait.
 //
 // upstream.HTTPWait and upstream.SMTPWait read d from the replies of HTTP and SMTP servers.
 func AskedToWait(scope string, d time.Duration, cause error) error {
@@ -29,7 +29,7 @@ func AskedToWait(scope string, d time.Duration, cause error) error {
 // since asynq shows it as the task's last error, and holds neither the key nor
 // anything of Err, whose words are the upstream's.
 type WaitError struct {
-	// Scope is the scope whose key, of those that the task has, is closed.
+	// Scope is the scope of the key that is closed; the key is the task's.
 	Scope string
 	// Delay is for how long the key is closed, from now on: above zero and at most
 	// upstream.MaxWait if AskedToWait made it.
@@ -42,7 +42,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	// A wait until a date is odd to the nanosecond; the text is not.
+	// A wait until a date has odd nanoseconds; the text has whole seconds.
 	seconds := max(e.Delay.Round(time.Second), time.Second)
 	return fmt.Sprintf("worker: the upstream asks to wait %s, scope %s", seconds, e.Scope)
 }

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	wakers      = 16                    // tasks that are woken at the same time
-	stillActive = 10 * time.Millisecond // for asynq to write a put-back; then twice as long, up to
-	mostApart   = 50 * time.Millisecond
-	planAhead   = 100 * time.Millisecond // for a planned task to be enqueued
-	wakeAgain   = time.Second            // for asynq's Redis to answer
-	asynqsOwn   = time.Second / 2        // before asynq's own time, a task is left to asynq
+	wakers      = 16                     // tasks that are woken at the same time
+	stillActive = 10 * time.Millisecond  // asynq has this long to write a put-back; then twice as long
+	mostApart   = 50 * time.Millisecond  // bounds that doubling
+	planAhead   = 100 * time.Millisecond // a Client has this long to enqueue a task that it planned
+	wakeAgain   = time.Second            // asynq's Redis has this long to recover
+	asynqsOwn   = time.Second / 2        // this near to asynq's own time, a late task is left to asynq
 	unlistedFor = 10 * time.Second       // after its slot, a task that cannot be found is left to asynq
 )
 
@@ -41,7 +41,7 @@ type wakeup struct {
 // its process ends or Redis is away, asynq brings it back.
 type waker struct {
 	shaper  *Shaper
-	first   chan struct{} // the first of the queue has changed
+	first   chan struct{} // the first task of the queue has changed
 	done    sync.WaitGroup
 	warning seldom
 	barred  seldom
@@ -59,7 +59,7 @@ func newWaker(s *Shaper) *waker { return &waker{shaper: s, first: make(chan stru
 func (w *waker) wake(task wakeup) {
 	ahead := w.shaper.options.MaxWait
 	if task.job.MaxWait > 0 {
-		ahead = min(ahead, task.job.MaxWait) // as it will ask
+		ahead = min(ahead, task.job.MaxWait) // the task will ask with this MaxWait
 	}
 	if task.atSlot {
 		ahead = 0
@@ -93,7 +93,7 @@ func (w *waker) signal() {
 	}
 }
 
-// end keeps goroutines from being started; running ones end by the shaper's stopped.
+// end keeps goroutines from being started; running ones end when the shaper stops.
 // asynq brings the tasks that are left in the queue, at its own time.
 func (w *waker) end() {
 	w.mu.Lock()
