@@ -13,7 +13,7 @@ import (
 type account struct {
 	Usage
 	counted []line.Limit          // the limits as the scripts count them
-	counts  []int64               // units in an interval, if asked for; -1: no window goes back that far
+	counts  []int64               // the units in each interval asked for; -1: no window goes back that far
 	ledgers []line.LedgerSnapshot // the ledgers' entries, if asked for
 }
 

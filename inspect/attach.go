@@ -49,7 +49,7 @@ func newest(name string, all []throttle.Process) (throttle.Process, error) {
 // for the flows that wait now. The Inspector writes no log.
 //
 // The error is an *AttachError if no process has published a configuration that this version can read, a
-// *throttle.OptionError for the name or the client, or else one of Usage's. Attach blocks for two round trips.
+// *throttle.OptionError for the name or the client, or else an error of Usage. Attach blocks for two round trips.
 func Attach(ctx context.Context, name string, client redis.Scripter) (*Inspector, error) {
 	if ctx == nil {
 		return nil, errNoContext

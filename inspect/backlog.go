@@ -20,8 +20,8 @@ type Backlog struct {
 
 // Backlogs returns how much waited in line in the last twelve hours, the oldest first. A process
 // that decides notes the backlog about once a minute, and less often if the line takes long to
-// read. Minutes in which no process had an answer from Redis are missing. It blocks for one round
-// trip and fails as Usage does.
+// read. Minutes in which no process had an answer from Redis are missing. Backlogs blocks for one
+// round trip and fails as Usage does.
 func (t *Inspector) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if ctx == nil {
 		return nil, errNoContext

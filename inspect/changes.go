@@ -22,7 +22,7 @@ const (
 )
 
 // Change is one change of a setting at run time: a pause, limits or a mode. Redis keeps the last 200 changes
-// for 30 days, and besides the last 200 that an upstream asked for (ForUpstream).
+// for 30 days, and apart from these the last 200 that an upstream asked for (ForUpstream).
 type Change struct {
 	At time.Time `json:"at"` // on Redis' clock
 	// By names the author: the person, if one was named, the user and the host, the program and
@@ -74,7 +74,7 @@ func (t *Inspector) changesKey(upstream bool) string {
 	return t.prefix + "changes"
 }
 
-// noteChange records a change. A failure to record is no error, since the change is in force.
+// noteChange records a change. If it cannot record it, that is no error, since the change is in force.
 func (t *Inspector) noteChange(ctx context.Context, what, name string, was wire.WasSet, of terms) {
 	if t.in.Clock() != nil || was.Before == was.InForce {
 		return

@@ -59,23 +59,23 @@ func (e *CheckError) Error() string {
 
 // Check examines whether Redis, the Redis user and the client are fit for this throttle. A program
 // may call it when it starts; decisions do not depend on it. Check loads all scripts, so that the
-// first decisions need not, calls each command that the scripts use in a way that writes nothing, and reads
-// INFO if the Redis user may.
+// first decisions need not do so. It calls each command that the scripts use, in a way that writes nothing,
+// and reads INFO if the Redis user may.
 //
 // Faults that must stop the program are a *CheckError: a server older than Redis 6.2, a script that
 // cannot be loaded, a permission or a command that is missing, a replica instead of a primary. If
 // Redis cannot be reached, the error is an *UnavailableError, whose text has the client's address, or the
 // context's own error.
 //
-// The findings, also beside an error, need not stop the program: an eviction policy; memory or
-// replicas that are missing now; a clock that differs by more than a second; settings of go-redis'
+// The findings, which Check returns beside an error too, need not stop the program: an eviction policy;
+// memory or replicas that are missing now; a clock that differs by more than a second; settings of go-redis'
 // Cluster client that make a recovery slow; live processes that are configured differently from
 // this one or, for an attached Inspector, from the process that it was attached to; processes whose
 // jobs began more than a Scope.Margin after their grants in the last hour; and notes, such as that
 // INFO cannot be read.
 //
-// Check blocks for some ten round trips, each for Options.Timeout at most, and ends with the first that takes
-// longer. The circuit breaker neither stops Check nor counts its failures.
+// Check blocks for some ten round trips, each for Options.Timeout at most, and ends at the first round trip
+// that takes longer. The circuit breaker neither stops Check nor counts its failures.
 func (t *Inspector) Check(ctx context.Context) ([]Finding, error) {
 	if ctx == nil {
 		return nil, errNoContext

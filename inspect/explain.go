@@ -16,7 +16,7 @@ import (
 )
 
 // Explanation is all that is known of one job that has not started, and of the limits
-// that concern it. Its String is one screen of text for people. All instants are on
+// that concern that job. Its String is one screen of text for people. All instants are on
 // Redis' clock.
 type Explanation struct {
 	// Job is the job's ID, Now the instant of the answer.
@@ -29,9 +29,9 @@ type Explanation struct {
 	// Slot is the slot of a booked job; zero if the job is not booked.
 	Slot time.Time
 	// Arrived is when a waiting job came; zero if the job does not wait. Waiting is how many jobs
-	// are in its lane, and Before how many of these are before it, -1 if the lane is too long to
-	// search. A job that did not come to its slot has Arrived and no Waiting: when it asks again,
-	// it goes to the front of its lane.
+	// are in its lane, and Before how many of them are ahead of this job, -1 if the lane is too long
+	// to search. For a job that did not come to its slot Arrived is set and Waiting is 0: when the
+	// job asks again, it goes to the front of its lane.
 	Arrived         time.Time
 	Before, Waiting int64
 	// Blocked is the scope key under which the job's lane stands, without a limit or units; nil
@@ -48,8 +48,8 @@ type Explanation struct {
 }
 
 // Explain returns all that is known of a job. Pass the ID, Weight, Costs, Keys and Priority that
-// the job was reserved with. Explain changes nothing. It blocks for two round trips, for a waiting
-// job as long as Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is
+// the job was reserved with. Explain changes nothing. It blocks for two round trips, or for a waiting job
+// for as long as Forecast does, and fails as Peek does. If more jobs wait than Forecast reads, Expected is
 // zero.
 func (t *Inspector) Explain(ctx context.Context, job throttle.Job) (Explanation, error) {
 	o, err := t.order(ctx, job)
@@ -125,8 +125,8 @@ func (o *order) blocked(name string) *throttle.Hold {
 	return &throttle.Hold{Scope: scope, Key: key}
 }
 
-// explanation reads the answer of lines for one job: its slot, its arrival, how many jobs are before it, how
-// many are in its lane, and the queue that the lane stands in with its timer.
+// explanation reads the answer of the script lines for one job: its slot, its arrival, how many jobs are before
+// it, how many are in its lane, and the queue that the lane stands in, with the queue's timer.
 func (o *order) explanation(p *wire.Page) (Explanation, error) {
 	known := p.Job()
 	if p.Err() != nil {
@@ -189,7 +189,7 @@ func (e Explanation) writePlace(b *strings.Builder) {
 	fmt.Fprintf(b, "  its lane stands under %s, which is looked at again %s\n", under, e.in(e.Looked))
 }
 
-// arrivedText and beforeText also write a job so far back in its lane that Explain did not search for it.
+// arrivedText and beforeText also have a text for a job so far back in its lane that Explain did not find it.
 func (e Explanation) arrivedText() string {
 	if e.Arrived.IsZero() {
 		return "some time"
@@ -257,7 +257,7 @@ func (e Explanation) writeAnew(b *strings.Builder, l LimitUsage) {
 	fmt.Fprintf(b, "    begins anew on %s (%s)\n", l.Anew.In(zone).Format("Mon 2006-01-02 15:04 MST"), e.in(l.Anew))
 }
 
-// partText writes a served share, to the thousandth.
+// partText writes a served share with three decimals.
 func partText(part float64) string {
 	return strconv.FormatFloat(math.Round(part*wire.Thousandths)/10, 'f', -1, 64) + " %"
 }

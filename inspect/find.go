@@ -15,7 +15,8 @@ import (
 // mostSearched is how many waiting jobs of a lane one call reads.
 const mostSearched = 10_000
 
-// mostPlayed is the largest number of waiting jobs for which a start is simulated; with more it is guessed.
+// mostPlayed is the largest number of waiting jobs with which a start is simulated; with more jobs the start is
+// guessed.
 const mostPlayed = 5_000
 
 // ExplainID is Explain for a caller that knows only the job's ID. If the job waits, ExplainID searches its
@@ -118,7 +119,7 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 	}
 }
 
-// guessed estimates when a limit has let so many units through.
+// guessed estimates when a limit will have let that many units start.
 func guessed(now time.Time, u Usage, l LimitUsage, units float64) time.Time {
 	served := float64(l.Limit.Units) * u.Served
 	from, each := now, float64(cmp.Or(l.Counts, l.Limit.Length()))

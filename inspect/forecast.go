@@ -55,9 +55,9 @@ func (t *Inspector) Forecast(ctx context.Context, jobs []throttle.Job) (Forecast
 // newcomer begins the ID of a new job in the simulated line; no other job has such an ID.
 const newcomer = "\x00a forecast's new job\x00"
 
-// Expect forecasts the starts of jobs that Reserve answered, if no other job came: a booked job starts at its
-// slot, a waiting job when its turn comes, and a job that has been booked since then within the lookahead.
-// Expect blocks and fails as Forecast does.
+// Expect forecasts the starts of jobs that Reserve answered, if no other job came. A booked job starts at its
+// slot, and a waiting job when its turn comes; a waiting job that was booked since Reserve's answer starts
+// within the lookahead. Expect blocks and fails as Forecast does.
 func (t *Inspector) Expect(ctx context.Context, answers []throttle.Reservation) (Forecast, error) {
 	r, err := t.readLine(ctx, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *reader) load() (*line.Line, line.Settings) {
 	}
 	for i := range r.Snapshot.Queues {
 		if q := &r.Snapshot.Queues[i]; q.Timer == 0 || r.handsOver(q.Name) {
-			q.Timer = r.Snapshot.Now // lanes came there since the timers were read, or a place may be free before a lease ends
+			q.Timer = r.Snapshot.Now // lanes came since the timers were read, or a place may be free before its lease ends
 		}
 	}
 	return line.Load(r.Snapshot, line.Settings{
@@ -171,7 +171,7 @@ func (r *reader) neverFits(o *order, held *line.Held) error {
 	}
 	for i, u := range a.Limits {
 		if counted := a.counted[i].Span; counted == held.Limit.Span ||
-			counted.Kind == line.Running && held.Limit.Kind == line.Running { // whose lease the forecast replaces
+			counted.Kind == line.Running && held.Limit.Kind == line.Running { // the forecast replaced its lease
 			return &throttle.NeverFitsError{Job: o.job.ID, Weight: c.Units, Scope: a.Scope, Key: c.Key, Limit: u.Limit}
 		}
 	}

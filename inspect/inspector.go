@@ -1,6 +1,6 @@
-// Package inspect shows how a throttle stands and changes it at run time: what counts, what waits and
-// why, and pauses, limits and modes. It decides for no job: package throttle does, and does not import
-// this package.
+// Package inspect shows the state of a throttle and changes it at run time: what counts, what waits and
+// why, and pauses, limits and modes. It decides for no job: that is left to package throttle, which does not
+// import this package.
 package inspect
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Inspector shows how a throttle stands and changes it at run time. A program that has the throttle
+// Inspector shows the state of a throttle and changes it at run time. A program that has the throttle
 // calls New, any other program Attach. Most callers want:
 //
 //   - Usage and UsageAll, for the units that count under each limit;
@@ -35,8 +35,8 @@ type Inspector struct {
 	fair     string // the fair scope's name, empty for first come, first served
 }
 
-// New returns an Inspector of th. It shares the throttle's configuration, client and circuit breaker,
-// costs little to make, and does not block.
+// New returns an Inspector of th, which shares the throttle's configuration, client and circuit breaker.
+// New costs little and does not block.
 func New(th *throttle.Throttle) *Inspector {
 	in := th.Inside(seam.Key{})
 	p := in.Process()
@@ -61,8 +61,8 @@ func (t *Inspector) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	return t.throttle.Driver().Leave(ctx, ids)
 }
 
-// Processes returns what the processes of this throttle have published, also those of other state
-// versions: live ones first, and of these the newest first. It blocks for one round trip and fails as
+// Processes returns what the processes of this throttle have published, also processes of other state
+// versions: live ones first, and among them the newest first. It blocks for one round trip and fails as
 // Usage does.
 func (t *Inspector) Processes(ctx context.Context) ([]throttle.Process, error) {
 	if ctx == nil {
@@ -74,12 +74,12 @@ func (t *Inspector) Processes(ctx context.Context) ([]throttle.Process, error) {
 // errNoContext is the error of a call without a context.
 var errNoContext = &throttle.ArgumentError{Argument: "ctx", Reason: "is nil"}
 
-// badReply is the error of an answer that the script never gives.
+// badReply is the error for an answer that the script never gives.
 func badReply(script string) error {
 	return fmt.Errorf("throttle: script %s gave an answer that is none of its own: %w", script, throttle.ErrState)
 }
 
-// withJob names the job in an *UnavailableError.
+// withJob adds the job's ID to an *UnavailableError.
 func withJob(err error, job throttle.Job) error {
 	var unavailable *throttle.UnavailableError
 	if errors.As(err, &unavailable) {

@@ -22,15 +22,15 @@ type Lane struct {
 	Keys map[string]string `json:"keys,omitempty"`
 	// Priority is the priority of its jobs.
 	Priority int `json:"priority,omitempty"`
-	// Jobs is how many jobs are in the lane, perhaps with a few that have left since. Since is
+	// Jobs is how many jobs are in the lane; a few of them may have left meanwhile. Since is
 	// when its first job came; zero if that is not known.
 	Jobs  int64     `json:"jobs"`
 	Since time.Time `json:"since,omitzero"`
 	// Costs are the units that its first job takes, by scope.
 	Costs map[string]int64 `json:"costs,omitempty"`
-	// Scope and Key name the scope key that has no room for its first job, Key empty for
-	// Global. Looked is when a pull looks at that scope key again; zero if only a change
-	// makes a pull do so.
+	// Scope and Key name the scope key that has no room for the lane's first job; Key is empty
+	// for Global. Looked is when a pull looks at that scope key again; zero if a pull looks at
+	// it only after a change.
 	Scope  string    `json:"scope"`
 	Key    string    `json:"key,omitempty"`
 	Looked time.Time `json:"looked,omitzero"`
@@ -90,7 +90,7 @@ func costsOf(names string, units []int64) map[string]int64 {
 // Lane.Name or by throttle.Reservation.Lane. next is empty on the last page. Jobs that come or leave
 // while pages are read may be missed or returned twice.
 //
-// It changes nothing, blocks for one round trip and fails as Usage does.
+// Jobs changes nothing, blocks for one round trip and fails as Usage does.
 func (t *Inspector) Jobs(ctx context.Context, lane, from string) (jobs []throttle.Reservation, next string, err error) {
 	page, err := t.page(ctx, wire.LinesJobs, from, lane)
 	if err != nil {

@@ -20,8 +20,8 @@ type Line struct {
 	// Flows is how many flows wait there. A flow is a key of the fair scope and has one lane or
 	// more.
 	Flows int64
-	// Looked is when a pull looks at the scope key again, on Redis' clock; zero if only a change
-	// makes a pull do so.
+	// Looked is when a pull looks at the scope key again, on Redis' clock; zero if a pull looks
+	// at it only after a change.
 	Looked time.Time
 }
 
@@ -40,8 +40,8 @@ const mostOnPage = lanes.MostOnPage
 
 // Lines returns a page of the scope keys under which jobs wait. from is where the page begins, as
 // the last page's Next; empty means the first. Each waiting lane stands under exactly one scope key,
-// one that has no room for its first job. Scope keys that come or go while pages are read may be there
-// once, twice or not at all. It changes nothing, blocks for one round trip, and fails as Usage does.
+// one that has no room for its first job. Scope keys that come or go while pages are read may be listed
+// once, twice or not at all. Lines changes nothing, blocks for one round trip, and fails as Usage does.
 func (t *Inspector) Lines(ctx context.Context, from string) (LinesPage, error) {
 	p, err := t.page(ctx, wire.LinesKeys, from)
 	if err != nil {

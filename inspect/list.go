@@ -12,7 +12,7 @@ import (
 )
 
 // List returns the names of the throttles that processes have published in this Redis within a
-// day, in order. It goes through every key that Redis has, some ten thousand in one call, on each
+// day, sorted. It goes through every key that Redis has, some ten thousand in one call, on each
 // primary of a Cluster; ctx bounds it.
 func List(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	names := make(map[string]bool)

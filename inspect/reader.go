@@ -24,8 +24,8 @@ type reader struct {
 	accounts map[string]account // by the name of the scope key
 }
 
-// readLine reads the waiting lanes, and the state of their scope keys and of those of some jobs. The
-// scope keys are read last, so that a job that is booked meanwhile counts twice rather than not at all.
+// readLine reads the waiting lanes, and the state of their scope keys and of the scope keys of some jobs.
+// It reads scope keys last, so that a job that is booked meanwhile counts twice rather than not at all.
 func (t *Inspector) readLine(ctx context.Context, orders []*order) (*reader, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -41,8 +41,8 @@ func (t *Inspector) readLine(ctx context.Context, orders []*order) (*reader, err
 	return r, err
 }
 
-// readAccounts reads the state of the scope keys of the waiting lanes and of some jobs. The last answer sets
-// now.
+// readAccounts reads the state of the scope keys of the waiting lanes and of some jobs. The time of the last
+// answer becomes the reader's now.
 func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 	var names []string
 	for _, l := range r.Reader.Lanes {
@@ -68,7 +68,7 @@ func (r *reader) readAccounts(ctx context.Context, orders []*order) error {
 		}
 	}
 	if r.now.IsZero() {
-		p, err := r.Page(ctx, wire.LinesClaims, 0) // for its time
+		p, err := r.Page(ctx, wire.LinesClaims, 0) // only its time is used
 		if err != nil {
 			return err
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// Pause closes one scope key until a time, for all processes, from their next decision on: no
-// job starts under it that was not granted before. The key of Global is "". A booked job that
+// Pause closes one scope key until a time, for all processes, from their next decision on: only
+// jobs that were granted before still start under it. The key of Global is "". A booked job that
 // asks again meanwhile goes to the front of its lane. Jobs of other scope keys are not delayed. A
 // second pause never shortens the first: Resume ends it. A time in the past pauses nothing.
 //
 // The time is read by the local clock; its distance from now, up to 400 days, counts. Of the
-// options, Why and By apply. Pause returns when the pause ends by Redis' clock. It blocks for two
+// options, Why and By apply. Pause returns when the pause ends, on Redis' clock. It blocks for two
 // round trips, the second to record the change (Changes), and fails as Reserve does, without
 // fallback.
 func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Time,
@@ -47,8 +47,8 @@ func (t *Inspector) Pause(ctx context.Context, scope, key string, until time.Tim
 	return ends, nil
 }
 
-// Resume ends a pause now. It returns false if the scope key was not paused. A
-// pull looks at the jobs that waited for it at once. It blocks and fails as Pause does.
+// Resume ends a pause now. It returns false if the scope key was not paused. A pull
+// looks at once at the jobs that waited for the scope key. Resume blocks and fails as Pause does.
 func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...SetOption) (bool, error) {
 	if err := t.in.CheckScopeKey(ctx, scope, key); err != nil {
 		return false, err
@@ -65,25 +65,26 @@ func (t *Inspector) Resume(ctx context.Context, scope, key string, options ...Se
 }
 
 // SetLimits sets the limits of one scope key at run time, for all processes, from
-// their next decision on; with an empty key of a keyed scope those of all its keys
-// that have none of their own. They are kept in Redis until ResetLimits, or until they end
-// by themselves (Until), and win over every configuration.
+// their next decision on. With an empty key of a keyed scope it sets the limits of all
+// keys for which none are set. Redis keeps these limits until ResetLimits, or until they end
+// by themselves (Until), and they win over every configuration.
 //
 // New units apply at once, and earlier starts still count. After a limit was lowered, no job starts
 // until the window is under the limit, and a booked job may have to wait longer. After it was
 // raised, the next decisions use it. A window or a precision that is new to the scope
-// key counts only from its first use on. A limit without a Precision therefore gets that of the
-// configured limit with the same window, unless that precision is finer than the default and the
+// key counts only from its first use on. A limit without a Precision therefore gets the precision of
+// the configured limit with the same window, unless that precision is finer than the default and the
 // limit has more than 1,000 units: its ledger would get long. A running limit without a Lease gets
 // the configured lease.
 //
-// A limit of 0 keeps all jobs back, and Unlimited lifts the limit. A job that no longer fits waits: under 0
-// in line, under a limit below its weight with a *BlockedError until the limits change.
+// A limit of 0 keeps all jobs back, and Unlimited lifts the limit. Under a limit of 0 jobs wait in line. A job
+// that weighs more than another limit gets a *BlockedError until the limits change.
 //
-// Limits end by Redis' clock, for all processes at the same instant. The limits that follow count
-// meanwhile, and apply to every start from that instant on; a pull then looks at the waiting jobs.
+// Limits end by Redis' clock, for all processes at the same instant. The limits that come into force
+// then count starts all along, and apply to every start from that instant on; a pull then looks at the
+// waiting jobs.
 //
-// It blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
+// SetLimits blocks and fails as Pause does; the error is also a *LimitError or an *OptionError.
 func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []throttle.Limit,
 	options ...SetOption) error {
 	if len(limits) == 0 {
@@ -98,8 +99,8 @@ func (t *Inspector) SetLimits(ctx context.Context, scope, key string, limits []t
 }
 
 // ResetLimits takes back what SetLimits set for a scope key or, with an empty key of a keyed
-// scope, for all its keys: what is set for the scope, or else each process' configuration, is in
-// force again. The served share of a scope key is 1 again. It blocks and fails as Pause does.
+// scope, for all its keys: the limits set for the scope, or else each process' configuration, are in
+// force again. The served share of a scope key is 1 again. ResetLimits blocks and fails as Pause does.
 func (t *Inspector) ResetLimits(ctx context.Context, scope, key string, options ...SetOption) error {
 	return t.setLimits(ctx, scope, key, "", options)
 }
@@ -119,9 +120,9 @@ func (t *Inspector) setLimits(ctx context.Context, scope, key, text string, opti
 }
 
 // SetMode sets the mode of a scope at run time, for all processes, from their next
-// decision on; with an empty scope, the mode of all scopes without one of their own. It is kept
-// in Redis until ResetMode, or until it ends by itself, as limits do, and wins over every
-// configuration. It blocks and fails as SetLimits does.
+// decision on; with an empty scope, the mode of all scopes for which none is set. Redis keeps the
+// mode until ResetMode, or until it ends by itself, as limits do. It wins over every
+// configuration. SetMode blocks and fails as SetLimits does.
 func (t *Inspector) SetMode(ctx context.Context, scope string, mode throttle.Mode, options ...SetOption) error {
 	if mode < throttle.Enforce || mode > throttle.Off {
 		return &throttle.OptionError{Field: "mode", Value: int(mode), Reason: "is none of Enforce, Shadow, Off"}

@@ -32,10 +32,10 @@ type Setting struct {
 	Why string    `json:"why,omitempty"`
 }
 
-// Settings returns every setting made at run time: first those of all scopes and of whole scopes, then those of
-// keys, by their names. It goes through every key that the throttle's server has, some ten thousand in one
-// call, and reads the beginning of each scope key. It changes nothing and fails as Usage does; ctx bounds
-// it.
+// Settings returns every setting made at run time: first the settings of all scopes and of whole scopes, then
+// the settings of keys, by their names. It goes through every key that the throttle's server has, some ten
+// thousand in one call, and reads the beginning of each scope key. It changes nothing and fails as Usage does;
+// ctx bounds it.
 func (t *Inspector) Settings(ctx context.Context) ([]Setting, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -98,7 +98,7 @@ func (t *Inspector) SettingsOf(ctx context.Context, scope, key string) ([]Settin
 	}
 	for _, own := range t.inForce(wire.ReadKeySettings(name, headers[0]), wire.Instant(page.Now)) {
 		own.Key = key
-		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // of Global the key's win
+		set = slices.DeleteFunc(set, func(s Setting) bool { return s.What == own.What }) // in Global the key's wins
 		set = append(set, own)
 	}
 	return set, nil
@@ -163,7 +163,7 @@ func (t *Inspector) headers(ctx context.Context, names []string) ([]string, erro
 
 // UsageAll returns the Usage of each key of a scope that Redis has, by their names; for Global, of its one key. It
 // goes through every key that the throttle's server has, some ten thousand in one call, and reads 500
-// scope keys in one. It changes nothing and fails as Usage does; ctx bounds it.
+// scope keys per call. It changes nothing and fails as Usage does; ctx bounds it.
 func (t *Inspector) UsageAll(ctx context.Context, scope string) ([]Usage, error) {
 	if err := t.in.CheckScope(ctx, scope); err != nil {
 		return nil, err

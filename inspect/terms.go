@@ -26,8 +26,8 @@ func Until(end time.Time) SetOption { return func(t *terms) { t.until = end } }
 // Why gives the reason, for people, in at most 200 bytes.
 func Why(reason string) SetOption { return func(t *terms) { t.why = reason } }
 
-// By names the person who makes the change, in at most 100 bytes. The process and the user that it runs as
-// are recorded in any case.
+// By names the person who makes the change, in at most 100 bytes. The process and its user are recorded in any
+// case.
 func By(person string) SetOption { return func(t *terms) { t.by = person } }
 
 // ForUpstream marks a change that a program makes because an upstream asked for it. Such changes are

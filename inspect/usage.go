@@ -29,7 +29,7 @@ type Usage struct {
 	// itself, on Redis' clock; zero if none ends.
 	Ends time.Time
 	// Waiting is how many flows stand under the scope key, Next when a pull looks at them again,
-	// on Redis' clock; zero if none do.
+	// on Redis' clock; zero if no flow does.
 	Waiting int64
 	Next    time.Time
 	// Limits has an entry for each limit in force, the shortest window first.
@@ -42,21 +42,21 @@ type LimitUsage struct {
 	// limit set at run time, for that of the configured limit with the same Label.
 	Limit throttle.Limit
 	// Used is how many units started in the window that ends now. A sub-window counts
-	// until all of it has left. Under a running limit, Used is how many units run or cool down; under a
-	// quota, how many started in the period.
+	// until it lies wholly outside the window. Under a running limit, Used is how many units run or
+	// cool down; under a quota, how many started in the period.
 	Used int64
-	// Booked is how many units are promised to jobs that wait for their slot, including the units
-	// that were granted for later and have not started.
+	// Booked is how many units are promised to jobs that wait for their slot, including units
+	// that were granted for a later start.
 	Booked int64
 	// Free is the earliest start for a job of weight 1 under this limit, on Redis'
 	// clock; zero if no start is possible, since the limit is 0. For Unlimited it is Now. Under a
-	// running limit without room, Free is when the first lease ends, the latest that it can be.
+	// running limit without room, Free is when the first lease ends: a place is free then or before.
 	Free time.Time
-	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run by
-	// throttle.Scope.Runs or else in this process. It is 0 if that is not known.
+	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run, by
+	// throttle.Scope.Runs or as measured in this process. It is 0 if that is not known.
 	Counts time.Duration
-	// Anew is when the period of a quota ends, on Redis' clock: the quota begins anew. It is zero for
-	// other limits.
+	// Anew is when the period of a quota ends, on Redis' clock, and the quota begins anew. It is zero
+	// for other limits.
 	Anew time.Time
 }
 
@@ -65,7 +65,7 @@ func (u Usage) isClosed() bool {
 	return u.Mode == throttle.Enforce && slices.ContainsFunc(u.Limits, func(l LimitUsage) bool { return l.Free.IsZero() })
 }
 
-// Usage returns the state of a scope key: what is in force, used and promised. The key of
+// Usage returns the state of a scope key: its limits in force, and their used and promised units. The key of
 // Global is "". Usage changes nothing. It blocks for one round trip and fails as Reserve
 // does, without fallback; the error is also an *ArgumentError for a scope key that
 // the throttle does not have.
@@ -77,14 +77,14 @@ func (t *Inspector) Usage(ctx context.Context, scope, key string) (Usage, error)
 	if err != nil {
 		return Usage{}, err
 	}
-	a[0].Key = key // of a very long one Redis has only the hash
+	a[0].Key = key // Redis has only the hash of a very long key
 	return a[0].Usage, nil
 }
 
 // Count returns how many units of a scope key started in the past interval that
 // began from ago (included) and ended to ago (excluded): Count(…, time.Minute, 0)
-// is the last minute. It may go back as far as the scope key's longest window. Of
-// the windows that go back that far the one with the finest precision is read; a
+// is the last minute. The interval may go back as far as the scope key's longest window. Of
+// the windows that go back that far, Count reads the one with the finest precision; a
 // sub-window that overlaps the interval counts whole, so the answer errs by up to
 // one precision at either end, on the high side. Count blocks and fails as
 // Usage does. The error is an *ArgumentError for an interval that no window covers, as in a scope that is Off,
@@ -113,7 +113,7 @@ func (t *Inspector) Count(ctx context.Context, scope, key string, from, to time.
 	}
 }
 
-// usage asks about scope keys. One call answers for as many of them as do not take Redis long.
+// usage asks about scope keys. One call answers for only as many of them as do not take Redis long.
 func (t *Inspector) usage(ctx context.Context, asked wire.Usage) (all []account, err error) {
 	for len(asked.Names) > 0 {
 		reply, err := t.in.Run(ctx, "usage", asked.Arguments())
