@@ -34,7 +34,7 @@ func (t *setup) done(script string, reply any, want int) (wire.Done, error) {
 }
 
 // decisions reads the answer of reserve: an Answer for each order, or only for the first ones if
-// the call had taken its steps before the others were looked at.
+// the call had used up its steps before it looked at the others.
 func (t *setup) decisions(reply any, orders []*order) ([]Answer, error) {
 	d, err := wire.ReadDecisions(reply)
 	if n := len(d.Answers); err == nil && (n > len(orders) || n < min(1, len(orders))) {
@@ -94,7 +94,7 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	return r, nil
 }
 
-// uncharged returns the scopes of the scope keys; false if one is not among the job's.
+// uncharged returns the scopes of the scope keys; false if one of these is not the job's.
 func (o *order) uncharged(names []string) (scopes []string, known bool) {
 	for _, name := range names {
 		c := o.charged(name)
@@ -106,7 +106,7 @@ func (o *order) uncharged(names []string) (scopes []string, known bool) {
 	return scopes, true
 }
 
-// hold converts what holds a job back; false if its scope key is not among the job's.
+// hold converts what keeps a job back; false if its scope key is not one of the job's.
 func (t *setup) hold(o *order, held *line.Held) (h *Hold, known bool) {
 	if held == nil {
 		return nil, true
@@ -130,7 +130,7 @@ func (h *Hold) until(end time.Time) *Hold {
 	return h
 }
 
-// heavy is the error for a job that never fits a limit.
+// heavy returns the error for a job that weighs more than a limit.
 func (o *order) heavy(hold *Hold, origin byte) error {
 	units := o.units(hold.Scope)
 	switch origin {
@@ -142,8 +142,8 @@ func (o *order) heavy(hold *Hold, origin byte) error {
 	return badReply("reserve")
 }
 
-// limitAs is a counted limit as it is entered: with a Precision or Lease of 0 where the default, or
-// the configured limit that SetLimits takes it from, means the same.
+// limitAs returns a counted limit as a person would enter it: with a Precision or Lease of 0 where
+// that means the same, by the default or by the configured limit from which SetLimits takes it.
 func (t *setup) limitAs(scope string, counted line.Limit) Limit {
 	of := t.scopeOf(scope)
 	limit := limitOf(counted, of.Margin)
@@ -181,7 +181,7 @@ func (t *setup) pulled(ctx context.Context, reply any, jobs int) (Pulled, error)
 	return p, nil
 }
 
-// unless is nil if is, else wire.ErrUnreadable.
+// unless returns wire.ErrUnreadable unless is is true.
 func unless(is bool) error {
 	if is {
 		return nil

@@ -13,9 +13,9 @@ import (
 // Redis do not wait long.
 const mostAtOnce = 64
 
-// A job that is decided alone costs Redis three times as much as one of eight. Where several
-// callers ask at about the same time, a call waits for more jobs: until it has enoughAtOnce,
-// or until some time after the last answer.
+// A job that is decided alone costs Redis three times as much as one that is decided with seven
+// others. Where several callers ask at about the same time, a call waits for more jobs: until it
+// has enoughAtOnce, or until some time after the last answer.
 const (
 	enoughAtOnce = 8
 	gatherFor    = time.Millisecond
@@ -41,9 +41,9 @@ type batcher struct {
 	queue      []*asked
 	running    bool
 	askers     int           // how many callers ask at about the same time
-	answered   time.Time     // the last call
+	answered   time.Time     // when the last call was answered
 	enough     chan struct{} // signals that the queue may be long enough for a call
-	nonces     int64         // how many were drawn
+	nonces     int64         // how many nonces were drawn
 	asking     int64         // the number of the last call
 	unresolved *call         // nil: no call
 	kept       keptGrants
@@ -65,7 +65,7 @@ type call struct {
 	asking int64
 	jobs   []*asked
 	late   []Reservation // earlier grants of its jobs, too old to be used
-	sent   time.Time     // first
+	sent   time.Time     // when it was sent first
 }
 
 func newBatcher(t *Throttle) *batcher {
@@ -241,7 +241,7 @@ func (b *batcher) newCall() *call {
 }
 
 // send makes a call under the throttle's own timeout, whether or not the callers still wait.
-// Earlier grants of its jobs are given back first, since the jobs may need that room, but not
+// It first gives earlier grants of the jobs back, since the jobs may need that room, but not
 // so many that the callers would wait too long. It returns no answers if a repeated call had
 // not been carried out.
 func (b *batcher) send(c *call, repeated bool) ([]Answer, error) {
@@ -282,8 +282,8 @@ func (b *batcher) giveBack() {
 	}
 }
 
-// takeLateBack gives late grants back until there are none. If one fails, it stops, and starts
-// again with the next answer of Redis: a grant is refunded only once.
+// takeLateBack gives late grants back until there are none. It stops when one cannot be given
+// back, and is started again after the next answer of Redis: a grant is refunded only once.
 func (b *batcher) takeLateBack() {
 	var failed []Reservation
 	for {
@@ -301,7 +301,7 @@ func (b *batcher) takeLateBack() {
 	}
 }
 
-// takeAllBack gives grants back in parallel and returns those that failed.
+// takeAllBack gives grants back in parallel and returns the grants that it could not give back.
 func (b *batcher) takeAllBack(grants []Reservation) (later []Reservation) {
 	errs := make([]error, len(grants))
 	var done sync.WaitGroup
@@ -333,13 +333,13 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 		fail(c.jobs, err)
 	case isLost(err) || isTransient(err):
 		b.unresolved = c
-		fail(b.queue, err) // no call can be made for them
+		fail(b.queue, err) // no call can be made for the queued jobs
 		b.queue = nil
 	}
 }
 
 // give hands out answers and keeps the grants of callers that have stopped waiting. Jobs that the
-// call left undecided, since it had taken its steps, go with the next call.
+// call left undecided, since it had used up its steps, go with the next call.
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
 	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run

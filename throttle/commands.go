@@ -9,7 +9,7 @@ import (
 )
 
 // This file has the plain commands that are sent to Redis beside the scripts: for the Inspector, and
-// for what processes publish about themselves. No decision needs any of them.
+// to publish the configurations of processes. No decision needs any of these commands.
 
 // errScriptsOnly is the error of a client that runs scripts and no other commands.
 var errScriptsOnly = errors.New("throttle: the client takes no plain commands, as go-redis' do")
@@ -51,8 +51,8 @@ func command[T any](ctx context.Context, c *caller,
 // the throttle's timeout.
 func (i Inside) Client() redis.Scripter { return i.t.redis.client }
 
-// Ask sends plain commands to the server that has the throttle's keys, within Options.Timeout. It
-// blocks until then and fails as Reserve does, without fallback.
+// Ask sends plain commands to the server that has the throttle's keys. It blocks for
+// Options.Timeout at most and fails as Reserve does, without fallback.
 func (i Inside) Ask(ctx context.Context,
 	ask func(ctx context.Context, client redis.Cmdable) (any, error)) (any, error) {
 	return command(ctx, i.t.redis, ask)
@@ -95,7 +95,7 @@ func (c *caller) setField(ctx context.Context, key, field, value string, lives t
 	return err
 }
 
-// pushed adds an element at the front of a list, cuts the list to so many, and sets its expiry.
+// pushed adds an element at the front of a list, cuts the list to its bound, and sets its expiry.
 func (c *caller) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -7,13 +7,12 @@ import (
 )
 
 // StartDelay says how long after their grants a process has begun the jobs of one scope, since
-// its throttle was opened. Only a scope with a Margin has one.
+// New made its throttle. Only a scope with a Margin has a StartDelay.
 type StartDelay struct {
 	Started int64         `json:"started"`    // how many jobs have begun
 	Late    int64         `json:"late"`       // how many of these began later than the margin
 	Longest time.Duration `json:"longest_ns"` // the longest delay
-	// LastLate is when the last job began that was later than the margin, on Redis' clock; zero if
-	// none was.
+	// LastLate is when a job last began later than the margin, on Redis' clock; zero if no job did.
 	LastLate time.Time `json:"last_late,omitzero"`
 }
 
@@ -36,8 +35,8 @@ func newStartDelays(scopes []Scope) *startDelays {
 	return d
 }
 
-// note notes a job that began so long after its granted start, and returns whether that was
-// later than a margin.
+// note notes how long after its granted start a job began, and returns whether that was longer
+// than a margin.
 func (d *startDelays) note(scopes []Scope, granted Reservation, delay time.Duration) (late bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,8 +67,8 @@ func (d *startDelays) all() map[string]StartDelay {
 	return maps.Clone(d.of)
 }
 
-// started passes on that a granted job begins now, and when its answer arrived: to the Observer and
-// to what the process publishes.
+// started tells the Observer, and counts for what the process publishes, that a granted job whose
+// answer arrived at the time answered begins now.
 func (t *Throttle) started(granted Reservation, answered time.Time) {
 	delay := max(0, time.Since(answered)-granted.Delay())
 	if t.delays != nil && t.delays.note(t.scopes, granted, delay) {

@@ -19,14 +19,14 @@
 // sum to more than Units: from their granted starts until Done and their cool-down, or until
 // a Lease after they were last renewed, up to a thousandth of it longer.
 //
-// What it cannot promise:
+// What the throttle cannot promise:
 //
 //   - What Redis loses (a failover, a restart without persistence) is forgotten.
 //   - The time between a grant and the job's first effect is not seen: see Scope.Margin.
 //   - A charge that Settle raises after the fact, or a limit that is lowered, can leave a
 //     window that holds more.
 //   - A window or a precision that is new to a scope key counts from when it is first
-//     asked for. Other units of the same window count at once.
+//     asked for. A new number of units for the same window counts at once.
 //   - A job that runs on after its Lease is not counted.
 //   - With FallbackOpen and FallbackLocal jobs run that Redis did not count.
 //
@@ -39,7 +39,7 @@
 // # Bookings
 //
 // A booking keeps its units from newcomers, which are placed around it: a light job may fill
-// a hole before it, but no newcomer moves it to a later time. When the job asks at its slot,
+// a gap before the booking, but no newcomer moves it to a later time. When the job asks at its slot,
 // only units that have really started count. A job that comes after its slot may use what is
 // free then, or goes back to the front of its lane. A booking whose job does not come stops
 // counting Options.Grace after its slot.
@@ -49,21 +49,21 @@
 // Jobs are booked as far ahead as Options.Lookahead. The others wait in lanes, one for each
 // distinct set of scope keys and each priority, in order of arrival. A lane stands under the
 // one scope key that has no room for its first job, with the other lanes that wait for that
-// key. There the keys of Options.FairScope take turns in units, by their shares; of one key's
-// jobs those of a higher Job.Priority come first. A pull books the jobs whose turn has come.
+// key. There the keys of Options.FairScope take turns in units, by their shares; among the jobs
+// of one key, a higher Job.Priority comes first. A pull books the jobs whose turn has come.
 // The package worker and Wait pull; a program with a queue of its own uses a Driver.
 //
 // # Lost answers
 //
 // The jobs of a process that come at the same time are decided together. After a call whose
-// answer was lost, the throttle first asks Redis what became of it. If it was decided, a job
-// that asks again with the Nonce of the error gets what was granted then, if that is still of
+// answer was lost, the throttle first asks Redis what became of the call. If it was decided, a job
+// that asks again with the Nonce of the error gets the grant of that call, if the grant is still of
 // use; otherwise the grant is given back and the job is decided anew. If the call was not
 // decided, it never will be: the job may have run elsewhere in the meantime.
 //
 // # Settling
 //
-// A job is charged its Weight. Settle corrects that to what it really took, in place
+// A job is charged its Weight. Settle corrects the charge to what the job really took, in place
 // at its start, in all limits, once for each grant; Refund corrects it to nothing. Units that
 // were not taken are free at once. Units beyond the charge may overfill a window after the
 // fact; then no job starts until the window is under its limit.
@@ -73,8 +73,8 @@
 // Running limits what runs at once, beside the windows of its scope: at most one such limit in
 // each scope. A job that is granted under it occupies its places until Done is called, or until
 // the Lease in its Reservation is over: call Renew about three times in a Lease while it runs.
-// The package worker does both. Waiting jobs stand in line as they do for windows, and the line
-// is looked at when a place is given back. Settle and Refund leave places alone.
+// The package worker calls both. Jobs wait for places in line, as they do for windows, and a pull
+// is due when a place is given back. Settle and Refund leave places alone.
 //
 // # Pausing
 //
@@ -83,38 +83,38 @@
 //
 // # Limits that follow the upstream
 //
-// With a Scope.Floor the limits of its keys follow what their upstream says. Report lowers the
-// served share of the limits at a refusal or by headers, and raises it by answers, for all
+// With a Scope.Floor the limits of the scope's keys follow what their upstream says. Report lowers
+// the served share of the limits at a refusal or by headers, and raises it by answers, for all
 // processes. The limits themselves are never exceeded.
 //
 // # Limits and modes at run time
 //
-// What SetLimits and SetMode set is kept in Redis and is in force for every process from its
-// next decision on, until ResetLimits and ResetMode. Limits of a key win over those of its
-// scope, and those over the configuration; Usage shows which are in force. In Shadow mode jobs
-// are counted, and a reservation says what would have kept the job back; Off counts nothing.
+// Limits and modes that SetLimits and SetMode set are kept in Redis and are in force for every
+// process from its next decision on, until ResetLimits and ResetMode. Limits of a key win over
+// limits of its scope, and these over the configuration; Usage shows which are in force. In Shadow
+// mode jobs are counted, and a reservation says what would have kept the job back; Off counts nothing.
 //
-// Processes with different configurations decide each by its own, and charge every
+// Each process decides by its own configuration, even if others have another, and charges every
 // window that a scope key has in Redis.
 //
 // # Clock
 //
 // All instants are Redis' own, read once in each script. The local clock only
-// measures sleeps and a Deadline's distance. Time in a window never goes back: where
-// Redis' clock steps back by up to 30 s, it stands still until the clock has caught up;
-// after a larger step it goes on from where it stood.
+// measures sleeps and a Deadline's distance. Time in a window never goes back: if
+// Redis' clock steps back by up to 30 s, a window's time stands still until the clock has
+// caught up; after a larger step it goes on from where it stood.
 //
 // # Precision
 //
-// An exact limit keeps each start at its microsecond; by default up to 100 units
-// are. Larger limits count in sub-windows of a hundredth of the window, which
+// An exact limit keeps each start at its microsecond; by default limits of up to 100
+// units are exact. Larger limits count in sub-windows of a hundredth of the window, which
 // errs on the strict side: a start may count for one Precision too long.
 //
 // # Redis away
 //
-// Reserve then does what Options.Fallback says, and never waits longer than
+// While Redis is away, Reserve does what Options.Fallback says, and never waits longer than
 // Options.Timeout. After some failures in a row Redis is left alone for a moment. The end of
-// a caller's own context is no such failure, and no fallback answers for it.
+// a caller's own context does not count as a failure, and no fallback answers for it.
 // To be sure that a timeout ends a call at once, set ContextTimeoutEnabled on a
 // redis.ClusterClient; a redis.Client needs nothing.
 //

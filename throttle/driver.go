@@ -34,8 +34,8 @@ type Pulled struct {
 	Booked []Reservation
 	// Overdue are booked jobs that did not come to their slot within Options.Grace: the
 	// process that should have delivered them may have died. Their units no longer count.
-	// Overdue are also waiting jobs that weigh more than a limit that was set since: call
-	// Reserve for them to learn which. Both are reported again, ever less often, for ten
+	// Overdue are also waiting jobs that weigh more than a limit that was set since: Reserve
+	// for such a job says which limit. Both are reported again, ever less often, for ten
 	// minutes, until they come or leave.
 	Overdue []Reservation
 	// Next is when to pull again, on Redis' clock; zero if nothing waits.
@@ -48,8 +48,8 @@ type Pulled struct {
 }
 
 // Pull books the waiting jobs whose turn has come and that have room within Options.Lookahead,
-// and returns them with those that were planned for about now, at most 50. Call it at the time of
-// Due, at most every 50 to 100 ms, or sooner after a full one.
+// and returns them with the jobs that were planned for about now, at most 50. Call it at the time
+// of Due, at most every 50 to 100 ms, or sooner after a full pull.
 //
 // The places of granted jobs that have ended are given back first, as by Done, so that the jobs
 // that get them next are among the booked.
@@ -94,7 +94,7 @@ func (t *Throttle) pull(ctx context.Context, brings bool, ended ...Reservation) 
 func (d Driver) Due() time.Time { return d.throttle.line.next() }
 
 // Release turns a grant whose start is still ahead back into a booking of the same start, for a
-// caller that has to stop before it: when the job asks again, it has the same slot. It returns
+// caller that has to stop before that start: when the job asks again, it has the same slot. Release returns
 // false if the start is past or the grant was settled; the charge then stays. It blocks for one
 // round trip and fails as Reserve does, without fallback.
 func (d Driver) Release(ctx context.Context, granted Reservation) (bool, error) {
@@ -117,7 +117,7 @@ const drivenFor = 2 * time.Second
 
 func (l *lineTimer) isDriven() bool { return time.Now().UnixNano()-l.driven.Load() < int64(drivenFor) }
 
-// backwards is the least step back of Redis' clock that counts as a clock that was set. After a smaller step,
+// backwards is the smallest step back of Redis' time that means that the clock was set. After a smaller step,
 // the answer counts as one that arrived out of order.
 const backwards = time.Second
 

@@ -38,7 +38,7 @@ func (e *StateError) Error() string {
 	return ErrState.Error() + ": " + text
 }
 
-// Is tells that the error is of the class ErrState.
+// Is reports whether target is ErrState, the class of this error.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
 // OptionError says which option is wrong and why.
@@ -75,8 +75,8 @@ func (e *InvalidJobError) Error() string {
 
 // ArgumentError says which argument of a call is wrong and why. Nothing was written.
 type ArgumentError struct {
-	Argument string // its name, or that of its field
-	Value    any    // what it was; nil where there is none to show
+	Argument string // its name, or the name of its field
+	Value    any    // what it was; nil if there is no value to show
 	Reason   string
 }
 
@@ -103,9 +103,9 @@ func (e *NeverFitsError) Error() string {
 	return fmt.Sprintf("throttle: weight %d can never start under the %s limit %s", e.Weight, e.Scope, e.Limit)
 }
 
-// BlockedError says that a job weighs more than a limit allows that was set at run
-// time: it cannot start until that is changed. Nothing is booked for it; ask again
-// later.
+// BlockedError says that a job weighs more than a limit that was set at run time
+// allows: the job cannot start until that limit is changed. Nothing is booked for it;
+// ask again later.
 type BlockedError struct {
 	Job        string // the job's ID
 	Weight     int64  // what it costs under this limit, in units
@@ -122,7 +122,7 @@ func (e *BlockedError) Error() string {
 type DeadlineError struct {
 	Job      string    // the job's ID
 	Deadline time.Time // as the job gave it
-	Start    time.Time // the earliest start there would have been, Redis' clock; zero: none
+	Start    time.Time // the earliest possible start, on Redis' clock; zero: none
 	Hold     *Hold     // what it would have waited for
 }
 
@@ -148,9 +148,9 @@ const (
 )
 
 // UnavailableError says that Redis could not decide, and why. It matches
-// ErrUnavailable, and the cause and the context's error where there are any.
+// ErrUnavailable, the cause, and the context's error if the context ended.
 type UnavailableError struct {
-	Job   string // the job's ID, where the call was for one
+	Job   string // the job's ID, if the call was for one job
 	Nonce string // ask again with it, so that a lost answer charges once
 	// Failure is why, short and stable, a good label for a metric:
 	//
@@ -165,7 +165,7 @@ type UnavailableError struct {
 	//	other      permissions, a wrong password, and all else
 	Failure string
 	Err     error // the cause
-	// Address is that of the Redis that inspect.Inspector.Check asked, if the client has one; else empty.
+	// Address is the address of the Redis that inspect.Inspector.Check asked; empty if it is not known.
 	Address string
 
 	replied bool // Redis itself said so
@@ -183,5 +183,5 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Is tells that the error is of the class ErrUnavailable.
+// Is reports whether target is ErrUnavailable, the class of this error.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }

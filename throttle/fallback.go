@@ -29,7 +29,7 @@ func (t *Throttle) fallBack(ctx context.Context, o *order, err error) (Reservati
 }
 
 // answering returns the fallback that grants a job, or FallbackClosed if none does, and for how long the job
-// occupies places. None grants a job whose deadline has passed.
+// occupies places. No fallback grants a job whose deadline has passed.
 func (t *Throttle) answering(o *order, now time.Time) (Fallback, time.Duration) {
 	if t.latest(o.job) < 0 {
 		return FallbackClosed, 0

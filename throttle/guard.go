@@ -3,8 +3,8 @@ package throttle
 import "go.uber.org/zap"
 
 // guarded returns options whose Observer and Share may panic: the panic is logged and goes no
-// further. The goroutine that calls them works for the jobs of all callers, and no caller could
-// recover the panic.
+// further. The goroutine that calls them works for all callers, none of which could recover the
+// panic.
 func (o Options) guarded() Options {
 	g := &guard{observer: o.Observer, share: o.Share, log: newRateLimitedLog(o.Logger)}
 	if o.Observer != nil {
@@ -23,14 +23,14 @@ type guard struct {
 	log      *rateLimitedLog
 }
 
-// recovered logs a panic. It is deferred by each method itself.
+// recovered logs a panic. Each method must defer it directly, or it would recover nothing.
 func (g *guard) recovered(of string) {
 	if p := recover(); p != nil {
 		g.log.panicked(of, p)
 	}
 }
 
-// shareOf is Options.Share, and 1 where that panics.
+// shareOf returns what Options.Share returns, and 1 if that panics.
 func (g *guard) shareOf(key string) (share int) {
 	defer func() {
 		if p := recover(); p != nil {

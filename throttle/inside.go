@@ -104,7 +104,7 @@ func (i Inside) Order(ctx context.Context, job Job) (seam.Order, error) {
 // CheckID returns an *InvalidJobError for an ID that no job can have.
 func (i Inside) CheckID(id string) error { return checkID(id) }
 
-// CheckScope returns an *ArgumentError for a scope that the throttle does not have, or a nil ctx.
+// CheckScope returns an *ArgumentError for a scope that the throttle does not have, or for a nil ctx.
 func (i Inside) CheckScope(ctx context.Context, scope string) error {
 	return i.t.scopeNamed(ctx, scope)
 }
@@ -130,7 +130,7 @@ func (i Inside) Entered(scope string, counted line.Limit) Limit { return i.t.lim
 func (i Inside) UnitsForOneLower() int64 { return i.t.options.unitsForOneLower() }
 
 // LimitsToSet checks the limits that SetLimits would set for a scope, and returns their text. A
-// limit without a precision or a lease gets that of the configured limit.
+// limit without a precision or a lease takes it from the configured limit.
 func (i Inside) LimitsToSet(scope string, limits []Limit) (string, error) {
 	t, own := i.t, i.t.scopeOf(scope)
 	of := Scope{Name: scope, Limits: limits, Margin: own.Margin}

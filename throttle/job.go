@@ -20,36 +20,36 @@ type Job struct {
 	Weight int64
 	// Costs says, by the name of a scope, how many units the job takes of that scope's limits
 	// where that is not the Weight: 0 to 2^53. A scope with a cost of 0 does not concern the job,
-	// which then needs no key for it. nil means none.
+	// which then needs no key for it. nil means that every cost is the Weight.
 	Costs map[string]int64
 	// Keys gives the job's key in each keyed scope: {"tenant": "acme"}. Every scope that is
 	// neither Global nor Optional must be there, with a key that is not empty. A waiting job
-	// that asks again with other keys keeps its position among the jobs with the first keys as
-	// long as others wait with the new ones.
+	// that asks again with other keys keeps its position among the jobs with its old keys as
+	// long as other jobs wait with the new keys.
 	Keys map[string]string
 	// Priority is 0, the highest, to LowestPriority. Among the waiting jobs of one key of the
-	// fair scope those of a higher priority run first; Options.PriorityFloor leaves some units
-	// to each lower one. A priority gives the key no larger share than other keys have, and
-	// takes no slot from a job that is booked already.
+	// fair scope a higher priority runs first; Options.PriorityFloor leaves some units to each
+	// lower priority. A priority does not enlarge the key's share, and takes no slot from a job
+	// that is booked already.
 	Priority int
-	// MaxWait is how long the caller is prepared to wait in place: a start within
-	// it is granted now, for then. A start as far ahead as the job's shortest window or
-	// lease is booked all the same. 0 grants only what may start at once; at most 400
-	// days.
+	// MaxWait is how long the caller is prepared to sleep until the start: a start within
+	// MaxWait is granted now, for that later time. A start as far ahead as the job's shortest
+	// window or lease is booked all the same. 0 grants only a job that may start at once; at
+	// most 400 days.
 	MaxWait time.Duration
 	// Deadline is the latest useful start, by the clock of this process. A job that cannot start
 	// by then is refused with a *DeadlineError instead of booked. A job that asks after its
-	// deadline, or when its slot is after it, is refused even if there is room, and loses its
-	// place. So a job in line must ask at its deadline, as the package worker lets it. Zero means
-	// no deadline.
+	// deadline, or whose slot lies after its deadline, is refused even if there is room, and
+	// leaves the line. So a job in line must ask at its deadline, as it does under the package
+	// worker. Zero means no deadline.
 	Deadline time.Time
-	// Plan books the job for later: even where there is room at once it is booked, not granted,
-	// and has to ask again at its slot. Driver.Pull returns it when its slot is near.
+	// Plan books the job for later: even if there is room at once the job is booked, not granted,
+	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near.
 	Plan bool
 	// Nonce is for an answer that was lost, and for nothing else: a job that asks the same
 	// Throttle again with the nonce of the *UnavailableError is not charged twice. An answer
 	// that has arrived is not kept: a granted job that asks again starts again, and is charged
-	// again, also with the same nonce. Up to 128 letters, digits, _ . or -. Empty means a
+	// again, even with the same nonce. Up to 128 letters, digits, _ . or -. Empty means a
 	// random nonce, which an *UnavailableError contains.
 	Nonce string
 }
@@ -57,7 +57,7 @@ type Job struct {
 // charge is what a job takes of one scope key.
 type charge struct {
 	scope *Scope
-	key   string // as the job has it
+	key   string // as the job gave it
 	name  string // of the scope key, as Redis has it
 	units int64
 }
@@ -91,7 +91,7 @@ func (t *setup) order(ctx context.Context, job Job) (*order, error) {
 // maxID is the longest ID, in bytes. It bounds how much Redis compares, keeps and returns in one call.
 const maxID = 1024
 
-// checkID refuses an ID that no job can have. The error shows only the beginning of one that is too long.
+// checkID refuses an ID that no job can have. The error shows only the beginning of an ID that is too long.
 func checkID(id string) error {
 	switch {
 	case id == "":
@@ -181,7 +181,7 @@ func (t *setup) chargeOf(job Job, scope *Scope) (charge, error) {
 		Reason: "has no key for this scope: name one" + orOptional(scope) + "; " + t.keyed()}
 }
 
-// orOptional is the part of an error that says how a job may go without a key.
+// orOptional is the part of an error that says how a job need not have a key.
 func orOptional(scope *Scope) string {
 	if scope.Optional {
 		return ", or leave the scope out"

@@ -8,8 +8,8 @@ import (
 const (
 	// mostKept bounds how many grants are kept. A grant that is not kept stays charged.
 	mostKept = 10_000
-	// keptUsable is how long after its start a grant may still be used: a job that began
-	// later would run in a window that does not count it.
+	// keptUsable is how long after its start a grant may still be used: a job that began later
+	// than that would run in a window that does not count it.
 	keptUsable = time.Second
 )
 
@@ -47,8 +47,8 @@ func (k keptGrants) isOf(o *order) bool {
 }
 
 // take removes a grant and returns it. The call was decided at some time between the first
-// sending and the reply: the age of the grant is measured from the former, and the rest of
-// its delay from the latter, so that both err on the safe side.
+// sending and the reply: the age of the grant is measured from the sending, and the rest of
+// its delay from the reply, so that both err on the safe side.
 func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	kept, is := k[nonce]
 	delete(k, nonce)

@@ -9,9 +9,9 @@ import (
 const mostLeaving = 64
 
 // Leave takes jobs that will not come out of line and gives their bookings back, by their IDs;
-// the room is free at once. It returns for each whether it waited or was booked. It blocks for
-// one round trip per 64 jobs and fails as Reserve does, without fallback; beside an error it
-// returns what was done before.
+// the room is free at once. It returns for each job whether it waited or was booked. Leave blocks
+// for one round trip per 64 jobs and fails as Reserve does, without fallback; beside an error it
+// returns the results of the jobs before.
 func (d Driver) Leave(ctx context.Context, ids []string) ([]bool, error) {
 	var left []bool
 	for some := range slices.Chunk(ids, mostLeaving) {

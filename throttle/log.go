@@ -33,7 +33,7 @@ type rateLimitedLog struct {
 	logger *zap.Logger
 	mu     sync.Mutex
 	last   map[string]time.Time
-	left   map[string]int // entries left out since the last one
+	left   map[string]int // entries left out since the last entry, by kind
 }
 
 func newRateLimitedLog(logger *zap.Logger) *rateLimitedLog {

@@ -10,10 +10,10 @@ import (
 type means struct {
 	mu    sync.Mutex
 	of    map[string]time.Duration // the mean running time
-	units map[string]meanUnits     // what those cost that waited in line
+	units map[string]meanUnits     // the mean cost of jobs that waited in line
 }
 
-// meanUnits is a mean over about the last meanOver jobs, or as many as there were.
+// meanUnits is the mean cost of about the last meanOver jobs, or of all if there were fewer.
 type meanUnits struct{ units, jobs float64 }
 
 // meanOver is about how many of the last jobs a mean is of.
@@ -49,7 +49,7 @@ func (m *means) get(scope string) (time.Duration, bool) {
 	return mean, known
 }
 
-// waits notes what a job costs that waits in line.
+// waits notes the costs of a job that waits in line.
 func (m *means) waits(o *order) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *means) waits(o *order) {
 	}
 }
 
-// weight estimates what a waiting job costs in a scope: as much as this one, if nothing is known.
+// weight estimates what a waiting job costs in a scope: as much as the job o, if nothing is known.
 func (m *means) weight(o *order, scope string) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

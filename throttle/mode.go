@@ -5,14 +5,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// Mode is how far the limits of a scope, or of a whole throttle, are in force.
+// Mode says whether the limits of a scope, or of a whole throttle, are enforced.
 type Mode int
 
 const (
 	// Enforce: limits and pauses keep jobs back. It is the default.
 	Enforce Mode = iota
-	// Shadow: jobs are counted and no job is delayed; Reservation.Shadow is what would have kept
-	// a job back.
+	// Shadow: jobs are counted and no job is delayed; Reservation.Shadow says what would have
+	// kept a job back.
 	Shadow
 	// Off: no job is counted, and none is kept back.
 	Off

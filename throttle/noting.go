@@ -14,16 +14,16 @@ import (
 
 const (
 	noteEvery = time.Minute
-	noteTurn  = 50 * time.Second // for how long no other process notes: less than noteEvery
-	noteIdle  = 300              // how many times as long as it took to read the line nobody reads it then
+	noteTurn  = 50 * time.Second // no other process notes for this long: less than noteEvery
+	noteIdle  = 300              // after a reading no process reads the line for this many times its duration
 )
 
 // noting is when this process next tries to note the backlog.
 type noting struct{ due atomic.Int64 } // Unix nanoseconds by the local clock; 0: not yet
 
-// noteIfDue is called with each answer of Redis. A minute after the first, and once a minute from
-// then on, it notes the backlog unless another process does. It does so in a goroutine like the
-// one that publishes; an error is only logged.
+// noteIfDue is called with each answer of Redis. A minute after the first answer, and once a minute
+// from then on, it notes the backlog unless another process does. It does so in a goroutine, as
+// publishIfDue does; an error is only logged.
 func (t *Throttle) noteIfDue(at time.Time) {
 	due := t.noting.due.Load()
 	if at.UnixNano() < due || t.now != nil {
@@ -58,8 +58,8 @@ func (t *Throttle) note(ctx context.Context) error {
 	return t.redis.pushed(ctx, t.keys.prefix+"backlog", text, wire.MostBacklogs, wire.BacklogsKept)
 }
 
-// backlog reads how many jobs wait, and for how long the first has waited. With more lanes than are
-// read, jobs is negative.
+// backlog reads how many jobs wait, and for how long the first has waited. If there are too many
+// lanes to read, jobs is negative.
 func (t *Throttle) backlog(ctx context.Context, now time.Time) (jobs int64, waited time.Duration, err error) {
 	r, err := lanes.Read(ctx, t.lanesScript())
 	if errors.Is(err, lanes.ErrTooMany) {

@@ -7,15 +7,15 @@ import (
 
 // Observer receives every event of a throttle, for metrics, traces or a log; the package
 // metrics has one for Prometheus. Its methods are called by the goroutine in which the event
-// happens, by many at once, and that goroutine waits for them: they must not block or call the
-// throttle. They must not change their arguments. A panic is logged and changes nothing else.
+// happens, and by many goroutines at once. That goroutine waits for the method, which must not
+// block, call the throttle, or change its arguments. A panic is logged and changes nothing else.
 type Observer interface {
 	// Decided is called with each answer of Reserve, and so of Wait.
 	Decided(Decision)
 	// FellBack is called when Redis could not decide, before Decided.
 	FellBack(Outage)
 	// Called is called after each call of a script in Redis; one call of reserve may
-	// decide many jobs. What the breaker keeps from Redis is no call.
+	// decide many jobs. It is not called for a call that the breaker refuses.
 	Called(ScriptCall)
 	// Settled is called when a charge was corrected.
 	Settled(Settlement)
@@ -39,13 +39,13 @@ type Decision struct {
 	Took        time.Duration // until the answer, the call to Redis included
 }
 
-// Outage says that Redis could not decide for a job, and what did.
+// Outage says that Redis could not decide for a job, and what decided in its place.
 type Outage struct {
 	Throttle string // its name
 	Failure  string // why, as in UnavailableError
-	// Answered is who granted the job: FallbackOpen or FallbackLocal. FallbackClosed,
-	// the zero value, means that it was not granted, also where the local share had no
-	// room.
+	// Answered is the fallback that granted the job: FallbackOpen or FallbackLocal.
+	// FallbackClosed, the zero value, means that the job was not granted; that includes a
+	// local share without room.
 	Answered Fallback
 }
 
@@ -61,8 +61,8 @@ type ScriptCall struct {
 type Settlement struct {
 	Throttle string // its name
 	Job      Job    // whose grant it was
-	// Charged is what was charged, Actual what is charged now, in units: under the scope
-	// key where it was most, if they differ.
+	// Charged is what was charged, Actual what is charged now, in units. If the job's costs
+	// differ, both are those of the scope key with the largest charge.
 	Charged, Actual int64
 }
 
@@ -92,12 +92,12 @@ type PutBack struct {
 	// Delay is how long it takes until the queue delivers the job again, unless a process does
 	// so before.
 	Delay time.Duration
-	// Err is why nothing was promised: Redis could not decide, a limit that was set has
-	// no room for it, or its upstream asked to wait. Else nil.
+	// Err is why nothing was promised: Redis could not decide, the job weighs more than a
+	// limit that was set, or its upstream asked to wait. Else nil.
 	Err error
 }
 
-// Ending says that a job was ended which can never start.
+// Ending says that a job was ended because it can never start.
 type Ending struct {
 	Throttle string // its name
 	Job      Job    // as it asked
@@ -106,7 +106,7 @@ type Ending struct {
 	Err error
 }
 
-// observeDecision says what became of one job, so long after it was asked for.
+// observeDecision tells the Observer what was decided for one job, and how long that took.
 func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
 	r := answer.Reservation
 	if answer.Err != nil {
@@ -115,16 +115,16 @@ func (t *Throttle) observeDecision(job Job, answer Answer, took time.Duration) {
 	t.options.Observer.Decided(Decision{Throttle: t.name, Reservation: r, Err: answer.Err, Took: took})
 }
 
-// observeCall says of one call of a script, with the error as classify made it.
+// observeCall tells the Observer of one call of a script, with the error that classify made.
 func (c *caller) observeCall(s script, began time.Time, err error) {
 	c.options.Observer.Called(ScriptCall{Throttle: c.throttle, Script: s.name, Took: time.Since(began),
 		Failure: failureIn(err)})
 }
 
-// failureIn is the failure of an error, empty if it has none.
+// failureIn returns the failure of an error; empty if the error has none.
 func failureIn(err error) string {
 	if err == nil {
-		return "" // without the allocation that errors.As costs
+		return "" // saves the allocation of errors.As
 	}
 	var unavailable *UnavailableError
 	if errors.As(err, &unavailable) {

@@ -52,7 +52,7 @@ const (
 )
 
 // Options are the settings of a Throttle that have a default. The zero value
-// and nil both have all of them.
+// and nil both mean all defaults.
 type Options struct {
 	// Fallback is what to do while Redis cannot answer. Default FallbackClosed.
 	Fallback Fallback
@@ -69,33 +69,33 @@ type Options struct {
 	Grace time.Duration
 	// Lookahead is how far ahead jobs are booked; jobs that would start later wait in line. It must
 	// be long enough for a booked job to be delivered in time, by another process if its own has
-	// died. A longer one makes newcomers wait for more bookings, and each decision read more of
-	// them; the shares do not change. 0 means 1 s; 100 ms to 400 days.
+	// died. With a longer Lookahead, newcomers wait for more bookings and each decision reads
+	// more of them; the shares do not change. 0 means 1 s; 100 ms to 400 days.
 	Lookahead time.Duration
-	// FairScope is the keyed scope whose keys have a share each of every limit under
-	// which several of them wait. Empty means "tenant" if there is such a scope.
-	// Global, or no such scope, is one line for all: first come, first served.
+	// FairScope is the keyed scope whose keys each have a share of every limit under
+	// which several of them wait. Empty means "tenant" if there is such a scope. With
+	// Global, or without such a scope, all jobs wait in one line: first come, first served.
 	FairScope string
 	// Shares are the shares of keys of the fair scope: a key with 3 starts three units while a key
-	// with 1 starts one. 1 to 1,000,000; a key that is not there has 1, or what Share returns.
+	// with 1 starts one. 1 to 1,000,000; a key that is not in Shares has 1, or what Share returns.
 	Shares map[string]int
 	// Share returns the share of a key that Shares does not have. It is called often and by several
 	// goroutines. Less than 1 counts as 1, more than 1,000,000 as 1,000,000. A panic is logged, and
 	// the share is 1. It is not called for keys of more than about 128 bytes, of which Redis has
 	// only the hash.
 	Share func(key string) int
-	// FairByTime divides the places of running limits by units times the seconds that they are
-	// occupied, so that a key with long jobs does not get more of them than a key with short jobs.
-	// Otherwise units are counted at their start, as under windows. A job is charged for a second
-	// at its start, and for the rest when it is renewed and when it has ended.
+	// FairByTime divides the places of running limits by units times the seconds for which jobs
+	// occupy them, so that a key with long jobs does not get more of them than a key with short
+	// jobs. Otherwise units are counted at their start, as under windows. A job is charged for a
+	// second at its start, and for the rest when it is renewed and when it has ended.
 	FairByTime bool
 	// PriorityFloor is the part of a fair key's units that jobs of a lower Priority keep while jobs
-	// of the next higher one wait too: 0.01 to 0.5, rounded so that a whole number of units of the
-	// higher one starts for each unit of the lower. 0 means 0.1, nine units to one. All processes
-	// of one throttle should use the same.
+	// of the next higher Priority wait too: 0.01 to 0.5, rounded so that a whole number of units of
+	// the higher starts for each unit of the lower. 0 means 0.1, nine units to one. All processes
+	// of one throttle should use the same value.
 	PriorityFloor float64
-	// Mode is the mode of all scopes: the weaker of this and Scope.Mode holds, unless SetMode sets
-	// another at run time. Every decision asks Redis even when the mode is Off, since it may change.
+	// Mode is the mode of all scopes: the weaker of this and Scope.Mode is in force, unless SetMode
+	// sets another at run time. Every decision asks Redis even in mode Off, since a mode may be set.
 	Mode Mode
 	// SettleWithin is how long after its start a granted job may be settled; settlements are
 	// remembered for as long. 0 means an hour; a minute to 400 days.
@@ -119,7 +119,7 @@ func (o *Options) withDefaults() (Options, error) {
 	var options Options
 	if o != nil {
 		options = *o
-		options.Shares = maps.Clone(o.Shares) // the process is published now and then
+		options.Shares = maps.Clone(o.Shares) // publishing reads them later
 	}
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	options.Grace = cmp.Or(options.Grace, defaultGrace)
@@ -167,7 +167,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// fairScope is the name of the fair scope among scopes, empty if there is none.
+// fairScope returns the name of the fair scope among scopes; empty if there is none.
 func (o Options) fairScope(scopes []Scope) (string, error) {
 	name := cmp.Or(o.FairScope, defaultFairScope)
 	known := slices.ContainsFunc(scopes, func(s Scope) bool { return s.Name == name })

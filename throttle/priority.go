@@ -14,8 +14,8 @@ const (
 	leastPriorityFloor   = 0.01
 )
 
-// unitsForOneLower is how many units of a priority start for each of the next lower one
-// while jobs of both wait: a floor of a tenth is one of ten.
+// unitsForOneLower is how many units of a priority start for each unit of the next lower
+// priority while jobs of both wait: nine with a floor of a tenth.
 func (o Options) unitsForOneLower() int64 {
 	return int64(math.Round((1 - o.PriorityFloor) / o.PriorityFloor))
 }

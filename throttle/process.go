@@ -21,23 +21,23 @@ import (
 
 // Process is what one Throttle value has published about itself and its configuration: after its first
 // answer from Redis, then every ten minutes while it gets answers, and every minute while its jobs begin
-// later than a margin. It disappears a day after the last time. All instants are on Redis' clock.
+// later than a margin. It disappears a day after it was last published. All instants are on Redis' clock.
 type Process struct {
-	ID      string `json:"id"` // of the Throttle value, drawn anew by each
+	ID      string `json:"id"` // of the Throttle value; each draws its own
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
 	// Library is the version of this module in the program, empty if not known. State is the version
-	// of what it keeps in Redis: processes with different states share no limit.
+	// of its data in Redis: processes with different versions share no limit.
 	Library string `json:"library,omitempty"`
 	State   string `json:"state"`
-	// Since is when it was first published, Seen when it was last.
+	// Since is when the Process was first published, Seen when it was last published.
 	Since time.Time `json:"since"`
 	Seen  time.Time `json:"seen"`
 	// Alive is true if Seen is less than 25 minutes ago. Otherwise the process has ended or had
 	// nothing to do.
 	Alive bool `json:"alive,omitempty"`
-	// Scopes are those of New; the Mode of each is the weaker of its own and Options.Mode.
+	// Scopes are the scopes passed to New; the Mode of each is the weaker of its own and Options.Mode.
 	Scopes    []Scope       `json:"scopes"`
 	Lookahead time.Duration `json:"lookahead_ns"`
 	Grace     time.Duration `json:"grace_ns"`
@@ -45,8 +45,8 @@ type Process struct {
 	// FairByTime and PriorityFloor are those of Options.
 	FairByTime    bool    `json:"fair_by_time,omitempty"`
 	PriorityFloor float64 `json:"priority_floor"`
-	// Shares are those of Options, if they are not more than 1,000 and their keys are UTF-8;
-	// SharesInAll is how many they are. ShareFunc is true if there is an Options.Share.
+	// Shares are those of Options, if there are at most 1,000 and their keys are UTF-8;
+	// SharesInAll is how many there are. ShareFunc is true if there is an Options.Share.
 	Shares      map[string]int `json:"shares,omitempty"`
 	SharesInAll int            `json:"shares_in_all,omitempty"`
 	ShareFunc   bool           `json:"share_func,omitempty"`
@@ -156,7 +156,7 @@ func (c *caller) processes(ctx context.Context) ([]Process, error) {
 	return processesOf(found), nil
 }
 
-// processesOf reads what is published, without what is too old or cannot be read by this version.
+// processesOf reads the published processes, without those that are too old or that this version cannot read.
 func processesOf(found fields) []Process {
 	var all []Process
 	for _, text := range found.of {
@@ -199,7 +199,7 @@ func (t *setup) self() Process {
 	return p
 }
 
-// thisProcess is the part of it that all throttles of the process share.
+// thisProcess is the part of a Process that all throttles of the process share.
 var thisProcess = sync.OnceValue(func() Process {
 	host, err := os.Hostname()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const (
 	publishEvery = 10 * time.Minute
-	publishAgain = time.Minute // after one that failed
+	publishAgain = time.Minute // after a failure
 	publishedFor = 24 * time.Hour
 	aliveFor     = 25 * time.Minute // twice publishEvery, and a bit
 	mostShares   = 1000
@@ -24,13 +24,13 @@ const (
 // signOfLife is when a process next publishes its configuration.
 type signOfLife struct {
 	due   atomic.Int64 // Unix nanoseconds by the local clock
-	since time.Time    // on Redis' clock; of the goroutine that publishes, one at a time
+	since time.Time    // on Redis' clock; only the goroutine that publishes uses it
 
 	publishing sync.WaitGroup // the goroutine
 }
 
-// publishIfDue is called with each answer of Redis. It seldom publishes, in a goroutine that ends after
-// twice Options.Timeout; an error is only logged.
+// publishIfDue is called with each answer of Redis. If publishing is due, it publishes in a goroutine that ends
+// after twice Options.Timeout; an error is only logged.
 func (t *Throttle) publishIfDue(at time.Time) {
 	due := t.sign.due.Load()
 	if at.UnixNano() < due || t.now != nil { // only tests set now

@@ -74,7 +74,7 @@ type caller struct {
 	client   redis.Scripter // ends its calls in time if the client can
 	punctual bool           // the client itself ends a call in time
 	options  Options
-	answered func(at time.Time) // hears of each call that Redis answered; must not block
+	answered func(at time.Time) // is called after each answer of Redis; must not block
 	breaker  *gobreaker.CircuitBreaker[any]
 }
 
@@ -99,8 +99,8 @@ func newCaller(name string, client redis.Scripter, options Options) *caller {
 	}
 }
 
-// boundedBy returns the client such that it ends a call after the timeout, if it can. The client of a
-// single server can be given another timeout on the same connections; others must heed the context.
+// boundedBy returns a client that ends a call after the timeout, and true, if it can make one. The client of
+// a single server takes another timeout on the same connections; other clients must heed the context.
 func boundedBy(timeout time.Duration, client redis.Scripter) (redis.Scripter, bool) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -167,7 +167,7 @@ func (c *caller) loadInTime(ctx context.Context, s script) error {
 	return nil
 }
 
-// within asks Redis something and returns at the latest about Options.Timeout later.
+// within calls ask and returns at the latest about Options.Timeout later.
 func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -177,8 +177,8 @@ func (c *caller) within(ctx context.Context, ask func(ctx context.Context) (any,
 	return abandonable(bounded, ask)
 }
 
-// abandonable asks in a goroutine that is left behind when the time is up. The client's own timeouts end
-// it; the breaker bounds how many there are.
+// abandonable calls ask in a goroutine that is left behind when the time is up. The client's own timeouts end
+// the goroutine; the breaker bounds the number of such goroutines.
 func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)) (any, error) {
 	type result struct {
 		reply any
@@ -198,7 +198,7 @@ func abandonable(ctx context.Context, ask func(ctx context.Context) (any, error)
 }
 
 // evaluateOnce runs a script by its hash, and loads it if Redis does not know it: at first, after a restart, a
-// failover or SCRIPT FLUSH. It is loaded, not sent with EVAL, since newer servers forget scripts that
+// failover or SCRIPT FLUSH. The script is loaded, not sent with EVAL, since newer servers forget scripts that
 // came with EVAL. It is sent with EVAL only if loading does not help: the keys are being moved to another
 // node of a Cluster, which answers already while the client does not yet know that it has them.
 func (c *caller) evaluateOnce(ctx context.Context, s script, args []any) (any, error) {
@@ -257,7 +257,7 @@ func (c *caller) classify(ctx context.Context, began time.Time, err error) error
 	var reply redis.Error
 	replied := errors.As(err, &reply)
 	if first, _, repeats := strings.Cut(text, ", with args beginning with"); repeats {
-		err = errors.New(first) // Redis repeats keys to who calls what it does not know
+		err = errors.New(first) // Redis' answer to a command that it does not know repeats the keys
 	}
 	failure := failureOf(err)
 	// The client's timer may be a moment ahead of the context's.
@@ -296,7 +296,7 @@ func failureOf(err error) string {
 	return failureOther
 }
 
-// isNil reports whether a client is nil, also if it is a nil pointer of a client's type.
+// isNil reports whether a client is nil, or a nil pointer of a client's type.
 func isNil(client redis.Scripter) bool {
 	if client == nil {
 		return true

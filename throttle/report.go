@@ -14,26 +14,26 @@ import (
 type Report struct {
 	// Refused says that the upstream was asked for too much: 429, 421 4.7.0.
 	Refused bool
-	// RetryAfter is how long it asks to wait, with a refusal; 0 if it does not say. More than
-	// 24 h count as 24 h.
+	// RetryAfter is how long the upstream asks to wait, with a refusal; 0 if it does not say.
+	// More than 24 h count as 24 h.
 	RetryAfter time.Duration
-	// Started is when the upstream was asked, on Redis' clock: the Start of the job's grant. A
-	// refusal of a request that was sent before the last refusal that counted tells nothing
-	// new and does not count. Zero means now.
+	// Started is when the upstream was asked, on Redis' clock: the Start of the job's grant. If
+	// another refusal has counted since Started, this one tells nothing new and does not count.
+	// Zero means now.
 	Started time.Time
-	// Limits are what it said of its own limits.
+	// Limits are what the upstream said of its own limits.
 	Limits []ReportedLimit
 }
 
 // ReportedLimit is what an upstream said of one of its limits.
 type ReportedLimit struct {
-	// Window is the window of the limit that it is about; 0 means the scope's shortest. Windows
-	// that the scope key does not have are ignored, as are running limits.
+	// Window says which of the scope's limits this is about; 0 means the limit with the shortest
+	// window. Windows that the scope key does not have are ignored, as are running limits.
 	Window time.Duration
-	// Units is how many units it serves in the window; -1 if it does not say.
+	// Units is how many units the upstream serves in the window; -1 if it does not say.
 	Units int64
-	// Remaining is how many of them are left; -1 if it does not say. No more than these start:
-	// what others have used of the upstream's limit counts in the ledger from now on.
+	// Remaining is how many units the upstream has left; -1 if it does not say. No more than
+	// these start: what others have used of the upstream's limit counts in the ledger from now on.
 	Remaining int64
 }
 
@@ -43,11 +43,11 @@ type Adaptation struct {
 	Scope, Key string // the scope key; Key is empty for Global
 	// Before and Served are the served share before and after, from the scope's Floor to 1.
 	Before, Served float64
-	// Paused is until when the key is paused, on Redis' clock; zero if it is not.
+	// Paused is when the key's pause ends, on Redis' clock; zero if the key is not paused.
 	Paused time.Time
 }
 
-// mostReported is how many limits one report may tell of.
+// mostReported is how many Limits one report may have.
 const mostReported = 16
 
 // Report lets the limits of a scope key follow what its upstream says, for all processes, from
@@ -59,12 +59,12 @@ const mostReported = 16
 // closed for a second, and for twice as long with each further refusal, up to 5 minutes. A
 // success resets that time, and raises the served share by a tenth of the limits, at most once
 // in the scope's shortest window (additive increase, multiplicative decrease: Chiu and Jain,
-// 1989). If the upstream says that it serves fewer units than the limit, the served share
-// becomes that at once. If that, or what others have used of the upstream's limit, already
-// explains a refusal, the share is not lowered again. A day without a change ends all this, and
-// so does ResetLimits.
+// 1989). If the upstream says that it serves fewer units than the limit, the served share falls
+// to their part of the limit at once. If that, or what others have used of the upstream's limit,
+// already explains a refusal, the share is not lowered again. A day without a change ends all this,
+// and so does ResetLimits: the served share is 1 again.
 //
-// It blocks for one round trip and fails as Pause does; the error is also an *OptionError for
+// Report blocks for one round trip and fails as Pause does; the error is also an *OptionError for
 // a scope without a Floor. It is safe for many goroutines.
 func (t *Throttle) Report(ctx context.Context, scope, key string, r Report) (Adaptation, error) {
 	if err := t.scopeKey(ctx, scope, key); err != nil {
@@ -111,7 +111,7 @@ func (r Report) validate() error {
 	return nil
 }
 
-// scopeOf is a scope of the configuration; the zero Scope if it is none.
+// scopeOf returns the scope called name; the zero Scope if the configuration has none.
 func (t *setup) scopeOf(name string) Scope {
 	for _, s := range t.scopes {
 		if s.Name == name {
@@ -133,7 +133,7 @@ func (t *Throttle) observeReport(a Adaptation, r Report) {
 	}
 }
 
-// thousandths are how the scripts count parts of limits.
+// thousandths is the unit in which the scripts count served shares.
 const thousandths = wire.Thousandths
 
 func inThousandths(part float64) int64 { return int64(math.Round(part * thousandths)) }

@@ -19,7 +19,7 @@ type order struct {
 	lane    string
 }
 
-// charged returns what the job takes of a scope key; nil if that is not among its scope keys.
+// charged returns what the job takes of a scope key; nil if the scope key is not one of the job's.
 func (o *order) charged(name string) *charge {
 	for i := range o.charges {
 		if o.charges[i].name == name {
@@ -29,7 +29,7 @@ func (o *order) charged(name string) *charge {
 	return nil
 }
 
-// names are those of the job's scope keys.
+// names returns the names of the job's scope keys.
 func (o *order) names() []string {
 	names := make([]string, len(o.charges))
 	for i := range o.charges {
@@ -52,9 +52,9 @@ func (o *order) units(scope string) int64 {
 // after some 4 ms, and the next call does what is left.
 const mostSteps = 8_000
 
-// header is what every script is told first: how far ahead jobs are booked, how long bookings
-// count and the line's keys live, what priorities are worth, how many steps one call takes, and
-// the scopes.
+// header returns the first arguments of every script: how far ahead jobs are booked, how long
+// bookings count and the line's keys live, what priorities are worth, how many steps one call may
+// take, and the scopes.
 func header(scopes []Scope, options Options) wire.Header {
 	h := wire.Header{Kept: lineKept(scopes, options.Lookahead).Milliseconds(), Steps: mostSteps}
 	h.Lookahead, h.Grace, h.Lower =
@@ -77,8 +77,8 @@ func (s Scope) countedLimits(limits []Limit) []line.Limit {
 	return counted
 }
 
-// lineKept is how long the line's keys live after the last write: longer than any window that a job may
-// have to wait for, than any slot is ahead, and than a lane is likely to wait for its turn.
+// lineKept is how long the line's keys live after the last write: longer than any window for which a job may
+// have to wait, longer than the distance of any slot, and longer than a lane is likely to wait for its turn.
 func lineKept(scopes []Scope, lookahead time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, scope := range scopes {
@@ -124,7 +124,7 @@ func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 // costs are what the job takes of its scope keys, in the order of the lane.
 func (o *order) costs() []int64 { return o.costsBy(func(c *charge) int64 { return c.units }) }
 
-// costsBy are costs of which by says what each scope key's is. A job without scope keys has one.
+// costsBy returns, for each scope key, what by returns. A job without scope keys has one cost: its weight.
 func (o *order) costsBy(by func(c *charge) int64) []int64 {
 	if len(o.charges) == 0 {
 		return []int64{o.job.Weight}
@@ -157,7 +157,7 @@ func (t *setup) until(instant time.Time) time.Duration {
 }
 
 // pullArguments ask for a pull, before which the places of jobs that have ended are given back.
-// A caller that does not deliver jobs that did not come leaves them to others.
+// A caller that does not deliver overdue jobs leaves them to other callers.
 func (t *setup) pullArguments(bookings, looks int64, delivers bool, ended []Reservation) []any {
 	return t.arguments(wire.Pull{Bookings: bookings, Looks: looks, Delivers: delivers, Timed: t.options.FairByTime,
 		Ended: t.ended(ended)}.Arguments())
@@ -178,7 +178,7 @@ func (t *setup) ended(grants []Reservation) []wire.Ended {
 	return all
 }
 
-// cooldowns are how long a job's places stay occupied after it, by its scopes, in microseconds.
+// cooldowns returns how long a job's places stay occupied after its end, by scope, in microseconds.
 func (t *setup) cooldowns(granted *Reservation) map[string]int64 {
 	cooldowns := make(map[string]int64)
 	for i := range t.scopes {
@@ -193,8 +193,8 @@ func (t *setup) cooldowns(granted *Reservation) map[string]int64 {
 	return cooldowns
 }
 
-// settleArguments correct what a job was charged at its start. With rebook, what is
-// given back is booked again for the same start.
+// settleArguments correct what a job was charged at its start. With rebook, the units that are
+// given back are booked again for the same start.
 func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, rebook bool) []any {
 	return t.arguments(wire.Settle{
 		Grant: line.Grant{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Start: granted.Start.UnixMicro(),
@@ -203,7 +203,7 @@ func (t *setup) settleArguments(o *order, granted *Reservation, actual []int64, 
 	}.Arguments())
 }
 
-// reportArguments tell what an upstream said.
+// reportArguments tell the script report what an upstream said.
 func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	said := wire.Report{Name: name, Report: line.Report{Refused: r.Refused, Floor: inThousandths(of.Floor),
 		Wait: (min(r.RetryAfter, maxLease) + time.Microsecond - 1).Microseconds()}}
@@ -212,7 +212,7 @@ func (t *setup) reportArguments(name string, of Scope, r Report) []any {
 	}
 	for _, l := range r.Limits {
 		units, window := min(l.Units, maxUnits), l.Window
-		if units < 0 { // it does not say
+		if units < 0 { // the upstream does not say
 			units = maxUnits
 		}
 		if window != 0 {

@@ -9,8 +9,8 @@ const (
 	// Granted: the job is charged and starts at Start, at most its MaxWait away.
 	Granted Outcome = iota + 1
 	// Booked: the job has a slot at Start. Ask again then, or up to its MaxWait before. If Start
-	// is nearer than MaxWait, a running limit has room then only if a lease is not renewed: ask
-	// again at Start.
+	// is nearer than MaxWait, the slot depends on a lease that may still be renewed: ask again at
+	// Start.
 	Booked
 	// Waiting: the job stands in line behind others. It need not ask again: a pull books it when
 	// its turn has come.
@@ -44,21 +44,21 @@ type Reservation struct {
 	// on the late side, at most ten days ahead. Otherwise zero.
 	AskAgain time.Time
 	// Ahead is, for a waiting job, how many jobs are before it in its lane; if it waited there
-	// already, at most how many.
+	// before this call, Ahead is an upper bound.
 	Ahead int64
 	// Lease is, for a granted job, how long it counts as running without a renewal: 0 if no
-	// running limit concerns it. Call Throttle.Done when it has ended, and Renew about three
+	// running limit concerns it. Call Throttle.Done when the job has ended, and Renew about three
 	// times in a Lease until then.
 	Lease time.Duration
 	// Waited is, for a job that Redis granted, how long it waited from its arrival to Start: from
 	// the first time that it was asked for, or planned.
 	Waited time.Duration
-	// Cooldowns are, by scope, for how long the job still counts as running after Done. A caller
+	// Cooldowns are, by scope, how long the job still counts as running after Done. A caller
 	// may set them to replace Scope.Cooldown: at most a Lease.
 	Cooldowns map[string]time.Duration
 	// Uncharged are, for a granted job, the scopes that were Off: the job was not charged there,
-	// and Settle corrects nothing there. Keep it with Job and Start if another process will
-	// settle the job.
+	// and Settle corrects nothing there. Keep Uncharged with Job and Start if another process
+	// will settle the job.
 	Uncharged []string
 	// Now is when the job was decided, on Redis' clock.
 	Now time.Time
@@ -76,11 +76,11 @@ type Reservation struct {
 	// not charged in Redis.
 	Source Fallback
 	// Shadow is, for a granted job, what would have kept it back if its scope were not in Shadow
-	// mode, and until when; nil if nothing would.
+	// mode, and until when; nil if nothing would have.
 	Shadow *Hold
 
 	// Lane names the lane that the job waits in or was booked from: jobs with the same scope keys
-	// and priority have the same. It is empty in a Reservation that no answer of Redis made.
+	// and priority have the same lane. It is empty if the Reservation is no answer of Redis.
 	Lane string
 }
 
@@ -113,7 +113,7 @@ type Hold struct {
 	// Limit is the limit that had no room.
 	Limit Limit
 	// Used is how many units started in the window that ends now, or how many run. Booked is how
-	// many are promised, including those that were granted for later.
+	// many are promised, including units that were granted for a later start.
 	Used, Booked int64
 	// Until is the first start with room in all limits; zero if there is none.
 	Until time.Time

@@ -6,8 +6,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// One call ends or renews at most so many grants, and so many places: a grant may occupy one
-// under each scope.
+// One call ends or renews at most mostEnding grants and mostPlaces places: a grant may occupy
+// places under each scope.
 const (
 	mostEnding = 64
 	mostPlaces = 192
@@ -17,7 +17,7 @@ const (
 func (t *setup) endingAtOnce() int { return max(1, min(mostEnding, mostPlaces/len(t.scopes))) }
 
 // Done says that granted jobs have ended: the places that they occupy are free at once, or after
-// their cool-down, and go to the next jobs in line. It returns for each whether the job occupied
+// their cool-down, and go to the next jobs in line. It returns for each job whether it occupied
 // its places until now. False means that Done was called before, or that the job's Lease was
 // over: other jobs may have started meanwhile, and there is no cool-down. Grants without a Lease
 // occupy no places; Redis is not asked about them.
@@ -32,9 +32,9 @@ func (t *Throttle) Done(ctx context.Context, granted ...Reservation) ([]bool, er
 }
 
 // Renew lets granted jobs count as running for another Lease from now on: call it about three
-// times in a Lease while they run. It returns for each whether the job occupied its places until
-// now. If not, the call came too late, and the places that were left are given back: the job runs
-// beside the limit and should end. It blocks and fails as Done does.
+// times in a Lease while they run. It returns for each job whether it occupied its places until
+// now. If not, the call came too late, and the places that it still had are given back: the job
+// runs beside the limit and should end. Renew blocks and fails as Done does.
 func (t *Throttle) Renew(ctx context.Context, granted ...Reservation) ([]bool, error) {
 	return t.running(ctx, true, granted)
 }
@@ -47,15 +47,15 @@ func (t *Throttle) running(ctx context.Context, renews bool, granted []Reservati
 	return g.held, err
 }
 
-// grants are passed to Redis as ended, or as running on.
+// grants are the grants of one call of Done or Renew, and the answers so far.
 type grants struct {
 	held   []bool
-	atOnce int           // how many one call ends or renews
-	asked  []Reservation // those that Redis has yet to be asked about
-	places []int         // of these in held
+	atOnce int           // how many grants one call ends or renews
+	asked  []Reservation // grants about which Redis has yet to be asked
+	places []int         // their indexes in held
 }
 
-// grantsOf checks grants and answers for those that Redis does not know.
+// grantsOf checks grants, and answers for the grants that Redis does not know.
 func (t *Throttle) grantsOf(ctx context.Context, renews bool, granted []Reservation) (*grants, error) {
 	g := &grants{atOnce: t.endingAtOnce()}
 	for _, r := range granted {
@@ -88,7 +88,7 @@ func (g *grants) answered(held []bool) {
 	g.asked, g.places = g.asked[len(held):], g.places[len(held):]
 }
 
-// send ends or renews the next ones.
+// send ends or renews the grants of the next call.
 func (t *Throttle) send(ctx context.Context, renews bool, g *grants) error {
 	some := g.next()
 	reply, err := t.redis.run(ctx, runningScript, t.runningArguments(renews, some))

@@ -10,8 +10,8 @@ import (
 // place, at the time of its start, in every limit at once. Units that were not taken are free
 // at once. More units than the charge may overfill a window after the fact; then no job starts
 // until the window is under its limit again, and booked jobs keep their slots as far as there
-// is room then. Of a job with Costs it corrects the Weight; scopes with a cost of their own stay
-// as they were charged (SettleCosts).
+// is room then. For a job with Costs, Settle corrects the scopes that are charged its Weight; the
+// charge of a scope with a cost of its own stays (SettleCosts).
 //
 // A grant is settled once. Settle returns false, and changes nothing, if the grant was settled
 // before, if it started longer ago than Options.SettleWithin, or if Redis did not decide it. It
@@ -38,8 +38,8 @@ func (t *Throttle) Settle(ctx context.Context, granted Reservation, actual int64
 	}, false)
 }
 
-// SettleCosts is Settle with an actual cost for each scope, by its name. A scope that is not
-// named, or that the job was not charged for, stays as it is.
+// SettleCosts is Settle with an actual cost for each scope, by its name. The charge of a scope that
+// is not named stays; a scope that was not charged for the job stays uncharged.
 func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual map[string]int64) (bool, error) {
 	if err := t.checkCosts(granted.Job.ID, actual); err != nil {
 		return false, err
@@ -52,8 +52,8 @@ func (t *Throttle) SettleCosts(ctx context.Context, granted Reservation, actual 
 	}, false)
 }
 
-// Refund takes back the whole charge of a granted job that took nothing. Its places of running
-// limits are given back by Done. It returns, blocks and fails as Settle does.
+// Refund gives back the whole charge of a granted job that took nothing. Done gives back its places
+// under running limits. Refund returns, blocks and fails as Settle does.
 func (t *Throttle) Refund(ctx context.Context, granted Reservation) (bool, error) {
 	return t.settle(ctx, granted, func(*charge) int64 { return 0 }, false)
 }
@@ -71,7 +71,7 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	}
 	corrected := func(c *charge) int64 {
 		if slices.Contains(granted.Uncharged, c.scope.Name) {
-			return c.units // it was not charged there: a correction would change another job's units
+			return c.units // the job was not charged there: a correction would change another job's units
 		}
 		return actual(c)
 	}
@@ -89,7 +89,7 @@ func (t *Throttle) settle(ctx context.Context, granted Reservation, actual func(
 	return true, nil
 }
 
-// settlement describes the largest charge, before and after.
+// settlement describes the job's largest charge, before and after the correction.
 func (t *Throttle) settlement(o *order, actual func(c *charge) int64, uncharged []string) Settlement {
 	s := Settlement{Throttle: t.name, Job: o.job}
 	for i := range o.charges {

@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// setup is what a Throttle and its Inspector share: the configuration, and how Redis is asked.
+// setup is what a Throttle and its Inspector share: the configuration, and the caller of scripts.
 type setup struct {
 	name    string
 	keys    keys

@@ -14,16 +14,16 @@ import (
 //   - Wait, when they would block until the job may start;
 //   - Peek, to ask without taking;
 //   - the package inspect, to look at limits and at what waits, and to change limits at run time;
-//   - Driver, when they bring the jobs of a queue of their own.
+//   - Driver, when they deliver the jobs of a queue of their own.
 //
-// A Throttle is safe for use by many goroutines. It starts none that outlives a call by more
-// than two of Options.Timeout and the client's own timeouts, and needs no closing.
+// A Throttle is safe for use by many goroutines and needs no closing. It starts no goroutine that
+// outlives a call by more than twice Options.Timeout and the client's own timeouts.
 type Throttle struct {
 	*setup
 	batch  *batcher
 	local  *localShare // nil unless FallbackLocal
 	sign   signOfLife  // when the configuration is published next
-	noting noting      // when what waits is noted next
+	noting noting      // when the backlog is noted next
 }
 
 // newThrottle builds a throttle of checked parts.
@@ -42,16 +42,16 @@ func newThrottle(s *setup) *Throttle {
 
 // Reserve decides for a job: granted, if all its limits have room within MaxWait; booked, with
 // the slot at which to ask again; or waiting, in line behind others, until a pull books it. A
-// job that asks again is found by its ID: in line it keeps its position; before its slot the
-// answer is the same slot; at its slot it is granted if what has really started leaves room,
+// job that asks again is found by its ID: in line it keeps its position; before its slot it gets
+// the same slot again; at its slot it is granted if the jobs that really started leave room,
 // otherwise it gets another slot or the front of its lane.
 //
-// Reserve blocks for one round trip to Redis, at most Options.Timeout. Calls that come
-// while one is under way are sent together when it returns. Its errors:
+// Reserve blocks for one round trip to Redis, at most Options.Timeout. Jobs that come
+// while a call is under way are sent together in the next call. Its errors:
 // *InvalidJobError, *NeverFitsError, *BlockedError and *DeadlineError, with nothing
-// written; *UnavailableError (see Options.Fallback), also where the context ends while
-// the job is decided: ask again with its Nonce; the context's own error if it had ended
-// before; ErrState.
+// written; *UnavailableError (see Options.Fallback), also if the context ends while the
+// job is decided: ask again with the error's Nonce; the context's own error if it had
+// ended before; ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 	var answer [1]Answer
 	t.reserve(ctx, []Job{job}, answer[:])
@@ -66,8 +66,8 @@ type Answer struct {
 
 // ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one
 // per 64 jobs. The answers have the order of the jobs; each has a reservation or an error of
-// its own. If the context ends, the remaining jobs get its error; jobs that may have been
-// decided get an *UnavailableError with the nonce.
+// its own. If the context ends, the remaining jobs get the context's error; jobs that may have
+// been decided get an *UnavailableError with the nonce.
 func (t *Throttle) ReserveAll(ctx context.Context, jobs []Job) []Answer {
 	answers := make([]Answer, len(jobs))
 	first := 0
@@ -104,7 +104,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 				answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err)
 			}
 			if answer.Err == nil {
-				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn one is for a lost answer only
+				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn nonce is only for a lost answer
 			}
 			answers[places[i]] = answer
 		}
@@ -137,7 +137,7 @@ func (t *setup) Peek(ctx context.Context, job Job) (Reservation, error) {
 // Cancel takes a job out of line, or gives its booking back; the room is free at once. It
 // returns false if the job neither waits nor is booked. A grant is given back by Refund, with
 // one exception: Cancel gives back a grant whose answer was lost, if job.Nonce is its nonce and
-// this Throttle has learned of it since. Of the job only the ID is needed.
+// this Throttle has learned of the grant since. The job needs no more than its ID.
 //
 // It blocks for one round trip and fails as Reserve does, without fallback.
 func (t *Throttle) Cancel(ctx context.Context, job Job) (bool, error) {

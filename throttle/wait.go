@@ -11,9 +11,9 @@ const (
 	// waitAhead is how long before its slot Wait asks for a job, so that the round
 	// trip does not make it late.
 	waitAhead = 100 * time.Millisecond
-	// askInLine is how long Wait waits at least between two askings for a job that is not booked.
+	// askInLine is the shortest time after which Wait asks again for a job that is not booked.
 	askInLine = 250 * time.Millisecond
-	// askBlocked is how long it waits at most: limits that were set may change at any time.
+	// askBlocked is the longest such time: limits that were set may change at any time.
 	askBlocked = 10 * time.Second
 	// pullEvery is the shortest time between two pulls of a process' waiting jobs.
 	pullEvery = 50 * time.Millisecond
@@ -29,12 +29,12 @@ const (
 func (t *Throttle) Wait(ctx context.Context, job Job) (Reservation, error) {
 	if job.Plan {
 		return Reservation{}, &InvalidJobError{Job: job.ID, Field: "Plan", Value: true,
-			Reason: "is of no use here: who plans a job does not wait for it"}
+			Reason: "is of no use here: a caller that plans a job does not wait for it"}
 	}
 	if job.MaxWait >= 0 { // Reserve refuses a negative one
 		job.MaxWait = max(job.MaxWait, waitAhead)
 	}
-	has, blocked := false, askInLine // has: there may be something to give back
+	has, blocked := false, askInLine // has: the job may have a reservation to give back
 	for {
 		r, err := t.Reserve(ctx, job)
 		switch {
@@ -75,7 +75,7 @@ func (t *Throttle) awaitTurn(ctx context.Context, r Reservation) error {
 	return sleep(ctx, r.Delay())
 }
 
-// sleepInLine sleeps. Of all goroutines that do so in this process, one pulls when a pull is due.
+// sleepInLine sleeps. One of the process' goroutines that sleep here pulls when a pull is due.
 func (t *Throttle) sleepInLine(ctx context.Context, d time.Duration) error {
 	if t.line.isDriven() || !t.line.puller.TryLock() {
 		return sleep(ctx, d)
@@ -106,7 +106,7 @@ func isBlocked(err error) bool {
 	return errors.As(err, &blocked)
 }
 
-// withNonce is the job with the nonce of its lost answer.
+// withNonce returns the job with the nonce of its lost answer.
 func withNonce(job Job, err error) Job {
 	var lost *UnavailableError
 	if errors.As(err, &lost) {
@@ -131,8 +131,8 @@ func (t *Throttle) abandon(ctx context.Context, r Reservation) {
 	}
 }
 
-// abandonUnknown gives back the reservation of a job whose answer was lost: the job asks again with its nonce
-// to learn of it.
+// abandonUnknown gives back the reservation of a job whose answer was lost. It first asks again with the job's
+// nonce, to learn of the reservation.
 func (t *Throttle) abandonUnknown(ctx context.Context, job Job) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.options.Timeout)
 	defer cancel()
