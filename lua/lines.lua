@@ -1,8 +1,8 @@
--- Purpose: read who waits, in pages. It writes nothing. An entry that moves between pages may be read twice or never.
+-- Purpose: read what waits, in pages. It writes nothing. An entry that moves between pages may be read twice or never.
 -- ARGV[4] kind of the entries
 -- ARGV[5..] names, as below, then
 --   from: where the page begins, 0 for the first
---   count: how many entries it has at most
+--   count: how many entries the page has at most
 -- Reply: now
 --   where the next page begins, '' for none
 --   keys, without names. Of each queue, by timer: name, timer us, flows, virtual time
@@ -31,7 +31,7 @@ local function integer(score) return format('%d', tonumber(score or 0)) end
 local read = {} -- by kind
 
 function read.keys()
-  -- A page has as many timers, without the timers of bookings, claims and sweeps.
+  -- A page covers that many timers, and leaves out the timers of bookings, claims and sweeps.
   local found = call('ZRANGE', timers, from, from + count - 1, 'WITHSCORES')
   page(#found / 2)
   for i = 1, #found, 2 do

@@ -10,7 +10,7 @@
 -- Reply: now, next
 --   the number of bookings
 --   the text of an error, '' for none
---   the check at which its steps were taken, 0 if they were not
+--   the check at which its steps were used up, 0 if they were not
 --   of each job that has ended: 1 if it occupied its places until now, else 0
 --   of each booking: id, slot, lane
 --   of each overdue job, and of each job that never fits: id, slot, lane

@@ -2,10 +2,10 @@
 -- ARGV[4] name of the scope key
 -- ARGV[5] "refused started wait floor"
 --   refused: 1 if the upstream refused, else 0
---   started: when it was asked, us; 0: now
---   wait: for how long it asks to wait, us; 0: it does not say
+--   started: when the upstream was asked, us; 0: now
+--   wait: for how long the upstream asks to wait, us; 0: it does not say
 --   floor: the smallest served share, thousandths
--- ARGV[6] what it says of its windows "window/units/remaining,..."
+-- ARGV[6] what the upstream says of its windows "window/units/remaining,..."
 --   window, us, 0: the shortest; remaining: units that are left, -1: it does not say
 -- Reply: now, next
 --   the served share before and now, thousandths

@@ -9,7 +9,7 @@
 --     plan: 1 if the caller only plans the job, else 0; max_wait: for how long it may wait in its handler, us
 --     latest: from now until its last useful start, us; -1: that has passed; share of its flow, 1 and up
 -- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order
---   If that took the steps of one call, the caller asks again for the other jobs.
+--   If the jobs so far used up the steps of the call, the caller asks again for the others.
 --   holder: what holds a job back, "name/units/span/precision", or "name/p" for a pause
 --   "1 start lease waited [!name,...] [holder until]": granted
 --     lease: the shortest of its places, us, 0 for none; waited: us from its arrival to its start

@@ -25,7 +25,7 @@ local lane = lane_of(ARGV[5])
 run_of(id, start)
 charged, actual = costs_of(lane, charged), costs_of(lane, actual)
 
--- Changes the units of an entry in the log, which is written at the end. Returns by how many units.
+-- Changes the units of an entry in the log, which is written at the end. Returns by how many units they change.
 local changes = {}
 local function correct_log(key, ledger, at, delta)
   local place, there = find(read_log(key, ledger, ledger.passed, NEVER), at)

@@ -3,7 +3,7 @@
 --   from, to: how long ago the time begins and ends, us; a start at its end is not in it
 -- ARGV[5..] names of scope keys
 -- Reply: now
---   of each scope key a text, until the steps of one call are taken, in lines:
+--   of each scope key a text, until the steps of the call are used up, in lines:
 --   "closed share mode origin ends flows timer"
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us

@@ -1,8 +1,8 @@
--- Claims: a job that has no room within the lookahead only for its weight is booked at its earliest start beyond it, so
--- that lighter jobs do not take all room that comes. The claims of a scope key take one job, or half of a limit's
--- units.
+-- Claims: a job that lacks room within the lookahead only for its weight is booked at its earliest start beyond it, so
+-- that lighter jobs do not take all room that comes free. A scope key has one claim, or several that together take at
+-- most half of a limit's units.
 -- uses: edges, kinds, records, key, placing, queue, line, overdue, turn
-local LOOKS_OF_A_CLAIM = 8 -- how many looks one look at a claim counts for: it costs as much
+local LOOKS_OF_A_CLAIM = 8 -- a look at a claim counts for this many looks: it costs as much
 
 local function longest(key)
   local length = 0
@@ -12,14 +12,14 @@ local function longest(key)
   return length
 end
 
--- Whether a booking of a lane for an instant is the claim of a scope key: of the scope key where the lane stands, and
--- of any other where the booking is so near that it keeps other jobs waiting.
+-- Whether a booking of a lane for an instant is a claim of a scope key. It is a claim of the scope key under which the
+-- lane stands, and of each other one for which the booking is so near that it keeps other jobs waiting.
 local function claims_under(key, queue, at)
   return key.mode == ENFORCE and (key.name == queue or at - now <= 2 * longest(key))
 end
 
--- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if none does. The bookings
--- beyond the lookahead are claims; beside other claims a job may take the units that they leave of half of a limit.
+-- When the first claim that keeps a lane from claiming a start comes into the lookahead; nil if no claim keeps it. The
+-- bookings beyond the lookahead are claims; a job may claim what they leave of half of a limit's units.
 -- Under a running limit a claim keeps places empty, since it is not known when places come back: the next claim waits
 -- until the slot of the last.
 local function claimed(lane, queue, at, costs)

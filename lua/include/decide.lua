@@ -81,7 +81,7 @@ end
 -- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back.
 local function assign(job, lane, record, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
-  if min(at, lane.ends) > now + job.latest then -- other limits may allow it earlier
+  if min(at, lane.ends) > now + job.latest then -- from lane.ends on other limits may allow it
     forget_job(job.id, record)
     return format('4 %d', at) .. hold_of(key, holder)
   end
@@ -108,15 +108,15 @@ end
 
 -- Exchanges a booking for a start: real starts decide, not promised slots. A booking further ahead than the lookahead
 -- allows was made before the clock stepped back. A caller that only plans a booked job gets the booking again: only
--- the caller that delivers the job gets its start. A grant made a booking again may be granted for the same start and
--- settled.
+-- the caller that delivers the job gets its start. A grant that was made a booking again may be granted again for the
+-- same start, and settled.
 local function redeem(job, lane, slot, again)
   if slot > horizon + 30000000 and not call('ZSCORE', timers, CLAIM .. job.id) then slot = now end
   local promised = job.plan or now < slot - job.max_wait
   if not promised then unbook(job.id, job.record) end
   local at, key, holder = earliest(lane, job.costs, promised and now or max(now, slot), false, ENFORCE)
   if promised then return format('2 %d', job.slot) .. hold_of(key, holder) end
-  -- If it is late by more than it may wait, it takes what is free now, and leaves other bookings their slots.
+  -- A job that is late by more than it may wait takes what is free now, and leaves other bookings their slots.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
     write('HDEL', jobs, job.id)
     if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
@@ -124,7 +124,7 @@ local function redeem(job, lane, slot, again)
   end
 end
 
--- Whether a pull can find a lane. It may not if keys of the line were lost.
+-- Whether a pull can find a lane: it cannot if keys of the line were lost.
 local function reachable(lane)
   for i = 1, #lane do
     local queue = lane[i].name
@@ -160,7 +160,7 @@ local function decide(job, lane, record)
       return still_waiting(job, lane)
     end
     leave_lane(job.id, lane_of(waits_in))
-    write('HDEL', jobs, job.id) -- it may be granted now, or stand in another lane
+    write('HDEL', jobs, job.id) -- the job may be granted now, or stand in another lane
     record = nil
   end
   local back = false
@@ -175,7 +175,7 @@ local function decide(job, lane, record)
       local answer = job.slot > 0 and redeem(job, lane, job.slot, slot == arrival)
       if answer then return answer end
     end
-    if job.slot > 0 then hurry_lane(text) end -- its room is free
+    if job.slot > 0 then hurry_lane(text) end -- the room of its booking is free
   end
   local limit, key = never_fits(lane, job.costs)
   if limit then

@@ -31,11 +31,11 @@ local function add(text, at, units)
   return sub(text, 1, place) .. entry .. sub(text, place + 33), sum - there
 end
 
--- How many steps the call has left: it takes one for each entry that it reads or skips, and more for what takes longer.
--- A call that has taken its steps leaves the rest to the next call.
+-- How many steps the call has left: it takes one for each entry that it reads or skips, and more for longer work. A
+-- call that has used up its steps leaves the rest to the next call.
 local budget = { left = tonumber(steps) }
 
-local numbers = {} -- of units by their digits: many are the same
+local numbers = {} -- of units, by their digits: many entries have the same
 -- Appends entries to two lists.
 local function list_of(text, ats, units)
   local n = #ats
@@ -51,7 +51,7 @@ local function list_of(text, ats, units)
   end
   budget.left = budget.left - #text / 16
 end
--- The same entries in sub-windows that are so many times as long.
+-- Returns the same entries in sub-windows that are longer by a factor.
 local function coarser(text, times)
   local ats, units, parts, sum = {}, {}, {}, 0
   list_of(text, ats, units)

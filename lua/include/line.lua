@@ -33,7 +33,7 @@ local function cost_of(lane, costs, name)
   end
 end
 
--- Makes the queue of a lane due whose first job has changed: the new first job may be lighter.
+-- Makes the queue of a lane due after its first job has changed: the new first job may be lighter.
 local function look_anew(lane)
   for i = 1, #lane do
     local name = lane[i].name
@@ -61,8 +61,8 @@ local function never_fits(lane, costs)
 end
 
 -- The scope key under which a job waits: among scope keys that by themselves have no room for it within the lookahead,
--- the one whose room comes last; else the one that moved its start, at, last. Also when to look, and whether any of
--- them has no room by itself.
+-- the one whose room comes last; else the scope key that moved the job's start, at, last. Also when to look, and
+-- whether any of the scope keys has no room by itself.
 local function blocked(lane, costs, at, key)
   local last, name, look = -1, nil, nil
   for i = 1, #lane do
@@ -106,7 +106,7 @@ local function unbook(id, record)
   end
 end
 
--- Reads what every change may read, so that it finds foreign data before anything is written.
+-- Reads the keys that any change may read, so that foreign data is found before anything is written.
 local function check_line()
   next_look()
   call('HGET', claims, SWEEP)

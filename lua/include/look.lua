@@ -1,7 +1,7 @@
 -- What a pull looks at: a scope key, a claim, or a booking whose job has not come.
 -- uses: records, key, placing, priority, tags, queue, line, overdue, turn, claim
 local MOST_WALKED = 64 -- how many lanes without room one look passes
-local AGAIN_AFTER = 60000000 -- us until a pull looks at them again, at the latest
+local AGAIN_AFTER = 60000000 -- us until a pull looks at these lanes again, at the latest
 
 -- Whether a scope key lacks room for a job only for its weight.
 local function is_heavy(key, cost)
@@ -46,8 +46,8 @@ local function pass(name, walk, lane, tag, cost)
   walk.lane, walk.passed = walk.lane + 1, walk.passed + 1
 end
 
--- Deals with a first job that has no room: its lane moves under another scope key that has none for it, or the job
--- claims its start or, beside other claims, is passed.
+-- Deals with a first job that has no room: its lane moves under another scope key that has no room for it; else the job
+-- claims its start or, if other claims keep it from that, the walk passes it.
 local function make_room(name, walk, lane, job, tag, own, at, mover)
   local cost = cost_of(lane, job.costs, name)
   local other, _, lacks = blocked(lane, job.costs, at, mover)
@@ -64,8 +64,8 @@ local function make_room(name, walk, lane, job, tag, own, at, mover)
 end
 
 -- Walks along the lanes under a scope key in the order of their turns and books the first jobs that have room, until
--- the scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves under
--- that one. A job that is not lighter than one without room has none either. Returns when to look again, nil if no flow
+-- the scope key has none. A lane that lacks room under another scope key, or whose turn it is not there, moves there. A
+-- job that weighs at least as much as one without room has no room either. Returns when to look again, nil if no flow
 -- stands here.
 local function look(name)
   forget_finished(name)

@@ -5,7 +5,7 @@ local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000 -- us
 local puller = {
   bookings = 0, looks = 0, -- how many are left
   most_looks = 0,
-  drops = 2000, -- how many jobs that have left it may still take out of their lanes
+  drops = 2000, -- how many jobs that have left the line it may still take out of their lanes
   delivers = false, -- whether the caller delivers jobs
   booked = {}, overdue = {}, -- id, slot and lane of each job
   trouble = '', -- the last error of a scope key
@@ -34,7 +34,7 @@ local function report_again(id)
   write('ZADD', overdues, format('%d', now + max(TOLD_AGAIN, now + FORGET_AFTER - tonumber(forgotten))), id)
 end
 
--- Ends a booking whose grace is over. The job keeps its position for a while. Before that, reports a plan.
+-- Ends a booking whose grace is over; the job keeps its position for a while. Before its grace is over, reports a plan.
 local function end_booking(id)
   local record = call('HGET', jobs, id)
   local slot, costs_text, arrival, text = parse_booking(record or '')

@@ -65,7 +65,7 @@ local function window_at(ledger, x, booked)
   return w
 end
 
--- Moves a window on to where the cost fits into every window that contains its end, x, and returns that.
+-- Moves a window on until the cost fits into every window that contains its end, x. Returns x.
 local function slide(key, ledger, w, x, room)
   local n, y, booked = ledger.n, x, w.booked
   local s_at, s_units, b_at, b_units = w.at, w.units, booked.at, booked.units
@@ -90,7 +90,7 @@ local function slide(key, ledger, w, x, room)
     end
     if sum > room then
       -- Until enough units have left.
-      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- it counts more than its entries
+      if not oldest and not promised then error('FOREIGN key:' .. key.name, 0) end -- its sums exceed its entries
       y = min(oldest or NEVER, promised and max(promised, ledger.current) or NEVER) + n
       x = y
     else
@@ -114,9 +114,9 @@ local function copy_of(w)
 end
 
 -- The first sub-window from x on where the cost fits into every window that contains it. For the same room, a search
--- goes on where an earlier one ended that began before x: there was no room between, and there is none unless a booking
--- is taken back. Each room has two windows: where the last search ended that found no room at x, and where the last
--- search ended.
+-- goes on where an earlier search that began before x ended: between them is no room, unless a booking is taken back.
+-- Each room has two windows: where the last search ended that found no room at its x, and where the last search of all
+-- ended.
 local function slide_on(key, ledger, x, room, promises)
   if not promises then return slide(key, ledger, window_at(ledger, x, NONE), x, room) end
   local known = ledger.searches[room] or { from = x, to = x }
@@ -133,8 +133,8 @@ local function slide_on(key, ledger, x, room, promises)
   return y
 end
 
--- The sub-window from which on running jobs occupy no more than room. A job that starts later has its place already,
--- since running jobs may renew until then.
+-- The sub-window from which on running jobs occupy no more than room. A job that was granted for later occupies its
+-- place already, since running jobs may renew until then.
 local function places_from(key, ledger, room)
   local left, i, at, units = ledger.spent, 0, nil, nil
   while left > room do

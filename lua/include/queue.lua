@@ -31,7 +31,7 @@ local function save_walk(queue, walk)
   expire(claims)
 end
 
--- Looks again at the lanes that a walk has passed at an instant, unless it does so earlier.
+-- Lets a walk look again at the lanes that it has passed at an instant, unless it looks earlier.
 local function walk_again(queue, at)
   local from, when, rest = match(call('HGET', claims, WALK .. queue) or '', '^(%d+ %d+ )(%d+)( .*)$')
   if from and tonumber(when) > at then write('HSET', claims, WALK .. queue, from .. format('%d', at) .. rest) end
@@ -43,7 +43,7 @@ local function due(name, at)
   walk_again(name, at)
 end
 
--- Makes a scope key due now if lanes stand under it, and the job that has a claim there.
+-- Makes a scope key due now if lanes stand under it, and the claim that a job has there.
 local function hurry(name)
   local at, _, id = format('%d', now), claim_of(name)
   write('ZADD', timers, 'XX', 'LT', at, name, at, CLAIM .. (id or ''))
@@ -55,8 +55,8 @@ local function hurry_lane(text)
   for name in gmatch(match(text, '|(.*)$'), '[^,]+') do hurry(name) end
 end
 
--- Makes some 200 timers due now from a cursor on: those of claims, and of the scope keys whose names begin with a text;
--- or, for EVERY_TIMER, of all. Returns now if there are more: the next pull goes on with the timer SWEEP.
+-- Makes some 200 timers due now from a cursor on: those of claims and of scope keys whose names begin with a text; for
+-- EVERY_TIMER, all timers. Returns now if there are more: the next pull goes on with the timer SWEEP.
 local EVERY_TIMER = '='
 local function hurry_from(cursor, text)
   local found = call('ZSCAN', timers, cursor, 'COUNT', 200)
@@ -139,8 +139,8 @@ local function contended(lane, but)
   end
 end
 
--- Moves a flow's tags by charged units under each scope key where flows stand; settled: for no start. It reads all tags
--- before it writes any.
+-- Moves a flow's tags by charged units under each scope key where flows stand; settled: the charge is for no start. It
+-- reads all tags before it writes any.
 local function charge(lane, costs, sign, settled)
   local charged = {}
   for i = 1, #lane do

@@ -1,5 +1,5 @@
 -- What every script begins with: its time, and what the calling process has configured.
--- KEYS[1] control: what is set for whole scopes. All other keys begin as it does, and the scripts build them from it
+-- KEYS[1] control: what is set for whole scopes. The scripts build all other keys from its beginning
 -- ARGV[1] now, us; '' to take it from Redis
 -- ARGV[2] "lookahead grace kept lower steps"
 --   lookahead: how far ahead jobs are booked, us; grace: for how long a booking counts after its slot, us
@@ -12,9 +12,9 @@ local NEVER = 9007199254740992
 local ENFORCE, SHADOW, OFF = 'e', 's', 'o' -- modes
 local NOTHING = '-' -- where nothing is set
 local PAUSE = 'p' -- stands for the limit that holds a job back
-local SPILL = 512 -- the bytes of a tail from which on its older entries go into the log
+local SPILL = 512 -- when a tail has this many bytes, its older entries go into the log
 local FINEST = 1000 -- the most sub-windows of a window that counts more than twice as many units
-local write = call -- writes whatever is not a scope key
+local write = call -- writes all keys but scope keys
 local function write_nothing() write = function() end end
 local prefix = sub(KEYS[1], 1, -8)
 

@@ -3,7 +3,7 @@
 local runs = {} -- of grants, as they were read; false: the job occupies no places
 
 -- Reads the places that a grant was given, its class, and until when its flow has paid. A place whose ledger was lost
--- has none. Nil if the job occupies no places.
+-- has no ledger. Nil if the job occupies no places.
 local function run_of(id, start)
   local name = of_grant('run', id, start)
   local run = runs[name]
@@ -76,8 +76,8 @@ local function count_moves()
   end
 end
 
--- Charges the flow for the time that its job has occupied places and has not paid, or gives back the unused part of the
--- second that a start charges. A scope key with two leases is paid once.
+-- Charges the flow for the time for which its job has occupied places and has not paid, or gives back the unused part
+-- of the second that a start charges. A scope key with two leases is charged once.
 local function pay(places)
   local lane, work, paid = {}, {}, {}
   lane.flow, lane.mark = classes.parts(places.class)
@@ -98,7 +98,7 @@ local function cooldown_of(cooldowns, wanted)
   return 0
 end
 
--- Gives back the places of a grant. If the grant still occupies all of them, they count on for a cool-down, by scopes.
+-- Gives back the places of a grant. If the grant still occupies all of them, each counts on for its scope's cool-down.
 -- timed: its flow pays for the time. Returns whether the grant occupied all of its places.
 local function give_back(id, start, cooldowns, timed)
   local places, all = places_of(id, start)

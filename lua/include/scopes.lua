@@ -29,7 +29,7 @@ end
 
 -- The scopes of the process with their settings of run time, by name: mode, limits as text, their origin, ends: when
 -- the next setting ends; after: the limits that follow limits that end. control is NOTHING or "mode;", and then for
--- each scope that has a setting "name=mode:limits;", each a setting.
+-- each scope that has a setting "name=mode:limits;"; mode and limits are settings.
 local scopes = {}
 local function read_scopes(control)
   for name, mode, limits in gmatch(configured, '([^=;]+)=(%a):([^;]*);') do
@@ -63,7 +63,7 @@ local function read_edges(text)
   for calendar in gmatch(text, '/z%d+([^/]+)/') do edges_of(calendar) end
 end
 
--- Reads the key control, and other keys with it. While the slot is moved, Redis refuses this with nothing written.
+-- Reads the key control, and other keys with it. While the slot is moved, Redis refuses this before any write.
 local function read_control(...)
   local found = call('MGET', prefix .. 'none', KEYS[1], ...) -- 'none' never exists
   read_edges(configured)
@@ -72,7 +72,7 @@ local function read_control(...)
   return found
 end
 
--- Makes the key control if it is missing: any key stands beside it, which read_control relies on.
+-- Makes the key control if it is missing: read_control relies on it to stand beside every other key.
 local function make_control(control)
   if not control then call('SET', KEYS[1], NOTHING, 'PX', kept) end
 end

@@ -1,9 +1,9 @@
 -- Whose turn it is: the first job of the first lane of the first flow of a queue.
 -- uses: entries, records, tags, priority, queue, line, overdue
-local taken = {} -- jobs that this pull has taken out of a lane: one that has asked under other scope keys stands in two
+local taken = {} -- jobs that this pull took out of a lane: one that asked under other scope keys stands in two lanes
 
--- Drops jobs from a lane that have left, and returns its first: arrival, costs, id. Else nil, and whether there are
--- more to drop than one pull may. The jobs behind it are read with it: two at first, more with the next read.
+-- Drops jobs that have left from a lane, and returns its first job; else nil, and whether there are more to drop than
+-- one pull may drop. It reads two jobs at first, and more with the next read.
 local function first_job(lane)
   local known = lane.ahead and lane.ahead[lane.out + 1]
   if known and not taken[known.id] then return known, false end
@@ -49,7 +49,7 @@ local function note_trouble(problem)
   puller.trouble = type(problem) == 'table' and problem.err or tostring(problem)
 end
 
--- Ends a pull that has taken its steps, after one look at least.
+-- Ends a pull that has used up its steps, after one look at least.
 local function end_if_tired()
   puller.checks = puller.checks + 1
   if budget.left <= 0 and puller.looks < puller.most_looks then
@@ -59,8 +59,8 @@ local function end_if_tired()
 end
 
 -- Throws out the first job of a lane if it never fits, since it holds up the jobs behind it: it asks again, and the
--- answer says so. Returns the first job then, whether one was thrown out, and whether there are more to drop than one
--- pull may.
+-- answer says so. Returns the first job after that, whether one was thrown out, and whether there are more to drop than
+-- one pull may drop.
 local function throw_out(lane)
   local job, more = first_job(lane)
   if not job or not never_fits(lane, job.costs) then return job, false, more end
@@ -110,7 +110,7 @@ local function next_lane(queue, walk)
   return nil, false
 end
 
--- Books the first job of a lane and takes it out. Returns the next.
+-- Books the first job of a lane and takes it out. Returns the next job.
 local function book_first(lane, job, at)
   take_out(lane, job)
   promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
