@@ -17,7 +17,7 @@ import (
 type board struct {
 	taken time.Time // when the reading began, by the local clock
 	done  time.Time // when the reading ended: pages show the board for a second from then
-	err   error     // why this reading failed; the rest is from the one before
+	err   error     // why this reading failed; the rest is then from the reading before
 
 	throttle *inspect.Inspector
 	now      time.Time // Redis' clock
@@ -101,7 +101,7 @@ type waiting struct {
 	byFlow map[string][]int
 	flows  view.Waiting          // by flow, the oldest first
 	under  map[scopeKey]view.Row // by the scope key that has no room
-	most   []scopeKey            // those with the most jobs
+	most   []scopeKey            // the scope keys with the most jobs
 	// many is true where more jobs wait than are read. The board then has scope keys with their
 	// flows, but neither jobs nor lanes.
 	many bool

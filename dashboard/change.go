@@ -75,7 +75,7 @@ func (h *Handler) refused(w http.ResponseWriter, r *http.Request, why error) boo
 	return true
 }
 
-// mayChange returns why a request must not change anything; nil if it may.
+// mayChange returns why a request must not change anything; nil if the request may.
 func (h *Handler) mayChange(r *http.Request) error {
 	if !h.options.AllowChanges {
 		return errReadOnly

@@ -36,7 +36,7 @@ type hub struct {
 	mu      sync.Mutex
 	current *board
 	anew    bool             // a setting was changed since the last reading began
-	open    map[scopeKey]int // how many browsers have each open
+	open    map[scopeKey]int // how many browsers have each scope key open
 }
 
 // order says what one reading reads.
@@ -85,7 +85,7 @@ func (h *hub) all(ctx context.Context) *board {
 	return b
 }
 
-// due returns the reading that is due. If none is, the order has the current board.
+// due returns the reading that is due. If no reading is due, the order has the current board.
 func (h *hub) due() (order, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// idle is how many times as long as it took to read the line it is left alone then: so
-	// it takes less than a third of a percent of the time, however much waits.
+	// idle: after a reading, the line is left alone for this many times the reading's duration.
+	// So readings take less than a third of a percent of the time, however much waits.
 	idle = 300
 	// mostFlows is how many flows a page shows.
 	mostFlows = 20

@@ -19,7 +19,7 @@ import (
 const (
 	mostRows      = 12              // scope keys that the overview shows
 	mostOpen      = 8               // scope keys that are open in browsers, in turns
-	mostHistories = 2               // of these
+	mostHistories = 2               // histories of open scope keys that are read
 	processed     = 5 * time.Second // how long the seldom changing state is reused
 )
 

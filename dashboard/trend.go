@@ -26,7 +26,7 @@ type backlogChart struct {
 	Width  int
 	Trends []trend // none where nothing has waited
 
-	field time.Duration // how long each part of it is
+	field time.Duration // how long each part of the span is
 }
 
 // trend is one quantity over the span. A field without a note has no bar.
@@ -50,7 +50,7 @@ func backlogOf(noted []inspect.Backlog, now time.Time) *backlogChart {
 	if len(fields) == 0 {
 		return nil
 	}
-	var last *inspect.Backlog // that is right now
+	var last *inspect.Backlog // the note of right now
 	if b := noted[len(noted)-1]; now.Sub(b.At) <= carried {
 		last = &b
 	}
@@ -107,7 +107,7 @@ func (c *backlogChart) place(at time.Time) int {
 	return min(mostFields-1, int(at.Sub(c.From)/c.field))
 }
 
-// trendOf draws one quantity; a negative value means more than is counted. It draws no bars if all
+// trendOf draws one quantity; a negative value means that there were too many to count. It draws no bars if all
 // values are 0.
 func trendOf(
 	what string, fields map[int]inspect.Backlog, last *inspect.Backlog,

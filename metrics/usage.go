@@ -131,8 +131,8 @@ func (c *Collector) collectGlobal(ctx context.Context, to chan<- prometheus.Metr
 const mostPages = 20
 
 // collectLines reports how many flows wait under the keys of each scope, also for scopes in which
-// none does. It leaves out what exceeds mostPages, which 10,000 keys fill. It returns the instant
-// of the answer, and whether any job waits.
+// none does. It reads mostPages pages at most, which 10,000 keys fill, and leaves out the other keys. It
+// returns the instant of the answer, and whether any job waits.
 func (c *Collector) collectLines(ctx context.Context, to chan<- prometheus.Metric, w *watch,
 	scopes []string) (at time.Time, waits bool, err error) {
 	flows, keys := make(map[string]int64), make(map[string]int) // by scope
@@ -225,7 +225,7 @@ func ratio(limit throttle.Limit, used int64) float64 {
 	case 0:
 		return 1
 	case throttle.Unlimited:
-		return -1 // below that of any key that has a limit
+		return -1 // below the ratio of any key that has a limit
 	}
 	return float64(used) / float64(limit.Units)
 }

@@ -20,7 +20,7 @@ type httpLimitHeaders struct {
 	counts                  string
 	countsIn                string // a header with a better name than counts; may be ""
 	units, remaining, reset string
-	window                  time.Duration // what the documentation says; 0 if nothing
+	window                  time.Duration // as documented; 0 if no window is documented
 }
 
 // httpDialects are the dialects, in the order in which HTTPLimits returns their limits.

@@ -80,7 +80,7 @@ func isCached(header http.Header) bool {
 	return isDigits(age) && strings.Trim(age, "0") != ""
 }
 
-// answeredAt is when the response was made, by its own Date; now without one.
+// answeredAt is when the response was made, by its own Date; now if it has no Date.
 func answeredAt(header http.Header, now time.Time) time.Time {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		return date
@@ -91,7 +91,7 @@ func answeredAt(header http.Header, now time.Time) time.Time {
 // says reports whether anything but the name of the limit is known.
 func (l HTTPLimit) says() bool { return l.Units >= 0 || l.Remaining >= 0 || l.Reset > 0 }
 
-// unitsIn reads a number of units; -1 if the value is none.
+// unitsIn reads a number of units; -1 if the value is no such number.
 func unitsIn(value string) int64 {
 	value = strings.Trim(value, " \t")
 	if !isDigits(value) {
@@ -104,13 +104,13 @@ func unitsIn(value string) int64 {
 	return units
 }
 
-// resetIn reads a reset as a wait from the time at; 0 if the value is none.
+// resetIn reads a reset as a wait from the time at; 0 if the value is no reset.
 func resetIn(value string, at time.Time) time.Duration {
 	wait, _ := RetryAfter(value, at)
 	return wait
 }
 
-// windowIn reads a number of seconds as a window; 0 if the value is none.
+// windowIn reads a number of seconds as a window; 0 if the value is no such number.
 func windowIn(value string) time.Duration {
 	seconds := unitsIn(value)
 	if seconds <= 0 || seconds > int64(longestWindow/time.Second) {

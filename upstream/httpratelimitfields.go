@@ -80,8 +80,8 @@ func statedLimits(lines []string, at time.Time) []HTTPLimit {
 	return unnamedLimit(stated["limit"], stated["remaining"], stated["reset"], at)
 }
 
-// olderLimit reads RateLimit-Limit, -Remaining and -Reset. More may follow each value;
-// policiesIn reads that.
+// olderLimit reads RateLimit-Limit, -Remaining and -Reset. Policies may follow a value;
+// policiesIn reads them.
 func olderLimit(header http.Header, at time.Time) []HTTPLimit {
 	first := func(field string) string {
 		for _, m := range fieldMembersIn(header.Values(field)) {

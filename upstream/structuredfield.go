@@ -44,7 +44,7 @@ func fieldMemberIn(text string) (fieldMember, bool) {
 		if !isFieldKey(key) || hasValue && value == "" {
 			return fieldMember{}, false
 		}
-		m.params[key] = value // none is the boolean true, which nothing here needs
+		m.params[key] = value // no value means the boolean true, which nothing here needs
 	}
 	return m, m.value != ""
 }
@@ -55,7 +55,7 @@ func cutUnquoted(s string, separator byte) (before, after string) {
 	for i := 0; i < len(s); i++ {
 		switch {
 		case quoted && s[i] == '\\':
-			i++ // what is escaped ends nothing
+			i++ // an escaped character ends nothing
 		case s[i] == '"':
 			quoted = !quoted
 		case s[i] == separator && !quoted:
