@@ -15,67 +15,67 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// account is what Redis was seen to do, in the order in which it did it: what was
-// granted, settled and given back, under which settings. It is kept by reading the
-// replies alone, so that a grant whose reply is lost is in it too; only in worlds whose
-// clock steps back it asks Redis for how long time stands still (steps). It is checked as
-// it grows: each start against the limits in force at that moment, each usage that Redis
-// tells against what was granted.
+// account records what Redis did, in the order in which Redis did it: grants, settlements
+// and refunds, and the settings at the time. It reads only the replies behind the clients'
+// wires, so that it has a grant whose reply is lost on the way; only in worlds whose
+// clock steps back it asks Redis for how long time stands still (timeOf). It checks as
+// it grows: each start against the limits in force at that moment, and each usage that Redis
+// reports against the grants.
 type account struct {
 	world *world
 
 	set      map[string]string       // limits by scope key or scope, modes by ~ and the scope
-	since    map[string]map[span]int // by scope key and window: how many grants were before it was in force
+	since    map[string]map[span]int // by scope key and window: how many grants came before the window was in force
 	inexact  map[string]bool         // scope keys of which Redis may count more than the account
-	askings  map[string]int64        // the last of each asker
+	askings  map[string]int64        // the last asking of each asker
 	charges  map[string][]*charge    // by job and start
 	byKey    map[string][]entry      // by scope key
 	seen     map[string]int64        // by scope key: when its ledgers were last changed
-	standing map[string]bool         // flows, after the last script; in even worlds
+	standing map[string]bool         // flows in line after the last script; only in even worlds
 	passed   map[string]bool         // flows of which a heavy job was booked out of turn, or passed
 	parts    map[string]int64        // by scope key: thousandths of its limits that are served
 	reports  int
 	lowered  int
-	quiet    bool // nothing can be promised any more
+	quiet    bool // every booking has stopped counting
 	grants   int
 	usages   int
 	pulls    []pulled
 	lines    map[string]map[string]int64 // the weights of the jobs in line, by flow
-	slots    map[string]string           // of the booked jobs
+	slots    map[string]string           // the slots of the booked jobs
 }
 
 // charge is a grant and what it counts for.
 type charge struct {
 	job          string
-	n            int      // of the grants
+	n            int      // its number among the grants
 	at           int64    // its start in µs, on Redis' clock
 	names        []string // its scope keys
-	costs, units []int64  // of each, as asked for and as they count
-	charged      []bool   // of each: its scope was not off
+	costs, units []int64  // by scope key: as asked for, and as they count
+	charged      []bool   // by scope key: its scope was not off
 	settled      bool
-	gone         bool          // it was made a booking again
-	answered     time.Time     // by the local clock
+	gone         bool          // the grant was made a booking again
+	answered     time.Time     // when the answer came, by the local clock
 	delay        time.Duration // from the answer to the start
 	run          bool          // a handler has run under it
 	places       []*place      // under running limits
-	ended        bool          // it was told, or its places are lost
+	ended        bool          // its process said that it has ended, or its places are lost
 }
 
 // entry is a charge as a scope key's ledgers have it.
 type entry struct {
 	*charge
-	of int   // the scope key's place among the charge's
-	at int64 // its start in their time
+	of int   // the index of the scope key among the charge's
+	at int64 // the start in the time of the ledgers
 }
 
-// counts is what it counts for now.
+// counts returns the units for which the entry counts now.
 func (e entry) counts() int64 { return e.units[e.of] }
 
 // pulled is one job that was pulled from a line, for the shares.
 type pulled struct {
 	flow   string
 	weight int64
-	ready  []string // the flows that stood before and after, under the limit that all share
+	ready  []string // the flows that stood in line before and after, under the limit that all share
 }
 
 func newAccount(w *world) *account {
@@ -89,7 +89,7 @@ func newAccount(w *world) *account {
 	return a
 }
 
-// verbs are the scripts that the account is kept by, by their hash.
+// verbs are the scripts whose replies the account reads, by their hash.
 var verbs = map[string]string{
 	redis.NewScript(lua.Reserve).Hash(): "reserve",
 	redis.NewScript(lua.Pull).Hash():    "pull",
@@ -145,7 +145,7 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 }
 
-// notePassed notes the flows whose jobs have claims, and those whose tags the virtual time has come by.
+// notePassed notes the flows whose jobs have claims, and the flows whose tags the virtual time has passed.
 func (a *account) notePassed() {
 	prefix := "thr:{" + a.world.name + "}:4:"
 	claims, err := a.world.redis.do(encode("HVALS", prefix+"claims"))
@@ -172,9 +172,9 @@ func (a *account) notePassed() {
 	}
 }
 
-// stand notes, after a script, which flows stand under the limit that all share, and
-// stood before it: those of which the shares say something. A heavy job may be booked
-// out of its turn or be passed, which no reply contains, so the account asks Redis.
+// stand notes, after a script, which flows stand under the limit that all share, and stood
+// there before the script: the shares say something only about these. A heavy job may be
+// booked out of its turn or be passed, which no reply contains, so the account asks Redis.
 func (a *account) stand(from int) {
 	reply, err := a.world.redis.do(encode("ZRANGE", "thr:{"+a.world.name+"}:4:wait:"+throttle.Global+":", "0", "-1"))
 	now := map[string]bool{}
@@ -192,13 +192,13 @@ func (a *account) stand(from int) {
 		}
 	}
 	a.standing = now
-	a.pulls = append(a.pulls, pulled{}) // those that do not stand now, though nobody was pulled
+	a.pulls = append(a.pulls, pulled{}) // a change of the standing flows counts even if no job was pulled
 	for i := from; i < len(a.pulls); i++ {
 		a.pulls[i].ready = both
 	}
 }
 
-// text is a value of a reply; an integer as text.
+// text returns a value of a reply as text, even if it is an integer.
 func text(v any) string {
 	if n, is := v.(int64); is {
 		return strconv.FormatInt(n, 10)
@@ -219,7 +219,7 @@ func flowAndKeys(lane string) (flow string, names []string) {
 	return flow, strings.FieldsFunc(all, func(r rune) bool { return r == ',' })
 }
 
-// leaves takes a job out of its line, or its booking away.
+// leaves takes a job out of its line, or takes its booking away.
 func (a *account) leaves(id string) {
 	delete(a.slots, id)
 	for _, line := range a.lines {
@@ -227,8 +227,8 @@ func (a *account) leaves(id string) {
 	}
 }
 
-// reserved takes up an answer for each job. One that is repeated says nothing new, and one
-// for no jobs neither.
+// reserved takes up an answer for each job. A repeated reply says nothing new, nor does a
+// reply for no jobs.
 func (a *account) reserved(argv []string, reply string) {
 	asker, asking := argv[3], number(argv[4])
 	if asking == 0 || asking == a.askings[asker] {
@@ -268,12 +268,12 @@ func (a *account) reserved(argv []string, reply string) {
 	}
 }
 
-// chargeName is by what a charge is found: no job starts twice at one instant, but for
-// one of which the first grant was lost.
+// chargeName is the key under which charges are found. No job starts twice at one instant,
+// except a job whose first grant was lost.
 func chargeName(id string, at int64) string { return id + " " + strconv.FormatInt(at, 10) }
 
-// unused is the charge under which a job starts, one that no handler has run under if
-// there is one; nil if there is none.
+// unused returns the charge under which a job starts: if possible one under which no handler
+// has run yet; nil if there is no charge.
 func (a *account) unused(id string, at int64) (found *charge) {
 	for _, c := range a.charges[chargeName(id, at)] {
 		if found == nil || found.run {
@@ -318,8 +318,8 @@ func (a *account) grant(c *charge, now int64) {
 // ledgerTime is the time of a scope key's ledgers.
 type ledgerTime struct{ offset, seen int64 }
 
-// of is that of an instant. After a step back of Redis' clock time stands still until the
-// clock has caught up, and what starts later than that starts at its own time.
+// of returns the ledgers' time of an instant. After a step back of Redis' clock it stands still
+// until the clock has caught up; a later start has its own time.
 func (l ledgerTime) of(instant, now int64) int64 {
 	if now+l.offset < l.seen {
 		return max(instant+l.offset, l.seen)
@@ -327,7 +327,7 @@ func (l ledgerTime) of(instant, now int64) int64 {
 	return instant + l.offset
 }
 
-// timeOf reads what the time of a scope key's ledgers goes by.
+// timeOf reads the offset of a scope key's ledgers, and when Redis last looked at them.
 func (a *account) timeOf(name string) ledgerTime {
 	if !a.world.plan.stepsBack() {
 		return ledgerTime{}
@@ -340,13 +340,13 @@ func (a *account) timeOf(name string) ledgerTime {
 	}
 	words := strings.SplitN(text(values[0]), " ", 4)
 	if len(words) < 4 {
-		return ledgerTime{} // it is not there
+		return ledgerTime{} // Redis does not have the scope key
 	}
 	return ledgerTime{offset: number(words[2]), seen: number(words[1])}
 }
 
-// look has the entries of a scope key forgotten whose ledgers' time is before that of the last
-// grant: nothing counted any more, and time began anew.
+// look forgets the entries of a scope key if its ledgers' time is before the last grant: then
+// nothing counted any more, and the ledgers began anew. It returns t.
 func (a *account) look(name string, t int64) int64 {
 	if t < a.seen[name] {
 		a.byKey[name] = nil
@@ -354,9 +354,9 @@ func (a *account) look(name string, t int64) int64 {
 	return t
 }
 
-// stepsBack is called before Redis' clock is set back. What has left all windows by now is
-// gone where its scope key has been looked at since. Where it has not, it counts on: the
-// ledgers' time stands still at the last look.
+// stepsBack is called before Redis' clock is set back. An entry that has left all windows by now
+// is gone if Redis has looked at its scope key since. If it has not, the entry counts on, since
+// the ledgers' time stands still at the last look.
 func (a *account) stepsBack() {
 	now := a.world.now().UnixMicro()
 	for name, entries := range a.byKey {
@@ -370,8 +370,8 @@ func (a *account) stepsBack() {
 	}
 }
 
-// fullest is what the fullest window holds that contains a charge, of what was charged
-// since the window is in force.
+// fullest returns how many units the fullest window that contains a charge holds, of all that was
+// charged while the window was in force.
 func (a *account) fullest(name string, e entry, l limit) int64 {
 	var most int64
 	since, window := a.since[name][l.span], l.length
@@ -390,7 +390,7 @@ func (a *account) fullest(name string, e entry, l limit) int64 {
 	return most
 }
 
-// scopeOf is the scope of a scope key's name, and the key.
+// scopeOf returns the scope in the name of a scope key, and the key.
 func (a *account) scopeOf(name string) (throttle.Scope, string) {
 	of, key, _ := strings.Cut(name, ":")
 	for _, scope := range a.world.plan.scopes {
@@ -426,12 +426,12 @@ type limit struct {
 	precision int64
 }
 
-// limitsOf are the limits of a scope key's windows that are in force.
+// limitsOf returns the windows' limits that are in force for a scope key.
 func (a *account) limitsOf(name string) []limit {
 	return slices.DeleteFunc(a.inForce(name), func(l limit) bool { return l.running })
 }
 
-// inForce are the limits of a scope key that are in force.
+// inForce returns all limits that are in force for a scope key.
 func (a *account) inForce(name string) (inForce []limit) {
 	scope, _ := a.scopeOf(name)
 	text, is := a.set[name]
@@ -465,7 +465,7 @@ func (a *account) changed(what, name, value string) {
 		name = "~" + name
 	case "limits":
 		if value == "" {
-			delete(a.parts, name) // it is served whole again
+			delete(a.parts, name) // the served share is 1 again
 		}
 		for _, scope := range a.world.plan.scopes {
 			for _, key := range a.world.plan.keys(scope.Name) {
@@ -483,7 +483,7 @@ func (a *account) changed(what, name, value string) {
 	a.renew()
 }
 
-// renew notes which windows are in force from now on. One that was not before counts
+// renew notes which windows are in force from now on. A window that was not in force before counts
 // from when it is first asked for.
 func (a *account) renew() {
 	for _, scope := range a.world.plan.scopes {
@@ -502,9 +502,9 @@ func (a *account) renew() {
 	}
 }
 
-// pulled takes up what was booked from the lines, and what is told of that was booked before;
-// what is overdue, or was thrown out for its weight, stands in none. Before that it tells of
-// jobs that have ended.
+// pulled takes up the reply of a pull: the jobs that it booked from the lines, and the jobs that
+// were booked before. Jobs that are overdue, or were thrown out for their weight, stand in no
+// line. The reply begins with a value for each job that has ended.
 func (a *account) pulled(argv []string, reply []any) {
 	if trouble := text(reply[3]); trouble != "" {
 		a.world.errorf("a pull went wrong: %s", trouble)
@@ -554,9 +554,9 @@ func (a *account) settled(argv []string, reply []any) {
 	}
 }
 
-// correct looks whether a scope key's ledgers found what is corrected. A charge of while time
-// stood still stands elsewhere than at its start: then what they have of before is not known
-// any more.
+// correct checks whether the ledgers of a scope key can have found the corrected entry. A charge
+// made while time stood still has its entry at another instant than its start: after its
+// correction the account no longer knows what the ledgers have.
 func (a *account) correct(name string, c *charge, now int64) {
 	if !a.world.plan.stepsBack() {
 		return
@@ -565,7 +565,7 @@ func (a *account) correct(name string, c *charge, now int64) {
 	for _, e := range a.byKey[name] {
 		switch {
 		case e.charge != c:
-		case t.of(now, now) != now: // nothing is given back, and what is more counts from now on
+		case t.of(now, now) != now: // no units are given back, and units beyond the charge count from now on
 			a.inexact[name] = true
 			return
 		case e.at == c.at:
@@ -575,9 +575,9 @@ func (a *account) correct(name string, c *charge, now int64) {
 	a.byKey[name], a.inexact[name] = nil, true
 }
 
-// usage compares what Redis says to be used with what was granted. Where it is not known
-// exactly, a window may have more: one that was set at run time has its own precision,
-// and one that was there before has what was charged before.
+// usage compares the used units that Redis reports with the grants. In an inexact scope key, Redis
+// may report more: a window that was set at run time has its own precision, and a window that
+// existed before has earlier charges.
 func (a *account) usage(argv []string, reply []any) {
 	now := number(text(reply[0]))
 	for i, name := range argv[4:] {
@@ -589,7 +589,7 @@ func (a *account) usage(argv []string, reply []any) {
 		for _, line := range strings.Split(text(reply[1+i]), "\n")[1:] {
 			words := strings.Split(line, " ")
 			if !strings.Contains(words[0], "/") {
-				break // the entries, or what was counted
+				break // the lines of entries and counts follow
 			}
 			if l := limitIn(words[0]); !l.running {
 				a.compare(name, l, t, number(words[1]), number(words[2]))
@@ -604,7 +604,7 @@ func (a *account) compare(name string, l limit, now, used, booked int64) {
 		precision = l.precision
 		edge = now - now%precision - (l.length+precision-1)/precision*precision - precision
 	}
-	var units, later int64 // granted for later: they count as booked until then
+	var units, later int64 // later: granted for a later start, and booked until then
 	for _, e := range a.byKey[name] {
 		switch at := e.at - e.at%precision; {
 		case at <= edge || e.n <= a.since[name][l.span]:

@@ -12,19 +12,19 @@ import (
 
 // backend is the Redis of one run.
 type backend interface {
-	// open gives an empty one to a world, within its bubble.
+	// open gives a world an empty Redis, within the world's bubble.
 	open(w *world) *exchange
-	// age lets keys expire that have by Redis' clock, if they can. The caller holds the
-	// exchange's lock.
+	// age deletes keys that have expired by Redis' clock, if the backend needs that. The caller
+	// holds the exchange's lock.
 	age(w *world)
-	// pass lets so much time pass for the keys; false if that cannot be.
+	// pass lets time pass for the keys; false if the backend cannot.
 	pass(d time.Duration) bool
-	// close ends what open has begun.
+	// close ends the Redis that open has begun.
 	close(w *world)
 }
 
-// memory is a miniredis. Its keys expire in virtual time, by leaps, since looking at
-// all of them at each command costs a quarter of a run.
+// memory is a miniredis. Its keys expire in virtual time, in leaps: to look at all keys at
+// each command would cost a quarter of a run.
 type memory struct{ redis *miniredis.Miniredis }
 
 func (m *memory) open(w *world) *exchange {
@@ -55,7 +55,7 @@ func (m *memory) close(w *world) {
 }
 
 // outside is a redis-server of the simulation's own. Its keys expire in real time, and a
-// run takes less of that than any key lives.
+// run takes less real time than any key lives.
 type outside struct{ server *redistest.Server }
 
 func (r *outside) open(w *world) *exchange {

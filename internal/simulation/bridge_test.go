@@ -35,19 +35,19 @@ func (x *exchange) do(request []byte) ([]byte, error) {
 
 var errCut = errors.New("simulation: the wire is cut")
 
-// bridge is one connection of a client. A command is answered within Write; whoever
-// waits in Read waits on a channel, so that virtual time goes on.
+// bridge is one connection of a client. A command is answered within Write; a goroutine in
+// Read waits on a channel, so that virtual time goes on.
 type bridge struct {
 	wire *wire
 
 	mu         sync.Mutex
-	half       []byte // of a command
+	half       []byte // the first part of a command
 	replies    bytes.Buffer
 	lost       bool // the peer has hung up
 	subscribed bool
 	deadline   time.Time
 
-	news   chan struct{} // something of the above has changed
+	news   chan struct{} // a field above has changed
 	closed chan struct{}
 	once   sync.Once
 }
@@ -65,7 +65,7 @@ func (b *bridge) Write(p []byte) (int, error) {
 	for {
 		request, err := redistest.ReadFrame(from)
 		if err != nil {
-			break // the rest comes with the next Write
+			break // the rest of the command comes with the next Write
 		}
 		requests = append(requests, request)
 		b.half = b.half[len(request):]
@@ -83,7 +83,7 @@ func (b *bridge) Write(p []byte) (int, error) {
 	return len(p), b.answer(requests)
 }
 
-// answer has the commands done, without those of others between them.
+// answer executes commands, without commands of other connections between them.
 func (b *bridge) answer(requests [][]byte) error {
 	world := b.wire.world
 	world.redis.mu.Lock()
@@ -111,9 +111,9 @@ func (b *bridge) answer(requests [][]byte) error {
 	return nil
 }
 
-// chat answers here what is about the connection alone: all share the one behind. Nor
-// does a subscriber ever get a message. It is answered also where the wire is cut, since
-// go-redis holds a mutex meanwhile, and virtual time stands still for who waits for that.
+// chat answers the commands that concern the connection alone, since all bridges share one
+// connection to Redis. A subscriber never gets a message. chat answers even if the wire is cut:
+// go-redis holds a mutex meanwhile, and virtual time stands still while a goroutine waits for it.
 func (b *bridge) chat(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -173,7 +173,7 @@ func (b *bridge) Read(p []byte) (int, error) {
 	}
 }
 
-// take reads what is there.
+// take reads the replies that have come.
 func (b *bridge) take(p []byte) (n int, deadline time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,8 +260,8 @@ func encode(args ...string) []byte {
 	return request
 }
 
-// decode reads the text, or the flat array of integers and texts, that a script answers
-// with; nil for an error.
+// decode reads the answer of a script: a text, or a flat array of integers and texts; nil for an
+// error.
 func decode(reply []byte) []any {
 	rest := reply
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// progress is how far a job has come by what its handler did.
+// progress is how far a job has come, by what its handler did.
 type progress struct {
 	job      *job
 	calls    int
@@ -24,7 +24,7 @@ type progress struct {
 	archived bool
 }
 
-// advance takes up one call that came to its end.
+// advance takes up one call of the handler that has ended.
 func (p *progress) advance() {
 	does := succeeds
 	if p.calls < len(p.job.outcomes) {
@@ -43,8 +43,8 @@ func (p *progress) advance() {
 	}
 }
 
-// bound is by when all jobs must have ended: the sum of all that can hold up the last
-// one, as if nothing of it happened at the same time. See the package's documentation.
+// bound is the time by which all jobs must have ended: the sum of everything that can hold up
+// the last job, as if none of it happened at the same time. See the package's documentation.
 func (p *plan) bound() time.Duration {
 	total := p.span
 	add := func(d time.Duration) { total += d }
@@ -64,16 +64,16 @@ func (p *plan) bound() time.Duration {
 	grace := p.grace()
 	for _, j := range p.jobs {
 		add(time.Duration(j.calls()) * j.handle)
-		if p.running { // as if all ran in one place, which is seen to be free, and cools down
+		if p.running { // as if all jobs ran in one place, which cools down and takes time to be found free
 			add(time.Duration(j.calls()) * 3 * time.Second)
 		}
 		for _, o := range j.outcomes {
-			if add(5 * time.Second); o.does == waits { // a retry, asynq's seconds, and what was promised meanwhile
+			if add(5 * time.Second); o.does == waits { // a retry, asynq's whole seconds, and slots of other jobs
 				add(2 * o.wait)
 			}
 		}
 		if j.how == plain && j.retries <= 1 {
-			add(2 * grace) // holds a worker, and up what was to run there
+			add(2 * grace) // it occupies a worker, and holds up the tasks that would run there
 		}
 	}
 	for _, f := range p.faults {
@@ -81,7 +81,7 @@ func (p *plan) bound() time.Duration {
 		case f.strikes():
 			add(lostLease)
 			if p.running {
-				add(30 * time.Second) // the places of who has died
+				add(30 * time.Second) // the places of a dead process
 			}
 		case f.does == clock && f.step < 0:
 			add(-f.step)
@@ -92,15 +92,15 @@ func (p *plan) bound() time.Duration {
 	return total + time.Minute
 }
 
-// settleWithin is how long after its start a grant may be settled, if nothing is said.
+// settleWithin is the default of throttle.Options.SettleWithin.
 const settleWithin = time.Hour
 
 func (p *plan) grace() time.Duration { return cmp.Or(p.options.Grace, 5*time.Second) }
 
 func (p *plan) lookahead() time.Duration { return cmp.Or(p.options.Lookahead, time.Second) }
 
-// lostLease is how long asynq takes at most to bring back what a dead server held: a
-// lease of 30 s that has been over for 30 s, looked for each minute.
+// lostLease is how long asynq takes at most to bring back a task that a dead server held: asynq
+// looks once a minute for leases, of 30 s, that have been over for 30 s.
 const lostLease = 2*time.Minute + 5*time.Second
 
 // await waits until asynq has nothing more to do.
@@ -131,7 +131,7 @@ func (w *world) left() (n int64) {
 	return pending.Val() + active.Val() + scheduled.Val() + retry.Val()
 }
 
-// waiting are the jobs in line. Those whose tasks are gone leave it when it is their turn.
+// waiting returns the jobs in line. A job whose task is gone leaves the line when its turn comes.
 func (w *world) waiting() (jobs []string) {
 	w.redis.mu.Lock()
 	defer w.redis.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *world) waiting() (jobs []string) {
 	return jobs
 }
 
-// describe tells what has not ended.
+// describe logs which jobs have not ended.
 func (w *world) describe() {
 	n := 0
 	for _, j := range w.plan.jobs {
@@ -164,7 +164,7 @@ func (w *world) describe() {
 	}
 }
 
-// audit has Redis tell what is used of each scope key; the account compares.
+// audit asks Redis for the usage of each scope key; the account compares it.
 func (w *world) audit() {
 	for _, scope := range w.plan.scopes {
 		for _, key := range w.plan.keys(scope.Name) {
@@ -174,7 +174,7 @@ func (w *world) audit() {
 	}
 }
 
-// end stops all and checks what is left.
+// end stops all processes and checks what is left.
 func (w *world) end() {
 	for _, r := range w.alive() {
 		r.stop()
@@ -197,7 +197,7 @@ func (w *world) end() {
 		_ = r.wire.client.Close()
 	}
 	w.pending.Wait()
-	time.Sleep(time.Minute) // what processes note of themselves in the background has failed by then
+	time.Sleep(time.Minute) // by then the processes' publishing in the background has failed
 	_ = w.operator.wire.client.Close()
 	w.backend.close(w)
 	w.report()
@@ -211,7 +211,7 @@ func (w *world) settleDown() {
 			longest = max(longest, limit.Window, limit.Lease)
 		}
 	}
-	// A slot may lie a window behind the lookahead, and counts for a sub-window longer.
+	// A slot may lie a window beyond the lookahead, and counts for a sub-window longer.
 	time.Sleep(w.plan.lookahead() + 3*longest + w.plan.grace())
 	w.redis.mu.Lock()
 	w.account.quiet = true
@@ -219,7 +219,7 @@ func (w *world) settleDown() {
 	w.audit()
 }
 
-// report tells how much happened in a run, by which the drawing is tuned.
+// report logs how much happened in a run, which helps to tune the drawing.
 func (w *world) report() {
 	var putBack, pulled, woken int64
 	lost, calls, interrupted := w.operator.wire.lost, 0, 0
@@ -242,7 +242,7 @@ func (w *world) report() {
 		time.Since(w.began).Round(time.Second))
 }
 
-// restore takes back what may be set.
+// restore takes back every setting of run time.
 func (w *world) restore() {
 	ctx, th := context.Background(), w.operator.throttle
 	for _, scope := range w.plan.scopes {
@@ -253,8 +253,8 @@ func (w *world) restore() {
 	}
 }
 
-// checkJobs: every job ran as it was drawn to, once for each outcome, and again only
-// where something happened to the process that it ran on.
+// checkJobs checks that every job ran as drawn: once for each outcome, and again only
+// if something happened to the process on which it ran.
 func (w *world) checkJobs() {
 	for _, j := range w.plan.jobs {
 		state, hit := w.follow(j)
@@ -263,7 +263,7 @@ func (w *world) checkJobs() {
 		case by == deletion && err == nil:
 			w.errorf("%s was deleted and is %s", j.id, info.State)
 		case by == deletion || by == archive && err == nil && info.State == asynq.TaskStateArchived:
-		case err != nil && state.ended && !state.archived: // done and gone
+		case err != nil && state.ended && !state.archived: // the task is done, and gone from asynq
 		case err == nil && info.State == asynq.TaskStateArchived && state.archived:
 		case err == nil && info.State == asynq.TaskStateArchived && w.lost(state, hit, info):
 		default:
@@ -273,9 +273,9 @@ func (w *world) checkJobs() {
 	}
 }
 
-// checkCharges: nothing is charged that did not run. It is accepted where processes were
-// struck, or where the reply to a grant was lost for good and another process, which
-// does not know of it, may have asked again.
+// checkCharges checks that no job is charged without running. An exception is accepted if
+// processes were struck, or if the reply to a grant was lost for good and another process, which
+// does not know of the grant, may have asked again.
 func (w *world) checkCharges() {
 	lost := 0
 	for _, f := range w.plan.faults {
@@ -301,8 +301,8 @@ func (w *world) checkCharges() {
 // resends is how often go-redis sends a command again.
 const resends = 3
 
-// lost tells that attempts of a job were lost with their processes, its last one or some
-// before, so that it could not run to its end: asynq counts them as failures.
+// lost reports whether attempts of a job were lost with their processes, so that the job could
+// not run to its end: asynq counts lost attempts as failures.
 func (w *world) lost(state progress, hit bool, info *asynq.TaskInfo) bool {
 	return slices.ContainsFunc(w.plan.faults, fault.strikes) &&
 		(hit || strings.Contains(info.LastErr, asynq.ErrLeaseExpired.Error()) || info.Retried >= state.failures)
@@ -331,16 +331,16 @@ func (w *world) follow(j *job) (state progress, hit bool) {
 			}
 			continue
 		}
-		state.ended, state.archived = false, false // what ended it was not written
+		state.ended, state.archived = false, false // asynq could not write the end
 		state.advance()
 	}
 	return state, hit
 }
 
-// checkShares: what two tenants that both stand in line are pulled differs by no more
-// than a job of each, in units per share: the inequality of start-time fair queueing. A
-// tenant of which a heavy job was booked out of turn or passed has one more: its tag is that much
-// before the others (TestFairnessBound in internal/line has the proof).
+// checkShares checks the inequality of start-time fair queueing: while two tenants stand in line,
+// the units per share that are pulled of each differ by no more than one job of each. A tenant
+// with a heavy job that was booked out of turn or passed may have one job more: its tag is that
+// much before the others (TestFairnessBound in internal/line has the proof).
 func (w *world) checkShares() {
 	share := func(tenant string) float64 { return float64(max(1, w.plan.options.Shares[tenant])) }
 	jobs := func(tenant string) float64 {
@@ -379,7 +379,7 @@ func (w *world) checkShares() {
 	}
 }
 
-// checkKeys: what the throttle has left in Redis goes by itself, in the time that
+// checkKeys checks that all keys that the throttle has left in Redis expire, within the time that
 // docs/redis-state.md says.
 func (w *world) checkKeys() {
 	ctx, client := context.Background(), w.operator.wire.client
@@ -405,12 +405,12 @@ func (w *world) kept(key string) time.Duration {
 		}
 	}
 	if strings.HasSuffix(key, "}:asynq") {
-		return time.Minute // whose the throttle is
+		return time.Minute // the owner of the throttle
 	}
 	if strings.HasSuffix(key, "}:processes") {
 		return 24 * time.Hour
 	}
-	var back time.Duration // what is to come by a clock that was set back comes later
+	var back time.Duration // after a step back of the clock, an instant comes that much later
 	for _, f := range w.plan.faults {
 		if f.does == clock {
 			back = max(back, -f.step)
@@ -423,17 +423,17 @@ func (w *world) kept(key string) time.Duration {
 	case strings.HasPrefix(kind, "asked:"):
 		return 10 * time.Minute
 	case strings.HasPrefix(kind, "key:"), strings.HasPrefix(kind, "ledger:"):
-		// A slot or a claim may lie some windows behind the lookahead, and the expiry is up to
+		// A slot or a claim may lie some windows beyond the lookahead, and the expiry is up to
 		// a quarter later, so that it is renewed seldom.
 		if scope, _, _ := strings.Cut(strings.TrimPrefix(kind, "key:"), ":"); w.plan.follows(scope) {
-			longest += 24 * time.Hour // what is served is remembered for a day
+			longest += 24 * time.Hour // the served share is remembered for a day
 		}
 		return (2*w.plan.lookahead()+5*longest+back+w.plan.grace()+time.Minute)*5/4 + time.Second
 	}
 	return w.plan.lookahead() + 2*longest + 30*24*time.Hour
 }
 
-// String tells what was drawn, for the one who looks at a failure.
+// String describes what was drawn, for a person who looks at a failure.
 func (p *plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s run of %s, %d jobs of %d tenants\n", p.kind, p.span, len(p.jobs), len(p.tenants))

@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// drawCosts draws jobs that take other units of one scope than of the others, or none: as requests and
-// their tokens.
+// drawCosts draws jobs that take another number of units in one scope than in the others, or none: as a
+// request with its tokens does.
 func (p *plan) drawCosts(d dice) {
 	often := one(d, 0.1, 0.5, 1)
 	names := []string{throttle.Global, "tenant", "domain"}
@@ -33,7 +33,7 @@ func (p *plan) drawCosts(d dice) {
 	}
 }
 
-// forgetCosts leaves the costs of those scopes that the world has.
+// forgetCosts removes the costs in scopes that the world does not have.
 func (p *plan) forgetCosts() {
 	none := func(scope string, _ int64) bool {
 		return !slices.ContainsFunc(p.scopes, func(s throttle.Scope) bool { return s.Name == scope })
@@ -46,7 +46,7 @@ func (p *plan) forgetCosts() {
 	}
 }
 
-// cost is what a job is to be charged for in a scope; 0 if the scope does not concern it.
+// cost returns what a job must be charged in a scope; 0 if the scope does not concern the job.
 func (j *job) cost(scope string) int64 {
 	if scope == "domain" && j.domain == "" {
 		return 0
@@ -57,7 +57,7 @@ func (j *job) cost(scope string) int64 {
 	return j.weight
 }
 
-// actual is what a job has taken of a scope after that outcome.
+// actual returns what a job has taken of a scope after an outcome.
 func (j *job) actual(o outcome, scope string) int64 {
 	_, own := j.costs[scope]
 	if of, is := o.costs[scope]; is {
@@ -69,7 +69,7 @@ func (j *job) actual(o outcome, scope string) int64 {
 	return o.units
 }
 
-// heaviest is the most that a job takes of a scope, or of all.
+// heaviest returns the most that a job takes of any of the scopes.
 func (p *plan) heaviest(scopes ...string) (most int64) {
 	for _, j := range p.jobs {
 		for _, scope := range scopes {
@@ -79,7 +79,7 @@ func (p *plan) heaviest(scopes ...string) (most int64) {
 	return most
 }
 
-// charges are what a job is to be charged, by the names of its scope keys.
+// charges returns what a job must be charged, by the names of its scope keys.
 func (p *plan) charges(j *job) map[string]int64 {
 	charges := map[string]int64{}
 	for _, scope := range p.scopes {
@@ -90,7 +90,7 @@ func (p *plan) charges(j *job) map[string]int64 {
 	return charges
 }
 
-// settle tells the throttle what a job has taken.
+// settle tells the throttle what a job has really taken.
 func (o outcome) settle(ctx context.Context) error {
 	if o.costs != nil {
 		return worker.SettleCosts(ctx, o.costs)
@@ -107,7 +107,7 @@ func costsText(costs map[string]int64) string {
 	return strings.Join(all, ",")
 }
 
-// costsIn reads them.
+// costsIn reads costs from a task's header.
 func costsIn(text string) map[string]int64 {
 	if text == "" {
 		return nil
@@ -120,7 +120,7 @@ func costsIn(text string) map[string]int64 {
 	return costs
 }
 
-// unitsOf reads what a request or a correction has of each scope key: one number says it of all.
+// unitsOf reads the units of each scope key in a request or a correction: one number stands for all.
 func unitsOf(text string, names []string) []int64 {
 	var units []int64
 	for one := range strings.SplitSeq(text, ",") {
@@ -132,7 +132,7 @@ func unitsOf(text string, names []string) []int64 {
 	return units[:len(names)]
 }
 
-// sharedUnits are those of the limit that all share.
+// sharedUnits returns the units under the limit that all jobs share.
 func sharedUnits(names []string, units []int64) int64 {
 	if i := slices.Index(names, throttle.Global+":"); i >= 0 {
 		return units[i]
@@ -140,7 +140,7 @@ func sharedUnits(names []string, units []int64) int64 {
 	return 0
 }
 
-// under is a charge by the names of its scope keys.
+// under returns the units of a charge, by the names of its scope keys.
 func (c *charge) under() map[string]int64 {
 	units := map[string]int64{}
 	for i, name := range c.names {

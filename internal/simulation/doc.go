@@ -16,87 +16,86 @@
 // Redis, replies of the throttle's and asynq's scripts lost after the command was done,
 // forgotten scripts, steps of Redis' clock, pauses, limits and modes set at run time and taken back, a paused
 // queue, tasks deleted, archived and run by hand. Goroutines draw nothing, so their order does not change what
-// is drawn; what order they run in is Go's to choose, and the jitter, nonces and names of the product are its
-// own. A seed that fails mostly fails again.
+// is drawn. But Go chooses the order in which they run, and the product draws jitter, nonces and names itself,
+// so a seed that fails mostly fails again, not always.
 //
-// In some worlds limits follow their upstream (follow_test.go): what that says, refusals and
-// what it serves and has left, is reported by handlers, and at any time by somebody else.
+// In some worlds limits follow their upstream (follow_test.go): handlers, and at any time a
+// reporter without a job, report its refusals, the units that it serves and the units left.
 //
 // There are three kinds of worlds: calm ones without faults, rough ones with some sorts
-// of them, and even ones in which the shares are measured.
+// of faults, and even ones in which the shares are measured.
 //
 // # Redis
 //
 // Everything runs in one testing/synctest bubble. Redis is a miniredis in it, or a real
-// redis-server outside. In between is the bridge (bridge_test.go): it does one command
+// redis-server outside. In between is the bridge (bridge_test.go): it executes one command
 // after the other on one connection and has the reply before the client's Write returns,
 // so that no goroutine waits for a network and virtual time goes on. It is also Redis'
-// clock: it puts the time into each call of a script that would read Redis' own. And it
-// is where the account is kept (account_test.go) of what Redis did, in the order in which
-// it did it, by the replies alone. An answer of reserve that is repeated, for the same
-// asker and asking, is no new one. Redis itself is asked for two things that no reply has:
-// how long a scope key's time stands still after a step of the clock, and who stands in
+// clock: it puts the time into each call of a script that would read Redis' own. Behind the
+// bridge, the account (account_test.go) records what Redis did, in the order in which Redis
+// did it, by the replies alone. A repeated answer of reserve, for the same asker and asking,
+// does not count again. The account asks Redis itself for two things that no reply has:
+// how long a scope key's time stands still after a step of the clock, and which flows stand in
 // line while shares are measured.
 //
-// Keys expire in virtual time on miniredis only. The real server's do in real time, of
-// which a world takes less than any of them lives.
+// Only on miniredis do keys expire in virtual time. On the real server they expire in real
+// time, and a world takes less of that than any key lives.
 //
 // # What must hold
 //
 // No window over its limit. At each grant, in the order of Redis: for each limit in force
 // at that moment on each of its scope keys, no interval of the length of its window that
 // contains the start holds more than its units, of all that is charged at that moment.
-// This is exact also where charges were settled for more (they count from then on), where
-// limits or modes are set (those in force at the decision; what started in shadow counts,
-// what started in mode Off does not) and where the clock steps (instants are
-// those of the scope key's ledgers, whose time stands still after a step back). A window
-// that is set at run time, or comes back, counts what was granted since it is in force:
-// Redis need not know more of it.
+// This is exact even after charges were settled for more (the larger charges count from then
+// on), after limits or modes were set (those in force at the decision apply; starts in shadow
+// count, starts in mode Off do not) and after steps of the clock (instants are read in the
+// time of the scope key's ledgers, which stands still after a step back). A window that is set
+// at run time, or comes back, counts the grants since it came into force: Redis need not know
+// of earlier ones.
 //
-// What an upstream said only takes away: the same interval holds no more than what is served
-// of the limit, by the last report that Redis answered, or the one job alone. What is served
-// is what the last report said, and lies between the scope's floor and all.
+// Reports only take away: the same interval holds no more than the served share of the limit,
+// as the last report that Redis answered set it, or the one job alone. The served share lies
+// between the scope's floor and 1.
 //
 // One thing is not exact: the settlement of a grant that was charged while time stood still
-// may not find its entry, or find another one. What was charged before to that scope key is
+// may not find its entry, or may find another entry. Earlier charges of that scope key are
 // then not checked any more.
 //
 // No more at once. From each grant on, no more units run under a running limit than the limit in force at the
 // grant allows, by the handlers' own record, of all that was granted while the limit was in force in a mode
 // other than Off. A job whose lease was over by Redis' clock, for example since the clock was set
-// forward, does not count; nobody is told before that its places are lost.
+// forward, does not count; before its lease is over no job is told that its places are lost.
 //
-// A handler runs under a grant of its own: one that the account has, not before its start, and once
-// for each. What it was charged under each scope key is the cost that was drawn for its job in that
-// scope, its weight where none was drawn, and nothing under a scope that costs it nothing.
+// A handler runs under a grant of its own: the account has the grant, the handler begins not before
+// its start, and no other handler runs under it. The charge under each scope key is the cost that was
+// drawn for the job in that scope; the weight if no cost was drawn; nothing if the cost is 0.
 //
 // Used is what was granted. Each Usage that is asked for, in the middle of everything,
-// is compared with the account: equal, to the unit, sub-windows counted until all of them
-// has left; at least as much on scopes whose limits were set at some time, since a window
-// that was there before keeps its precision and what it has, and on scope keys of which it
-// was reported what others had used.
+// is compared with the account. It must be equal to the unit, where a sub-window counts until
+// all of it has left. It may be more in scopes whose limits were set at some time, since a
+// window that existed before keeps its precision and its entries, and under scope keys for
+// which a report said what others had used.
 //
-// Nothing is charged that does not run, but for grants of processes that were struck, and
-// grants whose reply was lost four times running where there are several processes, since
-// another one does not know of them.
+// Every charged job runs, except for grants of processes that were struck, and grants whose
+// reply was lost four times in a row if there are several processes, since the other processes
+// do not know of these grants.
 //
-// Every job exactly once. Its handler is called once for each outcome drawn for it, until
-// one ends it, and asynq has it no more, or archived if it ended so. Another call is
-// accepted only if since two seconds before the earlier one its process died, was shut
-// down or was cut off: asynq is at-least-once there. An attempt that asynq has counted
-// without a call, and a job archived for that, are accepted only where a process was
-// struck so, or the reply by which asynq takes a task was lost.
+// Every job exactly once. A job's handler is called once for each outcome drawn for the job, until
+// an outcome ends it; then asynq no longer has its task, or has it archived if the outcome says so.
+// Another call is accepted only if, since two seconds before the earlier call, the process died,
+// was shut down or was cut off: asynq is at-least-once there. An attempt that asynq has counted
+// without a call, and a job archived for that, are accepted only if a process was struck in
+// this way, or the reply by which asynq takes a task was lost.
 //
-// Nobody is stuck. All tasks have ended, and nobody stands in line, by a bound (plan.bound) that adds up, as if none of
-// it happened at the same time: until the last arrival; for each scope the busiest key's
-// units by its limits, as far as its floor has them served, twice since heavy jobs leave up
-// to half a window empty, two windows for each job that is heavier than what is served then,
-// and two windows; for each refusal twice the wait of the one before, from a second to 5
-// minutes, and what it asks for; a window for each report of what others have used; every
-// handler's time; 5 s for each attempt that does not end its job; every
+// No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound) that adds up these times,
+// as if none of them overlapped: until the last arrival; for each scope the time that its limits, served down to
+// the floor, take for the busiest key's units, twice since heavy jobs leave up to half a window empty; two windows
+// for each job that is heavier than the floor serves, and two windows more; for each refusal twice the
+// wait after the refusal before, from a second to 5 minutes, and the wait that it asks for; a window for each
+// report of what others have used; every handler's time; 5 s for each attempt that does not end its job; every
 // wait asked for, twice; the time of every fault; 125 s for each process that is struck,
-// by when asynq brings back what it held; 10 minutes for limits that were set, twice what
-// the worker leaves a job alone for which such a limit has no room; and a minute.
+// until asynq brings back the tasks that it held; 10 minutes for limits that were set, twice the time for which
+// the worker leaves a job alone that weighs more than such a limit; and a minute.
 //
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
@@ -106,7 +105,7 @@
 //
 // Nothing stays. When all is over and every slot's grace has passed, nothing is booked. In
 // the end every key of the throttle expires, within the time that
-// docs/redis-state.md says; on miniredis that time passes, and none is left.
+// docs/redis-state.md says; on miniredis that time passes, and no key is left.
 //
 // # What is not simulated
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// plan is all that is drawn for one run, before it begins: what the goroutines of the
-// run do in which order does not change it.
+// plan is all that is drawn for one run, before the run begins: the order in which its goroutines
+// run does not change the plan.
 type plan struct {
 	seed      uint64
 	kind      kind
@@ -20,7 +20,7 @@ type plan struct {
 	tenants   []string
 	domains   []string
 	jobs      []*job
-	processes []process // those that are there from the beginning
+	processes []process // the processes that run from the beginning
 	faults    []fault
 	said      []said
 	running   bool // there are limits on what runs at once
@@ -59,10 +59,10 @@ type job struct {
 	handle         time.Duration
 	outcomes       []outcome // of the handler's calls, one after the other; then success
 
-	said map[string]throttle.Report // by the upstream of each scope, with each call
+	said map[string]throttle.Report // what the upstream of each scope says with each call
 }
 
-// how a job is enqueued.
+// how is the way in which a job is enqueued.
 type how int
 
 const (
@@ -74,10 +74,10 @@ const (
 // outcome is what one call of a handler does.
 type outcome struct {
 	does  deed
-	units int64            // settled for
-	costs map[string]int64 // settled for instead, by scopes
-	wait  time.Duration    // asked for
-	scope string           // that is to wait
+	units int64            // for which the handler settles
+	costs map[string]int64 // for which it settles instead, by scope
+	wait  time.Duration    // that the upstream asks for
+	scope string           // for which it asks
 }
 
 type deed int
@@ -109,7 +109,7 @@ func (d dice) count(low, high int) int { return low + d.IntN(high-low+1) }
 
 func one[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
-// base is how long the arrivals of a run last if nothing else is said, in virtual time.
+// base is the default of how long the arrivals of a run last, in virtual time.
 const base = 72 * time.Second
 
 func draw(seed uint64, span time.Duration) *plan {
@@ -152,7 +152,7 @@ func draw(seed uint64, span time.Duration) *plan {
 	return p
 }
 
-// drawPriorities draws those of jobs, and what is left to lower ones.
+// drawPriorities draws the jobs' priorities, and the part that is left to lower ones.
 func (p *plan) drawPriorities(d dice) {
 	p.options.PriorityFloor = one(d, 0, 0, 0.25, 0.5)
 	for _, j := range p.jobs {
@@ -192,7 +192,7 @@ func (p *plan) drawJobs(d dice) {
 				j.domain = one(d, p.domains...)
 			}
 			if j.how == plain && j.retries == 0 && d.chance(0.8) {
-				j.retries = 25 // those that wait inside their handler hold up the others
+				j.retries = 25 // tasks that wait inside their handler hold up the others
 			}
 			for d.chance(troubles) {
 				j.outcomes = append(j.outcomes, p.drawOutcome(d, j))
@@ -228,7 +228,7 @@ func (j *job) calls() int {
 	return n
 }
 
-// demand is what a key of a scope is asked for in all.
+// demand returns how many units of a scope key all jobs ask for.
 func (p *plan) demand(scope, key string) (units int64) {
 	for _, j := range p.jobs {
 		if j.key(scope) == key && (scope == throttle.Global || key != "") {
@@ -241,7 +241,7 @@ func (p *plan) demand(scope, key string) (units int64) {
 	return units
 }
 
-// key is a job's in a scope.
+// key returns a job's key in a scope.
 func (j *job) key(scope string) string {
 	switch scope {
 	case "tenant":
@@ -252,7 +252,7 @@ func (j *job) key(scope string) string {
 	return ""
 }
 
-// keys are those of a scope.
+// keys returns the keys of a scope.
 func (p *plan) keys(scope string) []string {
 	switch scope {
 	case "tenant":

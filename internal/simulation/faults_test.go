@@ -54,20 +54,20 @@ func (f fault) String() string {
 		f.at, f.does, f.lasts, f.which, f.scope, f.key, f.limits, f.mode, f.step, f.replies, f.verb)
 }
 
-// dequeue stands for asynq's taking a task, among the scripts of which replies are lost.
+// dequeue is the verb of the script by which asynq takes a task, whose replies may be lost too.
 const dequeue = "dequeue"
 
-// strikes tells that tasks may run twice since this happened, or lose an attempt.
+// strikes reports whether tasks may run twice, or lose an attempt, because of the fault.
 func (f fault) strikes() bool {
 	return f.does == crash || f.does == restart || f.does == outage || f.does == loss && f.verb == dequeue
 }
 
-// stepsBack tells that Redis' clock is once set back.
+// stepsBack reports whether Redis' clock is set back at some time.
 func (p *plan) stepsBack() bool {
 	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.does == clock && f.step < 0 })
 }
 
-// drawFaults draws some faults of some sorts, since all of them at once hide each other.
+// drawFaults draws some faults of some sorts: all sorts at once would hide each other.
 func (p *plan) drawFaults(d dice) {
 	most := map[mischief]int{crash: 2, restart: 2, outage: 2, loss: 12, flush: 2, clock: 2, pause: 3, limits: 3,
 		mode: 2, queue: 1, deletion: 4, archive: 2, nudge: 6}
@@ -85,12 +85,12 @@ func (p *plan) drawFaults(d dice) {
 			case clock:
 				f.step = one(d, d.between(0, time.Second), d.between(0, time.Hour), -d.between(0, time.Second),
 					-d.between(0, 29*time.Second))
-				if f.step < 0 && back { // two together may be too large for time to stand still
+				if f.step < 0 && back { // two steps back together may be too large for time to stand still
 					f.step = -f.step
 				}
 				back = back || f.step < 0
 			case loss:
-				// go-redis sends again three times: who asked hears of a loss if there are four.
+				// go-redis repeats a command three times: its caller notices only the loss of four replies.
 				f.verb, f.replies = one(d, "reserve", "reserve", "settle", "leave", "pull", "pull", dequeue), one(d, 1, 1, 2, 4, 5)
 			case pause, limits, mode:
 				p.drawControl(d, &f)
@@ -100,8 +100,8 @@ func (p *plan) drawFaults(d dice) {
 	}
 }
 
-// drawControl draws what is set at run time: limits of windows that reach no further
-// than those which are counted, so that all that was started is known under them.
+// drawControl draws the settings of run time: windows no longer than the configured ones, so
+// that all starts in them are known.
 func (p *plan) drawControl(d dice, f *fault) {
 	scope := one(d, p.scopes...)
 	f.scope, f.mode = scope.Name, one(d, throttle.Enforce, throttle.Shadow, throttle.Off)

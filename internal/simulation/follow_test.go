@@ -13,7 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// said is what an upstream says of a scope key at an instant, to no job of asynq's.
+// said is what an upstream says of a scope key at an instant, and not to a handler.
 type said struct {
 	at         time.Duration
 	scope, key string
@@ -25,16 +25,16 @@ func (s said) String() string {
 		s.report.RetryAfter, s.report.Limits)
 }
 
-// talk is how upstreams speak in one world.
+// talk is how the upstreams of one world answer.
 type talk struct {
-	answers float64 // to so many of the jobs their handlers report what is said
-	refuses float64 // that often
-	counts  bool    // they tell what is left
+	answers float64 // the part of the jobs whose handlers report what is said
+	refuses float64 // the part of the answers that are refusals
+	counts  bool    // the answers say how many units are left
 }
 
-// drawFollowing draws scopes whose limits follow their upstream, and what that says: to
-// handlers with each of their calls, and at any time to somebody else. Where handlers hear
-// little, what is served stays low, and whoever is heavier than that has to run all the same.
+// drawFollowing draws scopes whose limits follow their upstream, and what the upstream says: to
+// handlers with each of their calls, and at any time to a reporter without a job. If handlers hear
+// little, the served share stays low, and jobs that weigh more than it must run all the same.
 func (p *plan) drawFollowing(d dice) {
 	how := talk{answers: one(d, 0.8, 0.8, 0.05), refuses: one(d, 0, 0.02, 0.1), counts: d.chance(0.4)}
 	p.scopes[d.IntN(len(p.scopes))].Floor = how.floor(d)
@@ -63,7 +63,7 @@ func (p *plan) drawFollowing(d dice) {
 	}
 }
 
-// floor draws that of a scope: not so low that it lasts for hours where nothing raises it.
+// floor draws the floor of a scope: not so low that work takes hours if nothing raises the share.
 func (h talk) floor(d dice) float64 {
 	floor := one(d, 0.001, 0.1, 0.3, 0.3, 0.5, 0.5, 0.8, 0.999)
 	if h.answers < 0.5 {
@@ -72,7 +72,7 @@ func (h talk) floor(d dice) float64 {
 	return floor
 }
 
-// drawSaid draws what a job's handler hears with each call. One that is asked to wait may
+// drawSaid draws what a job's handler hears with each call. A handler that is asked to wait may
 // not hear for how long.
 func (p *plan) drawSaid(d dice, j *job, scope *throttle.Scope, how talk) {
 	if scope.Name != throttle.Global && j.key(scope.Name) == "" {
@@ -111,12 +111,12 @@ func (h talk) report(d dice, scope *throttle.Scope) throttle.Report {
 	return r
 }
 
-// follows tells that the limits of a scope follow their upstream.
+// follows reports whether the limits of a scope follow their upstream.
 func (p *plan) follows(scope string) bool {
 	return slices.ContainsFunc(p.scopes, func(s throttle.Scope) bool { return s.Name == scope && s.Floor > 0 })
 }
 
-// heard are all reports of a scope that are made if nothing goes wrong. A handler that is
+// heard returns all reports of a scope that are made if nothing goes wrong. A handler that is
 // asked to wait reports that as well.
 func (p *plan) heard(scope string) (all []throttle.Report) {
 	for _, s := range p.said {
@@ -137,8 +137,8 @@ func (p *plan) heard(scope string) (all []throttle.Report) {
 	return all
 }
 
-// closed is for how long a scope's upstream holds up the work at most, as if all reports
-// were about one key and nobody said in between that it serves: the pauses, and the windows
+// closed returns how long a scope's upstream holds up the work at most, as if all reports
+// were about one key and no success came between the refusals: the pauses, and the windows
 // that are full of what others have used.
 func (p *plan) closed(scope *throttle.Scope) (total time.Duration) {
 	var longest time.Duration
@@ -160,14 +160,14 @@ func (p *plan) closed(scope *throttle.Scope) (total time.Duration) {
 	return total
 }
 
-// served is how many units of a limit the upstream serves at that part.
+// served returns how many units of a limit the upstream serves at a served share.
 func served(units int64, part float64) int64 {
 	return max(1, units*int64(math.Round(part*1000))/1000)
 }
 
-// windowsOf is how many windows a key's work takes at most under a limit. Heavy jobs leave up
-// to half of each empty, and those that are heavier than what is served want one for
-// themselves, and an empty one before.
+// windowsOf returns how many windows a key's work takes at most under a limit. Heavy jobs leave up
+// to half of each window empty, and a job that weighs more than the served units needs a window for
+// itself, and an empty one before.
 func (p *plan) windowsOf(scope *throttle.Scope, key string, limit throttle.Limit) float64 {
 	least := limit.Units
 	heavy := 0
@@ -182,7 +182,7 @@ func (p *plan) windowsOf(scope *throttle.Scope, key string, limit throttle.Limit
 	return math.Ceil(2*float64(p.demand(scope.Name, key))/float64(least)) + 2 + float64(heavy)
 }
 
-// hear reports what a job's upstreams say to its handler.
+// hear makes the reports of a job's handler: what its upstreams say to it.
 func (w *world) hear(ctx context.Context, j *job) {
 	for _, scope := range w.plan.scopes {
 		r, is := j.said[scope.Name]
@@ -195,7 +195,7 @@ func (w *world) hear(ctx context.Context, j *job) {
 	}
 }
 
-// say reports what was said to nobody of asynq's.
+// say makes a report outside of any handler.
 func (w *world) say(s said) {
 	_, err := w.operator.throttle.Report(context.Background(), s.scope, s.key, s.report)
 	if !errors.Is(err, throttle.ErrUnavailable) { // its reply may be lost
@@ -203,9 +203,9 @@ func (w *world) say(s said) {
 	}
 }
 
-// adapted takes up a report: what was served before is what the account knows, and what is
-// from now on lies between the floor and all. What others have used counts more than the
-// account knows of.
+// adapted takes up a report: the served share before must be the one that the account knows, and
+// the share from now on must lie between the floor and 1. If the report says what others have used,
+// Redis counts more than the account knows of.
 func (a *account) adapted(argv []string, reply []any) {
 	name, before, is := argv[3], number(text(reply[2])), number(text(reply[3]))
 	scope, _ := a.scopeOf(name)
@@ -227,7 +227,7 @@ func (a *account) adapted(argv []string, reply []any) {
 	}
 }
 
-// partOf is what is served of a scope key's limits, in thousandths.
+// partOf returns the served share of a scope key's limits, in thousandths.
 func (a *account) partOf(name string) int64 {
 	if part, is := a.parts[name]; is {
 		return part
@@ -235,7 +235,7 @@ func (a *account) partOf(name string) int64 {
 	return 1000
 }
 
-// mostOf is how many units a window may hold in which a job starts: what is served of the
+// mostOf returns how many units a window in which a job starts may hold: the served units of the
 // limit, or the job alone.
 func (a *account) mostOf(name string, units, weight int64) int64 {
 	return max(served(units, float64(a.partOf(name))/1000), weight)

@@ -9,8 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 )
 
-// happen lets a fault happen. What it changes it puts right after its time, or when all
-// is done.
+// happen lets a fault happen, and undoes it after its time, or when all is done.
 func (w *world) happen(f fault, done <-chan struct{}) {
 	ctx := context.Background()
 	switch f.does {
@@ -81,7 +80,7 @@ func (w *world) turn(step time.Duration) {
 	if step < 0 {
 		w.account.stepsBack()
 	}
-	w.backend.age(w) // what comes after it is written by the new clock
+	w.backend.age(w) // by the old clock: later commands write by the new one
 	w.mu.Lock()
 	w.step += step
 	w.turns = append(w.turns, turned{time.Now(), w.step})
@@ -109,7 +108,7 @@ func (w *world) control(ctx context.Context, f fault, done <-chan struct{}) {
 	default:
 		scope := f.scope
 		if f.which%4 == 0 {
-			scope = "" // of all
+			scope = "" // the mode of all scopes
 		}
 		w.must("SetMode", inspect.New(th).SetMode(ctx, scope, f.mode))
 		w.later(f, done)
@@ -130,7 +129,7 @@ func (w *world) touch(f fault) {
 	}
 }
 
-// ended notes what ended a job by hand, unless it was running, gone or not there yet.
+// ended notes what ended a job by hand, unless the job was running, gone or not enqueued yet.
 func (w *world) ended(j *job, how mischief, err error) {
 	if err == nil {
 		w.mu.Lock()
@@ -139,10 +138,10 @@ func (w *world) ended(j *job, how mischief, err error) {
 	}
 }
 
-// runByHand runs a task as an operator would who looks first: what asynq keeps for
-// later, not what has ended.
+// runByHand runs a task as a careful operator would: a task that asynq keeps for later, not a
+// task that has ended.
 func (w *world) runByHand(j *job) {
 	if info, err := w.tasks.GetTaskInfo("default", j.id); err == nil && info.State != asynq.TaskStateArchived {
-		_ = w.tasks.RunTask("default", j.id) // unless it runs already
+		_ = w.tasks.RunTask("default", j.id) // fails if the task runs already
 	}
 }

@@ -21,7 +21,7 @@ var (
 		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )
 
-// keysLive is how long every key lives that counts, at least.
+// keysLive is the shortest life of the keys whose loss would matter.
 const keysLive = 25 * time.Second
 
 func TestMain(m *testing.M) {

@@ -14,14 +14,14 @@ type place struct {
 	name   string // of the scope key
 	units  int64
 	lease  int64
-	most   int64     // how many units may run with it: by its limit, as it was when it was granted
-	since  int       // so many grants were before its limit was in force
+	most   int64     // how many units may run with it, by the limit at its grant
+	since  int       // how many grants came before its limit was in force
 	signed time.Time // the last sign of life, by the local clock
 	until  int64     // when its lease is over, by Redis' clock
 }
 
-// drawRunning draws limits on what runs at once, beside the windows, handlers that run for some
-// leases, and changes of such limits. Redis' clock steps by less than a lease, mostly.
+// drawRunning draws running limits beside the windows, handlers that run for some leases, and
+// changes of running limits. Redis' clock mostly steps by less than a lease.
 func (p *plan) drawRunning(d dice) {
 	p.options.FairByTime = d.chance(0.5)
 	lease := one(d, 20*time.Second, 30*time.Second)
@@ -54,8 +54,8 @@ func (p *plan) drawRunning(d dice) {
 	}
 }
 
-// drawPlaces draws what is set at run time for a scope that limits what runs at once: without that limit,
-// which then comes back, or with another one.
+// drawPlaces draws what is set at run time for a scope with a running limit: another running limit, or no
+// running limit for a while.
 func (p *plan) drawPlaces(d dice, f *fault) {
 	for _, scope := range p.scopes {
 		i := slices.IndexFunc(scope.Limits, func(l throttle.Limit) bool { return l.Running })
@@ -71,7 +71,7 @@ func (p *plan) drawPlaces(d dice, f *fault) {
 	}
 }
 
-// occupy notes the places of a charge under a scope key. In shadow more may run than the limit.
+// occupy notes the places of a charge under a scope key. In shadow more units may run than the limit allows.
 func (a *account) occupy(c *charge, of int, mode throttle.Mode) {
 	name := c.names[of]
 	for _, l := range a.inForce(name) {
@@ -87,8 +87,8 @@ func (a *account) occupy(c *charge, of int, mode throttle.Mode) {
 	}
 }
 
-// signs takes up what was told of charges that run on, or have ended. Nobody is told that its places are
-// lost before a lease is over.
+// signs takes up a call that says which jobs run on or have ended. The reply must not say that a job's places
+// are lost before a lease is over.
 func (a *account) signs(renews bool, grants []string, reply []any) {
 	now := number(text(reply[0]))
 	for ; len(grants) > 0; grants, reply = grants[3:], reply[1:] {
@@ -112,12 +112,12 @@ func (a *account) signs(renews bool, grants []string, reply []any) {
 // lease was not over by Redis' clock.
 type occupied struct {
 	*place
-	n        int // of the grants
+	n        int // the number of its grant
 	job      string
 	from, to time.Time
 }
 
-// occupied are the places of all scope keys.
+// occupied returns the places under all scope keys.
 func (w *world) occupied() (all []occupied) {
 	for _, j := range w.plan.jobs {
 		for _, c := range w.runs[j.id] {
@@ -133,7 +133,7 @@ func (w *world) occupied() (all []occupied) {
 	return all
 }
 
-// until is until when a handler ran.
+// until returns when a handler stopped running.
 func (c *call) until() time.Time {
 	switch died := c.on.died; {
 	case c.ends.IsZero() && died.IsZero():
@@ -151,12 +151,12 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// reaches is when Redis' clock came to an instant, by the local clock, after one of that.
+// reaches returns the local time at which Redis' clock reached an instant, after the local time after.
 func (w *world) reaches(at int64, after time.Time) time.Time {
 	for i, turned := range w.turns {
 		local := time.UnixMicro(at).Add(-turned.by)
 		if local.Before(turned.at) {
-			local = turned.at // it was stepped over
+			local = turned.at // the clock stepped over the instant
 		}
 		if local.After(after) && (i+1 == len(w.turns) || local.Before(w.turns[i+1].at)) {
 			return local
@@ -165,23 +165,23 @@ func (w *world) reaches(at int64, after time.Time) time.Time {
 	return time.UnixMicro(at)
 }
 
-// turned says from when on Redis' clock has been ahead of the local one by how much.
+// turned says by how much Redis' clock is ahead of the local one, and from when on.
 type turned struct {
 	at time.Time
 	by time.Duration
 }
 
-// checkRunning: by what the handlers did themselves no more units ran at once than a running limit allows,
-// from each grant on and of all that was granted before it while the limit was in force. Only the
-// limit counts that was in force at the grant. A job whose lease was over does not count; a process tells how
-// many of its jobs those were, at most.
+// checkRunning checks that, by the handlers' own record, no more units ran at once than a running limit allows:
+// from each grant on, of all that was granted before it while the limit was in force. The limit in force at
+// the grant applies. A job whose lease was over does not count; lostBy bounds the number of these jobs for each
+// process.
 func (w *world) checkRunning() {
 	if !w.plan.running {
 		return
 	}
 	all := w.occupied()
 	for _, last := range all {
-		var beside []occupied // what was granted before, and it
+		var beside []occupied // the places granted before last, and last itself
 		for _, o := range all {
 			if o.name == last.name && o.lease == last.lease && o.n <= last.n && o.n > last.since && o.to.After(last.from) {
 				beside = append(beside, o)
@@ -207,8 +207,8 @@ func (w *world) checkRunning() {
 	}
 }
 
-// lostBy is how many tasks of a process may have lost their places: their leases were over while they ran, or
-// nearly, since a process ends a handler's context a little before.
+// lostBy returns how many tasks of a process may have lost their places: their leases were over while they ran, or
+// nearly over, since a process ends a handler's context a little before.
 func (w *world) lostBy(r *running) (n int64) {
 	for _, j := range w.plan.jobs {
 		for _, c := range w.runs[j.id] {
@@ -222,7 +222,7 @@ func (w *world) lostBy(r *running) (n int64) {
 	return n
 }
 
-// grantsOf reads which jobs a command says to have ended, or to run on.
+// grantsOf reads from a command which jobs have ended, or run on.
 func grantsOf(argv []string) (renews bool, grants []string) {
 	return strings.HasPrefix(argv[3], "renew "), argv[4:]
 }

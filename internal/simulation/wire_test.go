@@ -16,16 +16,16 @@ type wire struct {
 	client *redis.Client
 
 	mu     sync.Mutex
-	dead   bool           // the process is no more: nothing it sends arrives
+	dead   bool           // the process has died: nothing that it sends arrives
 	broken bool           // commands fail
-	losses map[string]int // replies still to be lost, by the script
+	losses map[string]int // how many more replies will be lost, by script
 	lost   int
 }
 
 func newWire(w *world) *wire {
 	wire := &wire{world: w, losses: make(map[string]int)}
 	wire.client = redis.NewClient(&redis.Options{
-		Addr:                  "127.0.0.1:6379", // of no name, which would be looked up outside of the bubble
+		Addr:                  "127.0.0.1:6379", // an address, since a name would be looked up outside of the bubble
 		Dialer:                func(context.Context, string, string) (net.Conn, error) { return newBridge(wire), nil },
 		DisableIdentity:       true,
 		Protocol:              2,
@@ -35,8 +35,8 @@ func newWire(w *world) *wire {
 	return wire
 }
 
-// pass lets commands through, or not: what a dead process sends is never answered, a
-// broken wire takes its time to fail, since asynq asks again at once.
+// pass reports whether commands get through. The commands of a dead process are never answered;
+// a broken wire takes a while to fail, since asynq asks again at once.
 func (w *wire) pass() (bool, error) {
 	w.mu.Lock()
 	dead, broken := w.dead, w.broken
@@ -66,14 +66,14 @@ func (w *wire) cut(broken bool) {
 	w.broken = broken
 }
 
-// lose has the next replies to a script lost, which is done all the same.
+// lose loses the next replies to a script, which Redis executes all the same.
 func (w *wire) lose(verb string, replies int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.losses[verb] += replies
 }
 
-// loses tells whether the reply to a command that was done is lost.
+// loses reports whether the reply to an executed command is lost.
 func (w *wire) loses(args []string, reply []byte) bool {
 	verb := ""
 	switch {
@@ -92,7 +92,7 @@ func (w *wire) loses(args []string, reply []byte) bool {
 	return true
 }
 
-// ofThrottle tells that a command is a script of a throttle.
+// ofThrottle reports whether a command is a script of a throttle.
 func ofThrottle(args []string) bool {
 	return len(args) > 4 && strings.EqualFold(args[0], "evalsha") && strings.HasPrefix(args[3], "thr:")
 }

@@ -26,9 +26,9 @@ type world struct {
 	backend backend
 	redis   *exchange
 	account *account
-	over    chan struct{} // closed when all is over: what stands still goes on, and fails
+	over    chan struct{} // closed when all is over: goroutines that are held go on, and fail
 	began   time.Time
-	latest  time.Time // that Redis' keys have aged to
+	latest  time.Time // the time to which Redis' keys have aged
 
 	operator *running // a process without a server: enqueues and does what people do by hand
 	client   *asynq.Client
@@ -38,13 +38,13 @@ type world struct {
 
 	mu        sync.Mutex
 	step      time.Duration // of Redis' clock
-	turns     []turned      // its steps
+	turns     []turned      // the steps of Redis' clock
 	processes []*running
 	runs      map[string][]*call  // of handlers, by job
 	byHand    map[string]mischief // what ended jobs: deletion, archive
 	failures  int
-	events    sync.WaitGroup // of the plan
-	pending   sync.WaitGroup // what ends when all is over
+	events    sync.WaitGroup // the events of the plan
+	pending   sync.WaitGroup // goroutines that end when all is over
 }
 
 // call is one call of a handler.
@@ -57,7 +57,7 @@ type call struct {
 	interrupted bool      // its process died or ended meanwhile
 }
 
-// running is a process that is there.
+// running is a process of the world, alive or dead.
 type running struct {
 	process
 	n        int
@@ -131,7 +131,7 @@ func (w *world) newThrottle(client *redis.Client) *throttle.Throttle {
 	return th
 }
 
-// operate makes the process of who enqueues and looks after the rest.
+// operate makes the operator's process, which enqueues jobs and does what people do by hand.
 func (w *world) operate() {
 	wire := newWire(w)
 	w.operator = &running{n: -1, wire: wire, throttle: w.newThrottle(wire.client)}
@@ -167,7 +167,7 @@ func (w *world) begin(p process) {
 	w.processes = append(w.processes, r)
 }
 
-// alive are the processes that have not ended.
+// alive returns the processes that have not ended.
 func (w *world) alive() []*running {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *world) alive() []*running {
 	return alive
 }
 
-// fault notes that something happened to a process, for which tasks may run twice.
+// fault notes that something happened to a process that lets tasks run twice.
 func (r *running) fault(ends bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *running) fault(ends bool) {
 	r.ended = r.ended || ends
 }
 
-// faulted tells whether something happened to a process in an interval.
+// faulted reports whether something happened to a process in an interval.
 func (r *running) faulted(from, to time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (w *world) die(r *running) {
 	r.wire.kill()
 	r.fault(true)
 	r.died = time.Now()
-	w.pending.Go(r.shaper.Stop) // asks Redis perhaps, and is not answered
+	w.pending.Go(r.shaper.Stop) // it may ask Redis, and gets no answer
 }
 
 // stop ends a process in order.
@@ -270,7 +270,7 @@ func (w *world) age() {
 	}
 }
 
-// at has something done at an instant, unless all is done before.
+// at calls do at an instant, unless all is done before.
 func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 	w.events.Go(func() {
 		select {
@@ -281,7 +281,7 @@ func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 	})
 }
 
-// enqueue adds jobs that arrive together; those that are planned by one call.
+// enqueue adds jobs that arrive together; one call enqueues all that are planned.
 func (w *world) enqueue(jobs []*job) {
 	var planned []*asynq.Task
 	for _, j := range jobs {
@@ -333,7 +333,7 @@ var (
 func (w *world) handle(ctx context.Context, r *running) error {
 	id, _ := asynq.GetTaskID(ctx)
 	if r.wire.isDead() {
-		return errDead // its start was still ahead
+		return errDead // the start was still ahead
 	}
 	c := w.called(ctx, r, w.jobs[id])
 	time.Sleep(c.job.handle)
@@ -392,7 +392,7 @@ func (w *world) called(ctx context.Context, r *running, j *job) *call {
 	return c
 }
 
-// next is what a call is to do: the first outcome that no call has come to yet.
+// next returns what a call does: the first outcome that no call has reached yet.
 func (w *world) next(c *call) outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
