@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// patience bounds every wait for a server or for what other goroutines and processes do. It
-// ends a test that hangs. A slow machine does not reach it: Redis starts in ten milliseconds.
+// patience bounds every wait for a server, another goroutine or another process. It ends a
+// test that hangs. A slow machine does not reach it: Redis starts in ten milliseconds.
 const patience = 2 * time.Minute
 
-// Await polls until the condition holds. The test fails, and says what did not come about,
-// only if it hangs: the polls are counted, so a machine that stands still for a while is no
+// Await polls until the condition holds. The test fails, and names what it waited for, only if
+// it hangs: the polls are counted, so a machine that stands still for a while causes no
 // failure.
 func Await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
@@ -29,8 +29,8 @@ func Await(t testing.TB, what string, condition func() bool) {
 
 var errMissing = errors.New("it has not come about")
 
-// await polls until the condition holds, which then returns nil; what it returns
-// otherwise is what is missing. It gives up after patience.
+// await polls until the condition returns nil. The condition's error says what is missing.
+// await gives up after patience.
 func await(what string, condition func() error) error {
 	const interval = 5 * time.Millisecond
 	poll := time.NewTicker(interval)
@@ -45,7 +45,7 @@ func await(what string, condition func() error) error {
 	return fmt.Errorf("redistest: %s: not within %s: %w", what, patience, err)
 }
 
-// together calls f for each of them at the same time.
+// together calls f for each element at the same time.
 func together[T any](all []T, f func(T) error) error {
 	errs := make(chan error, len(all))
 	for _, one := range all {

@@ -13,26 +13,26 @@ const (
 	slots     = 16384
 )
 
-// Cluster is a Redis Cluster of three primaries, each with a replica. Its methods are
-// to be called by one goroutine at a time; they end the test when they fail.
+// Cluster is a Redis Cluster of three primaries, each with a replica. Call its methods from
+// one goroutine at a time; they end the test when they fail.
 type Cluster struct {
-	// Nodes are all six. At the start the first three are the primaries, and the
-	// replica of each is three places behind it.
+	// Nodes are all six nodes. At the start the first three are the primaries, and the
+	// replica of Nodes[i] is Nodes[i+3].
 	Nodes []*Server
 
 	ids []string // the name each node has in the cluster
 }
 
-// StartCluster starts a cluster for the test and stops it when it ends. It returns when
-// every slot is served and every replica in sync, after about two seconds. A node that
-// has not answered for a second is taken for dead, and its replica takes over.
+// StartCluster starts a cluster for the test and stops it when the test ends. It returns when
+// every slot is served and every replica in sync, after about two seconds. The cluster takes a
+// node that has not answered for a second for dead, and its replica takes over.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return startCluster(t, launchCluster)
 }
 
-// StartSteadyCluster starts a cluster like StartCluster, of which no node is taken for dead
-// while a test lasts.
+// StartSteadyCluster starts a cluster as StartCluster does, which takes no node for dead while a
+// test lasts.
 func StartSteadyCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return startCluster(t, launchSteadyCluster)
@@ -51,8 +51,8 @@ func startCluster(t testing.TB, launch func() (*Cluster, error)) *Cluster {
 	return c
 }
 
-// SharedCluster returns the one cluster of this test binary, which it starts when first
-// asked. What is said of Shared holds for it too; slots may be neither moved nor lost.
+// SharedCluster returns the one cluster of this test binary, which it starts at the first
+// call. The rules of Shared hold for it too; do not move or lose slots.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	requireProgram(t)
@@ -68,8 +68,8 @@ var sharedCluster = sync.OnceValues(launchSteadyCluster)
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 
-// Options returns go-redis' options for a client of this cluster, its defaults
-// otherwise.
+// Options returns go-redis' options for a client of this cluster: the addresses, and
+// go-redis' defaults.
 func (c *Cluster) Options() *redis.ClusterOptions { return &redis.ClusterOptions{Addrs: c.Addrs()} }
 
 // Client returns a client with these options, closed when the test ends.
@@ -80,9 +80,9 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// Heal restarts the nodes that were stopped, without their data, resumes those that
-// were paused, and waits until the cluster is whole again: those that have replaced them
-// stay primaries.
+// Heal restarts the nodes that were stopped, without their data, resumes the nodes that
+// were paused, and waits until the cluster is whole again. Replicas that took over stay
+// primaries.
 func (c *Cluster) Heal(t testing.TB) {
 	t.Helper()
 	for _, node := range c.Nodes {

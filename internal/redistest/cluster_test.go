@@ -60,7 +60,7 @@ func TestClusterFailsOver(t *testing.T) {
 	}
 }
 
-// What a client without redirects of its own sees of a slot that is moved.
+// A slot is moved, and a client that follows no redirects sees each step.
 func TestMigrationInSteps(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

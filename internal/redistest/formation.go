@@ -12,10 +12,10 @@ import (
 func launchCluster() (*Cluster, error) {
 	args := []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
-		"--cluster-replica-validity-factor", "0", // however old its data, a replica takes over
-		"--cluster-migration-barrier", "100", // and stays with its primary
+		"--cluster-replica-validity-factor", "0", // a replica takes over, however old its data is
+		"--cluster-migration-barrier", "100", // a replica stays with its primary
 		"--repl-diskless-sync-delay", "0",
-		"--repl-ping-replica-period", "1", // a replica that has received nothing is not told of
+		"--repl-ping-replica-period", "1", // a replica that has received nothing is not reported
 	}
 	c := &Cluster{Nodes: make([]*Server, nodes), ids: make([]string, nodes)}
 	each := make([]int, nodes)
@@ -45,8 +45,9 @@ func (c *Cluster) close() {
 	})
 }
 
-// launchSteadyCluster starts a cluster that a machine which stands still for a while does
-// not break. From the start that would keep the nodes from hearing of each other for as long.
+// launchSteadyCluster starts a cluster that does not break if the machine stands still for a
+// while. It sets the long time-out last: set from the start, it would keep the nodes from
+// hearing of each other for as long.
 func launchSteadyCluster() (*Cluster, error) {
 	c, err := launchCluster()
 	if err != nil {
@@ -68,7 +69,7 @@ func launchSteadyCluster() (*Cluster, error) {
 func (c *Cluster) form(each []int) error {
 	err := together(each, func(i int) error {
 		return c.Nodes[i].ask(func(ctx context.Context, client *redis.Client) (err error) {
-			// Different from the start, so that they need not agree on it.
+			// The epochs differ from the start, so that the nodes need not agree on them.
 			err = client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
 			if err == nil && i < primaries {
 				err = client.ClusterAddSlotsRange(ctx, i*slots/primaries, (i+1)*slots/primaries-1).Err()
@@ -121,7 +122,7 @@ func (c *Cluster) awaitWhole() error {
 	})
 }
 
-// serves tells what a node misses to serve every slot.
+// serves returns an error that says what keeps a node from serving every slot.
 func serves(node *Server) error {
 	var info string
 	err := node.ask(func(ctx context.Context, client *redis.Client) (err error) {
@@ -140,7 +141,8 @@ func serves(node *Server) error {
 	return nil
 }
 
-// inSync tells what a primary or a replica misses to be one of a pair.
+// inSync returns an error that says what keeps a primary from having a replica in sync, or a replica
+// from being in sync.
 func (c *Cluster) inSync(node *Server) error {
 	is, err := node.replication()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 //	m.Begin(t)                        // keys that are missing at the source: ASK
 //	m.Move(t, 1)                      // one key goes over; scripts with keys on both sides: TRYAGAIN
 //	m.MoveAll(t)                      // the rest
-//	m.Finish(t)                       // the slot is the other's: MOVED
+//	m.Finish(t)                       // the slot is the target's: MOVED
 type Migration struct {
 	Cluster  *Cluster
 	Slot     int
@@ -36,7 +36,7 @@ func (m *Migration) Begin(t testing.TB) {
 	m.set(t, m.From, "MIGRATING", m.id(m.To))
 }
 
-// Move moves up to n keys of the slot, and returns how many it were.
+// Move moves up to n keys of the slot, and returns how many it moved.
 func (m *Migration) Move(t testing.TB, n int) int {
 	t.Helper()
 	host, port := m.To.hostPort()
@@ -59,7 +59,7 @@ func (m *Migration) Move(t testing.TB, n int) int {
 	return moved
 }
 
-// MoveAll moves the keys that the source still has, and returns how many it were.
+// MoveAll moves the keys that the source still has, and returns how many it moved.
 func (m *Migration) MoveAll(t testing.TB) int {
 	t.Helper()
 	const atOnce = 100
@@ -72,7 +72,7 @@ func (m *Migration) MoveAll(t testing.TB) int {
 	}
 }
 
-// Finish gives the slot to the target. All its keys are to be there.
+// Finish gives the slot to the target, which must have all its keys.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	m.set(t, m.To, "NODE", m.id(m.To))
@@ -97,7 +97,7 @@ func (m *Migration) Finish(t testing.TB) {
 	}
 }
 
-// Abandon closes the slot again at both ends (STABLE). No key is to have been moved.
+// Abandon closes the slot again at both ends (STABLE). Call it only if no key was moved.
 func (m *Migration) Abandon(t testing.TB) {
 	t.Helper()
 	m.set(t, m.From, "STABLE")

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// handedOut holds the ports that this process has taken, each only once: a server
-// that is stopped wants its own back.
+// handedOut holds the ports that this process has taken, each only once: a stopped server
+// wants its own port back.
 var handedOut struct {
 	sync.Mutex
 	ports map[int]struct{}
 }
 
-// nextPort returns a port that this process has not had, up to the last. Test
+// nextPort returns a port that this process has not used yet, at most last. Test
 // binaries that run side by side begin at different ports.
 func nextPort(last int) int {
 	const apart = 97
@@ -33,10 +33,10 @@ func nextPort(last int) int {
 			return port
 		}
 	}
-	return 0 // whichever is free: all have been had
+	return 0 // any free port: all ports up to last have been used
 }
 
-// listenFree listens on a loopback port that is free, up to the last.
+// listenFree listens on a free loopback port, at most last.
 func listenFree(last int) (net.Listener, error) {
 	var err error
 	for range 100 {
@@ -49,7 +49,7 @@ func listenFree(last int) (net.Listener, error) {
 	return nil, fmt.Errorf("redistest: no free port: %w", err)
 }
 
-// freeAddr returns a loopback address that is free now, with a port up to the last.
+// freeAddr returns a loopback address that is free now, with a port of at most last.
 func freeAddr(last int) (string, error) {
 	listener, err := listenFree(last)
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	proceed = syscall.SIGCONT
 )
 
-// watch starts a watchdog over the process: it kills it and removes the
-// directory when this process has ended.
+// watch starts a watchdog, which kills the process pid and removes the directory when
+// this process has ended.
 func watch(pid int, dir string) (*watchdog, error) {
 	const script = `trap '' INT TERM HUP; cat; kill -9 "$1"; rm -f -- "${2:?}"/*; rmdir -- "$2"`
 	process := exec.Command("sh", "-c", script, "sh", strconv.Itoa(pid), dir)

@@ -12,7 +12,7 @@ import (
 )
 
 // Proxy is a faulty network in front of a Redis server, or of miniredis. It
-// passes everything on until it is told otherwise. Its methods may be called at
+// passes everything on until a method says otherwise. Its methods may be called at
 // any time by any goroutine.
 type Proxy struct {
 	// Addr is where clients connect to, host and port. It stays the same.
@@ -29,12 +29,12 @@ type Proxy struct {
 	flowing  chan struct{} // closed while bytes flow
 	delay    time.Duration
 	muted    bool
-	unheard  string // what the requests contain that Mute is for, in lower case
+	unheard  string // the requests that Mute is for contain it, in lower case
 	drops    []drop
 	dropped  int
 }
 
-// drop is one reply that is to be lost.
+// drop is one reply that the proxy will lose.
 type drop struct {
 	match string // in lower case
 	skip  int    // how many matching requests come before
@@ -63,9 +63,9 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // DropNextReply loses the reply to the next request whose bytes contain match,
-// in any case of letters ("evalsha"; "" is any request): the server gets the
-// request and replies, then the connection is cut instead of passing the reply
-// on. Called several times, it loses as many replies.
+// in upper or lower case ("evalsha"; "" is any request): the server gets the
+// request and replies, then the proxy cuts the connection instead of passing the
+// reply on. Called several times, it loses as many replies.
 func (p *Proxy) DropNextReply(match string) { p.DropReply(match, 1) }
 
 // DropReply is DropNextReply for the n-th such request from now on: 1 is the next.
@@ -75,8 +75,8 @@ func (p *Proxy) DropReply(match string, n int) {
 	p.drops = append(p.drops, drop{match: strings.ToLower(match), skip: n - 1})
 }
 
-// Dropped is how many replies were lost so far. It has counted a reply before
-// the client can notice.
+// Dropped returns how many replies were lost so far. A reply is counted before the
+// client can notice its loss.
 func (p *Proxy) Dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,8 @@ func (p *Proxy) Dropped() int {
 }
 
 // Stall lets nothing pass any more, in either direction, while connections stay
-// open and new ones are taken. What is sent meanwhile arrives after Unstall,
-// also when the client has given up.
+// open and new ones are accepted. Bytes that are sent meanwhile arrive after Unstall,
+// even if the client has given up.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,24 +107,24 @@ func (p *Proxy) Unstall() {
 	}
 }
 
-// Mute lets the requests whose bytes contain match reach the server, in any case of letters
-// ("evalsha"; "" is any request), and the replies vanish, while connections stay open and
-// new ones are taken: half-open. A connection that has lost a reply so never answers again,
-// also after Unmute: the next reply would be taken for the lost one.
+// Mute lets the requests whose bytes contain match, in upper or lower case ("evalsha"; "" is any
+// request), reach the server, and loses the replies, while connections stay open and new ones are
+// accepted: half-open. A connection that has lost a reply in this way never answers again, even
+// after Unmute: its client would take the next reply for the lost one.
 func (p *Proxy) Mute(match string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.muted, p.unheard = true, strings.ToLower(match)
 }
 
-// Unmute ends a Mute for new connections and for those that have lost nothing.
+// Unmute ends a Mute for new connections and for connections that have lost nothing.
 func (p *Proxy) Unmute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.muted = false
 }
 
-// mutes tells whether the reply to this request, and all after it, are to vanish.
+// mutes reports whether the reply to this request, and all replies after it, must vanish.
 func (p *Proxy) mutes(request []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +138,8 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Refuse cuts every connection and refuses new ones, as a port does on which
-// nothing listens.
+// Refuse cuts every connection and refuses new ones, as a port without a listener
+// does.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	listener := p.listener
@@ -210,7 +210,7 @@ func (p *Proxy) lost() {
 	p.dropped++
 }
 
-// claims tells whether the reply to this request is to be lost.
+// claims reports whether the reply to this request must be lost.
 func (p *Proxy) claims(request []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +236,7 @@ func (p *Proxy) claims(request []byte) bool {
 	return true
 }
 
-// link is one client's connection and the one to the server that goes with it.
+// link is a client's connection, and the connection to the server that belongs to it.
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
@@ -244,8 +244,8 @@ type link struct {
 	once           sync.Once
 
 	mu      sync.Mutex
-	awaited []bool // the requests without a reply so far: is it to be lost?
-	raw     bool   // replies do not answer requests one by one here
+	awaited []bool // for each request without a reply so far: whether its reply must be lost
+	raw     bool   // replies no longer answer requests one by one
 	dead    bool   // no reply is passed on any more
 }
 
@@ -275,7 +275,7 @@ func (l *link) passReplies() {
 		if err != nil {
 			return
 		}
-		lost := reply[0] != '>' && l.answered() // '>' is pushed, and answers nothing
+		lost := reply[0] != '>' && l.answered() // '>' begins a push, which answers no request
 		if !l.waitForFlow() || !l.waitForDelay() {
 			return
 		}
@@ -292,7 +292,7 @@ func (l *link) passReplies() {
 	}
 }
 
-// swallows tells whether this reply vanishes, with all that follow.
+// swallows reports whether this reply vanishes, with all that follow.
 func (l *link) swallows() bool {
 	l.mu.Lock()
 	dead := l.dead
@@ -315,7 +315,7 @@ func (l *link) expect(request []byte) {
 	l.awaited = append(l.awaited, l.proxy.claims(request))
 }
 
-// answered tells whether the reply that came is to be lost.
+// answered reports whether the reply that came must be lost.
 func (l *link) answered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -327,8 +327,8 @@ func (l *link) answered() bool {
 	return lost
 }
 
-// oneSided tells that after this request replies and requests no longer go in
-// pairs: SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, MONITOR.
+// oneSided reports whether replies and requests no longer come in pairs after this
+// request: SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, MONITOR.
 func oneSided(request []byte) bool {
 	_, command, _ := bytes.Cut(request, []byte("\r\n"))
 	_, command, _ = bytes.Cut(command, []byte("\r\n"))
@@ -351,7 +351,7 @@ func (l *link) waitForFlow() bool {
 	return false
 }
 
-// waitForDelay waits for what Delay was told; false: the connection is cut.
+// waitForDelay waits for the time that Delay has set; false: the connection is cut.
 func (l *link) waitForDelay() bool {
 	l.proxy.mu.Lock()
 	delay := l.proxy.delay

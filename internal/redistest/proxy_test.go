@@ -30,7 +30,7 @@ func onEach(t *testing.T, test func(t *testing.T, proxy *redistest.Proxy, direct
 	}
 }
 
-// client is one that neither retries nor waits long for a connection.
+// client returns a client that neither retries nor waits long for a connection.
 func client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -95,7 +95,7 @@ func TestProxyDropsTheReplyOfAnExecutedCommand(t *testing.T) {
 	})
 }
 
-// go-redis sends a command again when its reply is lost: why every decision
+// go-redis sends a command again when its reply is lost. That is why every decision
 // carries a nonce.
 func TestProxyShowsThatTheClientRepeatsByItself(t *testing.T) {
 	t.Parallel()
@@ -127,8 +127,8 @@ func TestProxyDropsTheNthReply(t *testing.T) {
 	})
 }
 
-// A reply that is lost in the middle of a pipeline takes those behind it along,
-// and none before it.
+// A lost reply in the middle of a pipeline takes the replies behind it along, and
+// none before it.
 func TestProxyDropsInsideAPipeline(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
@@ -265,8 +265,8 @@ func TestProxyRefuses(t *testing.T) {
 	})
 }
 
-// Subscribing, connections stop pairing replies with requests; the proxy then
-// only passes on.
+// On a connection that subscribes, replies no longer pair with requests; the proxy
+// then only passes them on.
 func TestProxyPassesSubscriptions(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {

@@ -2,15 +2,15 @@
 // under sentinels and as a cluster, and puts a faulty network in front of any server.
 //
 // A test that needs a Redis of its own (to stop it, to configure it) calls
-// Start. One that only needs some Redis calls Shared, which starts one process
+// Start. A test that only needs some Redis calls Shared, which starts one process
 // for the whole test binary, and keeps to its own keys, for example with Name. The same
 // goes for StartCluster and SharedCluster.
 //
 // Every process listens on loopback only, leaves nothing on disk and is gone
 // when the test or the test binary has ended, also after a panic or a timeout.
 //
-// Without a redis-server in PATH such a test is skipped, with a line that says
-// so. Environment:
+// Without a redis-server in PATH a test that needs one is skipped, with a line that
+// says so. Environment:
 //
 //	REQUIRE_REDIS=1      no redis-server is a failure instead (continuous integration)
 //	REDIS_SERVER=PATH    this program instead of the one in PATH
@@ -32,9 +32,9 @@ import (
 
 // Start starts a redis-server for the test and stops it when the test ends. The
 // args are options as on redis-server's command line, such as "--maxmemory",
-// "3mb"; they come last, so they win, and must leave INFO to a client without a
-// password. It returns when the server answers, and ends the test when there is
-// none to be had.
+// "3mb"; they come last, so they win, and must allow INFO to a client without a
+// password. Start returns when the server answers, and ends the test if it cannot
+// start one.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	requireProgram(t)
@@ -64,9 +64,9 @@ func addrs(servers []*Server) []string {
 	return all
 }
 
-// Shared returns the one redis-server of this test binary, which it starts when
-// first asked. Tests run on it side by side: use your own keys, no FLUSHDB, and
-// do not pause or restart it. It ends with the test binary.
+// Shared returns the one redis-server of this test binary, which it starts at the
+// first call. Tests run on it side by side: use your own keys, no FLUSHDB, and
+// do not pause or restart it. The server ends with the test binary.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	requireProgram(t)
@@ -83,7 +83,7 @@ var names atomic.Int64
 
 // Name returns a name that no other test of this or any other running test
 // binary uses: good as the name of a throttle or as a key prefix. It consists
-// of A-Z a-z 0-9 _ - and has at most 64 of them.
+// of at most 64 of the characters A-Z a-z 0-9 _ -.
 func Name(t testing.TB) string {
 	t.Helper()
 	plain := strings.Map(func(r rune) rune {
@@ -96,9 +96,9 @@ func Name(t testing.TB) string {
 	return fmt.Sprintf("%.40s-%d-%d", plain, os.Getpid(), names.Add(1))
 }
 
-// Available tells whether there is a redis-server to start, for a test that has another
-// server to run on. Where there is none it says so loudly, or fails the test where Redis
-// is required.
+// Available reports whether there is a redis-server to start, for a test that has another
+// server to run on. If there is none, it says so loudly, or fails the test if Redis is
+// required.
 func Available(t testing.TB) bool {
 	t.Helper()
 	_, err := program()
@@ -112,7 +112,7 @@ func Available(t testing.TB) bool {
 	return false
 }
 
-// requireProgram skips the test, loudly, or fails it where Redis is required.
+// requireProgram skips a test without a redis-server, loudly, or fails it if Redis is required.
 func requireProgram(t testing.TB) {
 	t.Helper()
 	_, err := program()

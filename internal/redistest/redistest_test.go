@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childMode) != "" {
 		dieWithoutCleanup()
 	}
-	longtest.Default("test.parallel", "8") // they wait most of the time
+	longtest.Default("test.parallel", "8") // the tests wait most of the time
 	goleak.VerifyTestMain(longtest.Quiet(m))
 }
 
@@ -144,7 +144,7 @@ func TestNamesDiffer(t *testing.T) {
 	})
 }
 
-// The environment decides what happens where there is no Redis.
+// The environment decides what happens if there is no Redis.
 func TestNoRedisSkipsOrFails(t *testing.T) {
 	for _, c := range []struct{ server, require, want string }{
 		{"none", "", "skip: redistest: NOT TESTED on a real Redis: TheTest (no redis-server: REDIS_SERVER=none)"},
@@ -170,7 +170,7 @@ func TestNoRedisSkipsOrFails(t *testing.T) {
 	}
 }
 
-// outcome runs f as a test named TheTest and tells how it ended.
+// outcome runs f as a test named TheTest and returns how it ended.
 func outcome(f func(testing.TB)) string {
 	double := &tbDouble{ended: "ran"}
 	done := make(chan struct{})
@@ -221,7 +221,7 @@ func dieWithoutCleanup() {
 
 func TestServerEndsWithAKilledTestBinary(t *testing.T) {
 	t.Parallel()
-	redistest.Shared(t) // skips or fails where there is no Redis
+	redistest.Shared(t) // skips or fails if there is no Redis
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

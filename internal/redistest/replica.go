@@ -19,8 +19,8 @@ func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 	return replica
 }
 
-// Follow makes the server a replica of the primary, which it may have been before.
-// What it has is lost. It returns when it has all that the primary had.
+// Follow makes the server a replica of the primary; it may have been one before. The
+// server loses its own data. Follow returns when it has all that the primary had.
 func (s *Server) Follow(primary *Server) {
 	s.helper()
 	if err := s.follow(primary); err != nil {
@@ -29,7 +29,7 @@ func (s *Server) Follow(primary *Server) {
 }
 
 // Promote makes a replica a primary of its own, with what it has received, by
-// REPLICAOF NO ONE. The old primary is not told, and goes on.
+// REPLICAOF NO ONE. The old primary does not learn of it, and goes on.
 func (s *Server) Promote() {
 	s.helper()
 	err := s.ask(func(ctx context.Context, client *redis.Client) error {
@@ -61,7 +61,7 @@ func (s *Server) follow(primary *Server) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("redistest: %s shall follow %s: %w", s.Addr, primary.Addr, err)
+		return fmt.Errorf("redistest: %s does not follow %s: %w", s.Addr, primary.Addr, err)
 	}
 	return s.awaitSync(primary)
 }
@@ -81,21 +81,20 @@ func (s *Server) awaitSync(primary *Server) error {
 		if err != nil {
 			return err
 		}
-		received, _ := strconv.ParseInt(has["slave_repl_offset"], 10, 64) // 0 where it is no replica
+		received, _ := strconv.ParseInt(has["slave_repl_offset"], 10, 64) // 0 if it is no replica
 		if has["master_port"] != port || has["master_link_status"] != "up" || received < written {
 			return fmt.Errorf("%d of %d bytes, the link is %q", received, written, has["master_link_status"])
 		}
 		gives, err := primary.replication()
 		if err == nil && !sendsTo(gives, s) {
-			err = fmt.Errorf("%s keeps what it is to send", primary.Addr)
+			err = fmt.Errorf("%s holds back what it must send", primary.Addr)
 		}
 		return err
 	})
 }
 
-// sendsTo tells, by what a primary says of itself, whether it sends what it writes to the
-// replica at once. While a replica loads the data it had to begin with, and a little
-// longer, it does not.
+// sendsTo reports, by the INFO of a primary, whether it sends its writes to the replica at
+// once. It does not while the replica loads its first data, and for a little longer.
 func sendsTo(primary map[string]string, replica *Server) bool {
 	_, port := replica.hostPort()
 	for name, state := range primary {
@@ -106,7 +105,7 @@ func sendsTo(primary map[string]string, replica *Server) bool {
 	return false
 }
 
-// replication is what INFO tells of the server's part in a replication.
+// replication returns the section of INFO about replication.
 func (s *Server) replication() (map[string]string, error) {
 	var text string
 	err := s.ask(func(ctx context.Context, client *redis.Client) (err error) {

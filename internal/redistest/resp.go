@@ -8,8 +8,8 @@ import (
 )
 
 // ReadFrame reads one whole value of Redis' protocol (RESP2 or RESP3), with all
-// that is nested in it, and returns its bytes as they came. What a client sends
-// is read the same way; a command that comes inline is one line.
+// that is nested in it, and returns its bytes as they came. It reads requests of a
+// client in the same way; an inline command is one line.
 func ReadFrame(r *bufio.Reader) ([]byte, error) { return appendFrame(nil, r) }
 
 func appendFrame(frame []byte, r *bufio.Reader) ([]byte, error) {
@@ -38,7 +38,7 @@ func appendFrame(frame []byte, r *bufio.Reader) ([]byte, error) {
 		case '%':
 			n *= 2 // keys and values
 		case '|':
-			n = 2*n + 1 // and the value that these attributes are about
+			n = 2*n + 1 // attributes, and the value that they describe
 		}
 		for range max(0, n) {
 			if frame, err = appendFrame(frame, r); err != nil {

@@ -17,22 +17,22 @@ const (
 )
 
 // Sentinel is a primary and a replica that three sentinels watch. The sentinels take a
-// primary for dead that has not answered for a second. Its methods are to be called by
-// one goroutine at a time, the test's own; they end the test when they fail.
+// primary that has not answered for a second for dead. Call its methods only from the test's
+// own goroutine; they end the test when they fail.
 type Sentinel struct {
 	// MasterName is what the sentinels call the primary.
 	MasterName string
-	// Servers are the two that were started as primary and replica. Which is which
-	// now, Primary tells.
+	// Servers are the two servers that were started as primary and replica. Primary
+	// returns the one that is the primary now.
 	Servers [2]*Server
 
 	tb      testing.TB
 	watches []*Server
 }
 
-// StartSentinel starts them for the test and stops them when it ends. It returns when
-// the sentinels know each other and the replica, after about two seconds. The args are
-// for the primary and the replica, as for Start.
+// StartSentinel starts servers and sentinels for the test and stops them when the test ends.
+// It returns when the sentinels know each other and the replica, after about two seconds. The
+// args are for the primary and the replica, as for Start.
 func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	primary := Start(t, args...)
@@ -57,16 +57,16 @@ sentinel failover-timeout %[1]s 3000
 	return s
 }
 
-// hasten makes a sentinel look and tell more often than once in one to ten seconds, as
-// it does by default: it would take a new primary for dead that it has not asked yet.
-// And where the machine stood still, it shall not mistrust its clock for long.
+// hasten makes a sentinel check and announce more often than its default, once in one to ten
+// seconds: otherwise it would take a new primary for dead before it has asked it. After the
+// machine stood still, the sentinel also mistrusts its clock for a shorter time.
 func hasten(watch *Server) error {
 	err := watch.ask(func(ctx context.Context, client *redis.Client) error {
 		return client.Do(ctx, "SENTINEL", "DEBUG", "PING-PERIOD", "300", "INFO-PERIOD", "500",
 			"PUBLISH-PERIOD", "200", "TILT-PERIOD", "1000").Err()
 	})
 	if err != nil {
-		return fmt.Errorf("redistest: sentinels that can be hastened come with Redis 7: %w", err)
+		return fmt.Errorf("redistest: only sentinels from Redis 7 on can be hastened: %w", err)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func hasten(watch *Server) error {
 func (s *Sentinel) Addrs() []string { return addrs(s.watches) }
 
 // Options returns go-redis' options for a client that finds the primary through the
-// sentinels, its defaults otherwise.
+// sentinels, with go-redis' defaults.
 func (s *Sentinel) Options() *redis.FailoverOptions {
 	return &redis.FailoverOptions{MasterName: s.MasterName, SentinelAddrs: s.Addrs()}
 }
@@ -91,7 +91,7 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 // Sentinels are the sentinels' own processes, for a test that stops one.
 func (s *Sentinel) Sentinels() []*Server { return s.watches }
 
-// Primary is the server that the first sentinel which runs names now.
+// Primary returns the server that the first running sentinel names now.
 func (s *Sentinel) Primary() *Server {
 	s.tb.Helper()
 	for _, watch := range s.watches {
@@ -108,8 +108,8 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-// KillPrimary kills the primary, as a crash would (SIGKILL), and returns it. It does
-// not wait for another: AwaitPrimary does.
+// KillPrimary kills the primary, as a crash would (SIGKILL), and returns it. AwaitPrimary
+// waits for the next primary.
 func (s *Sentinel) KillPrimary() *Server {
 	s.tb.Helper()
 	primary := s.Primary()
@@ -117,8 +117,8 @@ func (s *Sentinel) KillPrimary() *Server {
 	return primary
 }
 
-// AwaitPrimary waits until all sentinels that run name another primary than the old
-// one, and it takes writes. It returns it.
+// AwaitPrimary waits until all running sentinels name another primary than the old one,
+// and the new primary takes writes. It returns the new primary.
 func (s *Sentinel) AwaitPrimary(old *Server) *Server {
 	s.tb.Helper()
 	var primary *Server
@@ -147,8 +147,8 @@ func (s *Sentinel) AwaitPrimary(old *Server) *Server {
 	return primary
 }
 
-// Heal restarts what was stopped, without its data, resumes what was paused, and waits until all is as at the
-// start: the primary stays who it is now, the other follows it.
+// Heal restarts servers and sentinels that were stopped, without their data, resumes those that were paused, and
+// waits until both servers are in sync again: the primary stays the primary, and the other server follows it.
 func (s *Sentinel) Heal() {
 	s.tb.Helper()
 	primary := s.Primary()
@@ -157,15 +157,15 @@ func (s *Sentinel) Heal() {
 	}
 	for _, server := range s.Servers {
 		server.revive()
-		if server != primary { // the sentinels would see to that within twenty seconds
+		if server != primary { // the sentinels would take up to twenty seconds to do this
 			server.Follow(primary)
 		}
 	}
 	s.AwaitWhole()
 }
 
-// AwaitWhole waits until each sentinel sees the other two, and a primary with a replica
-// in sync, none of which it takes for dead.
+// AwaitWhole waits until each sentinel sees the other two, and a primary with a replica in
+// sync, and takes none of them for dead.
 func (s *Sentinel) AwaitWhole() {
 	s.tb.Helper()
 	err := await("sentinels that see all", func() error {
@@ -187,7 +187,7 @@ func (s *Sentinel) AwaitWhole() {
 	}
 }
 
-// named is the server that a sentinel names as the primary.
+// named returns the server that a sentinel names as the primary.
 func (s *Sentinel) named(watch *Server) (*Server, error) {
 	var named string
 	err := s.ask(watch, func(ctx context.Context, client *redis.SentinelClient) error {
@@ -208,7 +208,7 @@ func (s *Sentinel) named(watch *Server) (*Server, error) {
 	return nil, fmt.Errorf("redistest: sentinel %s names %q", watch.Addr, named)
 }
 
-// whole tells what a sentinel does not see.
+// whole returns an error that says what a sentinel does not see.
 func (s *Sentinel) whole(watch *Server) error {
 	return s.ask(watch, func(ctx context.Context, client *redis.SentinelClient) error {
 		primary, err := client.Master(ctx, s.MasterName).Result()

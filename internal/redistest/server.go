@@ -22,17 +22,17 @@ import (
 
 // Ports are taken from below the range that systems give to outgoing
 // connections, so that a stopped server finds its port free again. Nodes of a
-// cluster have theirs so low that this holds for their bus too, which is where no
-// other server is.
+// cluster have ports so low that this holds for their bus ports too, which no other
+// server uses.
 const (
 	firstPort    = 20000
 	lastPort     = 30000
 	lastNodePort = 22700
-	busDistance  = 10000 // from a node's port to that of its bus
+	busDistance  = 10000 // from a node's port to its bus port
 )
 
-// Server is one redis-server process. Its methods are to be called by one
-// goroutine at a time, the test's own; they end the test when they fail.
+// Server is one redis-server process. Call its methods only from the test's own
+// goroutine; they end the test when they fail.
 type Server struct {
 	// Addr is the server's address, host and port. It stays the same over a
 	// Restart.
@@ -40,16 +40,16 @@ type Server struct {
 
 	tb       testing.TB // nil: started by Launch
 	args     []string
-	conf     string // the text of its configuration file; empty: it has none
-	lastPort int    // the highest it may have
+	conf     string // the text of its configuration file; empty: it has no file
+	lastPort int    // the highest port that it may have
 	dir      string
 	process  *exec.Cmd // nil while stopped
 	paused   bool
 	watchdog *watchdog
 }
 
-// Launch is Start for a program that is no test: the caller closes the server.
-// Where the caller dies without that, the server ends too.
+// Launch is Start for a program that is no test: the caller closes the server. If
+// the caller dies before, the server ends too.
 func Launch(args ...string) (*Server, error) {
 	return launch(&Server{args: args, lastPort: lastPort})
 }
@@ -74,11 +74,11 @@ func launch(s *Server) (*Server, error) {
 	return nil, errors.Join(err, s.Close())
 }
 
-// confFile is where a server with a configuration file of its own has it.
+// confFile is the path of the server's configuration file, if it has one.
 func (s *Server) confFile() string { return filepath.Join(s.dir, "server.conf") }
 
-// Options returns go-redis' options for a client of this server, its defaults
-// otherwise.
+// Options returns go-redis' options for a client of this server: the address, and
+// go-redis' defaults.
 func (s *Server) Options() *redis.Options { return &redis.Options{Addr: s.Addr} }
 
 // Client returns a client of this server with go-redis' defaults, closed when
@@ -90,8 +90,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Pause stops the process where it is (SIGSTOP): connections stay, requests are
-// taken by the kernel, nothing is answered until Resume.
+// Pause stops the process where it is (SIGSTOP): connections stay, the kernel takes
+// requests, and no request is answered until Resume.
 func (s *Server) Pause() {
 	s.helper()
 	s.signal(suspend)
@@ -142,16 +142,16 @@ func (s *Server) Close() error {
 	return errors.Join(s.kill(), os.RemoveAll(s.dir))
 }
 
-// Running tells whether the process is neither stopped nor paused.
+// Running reports whether the process is neither stopped nor paused.
 func (s *Server) Running() bool { return s.process != nil && !s.paused }
 
 // hostPort is the server's address in parts.
 func (s *Server) hostPort() (host, port string) {
-	host, port, _ = net.SplitHostPort(s.Addr) // it is one of our own making
+	host, port, _ = net.SplitHostPort(s.Addr) // cannot fail: freeAddr made the address
 	return host, port
 }
 
-// ask talks to the server for as long as that takes, within patience.
+// ask calls question with a client of the server, until patience ends.
 func (s *Server) ask(question func(ctx context.Context, client *redis.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -219,7 +219,7 @@ func (s *Server) run() error {
 	return nil
 }
 
-// awaitAnswer polls until this very process answers: whoever else got the port
+// awaitAnswer polls until this very process answers: another process that got the port
 // meanwhile may speak Redis too.
 func (s *Server) awaitAnswer(log string) error {
 	deadline := time.Now().Add(patience)
@@ -233,7 +233,7 @@ func (s *Server) awaitAnswer(log string) error {
 		case err == nil:
 			return errPortTaken
 		}
-		said, _ := os.ReadFile(log) // it only adds to an error's text
+		said, _ := os.ReadFile(log) // the log only adds to an error's text
 		switch {
 		case bytes.Contains(said, []byte("Failed listening on port")):
 			return errPortTaken
@@ -243,8 +243,8 @@ func (s *Server) awaitAnswer(log string) error {
 	}
 }
 
-// askPID asks the server at addr for its process id. It does without a client
-// library, which would report every attempt that came too early.
+// askPID asks the server at addr for its process id. It uses no client library,
+// which would log every attempt that came too early.
 func askPID(addr string, deadline time.Time) (int, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Until(deadline))
 	if err != nil {
@@ -282,7 +282,7 @@ func (s *Server) kill() error {
 	}
 	process := s.process
 	s.process, s.paused = nil, false
-	s.watchdog.dismiss() // first, so that it never meets a process id given anew
+	s.watchdog.dismiss() // first, so that it never kills another process with the same id
 	if err := process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("redistest: kill redis-server: %w", err)
 	}
@@ -301,7 +301,7 @@ type watchdog struct {
 	leash   io.Closer
 }
 
-// dismiss ends the watchdog without harm to what it watches.
+// dismiss ends the watchdog without harm to the process that it watches.
 func (w *watchdog) dismiss() {
 	if w == nil {
 		return

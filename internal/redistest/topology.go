@@ -23,8 +23,8 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// Owner is the primary of the key's slot, as the first node that runs sees it: also one
-// that is dead, until its replica has taken over.
+// Owner returns the primary of the key's slot, as the first running node sees it: until its
+// replica has taken over, that may be a dead node.
 func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	t.Helper()
 	nodes := c.serving(t, c.Slot(t, key))
@@ -41,8 +41,8 @@ func (c *Cluster) Replica(t testing.TB, key string) *Server {
 	return nodes[1]
 }
 
-// AwaitOwner waits until every node that runs sees another primary of the key's slot
-// than the old one, and the cluster serves all slots. It returns it.
+// AwaitOwner waits until every running node sees another primary of the key's slot than
+// the old one, and the cluster serves all slots. It returns the new primary.
 func (c *Cluster) AwaitOwner(t testing.TB, key string, old *Server) *Server {
 	t.Helper()
 	slot := c.Slot(t, key)
@@ -74,12 +74,12 @@ func (c *Cluster) AwaitOwner(t testing.TB, key string, old *Server) *Server {
 // id is the name a node has in the cluster.
 func (c *Cluster) id(node *Server) string { return c.ids[slices.Index(c.Nodes, node)] }
 
-// someone is a node that runs; where none does, asking it says so.
+// someone returns a running node. If no node runs, it returns one whose calls say so.
 func (c *Cluster) someone() *Server {
 	return c.Nodes[max(0, slices.IndexFunc(c.Nodes, (*Server).Running))]
 }
 
-// serving are the primary of a slot and its replicas.
+// serving returns the primary of a slot, then its replicas.
 func (c *Cluster) serving(t testing.TB, slot int) []*Server {
 	t.Helper()
 	nodes, err := c.servingBy(c.someone(), slot)
@@ -89,7 +89,7 @@ func (c *Cluster) serving(t testing.TB, slot int) []*Server {
 	return nodes
 }
 
-// servingBy are the primary of a slot and its replicas as a node sees them.
+// servingBy returns the primary of a slot, then its replicas, as a node sees them.
 func (c *Cluster) servingBy(node *Server, slot int) ([]*Server, error) {
 	served, err := c.servingAll(node)
 	if err != nil {
