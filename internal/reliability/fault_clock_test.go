@@ -15,14 +15,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 )
 
-// steppedClock tells the scripts another time than Redis': libfaketime does not work
-// with redis-server, but each script's first argument is a time for it to believe.
+// steppedClock gives the scripts another time than Redis': libfaketime does not work
+// with redis-server, but each script takes the time in its first argument.
 type steppedClock struct{ offset atomic.Int64 } // in nanoseconds
 
 // DialHook changes nothing.
 func (c *steppedClock) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessPipelineHook changes nothing: nothing here is asked in pipelines.
+// ProcessPipelineHook changes nothing: no script is called in a pipeline here.
 func (c *steppedClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
@@ -40,9 +40,10 @@ func (c *steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestClockSteps_F23_F24 lets Redis' clock step. Starts are checked on a clock that
-// does not: a step back that is waited for costs time and no limit, one back that
-// has to be believed is one too, and one on is as a loss of data.
+// TestClockSteps_F23_F24 lets Redis' clock step, and checks the starts on a clock that does
+// not step. A small step back, which the scripts wait out, costs time and breaks no limit. A
+// large step back, which they must follow, breaks none either. A step forward is like a loss
+// of data.
 func TestClockSteps_F23_F24(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
@@ -80,8 +81,8 @@ func TestClockSteps_F23_F24(t *testing.T) {
 				d.finish(d.lose(step), measured, allowance{loses: row.step > 0, stepped: true})
 				return
 			}
-			// It is over when the clock is where it was. A job that is booked has been told
-			// again and again that its slot is up to a lookahead away.
+			// The fault is over when the clock is where it was. Until then a booked job gets the
+			// same answer again and again: its slot is up to a lookahead away.
 			d.finish(d.strike(step, row.step.Abs(), func() {}), measured,
 				allowance{within: time.Second + lookahead, stepped: true})
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// ownRedis are the servers of most cases: asynq has another Redis, which is well.
+// ownRedis are the servers of most cases: asynq has another Redis, which no fault strikes.
 const ownRedis = "the throttle's own Redis"
 
 // TestRestartWithEmptyData_F05 kills Redis and starts it again, without data and
@@ -81,7 +81,7 @@ func TestStaleReplica_F09(t *testing.T) {
 	replica.Promote()
 	missed := d.begun()
 	d.until("charges are missed", time.Minute, func() bool { return d.begun() > missed+int(units)/2 })
-	var cut time.Time // no decision of the primary's is later
+	var cut time.Time // the primary makes no later decision
 	lost := 0
 	direct := primary.Client(t)
 	f := d.lose(func() {
@@ -91,7 +91,7 @@ func TestStaleReplica_F09(t *testing.T) {
 		serving.Store(replica.Addr)
 		primary.Stop()
 	})
-	d.last(2 * worker.DefaultMaxWait) // until all that it granted have begun
+	d.last(2 * worker.DefaultMaxWait) // until all jobs that it granted have begun
 	for _, s := range d.all() {
 		if s.Decided.Before(cut) {
 			lost++
@@ -102,7 +102,7 @@ func TestStaleReplica_F09(t *testing.T) {
 		allowance{loses: true, lost: lost})
 }
 
-// keysOf are the keys on one server that match.
+// keysOf returns the keys on one server that match.
 func keysOf(t *testing.T, client *redis.Client, match string) map[string]string {
 	t.Helper()
 	keys := make(map[string]string)
@@ -114,8 +114,8 @@ func keysOf(t *testing.T, client *redis.Client, match string) map[string]string 
 	return keys
 }
 
-// TestOtherVersionsSideBySide_F22 has the keys of an older and a newer layout under the
-// same name: they stay as they are.
+// TestOtherVersionsSideBySide_F22 puts keys of an older and of a newer layout under the same
+// name: they stay as they are.
 func TestOtherVersionsSideBySide_F22(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)

@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// open is a client as a program opens it, closed with the test.
+// open returns a client as a program opens it, closed when the test ends.
 func open(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
 	client, err := connect.Open(url)
@@ -24,8 +24,7 @@ func open(t *testing.T, url string) redis.UniversalClient {
 	return client
 }
 
-// together drains with the throttle and asynq on the same servers, as most programs have
-// them.
+// together makes a drain with the throttle and asynq on the same servers, as in most programs.
 func together(t *testing.T, name, url string) *drain {
 	t.Helper()
 	client := func() redis.UniversalClient { return open(t, url) }
@@ -34,7 +33,7 @@ func together(t *testing.T, name, url string) *drain {
 	return d
 }
 
-// Why a drain does not run by default.
+// The reasons for which a drain does not run by default.
 const (
 	ofItsClass      = "another case of its class runs by default"
 	forgottenReason = "asynq takes a minute to miss what a dead one had; throttle and worker have failovers of " +
@@ -48,7 +47,7 @@ func TestSentinelFailover_F07(t *testing.T) {
 	s := redistest.StartSentinel(t)
 	d := together(t, redistest.Name(t), "redis-sentinel://"+strings.Join(s.Addrs(), ",")+"?master="+s.MasterName)
 	d.amid()
-	s.Servers[1].AwaitSync(s.Servers[0]) // it has all tasks
+	s.Servers[1].AwaitSync(s.Servers[0]) // the replica has all tasks
 	var primary *redistest.Server
 	f := d.strike(func() { primary = s.AwaitPrimary(s.KillPrimary()) }, 0, nil)
 	d.failedOver(f, primary, reliability.Row{
@@ -68,7 +67,7 @@ func TestClusterFailover_F08(t *testing.T) {
 	name := nameOn(t, c, owner)
 	d := together(t, name, "redis-cluster://"+strings.Join(c.Addrs(), ","))
 	d.amid()
-	replica.AwaitSync(owner) // it has all tasks
+	replica.AwaitSync(owner) // the replica has all tasks
 	var primary *redistest.Server
 	f := d.strike(func() {
 		owner.Stop()
@@ -80,7 +79,7 @@ func TestClusterFailover_F08(t *testing.T) {
 	})
 }
 
-// nameOn is a name for a throttle whose keys lie on that node.
+// nameOn returns a name for a throttle whose keys lie on that node.
 func nameOn(t *testing.T, c *redistest.Cluster, node *redistest.Server) string {
 	t.Helper()
 	for {
@@ -90,12 +89,12 @@ func nameOn(t *testing.T, c *redistest.Cluster, node *redistest.Server) string {
 	}
 }
 
-// failedOver finishes a drain whose primary was killed. What of its last writes the new
-// primary does not have is counted: charges of the throttle, and what asynq had noted of
-// tasks that had run, which run again.
+// failedOver finishes a drain whose primary was killed. It counts the last writes that the new
+// primary does not have: charges of the throttle, and asynq's notes of tasks that had run, which
+// run again.
 func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.Row) {
 	d.t.Helper()
-	// Nothing that was granted before starts later than the old primary could have had it.
+	// Grants of the old primary start at most a MaxWait after it died.
 	latest := f.began.Add(worker.DefaultMaxWait)
 	lost := -d.charges(primary.Client(d.t), time.Since(latest))
 	for _, s := range d.all() {
@@ -103,13 +102,13 @@ func (d *drain) failedOver(f fault, primary *redistest.Server, row reliability.R
 			lost++
 		}
 	}
-	// asynq has to find its way as well before it brings a task: its forwarder looks every
+	// asynq too must find the new primary before it brings a task: its forwarder looks every
 	// half second, and its client pauses as long between repetitions.
 	d.finish(f, row, allowance{lost: max(0, lost), again: anyNumber, recoverer: true, within: 2 * time.Second})
 }
 
 // TestSlotMoved_F11_F12 moves the throttle's slot to another node of a Cluster, in steps:
-// while a part of its keys is on either side, no script with keys on both can run.
+// while some of its keys are on each side, no script with keys on both can run.
 func TestSlotMoved_F11_F12(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
@@ -130,7 +129,7 @@ func TestSlotMoved_F11_F12(t *testing.T) {
 	d.finish(f, reliability.Row{Cases: "F11, F12",
 		Done:    "the throttle's slot moved, for 2 s with keys on both sides: TRYAGAIN, ASK, MOVED",
 		Servers: "a Cluster, asynq on it too"}, allowance{})
-	// The client asks again by itself when it is told TRYAGAIN, until the time is up.
+	// After TRYAGAIN the client asks again by itself, until the time is up.
 	if d.putBackFor("tryagain", "timeout") == 0 {
 		timely(t, "no task was put back while the slot was moved: this test has lost its object")
 	}

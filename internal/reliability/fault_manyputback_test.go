@@ -16,11 +16,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestManyPutBackAtOnce_F41 puts a crowd back while all is paused, and lets it go for a
-// while: a put-back is one call of a script at most, what it costs Redis does not grow with those
-// that wait, and when the pause is over they do not come all at once.
+// TestManyPutBackAtOnce_F41 puts a crowd of tasks back while all is paused, and then lets them
+// run for a while: a put-back is one call of a script at most, its cost for Redis does not grow
+// with the number of waiting tasks, and after the pause the tasks do not come all at once.
 func TestManyPutBackAtOnce_F41(t *testing.T) {
-	crowd := 4_000 // not in parallel: it needs the machine
+	crowd := 4_000 // not in parallel: the test needs the whole machine
 	switch {
 	case os.Getenv(reliability.RowsVariable) != "":
 		crowd = 100_000
@@ -34,7 +34,7 @@ func TestManyPutBackAtOnce_F41(t *testing.T) {
 	client := server.Client(t)
 	before, calls, cpu := d.jobs, callsOf(t, client), cpuOf(t, client)
 	ran := d.begun()
-	var parts [4]time.Duration // Redis' CPU for each quarter of them
+	var parts [4]time.Duration // Redis' CPU for each quarter of the crowd
 	for i := range parts {
 		d.enqueue(crowd / len(parts))
 		d.until("all are put back", 3*time.Minute, func() bool {
@@ -77,19 +77,19 @@ func TestManyPutBackAtOnce_F41(t *testing.T) {
 	d.write(row)
 }
 
-// callsOf is how many scripts a server has run.
+// callsOf returns how many scripts a server has run.
 func callsOf(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	return int(number(t, client, "commandstats", "cmdstat_evalsha:calls="))
 }
 
-// cpuOf is how much of the CPU a server has used.
+// cpuOf returns how much CPU time a server has used.
 func cpuOf(t *testing.T, client *redis.Client) time.Duration {
 	t.Helper()
 	return time.Duration(number(t, client, "cpu", "used_cpu_user:") * float64(time.Second))
 }
 
-// number is the one behind a prefix in a section of INFO.
+// number returns the number behind a prefix in a section of INFO.
 func number(t *testing.T, client *redis.Client, section, prefix string) float64 {
 	t.Helper()
 	text, err := client.Info(t.Context(), section).Result()

@@ -15,15 +15,15 @@ import (
 
 const faultyNetwork = "the network before " + ownRedis
 
-// TestFaultyNetwork strikes between the throttle and its Redis. What has to be seen are
-// tasks that were put back since Redis could not decide: else the fault has not struck.
+// TestFaultyNetwork strikes between the throttle and its Redis. Tasks must be put back because
+// Redis could not decide: otherwise the fault has not struck.
 func TestFaultyNetwork(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
 		cases, done string
 		length      time.Duration
 		begin, end  func(*redistest.Proxy)
-		failure     []string // none: all is decided
+		failure     []string // why tasks are put back; none: Redis decides for all
 	}{
 		"F02 half-open": {
 			"F2", "half-open: connections stay, nothing passes, what was sent arrives at the end", 3 * time.Second,
@@ -64,7 +64,7 @@ func TestFaultyNetwork(t *testing.T) {
 }
 
 // TestRepliesLost_F01_F21 cuts connections after the script has run, for replies drawn at
-// random. The client of one process asks again by itself, that of the other does not.
+// random. The client of one process asks again by itself, the client of the other does not.
 func TestRepliesLost_F01_F21(t *testing.T) {
 	t.Parallel()
 	const seed, most, least, among = 1, 200, 20, 10

@@ -13,8 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/reliability"
 )
 
-// TestRefusals lets Redis answer, but not decide. What has to be seen are tasks that
-// were put back for that reason.
+// TestRefusals lets Redis answer, but not decide. Tasks must be put back for that reason.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	do := func(command ...any) func(*testing.T, *redistest.Server) {
@@ -62,12 +61,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBusy_F17 lets a script of somebody else block Redis until it is killed.
+// TestBusy_F17 lets a script of another program block Redis until the script is killed.
 func TestBusy_F17(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, ofItsClass)
 	d, server := apart(t, "--lua-time-limit", "20")
-	// It asks once: what it sent again after the kill would block Redis again.
+	// The client sends the script once: sent again after the kill, it would block Redis again.
 	slow := clientOf(t, &redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: time.Minute})
 	var blocked sync.WaitGroup
 	f := d.strike(

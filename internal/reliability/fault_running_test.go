@@ -26,7 +26,7 @@ import (
 )
 
 // runnerVariable is the environment variable that makes this test binary a worker process
-// under a limit on what runs at once, and says which.
+// under a running limit, and has the settings of the process.
 const runnerVariable = "RELIABILITY_RUNNER"
 
 const (
@@ -39,7 +39,7 @@ var runningLease = longtest.Of(2*time.Second, 3*time.Second)
 var atOnce = []throttle.Scope{{Name: throttle.Global,
 	Limits: []throttle.Limit{{Units: placesAtOnce, Running: true, Lease: runningLease}}}}
 
-// runnerSettings are what such a process is told.
+// runnerSettings are the settings of a worker process under a running limit.
 type runnerSettings struct {
 	Name, Decide, Work string
 	Process            int
@@ -56,11 +56,11 @@ type ran struct {
 	Granted       time.Time // on Redis' clock
 	Start         time.Time // on Redis' clock
 	Begun, Ended  time.Time // on this machine's clock
-	Long          bool      // it takes three leases
-	Lost          bool      // it was told that its place was lost
+	Long          bool      // the handler takes three leases
+	Lost          bool      // the handler was told that its place was lost
 }
 
-// beRunner is such a process. It ends with its parent.
+// beRunner is the worker process under a running limit. It ends with its parent.
 func beRunner(text string) error {
 	var settings runnerSettings
 	if err := json.Unmarshal([]byte(text), &settings); err != nil {
@@ -153,16 +153,16 @@ type runningDrain struct {
 	notes  *redis.Client
 	list   string
 	jobs   int
-	killed time.Time // of process 0
+	killed time.Time // when process 0 was killed
 	stop   [2]time.Time
 }
 
 // TestRunningDrain_F32: one of four processes is killed, one stands still for twice the lease,
 // replies are lost and scripts forgotten. By the handlers' own record no more units run at
-// once than the limit allows, other than those of the process that stood still, whose handlers
-// are told; and no place of the dead process counts when its lease is over. How soon the
-// places are used again, and a handler told, depends on the machine as well: LONG=1 asserts it,
-// and TestPlacesOfADeadProcess in worker, in virtual time.
+// once than the limit allows, except for the process that stood still, whose handlers are told;
+// and no place of the dead process counts when its lease is over. How soon places are used again
+// and handlers are told depends on the machine as well: only LONG=1 asserts it, and
+// TestPlacesOfADeadProcess in worker, in virtual time.
 func TestRunningDrain_F32(t *testing.T) {
 	t.Parallel()
 	server, queue := redistest.Start(t), redistest.Start(t)
@@ -196,7 +196,7 @@ func TestRunningDrain_F32(t *testing.T) {
 	d.until("it has stood still for long", func() bool { return time.Since(d.stop[0]) > 2*runningLease })
 	d.stop[1] = time.Now()
 	must(t, processes[1].process.Process.Signal(syscall.SIGCONT))
-	// What the dead process ran asynq brings back much later.
+	// asynq brings back the tasks of the dead process much later.
 	d.until("the rest has run", func() bool { return d.ended() >= d.jobs-runsInProcess })
 	d.check()
 }
@@ -213,7 +213,7 @@ func (d *runningDrain) enqueue(client *asynq.Client) {
 
 func (d *runningDrain) until(what string, is func() bool) {
 	d.t.Helper()
-	interval := longtest.Of(50*time.Millisecond, 500*time.Millisecond) // all notes are read each time
+	interval := longtest.Of(50*time.Millisecond, 500*time.Millisecond) // each time all notes are read
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
 	for range int(longtest.Of(2*time.Minute, 20*time.Minute) / interval) {
@@ -225,7 +225,7 @@ func (d *runningDrain) until(what string, is func() bool) {
 	d.t.Fatalf("%s: not in time, %d of %d have ended", what, d.ended(), d.jobs)
 }
 
-// free wants that no place of the dead process counts any more.
+// free checks that no place of the dead process counts any more.
 func (d *runningDrain) free(name string, client redis.UniversalClient) {
 	d.t.Helper()
 	th, err := throttle.New(name, client, atOnce, &throttle.Options{Timeout: time.Minute})
@@ -246,7 +246,7 @@ func (d *runningDrain) free(name string, client redis.UniversalClient) {
 	}
 }
 
-// all are the handlers' calls so far.
+// all returns the handlers' calls so far.
 func (d *runningDrain) all() []ran {
 	calls := make(map[[2]int]ran)
 	for _, text := range d.notes.LRange(d.t.Context(), d.list, 0, -1).Val() {
@@ -272,7 +272,7 @@ func (d *runningDrain) ended() int {
 	return len(tasks)
 }
 
-// holds is how many units run in a process.
+// holds returns how many units run in a process.
 func (d *runningDrain) holds(process int) (units int64) {
 	for _, r := range d.all() {
 		if r.Process == process && r.Ended.IsZero() {
@@ -327,7 +327,7 @@ func (d *runningDrain) check() {
 	}
 }
 
-// usedAgain is how long after the kill as much ran elsewhere as fits.
+// usedAgain returns how long after the kill the other processes ran as much as the limit allows.
 func (d *runningDrain) usedAgain(runs []throttletest.Start) time.Duration {
 	for _, r := range runs {
 		if r.At.After(d.killed) && sumAt(runs, r.At) > placesAtOnce-5 {

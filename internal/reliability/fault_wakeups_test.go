@@ -17,11 +17,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestWakeUpsOfAKilledProcess_F32 kills one of two processes with -9. Each works on a
-// queue of its own, with the tasks of one tenant; but both pull whoever is next, so that
-// the dead one held wake-ups of the other tenant's tasks too. A pull of the other finds
-// them when their grace is over, so that all start. In full none of those starts more than two
-// seconds after that, and nobody pauses for two seconds because of it.
+// TestWakeUpsOfAKilledProcess_F32 kills one of two processes with SIGKILL. Each works on a
+// queue of its own, with the tasks of one tenant. But both pull the jobs of both tenants, so
+// the dead process held wake-ups of the other tenant's tasks too. A pull of the living process
+// finds these tasks when their grace is over, so that all start. In full runs none of them starts
+// more than two seconds after its grace, and no pause between starts takes two seconds.
 func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	t.Parallel()
 	const perWindow, jobs, latest = 40, 160, 2 * time.Second
@@ -49,17 +49,17 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	tick := time.NewTicker(window / perWindow)
 	defer tick.Stop()
 	enqueue(2*jobs, "goes")
-	for polls := 0; ran() == 0 && polls < 2000; polls++ { // it takes its time to begin
+	for polls := 0; ran() == 0 && polls < 2000; polls++ { // a process takes a while to begin
 		<-tick.C
 	}
-	// Those of the first window come in its course, so that jobs start evenly.
+	// The jobs of the first window come one by one, so that jobs start evenly.
 	for n := range 2 * jobs {
 		if n < perWindow {
 			<-tick.C
 		}
 		enqueue(n, []string{"stays", "goes"}[n%2])
 	}
-	slots := make(map[string]time.Time) // by task; the first that it had
+	slots := make(map[string]time.Time) // by task: its first slot
 	var killed time.Time
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -115,20 +115,20 @@ func TestWakeUpsOfAKilledProcess_F32(t *testing.T) {
 	}
 }
 
-// promised adds the slots of the tasks that are booked and had none before.
+// promised adds the slots of booked tasks that had no slot before.
 func promised(t *testing.T, client *redis.Client, name string, slots map[string]time.Time) {
 	t.Helper()
 	fields, err := client.HGetAll(t.Context(), "thr:{"+name+"}:4:jobs").Result()
 	must(t, err)
 	for field, value := range fields {
 		id, ours := strings.CutPrefix(field, "asynq:stays/")
-		text, _, booked := strings.Cut(value, " ") // else it is in line
+		text, _, booked := strings.Cut(value, " ") // else the job is in line
 		if id = strings.TrimSuffix(id, "/0"); !ours || !booked || !slots[id].IsZero() {
 			continue
 		}
 		slot, err := strconv.ParseInt(text, 10, 64)
 		must(t, err)
-		if slot > 0 { // else it did not come
+		if slot > 0 { // else the job is overdue
 			slots[id] = time.UnixMicro(slot)
 		}
 	}

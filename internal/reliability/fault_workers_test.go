@@ -16,9 +16,9 @@ import (
 
 const workers = "worker processes"
 
-// TestWorkerKilled_F32_F33 kills a process while some of its handlers run and while some
-// of its tasks go back to asynq, which has not taken them yet. asynq finds both when their lease is
-// over: the former run twice, which is asynq's at-least-once, the latter once.
+// TestWorkerKilled_F32_F33 kills a process while some of its handlers run and while some of its
+// tasks go back to asynq, which has not taken them yet. asynq finds both kinds when their leases are
+// over: tasks whose handler ran run twice, which is asynq's at-least-once; the others run once.
 func TestWorkerKilled_F32_F33(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, forgottenReason)
@@ -37,7 +37,7 @@ func TestWorkerKilled_F32_F33(t *testing.T) {
 	})
 	f := d.strike(victim.kill, 0, nil)
 
-	began := make(map[string]bool) // by the process that is dead
+	began := make(map[string]bool) // tasks that the dead process began
 	for _, text := range notes.LRange(t.Context(), victim.startsKey(), 0, -1).Val() {
 		var s start
 		must(t, json.Unmarshal([]byte(text), &s))
@@ -90,7 +90,7 @@ func TestTasksDeleted_F36(t *testing.T) {
 			waiting, err := d.tasks.ListRetryTasks("default", asynq.PageSize(most-deleted))
 			must(t, err)
 			for _, info := range waiting {
-				if d.tasks.DeleteTask(info.Queue, info.ID) == nil { // else it has just come
+				if d.tasks.DeleteTask(info.Queue, info.ID) == nil { // else the task has just begun
 					deleted++
 				}
 			}
@@ -102,8 +102,7 @@ func TestTasksDeleted_F36(t *testing.T) {
 		Done: fmt.Sprint(most, " waiting tasks deleted from asynq's retry set"), Servers: "asynq's queue"}, allowance{})
 }
 
-// TestQueuePaused_F37 pauses the queue for longer than the slots of those that are
-// booked.
+// TestQueuePaused_F37 pauses the queue until the slots of the booked tasks have passed.
 func TestQueuePaused_F37(t *testing.T) {
 	t.Parallel()
 	d, _ := apart(t)

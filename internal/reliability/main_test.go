@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
-// TestMain fails the run if a goroutine is left after whatever happened. Run by one of
-// the tests, it is a worker process.
+// TestMain fails the run if a goroutine is left at the end. If one of the tests starts this
+// binary, it becomes a worker process.
 func TestMain(m *testing.M) {
 	longtest.Default("test.parallel", "16") // drains take turns among themselves
 	redis.SetLogger(silent{})               // go-redis logs each connection that a test cuts

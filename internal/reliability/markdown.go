@@ -26,7 +26,7 @@ func Replace(document string, rows []Row) (string, error) {
 	return before + tableBegins + "\n" + Table(rows) + "\n" + tableEnds + after, nil
 }
 
-// Table is the rows in Markdown, in the order of their cases.
+// Table returns the rows in Markdown, in the order of their cases.
 func Table(rows []Row) string {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
@@ -46,7 +46,7 @@ func Table(rows []Row) string {
 	return b.String()
 }
 
-// number is that of the first case that a row names: 5 of "F5, F20".
+// number returns the number of the first case that a row names: 5 of "F5, F20".
 func number(cases string) int {
 	digits := strings.TrimLeft(cases, "FT")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -54,7 +54,7 @@ func number(cases string) int {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil {
-		return 1 << 30 // behind those that have one
+		return 1 << 30 // behind all rows with a number
 	}
 	return n
 }

@@ -28,8 +28,8 @@ var (
 	caseNumber = regexp.MustCompile(`^\| ((?:[FT]\d+(?:, )?)+) \|`)
 )
 
-// TestDocumentNamesTests holds the document against the tree: every test that it names
-// exists, and every case has a row there, or a reason why it has none.
+// TestDocumentNamesTests compares the document with the tree: every test that the document names
+// exists, and every case has a row in the document, or a reason why it has none.
 func TestDocumentNamesTests(t *testing.T) {
 	t.Parallel()
 	exist := make(map[string]bool)
@@ -69,8 +69,8 @@ func TestDocumentNamesTests(t *testing.T) {
 	}
 }
 
-// TestReplace holds that the table takes the place of the one before, in the order of the
-// cases, and that nothing else of a document changes.
+// TestReplace checks that the new table replaces the old one, in the order of the cases, and that
+// nothing else of a document changes.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	const before, after = "# Title\n\n<!-- make reliability writes from here -->\n", "<!-- to here -->\n\nThe end.\n"
@@ -93,7 +93,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestRows holds that rows are read as they were written.
+// TestRows checks that rows are read as they were written.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rows")

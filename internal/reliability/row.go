@@ -24,7 +24,7 @@ type Row struct {
 	Jobs  int `json:"jobs"`
 	Ran   int `json:"ran"`
 	Twice int `json:"twice"`
-	// Over is how many windows were over their limit, Extra the most units by which one was.
+	// Over is how many windows were over their limit, Extra by how many units at most.
 	Over  int   `json:"over"`
 	Extra int64 `json:"extra"`
 	// Lost is how many units of acknowledged charges were lost that would still count.
@@ -51,7 +51,7 @@ func (r Row) Append(path string) (err error) {
 			err = closing
 		}
 	}()
-	// One write for the whole line, so that tests that end together do not mix theirs.
+	// One write for the whole line, so that tests that end together do not mix their lines.
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("reliability: rows: %w", err)

@@ -24,7 +24,7 @@ func (a *answers) Called(call throttle.ScriptCall) {
 	a.at = append(a.at, time.Now())
 }
 
-// firstAfter is the first answer after an instant; zero if there is none.
+// firstAfter returns the time of the first answer after an instant; zero if there is none.
 func (a *answers) firstAfter(instant time.Time) (first time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // childVariable is the environment variable that makes this test binary a worker
-// process, and says which.
+// process, and has the settings of the process.
 const childVariable = "RELIABILITY_WORKER"
 
 // childSettings are the settings of a worker process. The process writes its starts to lists
@@ -27,8 +27,8 @@ const childVariable = "RELIABILITY_WORKER"
 type childSettings struct {
 	Name, Decide, Work string
 	Scopes             []throttle.Scope
-	Queue              string // the only one that it works on
-	Holds              int64  // how many handlers and how many put-backs it holds: the first that come
+	Queue              string // the only queue that it works on
+	Holds              int64  // it holds this many handlers and this many put-backs, the first that come
 }
 
 func (s childSettings) startsKey() string  { return s.Name + ":starts" }  // each start, as JSON
@@ -39,7 +39,7 @@ func (s childSettings) putBackKey() string { return s.Name + ":putback" } // tas
 type child struct {
 	childSettings
 	process *exec.Cmd
-	leash   io.Closer // the child ends when this is closed
+	leash   io.Closer // the child ends when the leash is closed
 }
 
 // startChild starts this test binary as a worker process.
@@ -61,7 +61,7 @@ func startChild(t *testing.T, settings childSettings) *child {
 
 // kill ends the process as a crash would. It may be called more than once.
 func (c *child) kill() {
-	_ = c.process.Process.Kill() // it may be gone
+	_ = c.process.Process.Kill() // the process may be gone
 	_ = c.leash.Close()
 	_ = c.process.Wait()
 }

@@ -35,21 +35,21 @@ const (
 	breakPeriod = 500 * time.Millisecond
 )
 
-// windows are how many a drain fills.
+// windows is how many windows a drain fills.
 var windows = longtest.Of(6, 8)
 
-// units are what all tenants together may start in a window. The race detector leaves
+// units is how many units all tenants together may start in a window. The race detector leaves
 // time for fewer.
 var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[raced]
 
-// quotas let no tenant start more than its share, so that its own limit and the one of
-// all are full at the same time.
+// quotas let no tenant start more than its share, so that the limit of each tenant and the limit
+// of all are full at the same time.
 var quotas = []throttle.Scope{
 	{Name: throttle.Global, Limits: []throttle.Limit{throttle.Per(units, window)}},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.Per(units/tenants, window)}},
 }
 
-// counted are quotas under which all charges can be counted for an hour.
+// counted are scopes whose windows let all charges of an hour be counted.
 var counted = []throttle.Scope{
 	{Name: throttle.Global, Limits: append([]throttle.Limit{{Units: 1_000_000, Window: time.Hour}}, quotas[0].Limits...)},
 	quotas[1],
@@ -74,17 +74,17 @@ type drain struct {
 	tasks     *asynq.Inspector
 	processes []*process
 	stalls    *stalls
-	ask       func(context.Context) error // the throttle's server, that stalls asks; nil where it fails over
+	ask       func(context.Context) error // calls the throttle's server, for stalls; nil if that fails over
 	release   func()                      // lets another drain have this one's turn
-	really    func(start) start           // puts a start on a clock that does not step; nil if none does
+	really    func(start) start           // puts a start on a clock that does not step; nil if no clock steps
 }
 
-// turns are for the drains that are busy at the same time. Those that only wait, for
-// asynq's own time or for its recoverer, need none.
+// turns bounds how many drains are busy at the same time. A drain that only waits, for asynq's
+// own time or for its recoverer, needs no turn.
 var turns = make(chan struct{}, longtest.Of(6, 2))
 
-// newDrain makes a drain that nobody works on yet. The direct clients reach the servers
-// of the throttle and of the queue whatever becomes of the workers' network.
+// newDrain makes a drain without worker processes. The direct clients reach the servers of
+// the throttle and of the queue whatever happens to the workers' network.
 func newDrain(t *testing.T, name string, scopes []throttle.Scope, r reach, direct, queue redis.UniversalClient) *drain {
 	t.Helper()
 	d := &drain{
@@ -98,8 +98,8 @@ func newDrain(t *testing.T, name string, scopes []throttle.Scope, r reach, direc
 	return d
 }
 
-// begin starts worker processes, when it is this drain's turn, and brings the jobs: those of the first window in the
-// course of a window, so that from then on jobs start evenly, the others at once.
+// begin starts worker processes, when it is this drain's turn, and enqueues the jobs: the jobs of the first window over
+// a window's time, so that from then on jobs start evenly, the others at once.
 func (d *drain) begin(processes int) {
 	d.t.Helper()
 	turns <- struct{}{}
@@ -116,7 +116,7 @@ func (d *drain) begin(processes int) {
 	d.enqueue((windows - 1) * int(units))
 }
 
-// enqueue brings so many jobs more, of all tenants in turn.
+// enqueue enqueues more jobs, of all tenants in turn.
 func (d *drain) enqueue(jobs int) {
 	d.t.Helper()
 	client := asynq.NewClientFromRedisClient(d.queue)
@@ -141,14 +141,14 @@ func (d *drain) enqueue(jobs int) {
 }
 
 // apart starts a server for the throttle and another for asynq, and drains with two
-// worker processes. The options are those of the throttle's server.
+// worker processes. The options are for the throttle's server.
 func apart(t *testing.T, options ...string) (*drain, *redistest.Server) {
 	t.Helper()
 	server := redistest.Start(t, options...)
 	return apartBy(t, server, quotas, func() redis.UniversalClient { return server.Client(t) }), server
 }
 
-// apartBy is apart with the throttle reached by clients of the caller's.
+// apartBy is apart, with the caller's own clients of the throttle's server.
 func apartBy(t *testing.T, server *redistest.Server, scopes []throttle.Scope,
 	decide func() redis.UniversalClient) *drain {
 	t.Helper()
@@ -177,8 +177,8 @@ func (d *drain) run(processes int) {
 	}
 }
 
-// until polls, in real time. Counted, not timed: a machine that stands still for a while
-// is no failure. Nor is a slow one: the count begins again with each job that starts.
+// until polls, in real time. It counts polls and reads no clock: a machine that stands still for
+// a while causes no failure. Nor does a slow one: the count begins again with each job that starts.
 func (d *drain) until(what string, within time.Duration, is func() bool) {
 	d.t.Helper()
 	const interval = 2 * time.Millisecond
@@ -204,7 +204,7 @@ func (d *drain) amid() {
 	d.until("two windows have run", time.Minute, func() bool { return d.begun() >= 2*int(units) })
 }
 
-// last lets a fault last. It is no synchronisation: what is held against it is measured.
+// last lets a fault last. It is no synchronisation: each check uses the measured length.
 func (d *drain) last(length time.Duration) {
 	d.t.Helper()
 	select {
@@ -213,9 +213,9 @@ func (d *drain) last(length time.Duration) {
 	}
 }
 
-// lose strikes by a loss of data when there is much of it: on a machine that is too busy to
-// fill a window, the best there is. Jobs that arrive at that moment find all limits
-// unused: without them the booked jobs come one by one, each at its slot.
+// lose strikes with a loss of data when there is much data to lose, or the most that a busy
+// machine gets. Jobs that arrive at that moment find all limits unused: without them the booked
+// jobs come one by one, each at its slot.
 func (d *drain) lose(data func()) fault {
 	d.t.Helper()
 	d.amid()
@@ -229,8 +229,8 @@ func (d *drain) lose(data func()) fault {
 // fault is the time of a fault, by this machine's clock.
 type fault struct{ began, ended time.Time }
 
-// strike begins a fault amid the drain, lets it last, and ends it. Without an end it is
-// over when it has begun.
+// strike begins a fault amid the drain, lets it last, and ends it. If end is nil, the fault is
+// over once it has begun.
 func (d *drain) strike(begin func(), length time.Duration, end func()) fault {
 	d.t.Helper()
 	d.amid()
@@ -246,27 +246,27 @@ func (d *drain) strike(begin func(), length time.Duration, end func()) fault {
 
 // allowance is what a case may do beyond the promise.
 type allowance struct {
-	loses  bool          // acknowledged data, for sure
-	lost   int           // units that were lost, if the case has counted them itself
-	within time.Duration // after the fault the next job starts; 0 is a second
-	again  int           // jobs that run twice, since their worker or what it wrote was lost
+	loses  bool          // acknowledged data is lost for sure
+	lost   int           // lost units, if the case has counted them itself
+	within time.Duration // how soon after the fault the next job starts; 0 is a second
+	again  int           // jobs that run twice, since their worker or its writes were lost
 	// recoverer: asynq lost track of tasks, and its recoverer brings them back
-	// when their lease of 30 s and 30 s more are over. It looks each minute, and when a
-	// server starts: so one more process is started then.
+	// when their lease of 30 s and 30 s more are over. The recoverer looks each minute, and
+	// when a server starts: so finish starts one more process then.
 	recoverer bool
-	// stepped: the clock of the scripts steps, and does not only go forward: what is
-	// booked while time stands still in a ledger may count until its grace is over.
+	// stepped: the clock of the scripts steps, and not only forward: a booking made while
+	// time stands still in a ledger may count until its grace is over.
 	stepped bool
 }
 
-// anyNumber of jobs may run again: they are counted, but nobody can know before.
+// anyNumber of jobs may run again: they are counted, and their number is not known before.
 const anyNumber = -1
 
-// forgotten is when asynq takes a task for lost that nobody works on.
+// forgotten is how long asynq takes to give up a task on which no worker works.
 const forgotten = 62 * time.Second
 
-// finish waits for the rest of the drain, stops the processes and holds what happened
-// against the promise.
+// finish waits for the rest of the drain, stops the processes and compares what happened with
+// the promise.
 func (d *drain) finish(f fault, row reliability.Row, may allowance) {
 	d.t.Helper()
 	d.until("asynq is done with all tasks", 4*time.Minute, func() bool {
@@ -320,7 +320,7 @@ func (d *drain) write(row reliability.Row) {
 	}
 }
 
-// putBacks is how often a task was put back.
+// putBacks returns how often tasks were put back.
 func (d *drain) putBacks() (n int64) {
 	for _, p := range d.processes {
 		n += p.shaper.Stats().PutBack
@@ -328,7 +328,7 @@ func (d *drain) putBacks() (n int64) {
 	return n
 }
 
-// ran holds that each job ran, and once.
+// ran checks that each job ran, and ran once.
 func (d *drain) ran(starts []start, may allowance, row *reliability.Row) {
 	d.t.Helper()
 	of := runs(starts)
@@ -349,8 +349,8 @@ func (d *drain) ran(starts []start, may allowance, row *reliability.Row) {
 	}
 }
 
-// kept holds that the limits were kept: a window holds no more above its limit than
-// charges were lost, and never more than one limit.
+// kept checks that the limits were kept: a window exceeds its limit by no more units than
+// charges were lost, and never by more than one limit.
 func (d *drain) kept(f fault, starts []start, may allowance, row *reliability.Row) {
 	d.t.Helper()
 	row.Lost = may.lost
@@ -371,7 +371,7 @@ func (d *drain) kept(f fault, starts []start, may allowance, row *reliability.Ro
 	}
 }
 
-// charged is how many units were charged before an instant and count in a window that
+// charged returns how many units were charged before an instant and count in a window that
 // ends after it.
 func charged(starts []start, at time.Time) (n int) {
 	for _, s := range starts {
@@ -382,7 +382,7 @@ func charged(starts []start, at time.Time) (n int) {
 	return n
 }
 
-// recovered holds that Redis decides again after the end of the fault, in full within a
+// recovered checks that Redis decides again after the end of the fault, in full runs within a
 // second, and that jobs start again.
 func (d *drain) recovered(f fault, starts []start, may allowance, row *reliability.Row) {
 	d.t.Helper()
@@ -391,7 +391,7 @@ func (d *drain) recovered(f fault, starts []start, may allowance, row *reliabili
 		took := at.Sub(f.ended)
 		bound, stalled := within, d.stalls.of(f.ended, at)
 		if stalled > 0 {
-			// A call that tries Redis again may have failed for it, which costs one more.
+			// A call that tries Redis again may have failed because of it, which costs one more.
 			bound += stalled + timeout + breakPeriod
 		}
 		if took < 0 {
@@ -411,14 +411,14 @@ func (d *drain) recovered(f fault, starts []start, may allowance, row *reliabili
 	row.Started = since("the first start is", starts[after].Begun, cmp.Or(may.within, time.Second))
 }
 
-// left holds that no capacity is held back, and that no key stays for ever. The booking of
-// a job whose grant was lost is the one exception: nobody asks for it, so it counts until
-// its grace is over.
+// left checks that no capacity is held back, and that no key stays for ever. The one exception
+// is the booking of a job whose grant was lost: no job asks for it, so it counts until its grace
+// is over.
 func (d *drain) left(may allowance, lost int) {
 	d.t.Helper()
 	ctx := context.WithoutCancel(d.t.Context())
 	th := d.throttle
-	if may.stepped { // it has to be asked by the same clock
+	if may.stepped { // the throttle must read the same stepped clock
 		var err error
 		th, err = throttle.New(d.name, d.reach.decide(), d.scopes, &throttle.Options{Timeout: time.Minute})
 		must(d.t, err)
@@ -445,7 +445,7 @@ func (d *drain) left(may allowance, lost int) {
 	}
 }
 
-// booked is how many units are promised of the limit of all.
+// booked returns how many units of the limit of all are promised.
 func (d *drain) booked(ctx context.Context, th *throttle.Throttle) int64 {
 	d.t.Helper()
 	usage, err := inspect.New(th).Usage(ctx, throttle.Global, "")
@@ -453,8 +453,8 @@ func (d *drain) booked(ctx context.Context, th *throttle.Throttle) int64 {
 	return usage.Limits[0].Booked
 }
 
-// charges is how many units one server has charged in all, to those starts that are longer
-// ago. The throttle's scopes are counted.
+// charges returns how many units one server has charged in all to starts longer ago than ago. The
+// throttle's scopes must be counted.
 func (d *drain) charges(client *redis.Client, ago time.Duration) int {
 	d.t.Helper()
 	th, err := throttle.New(d.name, client, d.scopes, &throttle.Options{Timeout: time.Minute})
@@ -464,7 +464,7 @@ func (d *drain) charges(client *redis.Client, ago time.Duration) int {
 	return int(n)
 }
 
-// keys are those on the throttle's servers that match.
+// keys returns the keys on the throttle's servers that match.
 func (d *drain) keys(match string) (keys []string) {
 	d.t.Helper()
 	ctx := context.WithoutCancel(d.t.Context())

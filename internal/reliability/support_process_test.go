@@ -15,8 +15,8 @@ import (
 
 const taskType = "mail"
 
-// process is what one of several worker processes has: clients, a throttle, a shaper
-// and an asynq server of its own, with the settings that users get by default.
+// process is one of several worker processes. It has clients, a throttle, a shaper and an
+// asynq server of its own, with the settings that users get by default.
 type process struct {
 	shaper *worker.Shaper
 	config asynq.Config
@@ -49,8 +49,7 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	return throttle.Job{Weight: 1, Keys: map[string]string{"tenant": task.Headers()["tenant"]}}, nil
 }
 
-// run starts the server. The record watches what is put back; note is called with each
-// start, by the handler.
+// run starts the server. The record watches put-backs; the handler calls note with each start.
 func (p *process) run(r *record, note func(start) error) error {
 	mux := asynq.NewServeMux()
 	mux.Use(r.watch, p.shaper.Wrap)
@@ -65,7 +64,7 @@ func (p *process) run(r *record, note func(start) error) error {
 	return p.server.Start(mux)
 }
 
-// stop ends a process as its main would, once.
+// stop ends a process as its main function would, once.
 func (p *process) stop() {
 	p.once.Do(func() {
 		p.shaper.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// start is one job that a handler was called with.
+// start is one call of a handler.
 type start struct {
 	Task    string
 	Tenant  string
@@ -34,12 +34,12 @@ func startOf(ctx context.Context) (start, error) {
 	return start{Task: id, Tenant: grant.Job.Keys["tenant"], At: grant.Start, Decided: grant.Now, Begun: time.Now()}, nil
 }
 
-// record is what the handlers of all processes note. It is safe for use by many
+// record is where the handlers of all processes note their calls. It is safe for use by many
 // goroutines.
 type record struct {
 	mu      sync.Mutex
 	starts  []start
-	refused map[string]int // put back since Redis could not decide
+	refused map[string]int // tasks put back since Redis could not decide, by failure
 }
 
 func newRecord() *record { return &record{refused: make(map[string]int)} }
@@ -52,8 +52,8 @@ func (r *record) add(s start) error {
 	return nil
 }
 
-// watch returns a handler around a shaper's that counts what is put back without a
-// decision.
+// watch returns a handler around the shaper's handler. It counts tasks that are put back without
+// a decision.
 func (r *record) watch(inner asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		err := inner.ProcessTask(ctx, task)
@@ -67,14 +67,14 @@ func (r *record) watch(inner asynq.Handler) asynq.Handler {
 	})
 }
 
-// begun is how many starts there are.
+// begun returns the number of starts.
 func (r *record) begun() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.starts)
 }
 
-// begunBefore is how many of them were before an instant.
+// begunBefore returns the number of starts before an instant.
 func (r *record) begunBefore(at time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,13 +86,13 @@ func (r *record) begunBefore(at time.Time) (n int) {
 	return n
 }
 
-// within is how many jobs have started in that time until now.
+// within returns how many jobs have started in the last time until now.
 func (r *record) within(last time.Duration) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range slices.Backward(r.starts) {
 		if time.Since(s.Begun) > last {
-			break // they are almost in order
+			break // the starts are almost in order
 		}
 		n++
 	}
@@ -106,7 +106,7 @@ func (r *record) quiet() bool {
 	return len(r.starts) > 0 && time.Since(r.starts[len(r.starts)-1].Begun) > 2*time.Second
 }
 
-// putBackFor is how many tasks were put back for one of these failures.
+// putBackFor returns how many tasks were put back for one of these failures.
 func (r *record) putBackFor(failures ...string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *record) putBackFor(failures ...string) (n int) {
 	return n
 }
 
-// all are the starts in the order in which the handlers were called.
+// all returns the starts in the order in which the handlers were called.
 func (r *record) all() []start {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *record) all() []start {
 	return starts
 }
 
-// runs is how often each task ran.
+// runs returns how often each task ran.
 func runs(starts []start) map[string]int {
 	of := make(map[string]int)
 	for _, s := range starts {
@@ -134,7 +134,7 @@ func runs(starts []start) map[string]int {
 	return of
 }
 
-// checkable is the starts as the independent checker takes them.
+// checkable returns the starts in the form that the independent checker takes.
 func checkable(starts []start) []throttletest.Start {
 	of := make([]throttletest.Start, len(starts))
 	for i, s := range starts {

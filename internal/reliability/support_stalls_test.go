@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
-// timely says what a slow machine may be the cause of, as what takes too long does or what did
-// not come about: it fails the test in full (LONG=1) alone.
+// timely reports a finding that a slow machine may have caused, such as a start that came too late:
+// it fails the test only in full runs (LONG=1).
 func timely(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if longtest.Full() {
@@ -20,18 +20,17 @@ func timely(t *testing.T, format string, args ...any) {
 	}
 }
 
-// beat is how often it is seen whether the machine stands still.
+// beat is how often stalls checks whether the machine stands still.
 const beat = 10 * time.Millisecond
 
-// stalls notes for how long this machine stood still, or the server on it: bounds in real
-// time allow for it.
+// stalls notes for how long this machine, or the server on it, stood still: bounds in real time
+// allow for that.
 type stalls struct {
 	mu    sync.Mutex
 	beats []time.Time
 }
 
-// newStalls begins to beat. With each beat the server is asked, if there is one that no fault
-// takes away for good.
+// newStalls begins to beat. At each beat it calls ask, unless ask is nil.
 func newStalls(t *testing.T, ask func(context.Context) error) *stalls {
 	t.Helper()
 	p := &stalls{}
@@ -58,7 +57,7 @@ func newStalls(t *testing.T, ask func(context.Context) error) *stalls {
 	return p
 }
 
-// stalled is how much of the time from one instant to another had no beat.
+// of returns how much of the time from one instant to another had no beat.
 func (p *stalls) of(from, to time.Time) (stalled time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
