@@ -21,7 +21,7 @@ type KeySnapshot struct {
 	Name    string
 	Mode    Mode
 	Paused  int64
-	Part    int64 // of the limits that is served, in thousandths
+	Part    int64 // the served share of the limits, in thousandths
 	Limits  []Limit
 	Ledgers []LedgerSnapshot
 }
@@ -112,7 +112,7 @@ func Load(s Snapshot, settings Settings) (*Line, Settings) {
 	return l, settings
 }
 
-// load makes a scope key of it whose limits in force are its own.
+// load returns the scope key of a snapshot. The limits in force become its own limits.
 func (s *KeySnapshot) load(now int64) *key {
 	k := &key{name: s.Name, pause: s.Paused, own: append([]Limit{}, s.Limits...), ownEnds: Never,
 		adapted: adapted{less: whole - s.Part, changed: now}}
@@ -179,7 +179,7 @@ func (l *Line) loadQueue(s *QueueSnapshot) {
 	l.queues[s.Name] = q
 }
 
-// startBooked turns all bookings into starts. A booking whose slot has passed starts now.
+// startBooked turns all bookings into starts at their slots, or now where the slot has passed.
 func (d *ledger) startBooked(now int64) {
 	booked := d.booked
 	d.booked = nil
@@ -263,12 +263,12 @@ func (l *Line) KeySnapshot(now int64, settings Settings, name string) KeySnapsho
 
 // JobState is what the line knows of one job.
 type JobState struct {
-	Slot    int64 // 0: it is not booked, or did not come to its slot
-	Arrival int64 // 0: it is not known
-	Before  int64 // jobs in its lane
-	Jobs    int64 // of its lane; 0: it does not wait
-	Queue   string
-	Timer   int64 // of the queue
+	Slot    int64  // 0: the job is not booked, or did not come to its slot
+	Arrival int64  // 0: the job is not known
+	Before  int64  // how many jobs of its lane are before it
+	Jobs    int64  // how many jobs its lane has; 0: the job does not wait
+	Queue   string // the scope key under which its lane stands
+	Timer   int64  // when that scope key is looked at
 }
 
 // Job returns what the line knows of a job of this lane.

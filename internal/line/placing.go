@@ -2,15 +2,15 @@ package line
 
 import "slices"
 
-// mostAsked is how many limits one search asks, over and over until none of them moves the start.
-// What it has not found until then is taken to be behind the horizon.
+// mostAsked is how many limits one search asks. It asks all limits in turn until none of them moves the start. A start
+// that is not found by then is taken to be behind the horizon.
 const mostAsked = 500
 
-// fit is where a job has a place.
+// fit is the earliest start of a job.
 type fit struct {
 	at     int64
-	key    *key   // that moved it last; nil if nothing did
-	holder *Limit // of that scope key; nil: its pause
+	key    *key   // the scope key that moved the start last; nil if none did
+	holder *Limit // the limit of key that moved it; nil: its pause
 }
 
 // earliest returns the first start at or after at that the scope keys of a lane allow: those that enforce their
@@ -38,14 +38,14 @@ func (l *Line) earliest(lane *lane, costs []int64, at int64, promises bool, mode
 	return f
 }
 
-// earliest is the first start at or after at that the scope key allows by itself, and the
-// limit that moved it last, nil for the pause. Promises to others count.
+// earliest returns the first start at or after at that the scope key alone allows, and the limit that moved the start
+// last, nil for the pause. Bookings of other jobs count.
 func (k *key) earliest(at, now, cost int64) (start int64, holder *Limit, moved bool) {
 	asked := 0
 	return k.search(at, now, cost, true, &asked)
 }
 
-// search is earliest as a part of a search that has asked so many limits.
+// search is earliest for a search over several scope keys. asked counts the limits that it has asked.
 func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int64, holder *Limit, moved bool) {
 	start = at
 	if k.paused() > start {
@@ -79,8 +79,8 @@ func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int6
 	return start, holder, moved
 }
 
-// earliest is the first start at or after at with which no window holds too much:
-// every window that contains it holds no more than room before. It counts promises or not.
+// earliest returns the first start at or after at so that every window that contains it holds at most room units of
+// other jobs. With promises, bookings count too.
 func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	if room < 0 {
 		return Never
@@ -181,7 +181,7 @@ func (k *key) room(limit *Limit, cost int64) int64 {
 	return max(0, k.served(limit)-cost)
 }
 
-// fewest is the smallest number of units of its limits, of which a claim can be made.
+// fewest returns the units of the smallest limit, as it is served. A claim takes at most these.
 func (k *key) fewest() int64 {
 	units := Never
 	for _, limit := range k.limits {

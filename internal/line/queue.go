@@ -12,14 +12,14 @@ type queue struct {
 	tags    ranked[float64] // start tags of the flows that stand here
 	lanes   map[string]*classLanes
 	classes map[string]*ClassTags // of flows that have had lanes of a lower priority here
-	// finish tags of flows that do not stand here; what is not after the virtual time does not count
+	// finish tags of flows that do not stand here; a tag up to the virtual time does not count
 	finish             ranked[float64]
 	let                map[string]bool // flows that have had their turn here and stand elsewhere
 	virtual            float64
-	walking            bool // a walk along the lanes goes on with the next look
-	walkIn             string
-	walkFlow, walkLane int   // how many flows it has come by, and how many lanes of the next one
-	again              int64 // when those that it has come by are looked at again
+	walking            bool   // the next look continues the walk along the lanes
+	walkIn             string // the flow that the walk has reached
+	walkFlow, walkLane int    // how many flows the walk has passed, and how many lanes of walkIn
+	again              int64  // when the pull looks again at the lanes that the walk has passed
 }
 
 func newQueue() *queue {
@@ -92,9 +92,9 @@ func (q *queue) leave(lane *lane) {
 	}
 }
 
-// charge moves a flow's tag on by the work that is charged, and that of its priority. A refund moves it back to four
-// times the refund before the virtual time at most: a job that found room at once had moved
-// no tag, and others are booked before the first of them is settled.
+// charge moves a flow's tag on by the charged work, and the tag of its priority. A refund moves the tag back, at most
+// to four times the refund before the virtual time: a job that found room at once had moved no tag, and several jobs
+// may be booked before the first of them is settled.
 func (q *queue) charge(of class, work, lower float64) {
 	flow := of.flow
 	q.classes[flow].charge(of.priority, work, lower)
@@ -171,9 +171,9 @@ func (l *Line) Next() int64 {
 	return next
 }
 
-// contended is a scope key of a lane, but for one, under which flows stand whose turn is
-// before this flow's; empty if there is none. A job that comes anew may go before
-// flows for which no look has room until later.
+// contended returns a scope key of a lane under which other flows have their turn before this flow; "" if there is
+// none. The scope key but is left out. A new job, for which but is "", may go before flows whose scope key is not
+// looked at until later: it has no room for them until then.
 func (l *Line) contended(lane *lane, but string) string {
 	for _, name := range lane.keys {
 		q := l.queues[name]
@@ -191,8 +191,8 @@ func (l *Line) contended(lane *lane, but string) string {
 	return ""
 }
 
-// charge moves a flow's tags on where somebody stands. One that is served moves the virtual
-// time of its classes.
+// charge moves a flow's tags on under the scope keys where lanes stand. A flow that is served moves the virtual time of
+// its classes too.
 func (l *Line) charge(lane *lane, costs []int64, sign float64) {
 	for i, name := range lane.keys {
 		if q := l.queues[name]; q != nil {
@@ -235,8 +235,9 @@ func (l *Line) stands(name string) bool {
 // limits, or the clock may have been set.
 const lookedAtAfter = 300_000_000
 
-// soon is when something is looked at that has room then, also what never has, and not after
-// what is set at run time ends. A forecast knows that nothing else changes.
+// soon returns when a pull looks again at a scope key that has room at an instant: at that instant, at the end of its
+// settings, or after lookedAtAfter, whichever comes first. In a forecast nothing changes unseen, so it needs no
+// lookedAtAfter.
 func (l *Line) soon(at, ends int64) int64 {
 	if l.playing {
 		return min(at, ends)

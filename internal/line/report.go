@@ -2,16 +2,15 @@ package line
 
 import "math"
 
-// How the part of its limits that a scope key is served moves: down by a factor and up by a
-// step, as AIMD does (Chiu and Jain 1989).
+// The served share of a scope key's limits, in thousandths, goes down by a factor and up by a step, as in AIMD (Chiu
+// and Jain 1989).
 const (
-	whole = 1000 // the part that is all, in thousandths
-	keeps = 700  // of its part after a refusal that nothing explains
-	step  = 100  // that a part grows by, at most once in the shortest window
+	whole = 1000 // all units are served
+	keeps = 700  // what is kept of the share after a refusal that nothing explains
+	step  = 100  // how much the share grows, at most once in the shortest window
 )
 
-// For how long a refusal closes its key if the upstream does not say, in us: the first, doubled
-// by each that follows, and at most.
+// How long a refusal closes its scope key if the upstream does not say, in us. Each refusal that follows doubles it.
 const (
 	firstClosing = 1_000_000
 	mostClosing  = 300_000_000
@@ -21,8 +20,8 @@ const (
 type Report struct {
 	Refused bool
 	Started int64 // when it was asked; 0: now
-	Wait    int64 // us that it asks to wait; 0: it does not say
-	Floor   int64 // thousandths of the limits that stay at least
+	Wait    int64 // for how many us it asks to wait; 0: it does not say
+	Floor   int64 // the smallest served share, in thousandths
 	Limits  []ReportedLimit
 }
 
@@ -90,8 +89,8 @@ func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 	return said, ceiling
 }
 
-// enterDebts has no more start than the upstream says is left: what others have used counts
-// from now on. It reports whether they had used any.
+// enterDebts charges what other clients of the upstream have used, so that no more start than it says is left. It
+// reports whether they have used any.
 func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 	for i, reported := range said {
 		if reported.Remaining < 0 {
@@ -108,8 +107,8 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 	return owed
 }
 
-// refused takes one refusal in a round trip into account: what was asked before the last one
-// tells nothing new.
+// refused lowers the served share, once in a round trip: a request that was sent before the last refusal tells nothing
+// new.
 func (k *key) refused(now int64, r Report, before int64, owed bool) {
 	a := &k.adapted
 	if r.Wait > 0 {
@@ -133,7 +132,7 @@ func (a *adapted) close(now, length int64) {
 	}
 }
 
-// answered forgives the refusals before, and serves a step more in each shortest window.
+// answered forgets earlier refusals, and raises the served share by a step, once in each shortest window.
 func (k *key) answered(now int64, r Report, before, ceiling int64) {
 	a := &k.adapted
 	if r.Started == 0 || r.Started > a.down {
