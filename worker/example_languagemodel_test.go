@@ -23,9 +23,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// A language model's provider limits requests and tokens a minute, tells in its headers what
-// it serves, and refuses the second prompt. The prompt that is refused comes again,
-// and no retry is spent.
+// A language model's provider limits requests and tokens a minute, says in its headers what
+// it serves, and refuses the second prompt. The refused prompt comes again, and no retry is
+// spent.
 func Example_languageModel() {
 	server, err := miniredis.Run() // any Redis
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *model) complete(ctx context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// ask sends a prompt. Where no connection was made, nothing was used.
+// ask sends a prompt. If no connection was made, the prompt has used nothing.
 func (m *model) ask(ctx context.Context, prompt []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(prompt))
 	if err != nil {
@@ -186,8 +186,8 @@ func (m *model) ask(ctx context.Context, prompt []byte) (*http.Response, error) 
 	return resp, err
 }
 
-// report has the limits of both scopes follow what the provider says of them. It returns the
-// error to end with where the provider asks to wait, and else nil.
+// report lets the limits of both scopes follow what the provider says of them. If the provider
+// asks to wait, report returns the error for the handler to return, else nil.
 func report(ctx context.Context, resp *http.Response) error {
 	wait, refused := upstream.HTTPWait(resp) // 0, if the provider does not say for how long
 	if !refused && resp.StatusCode != http.StatusOK {

@@ -56,7 +56,7 @@ func Example_running() {
 		select {
 		case <-time.After(20 * time.Millisecond): // the mail is out
 			return nil
-		case <-ctx.Done(): // its Timeout, or worker.ErrPlaceLost: another may be at it
+		case <-ctx.Done(): // its Timeout, or worker.ErrPlaceLost: another task may run in its place
 			return context.Cause(ctx)
 		}
 	}

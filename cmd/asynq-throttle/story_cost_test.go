@@ -40,7 +40,7 @@ func TestDashboardIsCheap(t *testing.T) {
 		name  string
 		pages []string
 	}{
-		{"nobody looks", nil},
+		{"no page open", nil},
 		{"the overview, one browser", []string{""}},
 		{"the overview, 20 browsers", slices.Repeat([]string{""}, 20)},
 		{"a scope key, one browser", []string{"key&scope=tenant&key=t7"}},
