@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCountsOfAnotherKindAreLeft asks for counts in contexts that are not as asynq's are today:
+// TestCountsOfAnotherKindAreLeft asks for counts in contexts that differ from those of today's asynq:
 // withCounts gives up, and does not guess.
 func TestCountsOfAnotherKindAreLeft(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func (w *world) set(scope, key string, limits ...throttle.Limit) {
 }
 
 // TestSetLimits_Zero lowers a limit to 0 while tasks wait, booked, in line and inside
-// their handlers: nothing starts, and nobody is ended. Raised, they run at once.
+// their handlers: no task starts, and none is ended. When the limit is raised, they run at once.
 func TestSetLimits_Zero(t *testing.T) {
 	t.Parallel()
 	quick := asynq.Config{Concurrency: 16}
@@ -99,8 +99,8 @@ func TestSetLimits_Zero(t *testing.T) {
 	}
 }
 
-// makespanFrom is from an instant on the time until the first and the last start, but
-// for the very first.
+// makespanFrom returns the time from an instant until the first and the last start after it,
+// without the very first start of the test.
 func (w *world) makespanFrom(instant time.Time) (first, last time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *world) makespanFrom(instant time.Time) (first, last time.Duration) {
 	return first, last
 }
 
-// putBacks is an observer that keeps the delays of those who are put back.
+// putBacks is an observer that keeps the delays of put-backs.
 type putBacks struct {
 	told
 	mu     sync.Mutex
@@ -137,18 +137,17 @@ func (p *putBacks) lastly() time.Time {
 	return p.last
 }
 
-// inObserved runs a test whose throttle tells of put-backs.
+// inObserved runs a test whose throttle has a putBacks as its observer.
 func inObserved(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world, seen *putBacks)) {
 	t.Helper()
 	seen := &putBacks{}
 	inBubbleWith(t, scopes, &throttle.Options{Observer: seen}, func(t *testing.T, w *world) { test(t, w, seen) })
 }
 
-// unhurried is asynq looking for tasks once a second: the tests that take long do not
-// have to look often.
+// unhurried makes asynq look for tasks only once a second, which saves time in long tests.
 var unhurried = asynq.Config{Concurrency: 4, TaskCheckInterval: time.Second}
 
-// growing are the delays of a task that stays blocked.
+// growing returns the delays of a task that stays blocked.
 func growing(first time.Duration, n int) []time.Duration {
 	delays := make([]time.Duration, n)
 	for i := range delays {
@@ -157,8 +156,8 @@ func growing(first time.Duration, n int) []time.Duration {
 	return delays
 }
 
-// TestSetLimits_BelowTheWeight has a task weigh more than a limit that is set while it
-// is on its way: it is put back ever longer, never ended, and runs when it may.
+// TestSetLimits_BelowTheWeight sets a limit below the weight of a task that has been enqueued:
+// the task is put back ever longer, never ended, and runs when it may.
 func TestSetLimits_BelowTheWeight(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -218,8 +217,8 @@ func TestSetLimits_BelowTheWeight(t *testing.T) {
 	}
 }
 
-// TestSetLimits_BelowTheWeightAgain begins with the shortest delay again after the task
-// was granted.
+// TestSetLimits_BelowTheWeightAgain: after the task was granted, the delays begin with the
+// shortest again.
 func TestSetLimits_BelowTheWeightAgain(t *testing.T) {
 	t.Parallel()
 	inObserved(t, perTenant(10, time.Minute), func(t *testing.T, w *world, seen *putBacks) {
@@ -289,8 +288,8 @@ func TestSetLimits_BelowTheWeightOfThoseWhoWait(t *testing.T) {
 	})
 }
 
-// TestSetLimits_BelowTheWeightOnTheLastRetry waits inside the handler where asynq would
-// archive the task.
+// TestSetLimits_BelowTheWeightOnTheLastRetry: a task that asynq would archive waits inside its
+// handler.
 func TestSetLimits_BelowTheWeightOnTheLastRetry(t *testing.T) {
 	t.Parallel()
 	inObserved(t, perTenant(10, time.Minute), func(t *testing.T, w *world, seen *putBacks) {

@@ -19,8 +19,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// checkedBy returns a shaper that has begun to look after its line on this client, and
-// what it logs.
+// checkedBy returns a shaper that pulls its line through this client, and what it logs.
 func checkedBy(t *testing.T, client redis.UniversalClient) (*worker.Shaper, *observer.ObservedLogs) {
 	t.Helper()
 	opts, logs := watched()
@@ -37,8 +36,8 @@ func checkedBy(t *testing.T, client redis.UniversalClient) (*worker.Shaper, *obs
 	return s, logs
 }
 
-// TestShaperChecksRedis_F15_F18: what is wrong with Redis is logged once when a Shaper
-// begins, by its severity.
+// TestShaperChecksRedis_F15_F18: a Shaper that begins logs each finding about Redis once, at the
+// level of its severity.
 func TestShaperChecksRedis_F15_F18(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -81,7 +80,7 @@ func TestShaperChecksRedis_F15_F18(t *testing.T) {
 	}
 }
 
-// TestShaperChecksLater: where Redis is away when a Shaper begins, it is checked when it
+// TestShaperChecksLater: if Redis is away when a Shaper begins, the Shaper checks Redis when it
 // is back; a Stop meanwhile is not held up.
 func TestShaperChecksLater(t *testing.T) {
 	t.Parallel()
@@ -102,7 +101,7 @@ func TestShaperChecksLater(t *testing.T) {
 	redistest.Await(t, "it is logged", func() bool { return logs.FilterMessageSnippet("not as it should be").Len() > 0 })
 }
 
-// unloading is a network that loses what loads a script.
+// unloading is a network that loses the commands that load a script.
 type unloading struct{ redis.Hook }
 
 func (unloading) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -122,8 +121,8 @@ func (unloading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// TestShaperChecksSeldom: where Redis decides but cannot be checked, that is not tried
-// with each pull: the line stands still meanwhile.
+// TestShaperChecksSeldom: if Redis decides but cannot be checked, the Shaper does not try the check
+// again with each pull, since the line stands still during a check.
 func TestShaperChecksSeldom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// lineDouble is a throttle's line of one lane, with these jobs, that tells which of them
-// were given back.
+// lineDouble is a throttle's line of one lane with these jobs. It records which of them were given
+// back.
 type lineDouble struct {
 	driver
 	looker
@@ -72,7 +72,7 @@ func (l *lineDouble) Started(throttle.Reservation, time.Time) {}
 // Due implements driver.
 func (l *lineDouble) Due() time.Time { return time.Time{} }
 
-// TestClearerTakesWhatIsGone: only what asynq says is gone is taken out.
+// TestClearerTakesWhatIsGone: only tasks of which asynq says that they are gone are taken out.
 func TestClearerTakesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	const there = "asynq:default/there/0"
@@ -132,8 +132,8 @@ func TestClearerTakesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestClearerTakesLanesOn: each once, up to a number, and none after stop, which waits for
-// the lane that is cleared.
+// TestClearerTakesLanesOn: the clearer takes on each lane once, up to a number of lanes, and none
+// after Stop, which waits for the lane that is being cleared.
 func TestClearerTakesLanesOn(t *testing.T) {
 	t.Parallel()
 	line := &lineDouble{fails: true}

@@ -23,10 +23,10 @@ var twentyForAll = []throttle.Scope{
 	{Name: "tenant"},
 }
 
-// TestOthersGoOn: a tenant has a long line in a queue of its own, which is paused, or
-// its tasks are deleted. In real time another tenant goes on all the same, and the line is
-// empty in the end. For how long the other waits for a start is asserted in full: looking at
-// one task after the other took 11 and 15 s.
+// TestOthersGoOn: a tenant has a long line in a queue of its own, which is paused, or whose
+// tasks are deleted. In real time another tenant goes on all the same, and the line is
+// empty in the end. Full runs assert how long the other tenant waits for a start: when the
+// worker asked about one task after the other, it waited 11 and 15 s.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	crowd := 20_000
@@ -140,9 +140,9 @@ func (o *leavings) Called(call throttle.ScriptCall) {
 }
 
 // TestClearedLane: the tasks of a tenant stand in line, those of two queues in one lane,
-// and nearly all will not come. Two processes take them out. The others of the lane and
-// of another tenant run once each, at once; and so do those of the queue that was
-// paused, when it goes on.
+// and nearly all will not come. Two processes take these out. The other tasks of the lane and
+// the tasks of another tenant run once each, at once. So do the tasks of the paused queue, when
+// it goes on.
 func TestClearedLane(t *testing.T) {
 	t.Parallel()
 	each := longtest.Of(75, 150) // one in so many is left

@@ -25,8 +25,8 @@ func (s slowForecast) Expect(ctx context.Context, answers []throttle.Reservation
 	}
 }
 
-// TestForecastIsGivenUp: a forecast that takes too long leaves the guesses of the answers,
-// and takes no longer than it may.
+// TestForecastIsGivenUp: a forecast that takes too long is given up in time, and the starts stay
+// the guesses of the answers.
 func TestForecastIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

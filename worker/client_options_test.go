@@ -20,7 +20,7 @@ import (
 )
 
 // TestUpstreamFact_OptionsOfATask: a Client reads a task's own options where asynq keeps them,
-// see taskoptions.go. If this fails, look there: nothing would be planned.
+// see taskoptions.go. If this test fails, look there: a Client would plan nothing.
 func TestUpstreamFact_OptionsOfATask(t *testing.T) {
 	t.Parallel()
 	field, has := reflect.TypeFor[asynq.Task]().FieldByName("opts")
@@ -29,7 +29,7 @@ func TestUpstreamFact_OptionsOfATask(t *testing.T) {
 	}
 }
 
-// ways are how an option comes to a task.
+// ways are the ways to give a task an option.
 var ways = map[string]func(tenant string, opts []asynq.Option) (*asynq.Task, []asynq.Option){
 	"NewTask": func(tenant string, opts []asynq.Option) (*asynq.Task, []asynq.Option) {
 		return worker.NewTask("mail", []byte(tenant), headers(tenant, 1), opts...), nil
@@ -157,22 +157,22 @@ func TestClientPassesOptions(t *testing.T) {
 	})
 }
 
-// asynqsRetries is what asynq gives a task that does not ask for a number.
+// asynqsRetries is the MaxRetry of a task without that option.
 const asynqsRetries = 25
 
-// holds is what a tenant's jobs hold: what is booked, and who waits.
+// holds returns how many units are booked for a tenant, and how many of its jobs wait.
 func (w *world) holds(tenant string) (booked, waiting int64) {
 	w.t.Helper()
 	_, booked = w.used(tenant)
 	return booked, int64(len(w.inLine(tenant)))
 }
 
-// lookaheads are the default, with which most wait in line, and one with which all are
+// lookaheads are the default, with which most jobs wait in line, and one with which all jobs are
 // booked.
 var lookaheads = map[string]time.Duration{"in line": time.Second, "booked": farAhead}
 
-// TestClientGivesBack: a task that asynq does not take holds nothing, and takes nothing
-// from a task of its ID that is there.
+// TestClientGivesBack: a task that asynq refuses keeps no reservation, and takes none from an
+// existing task with the same ID.
 func TestClientGivesBack(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(context.Background())
@@ -275,7 +275,7 @@ func TestClientGivesBack(t *testing.T) {
 	}
 }
 
-// plan enqueues a task of acme that is planned; it holds a booking or waits.
+// plan enqueues a planned task of acme, which then has a booking or waits.
 func (w *world) plan(t *testing.T, id string, opts ...asynq.Option) {
 	t.Helper()
 	if id != "" {
@@ -291,7 +291,7 @@ func (w *world) plan(t *testing.T, id string, opts ...asynq.Option) {
 	}
 }
 
-// leave has a task of another tenant in a state that it comes to by running.
+// leave brings a task of another tenant into a state that it reaches by running.
 func (w *world) leave(t *testing.T, id string, state asynq.TaskState) {
 	t.Helper()
 	if state != asynq.TaskStateCompleted {
@@ -310,8 +310,7 @@ func (w *world) leave(t *testing.T, id string, state asynq.TaskState) {
 	server.Shutdown()
 }
 
-// lostAnswers is a throttle's way to Redis on which answers are lost while the caller
-// gives up.
+// lostAnswers is a connection to Redis that loses answers while the caller gives up.
 type lostAnswers struct {
 	giveUp context.CancelFunc // nil: answers arrive
 }
@@ -346,8 +345,8 @@ func (l *lostAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// TestClientGivesBackWhatItMayHave: where the context ends while the throttle answers,
-// what it may have reserved is given back.
+// TestClientGivesBackWhatItMayHave: if the context ends while the throttle answers, the Client gives
+// back what may have been reserved.
 func TestClientGivesBackWhatItMayHave(t *testing.T) {
 	t.Parallel()
 	for kind, lookahead := range lookaheads {
@@ -445,7 +444,7 @@ func TestClientRefuses(t *testing.T) {
 	})
 }
 
-// TestNewClientRefusesWrongArguments wants the wrong one named.
+// TestNewClientRefusesWrongArguments: the error names the wrong argument.
 func TestNewClientRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -473,8 +472,8 @@ func TestNewClientRefusesWrongArguments(t *testing.T) {
 	})
 }
 
-// TestClientWithoutADecision: where the throttle's Redis is away, or a limit was set
-// below a weight, tasks are enqueued unplanned, and run when that is over.
+// TestClientWithoutADecision: while the throttle's Redis is away, or a limit is set below a task's
+// weight, tasks are enqueued unplanned. They run when that is over.
 func TestClientWithoutADecision(t *testing.T) {
 	t.Parallel()
 	const tasks = 250
@@ -560,8 +559,8 @@ func TestClientBeforeWorkers(t *testing.T) {
 	}
 }
 
-// TestClientTwoProcesses: planned by two processes at the same time for the workers of
-// two others, tasks run once each, at the times that they were to, under the limits.
+// TestClientTwoProcesses: two processes plan tasks at the same time for the workers of two others.
+// Each task runs once, at its planned time, within the limits.
 func TestClientTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const tasks = 280 // the last window has room: a unit that a plan made amid the other takes for used costs no window
@@ -599,8 +598,8 @@ func TestClientTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestClientSpareRetry: planned tasks without a retry of their own are never archived
-// by a put-back, and those that fail have their one attempt.
+// TestClientSpareRetry: planned tasks without a retry of their own are never archived by a
+// put-back, and tasks that fail have their one attempt.
 func TestClientSpareRetry(t *testing.T) {
 	t.Parallel()
 	const tasks = 60
@@ -666,8 +665,8 @@ func TestClientSameTaskAgain(t *testing.T) {
 	})
 }
 
-// TestTaskOfManyGoroutines: a task that is enqueued by many goroutines, each with options of its
-// own, has in each of them these.
+// TestTaskOfManyGoroutines: many goroutines enqueue the same task, each with options of its own,
+// and each of the enqueued tasks has the options of its goroutine.
 func TestTaskOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	connection := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), PoolSize: 300})

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// client plans tasks as another process would.
+// newClient returns a Client that plans tasks as another process would.
 func (w *world) newClient() *worker.Client {
 	w.t.Helper()
 	c, err := worker.NewClient(w.throttle, w.client, jobOf, nil)
@@ -24,7 +24,7 @@ func (w *world) newClient() *worker.Client {
 	return c
 }
 
-// mails are tasks of 8 tenants, or of those named, in turn.
+// mails returns tasks of 8 tenants, or of the named tenants, in turn.
 func mails(n int, weight func(n int) int64, tenants ...string) []*asynq.Task {
 	tasks := make([]*asynq.Task, n)
 	for i := range tasks {
@@ -73,8 +73,8 @@ func TestDrainPlanned(t *testing.T) {
 }
 
 // TestPlannedTasksComeToTheirSlots: tasks that were planned for slots within the lookahead are
-// woken for them by a process that serves, which hears of them half a second later at most, and
-// none is put back. asynq by itself would bring them a second later, and more.
+// woken for these slots by a process that serves, which learns of the tasks half a second later at
+// most, and none is put back. asynq by itself would bring them a second or more later.
 func TestPlannedTasksComeToTheirSlots(t *testing.T) {
 	t.Parallel()
 	inBubble(t,
@@ -101,9 +101,8 @@ func TestPlannedTasksComeToTheirSlots(t *testing.T) {
 		})
 }
 
-// TestForecast: what is forecast comes true, to 2 % of the wait or a second, for jobs
-// of several tenants behind others in line, of different weights and shares, with a
-// tenant that is paused.
+// TestForecast: forecasts come true, to 2 % of the wait or a second, for jobs of several
+// tenants behind others in line, of different weights and shares, with a paused tenant.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	window := func(units int64, length time.Duration) []throttle.Limit {
@@ -189,8 +188,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestPlannedAgainWhileItRuns: a task that is planned once more while it runs is refused. What was
-// reserved for it is free when the task has completed, also where asynq keeps it.
+// TestPlannedAgainWhileItRuns: a task that is planned once more while it runs is refused. Its second
+// reservation is free when the task has completed, even if asynq keeps the task.
 func TestPlannedAgainWhileItRuns(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.Running(1)}}, {Name: "tenant"}}

@@ -57,8 +57,8 @@ func isAny(errs []error, target error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, target) })
 }
 
-// TestUsersFunctionsAreKept_F40 lets a handler fail, and fail without it being a
-// failure, between put-backs: the user's functions hear of all but the put-backs.
+// TestUsersFunctionsAreKept_F40 lets a handler fail, and return errors that IsFailure does not
+// count, between put-backs: the user's functions are called for all errors but the put-backs.
 func TestUsersFunctionsAreKept_F40(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -93,9 +93,8 @@ func TestUsersFunctionsAreKept_F40(t *testing.T) {
 	})
 }
 
-// TestLostWorkerIsToldToTheUser_F40 cuts a server from Redis while its handler
-// runs. Another one's recoverer finds the task after its lease, without any
-// handler's call.
+// TestLostWorkerIsToldToTheUser_F40 cuts a server off from Redis while its handler runs.
+// Another server's recoverer finds the task after its lease, and calls no handler.
 func TestLostWorkerIsToldToTheUser_F40(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -153,7 +152,7 @@ func TestConfigureSetsIntervalsOnlyWhereUnset(t *testing.T) {
 	})
 }
 
-// TestConfigureWithoutUserFunctions holds asynq's own rules for all but put-backs.
+// TestConfigureWithoutUserFunctions: asynq's own rules hold for all errors but put-backs.
 func TestConfigureWithoutUserFunctions(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -190,8 +189,8 @@ func errorsIn(logs *observer.ObservedLogs) int {
 	return logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.ErrorLevel }).Len()
 }
 
-// TestForgottenConfigureIsLogged runs tasks that are put back on a server whose Config asynq
-// knows nothing of: they must cost no retry, and the log must say what is wrong.
+// TestForgottenConfigureIsLogged runs tasks on a server whose Config did not come from Configure:
+// put-backs must cost no retry, and the log must say what is wrong.
 func TestForgottenConfigureIsLogged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
@@ -219,8 +218,8 @@ func TestForgottenConfigureIsLogged(t *testing.T) {
 	})
 }
 
-// TestUnusedConfigureIsLogged drops what Configure returned: asynq takes put-backs for
-// failures until that is noticed.
+// TestUnusedConfigureIsLogged drops the Config that Configure returned: asynq takes put-backs for
+// failures until the Shaper notices.
 func TestUnusedConfigureIsLogged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
@@ -249,7 +248,7 @@ func TestUnusedConfigureIsLogged(t *testing.T) {
 }
 
 // TestConfigureIsNotLoggedWhereUsed puts back as many tasks at once as a server of the
-// default Concurrency can have: that is no wrong use.
+// default Concurrency can have: the log must not report a forgotten Configure.
 func TestConfigureIsNotLoggedWhereUsed(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{0, 1, 300} {

@@ -19,7 +19,7 @@ import (
 )
 
 // deployed is another asynq deployment that uses the world's throttle: its tasks are in
-// another Redis, or in another database of the same.
+// another Redis, or in another database of the same Redis.
 type deployed struct {
 	w      *world
 	redis  *miniredis.Miniredis
@@ -38,14 +38,14 @@ func newDeployed(w *world, m *miniredis.Miniredis, db int) *deployed {
 	return &deployed{w: w, redis: m, client: client, runs: make(map[string]int)}
 }
 
-// elsewhere is a deployment with a Redis of its own.
+// elsewhere returns a deployment with a Redis of its own.
 func elsewhere(w *world) *deployed {
 	m := miniredis.NewMiniRedis()
 	w.t.Cleanup(m.Close)
 	return newDeployed(w, m, 0)
 }
 
-// shaper is one of another process of the deployment.
+// shaper returns the shaper of another process of the deployment.
 func (d *deployed) shaper(opts *worker.Options) *worker.Shaper {
 	d.w.t.Helper()
 	th, err := throttle.New(d.w.throttle.Name(), d.w.client, d.w.scopes, nil)
@@ -81,7 +81,7 @@ func (d *deployed) enqueue(tasks int, opts ...asynq.Option) {
 	}
 }
 
-// ran is how many tasks have run, once.
+// ran returns how many tasks have run, and checks that each ran once.
 func (d *deployed) ran() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +93,7 @@ func (d *deployed) ran() (n int) {
 	return n
 }
 
-// refused wants a *DeploymentError.
+// refused fails the test unless err is a *DeploymentError.
 func refused(t *testing.T, err error) *worker.DeploymentError {
 	t.Helper()
 	var others *worker.DeploymentError
@@ -104,10 +104,9 @@ func refused(t *testing.T, err error) *worker.DeploymentError {
 	return others
 }
 
-// TestThrottleBelongsToOneDeployment has two asynq deployments use one throttle. The
-// second is told so; its tasks wait, and take no place from the first one's, which run as
-// soon as the limit allows. A minute after the first has ended, the throttle is the
-// second's.
+// TestThrottleBelongsToOneDeployment lets two asynq deployments use one throttle. The second
+// gets an error; its tasks wait, and take no room from the tasks of the first, which run as
+// soon as the limit allows. A minute after the first has ended, the second owns the throttle.
 func TestThrottleBelongsToOneDeployment(t *testing.T) {
 	t.Parallel()
 	rows := map[string]func(w *world) *deployed{
@@ -162,8 +161,8 @@ func TestThrottleBelongsToOneDeployment(t *testing.T) {
 	}
 }
 
-// TestManyOwnAtOnce has the processes of two deployments begin at the same time: those
-// of one have the throttle, the others are refused, by the same two IDs.
+// TestManyOwnAtOnce lets the processes of two deployments begin at the same time: the processes of
+// one own the throttle, the others are refused, and all errors name the same two IDs.
 func TestManyOwnAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
@@ -200,9 +199,9 @@ func TestManyOwnAtOnce(t *testing.T) {
 	})
 }
 
-// TestDeploymentSurvivesLosses takes what is kept of a deployment away, from asynq's Redis
-// and from the throttle's, while it runs: it goes on, a process that has just begun is of
-// it again soon, and another deployment is still refused.
+// TestDeploymentSurvivesLosses deletes the keys of a deployment, from asynq's Redis and from the
+// throttle's, while it runs: the deployment goes on, a process that has just begun soon belongs
+// to it again, and another deployment is still refused.
 func TestDeploymentSurvivesLosses(t *testing.T) {
 	t.Parallel()
 	rows := map[string]func(w *world, d *deployed){
@@ -234,8 +233,8 @@ func TestDeploymentSurvivesLosses(t *testing.T) {
 	}
 }
 
-// TestOwnerThatCannotBeAsked lets a user of asynq's Redis have no right to the key: as
-// nobody knows of another deployment, tasks run, and the log says what is not known.
+// TestOwnerThatCannotBeAsked: the user of asynq's Redis has no right to the key. Since no other
+// deployment is known, tasks run, and the log says what is not known.
 func TestOwnerThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
@@ -286,8 +285,8 @@ func (barring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// TestClientOfAnotherDeploymentPlansNothing enqueues through a Client whose asynq is not
-// the throttle's: the tasks are enqueued, and take no place.
+// TestClientOfAnotherDeploymentPlansNothing enqueues through a Client whose deployment does not
+// own the throttle: the tasks are enqueued, and reserve nothing.
 func TestClientOfAnotherDeploymentPlansNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {

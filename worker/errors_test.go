@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestPutBackErrorText_HoldsNoKey compares the texts of put-backs by what was set, paused
-// and asked for at run time. None holds a key, nor the upstream's words.
+// TestPutBackErrorText_HoldsNoKey compares the texts of put-backs by limits that were set, by pauses
+// and by waits of the upstream. No text holds a key or the upstream's words.
 func TestPutBackErrorText_HoldsNoKey(t *testing.T) {
 	t.Parallel()
 	const secret = "acme-secret"

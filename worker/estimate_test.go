@@ -31,7 +31,7 @@ func newEstimator(t *testing.T, cold int64, opts *estimate.Options) *estimate.Es
 // atOnce learns from the first settlement on.
 var atOnce = &estimate.Options{Quantile: 0.5}
 
-// sized takes a task's weight for its size, and its tenant for its kind.
+// sized is an Options.Kind: the size is the task's weight, the kind its tenant.
 func sized(task *asynq.Task) (kind string, size int64) {
 	size, _ = strconv.ParseInt(task.Headers()["weight"], 10, 64)
 	return task.Headers()["tenant"], size
@@ -44,7 +44,7 @@ func unweighed(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
 	return job, err
 }
 
-// TestEstimator has a handler settle one task, and asks what the next is charged.
+// TestEstimator lets a handler settle one task, and checks what the next task is charged.
 func TestEstimator(t *testing.T) {
 	t.Parallel()
 	settle := func(actual ...int64) func(ctx context.Context) error {
@@ -117,7 +117,7 @@ func TestEstimator(t *testing.T) {
 	}
 }
 
-// TestEstimator_Client: what is planned is booked with what the client's process has learned.
+// TestEstimator_Client: a planned task is booked with the weight that the client's process has learned.
 func TestEstimator_Client(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1000, time.Hour), func(t *testing.T, w *world) {
@@ -139,9 +139,9 @@ func TestEstimator_Client(t *testing.T) {
 	})
 }
 
-// TestEstimator_Goal: four fifths of the units are known before, the rest varies by 0.5, under a
-// limit that is always full. After 200 settlements what is charged is within 1.25 of what
-// is settled, and no window holds more than its limit, as the upstream counts.
+// TestEstimator_Goal: the size predicts four fifths of the units, and the rest varies by 0.5, under a
+// limit that is always full. After 200 settlements charges are at most 1.25 times what is
+// settled, and no window holds more than its limit, as the upstream counts.
 func TestEstimator_Goal(t *testing.T) {
 	t.Parallel()
 	const tasks = 300

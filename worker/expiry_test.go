@@ -19,8 +19,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// seenWithin is how soon after its deadline a task is ended that waits: asynq's times have whole
-// seconds, and its server looks at them twice a second.
+// seenWithin is how soon after its deadline a waiting task is ended: asynq's times have whole
+// seconds, and its server looks for due tasks twice a second.
 const seenWithin = 2 * time.Second
 
 // endings are the tasks that Options.Expired was called for.
@@ -29,7 +29,7 @@ type endings struct {
 	late map[string]time.Duration // after the deadline, the last call
 }
 
-// expired is an Options.Expired whose result is then's.
+// expired returns an Options.Expired that returns what then returns.
 func (e *endings) expired(then func() error) func(context.Context, *asynq.Task, *throttle.DeadlineError) error {
 	return func(ctx context.Context, _ *asynq.Task, late *throttle.DeadlineError) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -51,7 +51,7 @@ func (e *endings) of(id string) (late time.Duration, is bool) {
 }
 
 // TestExpiryWhileItWaits: a job's deadline passes while its task waits, however it waits. The task
-// is ended soon after, once, without a start, and keeps no place in line.
+// is ended soon after, once, without a start, and leaves the line.
 func TestExpiryWhileItWaits(t *testing.T) {
 	t.Parallel()
 	const within = 40 * time.Second
@@ -146,8 +146,8 @@ func TestExpiryWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestExpiryInAnyOrder: of tasks with deadlines at random, each starts by its deadline or is ended
-// soon after it, and those that expire leave their room to the others.
+// TestExpiryInAnyOrder: each of many tasks with random deadlines starts by its deadline or is ended
+// soon after it, and tasks that expire leave their room to the others.
 func TestExpiryInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, maxWait := range []time.Duration{worker.DefaultMaxWait, 5 * time.Second} {
@@ -205,8 +205,8 @@ func TestExpiryInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestExpiredIsUpToTheUser: archived, with the reason; dropped; done; failed, retried, and handed to
-// the function again. Configure's ErrorHandler gets the reason where asynq has an error.
+// TestExpiredIsUpToTheUser: an expired task is archived with the reason; dropped; done; or failed,
+// retried, and handed to the function again. Where asynq gets an error, ErrorHandler gets the reason.
 func TestExpiredIsUpToTheUser(t *testing.T) {
 	t.Parallel()
 	calls := 0

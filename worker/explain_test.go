@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestClientExplains: of a task that waits, by its queue and ID; of the retry of one that
-// failed, which is another job; and of one that asynq does not have.
+// TestClientExplains explains tasks by queue and ID: a task that waits; the retry of a failed task,
+// which is another job; and a task that asynq does not have.
 func TestClientExplains(t *testing.T) {
 	t.Parallel()
 	scopes := perTenant(5, time.Minute)

@@ -25,9 +25,9 @@ func (o *pulls) Called(call throttle.ScriptCall) {
 	}
 }
 
-// TestNoPullsWhileAsynqsRedisIsAway cuts a process from asynq's Redis, not from the
-// throttle's, while many tasks stand in line: to book what cannot be woken is work for
-// nothing. When asynq's Redis is back, all run as fast as the limit allows.
+// TestNoPullsWhileAsynqsRedisIsAway cuts a process off from asynq's Redis, not from the
+// throttle's, while many tasks stand in line: it would be useless to book tasks that cannot be
+// woken. When asynq's Redis is back, all run as fast as the limit allows.
 func TestNoPullsWhileAsynqsRedisIsAway(t *testing.T) {
 	t.Parallel()
 	const tasks, outage = 200, 5 * time.Minute

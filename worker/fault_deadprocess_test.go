@@ -17,8 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestPlacesOfADeadProcess: places that a process held when it died are used again when its
-// leases are over, wherever in its work it was, while more tasks wait than have a place.
+// TestPlacesOfADeadProcess: the places of a process that died are used again when its leases are
+// over, at whatever point of its work it died, while more tasks wait than there are places.
 func TestPlacesOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	const places, lease, processes, atOnce = 20, 2 * time.Second, 4, 4
@@ -86,7 +86,7 @@ func TestPlacesOfADeadProcess(t *testing.T) {
 	}
 }
 
-// fullAgain is how long after an instant more than so many units ran.
+// fullAgain returns how long after an instant more than this many units ran.
 func (r *record) fullAgain(since time.Time, units int64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *record) fullAgain(since time.Time, units int64) time.Duration {
 	return time.Hour
 }
 
-// unitsAt is how many units ran at an instant.
+// unitsAt returns how many units ran at an instant.
 func unitsAt(runs []throttletest.Start, at time.Time) (units int64) {
 	for _, run := range runs {
 		if !run.At.After(at) && (run.End.IsZero() || run.End.After(at)) {

@@ -15,8 +15,8 @@ import (
 const deploymentKey = owner.DeploymentKey
 
 // TestDeploymentKeepsItsThrottleWithoutAsynqsRedis: a deployment whose own Redis is away for
-// longer than ownership lasts keeps the throttle that it still reaches, and another deployment,
-// refused before, is refused all the time.
+// longer than ownership lasts keeps the throttle, whose Redis it still reaches, and another
+// deployment is refused all the time.
 func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
 	t.Parallel()
 	const tasks, away = 50, 90 * time.Second

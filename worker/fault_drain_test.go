@@ -106,7 +106,7 @@ func (p *mixedProcess) restart(m *mixed) *mixedProcess {
 	return m.start()
 }
 
-// kill ends a process as kill -9 does: nothing of it reaches Redis any more, and no
+// kill ends a process as SIGKILL does: none of its commands reaches Redis any more, and no
 // handler begins.
 func (p *mixedProcess) kill(m *mixed) {
 	p.dead.Store(true)
@@ -120,7 +120,7 @@ func (p *mixedProcess) kill(m *mixed) {
 	}
 }
 
-// aggregate makes one task of a group's. Its payload names them.
+// aggregate makes one task of the tasks of a group. Its payload names them.
 func (m *mixed) aggregate(_ string, tasks []*asynq.Task) *asynq.Task {
 	var members []string
 	for _, task := range tasks {
@@ -160,7 +160,7 @@ func (m *mixed) process(ctx context.Context, task *asynq.Task, p *mixedProcess) 
 	return nil
 }
 
-// enqueue brings the n-th task. All kinds meet all others.
+// enqueue enqueues the n-th task. The order mixes all kinds.
 func (m *mixed) enqueue(n int) {
 	id := fmt.Sprintf("%06d", n)
 	k := kind{plain: n%4 == 3, maxRetry: []int{0, 0, 1, 25}[n/4%4],
@@ -191,14 +191,14 @@ func (m *mixed) enqueue(n int) {
 	m.w.send(worker.NewTask("mail", []byte(id), headers(fmt.Sprintf("t%d", n%8), 1), opts...))
 }
 
-// begun is how many tasks have run, or begun to.
+// begun returns how many tasks have run or begun to run.
 func (m *mixed) begun() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.runs)
 }
 
-// open is how many tasks asynq has not done with.
+// open returns how many tasks asynq still has to run.
 func (m *mixed) open() (n int) {
 	for queue := range mixedQueues {
 		info, err := m.w.tasks.GetQueueInfo(queue)
@@ -210,8 +210,8 @@ func (m *mixed) open() (n int) {
 	return n
 }
 
-// unrun are the tasks that have not run, but for those of asynq's own that a process had
-// when it was killed.
+// unrun returns the tasks that have not run, except for tasks of asynq.NewTask that a process
+// had when it was killed.
 func (m *mixed) unrun() (ids []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,11 +225,11 @@ func (m *mixed) unrun() (ids []string) {
 
 // TestNoTaskIsArchivedUnrun drains tasks of all kinds while processes are restarted twice
 // and one is killed: made by NewTask and by asynq, with 0, 1 and 25 retries, Unique,
-// kept, in groups, of three queues, with errors, panics and timeouts. Each runs: what is
-// archived has run. With LONG=1 there are 2,000.
+// with Retention, in groups, of three queues, with errors, panics and timeouts. Each task runs:
+// an archived task has run. With LONG=1 there are 2,000.
 //
-// One kind may be archived without having run: a task of asynq's own on its last retry
-// that waited in the process when that was killed.
+// One kind may be archived without having run: a task of asynq.NewTask on its last retry
+// that waited in the process that was killed.
 func TestNoTaskIsArchivedUnrun(t *testing.T) {
 	t.Parallel()
 	tasks := 300

@@ -12,14 +12,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// serveForgetful starts a server that asynq's Redis is cut off from for 1.5 s at the end
-// of an attempt, where lost says so: asynq cannot write how it ended, and finds the task
+// serveForgetful starts a server that is cut off from asynq's Redis for 1.5 s at the end of
+// each attempt that lost chooses: asynq cannot write how the attempt ended, and finds the task
 // when its lease is over.
 func (w *world) serveForgetful(cfg asynq.Config, lost func(err error) bool) {
 	w.serveForgetfulBehind(func(err error) error { return err }, cfg, lost)
 }
 
-// serveForgetfulBehind is serveForgetful where a middleware outside of the shaper's changes errors.
+// serveForgetfulBehind is serveForgetful with a middleware outside of the shaper's that changes errors.
 func (w *world) serveForgetfulBehind(outer func(err error) error, cfg asynq.Config, lost func(err error) bool) {
 	wire := newWire(w)
 	handler := w.shaper.Wrap(asynq.HandlerFunc(w.process))
@@ -41,9 +41,9 @@ func wrapping(err error) error {
 	return fmt.Errorf("mail: %w", err)
 }
 
-// TestNewTaskRunsThoughPutBacksAreLost puts a task back that has no retry of its own left
-// while asynq cannot write that, once and again: its lease runs out, which asynq counts as
-// a failure. It has not run, so it must.
+// TestNewTaskRunsThoughPutBacksAreLost puts back a task that has no retry of its own left, again
+// and again while asynq cannot write the put-back: the task's lease runs out, which asynq counts
+// as a failure. The task has not run, so it must run.
 func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 	t.Parallel()
 	asItIs := func(err error) error { return err }
@@ -87,8 +87,8 @@ func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
 	}
 }
 
-// TestLostAttemptLeavesTheLastOne loses a put-back and then lets the handler fail: it is
-// the last of the task's own attempts, and no spare one runs.
+// TestLostAttemptLeavesTheLastOne loses a put-back and then lets the handler fail: that attempt is
+// the last of the task's own, and no spare one runs.
 func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -129,8 +129,8 @@ func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 	}
 }
 
-// TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as a task does
-// that takes its process down: asynq archives it in the end.
+// TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as with a task that
+// takes its process down: asynq archives the task in the end.
 func TestSpareRetriesHaveAnEnd(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {

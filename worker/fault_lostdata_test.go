@@ -11,8 +11,8 @@ import (
 )
 
 // TestDataLost_F20 deletes all that the throttle has in Redis while 200 tasks wait. Each
-// runs once, within the limits from the loss on: windows around it may be over by what was
-// forgotten. Who waited in a line that is gone asks anew within a minute.
+// runs once, within the limits from the loss on: windows around the loss may exceed their limit by
+// the forgotten units. A task whose place in line was lost asks anew within a minute.
 func TestDataLost_F20(t *testing.T) {
 	t.Parallel()
 	const tasks = 200
@@ -53,7 +53,7 @@ func TestDataLost_F20(t *testing.T) {
 	})
 }
 
-// startsAround are the starts before an instant and from then on.
+// startsAround returns the starts before an instant and the starts from then on.
 func (w *world) startsAround(instant time.Time) (before, since []throttletest.Start) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestLostTaskOfMaxRetry0RunsOnce loses a worker whose handler has begun a task of
-// MaxRetry(0), and which has a place in line nevertheless. asynq archives the task. Nobody
-// runs it again.
+// TestLostTaskOfMaxRetry0RunsOnce loses a worker whose handler has begun a task of MaxRetry(0),
+// while the throttle still has a reservation under the task's ID. asynq archives the task, and no
+// process runs it again.
 func TestLostTaskOfMaxRetry0RunsOnce(t *testing.T) {
 	t.Parallel()
 	const id = "000001"

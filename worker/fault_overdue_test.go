@@ -11,9 +11,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPulledTaskIsBroughtAfterAllWereAway_F24: a process pulls a task from the line and dies, and
-// no other is there until its booking is forgotten, or only one that does not bring tasks. Who
-// comes first brings it then; asynq's own time for a task that stood in line is far.
+// TestPulledTaskIsBroughtAfterAllWereAway_F24: a process pulls a task from the line and dies. Until
+// the booking is forgotten there is no other process, or only one that does not deliver tasks. The
+// next worker then brings the task; asynq's own time for a task that stood in line is far away.
 func TestPulledTaskIsBroughtAfterAllWereAway_F24(t *testing.T) {
 	t.Parallel()
 	t.Run("all", func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestPulledTaskIsBroughtAfterAllWereAway_F24(t *testing.T) {
 // pulledWindow is the window of the limit under which a task is pulled.
 const pulledWindow = 10 * time.Minute
 
-// bringAfterAll has a task pulled by a process that dies, lets something happen when it is
-// overdue, and wants the next worker to bring it within a time.
+// bringAfterAll lets a process pull a task and die, calls meanwhile when the task is overdue, and
+// checks that the next worker brings the task within a time.
 func bringAfterAll(t *testing.T, within time.Duration, meanwhile func(t *testing.T, w *world)) {
 	t.Helper()
 	const window = pulledWindow

@@ -120,9 +120,9 @@ func (a *apart) putBacks() int {
 	return len(a.putBack)
 }
 
-// ran waits until all tasks have run, and wants each to have done so once, without
-// a retry used and with a unit charged for each that did not run unchecked; for one that
-// did perhaps too: its decision may have been asked for, and arrive late.
+// ran waits until all tasks have run, and checks that each ran once and used no retry, and that
+// a unit is charged for each task that did not run unchecked. A task that ran unchecked may be
+// charged too: its decision may have been asked for, and may arrive late.
 func (a *apart) ran(tasks int) {
 	a.t.Helper()
 	redistest.Await(a.t, "all tasks have run", func() bool {
@@ -160,8 +160,8 @@ func (a *apart) ran(tasks int) {
 	}
 }
 
-// TestRedisAwayClosed_F3 refuses the throttle's connections: tasks are put back
-// for a while, each for another, and run when Redis is back.
+// TestRedisAwayClosed_F3 refuses the throttle's connections: tasks are put back, each for
+// a time of its own, and run when Redis is back.
 func TestRedisAwayClosed_F3(t *testing.T) {
 	t.Parallel()
 	const tasks = 24
@@ -200,8 +200,8 @@ func TestRedisAwayClosed_F3(t *testing.T) {
 	}
 }
 
-// TestRedisStalled_F2 lets the throttle's requests arrive, and be charged, only
-// after their askers have given up: they ask again under the same nonce.
+// TestRedisStalled_F2 lets the throttle's requests arrive, and be charged, only after
+// the tasks have given up: they ask again under the same nonce.
 func TestRedisStalled_F2(t *testing.T) {
 	t.Parallel()
 	const tasks = 12
@@ -253,8 +253,8 @@ func TestRedisAwayLocal_F3(t *testing.T) {
 	a.ran(tasks)
 }
 
-// TestLostReply_F1 cuts the connection after the decision. Whoever asks again, the
-// client by itself or the task when it comes back, the charge is one.
+// TestLostReply_F1 cuts the connection after the decision. Whether the client asks again
+// by itself or the task does when it comes back, it is charged once.
 func TestLostReply_F1(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

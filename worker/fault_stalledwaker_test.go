@@ -16,11 +16,11 @@ import (
 )
 
 // TestWakerStallsBetweenLookAndWake lets the waker stand still after it has seen that its
-// task rests, until that was brought by somebody else and has ended. A task that asynq
-// has forgotten by then is left alone. But one that it keeps, since it is archived, or
-// completed with a Retention, is run: nothing tells asynq's RunTask which state was meant.
-// So the waker's part in "at least once" is a process that stands still for longer than
-// the rest of the wait and the handler take. The second run is charged like any other.
+// task rests, until another process has brought the task and it has ended. A task that asynq
+// has forgotten by then is left alone. But a task that asynq keeps, archived or completed
+// with a Retention, runs again: RunTask cannot say in which state the task must be.
+// So the waker runs a task twice if its process stands still for longer than the rest
+// of the wait and the handler take. The second run is charged like any other.
 func TestWakerStallsBetweenLookAndWake(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

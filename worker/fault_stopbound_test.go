@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestStopEndsThoughAsynqsRedisStalls stops a shaper while those of its goroutines that
-// look at tasks wait for asynq's Redis. Stop does not wait as long, and what is left
-// behind does nothing more when the answer comes.
+// TestStopEndsThoughAsynqsRedisStalls stops a shaper while its goroutines that look at tasks
+// wait for asynq's Redis. Stop does not wait as long as they, and goroutines that are left behind
+// do nothing more when the answer comes.
 func TestStopEndsThoughAsynqsRedisStalls(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

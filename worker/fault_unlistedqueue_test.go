@@ -17,9 +17,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestUnlistedQueueIsServed: asynq's list of queues lacks one that a server works off, since
-// asynq's client lists a queue once per process and its server never does. The limit is used
-// all the time, as it is beside a list that is whole.
+// TestUnlistedQueueIsServed: asynq's set of queues lacks a queue that a server works off, since
+// asynq's client adds a queue once per process and its server never does. The limit is used
+// all the time, as it is with a complete set.
 func TestUnlistedQueueIsServed(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -66,8 +66,8 @@ func TestUnlistedQueueIsServed(t *testing.T) {
 }
 
 // TestQueueThatMayNotBeListed: asynq's set of queues lacks a queue, and this process' user has no
-// right to SADD. Nobody can wake a task of that queue: it is left to asynq's own time soon after
-// its slot, the log names the permission, and tasks of other queues start on time.
+// right to SADD. The process cannot wake a task of that queue: the task is left to asynq's own time
+// soon after its slot, the log names the permission, and tasks of other queues start on time.
 func TestQueueThatMayNotBeListed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -139,8 +139,8 @@ func (barringCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	return next
 }
 
-// TestDeletedQueueLeavesTheLine deletes a queue and all its tasks, which stand in line: their
-// places are given up, and another tenant has all of the limit.
+// TestDeletedQueueLeavesTheLine deletes a queue and all its tasks, which stand in line: they leave
+// the line, and another tenant has all of the limit.
 func TestDeletedQueueLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	inBubble(t, twentyForAll, func(t *testing.T, w *world) {

@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// broken is an Observer that panics with whatever it is told.
+// broken is an Observer whose methods panic.
 type broken struct{}
 
 func (broken) Decided(throttle.Decision)   { panic("decided") }
@@ -24,8 +24,8 @@ func (broken) Adapted(throttle.Adaptation) { panic("adapted") }
 func (broken) PutBack(throttle.PutBack)    { panic("put back") }
 func (broken) Ended(throttle.Ending)       { panic("ended") }
 
-// TestPanicsOfTheUserGoNoFurther has everything panic that a user gives, but for the handler and
-// the JobFunc: all tasks run all the same, their failures are retried by asynq's own delay, and
+// TestPanicsOfTheUserGoNoFurther lets all functions of the user panic, except the handler and the
+// JobFunc: all tasks run all the same, their failures are retried by asynq's own delay, and
 // places of a running limit are handed over. The log names each function.
 func TestPanicsOfTheUserGoNoFurther(t *testing.T) {
 	t.Parallel()

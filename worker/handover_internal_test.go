@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// endings is a throttle that is told of jobs that have ended.
+// endings is a throttle that records the jobs that have ended.
 type endings struct {
 	dueDouble
 	calls []string // "pull" or "done", and how many jobs had ended
@@ -48,9 +48,9 @@ func (e *endings) Done(_ context.Context, ended ...throttle.Reservation) ([]bool
 	return make([]bool, len(ended)), nil
 }
 
-// TestHandOver: places are given back in the call that pulls the line; those of tasks that end
-// while one is under way go together in the next, and each is told of once. Where nobody waits,
-// or the shaper has stopped, nothing is pulled. After an error all in the call are left to the
+// TestHandOver: places are given back in the call that pulls the line. The places of tasks that end
+// while a call is under way go together in the next call, each once. If no task waits, or the
+// shaper has stopped, nothing is pulled. After an error all places of the call are left to the
 // runner.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
@@ -102,8 +102,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestClosedClientGivesNothingBack: what a closed client could not give back is not tried again, so
-// that no goroutine of a program that has stopped is left until the lease is over.
+// TestClosedClientGivesNothingBack: places that a closed client could not give back are not tried
+// again, so that a stopped program has no goroutine left until the lease is over.
 func TestClosedClientGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -126,8 +126,8 @@ func TestClosedClientGivesNothingBack(t *testing.T) {
 }
 
 // TestRunOutlivesItsLease: a task whose process stood still for longer than its lease is counted
-// and told of when its handler returns as soon as the process goes on, also where the clock that
-// timers go by stood still too. One that ends in time is not.
+// and logged even if its handler returns as soon as the process goes on, and even if the monotonic
+// clock stood still too. A task that ends in time is not.
 func TestRunOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second

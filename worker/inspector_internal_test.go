@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestListedQueueHasNoTask holds asynq's client to list a queue before it enqueues: by that
-// a queue is listed, and nothing else is written.
+// TestListedQueueHasNoTask: asynq's client adds a queue to the set before it enqueues. So list adds
+// the queue, and writes nothing else.
 func TestListedQueueHasNoTask(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

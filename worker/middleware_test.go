@@ -25,9 +25,9 @@ func returns(job throttle.Job) worker.JobFunc {
 	return func(context.Context, *asynq.Task) (throttle.Job, error) { return job, nil }
 }
 
-// TestJobFunctionFails lets the user's function return an error, panic, or return a job
-// that is none: the task fails as if its handler had, is retried by asynq's rules, and runs
-// when the function is mended.
+// TestJobFunctionFails lets the user's function return an error, panic, or return an invalid
+// job: the task fails as if its handler had, is retried by asynq's rules, and runs when the
+// function is mended.
 func TestJobFunctionFails(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -98,8 +98,8 @@ func TestJobFunctionFails(t *testing.T) {
 	}
 }
 
-// TestJobFunctionFailsForGood holds the user's own number of retries also for a
-// job function that never works.
+// TestJobFunctionFailsForGood: the user's own number of retries also holds for a job
+// function that never works.
 func TestJobFunctionFailsForGood(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
@@ -117,8 +117,8 @@ func TestJobFunctionFailsForGood(t *testing.T) {
 	})
 }
 
-// TestJobsThatCanNeverStart ends tasks at once whose jobs no throttle would ever
-// grant, with a reason to be read in asynqmon. T6, F46.
+// TestJobsThatCanNeverStart: tasks whose jobs can never be granted are ended at once, with
+// a reason that asynqmon shows. T6, F46.
 func TestJobsThatCanNeverStart(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -174,7 +174,7 @@ func TestJobsThatCanNeverStart(t *testing.T) {
 	}
 }
 
-// TestWeightOfTheWholeWindowRuns_F46 is the other side of NeverFits.
+// TestWeightOfTheWholeWindowRuns_F46: a task that weighs as much as the limit runs.
 func TestWeightOfTheWholeWindowRuns_F46(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Second), func(t *testing.T, w *world) {
@@ -187,8 +187,8 @@ func TestWeightOfTheWholeWindowRuns_F46(t *testing.T) {
 	})
 }
 
-// TestDeadlineBeforeTheSlot_F38 ends a task at once that cannot start in time, and
-// keeps nothing booked for it.
+// TestDeadlineBeforeTheSlot_F38: a task that cannot start in time is ended at once, and
+// nothing stays booked for it.
 func TestDeadlineBeforeTheSlot_F38(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -268,7 +268,7 @@ func TestDeadlineBeforeTheSlot_F38(t *testing.T) {
 	}
 }
 
-// TestNewRefusesWrongArguments wants the wrong one named.
+// TestNewRefusesWrongArguments: the error names the wrong argument.
 func TestNewRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -309,8 +309,7 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 	})
 }
 
-// TestMiddlewareWithoutServer calls a wrapped handler as a unit test of a user's
-// might.
+// TestMiddlewareWithoutServer calls a wrapped handler as a user's unit test might.
 func TestMiddlewareWithoutServer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -353,8 +352,8 @@ func TestMux_UseAndBareHandler(t *testing.T) {
 	})
 }
 
-// TestJobFuncThatPlans: the function of who plans may say so; for the workers it is a job like
-// others.
+// TestJobFuncThatPlans: a JobFunc that a Client also uses may set Plan; for the workers its jobs are
+// like any others.
 func TestJobFuncThatPlans(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Minute), func(t *testing.T, w *world) {

@@ -12,7 +12,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// told keeps what a worker tells the throttle's observer.
+// told keeps the events that a worker reports to the throttle's observer.
 type told struct {
 	mu       sync.Mutex
 	starts   []throttle.Lateness
@@ -45,8 +45,8 @@ func (o *told) Settled(throttle.Settlement) {}
 func (o *told) Paused(throttle.Pause)       {}
 func (o *told) Adapted(throttle.Adaptation) {}
 
-// TestObserverIsToldOfStartsAndPutBacks: as many as Stats counts; in virtual time
-// none is late.
+// TestObserverIsToldOfStartsAndPutBacks: the observer gets as many starts and put-backs as
+// Stats counts; in virtual time no start is late.
 func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 	t.Parallel()
 	observer := new(told)
@@ -78,7 +78,7 @@ func TestObserverIsToldOfStartsAndPutBacks(t *testing.T) {
 	})
 }
 
-// TestObserverIsToldWhyItIsPutBack: because Redis cannot decide.
+// TestObserverIsToldWhyItIsPutBack: if Redis cannot decide, the event of the put-back says so.
 func TestObserverIsToldWhyItIsPutBack(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {

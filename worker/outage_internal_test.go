@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestRefusedAreRememberedOnce: a task that is refused again and again takes one place of
-// those that are remembered, and as it was refused last.
+// TestRefusedAreRememberedOnce: a task that is refused again and again is remembered once, as it
+// was refused last.
 func TestRefusedAreRememberedOnce(t *testing.T) {
 	t.Parallel()
 	var o outage
@@ -31,8 +31,8 @@ func TestRefusedAreRememberedOnce(t *testing.T) {
 	}
 }
 
-// TestBackoffGrowsWithTheOutage: from Backoff on, to a minute, with jitter; the next outage
-// begins anew.
+// TestBackoffGrowsWithTheOutage: delays grow from Backoff to a minute, with jitter; in the next
+// outage they begin anew.
 func TestBackoffGrowsWithTheOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRefusedTasksComeBackWithRedis: tasks that came for their slots while Redis could not
-// decide hold their bookings, so nobody else has that room. They run as soon as Redis
+// decide keep their bookings, so no other task gets that room. They run as soon as Redis
 // decides again, however long their Backoff is.
 func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 	t.Parallel()
@@ -49,8 +49,8 @@ func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 	})
 }
 
-// TestPutBackSeldomWhileRedisIsAway: a task that Redis cannot decide about is put back ever
-// less often, and all come back with Redis' first answer, however long that took.
+// TestPutBackSeldomWhileRedisIsAway: while Redis cannot decide, a task is put back ever less
+// often; with Redis' first answer all tasks come back, however long the outage lasted.
 func TestPutBackSeldomWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	const tasks, outage = 20, 10 * time.Minute

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestProspect: what asynq says of a task in line tells whether it will come: not where it
-// is gone, nor where its queue is paused, whether it rests there or is pending.
+// TestProspect: by asynq's answer, a task in line will not come if it is gone, or if its queue is
+// paused, whether the task rests there or is pending.
 func TestProspect(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
@@ -65,8 +65,8 @@ func TestProspect(t *testing.T) {
 	}
 }
 
-// TestFateOfAPutBack: a task in retry is woken if its last error is a put-back, also where a
-// middleware of the user's has put words before it, and it is at the same attempt.
+// TestFateOfAPutBack: a task in retry is woken if it is at the same attempt and its last error is a
+// put-back, even if a middleware of the user's has put words before it.
 func TestFateOfAPutBack(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]fate{

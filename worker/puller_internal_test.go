@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// dueDouble is a throttle that is pulled, and says when that is due.
+// dueDouble is a throttle that says when a pull is due, and records the pulls.
 type dueDouble struct {
 	decider
 	driver
@@ -54,15 +54,15 @@ func (d *dueDouble) Pull(context.Context, ...throttle.Reservation) (throttle.Pul
 	return throttle.Pulled{Full: len(d.pulls) <= d.full}, nil
 }
 
-// times are when it was pulled.
+// times returns when the throttle was pulled.
 func (d *dueDouble) times() []time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.pulls)
 }
 
-// TestPullsWhenDue: the line is pulled when an answer says that it is due, at most every
-// 50 ms, and every half second anyway; where it cannot be pulled it is tried every 100 ms.
+// TestPullsWhenDue: the line is pulled when an answer says that a pull is due, at most every
+// 50 ms, and every half second anyway; a pull that failed is tried again every 100 ms.
 func TestPullsWhenDue(t *testing.T) {
 	t.Parallel()
 	const long = 10 * time.Second
@@ -117,8 +117,8 @@ func TestPullsWhenDue(t *testing.T) {
 	}
 }
 
-// TestPullsOnAfterAFullOne: as long as pulls are full one follows the other, and leaves
-// Redis as long a pause as it took.
+// TestPullsOnAfterAFullOne: after a full pull the next one follows when Redis has had a pause as
+// long as the full pull.
 func TestPullsOnAfterAFullOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestPullsOnAfterAFullOne(t *testing.T) {
 	})
 }
 
-// TestPullsSooner: an answer that says that the line is due sooner than was known is
-// heeded, however long the puller would have slept.
+// TestPullsSooner: if an answer says that the line is due sooner than known, the puller pulls then,
+// however long it would have slept.
 func TestPullsSooner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// provider serves so many units in every window, by its own record, and refuses the rest.
+// provider is an upstream that serves up to a number of units in every window, by its own record,
+// and refuses the rest.
 type provider struct {
 	window time.Duration
 	serves func(at time.Time) int64
@@ -29,7 +30,7 @@ type request struct {
 	units int64
 }
 
-// asked serves a request or not, and tells what it serves and what is left of that.
+// asked serves or refuses a request, and returns the provider's limit and what is left of it.
 func (u *provider) asked(units int64) (served bool, limit, remaining int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -45,7 +46,7 @@ func (u *provider) asked(units int64) (served bool, limit, remaining int64) {
 	return served, limit, max(0, limit-used)
 }
 
-// used is what it served after an instant, up to another.
+// used returns how many units the provider served between two instants.
 func (u *provider) used(after, until time.Time) (units int64) {
 	for _, r := range u.served {
 		if r.at.After(after) && !r.at.After(until) {
@@ -64,13 +65,13 @@ func (u *provider) refusedIn(after, until time.Time) (refused int) {
 	return refused
 }
 
-// utilisation is the part of what it serves that is used.
+// utilisation returns the used part of what the provider could have served.
 func (u *provider) utilisation(after, until time.Time) float64 {
 	windows := float64(until.Sub(after)) / float64(u.window)
 	return float64(u.used(after, until)) / (windows * float64(u.serves(until)))
 }
 
-// asksOf is a handler's part that asks the upstream and reports what it said.
+// asksOf returns the part of a handler that asks the upstream and reports its answer.
 func (u *provider) asksOf(w *world, tells bool) func(ctx context.Context, task *asynq.Task) error {
 	return func(ctx context.Context, _ *asynq.Task) error {
 		grant, _ := worker.Grant(ctx)
@@ -91,9 +92,9 @@ func (u *provider) asksOf(w *world, tells bool) func(ctx context.Context, task *
 	}
 }
 
-// TestReportFollowsAnIncident: an upstream serves 60 % of the limit for a while and then all
-// again. Two windows after each change next to nothing is refused, and what it serves is used;
-// no task loses a retry.
+// TestReportFollowsAnIncident: an upstream serves 60 % of the limit for a while and then all of
+// it again. Two windows after each change it refuses next to nothing, and nearly all that it
+// serves is used; no task loses a retry.
 func TestReportFollowsAnIncident(t *testing.T) {
 	t.Parallel()
 	const window, units = 10 * time.Second, 1000

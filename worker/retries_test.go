@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// perTenant is one limit for each tenant.
+// perTenant returns a scope with one limit for each tenant.
 func perTenant(units int64, window time.Duration) []throttle.Scope {
 	return []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(units, window)}}}
 }
@@ -70,8 +70,8 @@ func TestMaxRetry0RunsLater_F31(t *testing.T) {
 	}
 }
 
-// TestThousandOfMaxRetry0RunExactlyOnce_F31 is figure 6 of what the worker must
-// reach.
+// TestThousandOfMaxRetry0RunExactlyOnce_F31: a thousand tasks without a retry run, each
+// exactly once.
 func TestThousandOfMaxRetry0RunExactlyOnce_F31(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -99,7 +99,7 @@ func TestThousandOfMaxRetry0RunExactlyOnce_F31(t *testing.T) {
 }
 
 // TestRetriesAreTheUsersOwn counts the handler calls of a task that always fails:
-// put-backs cost none, and the spare retry of NewTask gives none.
+// put-backs cost no call, and the spare retries of NewTask add none.
 func TestRetriesAreTheUsersOwn(t *testing.T) {
 	t.Parallel()
 	type enqueue = func(w *world, n int, tenant string, weight int64, opts ...asynq.Option) string
@@ -144,8 +144,8 @@ func TestRetriesAreTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestPutBacksSpendNoRetry keeps a task from its start again and again: it comes
-// back by hand, early.
+// TestPutBacksSpendNoRetry runs a waiting task by hand, too early, again and again: each
+// put-back costs no retry.
 func TestPutBacksSpendNoRetry(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
@@ -171,8 +171,8 @@ func TestPutBacksSpendNoRetry(t *testing.T) {
 	})
 }
 
-// TestLastRetryWaitsInTheHandler_F31 lets a task of asynq's own come to its last
-// retry and puts it back there.
+// TestLastRetryWaitsInTheHandler_F31 lets a task of asynq.NewTask come to its last retry
+// without room: it waits in its handler.
 func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -204,7 +204,7 @@ func TestLastRetryWaitsInTheHandler_F31(t *testing.T) {
 }
 
 // TestTimeoutsDoNotUseTheSpareRetry ends attempts by asynq's Timeout, which the
-// middleware cannot see: the spare retry brings the task back once more, where it
+// middleware cannot see: a spare retry brings the task back once more, and the task
 // is ended without a call of its handler.
 func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
 	t.Parallel()
@@ -229,9 +229,9 @@ func TestTimeoutsDoNotUseTheSpareRetry(t *testing.T) {
 	}
 }
 
-// TestSpareRetryIsNotTakenFromCopies holds that the mark of the spare retry is
-// worth nothing on a task that has none: one made with another task's headers, or
-// given another MaxRetry at Enqueue.
+// TestSpareRetryIsNotTakenFromCopies: the mark of the spare retries has no effect on a
+// task that has none: a task made with another task's headers, or given another MaxRetry
+// at Enqueue.
 func TestSpareRetryIsNotTakenFromCopies(t *testing.T) {
 	t.Parallel()
 	marked := worker.NewTask("mail", nil, headers("acme", 1), asynq.MaxRetry(5))

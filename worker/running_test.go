@@ -22,18 +22,20 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// record is what handlers say of their starts and ends, whatever the throttle counts.
+// record has the starts and ends of handlers, as they note them, whatever the throttle counts.
 type record struct {
 	mu   sync.Mutex
 	runs []throttletest.Start
 }
 
-// handler runs for as long as a task takes, and writes down when it began and ended.
+// handler returns a handler that runs for as long as a task takes, and notes when it began and
+// ended.
 func (r *record) handler(w *world, takes func(id string) time.Duration) asynq.Handler {
 	return r.handlerUntil(w, func(_ context.Context, id string) { time.Sleep(takes(id)) })
 }
 
-// handlerUntil runs until a function returns, and writes down when it began and ended.
+// handlerUntil returns a handler that runs until a function returns, and notes when it began and
+// ended.
 func (r *record) handlerUntil(w *world, run func(ctx context.Context, id string)) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		job, err := jobOf(ctx, task)
@@ -68,7 +70,7 @@ func (r *record) checked(t *testing.T, scopes []throttle.Scope, want int) {
 	}
 }
 
-// used is which part of the places was taken, from the first start to the last.
+// used returns which part of the places was occupied, from the first start to the last.
 func (r *record) used(units int64) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +88,7 @@ func (r *record) used(units int64) float64 {
 	return busy / (float64(units) * last.Sub(first).Seconds())
 }
 
-// TestRunningDrain: tasks of several weights, more than there are places, on two servers.
+// TestRunningDrain drains tasks of several weights, more than there are places, on two servers.
 func TestRunningDrain(t *testing.T) {
 	t.Parallel()
 	const tasks = 300
@@ -118,7 +120,7 @@ func TestRunningDrain(t *testing.T) {
 }
 
 // TestRunningEndsHowever: a place is given back when its handler returns an error, panics, or
-// returns behind its Timeout.
+// returns after its Timeout.
 func TestRunningEndsHowever(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
@@ -234,7 +236,7 @@ func TestRunningIsLost(t *testing.T) {
 	}
 }
 
-// beside is for how long two tasks ran at once.
+// beside returns for how long two tasks ran at once.
 func (r *record) beside() (d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,8 +285,8 @@ func TestResultDoesNotWaitForItsPlace(t *testing.T) {
 	})
 }
 
-// TestRunningAsksSeldomForALease: a task whose place is free when the lease of a dead process
-// is over is not asked for again and again in the last moments before.
+// TestRunningAsksSeldomForALease: a task that gets the place of a dead process when its lease is
+// over does not ask again and again in the last moments before.
 func TestRunningAsksSeldomForALease(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -356,8 +358,8 @@ func TestRunningCooldown(t *testing.T) {
 	}
 }
 
-// handOvers are the times from the end of each run to the start that took its place: in order,
-// since each end frees a place that the next start takes.
+// handOvers returns the times from the end of each run to the start that took its place. Ends and
+// starts pair in order, since each end frees a place that the next start takes.
 func (r *record) handOvers(places int) (times []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -373,8 +375,8 @@ func (r *record) handOvers(places int) (times []time.Duration) {
 	return times
 }
 
-// TestRunningHandsOver: a place that is given back is used again soon, and so the places are
-// used well, by short handlers too.
+// TestRunningHandsOver: a place that is given back is used again soon, so that the places are
+// well used even by short handlers.
 func TestRunningHandsOver(t *testing.T) {
 	t.Parallel()
 	const places, servers = 10, 4
@@ -410,8 +412,8 @@ func TestRunningHandsOver(t *testing.T) {
 	})
 }
 
-// TestRunningFairByTime: tenants whose jobs take 20 ms and 500 ms hold places for as long as
-// each other, and one that comes later has its part from then on.
+// TestRunningFairByTime: a tenant whose jobs take 20 ms and a tenant whose jobs take 500 ms occupy
+// places for equal times, and a tenant that comes later has its part from then on.
 func TestRunningFairByTime(t *testing.T) {
 	t.Parallel()
 	const places, span, late = 8, 13 * time.Second, 5 * time.Second
@@ -469,7 +471,7 @@ func TestRunningFairByTime(t *testing.T) {
 	})
 }
 
-// heldBy is for how many seconds each tenant held places between two instants.
+// heldBy returns for how many seconds each tenant occupied places between two instants.
 func heldBy(runs []throttletest.Start, from, to time.Time) map[string]float64 {
 	held := make(map[string]float64)
 	for _, run := range runs {
@@ -511,8 +513,8 @@ func TestRunningTaskBegunAfterStop(t *testing.T) {
 	})
 }
 
-// TestCooldownForDays: a cool-down that is longer than any lease keeps nobody else's place, also
-// where all end at the same time.
+// TestCooldownForDays: a cool-down that is longer than any lease occupies no other task's place,
+// even if all tasks end at the same time.
 func TestCooldownForDays(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{{Units: 1, Running: true, Lease: time.Minute}}}}
@@ -545,8 +547,8 @@ func TestCooldownForDays(t *testing.T) {
 	})
 }
 
-// TestCooldownBehindTheHandler: what a handler has left behind may speak of a cool-down when the
-// place is given back already. It is a race, for the race detector to find.
+// TestCooldownBehindTheHandler: a goroutine that a handler has left behind may set a cool-down when
+// the place has been given back already. The race detector would find a race.
 func TestCooldownBehindTheHandler(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Running(1)}}}
