@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// once makes a handler's result that is called for the first run of each task only.
+// once sets the result of the handlers: result is called only for the first run of each task.
 func (w *world) once(result func(ctx context.Context) error) {
 	w.result = func(ctx context.Context, _ *asynq.Task) error {
 		if id, _ := asynq.GetTaskID(ctx); w.ran(id) > 1 {
@@ -25,8 +25,8 @@ func (w *world) once(result func(ctx context.Context) error) {
 	}
 }
 
-// TestSettle_CorrectsTheChargeOnce reads what is used of a tenant's limit after a
-// handler has settled, and has settled again.
+// TestSettle_CorrectsTheChargeOnce reads how much of a tenant's limit is used after a
+// handler has settled once, and after it has settled again.
 func TestSettle_CorrectsTheChargeOnce(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -72,8 +72,8 @@ func TestSettle_CorrectsTheChargeOnce(t *testing.T) {
 	}
 }
 
-// TestCosts: a task costs another number of units in each scope, as the JobFunc says; it
-// settles what it took of each, or of those that have no cost of their own.
+// TestCosts: a task costs another number of units in each scope, as the JobFunc says. It settles
+// each scope, or the scopes without a cost of their own.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
@@ -130,8 +130,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestSettle_FreedRoomIsUsedAtOnce has a task wait for room that only the end of the
-// window would bring, and that the one before it then turns out not to need.
+// TestSettle_FreedRoomIsUsedAtOnce lets a task wait for the end of the window. Then the task
+// before it settles for less, and the waiting task runs at once.
 func TestSettle_FreedRoomIsUsedAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Minute), func(t *testing.T, w *world) {
@@ -171,8 +171,8 @@ func TestSettle_FreedRoomIsUsedAtOnce(t *testing.T) {
 	})
 }
 
-// TestSettle_MoreHoldsLaterTasksBack has a task take more than its estimate: what
-// comes later waits for that debt.
+// TestSettle_MoreHoldsLaterTasksBack lets a task take more than its estimate: later tasks
+// wait for that debt.
 func TestSettle_MoreHoldsLaterTasksBack(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Minute), func(t *testing.T, w *world) {
@@ -193,8 +193,8 @@ func TestSettle_MoreHoldsLaterTasksBack(t *testing.T) {
 	})
 }
 
-// TestSettle_AfterTheContextIsOver settles from a handler that was cancelled, or ran
-// into its Timeout: what it took was taken.
+// TestSettle_AfterTheContextIsOver settles from a handler that was cancelled or ran into
+// its Timeout: the settlement counts all the same.
 func TestSettle_AfterTheContextIsOver(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -277,9 +277,9 @@ type nested struct {
 	throttle *throttle.Throttle // of the inner
 }
 
-// inNested runs a test with two shapers: the outer, the world's, limits tenants to 100
-// an hour, the inner limits hosts; the tasks weigh as they say for the outer, 1 for
-// the inner, and all have the same host.
+// inNested runs a test with two shapers. The outer one, the world's, limits tenants to 100
+// an hour; the inner one limits hosts. Tasks have their own weight for the outer shaper, and
+// weigh 1 for the inner; all have the same host.
 func inNested(t *testing.T, limit throttle.Limit, test func(t *testing.T, w *nested)) {
 	t.Helper()
 	inBubble(t, append(perTenant(100, time.Hour), throttle.Scope{Name: "host", Optional: true}),
@@ -307,7 +307,7 @@ func inNested(t *testing.T, limit throttle.Limit, test func(t *testing.T, w *nes
 		})
 }
 
-// usedInside is what the host has used of the inner shaper's limit.
+// usedInside returns how much of the inner shaper's limit the host has used.
 func (w *nested) usedInside() int64 {
 	w.t.Helper()
 	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), "host", "mx")
@@ -354,8 +354,8 @@ func TestSettle_TwoShapers(t *testing.T) {
 	}
 }
 
-// TestInnerPutBackRefundsTheOuter puts back a task inside that was granted outside: it
-// took nothing of the outer limit, until it runs.
+// TestInnerPutBackRefundsTheOuter: the inner shaper puts back a task that the outer one has
+// granted. The task takes nothing of the outer limit until it runs.
 func TestInnerPutBackRefundsTheOuter(t *testing.T) {
 	t.Parallel()
 	inNested(t, throttle.Per(1, 10*time.Second), func(t *testing.T, w *nested) {
@@ -380,8 +380,8 @@ func TestInnerPutBackRefundsTheOuter(t *testing.T) {
 	})
 }
 
-// TestInnerWaitIsNotTheOuters has the handler inside ask to wait for a scope that both
-// shapers have: it is the inner's, whether the inner enforces it or not.
+// TestInnerWaitIsNotTheOuters lets the handler ask to wait for a scope that both shapers have:
+// the inner shaper heeds the wait, whether it enforces the scope or not.
 func TestInnerWaitIsNotTheOuters(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []throttle.Mode{throttle.Enforce, throttle.Shadow, throttle.Off} {
@@ -416,8 +416,8 @@ func TestInnerWaitIsNotTheOuters(t *testing.T) {
 	}
 }
 
-// TestOuterWaitIsHeeded has a handler ask to wait for a scope that only the outer of
-// two shapers has.
+// TestOuterWaitIsHeeded lets a handler ask to wait for a scope that only the outer of two
+// shapers has.
 func TestOuterWaitIsHeeded(t *testing.T) {
 	t.Parallel()
 	inNested(t, throttle.PerHour(10), func(t *testing.T, w *nested) {
@@ -435,8 +435,8 @@ func TestOuterWaitIsHeeded(t *testing.T) {
 	})
 }
 
-// TestUntouched_IsRefundedAndRetried fails tasks before they touch the upstream: each
-// failure is one, and none is charged.
+// TestUntouched_IsRefundedAndRetried fails tasks before they touch the upstream: each failure
+// counts as a failure, and no attempt is charged.
 func TestUntouched_IsRefundedAndRetried(t *testing.T) {
 	t.Parallel()
 	type enqueue = func(w *world, n int, tenant string, weight int64, opts ...asynq.Option) string
@@ -515,8 +515,8 @@ func TestUntouched_AfterSettle(t *testing.T) {
 	})
 }
 
-// TestSettleAfterARelease: a task that slept for its start when its shaper stopped is granted the
-// same start by the next. What it settles then counts.
+// TestSettleAfterARelease: a task that slept until its start when its shaper stopped is granted the
+// same start by the next shaper. Its settlement then counts.
 func TestSettleAfterARelease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, 10*time.Second), func(t *testing.T, w *world) {

@@ -16,7 +16,7 @@ import (
 
 // TestWaitInsideWithinTheTimeout: a task without a retry left, which cannot be put back, waits
 // in its handler as long as its Timeout lets it. It runs at its slot, or is ended with the
-// reason, and runs when somebody runs it by hand.
+// reason; an ended task runs when a person runs it by hand.
 func TestWaitInsideWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
@@ -67,8 +67,8 @@ func TestWaitInsideWithinTheTimeout(t *testing.T) {
 	}
 }
 
-// TestWaitInsideForRedis has nothing booked: Redis cannot decide, or a limit that was set
-// has no room for the task's weight.
+// TestWaitInsideForRedis: a task waits in its handler without a booking, because Redis cannot
+// decide or because the task weighs more than a limit that was set.
 func TestWaitInsideForRedis(t *testing.T) {
 	t.Parallel()
 	const outage = 20 * time.Second
@@ -146,8 +146,8 @@ func TestWaitInsideAsTheUpstreamAsks(t *testing.T) {
 }
 
 // TestLostWhileItWaitsInside cuts a process off for good, as kill -9 does, while tasks without
-// a retry wait in its handlers. asynq archives them, as it does without a throttle, and
-// others have their slots.
+// a retry wait in its handlers. asynq archives these tasks, as it does without a throttle, and
+// other tasks get their slots.
 func TestLostWhileItWaitsInside(t *testing.T) {
 	t.Parallel()
 	for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: farAhead}, "in line": nil} {
@@ -186,8 +186,8 @@ func TestLostWhileItWaitsInside(t *testing.T) {
 	}
 }
 
-// TestArchivedByHandStaysArchived archives what has waited in its handler by hand, and
-// cancels it: neither is run again.
+// TestArchivedByHandStaysArchived cancels a task that waits in its handler, and archives a task that
+// is put back: neither runs again.
 func TestArchivedByHandStaysArchived(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
@@ -213,8 +213,8 @@ func TestArchivedByHandStaysArchived(t *testing.T) {
 	})
 }
 
-// TestMaxWaitLeavesTheTimeout puts a task back whose start is nearer than MaxWait, and
-// further than its Timeout.
+// TestMaxWaitLeavesTheTimeout: a task whose start is nearer than MaxWait, but further away than its
+// Timeout, is put back.
 func TestMaxWaitLeavesTheTimeout(t *testing.T) {
 	t.Parallel()
 	for _, maxRetry := range []int{0, 3} {

@@ -17,8 +17,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// throttleRules are the least that the throttle's user needs: the keys, what go-redis
-// sends, what the scripts call, INFO left out, and HGETALL, by which processes read what others publish.
+// throttleRules are the least rights that the throttle's user needs: the keys, the commands that
+// go-redis sends, the commands of the scripts except INFO, and HGETALL, with which processes read what
+// others publish.
 func throttleRules(t *testing.T) string {
 	t.Helper()
 	rules := "resetkeys ~thr:* resetchannels -@all +ping +hello +auth +evalsha +script|load +hgetall"
@@ -40,9 +41,8 @@ func throttleRules(t *testing.T) string {
 const asynqRules = "resetkeys ~asynq:* resetchannels &asynq:* -@all +@read +@write +@scripting +@connection " +
 	"+@pubsub -@dangerous"
 
-// TestTwoUsers_F18_T10: the throttle and asynq each under a user of their own on one
-// server, neither of whom may touch the other's keys; tasks are put back, pulled, woken
-// and run.
+// TestTwoUsers_F18_T10: the throttle and asynq each have a user of their own on one server,
+// and neither user may touch the keys of the other. Tasks are put back, pulled, woken and run.
 func TestTwoUsers_F18_T10(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

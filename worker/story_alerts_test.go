@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// recipe is an ErrorHandler as asynq's wiki has it, which tells the last error of a task from
-// the others, and a RetryDelayFunc. It keeps what they were told.
+// recipe is the ErrorHandler of asynq's wiki, which distinguishes the last error of a task from
+// the others, and a RetryDelayFunc. It keeps their arguments.
 type recipe struct {
 	mu     sync.Mutex
 	alerts []error
@@ -48,7 +48,7 @@ func (r *recipe) config() asynq.Config {
 	return asynq.Config{Concurrency: 2, ErrorHandler: r, RetryDelayFunc: r.delay}
 }
 
-// badEnds are those in which each attempt of a task can end badly.
+// badEnds are the ways in which an attempt of a task can end badly.
 var badEnds = []struct {
 	name    string
 	opts    []asynq.Option
@@ -69,9 +69,9 @@ func waitForTheEnd(ctx context.Context, _ *wire) error {
 	return ctx.Err()
 }
 
-// TestRecipeOfErrorHandlerAlertsOnce lets all attempts of a task fail, and counts the alerts
-// of asynq's own recipe beside those without a throttle. RetryDelayFunc is asked for no
-// more retries than the task has: it may look into a table.
+// TestRecipeOfErrorHandlerAlertsOnce lets all attempts of a task fail, and compares the alerts
+// of asynq's own recipe with those without a throttle. RetryDelayFunc is called for no more
+// retries than the task has: it may look its delay up in a table.
 func TestRecipeOfErrorHandlerAlertsOnce(t *testing.T) {
 	t.Parallel()
 	for _, way := range badEnds {
@@ -124,8 +124,8 @@ func TestRecipeOfErrorHandlerAlertsOnce(t *testing.T) {
 	}
 }
 
-// TestRecipeOfErrorHandlerAlertsOnceAfterADeadline has a Deadline pass in the first attempt:
-// asynq fails all others without a call of the handler.
+// TestRecipeOfErrorHandlerAlertsOnceAfterADeadline lets a Deadline pass in the first attempt:
+// asynq fails all later attempts without a call of the handler.
 func TestRecipeOfErrorHandlerAlertsOnceAfterADeadline(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
@@ -142,8 +142,8 @@ func TestRecipeOfErrorHandlerAlertsOnceAfterADeadline(t *testing.T) {
 	})
 }
 
-// TestRecipeOfErrorHandlerAlertsOnceAfterALoss loses the last attempt of a task, which is made
-// up for: there is no alert for the lost one, and one for an error of the next.
+// TestRecipeOfErrorHandlerAlertsOnceAfterALoss loses the last attempt of a task, which another
+// attempt makes up for: there is no alert for the lost attempt, and one for an error of the next.
 func TestRecipeOfErrorHandlerAlertsOnceAfterALoss(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {
@@ -178,8 +178,8 @@ func TestRecipeOfErrorHandlerAlertsOnceAfterALoss(t *testing.T) {
 	}
 }
 
-// TestHandlersSeeTheUsersCounts compares what a handler and a JobFunc are told of a task of
-// NewTask in each attempt, put back in between, with what asynq tells of one of its own.
+// TestHandlersSeeTheUsersCounts compares the counts that a handler and a JobFunc see in each attempt
+// of a task of NewTask, put back in between, with the counts of a task of asynq.NewTask.
 func TestHandlersSeeTheUsersCounts(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 3*time.Second), func(t *testing.T, w *world) {
@@ -212,7 +212,7 @@ func TestHandlersSeeTheUsersCounts(t *testing.T) {
 	})
 }
 
-// TestRetriesOutsideOfAsynq asks where there is no task.
+// TestRetriesOutsideOfAsynq calls Retries with a context without a task.
 func TestRetriesOutsideOfAsynq(t *testing.T) {
 	t.Parallel()
 	if retried, maxRetry, ok := worker.Retries(t.Context()); retried != 0 || maxRetry != 0 || ok {

@@ -12,9 +12,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// The tests in this file hold nothing of ours. They notice when a new version of
-// asynq no longer does what this package is built around; each says what is then
-// to be looked at.
+// The tests in this file test asynq alone. They notice when a new version of asynq
+// no longer does what this package relies on; each says where to look then.
 
 var errNotYet = errors.New("not yet")
 
@@ -179,9 +178,9 @@ func TestUpstreamFact6_ErrorHandlerHearsOfNonFailures(t *testing.T) {
 	})
 }
 
-// TestUpstreamHeadersAndPayloadSurvivePutBack_E10: the mark of the spare retry and
-// the user's keys are in the headers. What a handler writes into them is kept as
-// well, so nothing of ours may write there.
+// TestUpstreamHeadersAndPayloadSurvivePutBack_E10: the mark of the spare retries and
+// the user's keys are in the headers. asynq also keeps what a handler writes into the
+// headers, so this library must not write there.
 func TestUpstreamHeadersAndPayloadSurvivePutBack_E10(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {
@@ -210,7 +209,7 @@ func TestUpstreamHeadersAndPayloadSurvivePutBack_E10(t *testing.T) {
 }
 
 // TestUpstreamRunTask_MovesCompletedTasks: the waker looks at a task's state before
-// it runs it. If this fails, it need not.
+// it calls RunTask. If this test fails, the waker need not look.
 func TestUpstreamRunTask_MovesCompletedTasks(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, time.Second), func(t *testing.T, w *world) {

@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestRetryIsChargedAgain fails a task's first attempts: each counts, since each
-// has really run.
+// TestRetryIsChargedAgain fails a task's first attempts: each attempt is charged, since
+// each has really run.
 func TestRetryIsChargedAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Hour), func(t *testing.T, w *world) {
@@ -76,8 +76,8 @@ func TestPanicAfterTheGrant_F34(t *testing.T) {
 	})
 }
 
-// TestPanicOnTheLastAttempt holds the user's own number of retries for panics too:
-// the middleware does not see them end, and the spare retry must not run.
+// TestPanicOnTheLastAttempt: the user's own number of retries holds for panics too. The
+// middleware does not see the attempt end, and no spare retry must run the handler.
 func TestPanicOnTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Hour), func(t *testing.T, w *world) {
@@ -128,8 +128,8 @@ func TestSameIDInTwoQueues_F43(t *testing.T) {
 	})
 }
 
-// TestSuccessLeavesTheCharge runs tasks to their window's end: nothing is charged
-// twice or given back by coming and going.
+// TestSuccessLeavesTheCharge runs tasks until their window ends: put-backs neither charge a
+// task twice nor give a charge back.
 func TestSuccessLeavesTheCharge(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(5, time.Minute)}}},

@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestBacklogIsNoted: while tasks wait, all processes together note once a minute how many do
-// and for how long, whether somebody looks or not. The notes are 720 at most, for 12 hours.
+// TestBacklogIsNoted: while tasks wait, all processes together note once a minute how many wait
+// and for how long, whether a person looks or not. There are 720 notes at most, for 12 hours.
 func TestBacklogIsNoted(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(20)}}, {Name: "tenant"}}

@@ -44,7 +44,7 @@ func newShaped(t *testing.T, url string, scopes []throttle.Scope) *shaped {
 	return s
 }
 
-// open returns a client of its own, as each process has one.
+// open returns a new client, as each process has one of its own.
 func (s *shaped) open(t *testing.T) redis.UniversalClient {
 	t.Helper()
 	client, err := connect.Open(s.url)
@@ -55,7 +55,7 @@ func (s *shaped) open(t *testing.T) redis.UniversalClient {
 	return client
 }
 
-// startProcess starts workers, with what else a process has.
+// startProcess starts workers with a client, a throttle and a shaper of their own.
 func (s *shaped) startProcess(t *testing.T) *worker.Shaper {
 	t.Helper()
 	client := s.open(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestDeadlineThatPassesInLine: the Deadline of a task passes while it stands in line, far
-// from its turn. It is ended with the reason, once, and keeps no place.
+// from its turn. The task is ended with the reason, once, and leaves the line.
 func TestDeadlineThatPassesInLine(t *testing.T) {
 	t.Parallel()
 	rows := map[string][]asynq.Option{

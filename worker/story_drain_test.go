@@ -11,14 +11,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// share is what the drains divide their jobs, limits and weights by: they fill as many
-// windows, and so have as many put-backs per job.
+// share divides the jobs, limits and weights of the drains, which still fill as many windows
+// and so have as many put-backs per job.
 var share = longtest.Of(10, 1)
 
-// quotas are two limits: 8 tenants of 50, 200 in all.
+// quotas returns two limits: 50 for each of 8 tenants, 200 for all.
 func quotas(window, precision time.Duration) []throttle.Scope { return quotasOf(1, window, precision) }
 
-// drainQuotas are those of the drains.
+// drainQuotas returns the quotas of the drains.
 func drainQuotas(window, precision time.Duration) []throttle.Scope {
 	return quotasOf(share, window, precision)
 }
@@ -30,8 +30,8 @@ func quotasOf(share int, window, precision time.Duration) []throttle.Scope {
 	}
 }
 
-// TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers. With the
-// race detector there are fewer, and what only many tasks even out is not measured.
+// TestDrain lets 2,000 waiting tasks of 8 tenants run through 16 workers. With the race
+// detector there are fewer tasks, and figures that only many tasks even out are not checked.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

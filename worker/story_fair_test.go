@@ -16,8 +16,8 @@ import (
 // crowdUnits is what a crowd may start in a minute.
 var crowdUnits = longtest.Of(300, 600)
 
-// crowd is a campaign of tenants that together want more than there is: half of it a
-// minute for each. The first has half of all jobs and comes first.
+// crowd are the limits of tenants that together want more than the shared limit; each may
+// start half of it a minute. The first tenant has half of all jobs and comes first.
 var crowd = []throttle.Scope{
 	{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(int64(crowdUnits))}},
 	{Name: "tenant", Limits: []throttle.Limit{throttle.PerMinute(int64(crowdUnits / 2))}},
@@ -25,7 +25,7 @@ var crowd = []throttle.Scope{
 
 const crowdTenants = 6
 
-// newcomers are the jobs that a newcomer brings.
+// newcomers is the number of jobs of a newcomer.
 var newcomers = crowdUnits / 12
 
 // enqueueCrowd enqueues this many jobs, half of them the first tenant's.
@@ -42,7 +42,7 @@ func crowdTenant(n, jobs int) string {
 	return fmt.Sprintf("t%d", 1+n%(crowdTenants-1))
 }
 
-// startsOf are a tenant's starts in order of time, as units and instants.
+// startsOf returns a tenant's starts in order of time, as instants and units.
 func (w *world) startsOf(tenant string) (at []time.Duration, units []int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,10 +54,10 @@ func (w *world) startsOf(tenant string) (at []time.Duration, units []int64) {
 	return at, units
 }
 
-// unitsWithin are the units that each of the crowd's tenants started from the time
-// that all stood in line until the first of them had none left. Units that started
-// in one sub-window leave it together, so that starts come in bursts; the burst in
-// which the first comes to its end is not counted.
+// unitsWithin returns the units that each of the crowd's tenants started while all stood in
+// line, from then on until the first tenant had no job left. Units that started in one
+// sub-window leave it together, so that starts come in bursts; the burst in which the
+// first tenant's jobs end is not counted.
 func (w *world) unitsWithin(from time.Duration) []float64 {
 	until := time.Duration(math.MaxInt64)
 	for n := range crowdTenants {
@@ -76,7 +76,7 @@ func (w *world) unitsWithin(from time.Duration) []float64 {
 	return sums
 }
 
-// jain is Jain's index: 1 if all are the same, 1/n if one has all.
+// jain returns Jain's index: 1 if all values are the same, 1/n if one value has all.
 func jain(of []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range of {
@@ -85,9 +85,9 @@ func jain(of []float64) float64 {
 	return sum * sum / (float64(len(of)) * squares)
 }
 
-// TestFairShares lets 6 tenants of 300/min share 600/min, or half of both, one of which has
-// half of all jobs and came first. A newcomer brings 50 jobs after two minutes, just when all
-// that started first leaves the window, or a moment later, when others have taken it.
+// TestFairShares lets 6 tenants of 300/min share 600/min, or half of both limits. One tenant has
+// half of all jobs and came first. A newcomer brings 50 jobs after two minutes, just when the
+// units that started first leave the window, or a moment later, when others have taken that room.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -145,10 +145,10 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 		jain(sums), sums, newcomer, crowdBookedAtOnce(jobs, after)-after, putBacks, used)
 }
 
-// crowdBookedAtOnce is when the last of a newcomer's jobs starts if each job of the
-// crowd is booked as it comes, at the earliest sub-window that leaves every window of
-// its tenant's and of all within the limit. A window of both is 100 sub-windows, and one
-// more that begins in it.
+// crowdBookedAtOnce returns when the last of a newcomer's jobs starts if each job of the
+// crowd is booked as it comes, at the earliest sub-window that keeps every window of its
+// tenant and of all within the limit. Both windows have 100 sub-windows, and one more
+// that begins in them.
 func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
 	const subWindow, span = 600 * time.Millisecond, 101
 	windows := make(map[string]map[int]int) // by tenant, "" for all; units, by the window's last sub-window
@@ -183,8 +183,8 @@ func crowdBookedAtOnce(jobs int, after time.Duration) (last time.Duration) {
 	return last
 }
 
-// utilisation is how long the shared limit allows for what had started when only
-// one tenant was left, to how long that took: start k cannot be before start
+// utilisation divides the shortest time that the shared limit allows for the starts until
+// only one tenant was left by the time that they took: start k cannot be before start
 // k-crowdUnits has left the window.
 func (w *world) utilisation() float64 {
 	var lasts []time.Duration
@@ -231,8 +231,7 @@ func TestFairSharesDiffer(t *testing.T) {
 	})
 }
 
-// TestFairSharesAreUnits lets a tenth of the jobs weigh 20, or half of it where all limits are
-// halved.
+// TestFairSharesAreUnits lets a tenth of the jobs weigh 20, or 10 where all limits are halved.
 func TestFairSharesAreUnits(t *testing.T) {
 	t.Parallel()
 	inBubble(t, crowd, func(t *testing.T, w *world) {

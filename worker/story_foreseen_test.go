@@ -15,8 +15,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestForeseenStartsComeTrue: when each task in line is expected to start, as the answer on it
-// says, is when it starts; and the answer names the limit that binds it.
+// TestForeseenStartsComeTrue: each task in line starts when its answer expects it to, and the answer
+// names the limit that binds it.
 func TestForeseenStartsComeTrue(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
@@ -69,8 +69,8 @@ func TestForeseenStartsComeTrue(t *testing.T) {
 	})
 }
 
-// TestForeseenStartsOfTokensComeTrue: the same where tasks take a request and many tokens, and some
-// go first: the answer names the tokens, although fewer requests than tasks in line fit.
+// TestForeseenStartsOfTokensComeTrue: the same for tasks that take a request and many tokens, some of
+// which go first. The answer names the tokens, although fewer requests fit than tasks are in line.
 func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{
@@ -121,7 +121,7 @@ func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
 	})
 }
 
-// TestRetriesOf: the Inspector's counts, without the spare retries of NewTask.
+// TestRetriesOf: RetriesOf returns the Inspector's counts, without the spare retries of NewTask.
 func TestRetriesOf(t *testing.T) {
 	t.Parallel()
 	inBubble(t, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(3)}}},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPatienceOfManyGoroutines: each of many who ask at once doubles the delay.
+// TestPatienceOfManyGoroutines: each of many goroutines that ask at once doubles the delay.
 func TestPatienceOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	p := newPatience()
@@ -27,7 +27,7 @@ func TestPatienceOfManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestSeldomOfManyGoroutines: of many who would warn at once, one does, each second.
+// TestSeldomOfManyGoroutines: of many goroutines that would warn at once, one does, each second.
 func TestSeldomOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

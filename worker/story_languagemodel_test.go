@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// promptOf is the job of a prompt: one request, and the tokens in a header of its task.
+// promptOf returns the job of a prompt: one request, and the tokens in a header of its task.
 func promptOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	h := task.Headers()
 	tokens, err := strconv.ParseInt(h["tokens"], 10, 64)
@@ -52,7 +52,7 @@ func (p *prompts) bring(tokens int64, priority int) {
 	p.send(worker.NewTask("prompt", nil, h, asynq.TaskID(id)))
 }
 
-// complete is the handler: it asks the model, and reports what that says.
+// complete is the handler: it asks the model, and reports the answer.
 func (p *prompts) complete(ctx context.Context, task *asynq.Task) error {
 	id, _ := asynq.GetTaskID(ctx)
 	job, err := promptOf(ctx, task)
@@ -76,7 +76,7 @@ func (p *prompts) complete(ctx context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// waits is how long each urgent prompt has waited, and how many urgent ones were waiting when it came.
+// waits returns how long each urgent prompt has waited, and how many urgent prompts were waiting when it came.
 func (p *prompts) waits() (waits []time.Duration, before []int) {
 	for i, id := range p.urgents {
 		ahead := 0

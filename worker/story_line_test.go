@@ -21,11 +21,11 @@ import (
 )
 
 // TestFullDomainHoldsNobodyUp sends 30 % of the jobs to one of five domains, which takes
-// 60 a minute as the others do: it is full long after those are done. Of each of them
-// the jobs end when they would without it. Where the limit of all binds as well, they
-// end, taken together, no later than if that were lower by what the full one may take;
-// earlier, if it takes less. Which of them is first then goes by the order in which their
-// jobs have come, which differs from run to run.
+// 60 a minute as the others do: this domain is full long after the others are done. The jobs
+// of each other domain end when they would without the full domain. If the limit of all binds
+// as well, the other jobs together end no later than if that limit were lower by the units
+// that the full domain may take; earlier, if it takes less. Which domain is first then depends
+// on the order in which the jobs came, which differs from run to run.
 func TestFullDomainHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -62,9 +62,9 @@ func TestFullDomainHoldsNobodyUp(t *testing.T) {
 // together stands for all domains but the full one.
 const together = "all others"
 
-// perDomain are the p50, p90 and last start of the jobs of each domain but the full one,
-// and of all those together, under so many a minute for all. In the first minute jobs come evenly, so many for the
-// others and 60 for the full one; then all that are left, at once.
+// perDomain returns the p50, p90 and last start of the jobs of each domain but the full one, and
+// of all these jobs together; all is the limit that they share, a minute. In the first minute jobs
+// come evenly, others for the other domains and 60 for the full one; then all that are left, at once.
 func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[string][3]time.Duration {
 	t.Helper()
 	half := longtest.Of[int64](2, 1) // of all, by default
@@ -176,8 +176,8 @@ func TestFewJobsBesideAFlood(t *testing.T) {
 }
 
 // TestKilledProcess cuts one of two processes off in the middle, as kill -9 does,
-// with all the wake-ups that it holds. What it was running is asynq's to recover;
-// the other process brings the rest in time.
+// with all the wake-ups that it holds. asynq recovers the tasks that it was running; the
+// other process brings the rest in time.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(20, time.Second), func(t *testing.T, w *world) {
@@ -236,7 +236,7 @@ func (w *world) booked() []string {
 	return ids
 }
 
-// inLine are the IDs of a tenant's jobs that stand in line.
+// inLine returns the IDs of a tenant's jobs that stand in line.
 func (w *world) inLine(tenant string) []string {
 	w.t.Helper()
 	lanes, err := w.client.Keys(w.t.Context(), "thr:{world}:4:lane:"+tenant+"|*").Result()
@@ -306,8 +306,8 @@ func TestBookedTasksDeleted(t *testing.T) {
 	})
 }
 
-// TestPausedQueue has many tasks of one queue in line before a few of another, and
-// pauses the first: its slots go to the second, and nobody is lost.
+// TestPausedQueue puts many tasks of one queue in line before a few of another, and pauses
+// the first queue: its slots go to the second, and no task is lost.
 func TestPausedQueue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(5, 2*time.Second), func(t *testing.T, w *world) {

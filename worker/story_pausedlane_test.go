@@ -10,8 +10,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPausedLaneIsLeftAlone brings tasks to a domain that is closed: each is put back
-// once until it opens.
+// TestPausedLaneIsLeftAlone enqueues tasks for a closed domain: each is put back once until
+// the domain opens.
 func TestPausedLaneIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	const tasks, closed = 20, time.Minute

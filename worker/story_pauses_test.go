@@ -20,14 +20,14 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// paused is a time during which nobody is granted a start to a domain.
+// paused is a time during which no start to a domain is granted.
 type paused struct {
 	domain   string
 	from, to time.Time
 }
 
-// clockStep is what is lost of an instant by Redis' clock, for the now and for the
-// length of a pause.
+// clockStep is how inexact an instant by Redis' clock is: a microsecond for now, and one for
+// the length of a pause.
 const clockStep = 2 * time.Microsecond
 
 // grants is the handlers' own log.
@@ -67,7 +67,7 @@ const pauseWindow = 10 * time.Second
 
 // TestDrainWithPauses drains 3 tenants' mails to 3 domains, one of which is paused in
 // the middle, twice: by an operator, who resumes it, and by its own upstream, which
-// asks to wait until it is open again. It delays no mail to the others.
+// asks to wait until it is open again. The pauses delay no mail to the other domains.
 func TestDrainWithPauses(t *testing.T) {
 	t.Parallel()
 	limit := func(units int64) throttle.Limit { return throttle.Per(units, pauseWindow) }
@@ -136,7 +136,7 @@ func TestDrainWithPauses(t *testing.T) {
 	}
 }
 
-// drainWithPauses tells when the jobs to each domain have started, in order.
+// drainWithPauses returns when the jobs to each domain have started, in order.
 func drainWithPauses(t *testing.T, scopes []throttle.Scope, tasks int, pauses bool) map[string][]time.Duration {
 	starts := make(map[string][]time.Duration)
 	inDomains(t, scopes, func(t *testing.T, w *world) {
@@ -178,8 +178,8 @@ func drainWithPauses(t *testing.T, scopes []throttle.Scope, tasks int, pauses bo
 	return starts
 }
 
-// closing is what handlers call. Its domain d0 is closed for a time, in which it asks
-// to wait until it is open.
+// closing is the upstream that handlers call. Its domain d0 is closed for a time, in which it
+// asks to wait until it opens.
 type closing struct {
 	grants
 	w     *world
@@ -240,8 +240,8 @@ func (u *closing) note(p paused) {
 	u.pauses = append(u.pauses, p)
 }
 
-// TestPausedTaskThatGoesOn: a pending task of a paused queue gives its place back. If the queue goes
-// on meanwhile and the task completes, it does not run again, though asynq keeps it.
+// TestPausedTaskThatGoesOn: a pending task of a paused queue leaves the line. If the queue goes on
+// meanwhile and the task completes, the task does not run again, though asynq keeps it.
 func TestPausedTaskThatGoesOn(t *testing.T) {
 	t.Parallel()
 	scopes := perTenant(1, 10*time.Second)

@@ -15,13 +15,13 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// tryLater is what the two simple policies answer to a task without room.
+// tryLater is the answer of the two simple policies to a task without room.
 type tryLater struct{ in time.Duration }
 
 func (e *tryLater) Error() string { return fmt.Sprintf("no room, try again in %s", e.in) }
 
-// slidingLog is a log of starts per scope key: without room it says when enough of
-// the oldest entries have left, to each who asks.
+// slidingLog is a log of starts per scope key. To each task without room it says when enough
+// of the oldest entries will have left.
 type slidingLog struct {
 	scopes []throttle.Scope
 	starts map[[2]string][]time.Time
@@ -48,8 +48,8 @@ func (l *slidingLog) ask(keys map[string]string, now time.Time) (wait time.Durat
 	return wait
 }
 
-// cellRate is the generic cell rate algorithm as redis_rate has it, asked for one
-// scope after the other: without room it says when the next unit drips.
+// cellRate is the generic cell rate algorithm as redis_rate has it, asked for one scope after
+// the other. To a task without room it says when the next unit drips.
 type cellRate struct {
 	scopes []throttle.Scope
 	due    map[[2]string]time.Time // the theoretical arrival time
@@ -72,10 +72,9 @@ func (c *cellRate) ask(keys map[string]string, now time.Time) time.Duration {
 	return 0
 }
 
-// TestPutBacksBesideSimplePolicies drains the same tasks in the same virtual world
-// by the two policies that handlers are usually given. A fifth of the tasks and of the
-// limits of TestDrain in full, or half of that: as many windows, and so as many put-backs
-// per job.
+// TestPutBacksBesideSimplePolicies drains the same tasks in the same virtual world by the two
+// policies that handlers usually have. It has a fifth of the tasks and of the limits of a full
+// TestDrain, or a tenth: as many windows, and so as many put-backs per job.
 func TestPutBacksBesideSimplePolicies(t *testing.T) {
 	t.Parallel()
 	if raced {

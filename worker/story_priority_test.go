@@ -24,7 +24,7 @@ func jobWithPriority(ctx context.Context, task *asynq.Task) (throttle.Job, error
 	return job, err
 }
 
-// withPriority is a task of the tenant acme.
+// withPriority returns a task of the tenant acme.
 func withPriority(id string, weight int64, priority int) *asynq.Task {
 	h := headers("acme", weight)
 	h["priority"] = fmt.Sprint(priority)
@@ -43,7 +43,7 @@ func (w *world) planned(client *worker.Client, name string, tasks, priority int,
 	}
 }
 
-// prioritised is a world whose tasks have priorities, with a client that plans.
+// prioritised runs a test in a world whose tasks have priorities, with a client that plans.
 func prioritised(t *testing.T, limits []throttle.Limit, test func(w *world, client *worker.Client)) {
 	scopes := []throttle.Scope{{Name: "tenant", Limits: limits}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
@@ -57,9 +57,9 @@ func prioritised(t *testing.T, limits []throttle.Limit, test func(w *world, clie
 	})
 }
 
-// TestUrgentTasksBesideABacklog: 10,000 planned tasks of a lower priority wait, and others
-// come one by one that need half of the limit, which is not used up in its first moment. 99 of
-// 100 of these start within two seconds, the rest of the limit is used, and no window is over.
+// TestUrgentTasksBesideABacklog: 10,000 planned tasks of a lower priority wait. Urgent tasks come
+// one by one and need half of the limit, which a second limit paces. 99 of 100 urgent tasks start
+// within two seconds, the rest of the limit is used, and no window is over its limit.
 func TestUrgentTasksBesideABacklog(t *testing.T) {
 	t.Parallel()
 	backlog, seconds := longtest.Of(2000, 10_000), longtest.Of(16, 60)
@@ -106,9 +106,9 @@ func TestUrgentTasksBesideABacklog(t *testing.T) {
 	})
 }
 
-// TestLowerPriorityDrainsAtItsFloor: while tasks of both priorities wait, those of the lower
-// one have a tenth of the units, with weights of 1 to 5. Under a limit that is small beside the
-// weights they have more: what fits beside a job that waits for its room is started.
+// TestLowerPriorityDrainsAtItsFloor: while tasks of both priorities wait, the lower priority has
+// a tenth of the units, with weights of 1 to 5. Under a limit that is small compared with the
+// weights it has more: jobs that fit beside a job that waits for its room start.
 func TestLowerPriorityDrainsAtItsFloor(t *testing.T) {
 	t.Parallel()
 	prioritised(t, []throttle.Limit{throttle.PerSecond(100)}, func(w *world, client *worker.Client) {

@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestPutBackIsReadableWhileWaiting reads what asynqmon shows of a waiting task. T12.
+// TestPutBackIsReadableWhileWaiting checks what asynqmon shows of a waiting task. T12.
 func TestPutBackIsReadableWhileWaiting(t *testing.T) {
 	const tenant = "acme-secret"
 	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -99,8 +99,8 @@ func TestPutBackErrorText(t *testing.T) {
 	}
 }
 
-// TestPutBackCarriesItsData reads what a user's middleware outside of the shaper,
-// for metrics, can know.
+// TestPutBackCarriesItsData checks the data that a user's middleware outside of the shaper can
+// read for its metrics.
 func TestPutBackCarriesItsData(t *testing.T) {
 	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
 		var got *worker.PutBackError

@@ -10,9 +10,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestRescheduledTaskKeepsItsTime: asynq has no way to give a task another time but to delete
-// it and to enqueue it anew under its ID. It runs at its new time then, not at the slot of
-// the place that the deleted one had, and that place holds nobody up.
+// TestRescheduledTaskKeepsItsTime: to give a task another time, a user of asynq must delete it and
+// enqueue it anew under its ID. The new task runs at its new time, not at the slot of the deleted
+// one, and the reservation of the deleted one holds no other task up.
 func TestRescheduledTaskKeepsItsTime(t *testing.T) {
 	t.Parallel()
 	const later = 5 * time.Minute // long beside the 10 s of a slot

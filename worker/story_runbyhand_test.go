@@ -10,9 +10,9 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived since
-// its last attempt ended outside of the middleware. Its handler is called each time, and
-// its last error does not grow, also where a middleware puts words before it.
+// TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived because its
+// last attempt ended outside of the middleware. Its handler is called each time, and its last
+// error does not grow, even if a middleware puts words before it.
 func TestEndedTaskIsRunByHand(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

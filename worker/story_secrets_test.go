@@ -19,15 +19,15 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// What stands in every tenant and payload, and in every task's ID.
+// The text in every tenant and payload, and the text in every task's ID.
 const (
 	secretMark = "SECRET"
 	idMark     = "IDMARK"
 )
 
-// TestNothingPrivateIsTold_T12: whatever happens to tasks, no tenant and no payload gets
-// into asynq's last error, a log line above debug, or the metrics. A task's ID is there in
-// the log alone, in the field task.
+// TestNothingPrivateIsTold_T12: whatever happens to tasks, no tenant and no payload gets into
+// asynq's last error, a log line above debug, or the metrics. A task's ID appears only in the
+// log, in the field task.
 func TestNothingPrivateIsTold_T12(t *testing.T) {
 	t.Parallel()
 	scopes := append(perTenant(2, 10*time.Second), throttle.Scope{Name: "domain", Optional: true})
@@ -118,7 +118,7 @@ func TestNothingPrivateIsTold_T12(t *testing.T) {
 	})
 }
 
-// checkLastErrors reads what asynqmon shows of these tasks.
+// checkLastErrors checks what asynqmon shows of these tasks.
 func checkLastErrors(t *testing.T, w *world, ids []string) {
 	t.Helper()
 	for _, id := range ids {

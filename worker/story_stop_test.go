@@ -70,8 +70,8 @@ func TestStopReturnsSleepers_F35(t *testing.T) {
 		})
 }
 
-// TestAllInLineAtTheStart_F35 stops all processes while every task stands in line. A new one,
-// to which asynq brings no task, goes on as soon as there is room: after the window, and when the
+// TestAllInLineAtTheStart_F35 stops all processes while every task stands in line. A new process,
+// to which asynq brings no task, goes on as soon as there is room: after the window, or when the
 // limit is raised.
 func TestAllInLineAtTheStart_F35(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 	})
 }
 
-// TestStoppedWakerWakesNobody holds that after Stop only asynq's own time brings
-// tasks back.
+// TestStoppedWakerWakesNobody: after Stop only asynq's own time brings tasks back.
 func TestStoppedWakerWakesNobody(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, perTenant(1, 10*time.Second), func(t *testing.T, w *world) {
@@ -201,8 +200,8 @@ func TestStoppedWakerWakesNobody(t *testing.T) {
 	})
 }
 
-// TestEndedContextGivesTheSlotBack cancels tasks that wait in their handler: what
-// they had booked is free for others.
+// TestEndedContextGivesTheSlotBack cancels tasks that wait in their handler: the room of
+// their bookings is free for others.
 func TestEndedContextGivesTheSlotBack(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{throttle.Per(1, 10*time.Second)}}},
@@ -225,7 +224,7 @@ func TestEndedContextGivesTheSlotBack(t *testing.T) {
 		})
 }
 
-// TestGrantIsInTheContext reads a grant outside of a handler, too.
+// TestGrantIsInTheContext calls Grant inside and outside of a handler.
 func TestGrantIsInTheContext(t *testing.T) {
 	t.Parallel()
 	if r, ok := worker.Grant(context.Background()); ok {

@@ -20,9 +20,9 @@ func saysUnwrapped(logs *observer.ObservedLogs) int {
 	}).Len()
 }
 
-// TestWrapForgotten: where the Config of a shaper is used and its Wrap is not, it says so,
-// once. It does not where Wrap is used: around a handler, in a mux, or around one of
-// another kind of task; nor before there was a task.
+// TestWrapForgotten: if the Config of a shaper is used and its Wrap is not, the shaper logs that,
+// once. It does not if Wrap is used: around a handler, in a mux, or around the handler of another
+// kind of task; nor before the first task.
 func TestWrapForgotten(t *testing.T) {
 	t.Parallel()
 	bare := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })

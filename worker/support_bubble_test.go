@@ -53,13 +53,13 @@ func inBubble(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *
 	inBubbleWith(t, scopes, nil, test)
 }
 
-// inFarAhead is inBubble with a lookahead within which all have a place: nobody waits in line.
+// inFarAhead is inBubble with a lookahead within which all jobs are booked: none waits in line.
 func inFarAhead(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w *world)) {
 	t.Helper()
 	inBubbleWith(t, scopes, &throttle.Options{Lookahead: farAhead}, test)
 }
 
-// farAhead is a lookahead within which all have a place.
+// farAhead is a lookahead within which all jobs are booked.
 const farAhead = 400 * 24 * time.Hour
 
 // The defaults of throttle.Options.
@@ -99,8 +99,8 @@ func inBubbleWith(t *testing.T, scopes []throttle.Scope, opts *throttle.Options,
 }
 
 // letExpire lets keys expire by the bubble's clock, a tenth of a second early or late,
-// until the function that it returns is called. ClockTTL would be exact, and take a
-// quarter of all the time by going through all keys with every command.
+// until the function that it returns is called. ClockTTL would be exact, but would go
+// through all keys with every command, for a quarter of the time of a test.
 func letExpire(m *miniredis.Miniredis) (stop func()) {
 	tick, ended := time.NewTicker(100*time.Millisecond), make(chan struct{})
 	go func() {
@@ -149,8 +149,8 @@ func newWire(w *world) *wire {
 	return wire
 }
 
-// cut lets every command fail until mend. It takes its time, since asynq asks
-// again at once and virtual time would never pass.
+// cut lets every command fail until mend. A failure takes a while, since asynq asks again
+// at once and virtual time would never pass.
 func (w *wire) cut() { w.turn(true) }
 
 func (w *wire) mend() { w.turn(false) }
@@ -161,7 +161,7 @@ func (w *wire) turn(broken bool) {
 	w.broken = broken
 }
 
-// before has a function called before each command.
+// before sets a function that is called before each command.
 func (w *wire) before(tamper func(cmd redis.Cmder)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,7 +211,7 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// newShaper returns a shaper of the world's throttle, as another process has one.
+// newShaper returns another shaper of the world's throttle, as another process has.
 func (w *world) newShaper(opts *worker.Options) *worker.Shaper {
 	return w.newShaperOf(jobOf, opts)
 }
@@ -236,7 +236,7 @@ func jobOf(_ context.Context, task *asynq.Task) (throttle.Job, error) {
 	return job, nil
 }
 
-// enqueue adds a task made by NewTask; its ID tells its place in the order.
+// enqueue adds a task made by NewTask; its ID is its number n.
 func (w *world) enqueue(n int, tenant string, weight int64, opts ...asynq.Option) string {
 	id := fmt.Sprintf("%06d", n)
 	w.send(worker.NewTask("mail", nil, headers(tenant, weight), append(opts, asynq.TaskID(id))...))
@@ -275,7 +275,7 @@ func (w *world) serveWith(s *worker.Shaper, cfg asynq.Config) *asynq.Server {
 	return w.start(w.client, s.Configure(cfg), mux)
 }
 
-// start starts an asynq server with a handler as it is. It is shut down when the
+// start starts an asynq server with this very handler. The server is shut down when the
 // test ends, if the test does not do so itself.
 func (w *world) start(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler) *asynq.Server {
 	w.t.Helper()
@@ -312,7 +312,7 @@ func (w *world) process(ctx context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// until waits for something to come true.
+// until waits until a condition holds.
 func (w *world) until(what string, within time.Duration, is func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !is(); {
@@ -325,7 +325,7 @@ func (w *world) until(what string, within time.Duration, is func() bool) {
 	}
 }
 
-// drained waits until as many tasks have ended.
+// drained waits until that many tasks have ended.
 func (w *world) drained(tasks int, within time.Duration) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%d tasks have run", tasks), within, func() bool {
@@ -335,21 +335,21 @@ func (w *world) drained(tasks int, within time.Duration) {
 	})
 }
 
-// ran is how often a task's handler was called.
+// ran returns how often a task's handler was called.
 func (w *world) ran(id string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[id]
 }
 
-// startOf is when a task's handler was last called, after the beginning.
+// startOf returns when a task's handler was last called, as the time since the beginning.
 func (w *world) startOf(id string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waits[id]
 }
 
-// task is what asynq knows of one, nil if nothing.
+// task returns what asynq knows of a task; nil if nothing.
 func (w *world) task(id string) *asynq.TaskInfo {
 	w.t.Helper()
 	info, err := w.tasks.GetTaskInfo("default", id)
@@ -359,7 +359,7 @@ func (w *world) task(id string) *asynq.TaskInfo {
 	return info
 }
 
-// in tells whether asynq has a task in this state.
+// in returns a condition: asynq has a task in this state.
 func (w *world) in(id string, state asynq.TaskState) func() bool {
 	return func() bool {
 		info := w.task(id)
@@ -367,7 +367,7 @@ func (w *world) in(id string, state asynq.TaskState) func() bool {
 	}
 }
 
-// gone tells whether asynq is done with a task.
+// gone returns a condition: asynq is done with a task.
 func (w *world) gone(id string) func() bool {
 	return func() bool { return w.task(id) == nil }
 }
@@ -384,7 +384,7 @@ func (w *world) archived(want int) {
 	}
 }
 
-// used is what a tenant has used and what it has booked.
+// used returns how many units a tenant has used and how many it has booked.
 func (w *world) used(tenant string) (used, booked int64) {
 	w.t.Helper()
 	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), "tenant", tenant)
@@ -426,14 +426,14 @@ func (w *world) withinLimits() {
 	}
 }
 
-// makespan is the time from the beginning until the last start.
+// makespan returns the time from the beginning until the last start.
 func (w *world) makespan() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Max(values(w.waits))
 }
 
-// optimum is the shortest makespan that the limits allow to these units.
+// optimum returns the shortest makespan that the limits allow for these starts.
 func optimum(scopes []throttle.Scope, starts []throttletest.Start) time.Duration {
 	var longest float64
 	for _, scope := range scopes {

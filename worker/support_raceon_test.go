@@ -2,5 +2,5 @@
 
 package worker_test
 
-// raced tells that the race detector is on, which takes ten times as long.
+// raced is true if the race detector is on, which makes a test take ten times as long.
 const raced = true

@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// TestJobIDNamesATask: a job's ID names the queue, the task and the attempt, whatever is in
-// their names, and a job of another kind is no task's.
+// TestJobIDNamesATask: a job's ID names the queue, the task and the attempt, whatever characters
+// their names have, and the ID of any other job names no task.
 func TestJobIDNamesATask(t *testing.T) {
 	t.Parallel()
 	for _, task := range []struct {

@@ -44,8 +44,8 @@ func TestAskedToWait(t *testing.T) {
 	}
 }
 
-// TestWaitError_TextHoldsNoSecret: asynq shows it as the last error to whoever may
-// look at the queue.
+// TestWaitError_TextHoldsNoSecret: asynq shows the text as the last error to everybody who
+// may look at the queue.
 func TestWaitError_TextHoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("421 4.7.0 hello jane@acme.example, token s3cret")
@@ -81,8 +81,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestUntouched_AndAskedToWait: an upstream that is known to be closed before it
-// is called, such as by a health check, is waited for and used nothing.
+// TestUntouched_AndAskedToWait: if a handler knows before its call that the upstream is
+// closed, such as by a health check, the task waits and has used nothing.
 func TestUntouched_AndAskedToWait(t *testing.T) {
 	t.Parallel()
 	err := worker.Untouched(worker.AskedToWait("host", time.Minute, nil))

@@ -28,7 +28,7 @@ func domainJob(ctx context.Context, task *asynq.Task) (throttle.Job, error) {
 	return job, err
 }
 
-// domains are limits for all, for each tenant and for each domain.
+// domains returns limits for all, for each tenant and for each domain.
 func domains(global, tenant, domain throttle.Limit) []throttle.Scope {
 	return []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{global}},
@@ -37,7 +37,7 @@ func domains(global, tenant, domain throttle.Limit) []throttle.Scope {
 	}
 }
 
-// wide are limits that hold nobody back in the tests of waits.
+// wide are limits that hold no task back in the tests of waits.
 var wide = domains(throttle.PerHour(1000), throttle.PerHour(1000), throttle.PerHour(1000))
 
 // inDomains runs a test with tasks that have a domain.
@@ -49,7 +49,7 @@ func inDomains(t *testing.T, scopes []throttle.Scope, test func(t *testing.T, w 
 	})
 }
 
-// mail is a task to a domain.
+// mail returns a task for a domain.
 func mail(n int, tenant, domain string, opts ...asynq.Option) (task *asynq.Task, id string) {
 	id = fmt.Sprintf("%06d", n)
 	return worker.NewTask("mail", nil, mailHeaders(tenant, domain), append(opts, asynq.TaskID(id))...), id
@@ -61,7 +61,7 @@ func mailHeaders(tenant, domain string) map[string]string {
 	return h
 }
 
-// mail adds a task to a domain.
+// mail enqueues a task for a domain.
 func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string {
 	w.t.Helper()
 	task, id := mail(n, tenant, domain, opts...)
@@ -69,7 +69,7 @@ func (w *world) mail(n int, tenant, domain string, opts ...asynq.Option) string 
 	return id
 }
 
-// state is what holds for a scope key.
+// state returns the state of a scope key.
 func (w *world) state(scope, key string) inspect.Usage {
 	w.t.Helper()
 	state, err := inspect.New(w.throttle).Usage(w.t.Context(), scope, key)
@@ -79,7 +79,7 @@ func (w *world) state(scope, key string) inspect.Usage {
 	return state
 }
 
-// usedOf is what a scope key has used and what it has booked.
+// usedOf returns how many units a scope key has used and how many it has booked.
 func (w *world) usedOf(scope, key string) (used, booked int64) {
 	w.t.Helper()
 	usage, err := inspect.New(w.throttle).Usage(w.t.Context(), scope, key)
@@ -146,7 +146,7 @@ func TestAskedToWait_PutsTheTaskBehindThePause(t *testing.T) {
 	}
 }
 
-// userHears is asked without a RetryDelayFunc of its own.
+// userHears is an asked without a RetryDelayFunc of its own.
 type userHears struct{ asked }
 
 func (u *userHears) told() []error {
@@ -154,8 +154,8 @@ func (u *userHears) told() []error {
 	return errHandler
 }
 
-// TestAskedToWait_PausesTheKeyForAll compares a drain by two processes, one of whose
-// handlers is asked to wait for a domain, with one where nobody is.
+// TestAskedToWait_PausesTheKeyForAll compares a drain by two processes, in which one handler
+// is asked to wait for a domain, with a drain in which no handler is.
 func TestAskedToWait_PausesTheKeyForAll(t *testing.T) {
 	t.Parallel()
 	const pause = 20 * time.Second
@@ -224,8 +224,8 @@ func TestAskedToWait_PausesTheKeyForAll(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_ShorterThanMaxWait has a task put back also where it could wait for
-// the end of the pause inside its handler.
+// TestAskedToWait_ShorterThanMaxWait: a task is put back even if it could wait for the end of
+// the pause inside its handler.
 func TestAskedToWait_ShorterThanMaxWait(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
@@ -257,8 +257,8 @@ func (w *world) serveHearing() <-chan error {
 	return heard
 }
 
-// TestAskedToWait_Together has all of a lane's tasks asked to wait while they run: each
-// is put back once, with a place after the pause, and none comes before.
+// TestAskedToWait_Together: all tasks of a lane are asked to wait while they run. Each is put
+// back once, with a slot after the pause, and none comes before.
 func TestAskedToWait_Together(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
@@ -370,8 +370,8 @@ func TestAskedToWait_UnknownScope(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_NotEnforced has a pause that holds nobody back: the task is put back
-// all the same for as long as it was asked to, each time.
+// TestAskedToWait_NotEnforced: the pause holds no task back. The task is put back all the same
+// for as long as the upstream asked, each time.
 func TestAskedToWait_NotEnforced(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -428,8 +428,8 @@ func TestAskedToWait_NotEnforced(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_WithoutTheScope asks to wait for all where the throttle limits only
-// tenants: there is nothing to pause, the task waits all the same.
+// TestAskedToWait_WithoutTheScope asks to wait for all while the throttle limits only tenants:
+// there is nothing to pause, and the task waits all the same.
 func TestAskedToWait_WithoutTheScope(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(10, time.Hour), func(t *testing.T, w *world) {
@@ -444,8 +444,7 @@ func TestAskedToWait_WithoutTheScope(t *testing.T) {
 	})
 }
 
-// TestAskedToWait_OnTheLastRetry waits inside the handler where asynq would archive
-// the task.
+// TestAskedToWait_OnTheLastRetry: a task that asynq would archive waits inside its handler.
 func TestAskedToWait_OnTheLastRetry(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -499,7 +498,7 @@ func TestAskedToWait_OnTheLastRetry(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_StrangeDelays has errors made by hand: AskedToWait makes none of these
+// TestAskedToWait_StrangeDelays returns errors made by hand: AskedToWait makes none of these
 // delays.
 func TestAskedToWait_StrangeDelays(t *testing.T) {
 	t.Parallel()
@@ -594,8 +593,8 @@ func TestAskedToWait_NoLongerThanTheOption(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_IsNoEnd has the upstream's error say that the task is to be ended:
-// that it asks to wait says that it is not.
+// TestAskedToWait_IsNoEnd: the upstream's error wraps SkipRetry or RevokeTask. Since the upstream
+// asks to wait, the task is not ended.
 func TestAskedToWait_IsNoEnd(t *testing.T) {
 	t.Parallel()
 	ends := map[string]error{"skip": asynq.SkipRetry, "revoke": asynq.RevokeTask}
@@ -628,8 +627,8 @@ func TestAskedToWait_IsNoEnd(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_KeepsItsCause lets a middleware outside of the shaper know what the
-// upstream said, where the put-back is by the wait itself.
+// TestAskedToWait_KeepsItsCause: if the wait itself puts the task back, a middleware outside of
+// the shaper can read what the upstream said.
 func TestAskedToWait_KeepsItsCause(t *testing.T) {
 	t.Parallel()
 	inDomains(t, wide, func(t *testing.T, w *world) {
@@ -647,8 +646,8 @@ func TestAskedToWait_KeepsItsCause(t *testing.T) {
 	})
 }
 
-// TestAskedToWait_BeyondTheDeadline ends a job at once that the pause keeps from
-// starting in time.
+// TestAskedToWait_BeyondTheDeadline: a job that the pause keeps from starting in time is ended at
+// once.
 func TestAskedToWait_BeyondTheDeadline(t *testing.T) {
 	t.Parallel()
 	inBubble(t, wide, func(t *testing.T, w *world) {
@@ -678,8 +677,8 @@ func TestAskedToWait_BeyondTheDeadline(t *testing.T) {
 	})
 }
 
-// TestAskedToWait_WithoutRedis cannot pause: the task is put back for the wait, and
-// what it was charged stays.
+// TestAskedToWait_WithoutRedis: without Redis nothing is paused. The task is put back for the
+// wait, and its charge stays.
 func TestAskedToWait_WithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, fallback := range []throttle.Fallback{throttle.FallbackClosed, throttle.FallbackOpen} {
@@ -717,8 +716,8 @@ func TestAskedToWait_WithoutRedis(t *testing.T) {
 	}
 }
 
-// TestAskedToWait_RedisLostBetween loses Redis after the pause: with FallbackOpen the
-// task would be granted, though it has to wait.
+// TestAskedToWait_RedisLostBetween loses Redis after the pause: FallbackOpen would grant the
+// task, which must wait all the same.
 func TestAskedToWait_RedisLostBetween(t *testing.T) {
 	t.Parallel()
 	inBubble(t, wide, func(t *testing.T, w *world) {
@@ -762,7 +761,7 @@ func TestAskedToWait_RedisLostBetween(t *testing.T) {
 	})
 }
 
-// scriptOf tells calls of the throttle's scripts that pause or decide; empty for other
+// scriptOf returns the name of a throttle's script that pauses or decides; empty for other
 // commands.
 func scriptOf(cmd redis.Cmder) string {
 	args := cmd.Args()
@@ -777,7 +776,7 @@ func scriptOf(cmd redis.Cmder) string {
 }
 
 // TestWaitOnTheLastRetryWithoutAPause: a task on its last retry whose upstream asks to wait
-// comes again, also where the pause holds nobody back.
+// comes again, even if the pause holds no task back.
 func TestWaitOnTheLastRetryWithoutAPause(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: "tenant", Mode: throttle.Shadow, Limits: []throttle.Limit{throttle.PerMinute(100)}}}

@@ -17,7 +17,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// putBack runs one task, which takes all of a window, and has the next put back
+// putBack runs one task, which takes all of a window, and waits until the next is put back
 // until its slot.
 func (w *world) putBack(tenant string, opts ...asynq.Option) (id string, slot time.Time) {
 	w.t.Helper()
@@ -31,7 +31,7 @@ func (w *world) putBack(tenant string, opts ...asynq.Option) (id string, slot ti
 	return id, w.slotOf(tenant)
 }
 
-// slotOf is a tenant's next booked start, when the window holds one unit.
+// slotOf returns a tenant's next booked start, if the window holds one unit.
 func (w *world) slotOf(tenant string) time.Time {
 	w.t.Helper()
 	w.mu.Lock()
@@ -45,9 +45,8 @@ func (w *world) slotOf(tenant string) time.Time {
 	return time.Time{}
 }
 
-// TestStartsAreOnTheSlot measures how long after its granted start a handler is
-// called, with idle workers: in virtual time only asynq's and our own waiting
-// shows.
+// TestStartsAreOnTheSlot measures how long after its granted start a handler is called, with
+// idle workers: virtual time shows only the waiting of asynq and of this library.
 func TestStartsAreOnTheSlot(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -90,8 +89,8 @@ func TestStartsAreOnTheSlot(t *testing.T) {
 	}
 }
 
-// TestRunByHandKeepsItsSlot_F29 lets an operator run a waiting task before its
-// slot, far from it and in its last second.
+// TestRunByHandKeepsItsSlot_F29 lets an operator run a waiting task before its slot: long
+// before it, and within the last second.
 func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
 	t.Parallel()
 	for _, early := range []time.Duration{9 * time.Second, time.Second, 300 * time.Millisecond, 120 * time.Millisecond} {
@@ -120,8 +119,8 @@ func TestRunByHandKeepsItsSlot_F29(t *testing.T) {
 	}
 }
 
-// TestGoneTaskGivesItsSlotBack_F36 deletes or archives a waiting task: nobody
-// comes for its slot, and whoever asks at that time gets it.
+// TestGoneTaskGivesItsSlotBack_F36 deletes or archives a waiting task: no task comes for its
+// slot, and a task that asks at that time gets the room.
 func TestGoneTaskGivesItsSlotBack_F36(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -161,8 +160,8 @@ func TestGoneTaskGivesItsSlotBack_F36(t *testing.T) {
 	}
 }
 
-// lateWaker starts a server whose waker's questions to Redis are answered late by
-// delay from the moment it is told so.
+// lateWaker starts a server. From the call of late on, the answers to its waker's questions
+// come later by delay.
 func (w *world) lateWaker(cfg asynq.Config) (late func(delay time.Duration)) {
 	w.t.Helper()
 	slow := newWire(w)
@@ -175,8 +174,8 @@ func (w *world) lateWaker(cfg asynq.Config) (late func(delay time.Duration)) {
 	return func(delay time.Duration) { slow.before(func(redis.Cmder) { time.Sleep(delay) }) }
 }
 
-// TestCompletedTaskIsNotRunAgain lets the waker look at a task when that has run by
-// hand, is completed and kept (Retention): asynq would run it a second time.
+// TestCompletedTaskIsNotRunAgain lets the waker look at a task that a person has run, and that
+// is completed and kept (Retention): RunTask would run it a second time.
 func TestCompletedTaskIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
@@ -200,8 +199,8 @@ func TestCompletedTaskIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// TestWakeUpIsOfOneAttempt lets the waker look at a task when that has run by hand
-// and failed: it has its own time to come back.
+// TestWakeUpIsOfOneAttempt lets the waker look at a task that a person has run, and that has
+// failed: the task comes back at the time of its retry.
 func TestWakeUpIsOfOneAttempt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
@@ -231,8 +230,8 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 	})
 }
 
-// TestQueuePausedOverTheSlots_F37 pauses the queue until all slots and their
-// grace have passed: what is resumed must not start at once.
+// TestQueuePausedOverTheSlots_F37 pauses the queue until all slots and their grace have
+// passed: when the queue goes on, its tasks must not all start at once.
 func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 	t.Parallel()
 	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
@@ -265,8 +264,8 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 	})
 }
 
-// TestWakerLost ends the process that put the tasks back before it can wake them.
-// Another one goes on, and asynq's own time brings them back to it.
+// TestWakerLost ends the process that put the tasks back before it can wake them. Another
+// process goes on, and asynq's own time brings the tasks to it.
 func TestWakerLost(t *testing.T) {
 	t.Parallel()
 	inFarAhead(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
@@ -300,8 +299,7 @@ func TestWakerLost(t *testing.T) {
 	})
 }
 
-// slots reads from the put-backs' texts, to the second, when the waiting tasks are
-// to start.
+// slots reads from the put-backs' texts, to the second, when the waiting tasks will start.
 func (w *world) slots(tasks int) map[string]time.Time {
 	w.t.Helper()
 	slots := make(map[string]time.Time)
@@ -356,8 +354,8 @@ func TestWakerWithoutRedis(t *testing.T) {
 	})
 }
 
-// TestWokenBeforeThePutBackIsWritten lets asynq's put-back arrive late: while the
-// task is still active there, it cannot be woken.
+// TestWokenBeforeThePutBackIsWritten lets asynq's put-back arrive late: while asynq still has
+// the task as active, it cannot be woken.
 func TestWokenBeforeThePutBackIsWritten(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -414,9 +412,9 @@ func wasPutBack(cmd redis.Cmder) bool {
 	}) && len(cmd.Args()) > 10
 }
 
-// TestWakerReadsAnActiveTaskSeldom: asynq tells the state of a task along with its payload. A task
-// without a retry left waits for its slot in its handler, where the waker finds it active. It is
-// looked at ever less often.
+// TestWakerReadsAnActiveTaskSeldom: asynq returns the state of a task along with its payload. A task
+// without a retry left waits for its slot in its handler, where the waker finds it active. The waker
+// looks at it ever less often.
 func TestWakerReadsAnActiveTaskSeldom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, perTenant(1, 2*time.Second), func(t *testing.T, w *world) {
