@@ -51,8 +51,8 @@ func TestBatchGathers(t *testing.T) {
 	})
 }
 
-// TestBatchWaitsForOthers: of several who ask one shortly after the other, each again a
-// while after its answer, most are asked for together. Who asks alone never waits.
+// TestBatchWaitsForOthers: several callers ask shortly after each other, each again a while after
+// its answer. Most of their jobs are sent together. A caller that asks alone never waits.
 func TestBatchWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -118,8 +118,8 @@ func TestBatchOfMany(t *testing.T) {
 	}
 }
 
-// TestCallersDeadline: a caller's own time says nothing about Redis. No breaker hears of
-// it, no fallback answers, and the call goes on for the others.
+// TestCallersDeadline: the end of a caller's own context says nothing about Redis. The breaker
+// does not count it, no fallback answers, and the call goes on for the other callers.
 func TestCallersDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestCallersDeadline(t *testing.T) {
 	})
 }
 
-// TestCallersDeadlineAlone: of calls that are one caller's the same holds.
+// TestCallersDeadlineAlone: the same holds for a call with the jobs of one caller only.
 func TestCallersDeadlineAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestCallersDeadlineAlone(t *testing.T) {
 	})
 }
 
-// lostGrant is a job a that was granted and not answered, with the nonce to ask again with.
+// lostGrant returns a job a whose grant was not answered, with the nonce to ask again with.
 func lostGrant(t *testing.T) (*fakeRedis, *Throttle, Job) {
 	t.Helper()
 	client := newFake()
@@ -196,8 +196,8 @@ func lostGrant(t *testing.T) (*fakeRedis, *Throttle, Job) {
 	return client, th, job
 }
 
-// TestLostAnswer: what was not answered is asked again before anything else, and who asks
-// again with the nonce has the grant that was charged.
+// TestLostAnswer: a call that was not answered is sent again before any other, and a caller that
+// asks again with the nonce gets the grant that was charged.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestLostAnswerTooLate: a grant that nobody could use within a second of its start is
-// given back, and the job decided anew.
+// TestLostAnswerTooLate: a grant that no caller could use within a second of its start is given
+// back, and the job decided anew.
 func TestLostAnswerTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestLostAnswerTooLate(t *testing.T) {
 	})
 }
 
-// TestLostGrantHasItsOwnKeys: who asked has used the maps of the job for others since; the grant
-// goes back where it was charged.
+// TestLostGrantHasItsOwnKeys: the caller has used the maps of the job for other jobs since. The
+// grant is given back to the keys that were charged.
 func TestLostGrantHasItsOwnKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,9 +267,9 @@ func TestLostGrantHasItsOwnKeys(t *testing.T) {
 	})
 }
 
-// TestForgottenGrantsAreGivenBack: grants that nobody has asked for until their grace is over
-// are given back, and those who ask do not wait for it; a refund that was not done, or whose
-// answer was lost, is asked again after the next answer.
+// TestForgottenGrantsAreGivenBack: grants that no caller has asked for until their grace is over
+// are given back, and callers do not wait for that; a refund that was not done, or whose answer
+// was lost, is sent again after the next answer.
 func TestForgottenGrantsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,9 +335,9 @@ func TestForgottenGrantsAreGivenBack(t *testing.T) {
 	})
 }
 
-// TestLateGrantsHoldUpNobody: a second without answers leaves grants that nobody has, more than
-// can be given back in the time of a call. All who ask afterwards are answered in time, those who
-// ask again for the same jobs too.
+// TestLateGrantsHoldUpNobody: a second without answers leaves more grants without a caller than can
+// be given back in the time of a call. All later callers are answered in time, even if they ask
+// again for the same jobs.
 func TestLateGrantsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -413,8 +413,8 @@ func TestCancelAgain(t *testing.T) {
 	})
 }
 
-// TestUnresolvedKeepsOthersFromAsking: as long as a call is not answered, nothing new is
-// asked, and what was not done then is not charged.
+// TestUnresolvedKeepsOthersFromAsking: as long as a call is not answered, no new jobs are sent, and
+// jobs that were not decided then are not charged.
 func TestUnresolvedKeepsOthersFromAsking(t *testing.T) {
 	t.Parallel()
 	client := newFake()
@@ -462,8 +462,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestKeptGrantKeepsItsDelay: of a grant that is handed out later only the rest of its
-// delay is left.
+// TestKeptGrantKeepsItsDelay: a grant that is handed out later has only the rest of its delay.
 func TestKeptGrantKeepsItsDelay(t *testing.T) {
 	t.Parallel()
 	kept, sent := make(keptGrants), time.Unix(1_800_000_000, 0)
@@ -486,8 +485,7 @@ func TestKeptGrantKeepsItsDelay(t *testing.T) {
 	}
 }
 
-// TestCancelGivesALostGrantBack: Cancel with the nonce refunds what was granted to a
-// caller who had gone.
+// TestCancelGivesALostGrantBack: Cancel with the nonce refunds the grant of a caller that had gone.
 func TestCancelGivesALostGrantBack(t *testing.T) {
 	t.Parallel()
 	client, th, job := lostGrant(t)

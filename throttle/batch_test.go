@@ -21,8 +21,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// twins are two throttles on one server that are told the same time, one to be asked
-// job by job, the other for all at once.
+// twins are two throttles on one server that read the same time: one is asked job by job, the
+// other for all jobs at once.
 type twins struct {
 	client   *redis.Client
 	one, all *scripted
@@ -37,9 +37,9 @@ func newTwins(t testing.TB, client *redis.Client, scopes []throttle.Scope, optio
 	return tw
 }
 
-// alike asks both and fails the test where an answer, or what is left in Redis, is not
-// the same. Of jobs that come together each arrives a microsecond after the one before, so
-// that they have an order; and all are told when the line is to be pulled after the last.
+// alike asks both throttles and fails the test if an answer, or what is left in Redis, differs.
+// Jobs that come together arrive a microsecond after each other, so that they have an order; and
+// all answers have the Next of the last.
 func (tw twins) alike(t testing.TB, jobs []throttle.Job) (outcomes map[string]int) {
 	t.Helper()
 	outcomes = make(map[string]int)
@@ -64,7 +64,7 @@ func (tw twins) alike(t testing.TB, jobs []throttle.Job) (outcomes map[string]in
 	return outcomes
 }
 
-// left is what a throttle has in Redis, by the ends of its keys, without arrivals.
+// left returns what a throttle has in Redis, by the ends of its keys, without arrivals.
 func (tw twins) left(t testing.TB, s *scripted) map[string]string {
 	t.Helper()
 	ends := make(map[string]string)
@@ -150,8 +150,8 @@ func drawBatchJob(random *rand.Rand, id string) throttle.Job {
 	return job
 }
 
-// TestReserveAllErrorsAtTheirPlaces: what is wrong with one job is told at its place,
-// and costs the others nothing.
+// TestReserveAllErrorsAtTheirPlaces: the error of one job is its answer, and does not affect the
+// others.
 func TestReserveAllErrorsAtTheirPlaces(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -260,7 +260,7 @@ func hookedClient(t testing.TB, server *redis.Client) (*redis.Client, *hooked) {
 	return client, hook
 }
 
-// manyJobs weigh one each.
+// manyJobs returns n jobs of weight 1.
 func manyJobs(n int) []throttle.Job {
 	jobs := make([]throttle.Job, n)
 	for i := range jobs {
@@ -270,7 +270,7 @@ func manyJobs(n int) []throttle.Job {
 }
 
 // TestLostQuestionIsNotDecidedLater: a call that did not reach Redis charges nothing later,
-// neither when its process asks for other jobs nor when a copy of it arrives: its job may
+// neither when its process asks for other jobs nor when a copy of the call arrives: the job may
 // have run elsewhere.
 func TestLostQuestionIsNotDecidedLater(t *testing.T) {
 	t.Parallel()
@@ -305,7 +305,7 @@ func TestLostQuestionIsNotDecidedLater(t *testing.T) {
 	})
 }
 
-// TestReserveAllRoundTrips: one for each 64 jobs.
+// TestReserveAllRoundTrips: ReserveAll takes one round trip for each 64 jobs.
 func TestReserveAllRoundTrips(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
@@ -324,8 +324,8 @@ func TestReserveAllRoundTrips(t *testing.T) {
 	})
 }
 
-// TestReserveAllContextEnds: nothing is asked once the context has ended, and what may
-// have been decided meanwhile is told with the nonce to ask again with.
+// TestReserveAllContextEnds: no jobs are sent once the context has ended, and jobs that may have
+// been decided get an error with the nonce to ask again with.
 func TestReserveAllContextEnds(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
@@ -378,8 +378,8 @@ func TestReserveAllContextEnds(t *testing.T) {
 	})
 }
 
-// TestReserveAllLoadsTheScript: where Redis does not know it, at first or after SCRIPT
-// FLUSH.
+// TestReserveAllLoadsTheScript: ReserveAll loads the script if Redis does not know it, at first or
+// after SCRIPT FLUSH.
 func TestReserveAllLoadsTheScript(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
@@ -476,9 +476,9 @@ func TestReserveAllWithoutPipeline(t *testing.T) {
 	})
 }
 
-// TestReserveAllRedisAway: each job is answered by the fallback, or has its error with
-// the nonce to ask again with; the observer is told of each. Redis is left alone for
-// all of them once the breaker is open.
+// TestReserveAllRedisAway: the fallback answers each job, or the job has an error with the nonce
+// to ask again with; the observer gets an event for each. Once the breaker is open, Redis is left
+// alone for all of them.
 func TestReserveAllRedisAway(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
@@ -557,8 +557,8 @@ func TestF01_ReserveAllCutInTheMiddle(t *testing.T) {
 	}
 }
 
-// again asks for jobs that must be granted, and once more for those whose answers were
-// lost; how many it were.
+// again asks for jobs that must be granted, and once more for jobs whose answers were lost. It
+// returns how many these were.
 func again(t *testing.T, th *throttle.Throttle, jobs []throttle.Job) int {
 	t.Helper()
 	var lost []throttle.Job
@@ -581,7 +581,7 @@ func again(t *testing.T, th *throttle.Throttle, jobs []throttle.Job) int {
 	return len(lost)
 }
 
-// BenchmarkReserveAll is one decision of many that are asked for at once.
+// BenchmarkReserveAll measures one decision of many that are asked for at once.
 func BenchmarkReserveAll(b *testing.B) {
 	th := benchThrottle(b, roomy)
 	jobs := make([]throttle.Job, 100)

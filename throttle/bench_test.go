@@ -26,8 +26,8 @@ var (
 	tight = tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(100))
 )
 
-// BenchmarkModel is the algorithm without Redis. It forgets nothing by itself, so it
-// is begun anew again and again.
+// BenchmarkModel measures the algorithm without Redis. The model forgets nothing by itself, so
+// the benchmark begins a new one again and again.
 func BenchmarkModel(b *testing.B) {
 	for name, keys := range benchKeys {
 		b.Run(name, func(b *testing.B) {
@@ -119,7 +119,7 @@ func BenchmarkBook(b *testing.B) {
 	}
 }
 
-// BenchmarkLook is what changes nothing, on ledgers with 200 entries.
+// BenchmarkLook measures calls that change nothing, on ledgers with 200 entries.
 func BenchmarkLook(b *testing.B) {
 	th := crowded(b)
 	for name, look := range map[string]func(ctx context.Context) error{
@@ -141,8 +141,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkPull is a pull that finds nothing to do, which is what a script costs before it
-// does anything: script-µs is its part, by the server's own figures.
+// BenchmarkPull measures a pull that finds nothing to do, the least that a script costs: script-µs
+// is the script's part, by the server's own figures.
 func BenchmarkPull(b *testing.B) {
 	server := redistest.Start(b)
 	client := server.Client(b)
@@ -156,9 +156,10 @@ func BenchmarkPull(b *testing.B) {
 	b.ReportMetric(took/calls, "script-µs/op")
 }
 
-// BenchmarkHandOver is what a job costs that waits for its place under a running limit: one that
-// ends, which books the next, that one's start, and one more that comes. As BenchmarkPull tells; a
-// thousand wait behind it. Of a thousand places, taken one after the other, the ledger is long.
+// BenchmarkHandOver measures the cost of a job that waits for its place under a running limit: a
+// job ends, which books the next; that job starts; and another comes. A thousand wait behind it.
+// With a thousand places, taken one after the other, the ledger is long. script-µs is that of
+// BenchmarkPull.
 func BenchmarkHandOver(b *testing.B) {
 	for _, places := range []int{10, 1000} {
 		b.Run(fmt.Sprint("places ", places), func(b *testing.B) {
@@ -194,7 +195,7 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// scriptsOf is how many calls of scripts a server has had, and what they took, in us.
+// scriptsOf returns how many calls of scripts a server has had, and how long they took, in us.
 func scriptsOf(b *testing.B, client *redis.Client) (calls, took float64) {
 	b.Helper()
 	stats, err := client.Info(b.Context(), "commandstats").Result()

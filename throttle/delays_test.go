@@ -11,8 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestJobsLaterThanTheMarginAreFound: Check hears within minutes that jobs begin later than a
-// margin after their grants, and no longer an hour after the last of them.
+// TestJobsLaterThanTheMarginAreFound: within minutes Check reports that jobs begin later than a
+// margin after their grants; an hour after the last of these jobs it does no longer.
 func TestJobsLaterThanTheMarginAreFound(t *testing.T) {
 	t.Parallel()
 	scopes := []throttle.Scope{

@@ -17,8 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestJobErrorsNameTheFix: what is wrong with a job's scopes and weight is said with the
-// scopes that there are and with what to do.
+// TestJobErrorsNameTheFix: errors about a job's scopes and weight name the scopes that exist and
+// say what to do.
 func TestJobErrorsNameTheFix(t *testing.T) {
 	t.Parallel()
 	client := miniClient(t)
@@ -67,8 +67,8 @@ func TestJobErrorsNameTheFix(t *testing.T) {
 	}
 }
 
-// TestFallbackIsNamedInTheLog: the line about a Redis that cannot decide says what becomes
-// of jobs meanwhile.
+// TestFallbackIsNamedInTheLog: the log line about a Redis that cannot decide says what happens to
+// jobs meanwhile.
 func TestFallbackIsNamedInTheLog(t *testing.T) {
 	t.Parallel()
 	for is, want := range map[throttle.Fallback]string{
@@ -90,7 +90,8 @@ func TestFallbackIsNamedInTheLog(t *testing.T) {
 	}
 }
 
-// TestCheckNamesTheAddress: where Redis does not answer, Check says which, and no password.
+// TestCheckNamesTheAddress: if Redis does not answer, the error of Check has its address, and no
+// password.
 func TestCheckNamesTheAddress(t *testing.T) {
 	t.Parallel()
 	silent := redistest.Start(t)

@@ -36,7 +36,7 @@ func (c *counters) Settled(s throttle.Settlement) { c.givenBack.Add(s.Charged - 
 
 func (c *counters) Paused(throttle.Pause) { c.pauses.Add(1) }
 
-// The rest is of no interest here.
+// The other events are of no interest here.
 
 func (*counters) Called(throttle.ScriptCall)  {}
 func (*counters) Adapted(throttle.Adaptation) {}

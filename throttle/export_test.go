@@ -8,16 +8,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/wire"
 )
 
-// SetNow lets a test say the time to the scripts. nil gives it back to Redis.
+// SetNow lets a test set the time that scripts read. With nil they read Redis' clock again.
 func (t *Throttle) SetNow(now func() time.Time) { t.now = now }
 
-// Encode is how a user's value stands in a key.
+// Encode returns a user's value as a key has it.
 var Encode = wire.Encode
 
-// AwaitPublished returns when this process has published what it is about to.
+// AwaitPublished waits until this process has finished publishing.
 func (t *Throttle) AwaitPublished() { t.sign.publishing.Wait() }
 
-// TakeSteps has one call of a script take so many steps.
+// TakeSteps sets how many steps one call of a script may take.
 func (t *Throttle) TakeSteps(n int) {
 	t.header[0] = t.header[0][:strings.LastIndexByte(t.header[0], ' ')+1] + strconv.Itoa(n)
 }

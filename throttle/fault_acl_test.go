@@ -17,8 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// leastRules are what a user needs who does no more than to decide by throttles, as in
-// docs/operations.md: what go-redis sends, and what the scripts call.
+// leastRules returns the rules of docs/operations.md that a user needs for decisions only: the
+// commands that go-redis sends, and the commands that the scripts call.
 func leastRules(t testing.TB) []string {
 	t.Helper()
 	rules := []string{"on", ">secret", "resetkeys", "~thr:*", "resetchannels", "-@all", "+ping", "+hello", "+auth",
@@ -29,7 +29,7 @@ func leastRules(t testing.TB) []string {
 	return rules
 }
 
-// userClient is a client of a user who has these rules and no others.
+// userClient returns a client of a user with these rules and no others.
 func userClient(t testing.TB, server *redistest.Server, user string, rules []string) *redis.Client {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", user, "reset"}
@@ -67,8 +67,8 @@ func TestF18_LeastRules(t *testing.T) {
 	})
 }
 
-// TestF18_LeastRulesOnCluster: a Cluster's client needs two rules more, EVAL for while a
-// slot is being moved.
+// TestF18_LeastRulesOnCluster: a Cluster's client needs two rules more; it needs EVAL while a slot
+// is being moved.
 func TestF18_LeastRulesOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
@@ -97,8 +97,8 @@ func TestF18_LeastRulesOnCluster(t *testing.T) {
 	}
 }
 
-// TestF18_MissingPermissionIsNamed: whatever one rule a user lacks, the Check names it,
-// and it alone; given it, the Check finds nothing any more. It leaves no key.
+// TestF18_MissingPermissionIsNamed: if a user lacks any one rule, Check names that rule, and no
+// other; once the user has the rule, Check finds nothing any more. Check leaves no key.
 func TestF18_MissingPermissionIsNamed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -211,8 +211,7 @@ func TestF18_WrongPassword(t *testing.T) {
 	}
 }
 
-// TestF18_WithoutPermission: a decision that the user may not make is none, and the
-// fallback's to answer.
+// TestF18_WithoutPermission: if the user may not run a decision, the fallback answers.
 func TestF18_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -14,9 +14,9 @@ import (
 
 // TestF23_F24_ClockSteps drives a throttle at full load over a step of Redis'
 // clock. Whatever the clock says, jobs really start after their delay: by a clock
-// that does not step, no window is over its limit where the clock went back, and at
-// most one more limit starts where it went on. No delay is negative, and jobs start
-// again soon.
+// that does not step, no window is over its limit after a step back, and at most one
+// more limit starts after a step forward. No delay is negative, and jobs start again
+// soon.
 func TestF23_F24_ClockSteps(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

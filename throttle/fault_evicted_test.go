@@ -57,7 +57,7 @@ func TestF15_EvictedKeys(t *testing.T) {
 	})
 }
 
-// takeAway deletes the one key that ends so, or the one of that kind.
+// takeAway deletes the one key with this end, or the one of this kind.
 func takeAway(t *testing.T, client *redis.Client, s *scripted, end string) {
 	t.Helper()
 	n := 0
@@ -76,8 +76,8 @@ func takeAway(t *testing.T, client *redis.Client, s *scripted, end string) {
 }
 
 // TestF15_EvictedLine takes away each key of the line while one job is booked and
-// others wait: all start as long as they ask again, within the limit. Where the line
-// itself is lost, its jobs pass for waiting until they leave; who has left and
+// others wait: all start as long as they ask again, within the limit. If the line
+// itself is lost, its jobs count as waiting until they leave; a job that has left and
 // comes again starts too.
 func TestF15_EvictedLine(t *testing.T) {
 	t.Parallel()

@@ -54,14 +54,14 @@ func onCluster(t *testing.T) replicated {
 	}
 }
 
-// failover is what one death of a primary did to decisions.
+// failover says what one death of a primary did to decisions.
 type failover struct {
 	replaced time.Duration // from the death until another primary was known to all and took writes
 	resumed  time.Duration // from the death until the first decision
 	lost     int64         // charges of granted jobs that the new primary does not know
 }
 
-// asker asks for jobs without end, as workers do.
+// asker asks for one job after the other, as workers do.
 type asker struct {
 	throttle *throttle.Throttle
 
@@ -133,9 +133,9 @@ func (r replicated) outage(t *testing.T, client redis.UniversalClient, end func(
 
 func kill(s *redistest.Server) { s.Stop() }
 
-// TestF07_F08_DecisionsResume kills the primary (kill -9) behind a client that package
-// connect has opened. Decisions resume, in full within a second of the failover, which takes
-// as long as it takes. What the new primary does not know of is forgotten, and no more.
+// TestF07_F08_DecisionsResume kills the primary (SIGKILL) behind a client that package
+// connect has opened. Decisions resume, in full runs within a second of the failover, however
+// long that takes. Only the charges that the new primary has not received are forgotten.
 func TestF07_F08_DecisionsResume(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) replicated{"sentinel": onSentinels, "cluster": onCluster} {
@@ -153,9 +153,9 @@ func TestF07_F08_DecisionsResume(t *testing.T) {
 }
 
 // TestFailoverContrast prints how long decisions are away with package connect's options
-// and with go-redis' defaults, where the primary is killed and where it hangs, as a
-// machine that is lost does. FAILOVER_ROUNDS=5 says how often; without it nothing is done,
-// since the defaults take up to a minute each time: -timeout 30m.
+// and with go-redis' defaults, if the primary is killed and if it hangs, like a lost
+// machine. FAILOVER_ROUNDS=5 says how often; without it the test is skipped, since the
+// defaults take up to a minute each time: -timeout 30m.
 func TestFailoverContrast(t *testing.T) {
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("FAILOVER_ROUNDS"), "0"))
 	if err != nil {
@@ -194,7 +194,7 @@ func contrast(t *testing.T, r replicated, rounds int) {
 	}
 }
 
-// middle is the median and the worst.
+// middle returns the median and the worst, as text.
 func middle(of []time.Duration) string {
 	slices.Sort(of)
 	return fmt.Sprintf("%.1f s (%.1f s)", of[len(of)/2].Seconds(), of[len(of)-1].Seconds())

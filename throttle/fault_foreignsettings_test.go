@@ -12,9 +12,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestForeignSettings: text in control, or among a scope key's own limits, that is no mode
-// or no limit is told as ErrState by all calls that go by it, and never passes for a scope
-// without limits. Nothing is written then, and when it is gone the throttle goes on.
+// TestForeignSettings: if control, or a scope key's own limits, has a text that is no mode or no
+// limit, all calls that read it fail with ErrState, and never treat the scope as one without
+// limits. They write nothing, and when the text is gone the throttle goes on.
 func TestForeignSettings(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct{ key, text string }{

@@ -17,8 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// twoWays is a client that heeds no context. While it is stuck, questions go where they do
-// not get through, until that way is free again.
+// twoWays is a client that heeds no context. While it is stuck, its calls take a way on which they
+// do not get through until that way is free again.
 type twoWays struct {
 	redis.Scripter
 	other redis.Scripter
@@ -51,7 +51,7 @@ func (c *twoWays) set(stuck bool) {
 	c.stuck = stuck
 }
 
-// everything is what a throttle has in Redis, the last answers too.
+// everything returns what a throttle has in Redis, the last answers too.
 func everything(t *testing.T, client *redis.Client, th *throttle.Throttle) map[string]string {
 	t.Helper()
 	keys := make(map[string]string)
@@ -61,8 +61,8 @@ func everything(t *testing.T, client *redis.Client, th *throttle.Throttle) map[s
 	return keys
 }
 
-// TestLateCopyOfAnOlderQuestionChangesNothing: a question is stuck on its way; asked again
-// it is answered, and so are later ones. When it arrives after all, soon or more than a second
+// TestLateCopyOfAnOlderQuestionChangesNothing: a call is stuck on its way; sent again it is
+// answered, and so are later calls. When the stuck copy arrives, soon or more than a second
 // later, it charges nothing, gives nothing back and takes no charge away: never do more
 // than 5 units start in 10 s.
 func TestLateCopyOfAnOlderQuestionChangesNothing(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestF15_PropertyLostLog takes the older entries of ledgers away, once and again, while heavy and
-// light jobs fill an hour and a day. What they held counts on, a window at most: no window is over its
-// limit, and after the longest there is room for everything.
+// TestF15_PropertyLostLog takes the older entries of ledgers away, again and again, while heavy and
+// light jobs fill an hour and a day. The units of lost entries count on, for a window at most: no
+// window is over its limit, and after the longest window there is room for everything.
 func TestF15_PropertyLostLog(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -93,7 +93,7 @@ func TestF15_PropertyLostLog(t *testing.T) {
 	})
 }
 
-// TestF15_LogOfALostKey: a scope key that was lost begins anew, also where its log is still there.
+// TestF15_LogOfALostKey: a scope key that was lost begins anew, even if its log still exists.
 func TestF15_LogOfALostKey(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -121,8 +121,8 @@ func TestF15_LogOfALostKey(t *testing.T) {
 	})
 }
 
-// TestForeignSpent: a scope key of which more is spent than it has entries of, written by hand or
-// by something else, is foreign data: a job that would wait for them fails, and the server goes on.
+// TestForeignSpent: a scope key whose spent units exceed its entries, written by hand or by another
+// program, is foreign data: a job that would wait for these units fails, and the server goes on.
 func TestForeignSpent(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -146,8 +146,8 @@ func TestForeignSpent(t *testing.T) {
 	})
 }
 
-// TestRefundOfTheNewest: what is left when the newest starts are refunded lies in the ledger's log
-// alone. A job without room then had its place looked for in an empty tail, for ever.
+// TestRefundOfTheNewest: when the newest starts are refunded, the entries that are left lie in the
+// ledger's log alone. A search for room once looked for them in the empty tail, for ever.
 func TestRefundOfTheNewest(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -14,8 +14,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestF05_F20_DataLost: after a restart without data, or FLUSHALL, it goes on at once, with no word of
-// a missing script, and lets at most one more limit pass.
+// TestF05_F20_DataLost: after a restart without data, or FLUSHALL, the throttle goes on at once,
+// without an error about a missing script, and lets at most one more limit start.
 func TestF05_F20_DataLost(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
@@ -55,7 +55,7 @@ func TestF05_F20_DataLost(t *testing.T) {
 	}
 }
 
-// TestF06_ScriptsForgotten: SCRIPT FLUSH between two calls is nobody's concern.
+// TestF06_ScriptsForgotten: no caller notices a SCRIPT FLUSH between two calls.
 func TestF06_ScriptsForgotten(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
@@ -101,7 +101,7 @@ func TestF06_ScriptsForgotten(t *testing.T) {
 	})
 }
 
-// forgetful makes Redis forget a script as soon as it is loaded, so many times.
+// forgetful makes Redis forget a script as soon as it is loaded, a number of times.
 type forgetful struct {
 	flush func(ctx context.Context)
 	times int

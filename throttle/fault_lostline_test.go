@@ -11,9 +11,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestF15_LostLine takes away each key of the line by which a pull finds a lane, while another tenant
-// waits that is paused. Whoever is in line and asks again has the lane found; also who comes after
-// the others have left. No window is over its limit.
+// TestF15_LostLine takes away each key of the line by which a pull finds a lane, while a paused tenant
+// waits too. When a job in line asks again, pulls find its lane again; so they do when a job comes
+// after the others have left. No window is over its limit.
 func TestF15_LostLine(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

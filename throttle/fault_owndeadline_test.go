@@ -53,8 +53,8 @@ func TestCallersOwnDeadlinesSayNothingAboutRedis(t *testing.T) {
 	})
 }
 
-// TestOwnDeadlinesDoNotHideAnOutage stalls Redis: those whose contexts are longer than
-// the own timeout open the breaker, whatever the others do.
+// TestOwnDeadlinesDoNotHideAnOutage stalls Redis: callers whose contexts last longer than the
+// throttle's timeout open the breaker, whatever the other callers do.
 func TestOwnDeadlinesDoNotHideAnOutage(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {

@@ -15,11 +15,11 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// patient is for tests in which the own timeout is not the point: a busy machine
-// must not end the call.
+// patient is a timeout for tests that do not test the timeout: a busy machine must not
+// end the call.
 const patient = time.Minute
 
-// soon bounds, in full, what ought to happen at once; the clients' own timeouts are longer.
+// soon bounds, in full runs, how long an immediate event takes; the clients' own timeouts are longer.
 const soon = 3 * time.Second
 
 // TestF03_Refused: while Redis refuses connections each policy does what it says,
@@ -77,9 +77,9 @@ func TestF03_Refused(t *testing.T) {
 	})
 }
 
-// TestF04_BlackHole: a Redis that is stopped in its tracks holds nobody for longer
-// than the timeout, the breaker opens, and Redis is used again when it is back. How soon
-// is asserted in full.
+// TestF04_BlackHole: a Redis whose process is stopped holds no caller for longer than the
+// timeout, the breaker opens, and Redis is used again when it is back. Full runs assert how
+// soon.
 func TestF04_BlackHole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -147,9 +147,9 @@ func TestF04_BlackHole(t *testing.T) {
 	}
 }
 
-// TestF04_EveryKindOfClientFreesItsCallers: whatever a client heeds, a call ends in
-// the throttle's time: on a connection that is silent, one that does not come
-// about, and where others hold all there are.
+// TestF04_EveryKindOfClientFreesItsCallers: whatever a client heeds, a call ends within
+// the throttle's timeout: on a silent connection, on a connection that cannot be made, and
+// if other callers hold all connections.
 func TestF04_EveryKindOfClientFreesItsCallers(t *testing.T) {
 	t.Parallel()
 	heedless := redis.Options{DialerRetries: 1}
@@ -215,8 +215,8 @@ func held(t *testing.T, client *redis.Client) *redis.Client {
 }
 
 // TestBreaker: after BreakAfter failures in a row Redis is left alone for
-// BreakPeriod; a negative number asks every time; what is the caller's own doing
-// does not count.
+// BreakPeriod; with a negative number Redis is asked every time; failures that the
+// caller's own context causes do not count.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestF10_F14_F19_RedisRefusesToWrite: F10, a replica answered; F14, out of memory; F19, too
-// few replicas. Nothing is decided and nothing is written, and it goes on when the
+// few replicas. Nothing is decided and nothing is written, and decisions go on when the
 // reason is gone.
 func TestF10_F14_F19_RedisRefusesToWrite(t *testing.T) {
 	t.Parallel()
@@ -81,8 +81,8 @@ func TestF10_F14_F19_RedisRefusesToWrite(t *testing.T) {
 	}
 }
 
-// TestF17_Busy: a script of somebody else blocks Redis. Each call gets a typed
-// error, and it goes on when that script has been killed.
+// TestF17_Busy: a script of another program blocks Redis. Each call gets a typed error,
+// and decisions go on when that script has been killed.
 func TestF17_Busy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--lua-time-limit", "10")
@@ -112,8 +112,8 @@ func TestF17_Busy(t *testing.T) {
 	})
 }
 
-// TestF16_ForeignData: a key of another type, or with other text, where one of
-// ours should be: ErrState, and nothing is written, neither there nor beside it.
+// TestF16_ForeignData: a key of the throttle has another type or a foreign text. The call
+// fails with ErrState, and writes nothing, neither to that key nor to others.
 func TestF16_ForeignData(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(ctx context.Context, client *redis.Client, key string) error{

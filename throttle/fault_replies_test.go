@@ -93,8 +93,8 @@ func TestF01_ReplyLostIsAskedAgainByTheCaller(t *testing.T) {
 	})
 }
 
-// TestF01_ReplyToAnyRequestLost: whichever of the first requests loses its reply
-// (the greeting, NOSCRIPT, SCRIPT LOAD, the decision), one job is charged once.
+// TestF01_ReplyToAnyRequestLost: whichever of the first requests loses its reply (the
+// greeting, NOSCRIPT, SCRIPT LOAD, the decision), the job is charged once.
 func TestF01_ReplyToAnyRequestLost(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {
@@ -121,9 +121,9 @@ func TestF01_ReplyToAnyRequestLost(t *testing.T) {
 	})
 }
 
-// TestF02_StalledReply: the caller is freed by the throttle's own timeout although
-// the client would wait for seconds; the request still arrives; asked again with
-// the nonce it is charged once.
+// TestF02_StalledReply: the throttle's own timeout frees the caller although the client
+// would wait for seconds. The request still arrives; the job asks again with the nonce,
+// and is charged once.
 func TestF02_StalledReply(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, direct *redis.Client) {

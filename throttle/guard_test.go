@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// broken is an Observer that panics with whatever it is told.
+// broken is an Observer whose methods panic.
 type broken struct{}
 
 func (broken) Decided(throttle.Decision)   { panic("decided") }

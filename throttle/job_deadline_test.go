@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestPassedDeadlineIsRefused: a job whose deadline has passed is refused whatever room there is, be it
-// new, planned, booked or in line, and is charged nothing. One whose deadline is now starts.
+// TestPassedDeadlineIsRefused: a job whose deadline has passed is refused whatever room there is, whether
+// it is new, planned, booked or in line, and is charged nothing. A job whose deadline is now starts.
 func TestPassedDeadlineIsRefused(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -68,8 +68,8 @@ func TestPassedDeadlineIsRefused(t *testing.T) {
 	})
 }
 
-// TestDeadline: a job that would start too late gets no slot, and the error says
-// when it would have been and why.
+// TestDeadline: a job that would start too late gets no slot, and the error says when
+// it could have started and what it would have waited for.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -9,9 +9,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestNonceIsForALostAnswer: an answer that has come is not kept. So a reservation has no nonce that its
-// caller did not choose, which would look like a key of the start; and a granted job that is asked
-// for again is a new start, charged again, with a nonce as without.
+// TestNonceIsForALostAnswer: an answer that has arrived is not kept. So a reservation has no nonce that its
+// caller did not choose, and a granted job that asks again is a new start, charged again, with a nonce
+// as without.
 func TestNonceIsForALostAnswer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestF44_F46_F52_InvalidJobs: a job that is wrong gets a typed error that names
-// the field, from every call that takes a job, and nothing is written.
+// TestF44_F46_F52_InvalidJobs: an invalid job gets a typed error that names the field,
+// from every call that takes a job, and nothing is written.
 func TestF44_F46_F52_InvalidJobs(t *testing.T) {
 	t.Parallel()
 	good := throttle.Job{ID: "id", Weight: 1, Keys: of("acme")}
@@ -85,7 +85,7 @@ func TestF44_F46_F52_InvalidJobs(t *testing.T) {
 	})
 }
 
-// everyJobCall makes each call that takes a job and tells their errors.
+// everyJobCall makes each call that takes a job, and returns the errors by call.
 func everyJobCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) map[string]error {
 	errs := make(map[string]error)
 	_, errs["Reserve"] = th.Reserve(ctx, job)
@@ -114,8 +114,8 @@ func TestF45_WeightsInJSON(t *testing.T) {
 	}
 }
 
-// TestF46_WeightAtAndAboveTheLimit: a weight of a whole window starts, alone; one
-// more can never, whichever of the limits it is.
+// TestF46_WeightAtAndAboveTheLimit: a job that weighs as much as a limit starts, alone; a
+// job that weighs one unit more can never start, whichever of the limits it is.
 func TestF46_WeightAtAndAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -196,8 +196,8 @@ func TestF47_LargeUnitsLoseNothing(t *testing.T) {
 	}
 }
 
-// TestLongIDsAreRefusedUnsent: an ID of more than 1,024 bytes gets a typed error that does not have all of it,
-// from every call that takes one, and Redis hears nothing. One of as many works everywhere.
+// TestLongIDsAreRefusedUnsent: an ID of more than 1,024 bytes gets a typed error that shows only a part of it,
+// from every call that takes an ID, and nothing is sent to Redis. An ID of 1,024 bytes works everywhere.
 func TestLongIDsAreRefusedUnsent(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {

@@ -15,9 +15,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestLeave: jobs that nobody will come for leave the line many at a time, from its front and
-// out of its middle, with odd IDs too. Others have their turn meanwhile, what is booked stays
-// booked, and who left or was not there is told.
+// TestLeave: jobs that will not come leave the line many at a time, from its front and out of its
+// middle, with odd IDs too. Other jobs have their turn meanwhile, booked jobs stay booked, and
+// Leave says which jobs left and which were not there.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	d := newDriverOn(t, quickServer(t),
@@ -56,7 +56,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLeaveGivesBookingsBack: the room of booked jobs that leave is others' at once.
+// TestLeaveGivesBookingsBack: other jobs get the room of booked jobs that leave at once.
 func TestLeaveGivesBookingsBack(t *testing.T) {
 	t.Parallel()
 	d := newDriverOn(t, quickServer(t),
@@ -88,9 +88,9 @@ func TestLeaveGivesBookingsBack(t *testing.T) {
 	}
 }
 
-// TestLeaveManyOfALane: a long lane is told in pages, in the order of its jobs; they leave
-// many in one call, booked ones among them, and each is told once. Who is left is counted
-// and starts; when all have left, nothing of the line remains and the next job is booked.
+// TestLeaveManyOfALane: a long lane is read in pages, in the order of its jobs. Many jobs leave in
+// one call, booked ones among them, and each is returned once. The remaining jobs are counted and
+// start; when all have left, nothing of the line remains and the next job is booked.
 func TestLeaveManyOfALane(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

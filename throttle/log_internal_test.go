@@ -44,8 +44,8 @@ func TestLogWithoutALogger(t *testing.T) { //nolint:paralleltest // it changes o
 	}
 }
 
-// TestLogOfManyGoroutines: of what many tell at once one line is written, and the next
-// says how many were not.
+// TestLogOfManyGoroutines: if many goroutines log at once, one line is written, and the next line
+// says how many were left out.
 func TestLogOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

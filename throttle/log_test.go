@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestShadowIsLogged: the log tells what a limit in shadow would have done: of which
-// scope, which limit, for how long. Of a job with room it tells nothing.
+// TestShadowIsLogged: the log says what a limit in shadow would have done: the scope, the limit,
+// and for how long. A job with room is not logged.
 func TestShadowIsLogged(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

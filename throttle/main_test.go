@@ -13,9 +13,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
-// TestMain fails the run if a goroutine is left: whatever becomes of Redis, no
-// call may leave one behind for longer than its client lives. The binary is also
-// run as one of several processes, see TestF55_EightProcesses.
+// TestMain fails the run if a goroutine is left: whatever happens to Redis, no call may
+// leave a goroutine behind for longer than its client lives. The binary also runs as one
+// of several processes, see TestF55_EightProcesses.
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	if text := os.Getenv(errandVariable); text != "" {

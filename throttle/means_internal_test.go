@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRunsWithCooldown: a place is kept for as long as jobs run and for the cool-down, whether it
-// is configured how long they run or measured.
+// TestRunsWithCooldown: a place is occupied for as long as jobs run and for the cool-down, whether
+// the time that they run is configured or measured.
 func TestRunsWithCooldown(t *testing.T) {
 	t.Parallel()
 	th, err := New("t", newFake(), []Scope{{Name: "host", Limits: []Limit{Running(1)}, Cooldown: 20 * time.Second}}, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// told keeps what an observer is told by one goroutine.
+// told keeps the events that an observer gets from one goroutine.
 type told struct {
 	deaf
 	decisions []throttle.Decision
@@ -58,7 +58,7 @@ func each[E, T any](all []E, take func(E) T) []T {
 	return taken
 }
 
-// observed is a throttle on a miniredis, its observer and that server.
+// observed returns a throttle on a miniredis, its observer and that server.
 func observed(t *testing.T, opts throttle.Options) (*throttle.Throttle, *told, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -177,8 +177,7 @@ type fixedReply struct {
 
 func (f fixedReply) EvalSha(context.Context, string, []string, ...any) *redis.Cmd { return f.reply }
 
-// TestObserverAllocatesNothing: neither that there is none nor that there is one
-// costs an allocation.
+// TestObserverAllocatesNothing: Reserve allocates no more with an observer than without.
 func TestObserverAllocatesNothing(t *testing.T) {
 	// Not parallel: AllocsPerRun counts the allocations of all goroutines.
 	reply := redis.NewCmdResult("1000 0\n1 1000 0 0", nil)

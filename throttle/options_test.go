@@ -13,8 +13,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestF52_ClientsAndContexts: what a caller can get wrong about them is an error
-// and never a panic.
+// TestF52_ClientsAndContexts: a wrong client or context is an error, and never a panic.
 func TestF52_ClientsAndContexts(t *testing.T) {
 	t.Parallel()
 	scopes := globalScope(throttle.PerHour(5))
@@ -66,7 +65,7 @@ func TestF52_ClientsAndContexts(t *testing.T) {
 	})
 }
 
-// everyCall makes every call there is and tells their errors.
+// everyCall makes every call of a throttle, and returns the errors by call.
 func everyCall(ctx context.Context, th *throttle.Throttle, job throttle.Job) map[string]error {
 	errs := everyJobCall(ctx, th, job)
 	_, errs["Usage"] = inspect.New(th).Usage(ctx, throttle.Global, "")

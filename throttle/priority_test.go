@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPriorityIsTold: who waits is told with its priority, by its lane, by what a pull books,
-// and by its ID; a forecast knows which jobs come first.
+// TestPriorityIsTold: a waiting job's priority is known by its lane, by the answer of a pull, and
+// by its ID; a forecast knows which jobs come first.
 func TestPriorityIsTold(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

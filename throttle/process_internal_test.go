@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSharesAreCopied: a map that its caller goes on to write is none that is read later.
+// TestSharesAreCopied: the throttle reads a copy of a map that its caller goes on to write.
 func TestSharesAreCopied(t *testing.T) {
 	t.Parallel()
 	shares := map[string]int{"acme": 2}
@@ -19,7 +19,7 @@ func TestSharesAreCopied(t *testing.T) {
 	}
 }
 
-// TestSharesThatAreNoText: processes that are alike do not differ by what JSON cannot say.
+// TestSharesThatAreNoText: two equal processes do not differ by keys that JSON cannot express.
 func TestSharesThatAreNoText(t *testing.T) {
 	t.Parallel()
 	th, err := New("t", newFake(), []Scope{{Name: "tenant", Limits: []Limit{PerMinute(1)}}},
