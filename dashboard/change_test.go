@@ -256,7 +256,7 @@ func TestAuthorizeIsAskedForAll(t *testing.T) {
 	}
 }
 
-// TestChangeByItsFullPath: a path that merely ends as that of a change is none.
+// TestChangeByItsFullPath: a path that only ends like the path of a change makes no change.
 func TestChangeByItsFullPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -285,7 +285,7 @@ func TestChangeByItsFullPath(t *testing.T) {
 	}
 }
 
-// deadlines is a writer that is told until when the body may take.
+// deadlines is a writer that notes the deadline for reading the body.
 type deadlines struct {
 	http.ResponseWriter
 	read []time.Time
@@ -296,7 +296,8 @@ func (d *deadlines) SetReadDeadline(until time.Time) error {
 	return nil
 }
 
-// TestBodyMayNotTakeForEver: a body has a time-out, on any server; what has none goes on.
+// TestBodyMayNotTakeForEver: reading a body has a time-out on any server; requests without a body
+// have none.
 func TestBodyMayNotTakeForEver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// TestOverviewBesideManyNewKeys: while 200 browsers open the pages of keys that nobody has read
-// yet, of a Redis that is 15 ms away, the overview is served to everybody else.
+// TestOverviewBesideManyNewKeys: while 200 browsers open the pages of keys that were not read
+// before, from a Redis that is 15 ms away, all other browsers get the overview.
 func TestOverviewBesideManyNewKeys(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, newWorld(t).server.Addr())

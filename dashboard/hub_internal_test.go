@@ -22,7 +22,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// counting is a handler whose looks are counted, and read nothing.
+// counting returns a handler whose readings are counted, and read nothing.
 func counting(t *testing.T) (*Handler, func() int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -196,8 +196,8 @@ func TestTooManyPages(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAKey: while a scope key is read that somebody has asked for, the overview
-// is served from what was read.
+// TestNobodyWaitsForAKey: while the scope key of one request is read, the overview is served from
+// the last reading.
 func TestNobodyWaitsForAKey(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t)
@@ -226,8 +226,8 @@ func TestNobodyWaitsForAKey(t *testing.T) {
 	}
 }
 
-// TestJobDoesNotWaitForASearch: all keys are looked through by one at a time, and a second
-// who asks is told so; the page of a job is served meanwhile.
+// TestJobDoesNotWaitForASearch: one request at a time searches all keys, and a second one gets an
+// error that says so; the page of a job is served meanwhile.
 func TestJobDoesNotWaitForASearch(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t)

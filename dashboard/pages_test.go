@@ -149,7 +149,7 @@ func TestReadOnlyByDefault(t *testing.T) {
 	}
 }
 
-// TestScopeThatIsOff: the page of a key of which nothing counts is shown, and so are the others.
+// TestScopeThatIsOff: the page of a key in a scope that is off is shown, and so are the other pages.
 func TestScopeThatIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -164,7 +164,8 @@ func TestScopeThatIsOff(t *testing.T) {
 	}
 }
 
-// TestRedisAway: one line says so, with what was known before, and all is well again after.
+// TestRedisAway: without Redis, one line of the page says so above the last reading; when Redis is
+// back, the line is gone.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -184,7 +185,7 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// until asks for the overview until it has a status: it is read once a second.
+// until requests the overview until it has a status: Redis is read only once a second.
 func until(t *testing.T, h http.Handler, status int) answer {
 	t.Helper()
 	var got answer
@@ -195,8 +196,8 @@ func until(t *testing.T, h http.Handler, status int) answer {
 	return got
 }
 
-// TestNothingKnownYet: a throttle that nobody has published, and a Redis that was never
-// there, are one line each.
+// TestNothingKnownYet: for a throttle that no process has published, and for a Redis that was never
+// there, the page has one line each.
 func TestNothingKnownYet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,7 +221,7 @@ func TestNothingKnownYet(t *testing.T) {
 	}
 }
 
-// TestNoReadWhileNobodyLooks: a handler that nobody asks does not ask Redis.
+// TestNoReadWhileNobodyLooks: a handler without requests does not call Redis.
 func TestNoReadWhileNobodyLooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,8 +292,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOlderPauseIsShown: a dashboard that starts anew shows what is paused, however much was
-// changed since, and however often.
+// TestOlderPauseIsShown: a dashboard that starts anew shows the paused keys, however many changes
+// were made since.
 func TestOlderPauseIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -321,8 +322,8 @@ func TestOlderPauseIsShown(t *testing.T) {
 	}
 }
 
-// TestBacklogOnTheOverview: what the throttle's processes have noted is drawn between what is
-// in force and the limits.
+// TestBacklogOnTheOverview: the chart of the processes' notes stands between the settings in force
+// and the limits.
 func TestBacklogOnTheOverview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

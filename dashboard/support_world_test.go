@@ -41,9 +41,9 @@ type world struct {
 	throttle *throttle.Throttle
 }
 
-// newWorld: acme and a hostile tenant have used their limits, and have jobs in line; one of
-// acme's is a task of asynq; gmail.example is paused; of the limit of all the upstream serves
-// 60 %.
+// newWorld returns a world in which acme and a hostile tenant have used their limits and have jobs
+// in line; one job of acme is a task of asynq; gmail.example is paused; and the upstream serves 60 %
+// of the limit of all.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, server: miniredis.RunT(t)}
@@ -87,7 +87,7 @@ func (w *world) published() {
 	})
 }
 
-// pages are those of the world.
+// pages returns the pages of the world.
 func (w *world) pages(opts *dashboard.Options) *dashboard.Handler {
 	w.Helper()
 	h, err := dashboard.New("smtp", w.client, opts)
@@ -97,7 +97,7 @@ func (w *world) pages(opts *dashboard.Options) *dashboard.Handler {
 	return h
 }
 
-// answer is what a page says.
+// answer is the response of a page.
 type answer struct {
 	status int
 	text   string

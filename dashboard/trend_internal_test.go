@@ -9,8 +9,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestBacklogIsDrawn: what was noted is drawn over the fewest hours that have all of it, each
-// note until the next one; a time without notes has no bars.
+// TestBacklogIsDrawn: the notes are drawn over the fewest hours that contain them all, each note
+// until the next one; a time without notes has no bars.
 func TestBacklogIsDrawn(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -66,7 +66,7 @@ func TestBacklogIsDrawn(t *testing.T) {
 	}
 }
 
-// TestLastUnder: the last of so many jobs has to wait for the windows that the others fill.
+// TestLastUnder: the last of many jobs waits for the windows that the others fill.
 func TestLastUnder(t *testing.T) {
 	t.Parallel()
 	full := inspect.LimitUsage{Limit: throttle.PerMinute(30), Used: 30}

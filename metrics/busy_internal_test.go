@@ -28,8 +28,8 @@ func TestBusyIsInOrder(t *testing.T) {
 	}
 }
 
-// TestBusyKeepsTheHeavy: beyond as many keys as are counted, a key with more than
-// its part of all units is still found.
+// TestBusyKeepsTheHeavy: with more keys than are counted, a key with more than its part of all
+// units is still found.
 func TestBusyKeepsTheHeavy(t *testing.T) {
 	t.Parallel()
 	var b busy

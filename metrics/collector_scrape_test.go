@@ -74,7 +74,7 @@ func job(id, tenant string, weight int64) throttle.Job {
 	return throttle.Job{ID: id, Weight: weight, Keys: map[string]string{"tenant": tenant}}
 }
 
-// families is what one scrape brought.
+// families are the metrics of one scrape.
 type families map[string]*dto.MetricFamily
 
 // scrape asks for the metrics as Prometheus does.
@@ -102,8 +102,8 @@ func scrape(t *testing.T, collector *metrics.Collector) families {
 	return got
 }
 
-// values are the samples as text: "name{label=value}" to its value; of a histogram
-// its count and sum.
+// values returns the samples by their text, "name{label=value}"; a histogram has its count and
+// sum.
 func (f families) values() map[string]float64 {
 	values := make(map[string]float64)
 	for name, family := range f {
@@ -193,8 +193,7 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestScrapeOfTheNearFuture: what is granted for the near future has not started
-// yet.
+// TestScrapeOfTheNearFuture: units that are granted for the near future have not started yet.
 func TestScrapeOfTheNearFuture(t *testing.T) {
 	t.Parallel()
 	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
@@ -211,8 +210,8 @@ func TestScrapeOfTheNearFuture(t *testing.T) {
 	})
 }
 
-// TestScrapeOfWhatWaits: flows are counted under the key that has no room for them, of
-// a scope all keys together, and by themselves the keys that were named.
+// TestScrapeOfWhatWaits: flows are counted under the key that has no room for them: for all keys
+// of a scope together, and for each named key by itself.
 func TestScrapeOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	opts := &metrics.Options{Keys: map[string][]string{"tenant": {"acme", "initech"}}}
@@ -247,8 +246,8 @@ func TestScrapeOfWhatWaits(t *testing.T) {
 	})
 }
 
-// TestScrapeOfCosts: the busiest keys of a scope are those that take most of it, and what
-// a job does not take of a scope is not asked for.
+// TestScrapeOfCosts: the busiest keys of a scope are the keys whose jobs take most of it. A key
+// whose jobs take nothing of the scope is not asked for.
 func TestScrapeOfCosts(t *testing.T) {
 	t.Parallel()
 	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
@@ -286,8 +285,8 @@ func TestScrapeBeforeAnything(t *testing.T) {
 	scrape(t, collector).want(t, want)
 }
 
-// TestScrapeOfWhatWaited: what a job waited is counted by its scopes and its priority, once it
-// is granted, by Redis.
+// TestScrapeOfWhatWaited: how long a job waited is counted by its scopes and its priority, once
+// Redis has granted it.
 func TestScrapeOfWhatWaited(t *testing.T) {
 	t.Parallel()
 	collector, err := metrics.New(nil)
@@ -352,7 +351,7 @@ func TestScrapeOfWhatIsNotDecided(t *testing.T) {
 	})
 }
 
-// happen tells a collector of something of each kind.
+// happen sends a collector an event of each kind.
 func happen(c *metrics.Collector) {
 	const name = "mail"
 	hold := &throttle.Hold{Scope: "tenant", Limit: throttle.PerMinute(4)}
@@ -486,8 +485,8 @@ func TestScrapeWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestScrapeOfStalledRedis: a scrape ends in time, and that it gave up does not
-// open the breaker, which would keep decisions from Redis.
+// TestScrapeOfStalledRedis: a scrape ends in time. Its giving up does not open the breaker, which
+// would keep decisions from Redis.
 func TestScrapeOfStalledRedis(t *testing.T) {
 	t.Parallel()
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -57,7 +57,8 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 	}
 }
 
-// TestManyGoroutines: what many do at once while others scrape is counted exactly.
+// TestManyGoroutines: the events of many goroutines at once, while others scrape, are counted
+// exactly.
 func TestManyGoroutines(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 8, 200
@@ -86,8 +87,8 @@ func TestManyGoroutines(t *testing.T) {
 	})
 }
 
-// BenchmarkDecided is what the collector adds to a decision and its call, with as
-// many tenants as it counts and with ten times as many.
+// BenchmarkDecided measures what the collector adds to a decision and its call, with as many
+// tenants as it counts and with ten times as many.
 func BenchmarkDecided(b *testing.B) {
 	for _, tenants := range []int{1000, 10_000} {
 		b.Run(strconv.Itoa(tenants)+" tenants", func(b *testing.B) {

@@ -11,7 +11,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestScrapeOfJobsInLine: how many jobs are in line, and for how long the first has been.
+// TestScrapeOfJobsInLine: a scrape reports how many jobs are in line, and for how long the first
+// has been.
 func TestScrapeOfJobsInLine(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -40,8 +41,8 @@ func TestScrapeOfJobsInLine(t *testing.T) {
 	}
 }
 
-// TestScrapeOfSettings: what is paused and what is set at run time, and that it is read once
-// a minute at most.
+// TestScrapeOfSettings: a scrape reports pauses and settings of run time, which are read once a
+// minute at most.
 func TestScrapeOfSettings(t *testing.T) {
 	t.Parallel()
 	collector, th := observed(t, miniredis.RunT(t).Addr(), nil, throttle.Options{})
@@ -69,8 +70,8 @@ func TestScrapeOfSettings(t *testing.T) {
 	scrape(t, collector).want(t, want)
 }
 
-// TestScrapeOfOldestOverride: for how long the oldest limits without an end have been set. Limits
-// that end by themselves, and pauses, are not counted.
+// TestScrapeOfOldestOverride: a scrape reports for how long the oldest limits without an end have
+// been set. Limits that end by themselves, and pauses, are not counted.
 func TestScrapeOfOldestOverride(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

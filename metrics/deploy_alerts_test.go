@@ -38,8 +38,8 @@ func alerts(t *testing.T) map[string]string {
 	return rules
 }
 
-// TestAlertsAskForWhatThereIs: each metric of an alert exists, with each label that is asked
-// for, and no alert mixes throttles.
+// TestAlertsAskForWhatThereIs: each metric of an alert exists, with each label that the alert uses,
+// and no alert mixes throttles.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	there := everything(t)
@@ -151,8 +151,8 @@ func TestPanelsMixNothing(t *testing.T) {
 	}
 }
 
-// unitOf is what an expression is counted in: what its first metric's name says, and whether
-// it is a rate or an increase of that.
+// unitOf returns the unit of an expression: the unit in its first metric's name, and whether the
+// expression is a rate or an increase of that.
 func unitOf(expression string) string {
 	name := metricsIn(expression)[0]
 	change := regexp.MustCompile(`(rate|increase|histogram_quantile)\(`).FindString(expression)

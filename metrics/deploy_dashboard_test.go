@@ -20,7 +20,7 @@ const (
 	operationsFile = "../docs/operations.md"
 )
 
-// everything is a scrape in which each metric is there.
+// everything returns a scrape that has each metric.
 func everything(t *testing.T) families {
 	t.Helper()
 	collector, th := observed(t, miniredis.RunT(t).Addr(),
@@ -61,8 +61,8 @@ func labelsIn(expression string) (names []string) {
 	return names
 }
 
-// family is what a name in an expression stands for: a metric, or the buckets, the
-// sum or the count of a histogram; nil if there is none.
+// family returns the metric that a name in an expression stands for: the metric itself, or the
+// histogram whose buckets, sum or count it names; nil if there is none.
 func (f families) family(name string) *dto.MetricFamily {
 	if family := f[name]; family != nil {
 		return family
@@ -75,14 +75,14 @@ func (f families) family(name string) *dto.MetricFamily {
 	return nil
 }
 
-// hasLabel tells whether a metric has a label, le for a histogram's buckets.
+// hasLabel reports whether a metric has a label, le for a histogram's buckets.
 func hasLabel(family *dto.MetricFamily, name string) bool {
 	return name == "le" && family.GetType() == dto.MetricType_HISTOGRAM ||
 		slices.ContainsFunc(family.GetMetric()[0].GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == name })
 }
 
-// expressions are the queries of the dashboard's panels and variables, by where
-// they are.
+// expressions returns the queries of the dashboard's panels and variables, by their places in the
+// file.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(dashboardFile)
@@ -118,8 +118,8 @@ func expressions(t *testing.T) map[string]string {
 	return found
 }
 
-// TestDashboardAsksForWhatThereIs: each metric in the dashboard exists, with each
-// label that is asked for.
+// TestDashboardAsksForWhatThereIs: each metric in the dashboard exists, with each label that the
+// dashboard uses.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	there := everything(t)
@@ -148,8 +148,8 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestEachMetricIsShownAndDescribed: in the dashboard and in docs/operations.md,
-// which name no other.
+// TestEachMetricIsShownAndDescribed: the dashboard and docs/operations.md name each metric, and no
+// other.
 func TestEachMetricIsShownAndDescribed(t *testing.T) {
 	t.Parallel()
 	there := everything(t)
@@ -178,7 +178,7 @@ func TestEachMetricIsShownAndDescribed(t *testing.T) {
 	}
 }
 
-// TestExpressionsAreRead: what is not there would be found.
+// TestExpressionsAreRead: a metric or a label that does not exist would be found.
 func TestExpressionsAreRead(t *testing.T) {
 	t.Parallel()
 	const expression = `histogram_quantile(0.9, sum by (le, outcome) (` +

@@ -18,8 +18,8 @@ const (
 	emailerOptions = "../examples/emailer/options.go"
 )
 
-// provisioning is what the files say by which the dashboard finds Prometheus, and
-// Prometheus the emailer, by their names.
+// provisioning has the files, by name, by which the dashboard finds Prometheus, and Prometheus the
+// emailer.
 type provisioning map[string]string
 
 func provisioned(t *testing.T) provisioning {
@@ -36,7 +36,7 @@ func provisioned(t *testing.T) provisioning {
 	return files
 }
 
-// reader reads the files and keeps what does not fit.
+// reader reads the files and keeps the faults.
 type reader struct {
 	files  provisioning
 	faults []string
@@ -46,7 +46,7 @@ func (r *reader) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// all are the values that a file has for a pattern; none is a fault.
+// all returns the values that a file has for a pattern; it is a fault if there is none.
 func (r *reader) all(name, pattern string) (values []string) {
 	for _, found := range regexp.MustCompile(`(?m)`+pattern).FindAllStringSubmatch(r.files[name], -1) {
 		values = append(values, found[1])
@@ -57,7 +57,7 @@ func (r *reader) all(name, pattern string) (values []string) {
 	return values
 }
 
-// one is the only value that a file has for a pattern.
+// one returns the only value that a file has for a pattern.
 func (r *reader) one(name, pattern string) string {
 	values := r.all(name, pattern)
 	if len(values) != 1 {
@@ -67,7 +67,7 @@ func (r *reader) one(name, pattern string) string {
 	return values[0]
 }
 
-// service is the part of docker-compose.yml about one; it must have these lines.
+// service reads the part of docker-compose.yml about one service, which must have these lines.
 func (r *reader) service(name string, lines ...string) {
 	_, section, _ := strings.Cut(r.files[composeFile], "\n  "+name+":\n")
 	section, _, _ = strings.Cut(section, "\n\n")
@@ -114,8 +114,8 @@ func (p provisioning) faults() []string {
 	return r.faults
 }
 
-// datasource holds what the dashboard asks for against what is provisioned: by its uid,
-// or by a variable, which stands for the default one of its type.
+// datasource compares the data source of the dashboard with the provisioned one: by its uid, or by
+// a variable, which stands for the default data source of its type.
 func (r *reader) datasource() {
 	type source struct{ Type, UID string }
 	there := source{r.one(datasourceFile, `^ +type: (\S+)$`), r.one(datasourceFile, `^ +uid: (\S+)$`)}
@@ -159,8 +159,8 @@ func (r *reader) datasource() {
 	}
 }
 
-// TestProvisioningFits: the dashboard is where Grafana looks for it, asks Prometheus
-// where it is, and that scrapes where users are told to serve.
+// TestProvisioningFits: the dashboard is where Grafana looks for it, it asks Prometheus at the right
+// address, and Prometheus scrapes where the docs tell users to serve.
 func TestProvisioningFits(t *testing.T) {
 	t.Parallel()
 	for _, fault := range provisioned(t).faults() {
@@ -168,7 +168,7 @@ func TestProvisioningFits(t *testing.T) {
 	}
 }
 
-// TestProvisioningIsRead: each thing that does not fit would be found.
+// TestProvisioningIsRead: each fault would be found.
 func TestProvisioningIsRead(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ file, is, other string }{

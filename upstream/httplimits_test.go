@@ -16,7 +16,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// recorded is what is said by the responses in testdata/httplimits.
+// recorded are the limits in the responses in testdata/httplimits.
 var recorded = []struct {
 	file string
 	now  string // the local time, RFC 3339; "": any
@@ -127,7 +127,7 @@ func TestHTTPLimits_Recorded(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_Sources: every recorded response is looked at, and has its source.
+// TestHTTPLimits_Sources: every recorded response is tested, and names its source.
 func TestHTTPLimits_Sources(t *testing.T) {
 	t.Parallel()
 	sources, err := os.ReadFile("testdata/httplimits/sources.md")
@@ -146,7 +146,7 @@ func TestHTTPLimits_Sources(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_Hostile: whatever stands in the three values of a limit.
+// TestHTTPLimits_Hostile tries hostile texts in the three values of a limit.
 func TestHTTPLimits_Hostile(t *testing.T) {
 	t.Parallel()
 	const most = upstream.MaxWait
@@ -220,7 +220,7 @@ func TestHTTPLimits_Hostile(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_Headers: which headers are read, and what of them is whose.
+// TestHTTPLimits_Headers: which headers are read, and as which dialect.
 func TestHTTPLimits_Headers(t *testing.T) {
 	t.Parallel()
 	openAI := upstream.HTTPLimit{Dialect: "openai", Counts: "requests", Units: 60, Remaining: 59}
@@ -271,7 +271,7 @@ func TestHTTPLimits_Headers(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_Reset: what any duration is written as is read as that duration.
+// TestHTTPLimits_Reset: a written duration is read as the same duration.
 func TestHTTPLimits_Reset(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -291,8 +291,8 @@ func TestHTTPLimits_Reset(t *testing.T) {
 	})
 }
 
-// FuzzHTTPLimits: of any headers, what is returned is within the bounds, says
-// something and is the same each time.
+// FuzzHTTPLimits: for any headers, the returned limits are within the bounds, say something and
+// are the same each time.
 func FuzzHTTPLimits(f *testing.F) {
 	for _, row := range recorded {
 		head, err := os.ReadFile("testdata/httplimits/" + row.file + ".http")
@@ -326,7 +326,7 @@ func FuzzHTTPLimits(f *testing.F) {
 	})
 }
 
-// recordedLimits is what a response in testdata/httplimits says.
+// recordedLimits returns the limits in a response in testdata/httplimits.
 func recordedLimits(t *testing.T, file string) []upstream.HTTPLimit {
 	t.Helper()
 	f, err := os.Open("testdata/httplimits/" + file + ".http")
@@ -342,7 +342,7 @@ func recordedLimits(t *testing.T, file string) []upstream.HTTPLimit {
 	return upstream.HTTPLimits(resp)
 }
 
-// headerOf is the headers of a head, a line each. A line without a colon is left out.
+// headerOf returns the headers of a head, one a line. A line without a colon is left out.
 func headerOf(head string) http.Header {
 	header := make(http.Header)
 	for line := range strings.SplitSeq(head, "\n") {

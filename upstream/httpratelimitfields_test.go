@@ -83,8 +83,8 @@ func TestHTTPLimits_IETF(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_IETFMalformed: what is malformed is skipped, and what stands behind
-// it is read where it can be told apart.
+// TestHTTPLimits_IETFMalformed: a malformed member is skipped, and the members behind it are read
+// if they can be told apart.
 func TestHTTPLimits_IETFMalformed(t *testing.T) {
 	t.Parallel()
 	for _, malformed := range []string{
@@ -111,7 +111,7 @@ func TestHTTPLimits_IETFMalformed(t *testing.T) {
 	}
 }
 
-// TestHTTPLimits_IETFEndless: a field that goes on is read to a bound.
+// TestHTTPLimits_IETFEndless: a very long field is read up to a bound.
 func TestHTTPLimits_IETFEndless(t *testing.T) {
 	t.Parallel()
 	field := strings.Repeat(`"a";r=1,`, 100_000)
@@ -147,7 +147,7 @@ func TestHTTPLimits_IETFNames(t *testing.T) {
 	})
 }
 
-// indexes is 0 to n-1.
+// indexes returns the numbers 0 to n-1.
 func indexes(n int) []int {
 	all := make([]int, n)
 	for i := range all {

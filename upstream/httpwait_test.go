@@ -101,7 +101,7 @@ func TestHTTPWait_Milliseconds_F64(t *testing.T) {
 	}
 }
 
-// TestHTTPWait_MillisecondsAlone: they need no Retry-After beside them, and make no
+// TestHTTPWait_MillisecondsAlone: Retry-After-Ms needs no Retry-After beside it, and makes no
 // other status a wait.
 func TestHTTPWait_MillisecondsAlone(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestHTTPWait_ByTheUpstreamsClock_F64(t *testing.T) {
 
 func httpTime(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
-// at is a header with the time of the response.
+// at returns a header with the time of the response.
 func at(date time.Time, header http.Header) http.Header {
 	dated := http.Header{"Date": {httpTime(date)}}
 	maps.Copy(dated, header)

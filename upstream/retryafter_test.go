@@ -101,8 +101,8 @@ func TestRetryAfter_StrangeClock_F64(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter: any value, read at any time, is a wait within the bounds or none,
-// and the same each time.
+// FuzzRetryAfter: any value, read at any time, is a wait within the bounds or no wait, and the
+// same each time.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{"0", "120", "1000000000", "18446744073709551616x", "-1", "", " 5 ",
 		"Wed, 04 Mar 2026 12:00:30 GMT", "Wednesday, 04-Mar-26 12:00:30 GMT", "Wed Mar  4 12:00:30 2026", "2.0", "1m2.5s",

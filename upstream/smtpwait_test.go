@@ -15,7 +15,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/upstream"
 )
 
-// codedError is an error as go-mail's: its code is got by a method.
+// codedError is an error like go-mail's: a method returns its code.
 type codedError struct {
 	code int
 	text string
@@ -112,8 +112,8 @@ func TestSMTPWait_Several_F61(t *testing.T) {
 	}
 }
 
-// TestSMTPWait_NoReply_F61: what ends a mail without a reply is a failure as any
-// other, and asynq retries it.
+// TestSMTPWait_NoReply_F61: an error without a reply is a failure like any other, and asynq
+// retries the mail.
 func TestSMTPWait_NoReply_F61(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -215,7 +215,7 @@ func TestSMTPWait_Text_F61(t *testing.T) {
 	}
 }
 
-// smtpWait is the wait that err holds; 0 if it holds none.
+// smtpWait returns the wait that err asks for; 0 if it asks for none.
 func smtpWait(t *testing.T, err error) time.Duration {
 	t.Helper()
 	wait, asked := upstream.SMTPWait(err)
@@ -225,8 +225,8 @@ func smtpWait(t *testing.T, err error) time.Duration {
 	return wait
 }
 
-// FuzzSMTPWait: any text, plain, as a reply's and with any code, is a wait within
-// the bounds or none, and the same each time.
+// FuzzSMTPWait: any text, plain, as the text of a reply and with any code, is a wait within the
+// bounds or no wait, and the same each time.
 func FuzzSMTPWait(f *testing.F) {
 	for _, text := range []string{"", "421", "421 4.7.0 Later", "421-4.7.0 Later\n421 4.7.0 Now",
 		"SMTP error 450: Busy", "452 bytes",
