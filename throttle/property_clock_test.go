@@ -24,9 +24,9 @@ func TestPropertyClock(t *testing.T) {
 	})
 }
 
-// stepper brings jobs as workers do, who go by a time of their own, on which Redis' clock
-// steps: a booked job comes after its delay, one in line when its guess is over, and the
-// line is pulled when it is due, and now and then anyway.
+// stepper brings jobs as workers do, by a time of its own, against which Redis' clock steps: a
+// booked job comes after its delay, a job in line when its guess is over, and the line is pulled
+// when it is due, and now and then anyway.
 type stepper struct {
 	subject *scripted
 	now     time.Time     // by Redis' clock
@@ -95,7 +95,7 @@ func (s *stepper) arrive(t *rapid.T) {
 	s.ask(t, len(s.jobs)-1)
 }
 
-// mustBe fails the history where a call fails.
+// mustBe fails the history if a call fails.
 func mustBe(t *rapid.T, err error) {
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +155,13 @@ func (s *stepper) setMode(t *rapid.T) {
 	s.account.set.modes[scope] = setUntil[throttle.Mode]{is: mode}
 }
 
-// passes has time go on before what is set changes, as it does between two scripts.
+// passes lets time go on before a setting changes, as it does between two scripts.
 func (s *stepper) passes() {
 	s.now = s.now.Add(time.Microsecond)
 	s.passed += time.Microsecond
 }
 
-// reset takes back all that is set.
+// reset takes back all settings.
 func (s *stepper) reset(t *rapid.T) {
 	s.passes()
 	for _, scope := range s.account.scopes {
@@ -209,14 +209,14 @@ func (s *stepper) step(by time.Duration) {
 	s.ahead += max(0, by)
 }
 
-// isDue notes when the line is to be pulled.
+// isDue notes when the next pull is due.
 func (s *stepper) isDue(next time.Time) {
 	if !next.IsZero() {
 		s.pull = min(s.pull, s.passed+max(50*time.Millisecond, next.Sub(s.now)))
 	}
 }
 
-// run goes on for as long as anybody waits, until an instant of the workers' time.
+// run goes on while a job waits, until an instant of the workers' time.
 func (s *stepper) run(t *rapid.T, until time.Duration) {
 	for len(s.comes) > 0 {
 		at, who := s.pull, -1

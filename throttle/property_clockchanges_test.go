@@ -25,7 +25,7 @@ func TestPropertyClockChanges(t *testing.T) {
 	})
 }
 
-// clocked is such a history.
+// clocked is a history of TestPropertyClockChanges.
 type clocked struct {
 	scopes  []throttle.Scope // global, perhaps with places, and tenant
 	lease   time.Duration    // of the places; 0: there are none
@@ -139,7 +139,7 @@ func (c *clocked) report(t *rapid.T) {
 	done(t, "Report")(c.subject.Report(c.now, scope, key, r))
 }
 
-// setMode changes the mode of global. What starts in shadow counts, and may be more than the limits hold.
+// setMode changes the mode of global. Starts in shadow count, and may exceed the limits.
 func (c *clocked) setMode(t *rapid.T) {
 	c.shadow = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "shadow")
 	mode := throttle.Enforce
@@ -180,8 +180,8 @@ func (c *clocked) ask(t *rapid.T, job throttle.Job) {
 	c.checkPlaces(t, s)
 }
 
-// checkWindows looks at all windows in which a start is that were not over before: those of what
-// has started since it was settled for more are a debt.
+// checkWindows checks all windows that contain a start, except windows that were over their limit
+// before: a settlement for more has made these a debt.
 func (c *clocked) checkWindows(t *rapid.T, started *clockedStart) {
 	for _, scope := range c.scopes {
 		if c.shadow && scope.Name == throttle.Global {
@@ -200,7 +200,7 @@ func (c *clocked) checkWindows(t *rapid.T, started *clockedStart) {
 	}
 }
 
-// windowsOf is a scope without its limit on what runs at once.
+// windowsOf returns a scope without its running limit.
 func windowsOf(scope throttle.Scope) throttle.Scope {
 	scope.Limits = slices.DeleteFunc(slices.Clone(scope.Limits), func(l throttle.Limit) bool { return l.Running })
 	return scope
@@ -220,7 +220,7 @@ func (c *clocked) checkPlaces(t *rapid.T, started *clockedStart) {
 	}
 }
 
-// takeWaiting draws one of the last that wait.
+// takeWaiting draws one of the last jobs that wait.
 func (c *clocked) takeWaiting(t *rapid.T) throttle.Job {
 	if len(c.waiting) == 0 {
 		t.Skip("nobody waits")
@@ -231,7 +231,7 @@ func (c *clocked) takeWaiting(t *rapid.T) throttle.Job {
 	return job
 }
 
-// pick draws one of the last starts that are so.
+// pick draws one of the last starts for which is returns true.
 func (c *clocked) pick(t *rapid.T, is func(*clockedStart) bool) *clockedStart {
 	var some []*clockedStart
 	for _, s := range slices.Backward(c.starts) {
@@ -290,8 +290,8 @@ func (c *clocked) renew(t *rapid.T) {
 	}
 }
 
-// TestSpillKeepsTime: what goes into a ledger's log with a write that charges nothing, here a pause,
-// is behind what starts later, also where the clock steps back then and the newest start is
+// TestSpillKeepsTime: entries that go into a ledger's log with a write that charges nothing, here a
+// pause, stay before later starts, even if the clock then steps back and the newest start is
 // refunded.
 func TestSpillKeepsTime(t *testing.T) {
 	t.Parallel()
@@ -340,9 +340,9 @@ func TestSpillKeepsTime(t *testing.T) {
 	})
 }
 
-// TestSettleOfAChargeWhileTimeStoodStill: it stands in the ledger where time stood still, not at its
-// start. When the clock has caught up it is not found there, and what was taken beyond it counts
-// from now on.
+// TestSettleOfAChargeWhileTimeStoodStill: the entry of such a charge lies where time stood still, not
+// at the start. When the clock has caught up, settling does not find it, and units beyond the charge
+// count from now on.
 func TestSettleOfAChargeWhileTimeStoodStill(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -370,9 +370,9 @@ func TestSettleOfAChargeWhileTimeStoodStill(t *testing.T) {
 	})
 }
 
-// TestCorrectionsAfterAStepBack: until the clock has caught up what stands at a grant's start may be
-// another's. Nothing is given back then, what was taken beyond the charge counts, and what runs at
-// once is left alone.
+// TestCorrectionsAfterAStepBack: until the clock has caught up, the entry at a grant's start may belong
+// to another grant. So nothing is given back then, units beyond the charge count, and places of running
+// limits are left alone.
 func TestCorrectionsAfterAStepBack(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -11,9 +11,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestPropertyConservation keeps an account of its own, of grants and what they were
-// settled for: at every step of a random history what an exact limit says to be used is
-// what the account says, to the unit, in every scope and window.
+// TestPropertyConservation keeps an account of grants and their settlements: at every step of a
+// random history, the used units of each exact limit equal the account, to the unit, in every
+// scope and window.
 func TestPropertyConservation(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -59,7 +59,7 @@ func TestPropertyConservation(t *testing.T) {
 	})
 }
 
-// account is what was granted and what became of it.
+// account has the grants and what happened to them.
 type account struct {
 	redis  *scripted
 	scopes []throttle.Scope
@@ -87,7 +87,7 @@ func (a *account) advance(t *rapid.T) {
 	a.now = a.now.Add(time.Duration(step) * time.Microsecond)
 }
 
-// reserve asks for a new job, or again for one of before, always under a new nonce.
+// reserve asks for a new job, or again for an earlier one, always under a new nonce.
 func (a *account) reserve(t *rapid.T) {
 	job := throttle.Job{
 		ID: fmt.Sprint("job", len(a.jobs)), Weight: rapid.Int64Range(1, 3).Draw(t, "weight"),
@@ -188,7 +188,7 @@ func (a *account) grantedAgain(g *charge) *charge {
 	return nil
 }
 
-// done ends a grant: what it held of running limits it holds no more.
+// done ends a grant: it occupies no places any more.
 func (a *account) done(t *rapid.T) {
 	g := a.drawn(t)
 	held, err := a.redis.Done(a.now, g.Reservation)
@@ -201,7 +201,7 @@ func (a *account) done(t *rapid.T) {
 	}
 }
 
-// renew has a grant run on, if its lease is not over.
+// renew renews a grant, if its lease is not over.
 func (a *account) renew(t *rapid.T) {
 	g := a.drawn(t)
 	held, err := a.redis.Renew(a.now, g.Reservation)
@@ -225,8 +225,8 @@ func (c *charge) isTwinOf(other *charge) bool {
 	return c.Job.ID == other.Job.ID && c.Start.Equal(other.Start)
 }
 
-// told compares whether a grant held its places with the account, which knows it to two
-// thousandths of a lease.
+// told compares with the account whether a grant occupied its places; the account knows that to
+// two thousandths of a lease.
 func (a *account) told(t *rapid.T, g *charge, held bool) {
 	surely, perhaps := a.now.Before(g.until), a.now.Before(g.until.Add(g.Lease/500))
 	if g.Lease > 0 && !g.twin && (held && !perhaps || len(g.runs) == 0 && held || len(g.runs) > 0 && surely && !held) {
@@ -234,7 +234,7 @@ func (a *account) told(t *rapid.T, g *charge, held bool) {
 	}
 }
 
-// cancel gives a job's booking or place in line back.
+// cancel gives a job's booking back, or takes the job out of line.
 func (a *account) cancel(t *rapid.T) {
 	g := a.drawn(t)
 	done, err := a.redis.Cancel(a.now, g.Job)
@@ -244,7 +244,7 @@ func (a *account) cancel(t *rapid.T) {
 	a.placed[g.Job.ID] = false
 }
 
-// release makes a booking of a grant, which is possible before its start.
+// release turns a grant back into a booking, which is possible before its start.
 func (a *account) release(t *rapid.T) {
 	g := a.drawn(t)
 	done, err := a.redis.Release(a.now, g.Reservation)
@@ -332,7 +332,7 @@ func (a *account) balance(t *rapid.T) {
 	}
 }
 
-// used is what counts in the window that ends now, and what starts later.
+// used returns the units that count in the window that ends now, and the units that start later.
 func (a *account) used(scope, key string, window time.Duration) int64 {
 	var units int64
 	for _, g := range a.grants {
@@ -344,7 +344,8 @@ func (a *account) used(scope, key string, window time.Duration) int64 {
 	return units
 }
 
-// run is what runs now, to a sub-window of its start and two of the end of its lease.
+// run returns how many units run now, inexact by a sub-window at each start and two at the end of
+// each lease.
 func (a *account) run(scope, key string) (least, most int64) {
 	for _, g := range a.grants {
 		if scope != throttle.Global && g.Job.Keys[scope] != key {

@@ -25,7 +25,7 @@ func expiringServer(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return server, defaultClient(t, server.Addr())
 }
 
-// ageingServer is a miniredis whose keys expire by the instants that its scripts are told.
+// ageingServer returns a miniredis whose keys expire by the instants that its scripts get.
 func ageingServer(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -36,8 +36,8 @@ func ageingServer(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 
 // TestPropertyExpiry goes through random histories in which keys expire as time goes on,
 // and compares with the model, which forgets nothing: no key goes while anything in it
-// counts. Every key has an expiry but one that has something set; when that is taken back,
-// none remains.
+// counts. Every key has an expiry, except keys with a setting; when the setting is taken back,
+// no key remains.
 func TestPropertyExpiry(t *testing.T) {
 	t.Parallel()
 	server, client := ageingServer(t)
@@ -53,7 +53,7 @@ func TestPropertyExpiry(t *testing.T) {
 }
 
 // TestF15_PropertyEviction takes keys away at any time, as a server with an eviction policy
-// does: no call fails, what is there expires, and nobody is blocked for good.
+// does: no call fails, the remaining keys expire, and no job is blocked for good.
 func TestF15_PropertyEviction(t *testing.T) {
 	t.Parallel()
 	server, client := ageingServer(t)
@@ -81,7 +81,7 @@ func TestF15_PropertyEviction(t *testing.T) {
 	})
 }
 
-// ageing has a server's keys expire by the instants that its scripts are told.
+// ageing lets a server's keys expire by the instants that its scripts get.
 type ageing struct {
 	server *miniredis.Miniredis
 	at     *atomic.Int64 // us
@@ -119,8 +119,8 @@ type aging struct {
 	lost   map[string]bool // the ends of keys that were taken away
 }
 
-// mostPasses is less than the line's keys live beside each window: what nobody pulls for
-// longer is forgotten.
+// mostPasses is less than the life of the line's keys beyond each window: a line that is not
+// pulled for longer is forgotten.
 const mostPasses = 29 * 24 * time.Hour
 
 // advance lets much time pass, more often than the machine does.
@@ -166,7 +166,7 @@ func (a *aging) everyKeyExpires(t *rapid.T) {
 	}
 }
 
-// takeBack takes back what is set at run time, which lives as long as it is set.
+// takeBack takes back the settings of run time, which have no expiry.
 func (a *aging) takeBack(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(a.set.own)) {
 		scope, key, _ := strings.Cut(name, ":")
@@ -181,8 +181,8 @@ func (a *aging) takeBack(t *rapid.T) {
 	}
 }
 
-// nothingRemains goes on until the last key must be gone, and the last start and its window
-// past. Then there is no key, and room for everything.
+// nothingRemains lets time pass until the last key must be gone, and the last start and its
+// window are past. Then there is no key, and room for everything.
 func (a *aging) nothingRemains(t *rapid.T) {
 	var last time.Duration
 	for _, key := range a.keys() {
@@ -222,7 +222,7 @@ func (a *aging) evict(t *rapid.T) {
 // isLost tolerates nothing.
 func (a *aging) isLost(string) bool { return false }
 
-// asks asks for a job, which may be refused for its weight or its deadline.
+// asks reserves for a job, which may be refused for its weight or its deadline.
 func (a *aging) asks(t *rapid.T, job throttle.Job) {
 	a.jobs[job.ID] = job
 	r, err := a.redis.Reserve(a.now, job)
@@ -276,7 +276,7 @@ func (a *aging) grant(t *rapid.T) throttle.Reservation {
 	return a.grants[rapid.SampledFrom(slices.Sorted(maps.Keys(a.grants))).Draw(t, "grant")]
 }
 
-// done fails the test where a call fails.
+// done fails the test if a call fails.
 func done(t *rapid.T, call string) func(value any, err error) {
 	t.Helper()
 	return func(_ any, err error) {

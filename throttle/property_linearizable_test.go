@@ -22,11 +22,11 @@ import (
 // knows no concurrency, gives to the same calls in some order; an order in which no call
 // comes before one that had returned when it was made.
 //
-// That can be decided, and soon: what a script does depends on the calls before it and on
-// its instant alone. Here the test tells the calls their instants, so that they are known
-// also where the answer is lost; calls of one instant overtake each other on their way.
-// Where Redis tells the instants, they never decrease in the order in which it made the
-// calls, which is then part of what is checked: only those of one microsecond are in doubt.
+// That can be decided quickly: what a script does depends only on the calls before it and on
+// its instant. In these tests the test sets the instants of calls, so that they are known
+// even if the answer is lost; calls of one instant overtake each other on their way.
+// If Redis sets the instants, they never decrease in the order in which Redis made the
+// calls, and the test checks that order too: only calls of one microsecond are in doubt.
 
 // changing are the calls that change something.
 var changing = []string{"cancel", "leave", "release", "settle", "refund", "done", "renew", "pull", "report",
@@ -70,9 +70,9 @@ func TestF55_LinearizableByRedisClock(t *testing.T) {
 	})
 }
 
-// TestF01_F55_LinearizableWithLostReplies: of every tenth call the reply is lost. Nobody
-// knows when it was made, if at all: it may come at any later time, and whoever made it
-// makes it again, with the same nonce. Both are in the history.
+// TestF01_F55_LinearizableWithLostReplies: the reply to every tenth call is lost. It is not
+// known when that call was made, if at all: it may come at any later time, and its client
+// makes it again, with the same nonce. Both calls are in the history.
 func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 	t.Parallel()
 	behindProxy(t, func(t *testing.T, proxy *redistest.Proxy, _ *redis.Client) {
@@ -91,8 +91,8 @@ func TestF01_F55_LinearizableWithLostReplies(t *testing.T) {
 	})
 }
 
-// TestLinearizabilityIsRefused: what is checked by is no empty form. One answer changed,
-// or a client that has each decision made twice, and there is no such order.
+// TestLinearizabilityIsRefused: the check can fail. After one changed answer, or with a client
+// that lets each decision be made twice, there is no such order.
 func TestLinearizabilityIsRefused(t *testing.T) {
 	t.Parallel()
 	addr := miniClient(t).Options().Addr
@@ -147,15 +147,15 @@ func TestLinearizabilityIsRefused(t *testing.T) {
 	})
 }
 
-// alone tells that nothing else was asked meanwhile: of two calls about one job either may have
-// been the first.
+// alone reports whether no other call was under way: of two calls about one job either may have been
+// the first.
 func alone(history []porcupine.Operation, i int) bool {
 	return !slices.ContainsFunc(history, func(o porcupine.Operation) bool {
 		return o.Call != history[i].Call && o.Call <= history[i].Return && o.Return >= history[i].Call
 	})
 }
 
-// wrong changes an answer a little, and tells what of it.
+// wrong changes an answer a little, and returns what it has changed.
 func wrong(output any) (any, string) {
 	a, _ := output.(answer)
 	kind := ""
@@ -198,8 +198,8 @@ func wrong(output any) (any, string) {
 	return a, kind
 }
 
-// twice is a client that has each decision made twice, the second time as another asker's:
-// as one would that sends again and does not say so.
+// twice is a client that lets each decision be made twice, the second time for another asker: like
+// a client that sends a call again without its number.
 type twice struct{}
 
 var reserveHash = redis.NewScript(lua.Reserve).Hash()

@@ -15,11 +15,11 @@ import (
 
 // TestPropertyOrder: with a short lookahead, where most jobs stand in line, every
 // job starts, at its slot, within the limits, and within its lane no job is passed
-// by a later one that weighs as much or more: a lighter one may fill the hole
-// before a heavier. In every other history some come late: these may be passed, and
-// those that lost their slot to them; and, by who takes what they leave free, those that
-// were given their slots around theirs. The line is pulled when an answer says so, and
-// every half second.
+// by a later one that weighs as much or more: a lighter job may fill the gap before
+// a heavier one. In every other history some jobs come late: late jobs may be passed,
+// and so may jobs that lost their slot to them; so may jobs with slots around those of
+// late jobs, by jobs that take the room which late jobs leave free. The line is pulled
+// when an answer says so, and every half second.
 func TestPropertyOrder(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -78,8 +78,7 @@ func order(t *rapid.T, client *redis.Client) {
 	}
 }
 
-// drawArrivals draws jobs in the order that they come in, every other time all of
-// one weight.
+// drawArrivals draws jobs in the order of their arrival, every other time all of one weight.
 func drawArrivals(t *rapid.T, scopes []throttle.Scope, now time.Time) []happening {
 	heaviest := (&machine{}).lightest(scopes...)
 	if rapid.Bool().Draw(t, "of one weight") {
@@ -134,7 +133,7 @@ type crew struct {
 	belated  bool                     // a late one has come
 }
 
-// due is when to pull next, while somebody is in line.
+// due returns when to pull next, while a job is in line.
 func (c *crew) due() time.Time {
 	due := c.pulled.Add(anyway)
 	if !c.next.IsZero() && c.next.Before(due) {
@@ -165,7 +164,7 @@ func (c *crew) step(t failer) {
 	}
 }
 
-// bring asks for a job. At its slot it must be granted, unless a late one has come.
+// bring asks for a job. At its slot the job must be granted, unless a late job has come.
 func (c *crew) bring(t failer, job happening, atSlot bool) {
 	c.now = job.at
 	r, err := c.subject.Reserve(c.now, job.Job)
@@ -190,7 +189,7 @@ func (c *crew) bring(t failer, job happening, atSlot bool) {
 	c.next = r.Next
 }
 
-// pull has the jobs booked whose turn has come.
+// pull books the jobs whose turn has come.
 func (c *crew) pull(t failer) {
 	pulled, err := c.subject.Pull(c.now)
 	if err != nil {

@@ -112,8 +112,8 @@ func comesAtItsSlot(t *rapid.T, subject throttletest.Subject, booked throttle.Re
 	return r
 }
 
-// minimal asks for the same job again with a deadline just before its slot, when
-// it must be refused, and at its slot, when it must not.
+// minimal asks for the same job again with a deadline just before its slot, which must
+// be refused, and with a deadline at its slot, which must not.
 func minimal(t *rapid.T, subject throttletest.Subject, now time.Time, booked throttle.Reservation) {
 	if booked.Outcome != throttle.Booked {
 		return

@@ -91,8 +91,8 @@ func (h *machine) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// once has a job arrive where there is nothing yet that an action needs: a fuzzer may draw
-// nothing but such actions.
+// once lets a job arrive if there is nothing yet for an action to act on: a fuzzer may draw only
+// actions that need something.
 func (h *machine) once(there func() int) func(do func(*rapid.T)) func(*rapid.T) {
 	return func(do func(*rapid.T)) func(*rapid.T) {
 		return func(t *rapid.T) {
@@ -156,7 +156,7 @@ func (h *machine) draw(t *rapid.T) throttle.Job {
 	return job
 }
 
-// lightest is the heaviest weight that every limit of some scopes takes.
+// lightest returns the heaviest weight that every limit of some scopes takes.
 func (h *machine) lightest(scopes ...throttle.Scope) int64 {
 	units := int64(2000)
 	for _, scope := range scopes {
@@ -183,7 +183,7 @@ func (h *machine) drawNew(t *rapid.T) throttle.Job {
 
 func (h *machine) arrive(t *rapid.T) { h.reserve(t, h.drawNew(t)) }
 
-// arriveTogether asks for several jobs at once, new ones and some that were here.
+// arriveTogether asks for several jobs at once, new jobs and some earlier ones.
 func (h *machine) arriveTogether(t *rapid.T) {
 	var jobs []throttle.Job
 	for range rapid.SampledFrom([]int{2, 3, 8}).Draw(t, "batch") {
@@ -203,7 +203,7 @@ func (h *machine) arriveTogether(t *rapid.T) {
 	}
 }
 
-// known draws a job that has been here.
+// known draws a job that has asked before.
 func (h *machine) known(t *rapid.T) throttle.Job {
 	if len(h.ids) == 0 {
 		t.Skip("no job yet")
@@ -300,7 +300,7 @@ func (h *machine) peek(t *rapid.T) {
 	same(t, "Peek", certain(got), certain(want), gotErr, wantErr)
 }
 
-// certain leaves out of an answer what is guessed.
+// certain returns an answer without its guesses.
 func certain(r throttle.Reservation) throttle.Reservation {
 	if r.Outcome == throttle.Waiting {
 		r.Start, r.AskAgain, r.Hold = time.Time{}, time.Time{}, nil
@@ -308,8 +308,8 @@ func certain(r throttle.Reservation) throttle.Reservation {
 	return r
 }
 
-// guesses looks at what is guessed for a job in line: it asks again after its start, or
-// after ten days.
+// guesses checks the guesses for a job in line: it asks again after its guessed start, or after
+// ten days.
 func (h *machine) guesses(t *rapid.T, r throttle.Reservation) {
 	late := r.AskAgain.After(r.Start) || r.AskAgain.Sub(r.Now) >= 240*time.Hour
 	if r.Start.Before(r.Now) || !late || r.Hold != nil && !r.Hold.Until.Equal(r.Start) {
@@ -351,7 +351,7 @@ func (h *machine) usage(t *rapid.T) {
 	same(t, "Usage", got, want, gotErr, wantErr)
 }
 
-// report is what an upstream said of a request that was made a while ago.
+// report reports what an upstream said of a request that was made a while ago.
 func (h *machine) report(t *rapid.T) {
 	scope, key := h.drawKey(t)
 	r := drawReport(t, h.now)
@@ -378,7 +378,7 @@ func (h *machine) drawKey(t *rapid.T) (throttle.Scope, string) {
 	return scope, rapid.SampledFrom([]string{"a", "b", "x", "y"}).Draw(t, "key")
 }
 
-// costOf is what a job takes of a scope; none if it does not concern it.
+// costOf returns what a job takes of a scope; 0 if the scope does not concern it.
 func costOf(job throttle.Job, scope string) int64 {
 	if _, has := job.Keys[scope]; !has && scope != throttle.Global {
 		return 0
@@ -437,7 +437,7 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 	}
 }
 
-// same fails the test where the scripts and the model differ, in what they say or refuse.
+// same fails the test if the scripts and the model differ in their answers or errors.
 func same[T any](t *rapid.T, call string, got, want T, gotErr, wantErr error) {
 	t.Helper()
 	if diff := cmp.Diff(refusal(wantErr), refusal(gotErr)); diff != "" {
@@ -448,7 +448,7 @@ func same[T any](t *rapid.T, call string, got, want T, gotErr, wantErr error) {
 	}
 }
 
-// refusal is an error's data, where it is one of a job that is refused; the text of others.
+// refusal returns the data of an error that refuses a job, and the text of any other error.
 func refusal(err error) any {
 	var late *throttle.DeadlineError
 	var blocked *throttle.BlockedError

@@ -54,7 +54,7 @@ func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// TestReserveRoundTrips: whatever becomes of a job, and whatever is set at run time, Reserve
+// TestReserveRoundTrips: whatever is decided for a job, and whatever is set at run time, Reserve
 // sends one command, once its script is known to Redis.
 func TestReserveRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 )
 
 // TestReportOfATimeAhead: a refusal is reported while Redis' clock is ahead by two hours. When the clock has
-// stepped back the key is closed for as long as a refusal closes it, its part grows with the answers, and the
-// next refusal counts. A pause that somebody has set stays as it was set.
+// stepped back the key is closed for as long as a refusal closes it, its served share grows with the answers,
+// and the next refusal counts. A pause that a person has set stays as it was set.
 func TestReportOfATimeAhead(t *testing.T) {
 	t.Parallel()
 	const ahead = 2 * time.Hour

@@ -141,8 +141,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportHoldsJobsBack: of a tenant that is served less, no window has more than that; what
-// others have used counts; the configured limit's units come back. Other tenants go on.
+// TestReportHoldsJobsBack: no window of a tenant with a lower served share has more than that share
+// allows; what others have used counts; the units of the limit come back. Other tenants go on.
 func TestReportHoldsJobsBack(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -192,8 +192,8 @@ func TestReportHoldsJobsBack(t *testing.T) {
 	})
 }
 
-// TestReportAndHeavyJobs: a job that is heavier than what is served starts when nothing else
-// counts, alone; one that is heavier than the limit never does.
+// TestReportAndHeavyJobs: a job that weighs more than the served units starts when nothing else
+// counts, alone; a job that weighs more than the limit never starts.
 func TestReportAndHeavyJobs(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -223,7 +223,7 @@ func TestReportAndHeavyJobs(t *testing.T) {
 	})
 }
 
-// TestReportIsTakenBack: ResetLimits ends it for one key.
+// TestReportIsTakenBack: ResetLimits ends the effect of reports for one key.
 func TestReportIsTakenBack(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -245,8 +245,8 @@ func TestReportIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestReportLeavesWhatIsLeft: where an upstream serves more than the limit, only what it says
-// is left bounds what starts.
+// TestReportLeavesWhatIsLeft: if an upstream serves more than the limit, only the units that it says
+// are left bound the starts.
 func TestReportLeavesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -306,8 +306,8 @@ func TestReportsOfManyProcesses(t *testing.T) {
 	})
 }
 
-// TestReportsOfOneBurst: what many workers of two processes asked at the same time, and all
-// were refused, lowers the part once.
+// TestReportsOfOneBurst: refusals of calls that many workers of two processes made at the same
+// time lower the served share once.
 func TestReportsOfOneBurst(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -335,8 +335,8 @@ func TestReportsOfOneBurst(t *testing.T) {
 	})
 }
 
-// TestReportInShadow: of a scope in shadow a job is told what it would have waited for, and
-// does not wait.
+// TestReportInShadow: in a scope in shadow, a job's answer says what it would have waited for, and
+// the job does not wait.
 func TestReportInShadow(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -356,7 +356,7 @@ func TestReportInShadow(t *testing.T) {
 	})
 }
 
-// TestReportRefusesWhatIsWrong: with a typed error, and nothing is written.
+// TestReportRefusesWhatIsWrong: a wrong report gets a typed error, and nothing is written.
 func TestReportRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	client := away(t)

@@ -22,7 +22,8 @@ func runningTenants(limit throttle.Limit) []throttle.Scope {
 	return []throttle.Scope{{Name: "tenant", Limits: []throttle.Limit{limit}}}
 }
 
-// TestRunningRefusesWhatIsWrong: what cannot be ended gets a typed error that names the field.
+// TestRunningRefusesWhatIsWrong: a reservation that is no grant gets a typed error that names the
+// field.
 func TestRunningRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -50,7 +51,7 @@ func TestRunningRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestRunningLimitsThatAreWrong: a throttle is not made with them, and none is set.
+// TestRunningLimitsThatAreWrong: New and SetLimits refuse wrong running limits.
 func TestRunningLimitsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	client := away(t)
@@ -147,7 +148,7 @@ func TestRunningOfMany(t *testing.T) {
 	})
 }
 
-// TestRunningLeavesNoKeys: what a job holds is gone with it.
+// TestRunningLeavesNoKeys: the keys of a job's places are gone when the job has ended.
 func TestRunningLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -166,7 +167,7 @@ func TestRunningLeavesNoKeys(t *testing.T) {
 	})
 }
 
-// TestRunningForecast: guesses go by how long jobs run: as was given, or as was seen.
+// TestRunningForecast: guesses depend on how long jobs run, as configured or as measured.
 func TestRunningForecast(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -216,8 +217,8 @@ func TestRunningForecast(t *testing.T) {
 	})
 }
 
-// TestRunningForecastOfNothingKnown: where nobody has said how long jobs run, and none has
-// ended, a forecast goes by the other limits.
+// TestRunningForecastOfNothingKnown: if it is not configured how long jobs run, and none has ended,
+// a forecast depends on the other limits.
 func TestRunningForecastOfNothingKnown(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestSettlementWithoutWhatWasOff: what was charged nowhere is not told of as a charge.
+// TestSettlementWithoutWhatWasOff: the event of a settlement leaves out scopes that were not charged.
 func TestSettlementWithoutWhatWasOff(t *testing.T) {
 	t.Parallel()
 	th := fakeThrottle(t, newFake(), Options{})

@@ -25,9 +25,8 @@ func settles(t *testing.T, s *scripted, at time.Duration, granted throttle.Reser
 	}
 }
 
-// TestGrantIsSettledOnceWhateverSettleWithin: with a SettleWithin of two hours it is settled
-// once within those, also when more than an hour is between the first time and the second,
-// and not at all later.
+// TestGrantIsSettledOnceWhateverSettleWithin: with a SettleWithin of two hours a grant is settled
+// once within these, even if more than an hour lies between two attempts, and not at all later.
 func TestGrantIsSettledOnceWhateverSettleWithin(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// TestSettleRefusesWhatIsNoGrant: what cannot be settled gets a typed error that names
+// TestSettleRefusesWhatIsNoGrant: a reservation that is no grant gets a typed error that names
 // the field, and nothing is written.
 func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestSettleRefusesWhatIsNoGrant(t *testing.T) {
 	})
 }
 
-// TestSettleOnceOfMany: of many that settle the same grant at once one does.
+// TestSettleOnceOfMany: of many callers that settle the same grant at once, one succeeds.
 func TestSettleOnceOfMany(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -146,8 +146,8 @@ func TestSettleManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestSettleByAnotherProcess: a reservation that was written down and read again is
-// settled by a throttle that did not grant it, and the observer is told once.
+// TestSettleByAnotherProcess: a throttle settles a reservation that it did not grant, and that was
+// stored and read again; the observer gets one event.
 func TestSettleByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -178,8 +178,8 @@ func TestSettleByAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestSettleUncharged: what a fallback granted was not charged, so there is nothing to
-// correct, and Redis is not asked.
+// TestSettleUncharged: a grant of a fallback was not charged, so there is nothing to correct, and
+// Redis is not asked.
 func TestSettleUncharged(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]throttle.Options{

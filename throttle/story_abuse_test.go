@@ -19,9 +19,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestT4_T9_GrantIsGivenBackOnce: by its owner a grant is settled once, whatever is called
-// then. Cancel gives nothing of it back, by whatever nonce, ID or tenant it is asked. Under
-// a start that nobody was granted nothing is given back either.
+// TestT4_T9_GrantIsGivenBackOnce: its owner can settle a grant once, whatever it calls afterwards.
+// Cancel gives none of it back, whatever nonce, ID or tenant it gets. For a start that was not
+// granted nothing is given back either.
 func TestT4_T9_GrantIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -114,7 +114,7 @@ func TestT9_ReplayedGrantPaysForNobodyElse(t *testing.T) {
 	})
 }
 
-// nowPassed is a client that notes what scripts are told of the time.
+// nowPassed is a client that notes the time that scripts get.
 type nowPassed struct {
 	redis.Scripter
 	calls int
@@ -129,8 +129,8 @@ func (c *nowPassed) EvalSha(ctx context.Context, hash string, keys []string, arg
 	return c.Scripter.EvalSha(ctx, hash, keys, args...)
 }
 
-// TestT5_ClientsCannotPassTime: a throttle tells Redis no time, and nothing that is
-// exported, nor anything in production code, makes it.
+// TestT5_ClientsCannotPassTime: a throttle passes no time to Redis, and no exported name and no
+// production code can make it do so.
 func TestT5_ClientsCannotPassTime(t *testing.T) {
 	t.Parallel()
 	passed := &nowPassed{Scripter: miniClient(t)}
@@ -198,7 +198,7 @@ func TestT5_ClientsCannotPassTime(t *testing.T) {
 	}
 }
 
-// isClockOf tells whether an expression is the field now of a throttle, t.now.
+// isClockOf reports whether an expression is the field now of a throttle, t.now.
 func isClockOf(expr ast.Expr) bool {
 	field, is := expr.(*ast.SelectorExpr)
 	if !is || field.Sel.Name != "now" {
@@ -209,8 +209,8 @@ func isClockOf(expr ast.Expr) bool {
 }
 
 // TestT7_T8_SquatterLosesItsOwnShareOnly: a tenant that floods the throttle with jobs that
-// never come to their slots costs another one no more than its share: what others ask for
-// starts at half of the limit's pace. What nobody came for is given up.
+// never come to their slots costs another tenant no more than its share: the other's jobs
+// start at half of the limit's pace. Bookings whose jobs did not come are given up.
 func TestT7_T8_SquatterLosesItsOwnShareOnly(t *testing.T) {
 	t.Parallel()
 	const squatters, honest = 500, 40
@@ -245,9 +245,9 @@ func TestT7_T8_SquatterLosesItsOwnShareOnly(t *testing.T) {
 	}
 }
 
-// TestF56_T7_FloodIsBookedToTheLookaheadOnly: there is no cap on what waits, since what
-// waits in line is neither booked nor charged: of two floods no more than the lookahead
-// has room for is promised at any time, and both start alike.
+// TestF56_T7_FloodIsBookedToTheLookaheadOnly: the number of waiting jobs has no bound, since jobs
+// in line are neither booked nor charged: no more jobs of two floods are booked at any time
+// than the lookahead has room for, and both start alike.
 func TestF56_T7_FloodIsBookedToTheLookaheadOnly(t *testing.T) {
 	t.Parallel()
 	const flood, perSecond = 1000, 10

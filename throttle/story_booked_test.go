@@ -46,9 +46,9 @@ func TestBookedUnderOtherKeys(t *testing.T) {
 	})
 }
 
-// TestPlanOfABookedJobTakesNothing: who plans a job that is booked already, such as a program
-// that is started again and enqueues its campaign anew, is told its slot, also when that has
-// come. The start is for who brings the job.
+// TestPlanOfABookedJobTakesNothing: a caller that plans a job which is booked already, such as a
+// restarted program that enqueues its campaign anew, gets the job's slot, even if the slot has come.
+// Only a caller that delivers the job gets its start.
 func TestPlanOfABookedJobTakesNothing(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -16,16 +16,16 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// crowd is how much waits: lanes of as many jobs each, shared out among tenants.
+// crowd says how many jobs wait: lanes with this many jobs each, divided among tenants.
 type crowd struct{ tenants, lanes, jobs int }
 
 func (c crowd) String() string {
 	return fmt.Sprintf("%d jobs in %d lanes of %d tenants", c.lanes*c.jobs, c.lanes, c.tenants)
 }
 
-// mostCommands is what each call makes Redis do at most, whatever waits, with some
-// room for the scripts to change: a pull looks at 200 lanes or jobs and books 50; a page
-// of lines tells of 500 scope keys.
+// mostCommands is how many commands each call makes Redis run at most, whatever waits, with
+// some room for the scripts to change: a pull looks at 200 lanes or jobs and books 50; a
+// page of lines has 500 scope keys.
 var mostCommands = map[string]int{
 	"Reserve a newcomer":     40,
 	"Reserve who is in line": 40,
@@ -39,8 +39,8 @@ var mostCommands = map[string]int{
 	"Usage":                  20,
 }
 
-// TestCallsAreBounded: what one call makes Redis do does not grow with what waits.
-// It counts the commands that Redis runs, those of scripts included.
+// TestCallsAreBounded: the work of Redis for one call does not grow with the number of waiting
+// jobs. The test counts the commands that Redis runs, the commands in scripts included.
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, crowds := range map[string][2]crowd{
@@ -61,7 +61,7 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
-// callsIn counts what each call costs where a crowd waits.
+// callsIn counts the commands of each call while a crowd waits.
 func callsIn(t *testing.T, c crowd) map[string]int {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
@@ -114,8 +114,8 @@ func callsIn(t *testing.T, c crowd) map[string]int {
 }
 
 // crowdIn lets the crowd come. Each lane's domain has room for 40 jobs in 10 s, and
-// they have all started at once; each lane stands under its domain. It returns who came
-// last.
+// they have all started at once; each lane stands under its domain. It returns the job that
+// came last.
 func crowdIn(t *testing.T, client *redis.Client, c crowd) (*scripted, throttle.Reservation) {
 	t.Helper()
 	scopes := []throttle.Scope{

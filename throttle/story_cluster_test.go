@@ -21,7 +21,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
-// clusterClient is what a URL of the cluster opens.
+// clusterClient returns the client that a URL of the cluster opens.
 func clusterClient(t testing.TB, c *redistest.Cluster) *redis.ClusterClient {
 	t.Helper()
 	return open(t, "redis-cluster://"+strings.Join(c.Addrs(), ",")).(*redis.ClusterClient)
@@ -127,7 +127,7 @@ func TestF13_EveryKeyInOneSlot(t *testing.T) {
 	})
 }
 
-// everyVerb calls what takes keys, once. What the answers are is not its matter.
+// everyVerb makes each call that takes keys, once, and ignores the answers.
 func everyVerb(t *rapid.T, th *throttle.Throttle, scope, key, id string) {
 	ctx := context.Background()
 	must := func(verb string, err error) {
@@ -256,7 +256,7 @@ func (m *moving) grants(t *testing.T, step, tenant string) {
 	m.used(t, step)
 }
 
-// used wants each job to have been charged once.
+// used checks that each job was charged once.
 func (m *moving) used(t *testing.T, step string) {
 	t.Helper()
 	usage, err := inspect.New(m.throttle).Usage(t.Context(), throttle.Global, "")
@@ -266,9 +266,10 @@ func (m *moving) used(t *testing.T, step string) {
 }
 
 // TestF11_F12_SlotMoves goes through the states of a slot that is moved. Meanwhile Redis
-// runs only scripts whose keys are all on one side, and some of a throttle's are on none:
-// it cannot decide until the slot has arrived. The caller is told so, nothing is charged,
-// and what is asked for again is charged once. MOVED the caller does not notice.
+// runs only scripts whose keys are all on one side, and some keys of a throttle exist on
+// neither: Redis cannot decide until the slot has arrived. The caller gets an error that says
+// so, nothing is charged, and a job that asks again is charged once. The caller does not
+// notice MOVED.
 func TestF11_F12_SlotMoves(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t, tenantAndGlobal(throttle.PerHour(1000), throttle.PerHour(1000)), patient)
@@ -307,8 +308,8 @@ func TestF11_F12_SlotMoves(t *testing.T) {
 	m.used(t, "many, MOVED")
 }
 
-// TestF12_SlotMovesMidRun moves a slot there and back while eight goroutines ask. What
-// was granted is what is charged, and no window holds more than its limit.
+// TestF12_SlotMovesMidRun moves a slot there and back while eight goroutines ask. The charges
+// equal the grants, and no window holds more than its limit.
 func TestF12_SlotMovesMidRun(t *testing.T) {
 	t.Parallel()
 	const askers, limit = 8, 200

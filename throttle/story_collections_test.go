@@ -21,8 +21,8 @@ var mostKept = map[string]int64{
 }
 
 // TestCollectionsAreBounded: tenants of one job each come, of other shares, of lower priorities, with
-// heavy jobs, and go again, while another tenant's backlog always stands in line. What is kept is by
-// what waits, not by who has been there.
+// heavy jobs, and go again, while another tenant's backlog always stands in line. The size of
+// collections depends on the waiting jobs, not on the tenants that have been there.
 func TestCollectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -118,7 +118,7 @@ func TestCollectionsAreBounded(t *testing.T) {
 	})
 }
 
-// elements is how many a collection has, 0 for a string.
+// elements returns how many elements a collection has, 0 for a string.
 func elements(t *testing.T, client *redis.Client, key string) (n int64) {
 	t.Helper()
 	kind, err := client.Type(t.Context(), key).Result()

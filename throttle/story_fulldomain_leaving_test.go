@@ -20,7 +20,7 @@ func openingDomain(t *testing.T, tenant throttle.Limit) *driver {
 			throttle.Scope{Name: "domain", Optional: true, Limits: []throttle.Limit{domain}}))
 }
 
-// lastOf is how long after an instant the last of the jobs started whose IDs begin so.
+// lastOf returns how long after an instant the last job whose ID has this prefix started.
 func (d *driver) lastOf(prefix string, began time.Time) (last time.Duration) {
 	for id, at := range d.started {
 		if strings.HasPrefix(id, prefix) {
@@ -31,7 +31,7 @@ func (d *driver) lastOf(prefix string, began time.Time) (last time.Duration) {
 }
 
 // TestLanesThatLeaveLetOthersIn: lanes that do not use their turn under a full domain, since
-// their tenant's own limit is full or their jobs are cancelled, do not end the row: the
+// their tenant's own limit is full or their jobs are cancelled, let the next lanes in: the
 // domain's room is used at once.
 func TestLanesThatLeaveLetOthersIn(t *testing.T) {
 	t.Parallel()
@@ -101,8 +101,8 @@ func TestResumedDomainKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestSettledLooksAtItsOwnLane: what is settled for less brings back the lane that waits
-// for its own tenant's room, also while the domain holds others.
+// TestSettledLooksAtItsOwnLane: a settlement for less brings back the lane that waits for room of
+// its own tenant, even while the domain holds other lanes.
 func TestSettledLooksAtItsOwnLane(t *testing.T) {
 	t.Parallel()
 	limit := func(units int64) throttle.Limit {
@@ -135,8 +135,8 @@ func TestSettledLooksAtItsOwnLane(t *testing.T) {
 	}
 }
 
-// TestManyRefundsGiveNoTurns: jobs that found room at once moved no tag, so what is given
-// back for them, however many they are, does not let their tenant start before others.
+// TestManyRefundsGiveNoTurns: jobs that found room at once moved no tag, so refunds of these jobs,
+// however many they are, do not let their tenant start before others.
 func TestManyRefundsGiveNoTurns(t *testing.T) {
 	t.Parallel()
 	d := newDriverOn(t, quickServer(t),

@@ -14,8 +14,8 @@ import (
 // tenPerTenSeconds lets one start each second, once its starts are spread.
 var tenPerTenSeconds = throttle.Limit{Units: 10, Window: 10 * time.Second, Precision: throttle.Exact}
 
-// fullDomain is a driver whose jobs all go to one domain. It is full, its starts a second
-// apart; nothing else is.
+// fullDomain returns a driver whose jobs all go to one domain. The domain is full, with its starts
+// a second apart; no other limit is.
 func fullDomain(t *testing.T, client *redis.Client) *driver {
 	t.Helper()
 	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000),
@@ -35,7 +35,7 @@ func toFullDomain(tenant string) map[string]string {
 	return map[string]string{"tenant": tenant, "domain": "full"}
 }
 
-// startedBy counts starts by what stands before the dash of the jobs' IDs.
+// startedBy counts starts by the part of the jobs' IDs before the dash.
 func (d *driver) startedBy() map[string]int {
 	by := make(map[string]int)
 	for id := range d.started {
@@ -102,8 +102,8 @@ func TestManyShareAFullDomain(t *testing.T) {
 	}
 }
 
-// TestFullDomainIsNoHerd: what a start under a full limit costs does not grow with those
-// who wait for it.
+// TestFullDomainIsNoHerd: the cost of a start under a full limit does not grow with the number of
+// jobs that wait for it.
 func TestFullDomainIsNoHerd(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{10, 1000} {
@@ -149,8 +149,8 @@ func TestNewcomersDoNotPass(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotDecide: those who wait with one job each are not passed by those who come
-// later with one job each, whoever is first by name.
+// TestNamesDoNotDecide: tenants that wait with one job each are not passed by tenants that come
+// later with one job each, whatever their names are.
 func TestNamesDoNotDecide(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][2]string{{"a", "z"}, {"z", "a"}} {
@@ -180,8 +180,8 @@ func TestNamesDoNotDecide(t *testing.T) {
 	}
 }
 
-// TestSharesAreOfWhatIsTaken: who is charged more than a job takes, and settles it, gets
-// as much as who is charged what it takes.
+// TestSharesAreOfWhatIsTaken: a tenant that is charged more than its jobs take, and settles, gets
+// as much as a tenant that is charged what its jobs take.
 func TestSharesAreOfWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.Limit{Units: 20, Window: 10 * time.Second, Precision: throttle.Exact},

@@ -22,8 +22,8 @@ var threeScopes = []throttle.Scope{
 	{Name: "domain", Limits: []throttle.Limit{throttle.PerSecond(20), throttle.PerHour(5000)}},
 }
 
-// explained is what a story's job is told to be, and that nothing changed by it. It
-// must fit a screen.
+// explained returns the explanation of a story's job, and checks that explaining changed
+// nothing and that the text fits a screen.
 func explained(t *testing.T, client *redis.Client, s *scripted, at time.Duration,
 	job throttle.Job) (e inspect.Explanation) {
 	t.Helper()
@@ -53,8 +53,7 @@ func reads(t *testing.T, what string, got inspect.Explanation, want string) {
 	}
 }
 
-// TestExplain goes through the life of jobs and compares the text with what people are
-// to read.
+// TestExplain goes through the life of jobs and compares the texts for people.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -204,8 +203,8 @@ job waits at 2027-01-15 08:00:02.000 UTC
 	})
 }
 
-// TestExplainServed: of a scope key of which the upstream serves less, the part is told, and
-// the job is expected as late as that makes it.
+// TestExplainServed: for a scope key of which the upstream serves less, the text has the served
+// share, and the expected start takes it into account.
 func TestExplainServed(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -241,7 +240,7 @@ job waits at 2027-01-15 08:00:01.000 UTC
 	})
 }
 
-// TestExplainFitsAScreen: with the longest of everything.
+// TestExplainFitsAScreen: the text fits a screen with the longest of all values.
 func TestExplainFitsAScreen(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -279,7 +278,7 @@ func TestExplainFitsAScreen(t *testing.T) {
 	})
 }
 
-// TestExplainRefuses: what Peek refuses in a job, but not what it weighs.
+// TestExplainRefuses: Explain refuses the jobs that Peek refuses, except for their weight.
 func TestExplainRefuses(t *testing.T) {
 	t.Parallel()
 	s := nearly(t, miniClient(t), tenantAndGlobal(throttle.PerSecond(1), throttle.PerSecond(1)), throttle.Options{})

@@ -55,8 +55,8 @@ type obeys struct {
 	first, after string // of jobs of weight 2 of tenant acme; the second is the same if empty
 }
 
-// TestAnotherProcessObeys: what one process sets at run time another obeys with its
-// very next decision, in one call.
+// TestAnotherProcessObeys: another process obeys a setting with its very next decision, in one
+// call.
 func TestAnotherProcessObeys(t *testing.T) {
 	t.Parallel()
 	limits := func(scope, key, text string) func(*testing.T, *throttle.Throttle) {
@@ -133,7 +133,7 @@ func TestAnotherProcessObeys(t *testing.T) {
 	})
 }
 
-// outcomeOf is what was decided, and what held the job.
+// outcomeOf returns what was decided, and what held the job.
 func outcomeOf(r throttle.Reservation) string {
 	switch {
 	case r.Hold == nil:
@@ -197,8 +197,8 @@ func TestOneCallWhateverIsSet(t *testing.T) {
 	})
 }
 
-// TestLimitsOfManyKeys: what is set for single keys, for none or for all of them is in force
-// with the next decision of a process that did not know of it.
+// TestLimitsOfManyKeys: limits that are set for single keys, for no key or for all keys are in
+// force with the next decision of a process that did not know of them.
 func TestLimitsOfManyKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -238,7 +238,7 @@ func TestLimitsOfManyKeys(t *testing.T) {
 }
 
 // TestClosedInAnotherProcess: a limit of 0 that only one process is configured with, before a
-// release, holds up nobody for good: the others look at its lanes again within five minutes.
+// release, holds no job up for good: other processes look at its lanes again within five minutes.
 func TestClosedInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -98,7 +98,7 @@ func (d *driver) run(span, step time.Duration) {
 	}
 }
 
-// pull pulls until nobody is booked any more.
+// pull pulls until a pull books no job.
 func (d *driver) pull() {
 	d.t.Helper()
 	for {
@@ -122,7 +122,7 @@ func (d *driver) pass(step time.Duration) {
 	}
 }
 
-// all fails the test unless as many jobs have started.
+// all fails the test unless this many jobs have started.
 func (d *driver) all(want int) {
 	d.t.Helper()
 	if got := len(d.started); got != want {
@@ -170,9 +170,9 @@ func TestCancelLeavesNoLaneBehind(t *testing.T) {
 	}
 }
 
-// TestHeavyHeadIsNotPassedByNewcomers: a job of most of a window stands at the head
-// of the line, and a newcomer asks each time a unit gets free. The head is booked
-// as soon as one is, so that it starts within a window and the others after it.
+// TestHeavyHeadIsNotPassedByNewcomers: a job of most of a window stands at the head of
+// the line, and a newcomer asks each time a unit becomes free. The head is booked as soon
+// as a unit is free, so that it starts within a window, and the others after it.
 func TestHeavyHeadIsNotPassedByNewcomers(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.PerHour(100), throttle.PerHour(100)), throttle.Options{})
@@ -194,8 +194,8 @@ func TestHeavyHeadIsNotPassedByNewcomers(t *testing.T) {
 	d.all(206)
 }
 
-// TestClockStepsBackUnderALine: what was to be looked at by the old clock is looked
-// at soon by the new one.
+// TestClockStepsBackUnderALine: lanes that were due at a time of the old clock are looked
+// at soon by the new clock.
 func TestClockStepsBackUnderALine(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.Per(5, 10*time.Second)), throttle.Options{})
@@ -211,7 +211,7 @@ func TestClockStepsBackUnderALine(t *testing.T) {
 }
 
 // TestRaisedLimitIsSeenByTheLine: a line that waits for a day goes on within five minutes
-// after the limit has been raised in the configuration of who pulls.
+// after the limit has been raised in the configuration of the process that pulls.
 func TestRaisedLimitIsSeenByTheLine(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, globalScope(throttle.PerDay(10)), throttle.Options{})
@@ -233,8 +233,8 @@ func (d *driver) client() *redis.Client {
 	return client
 }
 
-// TestForeignLane: a process that does not have all scopes of the one whose jobs wait pulls
-// for both; the limits of the scope that it does not have hold for those who have it.
+// TestForeignLane: a process pulls for another one whose scopes it does not all have. The limits
+// of the scope that it lacks hold for the process that has the scope.
 func TestForeignLane(t *testing.T) {
 	t.Parallel()
 	domain := throttle.Scope{Name: "domain",

@@ -129,8 +129,8 @@ func (a answer) equals(b answer) bool {
 	return reflect.DeepEqual(a.value, b.value)
 }
 
-// arena is where clients contend: throttles of a kind on one server, and what their
-// calls were and answered.
+// arena is where clients contend: throttles of one kind on one server, with their calls and
+// answers.
 type arena struct {
 	t        *testing.T
 	scopes   []throttle.Scope
@@ -332,11 +332,11 @@ func (c *contender) make(o operation) {
 // back before the job is decided anew, which no history has.
 const keptFor = 800 * time.Millisecond
 
-// isKept tells whether a grant whose answer was lost is kept for sure, given when it was asked
-// for. On a machine that stands still meanwhile it may have been given back.
+// isKept reports whether a grant whose answer was lost is kept for sure, by when it was asked for.
+// On a machine that stands still meanwhile the grant may have been given back.
 func isKept(asked time.Time) bool { return time.Since(asked) < keptFor }
 
-// never is when a call returns whose answer is lost.
+// never is when a call whose answer is lost returns.
 const never = math.MaxInt64
 
 func (c *contender) write(o operation, called int64, a answer, returned int64) {
@@ -348,7 +348,7 @@ func (c *contender) write(o operation, called int64, a answer, returned int64) {
 	}
 }
 
-// instant is when a call was decided, as its answer tells.
+// instant returns when a call was decided, by its answer.
 func (a answer) instant() time.Time {
 	switch value := a.value.(type) {
 	case throttle.Reservation:
@@ -359,7 +359,7 @@ func (a answer) instant() time.Time {
 	panic(fmt.Sprintf("%T tells no instant", a.value))
 }
 
-// state is that of one throttle between two calls.
+// state is the state of one throttle between two calls.
 type state struct {
 	model *throttletest.Model
 	now   time.Time // of the last call, by Redis' own clock
@@ -392,7 +392,7 @@ func (a *arena) parts(history []porcupine.Operation) [][]porcupine.Operation {
 	return parts
 }
 
-// step tells whether a call can be the next, and what is then.
+// step reports whether a call can be the next, and returns the state after it.
 func (a *arena) step(before, input, output any) (bool, any) {
 	at, isState := before.(state)
 	asked, isOperation := input.(operation)
@@ -413,7 +413,7 @@ func (a *arena) linearize() (porcupine.CheckResult, porcupine.LinearizationInfo)
 	return porcupine.CheckOperationsVerbose(a.specification(), a.history, patient)
 }
 
-// mustLinearize fails the test if there is no such order, and tells how far one goes.
+// mustLinearize fails the test if there is no such order, and logs how far one goes.
 func (a *arena) mustLinearize(seed uint64, seen *tally) {
 	a.t.Helper()
 	if a.tooSlow.Load() {
@@ -451,7 +451,7 @@ func (a *arena) mustLinearize(seed uint64, seen *tally) {
 	}
 }
 
-// tally is what histories were like.
+// tally counts what happened in histories.
 type tally struct {
 	histories, calls int
 	slow             int // histories that are not looked at, on a machine that has no time for them
@@ -499,7 +499,7 @@ func (s *tally) add(a *arena, orders [][]porcupine.Operation) {
 	}
 }
 
-// changed tells whether a call has changed anything, as far as its answer says so.
+// changed reports whether a call has changed anything, as far as its answer says.
 func (a answer) changed() bool {
 	switch value := a.value.(type) {
 	case bool:
@@ -520,7 +520,7 @@ type enough struct {
 	lost     int                // replies
 }
 
-// lacks says what the histories lack, nothing if there is enough.
+// lacks returns what the histories lack, nothing if there is enough.
 func (s *tally) lacks(want enough) (missing []string) {
 	if s.histories == 0 {
 		return []string{"no history was fast enough to be checked"}

@@ -46,8 +46,8 @@ func keyspace(t testing.TB, client *redis.Client, th *throttle.Throttle) map[str
 	return keys
 }
 
-// keyNames are the throttle's keys, but for those in which processes tell of themselves:
-// who decides comes by none of them.
+// keyNames returns the throttle's keys, except for the keys in which processes publish, which no
+// decision reads.
 func keyNames(t testing.TB, client *redis.Client, th *throttle.Throttle) []string {
 	t.Helper()
 	var names []string
@@ -64,7 +64,7 @@ func keyNames(t testing.TB, client *redis.Client, th *throttle.Throttle) []strin
 	return names
 }
 
-// content is what a key holds, and whether it expires.
+// content returns the content of a key, and whether the key expires.
 func content(t testing.TB, client *redis.Client, key string) string {
 	t.Helper()
 	ctx := t.Context()
@@ -91,7 +91,7 @@ func content(t testing.TB, client *redis.Client, key string) string {
 	return fmt.Sprintf("%s %v expires:%t", kind, value, ttl(t, client, key) > 0)
 }
 
-// ttl is how long a key still lives; not above 0 if it does not expire.
+// ttl returns how long a key still lives; not above 0 if it does not expire.
 func ttl(t testing.TB, client *redis.Client, key string) time.Duration {
 	t.Helper()
 	left, err := client.PTTL(t.Context(), key).Result()
