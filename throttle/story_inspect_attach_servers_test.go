@@ -16,7 +16,7 @@ import (
 )
 
 // TestPublishingNeedsNoOtherPermission: under the least rules of docs/operations.md a process
-// publishes, its changes are kept, and who attaches as that user sees and controls.
+// publishes, its changes are kept, and an Inspector attached as that user can look and control.
 func TestPublishingNeedsNoOtherPermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -49,8 +49,8 @@ func TestPublishingNeedsNoOtherPermission(t *testing.T) {
 	}
 }
 
-// TestPublishingHarmsNobody: where it cannot publish a throttle decides as ever, and where it
-// can it does so once in many decisions.
+// TestPublishingHarmsNobody: a throttle that cannot publish decides as ever, and one that can
+// publishes once in many decisions.
 func TestPublishingHarmsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

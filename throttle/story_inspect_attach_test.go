@@ -50,8 +50,8 @@ func processesOf(t *testing.T, th *throttle.Throttle) []throttle.Process {
 	return all
 }
 
-// TestPublishedAndAttached: a process publishes once it has had an answer; who attaches
-// finds its scopes and settings, sees and controls.
+// TestPublishedAndAttached: a process publishes once it has had an answer; an attached Inspector
+// finds its scopes and settings, and can look and control.
 func TestPublishedAndAttached(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -111,9 +111,9 @@ func TestPublishedAndAttached(t *testing.T) {
 	})
 }
 
-// TestProcessesDiffer: of two configurations the newest is attached to, and Check and a line
-// of the log say in what the other differs. One that is gone for long is not compared, and
-// what is older than a day is taken out.
+// TestProcessesDiffer: Attach takes the newer of two configurations, and Check and a line of the
+// log say how the other differs. A process that ended long ago is not compared, and one that is
+// older than a day is removed.
 func TestProcessesDiffer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -159,7 +159,7 @@ func TestProcessesDiffer(t *testing.T) {
 	})
 }
 
-// TestDifferencesOfScopes: whatever of a scope others decide by is told apart.
+// TestDifferencesOfScopes: Differences names each part of a scope on which decisions depend.
 func TestDifferencesOfScopes(t *testing.T) {
 	t.Parallel()
 	plain := throttle.Process{Scopes: []throttle.Scope{{Name: "host", Limits: []throttle.Limit{throttle.Running(3)}}}}
@@ -181,8 +181,8 @@ func TestDifferencesOfScopes(t *testing.T) {
 	}
 }
 
-// TestAttachToOtherState: what only processes of another state version have published, or no
-// configuration, is not attached to.
+// TestAttachToOtherState: Attach fails if only processes of another state version have published, or
+// if what was published is no configuration.
 func TestAttachToOtherState(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -94,8 +94,7 @@ func TestF18_CheckProbesWhatIsCalled(t *testing.T) {
 	}
 }
 
-// check makes a Check and tells what it found: the whats of findings and faults by their
-// severity.
+// check makes a Check and returns what it found: the What of findings and faults, by severity.
 func check(t testing.TB, th *throttle.Throttle) (found map[string][]string, err error) {
 	t.Helper()
 	return checkBy(t, inspect.New(th))
@@ -124,8 +123,8 @@ func checkBy(t testing.TB, inspector *inspect.Inspector) (found map[string][]str
 
 type found = map[string][]string
 
-// TestCheck: a server that is fit for a throttle gets notes at most, has all scripts
-// then, and no key.
+// TestCheck: for a fit server Check finds notes at most; afterwards the server has all scripts and
+// no key.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, client *redis.Client, want found) {
@@ -159,8 +158,8 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestF15_CheckConfigurations: what is wrong with a server's configuration or state is
-// found, each on a server that has it.
+// TestF15_CheckConfigurations: Check finds each fault of a server's configuration or state, each
+// on a server that has it.
 func TestF15_CheckConfigurations(t *testing.T) {
 	t.Parallel()
 	const note, warning, fault = "note", "warning", "fault"
@@ -253,7 +252,7 @@ func TestT12_UnknownCommandTellsNoKey(t *testing.T) {
 	}
 }
 
-// failToSave has the server try to write its data where it cannot.
+// failToSave lets the server try to write its data to a place where it cannot.
 func failToSave(t *testing.T, client *redis.Client) {
 	t.Helper()
 	dir, err := client.ConfigGet(t.Context(), "dir").Result()
@@ -273,7 +272,7 @@ func failToSave(t *testing.T, client *redis.Client) {
 	})
 }
 
-// retold is a client to whom the server tells something else in INFO.
+// retold is a client that gets other fields of INFO than the server sends.
 type retold struct {
 	redis.Scripter
 	replace *strings.Replacer
@@ -314,8 +313,8 @@ func TestCheckVersions(t *testing.T) {
 	}
 }
 
-// TestF25_CheckClocks: a difference of more than a second between Redis' clock and this
-// machine's is told, with its size and its side.
+// TestF25_CheckClocks: Check reports a difference of more than a second between Redis' clock and
+// this machine's, with its size and its direction.
 func TestF25_CheckClocks(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -351,8 +350,8 @@ func TestF25_CheckClocks(t *testing.T) {
 
 var clockDiffers = regexp.MustCompile(`Redis' clock is (\S+) (ahead of|behind) this machine's, give or take`)
 
-// TestCheckAndUnavailableRedis: a Check ends soon where Redis refuses, is silent, or the
-// context is over, with what else it knows.
+// TestCheckAndUnavailableRedis: if Redis refuses or is silent, or the context is over, Check ends
+// soon, with what else it knows.
 func TestCheckAndUnavailableRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -390,7 +389,7 @@ func TestCheckAndUnavailableRedis(t *testing.T) {
 	unavailable(t, "refused", err, "other")
 }
 
-// distant is a Redis that answers each call after as long.
+// distant is a Redis that answers each call after the same time.
 type distant struct {
 	redis.Scripter
 	after time.Duration
@@ -420,8 +419,8 @@ func TestCheckOfDistantRedis(t *testing.T) {
 	})
 }
 
-// TestCheckOnCluster: the node that has the throttle's slot is asked, all have the
-// scripts, and each setting of the client that makes a recovery slow is told.
+// TestCheckOnCluster: Check asks the node that has the throttle's slot, all nodes have the
+// scripts, and Check reports each setting of the client that makes a recovery slow.
 func TestCheckOnCluster(t *testing.T) {
 	t.Parallel()
 	addrs := twoNodes(t)
@@ -477,7 +476,7 @@ func TestCheckOnCluster(t *testing.T) {
 	}
 }
 
-// twoNodes is a Cluster of two masters with half of the slots each.
+// twoNodes returns the addresses of a Cluster of two masters with half of the slots each.
 func twoNodes(t *testing.T) (addrs []string) {
 	t.Helper()
 	var nodes []*redis.Client

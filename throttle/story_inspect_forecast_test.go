@@ -69,7 +69,7 @@ func (st *stage) ask(id string) {
 	}
 }
 
-// play goes on until an instant, or until nothing is to be done any more.
+// play goes on until an instant, or until there is nothing more to do.
 func (st *stage) play(until time.Time) {
 	for {
 		at := until
@@ -111,7 +111,7 @@ func (st *stage) pull() {
 	}
 }
 
-// due is when the next pull finds something, at one of ten instants in a second; zero for
+// due returns when the next pull finds something, at one of ten instants in a second; zero for
 // never.
 func (st *stage) due() time.Time {
 	if st.next.IsZero() {
@@ -125,7 +125,7 @@ func (st *stage) due() time.Time {
 	return due.Add(every - time.Microsecond - st.phase).Truncate(every).Add(st.phase)
 }
 
-// foreseen is a setting of which what is forecast must come true.
+// foreseen is a situation in which the forecast must come true.
 type foreseen struct {
 	scopes           []throttle.Scope
 	options          throttle.Options
@@ -142,8 +142,8 @@ type miss struct{ off, wait time.Duration }
 // allowed is how far off a forecast may be.
 func (m miss) allowed() time.Duration { return max(time.Second+2*time.Millisecond, m.wait/50) }
 
-// come lets those of before come, forecasts those of after, lets them come too, and
-// tells how far off each was.
+// come lets the jobs of before come, forecasts the jobs of after, lets them come too, and
+// returns how far off each forecast was.
 func (f foreseen) come(t interface {
 	Helper()
 	Fatal(args ...any)
@@ -185,8 +185,8 @@ func (f foreseen) come(t interface {
 	return misses
 }
 
-// drawForeseen draws a setting. Without lanes that share a limit with some of the
-// others only, and without heavy jobs, it is one in which the forecast is certain.
+// drawForeseen draws a situation. If certain, it has no lanes that share a limit with some
+// of the others only, and no heavy jobs: then the forecast is certain.
 func drawForeseen(pick func(label string, n int) int, certain bool) foreseen {
 	limits := func(label string, most int, units []int64, windows []time.Duration) (limits []throttle.Limit) {
 		first := pick(label+" window", len(windows))
@@ -247,14 +247,14 @@ func drawForeseen(pick func(label string, n int) int, certain bool) foreseen {
 	return f
 }
 
-// quickServer is a real Redis where there is one: thousands of decisions take seconds
-// on miniredis.
+// quickServer returns a real Redis if there is one: thousands of decisions take seconds on
+// miniredis.
 func quickServer(t *testing.T) *redis.Client {
 	t.Helper()
 	return redistest.Shared(t).Client(t)
 }
 
-// longest is the longest window of all limits.
+// longest returns the longest window of all limits.
 func (f foreseen) longest() (longest time.Duration) {
 	for _, scope := range f.scopes {
 		for _, limit := range scope.Limits {
@@ -264,12 +264,12 @@ func (f foreseen) longest() (longest time.Duration) {
 	return longest
 }
 
-// TestForecastOfLightJobs: what is forecast comes true, to 2 % of the wait or a second, for
-// a hundred settings: exact limits and sub-windows, shares, pauses and lanes, behind jobs
-// that are booked or in line. It is for jobs of weight 1 under limits that all jobs share
-// or that are their fair key's own. Who of several gets the last units of a window hangs
-// on the moment of a pull: one job in fifty may be off, by a window or two. So the
-// settings are the same each time.
+// TestForecastOfLightJobs: forecasts come true, to 2 % of the wait or a second, in a hundred
+// situations: exact limits and sub-windows, shares, pauses and lanes, behind jobs that are
+// booked or in line. All jobs have weight 1, under limits that all jobs share or that are
+// their fair key's own. Which of several jobs gets the last units of a window depends on
+// the moment of a pull: one job in fifty may be off, by a window or two. So the situations
+// are the same in each run.
 func TestForecastOfLightJobs(t *testing.T) {
 	t.Parallel()
 	client := quickServer(t)
@@ -292,10 +292,10 @@ func TestForecastOfLightJobs(t *testing.T) {
 	}
 }
 
-// TestForecastMostly: where some lanes share a limit that is neither global nor their
-// fair key's own, or few jobs are heavy, who comes first into a window hangs on the
-// moment of a pull, and it is one window or more for who comes second. There the
-// forecast holds for most.
+// TestForecastMostly: if some lanes share a limit that is neither global nor their fair
+// key's own, or few jobs are heavy, the moment of a pull decides which job gets the room
+// of a window, and the other waits a window or more. There the forecast holds for most
+// jobs.
 func TestForecastMostly(t *testing.T) {
 	t.Parallel()
 	client := quickServer(t)
@@ -326,8 +326,8 @@ func TestForecastMostly(t *testing.T) {
 	}
 }
 
-// inLineOf is a throttle of a tenant of 2 units in 10 s, whose window is full and
-// behind which jobs wait that weigh one each.
+// inLineOf returns a throttle with a tenant of 2 units in 10 s, whose window is full and
+// under which jobs of weight 1 wait.
 func inLineOf(t testing.TB, client *redis.Client, waiting int) *scripted {
 	t.Helper()
 	s := nearly(t, client, tenantAndGlobal(throttle.Per(2, 10*time.Second), throttle.Per(100, 10*time.Second)),
@@ -339,7 +339,7 @@ func inLineOf(t testing.TB, client *redis.Client, waiting int) *scripted {
 	return s
 }
 
-// after are starts from dawn on.
+// after returns starts, in seconds after dawn.
 func after(seconds ...float64) []time.Time {
 	var all []time.Time
 	for _, s := range seconds {
@@ -370,8 +370,8 @@ func foresees(t *testing.T, what string, s *scripted, at time.Duration, jobs []t
 	}
 }
 
-// TestForecastOfWhatIsThere: behind what is spent, booked and in line, paused and
-// closed. IDs are not needed, and what is not for a forecast is not read.
+// TestForecastOfWhatIsThere forecasts behind spent units, bookings, jobs in line, pauses and
+// closed limits. The jobs need no IDs, and fields that do not concern a forecast are not read.
 func TestForecastOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -408,8 +408,7 @@ func TestForecastOfWhatIsThere(t *testing.T) {
 	})
 }
 
-// TestForecastRefuses: what is wrong with the first job that is wrong is told as Peek
-// tells it.
+// TestForecastRefuses: the error is Peek's error for the first job that has one.
 func TestForecastRefuses(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -443,8 +442,8 @@ func TestForecastRefuses(t *testing.T) {
 	})
 }
 
-// TestForecastPastHeavyJobs: a limit that was set below the weight of a job in line
-// holds up nobody behind it.
+// TestForecastPastHeavyJobs: a limit that was set below the weight of a job in line holds up
+// no job behind it.
 func TestForecastPastHeavyJobs(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -549,8 +548,8 @@ func TestForecastOfVeryMany(t *testing.T) {
 	}
 }
 
-// TestExpect: a booked job at its slot, one in line at its turn, one that is booked
-// since or gone within the lookahead.
+// TestExpect: a booked job starts at its slot, a job in line at its turn, and a job that was
+// booked since, or is gone, within the lookahead.
 func TestExpect(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -12,8 +12,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestLanesAndJobsByID: lanes are told with their flows, counts and what they wait for, and
-// jobs are found by their IDs alone, wherever they are.
+// TestLanesAndJobsByID: Lanes returns lanes with their flows, counts and what they wait for, and
+// ExplainID finds jobs by their IDs alone, wherever they are.
 func TestLanesAndJobsByID(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

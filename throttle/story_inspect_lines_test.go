@@ -21,14 +21,14 @@ import (
 // use.
 var dawn = time.UnixMicro(1_800_000_000_000_000)
 
-// nearly is a throttle with a lookahead of a second, told the time.
+// nearly returns a throttle with a lookahead of a second, whose time the test sets.
 func nearly(t testing.TB, client *redis.Client, scopes []throttle.Scope, options throttle.Options) *scripted {
 	t.Helper()
 	options.Lookahead = time.Second
 	return newScripted(newThrottle(t, client, scopes, &options))
 }
 
-// comes asks for a job, which must become of it what is expected.
+// comes asks for a job, and fails the test unless it has the expected outcome.
 func comes(t testing.TB, s *scripted, at time.Duration, job throttle.Job, want throttle.Outcome) throttle.Reservation {
 	t.Helper()
 	job.Weight = max(1, job.Weight)
@@ -61,8 +61,8 @@ func allLines(t testing.TB, s *scripted, at time.Duration, most int) map[string]
 	}
 }
 
-// TestLinesPages: of very many scope keys each is told once where nothing changes
-// meanwhile, in pages of a bounded size.
+// TestLinesPages: Lines returns each of very many scope keys once if nothing changes meanwhile, in
+// pages of a bounded size.
 func TestLinesPages(t *testing.T) {
 	t.Parallel()
 	pages := func(t *testing.T, client *redis.Client, keys int) {
@@ -92,9 +92,9 @@ func TestLinesPages(t *testing.T) {
 	})
 }
 
-// TestLinesOfVeryMany: 10^5 scope keys under which jobs wait are told in pages that are
-// bounded, each once. The line is written as docs/redis-state.md has it: what a page costs
-// is by how many there are, however they came there.
+// TestLinesOfVeryMany: Lines returns 10^5 scope keys under which jobs wait in bounded pages, each
+// once. The test writes the line as docs/redis-state.md describes it: the cost of a page depends
+// on the number of scope keys, not on how they came there.
 func TestLinesOfVeryMany(t *testing.T) {
 	t.Parallel()
 	keys := longtest.Of(10_000, 100_000)
@@ -141,8 +141,8 @@ func TestLinesOfVeryMany(t *testing.T) {
 	}
 }
 
-// TestLinesKeys: whatever bytes a key has, its line is told by it, or by its hash where
-// only that is left. Its jobs are pulled and cancelled.
+// TestLinesKeys: whatever bytes a key has, its line has the key, or its hash if Redis has only
+// that. The key's jobs are pulled and cancelled.
 func TestLinesKeys(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -178,7 +178,7 @@ func TestLinesKeys(t *testing.T) {
 	})
 }
 
-// TestLinesWithoutFairScope: all jobs are of one flow then, for no key.
+// TestLinesWithoutFairScope: without a fair scope, all jobs are of one flow, which has no key.
 func TestLinesWithoutFairScope(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -222,7 +222,7 @@ func TestLinesOfHeavyJobs(t *testing.T) {
 	})
 }
 
-// TestLinesFromNowhere: a page that no answer has named is refused.
+// TestLinesFromNowhere: Lines refuses a beginning that no answer has named.
 func TestLinesFromNowhere(t *testing.T) {
 	t.Parallel()
 	s := nearly(t, miniClient(t), globalScope(throttle.PerSecond(1)), throttle.Options{})

@@ -43,7 +43,7 @@ func (m *meanwhile) before() {
 	}
 }
 
-// reading is a throttle whose round trips another one of the same name can come between.
+// reading returns a throttle between whose round trips another one of the same name can act.
 func reading(t *testing.T, server *redis.Client,
 	scopes []throttle.Scope) (s *scripted, other *throttle.Throttle, between *meanwhile) {
 	t.Helper()
@@ -62,9 +62,9 @@ func reading(t *testing.T, server *redis.Client,
 	return s, other, between
 }
 
-// whileItMoves expects jobs in line, each time with something else done before another one
-// of the calls, until it has been done before each. Each job must be told a start that is
-// not before the one given.
+// whileItMoves expects the starts of jobs in line again and again. Each time it does something
+// before another one of the calls, until it has done so before each call. The expected start of
+// each job must not be before the given one.
 func whileItMoves(t *testing.T, server *redis.Client, scopes []throttle.Scope,
 	wait func(s *scripted) []throttle.Reservation, do func(other *throttle.Throttle), first time.Duration) {
 	t.Helper()
@@ -92,7 +92,7 @@ func whileItMoves(t *testing.T, server *redis.Client, scopes []throttle.Scope,
 	}
 }
 
-// pulls moves what can be moved.
+// pulls lets the other throttle pull, which moves lanes.
 func pulls(t *testing.T) func(other *throttle.Throttle) {
 	t.Helper()
 	return func(other *throttle.Throttle) {

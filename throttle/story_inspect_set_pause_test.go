@@ -14,8 +14,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// badScopeKeys are those that no call about a scope key takes, and the field that the
-// error names.
+// badScopeKeys are scope keys that every call refuses, with the field that the error names.
 var badScopeKeys = map[string]struct{ scope, key, field string }{
 	"an unknown scope":         {"host", "x", "scope"},
 	"no scope":                 {"", "x", "scope"},
@@ -72,7 +71,7 @@ func TestPauseRefuses(t *testing.T) {
 	})
 }
 
-// inForce is what holds for a scope key.
+// inForce returns the state of a scope key.
 func inForce(t testing.TB, th *throttle.Throttle, scope, key string) inspect.Usage {
 	t.Helper()
 	state, err := inspect.New(th).Usage(t.Context(), scope, key)
@@ -82,8 +81,8 @@ func inForce(t testing.TB, th *throttle.Throttle, scope, key string) inspect.Usa
 	return state
 }
 
-// TestPauseTellsItsEnd: by Redis' clock, as the observer is told and Usage reads, for
-// keys of any bytes.
+// TestPauseTellsItsEnd: Pause returns its end on Redis' clock, the same that the observer and
+// Usage get, for keys of any bytes.
 func TestPauseTellsItsEnd(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -118,8 +117,8 @@ func TestPauseTellsItsEnd(t *testing.T) {
 	})
 }
 
-// TestWaitBehindAPause: who waits in place starts when the pause ends, or soon after
-// it is ended.
+// TestWaitBehindAPause: a job in Wait starts when the pause ends, or soon after Resume has ended
+// it.
 func TestWaitBehindAPause(t *testing.T) {
 	t.Parallel()
 	for name, resumed := range map[string]bool{"it ends": false, "it is ended": true} {
@@ -149,8 +148,8 @@ func TestWaitBehindAPause(t *testing.T) {
 	}
 }
 
-// TestPausesVanish: a pause that is over leaves nothing: the scope key expires soon after
-// it where nobody comes, and is gone at once where the pause is ended.
+// TestPausesVanish: a pause that is over leaves nothing: the scope key expires soon after the
+// pause if no job comes, and is gone at once if Resume ends the pause.
 func TestPausesVanish(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -190,8 +189,8 @@ func TestPausesVanish(t *testing.T) {
 	})
 }
 
-// TestPauseThatIsOverLeavesNothing: what came under a pause and left again has taken
-// nothing along: when all is over and looked at, only what expires is there.
+// TestPauseThatIsOverLeavesNothing: jobs that came under a pause and left again leave nothing
+// behind: when all is over and was looked at, Redis has only keys that expire.
 func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -232,8 +231,8 @@ func TestPauseThatIsOverLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestSettingsSurvive: what was set lives on though nothing runs for a year, and goes
-// when it is taken back.
+// TestSettingsSurvive: settings live on though nothing runs for a year, and are gone when they are
+// taken back.
 func TestSettingsSurvive(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -290,8 +289,8 @@ func TestSettingsSurvive(t *testing.T) {
 	}
 }
 
-// TestForeignControls: what is no setting, under the control key or under a scope key, is
-// told as such, and nothing is decided or written.
+// TestForeignControls: a text that is no setting, under the control key or under a scope key, is an
+// error, and nothing is decided or written.
 func TestForeignControls(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

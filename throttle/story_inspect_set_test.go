@@ -116,7 +116,7 @@ func TestSettingRefuses(t *testing.T) {
 	})
 }
 
-// TestNamesOfModes: they stand in logs and metrics.
+// TestNamesOfModes keeps the names of modes, which logs and metrics show.
 func TestNamesOfModes(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
@@ -172,8 +172,8 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 	})
 }
 
-// TestWhoseLimitsAreInForce: those of the key before those of the scope before those of
-// the configuration, and Usage tells whose they are.
+// TestWhoseLimitsAreInForce: limits of the key win over limits of the scope, and these over the
+// configuration; Usage says which are in force.
 func TestWhoseLimitsAreInForce(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -213,8 +213,8 @@ func TestWhoseLimitsAreInForce(t *testing.T) {
 	})
 }
 
-// TestManyLimitsOnOneKey: what is set stands beside what the configuration counts; as
-// many as may be set can be decided on.
+// TestManyLimitsOnOneKey: limits that are set have ledgers beside those of the configuration;
+// decisions work under the largest number of limits that may be set.
 func TestManyLimitsOnOneKey(t *testing.T) {
 	t.Parallel()
 	windows := func(n int, unit time.Duration) []throttle.Limit {

@@ -17,8 +17,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestSettingsAreByWhoSetThem: what is in force, by whom, why and until when is told from what is
-// set, however much was changed since, and by whom.
+// TestSettingsAreByWhoSetThem: Settings says what is in force, by whom, why and until when, however
+// many changes were made since, and by whom.
 func TestSettingsAreByWhoSetThem(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -74,7 +74,8 @@ func TestSettingsAreByWhoSetThem(t *testing.T) {
 	}
 }
 
-// TestTermsAreRefused: what is too long, or past, is refused before anything is written.
+// TestTermsAreRefused: a text that is too long, or an end that is past, is refused before anything is
+// written.
 func TestTermsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -156,7 +157,7 @@ func TestSetLimitsAreShownAsEntered(t *testing.T) {
 	})
 }
 
-// TestSettings: what is set at run time is told with its scope keys, and who changed it.
+// TestSettings: Settings returns the settings of run time with their scope keys and authors.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

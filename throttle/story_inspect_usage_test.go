@@ -9,7 +9,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestUsageAndCountRefuse: a scope or an interval that is none is named.
+// TestUsageAndCountRefuse: the error names a wrong scope or interval.
 func TestUsageAndCountRefuse(t *testing.T) {
 	t.Parallel()
 	scopes := append(tenantAndGlobal(throttle.PerMinute(5), throttle.PerHour(5)),

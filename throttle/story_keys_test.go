@@ -69,7 +69,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// asID is what of a value there may be in an ID.
+// asID returns as much of a value as an ID may have.
 func asID(begin, value string) string { return begin + value[:min(len(value), 1000)] }
 
 // TestF50_T1_HostileKeys: on a server each distinct key counts for itself, where
@@ -117,7 +117,7 @@ func TestF50_T1_HostileKeys(t *testing.T) {
 	})
 }
 
-// TestF50_HostileJobsInLine: what waits in line under any ID and key is told by
+// TestF50_HostileJobsInLine: a job that waits in line under any ID and key is listed under
 // that key, pulled by that ID, and starts.
 func TestF50_HostileJobsInLine(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func hashTag(key string) string {
 	return tag
 }
 
-// TestT1_NamesOfThrottles: what would leave its place in a key is no name.
+// TestT1_NamesOfThrottles: a name that would not stay within its part of a key is refused.
 func TestT1_NamesOfThrottles(t *testing.T) {
 	t.Parallel()
 	client := miniClient(t)

@@ -74,9 +74,9 @@ func TestLongMaxWaitAndAWindowThatIsAdded(t *testing.T) {
 	})
 }
 
-// TestLineOutlivesTheLifeOfItsKeys: a job whose turn comes later than the keys of the line
-// live after a write starts all the same, since those in line ask again before: each of 45
-// tenants has one job, one starts a day.
+// TestLineOutlivesTheLifeOfItsKeys: a job whose turn comes later than the keys of the line live
+// after a write starts all the same, since jobs in line ask again before: each of 45 tenants has
+// one job, and one job starts a day.
 func TestLineOutlivesTheLifeOfItsKeys(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

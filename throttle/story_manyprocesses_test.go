@@ -48,11 +48,11 @@ type decision struct {
 	Replayed bool
 }
 
-// errandVariable is set for the test binary where it is to be one of the processes.
+// errandVariable makes the test binary one of the processes.
 const errandVariable = "THROTTLE_TEST_ERRAND"
 
-// obey is the main function of such a process. It says that it is ready, waits for a
-// line, asks for its jobs at the same time and prints what was decided.
+// obey is the main function of a process. It says that it is ready, waits for a line, asks
+// for all its jobs at the same time and prints the decisions.
 func obey(text string) error {
 	var o errand
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -116,7 +116,7 @@ func (o errand) decide(th *throttle.Throttle, i int) (decision, error) {
 	}
 }
 
-// process is one that obeys.
+// process is a process that runs obey.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -191,7 +191,7 @@ func (all decided) sums() (granted, booked int64, replayed int) {
 	return granted, booked, replayed
 }
 
-// check holds what the processes say against the limits, and against what Redis counts.
+// check compares what the processes say with the limits, and with what Redis counts.
 func (all decided) check(t *testing.T, o errand, direct *redis.Client) {
 	t.Helper()
 	if len(all) != processes*eachAsks {
@@ -295,7 +295,7 @@ func loseReplies(t *testing.T, _ *redistest.Server, proxy *redistest.Proxy) (end
 	}
 }
 
-// flushScripts has Redis forget the scripts all the time.
+// flushScripts makes Redis forget the scripts all the time.
 func flushScripts(t *testing.T, server *redistest.Server, _ *redistest.Proxy) (end func()) {
 	client := server.Client(t)
 	done := make(chan struct{})
@@ -327,9 +327,9 @@ func flushScripts(t *testing.T, server *redistest.Server, _ *redistest.Proxy) (e
 }
 
 // TestF55_EightProcessesOneKilled: one of the processes is killed in the middle of its
-// jobs. Another takes its place and asks for the same jobs: none is lost, what was booked
-// has its slot, and what was granted to the one that is dead stays charged, so that the
-// limit holds for all of them together.
+// jobs. Another takes its place and asks for the same jobs: none is lost, booked jobs have
+// their slots, and the grants of the dead process stay charged, so that the limit holds for
+// all processes together.
 func TestF55_EightProcessesOneKilled(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -18,10 +18,10 @@ import (
 // quietWindow is the window of what all share in TestF57_QuietTenantBesideAFlood.
 const quietWindow = 20 * time.Second
 
-// TestF57_QuietTenantBesideAFlood: a tenant brings a job a second, a tenth of what there
-// is, first alone, then while another has 100,000 in line before it. Its p99 wait grows
-// by a window at most, and a second. Each decision is made on a real Redis, at instants
-// of the test's own.
+// TestF57_QuietTenantBesideAFlood: a tenant brings a job a second, a tenth of the limit,
+// first alone, then while another tenant has 100,000 jobs in line before it. The first
+// tenant's p99 wait grows by a window at most, and a second. A real Redis makes each
+// decision, at instants that the test sets.
 func TestF57_QuietTenantBesideAFlood(t *testing.T) {
 	t.Parallel()
 	flood := longtest.Of(20_000, 100_000)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestOneThrottleOfManyGoroutines: goroutines make all calls on one throttle while another
-// process sets limits and modes under it. What that one set holds for the next decision
-// of each.
+// process sets limits and modes. The settings are in force for the next decision of each
+// goroutine.
 func TestOneThrottleOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {

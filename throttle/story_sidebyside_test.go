@@ -78,8 +78,8 @@ func TestConfigurationsSideBySide(t *testing.T) {
 	})
 }
 
-// TestPrecisionsSideBySide: a ledger has the precision of the process that was the first to
-// ask for it, for both, as long as anything is in it. It takes one call each.
+// TestPrecisionsSideBySide: a ledger has the precision of the process that asked for it first, for
+// both processes, as long as the ledger has entries. Each decision takes one call.
 func TestPrecisionsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -111,8 +111,8 @@ func TestPrecisionsSideBySide(t *testing.T) {
 	})
 }
 
-// TestWindowsSideBySide: where the windows differ, each charges also those of the other,
-// from when the other was the first to ask for them. It takes one call each.
+// TestWindowsSideBySide: if the windows differ, each process also charges the windows of the other,
+// from the time when the other first asked for them. Each decision takes one call.
 func TestWindowsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -133,8 +133,8 @@ func TestWindowsSideBySide(t *testing.T) {
 	})
 }
 
-// TestTurnsSideBySide: what one has started counts for the other once, however often they
-// take turns; but for what started before the other's window was there.
+// TestTurnsSideBySide: a start of one process counts for the other once, however often they take
+// turns, unless it came before the other's window existed.
 func TestTurnsSideBySide(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -157,7 +157,7 @@ func TestTurnsSideBySide(t *testing.T) {
 	})
 }
 
-// counting is what the windows of a scope key count: one that nothing is left in begins
+// counting is what the windows of a scope key count: a window that holds nothing any more begins
 // anew when it is asked for.
 type counting struct {
 	starts []time.Time
@@ -174,7 +174,7 @@ func (c *counting) asked(limits []throttle.Limit, at time.Time) {
 	}
 }
 
-// started says that a job did.
+// started notes that a job has started.
 func (c *counting) started(at time.Time) {
 	c.starts = append(c.starts, at)
 	for window, until := range c.until {
@@ -184,8 +184,7 @@ func (c *counting) started(at time.Time) {
 	}
 }
 
-// most are the starts in that window of this length, of those that contain an instant,
-// which holds most.
+// most returns how many starts the fullest window of this length holds that contains an instant.
 func (c *counting) most(at time.Time, window time.Duration) int64 {
 	known := startLog{of: make(map[string]counted)}
 	for i, start := range c.starts[c.since[window]:] {

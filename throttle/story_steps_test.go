@@ -11,7 +11,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// tired is a throttle whose calls end after few steps, with a hook that counts them.
+// tired returns a throttle whose calls end after few steps, with a hook that counts the calls.
 func tired(t *testing.T, server *redis.Client, scopes []throttle.Scope) (*throttle.Throttle, *hooked) {
 	t.Helper()
 	client, hook := hookedClient(t, server)
@@ -22,8 +22,8 @@ func tired(t *testing.T, server *redis.Client, scopes []throttle.Scope) (*thrott
 	return th, hook
 }
 
-// TestJobsThatACallLeavesAreDecidedByTheNext: a call that has taken its steps answers for the first jobs, and
-// the others go with the next one. Each is decided once, in their order.
+// TestJobsThatACallLeavesAreDecidedByTheNext: a call that has used up its steps answers for the first jobs,
+// and the others go with the next call. Each job is decided once, in their order.
 func TestJobsThatACallLeavesAreDecidedByTheNext(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {
@@ -55,8 +55,8 @@ func TestJobsThatACallLeavesAreDecidedByTheNext(t *testing.T) {
 	})
 }
 
-// TestUsageOfManyIsToldByPages: a call that has taken its steps tells of the first scope keys, and the next one
-// of the others.
+// TestUsageOfManyIsToldByPages: a call that has used up its steps answers for the first scope keys, and the
+// next call for the others.
 func TestUsageOfManyIsToldByPages(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *redis.Client) {

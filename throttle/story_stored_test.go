@@ -38,7 +38,7 @@ func (c *comers) ask(t *testing.T, job throttle.Job) {
 	}
 }
 
-// tick has those come whose slots have, and pulls.
+// tick lets the jobs come whose slots have come, and pulls.
 func (c *comers) tick(t *testing.T) {
 	t.Helper()
 	c.now = c.now.Add(100 * time.Millisecond)
@@ -73,7 +73,7 @@ func storedBy(t *testing.T, client *redis.Client, th *throttle.Throttle) map[str
 	return kinds
 }
 
-// sizeOf is how many elements a key has, and how long its longest is.
+// sizeOf returns how many elements a key has, and the length of the longest.
 func sizeOf(t *testing.T, client *redis.Client, key string) (elements, longest int) {
 	t.Helper()
 	var texts []string
@@ -97,8 +97,8 @@ func sizeOf(t *testing.T, client *redis.Client, key string) (elements, longest i
 	return len(texts), longest
 }
 
-// mostStored is how much each kind of key may be, where so many jobs have not started, so many tenants
-// have one of them, and so many tenants count in a window.
+// mostStored returns how large each kind of key may be, by the number of jobs that have not started, of
+// tenants that have such a job, and of tenants that count in a window.
 func mostStored(jobs, waiting, counted int) map[string]stored {
 	const (
 		entries = 64 + 2*16*32 // a line of text, and what is spent and booked of a few sub-windows

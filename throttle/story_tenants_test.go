@@ -16,8 +16,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// passTime lets a server's keys grow older, as if so much time had passed: each key's
-// expiry is moved forward, and who has none left is gone. It replies the keys that have
+// passTime lets a server's keys grow older, as if time had passed: it shortens each key's
+// expiry, and deletes keys whose time is over. It replies with the number of keys that have
 // no expiry, which time does not take away.
 const passTime = `
 local cursor, left = ARGV[2], 0
@@ -59,7 +59,7 @@ func grow(t *testing.T, client *redis.Client, by time.Duration) (forever int64) 
 
 var usedMemory = regexp.MustCompile(`used_memory:(\d+)`)
 
-// occupied is how many keys a server has, and its memory in megabytes.
+// occupied returns how many keys a server has, and its memory in megabytes.
 func occupied(t *testing.T, client *redis.Client) (keys, megabytes int64) {
 	t.Helper()
 	info, err := client.Info(t.Context(), "memory").Result()

@@ -544,8 +544,8 @@ func (s *tally) lacks(want enough) (missing []string) {
 	return missing
 }
 
-// until plays histories until there are n, and enough in them, or four times as many. What is
-// still missing then is logged: on a slow machine it need not come about. In full it fails the test.
+// until plays histories until there are n, and enough in them, or four times as many. What is still
+// missing then is logged, since a slow machine may be the cause. In full runs it fails the test.
 func (s *tally) until(t *testing.T, n uint64, want enough, play func(seed uint64)) {
 	t.Helper()
 	for seed := uint64(0); seed < n || seed < 4*n && len(s.lacks(want)) > 0; seed++ {

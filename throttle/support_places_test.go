@@ -20,12 +20,12 @@ type heldPlace struct {
 	sign        time.Time // the last of life
 }
 
-// leaseOf is the lease of a running limit.
+// leaseOf returns the lease of a running limit.
 func leaseOf(limit throttle.Limit) time.Duration {
 	return stdcmp.Or(limit.Lease, throttle.DefaultLease)
 }
 
-// holds notes a place that a grant holds.
+// holds notes a place that a grant occupies.
 func (h *machine) holds(r throttle.Reservation, name string, units int64, limit throttle.Limit) {
 	id, lease := r.Job.ID+" "+r.Job.Nonce, leaseOf(limit)
 	h.places[id] = append(h.places[id],
