@@ -79,10 +79,11 @@ func (c *caller) fields(ctx context.Context, key string) (fields, error) {
 	})
 }
 
-// setField sets one field of a hash, removes others, and sets the hash's expiry.
+// setField sets one field of a hash, removes others, and sets the hash's expiry, all or nothing: a
+// connection that breaks between the commands would leave the hash without an expiry.
 func (c *caller) setField(ctx context.Context, key, field, value string, lives time.Duration, remove []string) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
-		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.HSet(ctx, key, field, value)
 			p.PExpire(ctx, key, lives)
 			if len(remove) > 0 {
@@ -95,10 +96,10 @@ func (c *caller) setField(ctx context.Context, key, field, value string, lives t
 	return err
 }
 
-// pushed adds an element at the front of a list, cuts the list to its bound, and sets its expiry.
+// pushed adds an element at the front of a list, cuts the list to its bound, and sets its expiry, all or nothing.
 func (c *caller) pushed(ctx context.Context, key, element string, most int64, lives time.Duration) error {
 	_, err := command(ctx, c, func(ctx context.Context, client redis.Cmdable) (bool, error) {
-		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.LPush(ctx, key, element)
 			p.LTrim(ctx, key, 0, most-1)
 			p.PExpire(ctx, key, lives)
