@@ -191,8 +191,10 @@ func (all decided) sums() (granted, booked int64, replayed int) {
 	return granted, booked, replayed
 }
 
-// check compares what the processes say with the limits, and with what Redis counts.
-func (all decided) check(t *testing.T, o errand, direct *redis.Client) {
+// check compares what the processes say with the limits, and with what Redis counts. On a slow machine Redis may count
+// more: a grant whose answer was lost, and that nobody asked for again within a second, is given back by its process,
+// which may have ended before.
+func (all decided) check(t *testing.T, o errand, direct *redis.Client, slow bool) {
 	t.Helper()
 	if len(all) != processes*eachAsks {
 		t.Errorf("%d jobs were decided, want %d", len(all), processes*eachAsks)
@@ -206,7 +208,7 @@ func (all decided) check(t *testing.T, o errand, direct *redis.Client) {
 	}
 	granted, booked, replayed := all.sums()
 	u, b := used(t, direct, o.Name, o.Scopes)
-	if u != granted || b != booked {
+	if u < granted || u > granted && !slow || b != booked {
 		t.Errorf("Redis has %d units used and %d booked, the processes were granted %d and booked %d", u, b, granted, booked)
 	}
 	t.Logf("%d units granted, %d booked; %d decisions replayed", granted, booked, replayed)
@@ -264,18 +266,14 @@ func TestF55_EightProcesses(t *testing.T) {
 					t.Errorf("process %d: %v", i, err)
 				}
 			}
-			said.check(t, o, server.Client(t))
 			granted, _, _ := said.sums()
-			if row.granted > 0 && granted > row.granted {
+			slow := granted < row.granted && row.meanwhile != nil && !longtest.Full()
+			said.check(t, o, server.Client(t), slow)
+			switch {
+			case slow:
+				t.Logf("%d units granted of %d: the others were given back on this slow machine", granted, row.granted)
+			case row.granted > 0 && granted != row.granted:
 				t.Errorf("%d units granted, want exactly %d", granted, row.granted)
-			}
-			if granted < row.granted {
-				// A grant whose answer was lost is given back if nobody asks again within a second.
-				if row.meanwhile == nil || longtest.Full() {
-					t.Errorf("%d units granted, want exactly %d", granted, row.granted)
-				} else {
-					t.Logf("%d units granted of %d: the others were given back on this slow machine", granted, row.granted)
-				}
 			}
 		})
 	}
