@@ -45,29 +45,15 @@ long: ## every test in full, many properties and worlds, a million tenants: an h
 # is watched: it is left out. All else is watched, miniredis too.
 RACE := -race -gcflags='github.com/yuin/gopher-lua/...=-race=false'
 
-# What runs without the race detector, which makes it five to ten times as slow: packages that
-# start no goroutine; properties, which call from one goroutine (make properties); and the longest
-# stories in virtual time or of one caller. The shorter ones go through the same code with the
-# detector. A name here that no test has any more hides nothing: what is not named runs with it.
+# What runs without the race detector: properties, which call from one goroutine; packages that start
+# no goroutine; and tests that call longtest.Unwatched. `make test` has them all.
 UNWATCHED_PACKAGES := /(lua|upstream|internal/line|internal/view|internal/wire)$$
-empty :=
-space := $(empty) $(empty)
-UNWATCHED_STORIES := StartsAreOnTheSlot QueuePausedOverTheSlots UrgentTasksBesideABacklog ModelServesHalf \
-	FewJobsBesideAFlood PausedQueue AllInLineAtTheStart BacklogIsNoted WakerLost ForeseenStarts \
-	LowerPriorityDrains FullDomainIsShared ArchivedByHand EndedTaskIsRunByHand BookedTasksDeleted FairShares \
-	DeploymentKeeps RescheduledTask RecipeOfErrorHandler LostTaskOfMaxRetry0 SpareRetries QueueWithoutAServer \
-	NoTaskIsArchived FullDomainHoldsNobodyUp DeadlineThatPasses NewTaskRunsThough ClientAsksOnce DrainWithPauses \
-	PutBackSeldom AllAreLookedAtAnew F56_T7_Flood RaisedLimitStaysStrict CollectionsAreBounded T7_T8_Squatter \
-	LinesPages SharesAreOfWhatIsTaken VeryManyUnits ReportNeverExceeds ForecastOfVeryMany FullDomainIsNoHerd
-UNWATCHED := ^Test($(subst $(space),|,$(strip $(UNWATCHED_STORIES))))
 
 # Most of the time examples and faults wait: three packages at a time keep two cores busy.
 .PHONY: race
-race: ## all tests, in random order, with the race detector where goroutines meet
+race: ## the tests in which goroutines meet, in random order, with the race detector
 	go list -export -test -deps $(RACE) work >/dev/null
-	go test $(RACE) -shuffle=on -p 3 -timeout $(TEST_TIMEOUT) -skip 'Property|$(UNWATCHED)' $$(go list work | grep -vE '$(UNWATCHED_PACKAGES)')
-	go test -shuffle=on -timeout $(TEST_TIMEOUT) $$(go list work | grep -E '$(UNWATCHED_PACKAGES)')
-	go test -shuffle=on -timeout $(TEST_TIMEOUT) -run '$(UNWATCHED)' ./throttle ./worker
+	go test $(RACE) -shuffle=on -p 3 -timeout $(TEST_TIMEOUT) -skip Property $$(go list work | grep -vE '$(UNWATCHED_PACKAGES)')
 
 .PHONY: reliability
 reliability: ## faults while jobs run, on real servers; what is measured goes into docs/reliability.md

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -184,6 +185,7 @@ func TestGuessUnderAQuota(t *testing.T) {
 // TestForecastOfQuotas: jobs that wait over several midnights, a closed month and a change of the clock start when it
 // was forecast.
 func TestForecastOfQuotas(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	tenant := []throttle.Limit{throttle.PerCalendarDay(9, "America/St_Johns"),
 		{Units: 40, Calendar: throttle.Calendar{Unit: throttle.Month, Days: 19, Zone: "Europe/Paris"}}}

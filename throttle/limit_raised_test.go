@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -15,6 +16,7 @@ import (
 // and settled. The ledger gets coarser meanwhile. By a list of all starts no window is over the limit in force,
 // Usage counts all of the window and nothing older than a sub-window, and Count errs by a sub-window at most.
 func TestRaisedLimitStaysStrict(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const window, coarse = time.Minute, 600 * time.Millisecond
 	type start struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -392,6 +393,7 @@ func TestReportRefusesWhatIsWrong(t *testing.T) {
 // TestReportNeverExceedsTheLimits starts what has room while an upstream says whatever it
 // likes: no window has more than was configured.
 func TestReportNeverExceedsTheLimits(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := newScripted(newThrottle(t, client, following(), nil))

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -212,6 +213,7 @@ func isClockOf(expr ast.Expr) bool {
 // never come to their slots costs another tenant no more than its share: the other's jobs
 // start at half of the limit's pace. Bookings whose jobs did not come are given up.
 func TestT7_T8_SquatterLosesItsOwnShareOnly(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const squatters, honest = 500, 40
 	d := newDriver(t, tenantsOf(throttle.PerSecond(10), throttle.PerSecond(1000)), throttle.Options{})
@@ -249,6 +251,7 @@ func TestT7_T8_SquatterLosesItsOwnShareOnly(t *testing.T) {
 // in line are neither booked nor charged: no more jobs of two floods are booked at any time
 // than the lookahead has room for, and both start alike.
 func TestF56_T7_FloodIsBookedToTheLookaheadOnly(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const flood, perSecond = 1000, 10
 	d := newDriver(t, tenantsOf(throttle.PerSecond(perSecond), throttle.PerSecond(1000)), throttle.Options{})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/connect"
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -183,7 +184,7 @@ func TestReadsOfReplicasDoNotReachThem(t *testing.T) {
 	t.Parallel()
 	c := redistest.SharedCluster(t)
 	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
-		if raced && options.RouteByLatency {
+		if longtest.Watched && options.RouteByLatency {
 			continue // go-redis v9.23 changes a node's options while it measures its latency
 		}
 		options.Addrs, options.ContextTimeoutEnabled = c.Addrs(), true

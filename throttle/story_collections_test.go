@@ -24,6 +24,7 @@ var mostKept = map[string]int64{
 // heavy jobs, and go again, while another tenant's backlog always stands in line. The size of
 // collections depends on the waiting jobs, not on the tenants that have been there.
 func TestCollectionsAreBounded(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		scopes := tenantAndGlobal(throttle.Per(1000, time.Minute), throttle.Per(20, time.Second))

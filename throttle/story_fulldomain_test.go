@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -47,6 +48,7 @@ func (d *driver) startedBy() map[string]int {
 
 // TestFullDomainIsShared: tenants that wait for the same full domain take turns.
 func TestFullDomainIsShared(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	d := fullDomain(t, nil)
 	for i := range 5 {
@@ -65,6 +67,7 @@ func TestFullDomainIsShared(t *testing.T) {
 // TestFullDomainIsSharedByShares: of tenants that wait for the same full domain one gets
 // three times as much.
 func TestFullDomainIsSharedByShares(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := tenantsOf(throttle.PerSecond(100_000), throttle.PerSecond(1000),
 		throttle.Scope{Name: "domain", Limits: []throttle.Limit{tenPerTenSeconds}})
@@ -105,6 +108,7 @@ func TestManyShareAFullDomain(t *testing.T) {
 // TestFullDomainIsNoHerd: the cost of a start under a full limit does not grow with the number of
 // jobs that wait for it.
 func TestFullDomainIsNoHerd(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for _, tenants := range []int{10, 1000} {
 		d := fullDomain(t, quickServer(t))
@@ -183,6 +187,7 @@ func TestNamesDoNotDecide(t *testing.T) {
 // TestSharesAreOfWhatIsTaken: a tenant that is charged more than its jobs take, and settles, gets
 // as much as a tenant that is charged what its jobs take.
 func TestSharesAreOfWhatIsTaken(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.Limit{Units: 20, Window: 10 * time.Second, Precision: throttle.Exact},
 		throttle.PerSecond(1000)), throttle.Options{})

@@ -271,6 +271,7 @@ func (f foreseen) longest() (longest time.Duration) {
 // the moment of a pull: one job in fifty may be off, by a window or two. So the situations
 // are the same in each run.
 func TestForecastOfLightJobs(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	client := quickServer(t)
 	jobs, missed := 0, 0
@@ -297,6 +298,7 @@ func TestForecastOfLightJobs(t *testing.T) {
 // of a window, and the other waits a window or more. There the forecast holds for most
 // jobs.
 func TestForecastMostly(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	client := quickServer(t)
 	jobs, missed, settings, all := 0, 0, 0, longtest.Of(30, 60)
@@ -373,6 +375,7 @@ func foresees(t *testing.T, what string, s *scripted, at time.Duration, jobs []t
 // TestForecastOfWhatIsThere forecasts behind spent units, bookings, jobs in line, pauses and
 // closed limits. The jobs need no IDs, and fields that do not concern a forecast are not read.
 func TestForecastOfWhatIsThere(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := inLineOf(t, client, 3)
@@ -410,6 +413,7 @@ func TestForecastOfWhatIsThere(t *testing.T) {
 
 // TestForecastRefuses: the error is Peek's error for the first job that has one.
 func TestForecastRefuses(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := inLineOf(t, client, 1)
@@ -445,6 +449,7 @@ func TestForecastRefuses(t *testing.T) {
 // TestForecastPastHeavyJobs: a limit that was set below the weight of a job in line holds up
 // no job behind it.
 func TestForecastPastHeavyJobs(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
 		s := inLineOf(t, client, 0)
@@ -469,6 +474,7 @@ func TestForecastPastHeavyJobs(t *testing.T) {
 // TestForecastPages: more lanes, jobs in one and scope keys than are read in one round
 // trip, and keys of which Redis has only the hash.
 func TestForecastPages(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.Per(50, 10*time.Second),
 		throttle.Per(100_000, 10*time.Second)), throttle.Options{})
@@ -514,6 +520,7 @@ func TestForecastPages(t *testing.T) {
 // TestForecastOfVeryMany: 10,000 flows with 100,000 jobs in line take well under two
 // seconds, most of it in Redis.
 func TestForecastOfVeryMany(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	flows, each := longtest.Of(1000, 10_000), 10
 	s := nearly(t, quickServer(t), tenantAndGlobal(throttle.PerMinute(100), throttle.PerMinute(throttle.Unlimited)),

@@ -64,6 +64,7 @@ func allLines(t testing.TB, s *scripted, at time.Duration, most int) map[string]
 // TestLinesPages: Lines returns each of very many scope keys once if nothing changes meanwhile, in
 // pages of a bounded size.
 func TestLinesPages(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	pages := func(t *testing.T, client *redis.Client, keys int) {
 		s := nearly(t, client, tenantAndGlobal(throttle.Per(1, 10*time.Second),
@@ -98,9 +99,6 @@ func TestLinesPages(t *testing.T) {
 func TestLinesOfVeryMany(t *testing.T) {
 	t.Parallel()
 	keys := longtest.Of(10_000, 100_000)
-	if raced {
-		keys = 10_000
-	}
 	client := redistest.Shared(t).Client(t)
 	s := nearly(t, client, tenantAndGlobal(throttle.Per(3, 10*time.Second), throttle.Per(1000, 10*time.Second)),
 		throttle.Options{})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -152,6 +153,7 @@ func TestExpectWhileHeavyLanesMove(t *testing.T) {
 // TestExpectWhileALongLaneIsBooked: of a lane that takes several pages none is missed that
 // a pull pushes forward onto a page that was read before.
 func TestExpectWhileALongLaneIsBooked(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	wait := func(s *scripted) (waiting []throttle.Reservation) {
 		comes(t, s, 0, throttle.Job{ID: "first", Weight: 50, Keys: of("a")}, throttle.Granted)

@@ -23,11 +23,9 @@ const quietWindow = 20 * time.Second
 // tenant's p99 wait grows by a window at most, and a second. A real Redis makes each
 // decision, at instants that the test sets.
 func TestF57_QuietTenantBesideAFlood(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	flood := longtest.Of(20_000, 100_000)
-	if raced {
-		flood = 20_000
-	}
 	client := redistest.Start(t).Client(t)
 	alone, beside := quietWaits(t, client, 0), quietWaits(t, client, flood)
 	p := func(of []time.Duration, percent int) time.Duration { return of[(len(of)*percent+99)/100-1] }

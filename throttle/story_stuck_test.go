@@ -174,6 +174,7 @@ func TestCancelLeavesNoLaneBehind(t *testing.T) {
 // the line, and a newcomer asks each time a unit becomes free. The head is booked as soon
 // as a unit is free, so that it starts within a window, and the others after it.
 func TestHeavyHeadIsNotPassedByNewcomers(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.PerHour(100), throttle.PerHour(100)), throttle.Options{})
 	for i := range 100 {
@@ -300,6 +301,7 @@ const mostUnits = 1 << 53
 // TestVeryManyUnitsInLine: sums beyond 2^53 are cut off, not broken, and tags
 // that large still move.
 func TestVeryManyUnitsInLine(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	d := newDriver(t, tenantsOf(throttle.PerSecond(mostUnits), throttle.PerSecond(mostUnits)), throttle.Options{})
 	d.enqueue(1100, "a", mostUnits, of("a"))
@@ -322,6 +324,7 @@ func TestVeryManyUnitsInLine(t *testing.T) {
 // once, and then the clock steps back. No call goes through all of their timers, and each is looked
 // at within a second, whatever it waited for.
 func TestAllAreLookedAtAnew(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const tenants = 1000
 	onServers(t, func(t *testing.T, client *redis.Client) {

@@ -83,9 +83,6 @@ func occupied(t *testing.T, client *redis.Client) (keys, megabytes int64) {
 func TestF51_T2_ManyTenantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	tenants := longtest.Of(20_000, 100_000)
-	if raced {
-		tenants = 20_000
-	}
 	if text := os.Getenv("TENANTS"); text != "" {
 		var err error
 		if tenants, err = strconv.Atoi(text); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -54,8 +55,8 @@ func TestSetLimits_Zero(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			if raced && row.zero > time.Minute {
-				t.Skip("takes long with the race detector, and does nothing at the same time")
+			if row.zero > time.Minute {
+				longtest.Unwatched(t)
 			}
 			scopes := append(perTenant(50, time.Second),
 				throttle.Scope{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(1000)}})

@@ -83,6 +83,7 @@ func TestShaperChecksRedis_F15_F18(t *testing.T) {
 // TestShaperChecksLater: if Redis is away when a Shaper begins, the Shaper checks Redis when it
 // is back; a Stop meanwhile is not held up.
 func TestShaperChecksLater(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	client := server.Client(t)
@@ -124,6 +125,7 @@ func (unloading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // TestShaperChecksSeldom: if Redis decides but cannot be checked, the Shaper does not try the check
 // again with each pull, since the line stands still during a check.
 func TestShaperChecksSeldom(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	patient := throttle.Options{Timeout: time.Minute}

@@ -29,10 +29,7 @@ var twentyForAll = []throttle.Scope{
 // worker asked about one task after the other, it waited 11 and 15 s.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
-	crowd := 20_000
-	if raced || !longtest.Full() {
-		crowd = 3_000
-	}
+	crowd := longtest.Of(3_000, 20_000)
 	for name, leave := range map[string]func(tasks *asynq.Inspector) error{
 		"paused": func(tasks *asynq.Inspector) error { return tasks.PauseQueue("crowd") },
 		"deleted": func(tasks *asynq.Inspector) error {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -28,6 +29,7 @@ func (s slowForecast) Expect(ctx context.Context, answers []throttle.Reservation
 // TestForecastIsGivenUp: a forecast that takes too long is given up in time, and the starts stay
 // the guesses of the answers.
 func TestForecastIsGivenUp(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		takes, within time.Duration

@@ -45,7 +45,7 @@ func light(int) int64 { return 1 }
 func TestDrainPlanned(t *testing.T) {
 	t.Parallel()
 	tasks := 2000 / share
-	if raced {
+	if longtest.Watched {
 		tasks = 400
 	}
 	inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
@@ -104,6 +104,7 @@ func TestPlannedTasksComeToTheirSlots(t *testing.T) {
 // TestForecast: forecasts come true, to 2 % of the wait or a second, for jobs of several
 // tenants behind others in line, of different weights and shares, with a paused tenant.
 func TestForecast(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	window := func(units int64, length time.Duration) []throttle.Limit {
 		return []throttle.Limit{throttle.Per(units, length)}

@@ -143,6 +143,7 @@ func TestEstimator_Client(t *testing.T) {
 // limit that is always full. After 200 settlements charges are at most 1.25 times what is
 // settled, and no window holds more than its limit, as the upstream counts.
 func TestEstimator_Goal(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const tasks = 300
 	scopes := perTenant(3000, 6*time.Second)

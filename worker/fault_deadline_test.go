@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -16,6 +17,7 @@ import (
 // while a limit is set below the task's weight. The task comes back shortly before its Deadline and
 // is ended with that reason, once, and not by asynq, which calls no handler after a Deadline.
 func TestDeadlineThatPassesWhileUndecided(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	rows := map[string]func(w *world, link *wire){
 		"Redis is away": func(_ *world, link *wire) { link.cut() },

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/internal/owner"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -18,6 +19,7 @@ const deploymentKey = owner.DeploymentKey
 // longer than ownership lasts keeps the throttle, whose Redis it still reaches, and another
 // deployment is refused all the time.
 func TestDeploymentKeepsItsThrottleWithoutAsynqsRedis(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const tasks, away = 50, 90 * time.Second
 	rows := map[string]func(link *wire){
@@ -89,6 +91,7 @@ func TestLostThrottleIsNoticedWithoutAsynqsRedis(t *testing.T) {
 // TestClientAsksOnceAtATime: while asynq's Redis does not answer, a Client that enqueues for
 // an hour leaves one question for the owner behind, and not one for each two seconds.
 func TestClientAsksOnceAtATime(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Second), func(t *testing.T, w *world) {
 		hanging := newWire(w)

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
@@ -231,6 +232,7 @@ func (m *mixed) unrun() (ids []string) {
 // One kind may be archived without having run: a task of asynq.NewTask on its last retry
 // that waited in the process that was killed.
 func TestNoTaskIsArchivedUnrun(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	tasks := 300
 	if os.Getenv("LONG") == "1" {

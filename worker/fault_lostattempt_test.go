@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
@@ -45,6 +46,7 @@ func wrapping(err error) error {
 // and again while asynq cannot write the put-back: the task's lease runs out, which asynq counts
 // as a failure. The task has not run, so it must run.
 func TestNewTaskRunsThoughPutBacksAreLost(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	asItIs := func(err error) error { return err }
 	for _, row := range []struct {
@@ -132,6 +134,7 @@ func TestLostAttemptLeavesTheLastOne(t *testing.T) {
 // TestSpareRetriesHaveAnEnd loses each attempt when its handler has run, as with a task that
 // takes its process down: asynq archives the task in the end.
 func TestSpareRetriesHaveAnEnd(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
 		w.serveForgetful(asynq.Config{Concurrency: 1, RetryDelayFunc: asSoonAsPossible}, func(error) bool { return true })

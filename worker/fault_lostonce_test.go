@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -17,6 +18,7 @@ import (
 // while the throttle still has a reservation under the task's ID. asynq archives the task, and no
 // process runs it again.
 func TestLostTaskOfMaxRetry0RunsOnce(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const id = "000001"
 	rows := map[string]func(w *world, throttles *wire){

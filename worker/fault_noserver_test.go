@@ -6,6 +6,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -13,6 +14,7 @@ import (
 // After a minute another queue's tasks have all of the limit. When a server comes, the tasks
 // run, once each.
 func TestQueueWithoutAServer(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(2)}}, {Name: "tenant"}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {

@@ -21,6 +21,7 @@ import (
 // asynq's client adds a queue once per process and its server never does. The limit is used
 // all the time, as it is with a complete set.
 func TestUnlistedQueueIsServed(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	rows := []struct {
 		name   string

@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -52,6 +53,7 @@ func TestRefusedTasksComeBackWithRedis(t *testing.T) {
 // TestPutBackSeldomWhileRedisIsAway: while Redis cannot decide, a task is put back ever less
 // often; with Redis' first answer all tasks come back, however long the outage lasted.
 func TestPutBackSeldomWhileRedisIsAway(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const tasks, outage = 20, 10 * time.Minute
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {

@@ -415,6 +415,7 @@ func TestRunningHandsOver(t *testing.T) {
 // TestRunningFairByTime: a tenant whose jobs take 20 ms and a tenant whose jobs take 500 ms occupy
 // places for equal times, and a tenant that comes later has its part from then on.
 func TestRunningFairByTime(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const places, span, late = 8, 13 * time.Second, 5 * time.Second
 	short := longtest.Of(60*time.Millisecond, 20*time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -149,6 +150,7 @@ func TestWaitInsideAsTheUpstreamAsks(t *testing.T) {
 // a retry wait in its handlers. asynq archives these tasks, as it does without a throttle, and
 // other tasks get their slots.
 func TestLostWhileItWaitsInside(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for kind, opts := range map[string]*throttle.Options{"booked": {Lookahead: farAhead}, "in line": nil} {
 		t.Run(kind, func(t *testing.T) {
@@ -189,6 +191,7 @@ func TestLostWhileItWaitsInside(t *testing.T) {
 // TestArchivedByHandStaysArchived cancels a task that waits in its handler, and archives a task that
 // is put back: neither runs again.
 func TestArchivedByHandStaysArchived(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inFarAhead(t, perTenant(1, time.Minute), func(t *testing.T, w *world) {
 		w.serve(asynq.Config{Concurrency: 4})

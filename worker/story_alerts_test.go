@@ -73,6 +73,7 @@ func waitForTheEnd(ctx context.Context, _ *wire) error {
 // of asynq's own recipe with those without a throttle. RetryDelayFunc is called for no more
 // retries than the task has: it may look its delay up in a table.
 func TestRecipeOfErrorHandlerAlertsOnce(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for _, way := range badEnds {
 		for _, maxRetry := range []int{0, 2, 25} {
@@ -127,6 +128,7 @@ func TestRecipeOfErrorHandlerAlertsOnce(t *testing.T) {
 // TestRecipeOfErrorHandlerAlertsOnceAfterADeadline lets a Deadline pass in the first attempt:
 // asynq fails all later attempts without a call of the handler.
 func TestRecipeOfErrorHandlerAlertsOnceAfterADeadline(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(100, time.Second), func(t *testing.T, w *world) {
 		r := new(recipe)
@@ -145,6 +147,7 @@ func TestRecipeOfErrorHandlerAlertsOnceAfterADeadline(t *testing.T) {
 // TestRecipeOfErrorHandlerAlertsOnceAfterALoss loses the last attempt of a task, which another
 // attempt makes up for: there is no alert for the lost attempt, and one for an error of the next.
 func TestRecipeOfErrorHandlerAlertsOnceAfterALoss(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the next fails: %t", fails), func(t *testing.T) {

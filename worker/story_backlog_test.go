@@ -8,12 +8,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestBacklogIsNoted: while tasks wait, all processes together note once a minute how many wait
 // and for how long, whether a person looks or not. There are 720 notes at most, for 12 hours.
 func TestBacklogIsNoted(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(20)}}, {Name: "tenant"}}
 	inBubble(t, scopes, func(t *testing.T, w *world) {

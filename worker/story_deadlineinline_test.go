@@ -8,12 +8,14 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
 // TestDeadlineThatPassesInLine: the Deadline of a task passes while it stands in line, far
 // from its turn. The task is ended with the reason, once, and leaves the line.
 func TestDeadlineThatPassesInLine(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	rows := map[string][]asynq.Option{
 		"in half a minute": {asynq.Deadline(time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC))},

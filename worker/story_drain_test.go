@@ -50,7 +50,7 @@ func TestDrain(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			tasks := 2000 / share
-			if raced {
+			if longtest.Watched {
 				tasks = 400
 			}
 			inBubble(t, drainQuotas(row.window, row.precision), func(t *testing.T, w *world) {
@@ -81,13 +81,13 @@ func TestDrain(t *testing.T) {
 					}
 				}
 				t.Logf("put back %.3f per job, makespan %s of %s: %.3f", putBacks, w.makespan(), best, ratio)
-				if ratio > row.makespan && !raced {
+				if ratio > row.makespan && !longtest.Watched {
 					t.Errorf("makespan is %.3f of the optimum, want at most %.2f", ratio, row.makespan)
 				}
 				if putBacks > row.putBacks {
 					t.Errorf("put back %.3f per job, want at most %.2f", putBacks, row.putBacks)
 				}
-				if row.heavy > 1 && !raced {
+				if row.heavy > 1 && !longtest.Watched {
 					h, l := percentile(heavyWaits, 0.99), percentile(light, 0.99)
 					t.Logf("p99 wait: heavy %s, light %s", h, l)
 					if float64(h) > 1.1*float64(l) && h > l+row.window+time.Millisecond { // starts come a window apart
@@ -104,7 +104,7 @@ func TestDrain(t *testing.T) {
 func TestDrainWithAStop(t *testing.T) {
 	t.Parallel()
 	tasks := 2000 / share
-	if raced {
+	if longtest.Watched {
 		tasks = min(tasks, 600)
 	}
 	inBubble(t, drainQuotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {

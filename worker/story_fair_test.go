@@ -89,6 +89,7 @@ func jain(of []float64) float64 {
 // half of all jobs and came first. A newcomer brings 50 jobs after two minutes, just when the
 // units that started first leave the window, or a moment later, when others have taken that room.
 func TestFairShares(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		jobs  int
@@ -99,10 +100,7 @@ func TestFairShares(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			jobs := row.jobs
-			if raced || !longtest.Full() {
-				jobs = 3 * crowdUnits
-			}
+			jobs := longtest.Of(3*crowdUnits, row.jobs)
 			inBubble(t, crowd, func(t *testing.T, w *world) { w.fairShares(jobs, row.after) })
 		})
 	}
@@ -130,7 +128,7 @@ func (w *world) fairShares(jobs int, after time.Duration) {
 	}
 	at, _ := w.startsOf("newcomer")
 	newcomer := slices.Max(at) - after
-	if newcomer > 75*time.Second && !raced {
+	if newcomer > 75*time.Second {
 		w.t.Errorf("the newcomer's last job started after %s, want at most 75s", newcomer)
 	}
 	putBacks := float64(w.shaper.Stats().PutBack) / float64(jobs+newcomers)
@@ -206,6 +204,7 @@ func (w *world) utilisation() float64 {
 // TestFairSharesDiffer gives the tenants shares of 3 : 2 : 1 …, the first in
 // Options.Shares and the second by Options.Share, each alone below its own limit.
 func TestFairSharesDiffer(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{
 		crowd[0],
@@ -233,6 +232,7 @@ func TestFairSharesDiffer(t *testing.T) {
 
 // TestFairSharesAreUnits lets a tenth of the jobs weigh 20, or 10 where all limits are halved.
 func TestFairSharesAreUnits(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, crowd, func(t *testing.T, w *world) {
 		sums := w.measured(longtest.Of(1200, 2400), func(n int) int64 {
@@ -252,9 +252,6 @@ func TestFairSharesAreUnits(t *testing.T) {
 // line.
 func (w *world) measured(jobs int, weight func(n int) int64) []float64 {
 	jobs = jobs * crowdUnits / 600
-	if raced {
-		jobs /= 2
-	}
 	w.handle = time.Millisecond
 	w.enqueueCrowd(jobs, weight)
 	w.began = time.Now()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/explain"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -18,6 +19,7 @@ import (
 // TestForeseenStartsComeTrue: each task in line starts when its answer expects it to, and the answer
 // names the limit that binds it.
 func TestForeseenStartsComeTrue(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerSecond(3)}},
@@ -72,6 +74,7 @@ func TestForeseenStartsComeTrue(t *testing.T) {
 // TestForeseenStartsOfTokensComeTrue: the same for tasks that take a request and many tokens, some of
 // which go first. The answer names the tokens, although fewer requests fit than tasks are in line.
 func TestForeseenStartsOfTokensComeTrue(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(60)}},

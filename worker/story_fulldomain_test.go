@@ -16,6 +16,7 @@ import (
 // TestFullDomainIsShared: five tenants bring 40 or 60 jobs each to a domain that takes one a
 // second. They take turns.
 func TestFullDomainIsShared(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	scopes := []throttle.Scope{
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(60000)}},

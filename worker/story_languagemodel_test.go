@@ -100,6 +100,7 @@ func (p *prompts) waits() (waits []time.Duration, before []int) {
 // and the few that had been granted by then. A paced quarter of 5,000 tokens is not filled by prompts
 // of 2,000 and 4,000: some four fifths of what is served is used.
 func TestModelServesHalf(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for seed := range longtest.Of[uint64](1, 5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 // that the full domain may take; earlier, if it takes less. Which domain is first then depends
 // on the order in which the jobs came, which differs from run to run.
 func TestFullDomainHoldsNobodyUp(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		jobs                 int
@@ -132,6 +133,7 @@ func perDomain(t *testing.T, jobs int, all, others int64, withFull bool) map[str
 // TestFewJobsBesideAFlood lets one tenant send a job a second, first alone, then while another
 // has flooded the line before it. TestF57_QuietTenantBesideAFlood has a larger flood.
 func TestFewJobsBesideAFlood(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const window = 20 * time.Second
 	scopes := []throttle.Scope{
@@ -164,9 +166,6 @@ func TestFewJobsBesideAFlood(t *testing.T) {
 		return waits
 	}
 	flood := longtest.Of(1000, 2000) // lasts longer than this test
-	if raced {
-		flood = min(flood, 1500)
-	}
 	alone, beside := quiet(0), quiet(flood)
 	t.Logf("waits of the quiet tenant: alone p50 %s p99 %s, beside the flood p50 %s p99 %s",
 		percentile(alone, 0.5), percentile(alone, 0.99), percentile(beside, 0.5), percentile(beside, 0.99))
@@ -262,6 +261,7 @@ func (w *world) inLine(tenant string) []string {
 // TestBookedTasksDeleted deletes all booked tasks of a tenant at once, then nearly
 // all that stand in line behind them: the rest goes on.
 func TestBookedTasksDeleted(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(5, 2*time.Second), func(t *testing.T, w *world) {
 		const tasks, left = 800, 20
@@ -309,6 +309,7 @@ func TestBookedTasksDeleted(t *testing.T) {
 // TestPausedQueue puts many tasks of one queue in line before a few of another, and pauses
 // the first queue: its slots go to the second, and no task is lost.
 func TestPausedQueue(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(5, 2*time.Second), func(t *testing.T, w *world) {
 		const paused, running = 300, 40

@@ -69,6 +69,7 @@ const pauseWindow = 10 * time.Second
 // the middle, twice: by an operator, who resumes it, and by its own upstream, which
 // asks to wait until it is open again. The pauses delay no mail to the other domains.
 func TestDrainWithPauses(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	limit := func(units int64) throttle.Limit { return throttle.Per(units, pauseWindow) }
 	const allShare = 40
@@ -84,9 +85,7 @@ func TestDrainWithPauses(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			if raced || !longtest.Full() {
-				row.tasks = min(row.tasks, 400) // fewer, and the pauses are most of it
-			}
+			row.tasks = longtest.Of(min(row.tasks, 400), row.tasks) // fewer, and the pauses are most of it
 			without := drainWithPauses(t, row.scopes, row.tasks, false)
 			with := drainWithPauses(t, row.scopes, row.tasks, true)
 			if t.Failed() {

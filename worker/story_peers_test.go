@@ -76,10 +76,8 @@ func (c *cellRate) ask(keys map[string]string, now time.Time) time.Duration {
 // policies that handlers usually have. It has a fifth of the tasks and of the limits of a full
 // TestDrain, or a tenth: as many windows, and so as many put-backs per job.
 func TestPutBacksBesideSimplePolicies(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
-	if raced {
-		t.Skip("tens of thousands of put-backs take minutes with the race detector, and it has nothing to find in them")
-	}
 	half := longtest.Of(2, 1)
 	tasks := 400 / half
 	scopes := []throttle.Scope{

@@ -61,6 +61,7 @@ func prioritised(t *testing.T, limits []throttle.Limit, test func(w *world, clie
 // one by one and need half of the limit, which a second limit paces. 99 of 100 urgent tasks start
 // within two seconds, the rest of the limit is used, and no window is over its limit.
 func TestUrgentTasksBesideABacklog(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	backlog, seconds := longtest.Of(2000, 10_000), longtest.Of(16, 60)
 	limits := []throttle.Limit{throttle.PerMinute(6000), throttle.Per(25, 250*time.Millisecond)}
@@ -110,6 +111,7 @@ func TestUrgentTasksBesideABacklog(t *testing.T) {
 // a tenth of the units, with weights of 1 to 5. Under a limit that is small compared with the
 // weights it has more: jobs that fit beside a job that waits for its room start.
 func TestLowerPriorityDrainsAtItsFloor(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	prioritised(t, []throttle.Limit{throttle.PerSecond(100)}, func(w *world, client *worker.Client) {
 		r := rand.New(rand.NewPCG(2, 1))

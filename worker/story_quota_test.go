@@ -14,6 +14,7 @@ import (
 // TestDrainOverAnEdge: tasks of four tenants use up a quota, and 16 workers go on when it begins anew, a quarter of an
 // hour later: at once, each tenant with its share, and with one put-back for each that waits.
 func TestDrainOverAnEdge(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	of := throttle.Calendar{Unit: throttle.Day, Hours: 6, Zone: "Asia/Kathmandu"} // 00:15 in UTC
 	units := longtest.Of(60, 600)

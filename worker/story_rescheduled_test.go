@@ -6,6 +6,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -14,6 +15,7 @@ import (
 // enqueue it anew under its ID. The new task runs at its new time, not at the slot of the deleted
 // one, and the reservation of the deleted one holds no other task up.
 func TestRescheduledTaskKeepsItsTime(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	const later = 5 * time.Minute // long beside the 10 s of a slot
 	byAsynq := func(w *world, task *asynq.Task, id string) {

@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 )
 
 // TestEndedTaskIsRunByHand runs a task by hand, again and again, that was archived because its
 // last attempt ended outside of the middleware. Its handler is called each time, and its last
 // error does not grow, even if a middleware puts words before it.
 func TestEndedTaskIsRunByHand(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	rows := []struct {
 		name string

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -74,6 +75,7 @@ func TestStopReturnsSleepers_F35(t *testing.T) {
 // to which asynq brings no task, goes on as soon as there is room: after the window, or when the
 // limit is raised.
 func TestAllInLineAtTheStart_F35(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, perTenant(5, time.Hour), func(t *testing.T, w *world) {
 		const tasks = 20

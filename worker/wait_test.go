@@ -159,10 +159,7 @@ func (u *userHears) told() []error {
 func TestAskedToWait_PausesTheKeyForAll(t *testing.T) {
 	t.Parallel()
 	const pause = 20 * time.Second
-	tasks := 180
-	if raced || !longtest.Full() {
-		tasks = 90
-	}
+	tasks := longtest.Of(90, 180)
 	limit := func(units int64) throttle.Limit { return throttle.Per(units, 5*time.Second) }
 	drain := func(t *testing.T, wait bool) (last map[string]time.Duration) {
 		last = make(map[string]time.Duration)

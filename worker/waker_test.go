@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
@@ -48,6 +49,7 @@ func (w *world) slotOf(tenant string) time.Time {
 // TestStartsAreOnTheSlot measures how long after its granted start a handler is called, with
 // idle workers: virtual time shows only the waiting of asynq and of this library.
 func TestStartsAreOnTheSlot(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	rows := []struct {
 		name    string
@@ -233,6 +235,7 @@ func TestWakeUpIsOfOneAttempt(t *testing.T) {
 // TestQueuePausedOverTheSlots_F37 pauses the queue until all slots and their grace have
 // passed: when the queue goes on, its tasks must not all start at once.
 func TestQueuePausedOverTheSlots_F37(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inBubble(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600
@@ -267,6 +270,7 @@ func TestQueuePausedOverTheSlots_F37(t *testing.T) {
 // TestWakerLost ends the process that put the tasks back before it can wake them. Another
 // process goes on, and asynq's own time brings the tasks to it.
 func TestWakerLost(t *testing.T) {
+	longtest.Unwatched(t)
 	t.Parallel()
 	inFarAhead(t, quotas(2*time.Second, throttle.Exact), func(t *testing.T, w *world) {
 		const tasks = 600

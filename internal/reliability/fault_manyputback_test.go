@@ -24,7 +24,7 @@ func TestManyPutBackAtOnce_F41(t *testing.T) {
 	switch {
 	case os.Getenv(reliability.RowsVariable) != "":
 		crowd = 100_000
-	case !raced:
+	case !longtest.Watched:
 		crowd = longtest.Of(4_000, 20_000)
 	}
 	d, server := apart(t)

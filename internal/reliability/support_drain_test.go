@@ -40,7 +40,7 @@ var windows = longtest.Of(6, 8)
 
 // units is how many units all tenants together may start in a window. The race detector leaves
 // time for fewer.
-var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[raced]
+var units = map[bool]int64{false: longtest.Of[int64](100, 300), true: 100}[longtest.Watched]
 
 // quotas let no tenant start more than its share, so that the limit of each tenant and the limit
 // of all are full at the same time.

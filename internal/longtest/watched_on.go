@@ -1,0 +1,6 @@
+//go:build race
+
+package longtest
+
+// Watched tells that the race detector is on: a test takes five to ten times as long.
+const Watched = true

@@ -1,6 +1,0 @@
-//go:build race
-
-package throttle_test
-
-// raced tells that the race detector is on, which takes ten times as long.
-const raced = true
