@@ -264,7 +264,7 @@ func TestStopGivesPlacesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-			link.before(func(redis.Cmder) { time.Sleep(100 * time.Millisecond) })
+			link.before(func(redis.Cmder) { time.Sleep(30 * time.Millisecond) })
 			return nil
 		})
 		server := w.start(w.client, shaper.Configure(asynq.Config{Concurrency: 1}), shaper.Wrap(handler))
