@@ -278,5 +278,6 @@ func TestStopGivesPlacesBack(t *testing.T) {
 		if used, booked := w.used("acme"); used+booked != 0 {
 			t.Errorf("used %d, booked %d, want the place free", used, booked)
 		}
+		time.Sleep(time.Second) // what the throttle says of itself beside its calls has arrived, or failed
 	})
 }
