@@ -23,7 +23,7 @@ func launchCluster() (*Cluster, error) {
 		each[i] = i
 	}
 	err := together(each, func(i int) (err error) {
-		c.Nodes[i], err = launch(&Server{args: args, lastPort: lastNodePort})
+		c.Nodes[i], err = launch(&Server{args: args, ports: nodePorts})
 		return err
 	})
 	if err == nil {

@@ -44,7 +44,7 @@ type drop struct {
 // ends, with its connections, when the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	listener, err := listenFree(lastPort)
+	listener, err := ports.listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ sentinel down-after-milliseconds %[1]s 1000
 sentinel failover-timeout %[1]s 3000
 `, s.MasterName, host, port, quorum)
 	for range sentinels {
-		watch, err := launch(&Server{args: []string{"--sentinel"}, conf: conf, lastPort: lastPort})
+		watch, err := launch(&Server{args: []string{"--sentinel"}, conf: conf, ports: ports})
 		if err != nil {
 			t.Fatal(err)
 		}

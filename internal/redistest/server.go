@@ -22,13 +22,11 @@ import (
 
 // Ports are taken from below the range that systems give to outgoing
 // connections, so that a stopped server finds its port free again. Nodes of a
-// cluster have ports so low that this holds for their bus ports too, which no other
-// server uses.
-const (
-	firstPort    = 20000
-	lastPort     = 30000
-	lastNodePort = 22700
-	busDistance  = 10000 // from a node's port to its bus port
+// cluster have ports so low that this holds for their bus ports too, which are
+// 10,000 higher and which no other server uses.
+var (
+	nodePorts = &portRange{first: 20000, last: 22700}
+	ports     = &portRange{first: 22700, last: 30000}
 )
 
 // Server is one redis-server process. Call its methods only from the test's own
@@ -41,7 +39,7 @@ type Server struct {
 	tb       testing.TB // nil: started by Launch
 	args     []string
 	conf     string // the text of its configuration file; empty: it has no file
-	lastPort int    // the highest port that it may have
+	ports    *portRange
 	dir      string
 	process  *exec.Cmd // nil while stopped
 	paused   bool
@@ -51,7 +49,7 @@ type Server struct {
 // Launch is Start for a program that is no test: the caller closes the server. If
 // the caller dies before, the server ends too.
 func Launch(args ...string) (*Server, error) {
-	return launch(&Server{args: args, lastPort: lastPort})
+	return launch(&Server{args: args, ports: ports})
 }
 
 // launch gives a server its directory and its address and starts it.
@@ -64,7 +62,7 @@ func launch(s *Server) (*Server, error) {
 		err = os.WriteFile(s.confFile(), []byte(s.conf), 0o600)
 	}
 	for try := 0; try < 10 && (err == nil || errors.Is(err, errPortTaken)); try++ {
-		if s.Addr, err = freeAddr(s.lastPort); err != nil {
+		if s.Addr, err = s.ports.addr(); err != nil {
 			break
 		}
 		if err = s.run(); err == nil {
