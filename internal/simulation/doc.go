@@ -87,15 +87,21 @@
 // without a call, and a job archived for that, are accepted only if a process was struck in
 // this way, or the reply by which asynq takes a task was lost.
 //
-// No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound) that adds up these times,
-// as if none of them overlapped: until the last arrival; for each scope the time that its limits, served down to
-// the floor, take for the busiest key's units, twice since heavy jobs leave up to half a window empty; two windows
-// for each job that is heavier than the floor serves, and two windows more; for each refusal twice the
-// wait after the refusal before, from a second to 5 minutes, and the wait that it asks for; a window for each
-// report of what others have used; every handler's time; 5 s for each attempt that does not end its job; every
-// wait asked for, twice; the time of every fault; 125 s for each process that is struck,
-// until asynq brings back the tasks that it held; 10 minutes for limits that were set, twice the time for which
-// the worker leaves a job alone that weighs more than such a limit; and a minute.
+// No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound). The bound is a sum of times,
+// as if none of them overlapped:
+//   - the time until the last arrival;
+//   - for each scope, the time in which its limits, served down to the floor, serve the units of the busiest key;
+//     twice that, since heavy jobs leave up to half a window empty;
+//   - two windows for each job that is heavier than what the floor serves, and two windows more;
+//   - for each refusal, twice the wait after the refusal before it (from a second to 5 minutes), and the wait that the
+//     refusal itself asks for;
+//   - a window for each report of what others have used;
+//   - the time of every handler, and 5 s for each attempt that does not end its job;
+//   - twice every wait that a handler asks for;
+//   - the time of every fault, and 125 s for each process that is struck, until asynq brings its tasks back;
+//   - 10 minutes for limits that were set: twice the time for which the worker leaves a job alone that weighs more
+//     than such a limit;
+//   - a minute.
 //
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
