@@ -19,7 +19,7 @@ func TestDeadlineThatPassesInLine(t *testing.T) {
 	t.Parallel()
 	rows := map[string][]asynq.Option{
 		"in half a minute": {asynq.Deadline(time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC))},
-		"in five minutes":  {asynq.Deadline(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC))},
+		"in two minutes":   {asynq.Deadline(time.Date(2000, 1, 1, 0, 2, 0, 0, time.UTC))},
 		"in four seconds":  {asynq.Deadline(time.Date(2000, 1, 1, 0, 0, 4, 0, time.UTC))},
 		"in half a minute, and a short Timeout": {asynq.Deadline(time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC)),
 			asynq.Timeout(10 * time.Second)},
