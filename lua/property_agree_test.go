@@ -107,7 +107,23 @@ func drawLimits(t *rapid.T, name string) []line.Limit {
 		l.Precision = rapid.SampledFrom([]int64{1, 1, w / 100, w / 20, w / 3, w}).Draw(t, "precision")
 		limits = append(limits, l)
 	}
-	return append(limits, drawQuotas(t)...)
+	return append(drawHours(t), append(limits, drawQuotas(t)...)...)
+}
+
+// drawHours are hours that open or close around the time in which the histories begin. All of them are open on some
+// Wednesday.
+func drawHours(t *rapid.T) (limits []line.Limit) {
+	text := rapid.SampledFrom([]string{"", "", "", "", "Mon-Fri 09:00-17:00 @America/New_York",
+		"Mon-Sun 22:00-06:00, except 2027-01-15 2027-01-16 @Asia/Kolkata", "Tue-Sun 00:02-00:05, Wed 00:00-24:00 @UTC",
+		"Mon-Sun 00:00-00:01, Mon-Sun 00:03-24:00 @UTC", "Sat 10:00-12:00, Tue-Thu 00:00-24:00 @Australia/Lord_Howe"}).Draw(t, "hours")
+	if text == "" {
+		return nil
+	}
+	of, err := calendar.HoursOf(text)
+	if err != nil {
+		panic(err)
+	}
+	return []line.Limit{{Units: -1, Span: line.Open(of), Precision: 1}}
 }
 
 // drawQuotas are quotas of periods in which the histories begin, or end.
@@ -185,8 +201,8 @@ func usualHistory(t *rapid.T, s *scripted) {
 					Precision: precision})
 		}
 		limits = append(limits, drawQuotas(t)...)
-		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce,
-			Limits: limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]}
+		limits = limits[:rapid.IntRange(0, len(limits)).Draw(t, name)]
+		s.settings.Scopes[name] = line.Scope{Mode: line.Enforce, Limits: append(drawHours(t), limits...)}
 	}
 	m := newMachine(s)
 	m.now -= 302 * second // before a midnight in UTC
@@ -640,7 +656,7 @@ func (m *machine) limits(t *rapid.T) {
 		limits = nil
 	}
 	for i := range limits {
-		if rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "closed") {
+		if limits[i].Kind != line.Hours && rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "closed") {
 			limits[i].Units = 0
 		}
 	}

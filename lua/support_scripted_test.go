@@ -51,7 +51,7 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 		if !slices.Contains(s.calendars, missing.Calendar) {
 			s.calendars = append(s.calendars, missing.Calendar)
 		}
-		s.far = 0
+		s.far, missing.Until = 0, max(missing.Until, now+histories)
 		edges, err := missing.Arguments()
 		if err != nil {
 			return nil, err
@@ -62,14 +62,16 @@ func (s *scripted) run(script string, now int64, args ...any) (any, error) {
 	}
 }
 
+// histories is how far ahead histories claim starts.
+const histories = 450 * 86_400 * second
+
 // storeFar has Redis keep edges as far ahead as histories claim starts. A pull that lacks edges on its way leaves the
 // scope key to the next one, which package line does not.
 func (s *scripted) storeFar(now int64) error {
-	const day = 86_400 * second
-	if s.far >= now+500*day {
+	if s.far >= now+histories {
 		return nil
 	}
-	s.far = now + 900*day
+	s.far = now + 2*histories
 	for _, calendar := range s.calendars {
 		edges, err := wire.MissingEdges{Calendar: calendar, From: now, Until: s.far}.Arguments()
 		if err != nil {

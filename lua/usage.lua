@@ -8,10 +8,11 @@
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
 --   of each limit in force: "units/span/precision used booked free anew"
---     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, us, 0 for others
+--     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or
+--     hours open or close, us, 0 for others and if that is not known
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
--- uses: request, kinds, entries, scopes, records, ledger, key, placing
+-- uses: request, edges, kinds, entries, scopes, records, ledger, key, placing
 
 -- Read.
 local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')
@@ -52,6 +53,12 @@ local function state(name)
   local paused, ends = key.paused > now and key.paused or 0, key.ends < NEVER and key.ends or 0
   local lines = { format('%d %d %s %s %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
     call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0)) }
+  local hours = key.limits.hours
+  if hours then
+    local opens = opens_at(hours.edges, now)
+    local turns = opens > now and opens or turns_at(hours.edges, now, 1) or 0
+    lines[2] = format('%d/%s/%d 0 0 %d %d', hours.units, hours.span, hours.precision, opens, turns)
+  end
   for i = 1, #key.limits do
     local limit = key.limits[i]
     local ledger, used, booked, free, anew = ledger_of(key, limit.span), 0, 0, now, 0

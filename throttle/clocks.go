@@ -12,19 +12,19 @@ const (
 	clocksAhead = clocksAlike + 30*24*time.Hour
 )
 
-// clocksOf returns an instant in each zone of a quota, and the changes of its clock after it.
+// clocksOf returns an instant in each zone of a quota or of hours, and the changes of its clock after it.
 func clocksOf(scopes []Scope, now time.Time) map[string][]time.Time {
 	var clocks map[string][]time.Time
 	for _, s := range scopes {
 		for _, l := range s.Limits {
-			zone, err := time.LoadLocation(l.Calendar.Zone)
-			if !l.isQuota() || err != nil {
+			zone, err := time.LoadLocation(l.zone())
+			if l.zone() == "" || err != nil {
 				continue
 			}
 			if clocks == nil {
 				clocks = make(map[string][]time.Time)
 			}
-			clocks[l.Calendar.Zone] = changesOf(now.In(zone))
+			clocks[l.zone()] = changesOf(now.In(zone))
 		}
 	}
 	return clocks

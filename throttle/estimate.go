@@ -28,6 +28,9 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 		wait = max(wait, t.throughAll(r, o))
 	case r.Hold.Paused:
 		sure = wait
+	case r.Hold.Limit.isHours():
+		sure = wait // the jobs before this one begin to start then
+		wait += t.throughAll(r, o)
 	case r.Hold.Limit.Units == 0:
 		sure, wait = blockedFor, blockedFor // until the limit is changed
 	case r.Hold.Limit.Running:

@@ -57,13 +57,14 @@ const leaseSubWindows = 1000
 // Limit is a number of units per sliding window: in every interval of length
 // Window the weights of the jobs started in it sum to at most Units. Or it is a running
 // limit: at no instant do the weights of the jobs that run sum to more than Units. Or it is a
-// quota: in no period of its Calendar do the weights of the jobs started sum to more than Units.
+// quota: in no period of its Calendar do the weights of the jobs started sum to more than Units. Or it is
+// Hours: outside of them no job starts.
 //
 // The zero Limit is not valid. A Limit is a value, safe to share.
 type Limit struct {
 	// Units is the most that may start in any window, in the unit that the
 	// caller's weights are in. 0 blocks every job; Unlimited (-1) none.
-	// At most 2^53, up to which Redis' Lua counts without losing a unit.
+	// At most 2^53, up to which Redis' Lua counts without losing a unit. Hours are Unlimited.
 	Units int64
 	// Window is the length of the sliding window, in whole microseconds,
 	// from 1 ms to 400 days.
@@ -89,6 +90,11 @@ type Limit struct {
 	// Units may start within a short time around the end of a period; a second limit with a short
 	// Window bounds that.
 	Calendar Calendar
+	// Hours makes it opening hours: jobs start only in these, and all of them may; the Units are Unlimited,
+	// and nothing is counted. A job that starts before the hours end may run on after them. The text has
+	// ranges of days and times, closed dates and a time zone, as OpenHours takes it. A Limit has the text as
+	// ParseLimit and OpenHours write it, with single spaces.
+	Hours string
 }
 
 // Per returns the limit of units per window at the default precision.
@@ -112,10 +118,12 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 // ParseLimit reads one limit from text: units, a slash and the window, then
 // optionally an at sign and the precision; or, for a running limit, units, "/running",
 // then optionally an at sign and the lease; or, for a quota, units, a slash, day, week or month,
-// optionally how many days and hours after its beginning, an at sign and the time zone:
+// optionally how many days and hours after its beginning, an at sign and the time zone; or, for hours, "open",
+// then what OpenHours takes:
 //
 //	100/1m    2000/24h    50000/7d@1h    unlimited/1m    3/running    3/running@1m
 //	5000/day@Europe/Paris    5000/day+3h@America/Los_Angeles    20000/week+6d@UTC    100000/month+14d@UTC
+//	open Mon-Fri 09:00-17:00, Sat 10:00-12:00, except 2026-12-25 @Europe/Paris
 //
 // Window and precision are written as for time.ParseDuration, also with d for
 // 24 hours; a window of one unit may be written as the unit: 100/m. The error is a *LimitError.
@@ -130,21 +138,38 @@ func ParseLimit(text string) (Limit, error) {
 	return limit, nil
 }
 
-// ParseLimits reads limits separated by commas, such as "100/1m, 2000/24h".
-// The error is a *LimitError.
+// ParseLimits reads limits separated by commas, such as "100/1m, 2000/24h". Hours go on to their time zone, over
+// commas. The error is a *LimitError.
 func ParseLimits(text string) ([]Limit, error) {
 	var limits []Limit
+	hours := ""
 	for part := range strings.SplitSeq(text, ",") {
+		if part = hours + part; isOpen(part) && !strings.Contains(part, "@") {
+			hours = part + ","
+			continue
+		}
+		hours = ""
 		limit, err := ParseLimit(part)
 		if err != nil {
 			return nil, err
 		}
 		limits = append(limits, limit)
 	}
+	if hours != "" {
+		_, err := ParseLimit(strings.TrimSuffix(hours, ","))
+		return nil, err
+	}
 	return limits, nil
 }
 
 func parseLimit(text string) (Limit, error) {
+	if isOpen(text) {
+		of, err := calendar.HoursOf(strings.TrimPrefix(text, openText))
+		if err != nil {
+			return Limit{}, err
+		}
+		return hoursOf(of), nil
+	}
 	units, rest, ok := strings.Cut(text, "/")
 	if !ok {
 		return Limit{}, fmt.Errorf("want units/window, such as 100/1m")
@@ -234,6 +259,9 @@ func parseDuration(text string) (time.Duration, error) {
 
 // String prints the limit in the form that ParseLimit reads.
 func (l Limit) String() string {
+	if l.isHours() {
+		return openText + " " + l.Hours
+	}
 	text := "unlimited"
 	if l.Units != Unlimited {
 		text = strconv.FormatInt(l.Units, 10)
@@ -246,8 +274,11 @@ func (l Limit) String() string {
 }
 
 // Label returns what stands after the slash in the limit's text, without the precision or the lease:
-// 1m, 24h, running, day@UTC. No two limits of a scope have the same label.
+// 1m, 24h, running, day@UTC; of hours it is open. No two limits of a scope have the same label.
 func (l Limit) Label() string {
+	if l.isHours() {
+		return openText
+	}
 	if l.isQuota() {
 		return l.Calendar.String()
 	}
@@ -261,9 +292,9 @@ func (l Limit) Label() string {
 func (l Limit) isQuota() bool { return l.Calendar != Calendar{} }
 
 // Length returns how long a start counts at most: the Window, or the Lease in force. For a quota it is
-// about as long as a period: 24 hours, seven or 31 times as long.
+// about as long as a period: 24 hours, seven or 31 times as long. For hours it is a week.
 func (l Limit) Length() time.Duration {
-	if l.isQuota() {
+	if l.isQuota() || l.isHours() {
 		return time.Duration(l.span(0).Length) * time.Microsecond
 	}
 	if l.Running {
@@ -275,7 +306,7 @@ func (l Limit) Length() time.Duration {
 // WithDefaults returns the limit with the Precision or the Lease in force.
 func (l Limit) WithDefaults() Limit {
 	switch {
-	case l.isQuota():
+	case l.isQuota() || l.isHours():
 	case l.Running:
 		l.Lease = l.lease()
 	default:
@@ -304,6 +335,8 @@ func (l Limit) validate() error {
 	switch {
 	case l.Units < Unlimited || l.Units > maxUnits:
 		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, maxUnits)
+	case l.isHours():
+		return l.validateHours()
 	case l.isQuota():
 		return l.validateQuota()
 	case l.Running && (l.Window != 0 || l.Precision != 0):
@@ -344,9 +377,9 @@ func (l Limit) validateQuota() error {
 }
 
 // precision is the Precision in force: the default filled in. A quota has a sub-window for each period, whatever
-// its precision.
+// its precision, and hours have none.
 func (l Limit) precision() time.Duration {
-	if l.isQuota() {
+	if l.isQuota() || l.isHours() {
 		return Exact
 	}
 	if l.Running {
@@ -377,6 +410,12 @@ func (l Limit) lease() time.Duration {
 
 // span identifies the limit among those of a scope key. A margin lengthens a window.
 func (l Limit) span(margin time.Duration) line.Span {
+	if l.isHours() {
+		if of, err := calendar.HoursOf(l.Hours); err == nil {
+			return line.Open(of)
+		}
+		return line.Span{Kind: line.Hours}
+	}
 	if l.isQuota() {
 		if of := l.Calendar.known(); of != nil {
 			return line.Periods(of)
@@ -394,6 +433,9 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 	length := time.Duration(counted.Length) * time.Microsecond
 	if counted.Kind == line.Running {
 		return Limit{Units: counted.Units, Running: true, Lease: length}
+	}
+	if counted.Kind == line.Hours {
+		return Limit{Units: Unlimited, Hours: counted.Calendar}
 	}
 	if counted.Kind == line.Quota {
 		of, err := calendar.Of(counted.Calendar)
@@ -433,7 +475,7 @@ func (l Limit) plain() Limit {
 // of its own: with another value, the limit would begin to count anew.
 func (l Limit) like(own Limit) Limit {
 	switch was, is := own.precision(), l.precision(); {
-	case l.isQuota():
+	case l.isQuota() || l.isHours():
 	case l.Running && l.Lease == 0:
 		l.Lease = own.Lease
 	case l.Running || l.Precision != 0 || l.Units == Unlimited || own.Units == Unlimited:

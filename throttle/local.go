@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ const maxLocalKeys = 10_000
 // of burst b and rate r lets at most b + r x Window pass in any window; with half the share for each,
 // that is the share. It errs on the low side: a weight above half the share is not granted. Of a
 // running limit the share is what may run in this process. Of a quota it is what may start here in a period, by this
-// process' clock.
+// process' clock. Outside of hours, by that clock, nothing is granted.
 type localShare struct {
 	share   float64
 	mu      sync.Mutex
@@ -72,7 +73,7 @@ func (t *Throttle) localCharges(o *order) []localCharge {
 			continue
 		}
 		for _, limit := range c.scope.Limits {
-			if limit.Units != Unlimited {
+			if limit.Units != Unlimited || limit.isHours() {
 				if limit.Window > 0 {
 					limit.Window += c.scope.Margin
 				}
@@ -94,7 +95,7 @@ func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time
 	}
 	l.latest = now
 	run, fits := l.room(charges, now)
-	if !fits || !l.quotasFit(charges, now) || !l.start(charges, now) {
+	if !fits || isClosed(charges, now) || !l.quotasFit(charges, now) || !l.start(charges, now) {
 		return 0, false
 	}
 	l.spendQuotas(charges, now)
@@ -106,6 +107,13 @@ func (l *localShare) take(grant localGrant, charges []localCharge, now time.Time
 	}
 	l.runs[grant] = run
 	return run.lease, true
+}
+
+// isClosed reports whether some hours let nothing start.
+func isClosed(charges []localCharge, now time.Time) bool {
+	return slices.ContainsFunc(charges, func(c localCharge) bool {
+		return c.limit.isHours() && c.limit.opens(now).After(now)
+	})
 }
 
 // room returns the places that a job would occupy, and whether they are free.
@@ -204,7 +212,7 @@ func (l *localShare) spendQuotas(charges []localCharge, now time.Time) {
 func (l *localShare) start(charges []localCharge, now time.Time) bool {
 	taken := make([]*rate.Reservation, 0, len(charges))
 	for _, c := range charges {
-		if c.limit.Running || c.limit.isQuota() {
+		if c.limit.Window == 0 {
 			continue
 		}
 		bucket := l.bucket(c.localLimit, now)

@@ -46,7 +46,7 @@ func newMachine(t *rapid.T, client *redis.Client) *machine {
 		set:     newOverrides(),
 		places:  make(map[string][]*heldPlace),
 	}
-	h.scopes = drawQuotas(t, drawRunning(t, drawScopes(t), h.options.Lookahead))
+	h.scopes = drawHours(t, drawQuotas(t, drawRunning(t, drawScopes(t), h.options.Lookahead)))
 	th := newThrottle(t, client, h.scopes, &h.options)
 	th.TakeSteps(1_000_000) // the model counts none: TestAgree has calls that end before that
 	h.redis = newScripted(th)

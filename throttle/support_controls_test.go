@@ -42,6 +42,9 @@ func (h *machine) setLimits(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "and a quota") == 0 {
 		limits = append(limits, drawQuota(t))
 	}
+	if rapid.IntRange(0, 3).Draw(t, "and hours") == 0 {
+		limits = append(limits, drawOpen(t))
+	}
 	until := h.drawEnd(t)
 	same(t, "SetLimits", true, true, h.redis.SetLimits(h.now, scope.Name, key, limits, until),
 		h.model.SetLimits(h.now, scope.Name, key, limits, until))

@@ -83,6 +83,29 @@ func drawQuotas(t *rapid.T, scopes []throttle.Scope) []throttle.Scope {
 	return scopes
 }
 
+// openHours are drawn by histories, which begin on a Saturday some minutes after midnight in UTC. The first are open
+// now and then within seconds; the others have changes of clocks, half hours, nights and closed dates. All of them
+// are open on some Wednesday.
+var openHours = []throttle.Limit{
+	throttle.OpenHours("Mon-Sun 00:00-00:05, Mon-Sun 00:06-24:00 @UTC"),
+	throttle.OpenHours("Tue-Sun 00:05-00:06, Wed 00:00-24:00 @UTC"),
+	throttle.OpenHours("Mon-Fri 09:00-17:00 @America/New_York"),
+	throttle.OpenHours("22:00-06:00 @Asia/Kolkata", "2026-11-24"),
+	throttle.OpenHours("Sat 10:00-12:00, Tue-Thu 00:00-24:00 @Australia/Lord_Howe"),
+}
+
+func drawOpen(t *rapid.T) throttle.Limit { return rapid.SampledFrom(openHours).Draw(t, "hours") }
+
+// drawHours puts hours beside some scopes' windows.
+func drawHours(t *rapid.T, scopes []throttle.Scope) []throttle.Scope {
+	for i := range scopes {
+		if rapid.IntRange(0, 5).Draw(t, "has hours") == 0 {
+			scopes[i].Limits = append(scopes[i].Limits, drawOpen(t))
+		}
+	}
+	return scopes
+}
+
 // maxLease is the longest that a running limit may have.
 const maxLease = 24 * time.Hour
 

@@ -1,4 +1,5 @@
-// Package calendar computes when the periods of a calendar begin in a time zone: days, weeks and months.
+// Package calendar computes when the periods of a calendar begin in a time zone: days, weeks and months, and when
+// opening hours begin and end.
 //
 // A period begins at its edge, and ends at the next. Periods are numbered from the year 1 on, so that all processes
 // number them alike. An hour that a change of the clock leaves out stands for the first instant after it; of an hour
@@ -53,11 +54,19 @@ func New(unit string, days, hours int, zone string) (*Calendar, error) {
 	case zone == "":
 		return nil, fmt.Errorf("no time zone: want a name such as UTC or Europe/Paris, as in 5000/%s@Europe/Paris", unit)
 	}
+	location, err := locationOf(zone)
+	if err != nil {
+		return nil, err
+	}
+	return &Calendar{Unit: unit, Days: days, Hours: hours, Zone: zone, location: location}, nil
+}
+
+func locationOf(zone string) (*time.Location, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" || !zoneName.MatchString(zone) {
 		return nil, fmt.Errorf("%q is no time zone: want a name such as UTC or Europe/Paris", zone)
 	}
-	return &Calendar{Unit: unit, Days: days, Hours: hours, Zone: zone, location: location}, nil
+	return location, nil
 }
 
 // IsUnit reports whether a text is a unit of a calendar, with or without what comes after the beginning.
@@ -140,20 +149,23 @@ func (c *Calendar) Edge(period int64) time.Time {
 		last := days(time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)) - 1
 		day = min(first+int64(c.Days), last)
 	}
-	return c.first((day-unixDays)*daySeconds + int64(c.Hours)*60*60)
+	return first((day-unixDays)*daySeconds+int64(c.Hours)*60*60, c.location)
 }
+
+// Through returns the period.
+func (c *Calendar) Through(period int64) int64 { return period }
 
 // days is how many days of the year 1 and later are before a day in UTC.
 func days(midnight time.Time) int64 { return midnight.Unix()/daySeconds + unixDays }
 
 // first returns the first instant at which the clock of the zone shows a time or a later one. wall is the Unix time of
 // an instant in UTC that reads the same.
-func (c *Calendar) first(wall int64) time.Time {
-	at := time.Unix(wall-2*daySeconds, 0).In(c.location)
+func first(wall int64, location *time.Location) time.Time {
+	at := time.Unix(wall-2*daySeconds, 0).In(location)
 	for {
 		_, offset := at.Zone()
 		begins, ends := at.ZoneBounds()
-		instant := time.Unix(wall-int64(offset), 0).In(c.location)
+		instant := time.Unix(wall-int64(offset), 0).In(location)
 		if instant.Before(begins) {
 			instant = begins
 		}

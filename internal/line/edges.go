@@ -41,6 +41,36 @@ func (e *edges) shift(offset int64) {
 	}
 }
 
+// opensAt returns the first instant from one on at which hours are open.
+func opensAt(text string, at int64) int64 {
+	of := mustHours(text)
+	if opens := of.Opens(time.UnixMicro(at)).UnixMicro(); opens > at {
+		return opens
+	}
+	return at
+}
+
+// turnsAt returns when hours open or close next; 0 if they do not, for long.
+func turnsAt(text string, now int64) int64 {
+	if opens := opensAt(text, now); opens > now {
+		return opens
+	}
+	closes := mustHours(text).Closes(time.UnixMicro(now))
+	if closes.IsZero() {
+		return 0
+	}
+	return closes.UnixMicro()
+}
+
+// mustHours returns the hours of a span, which ParseSpan or Open made.
+func mustHours(text string) *calendar.Hours {
+	of, err := calendar.HoursOf(text)
+	if err != nil {
+		panic("line: " + err.Error())
+	}
+	return of
+}
+
 // mustCalendar returns the calendar of a span, which ParseSpan or Periods made.
 func mustCalendar(text string) *calendar.Calendar {
 	of, err := calendar.Of(text)

@@ -22,6 +22,9 @@ const (
 	// Quota counts what starts within a period of a calendar in a time zone. All starts leave at the
 	// end of the period. A period is one sub-window.
 	Quota Kind = 'z'
+	// Hours lets starts through at its opening hours in a time zone. It counts nothing and has no ledger; its
+	// Units are -1.
+	Hours Kind = 'h'
 )
 
 // Renewed reports whether a grant notes its places, which its job renews and gives back. A full ledger may
@@ -34,6 +37,9 @@ func (k Kind) Settled() bool { return k == Sliding || k == Quota }
 // Slides reports whether starts leave one after the other, so that the ledger tells what started in any time.
 func (k Kind) Slides() bool { return k == Sliding }
 
+// opens reports whether only the time decides whether a start has room.
+func (k Kind) opens() bool { return k == Hours }
+
 // logged reports whether Lua moves the oldest of many entries into a log. Such a ledger may become coarser.
 func (k Kind) logged() bool { return k == Sliding }
 
@@ -41,7 +47,7 @@ func (k Kind) logged() bool { return k == Sliding }
 type Span struct {
 	Kind     Kind
 	Length   int64  // us, of the window or the lease; about as long as a period is
-	Calendar string // of a quota, as package calendar writes it; else empty
+	Calendar string // of a quota or of hours, as package calendar writes it; else empty
 }
 
 // Window is the span of a sliding window.
@@ -55,41 +61,57 @@ func Periods(of *calendar.Calendar) Span {
 	return Span{Quota, of.Length().Microseconds(), of.String()}
 }
 
-// String is how the scripts write it: "w60000000", "z86400000000day@Europe.Paris". A slash separates the parts of a
-// limit.
+// Open is the span of opening hours. Their length is that of a week.
+func Open(of *calendar.Hours) Span {
+	return Span{Hours, week, of.String()}
+}
+
+const week = 7 * 24 * 60 * 60 * 1_000_000 // us
+
+// Slashes separate the parts of a limit, commas limits, and spaces the words of an answer.
+var (
+	separators   = strings.NewReplacer("/", ".", " ", "~", ",", "&")
+	ofSeparators = strings.NewReplacer(".", "/", "~", " ", "&", ",")
+)
+
+// String is how the scripts write it: "w60000000", "z86400000000day@Europe.Paris",
+// "h604800000000Mon-Fri~09:00-17:00~@Europe.Paris".
 func (s Span) String() string {
-	return string(s.Kind) + strconv.FormatInt(s.Length, 10) + strings.ReplaceAll(s.Calendar, "/", ".")
+	return string(s.Kind) + strconv.FormatInt(s.Length, 10) + separators.Replace(s.Calendar)
 }
 
 // ParseSpan reads what String writes.
 func ParseSpan(text string) (Span, error) {
 	wrong := fmt.Errorf("line: %q is no span", text)
-	digits := strings.TrimLeft(text, "rwz")
+	digits := strings.TrimLeft(text, "hrwz")
 	rest := strings.TrimLeft(digits, "0123456789")
 	length, err := strconv.ParseUint(digits[:len(digits)-len(rest)], 10, 53)
 	if len(text) != len(digits)+1 || err != nil || length == 0 {
 		return Span{}, wrong
 	}
 	s := Span{Kind: Kind(text[0]), Length: int64(length)}
-	if s.Kind != Quota {
-		if rest != "" {
-			return Span{}, wrong
-		}
+	if rest == "" && s.Kind != Quota && s.Kind != Hours {
 		return s, nil
 	}
-	of, err := CalendarOf(rest)
-	if err != nil || Periods(of).Length != s.Length {
-		return Span{}, wrong
+	switch of, err := EdgesOf(rest); of := of.(type) {
+	case *calendar.Calendar:
+		if is := Periods(of); err == nil && is.Kind == s.Kind && is.Length == s.Length {
+			return is, nil
+		}
+	case *calendar.Hours:
+		if is := Open(of); err == nil && is.Kind == s.Kind && is.Length == s.Length {
+			return is, nil
+		}
 	}
-	return Periods(of), nil
+	return Span{}, wrong
 }
 
-// CalendarOf returns the calendar of the text that follows the length of a quota.
-func CalendarOf(text string) (*calendar.Calendar, error) {
-	return calendar.Of(strings.ReplaceAll(text, ".", "/"))
+// EdgesOf returns the calendar or the hours of the text that follows the length of a span.
+func EdgesOf(text string) (calendar.Edges, error) {
+	return calendar.EdgesOf(ofSeparators.Replace(text))
 }
 
-// Compare is the order of a scope key's ledgers: leases, windows, quotas, short ones first.
+// Compare is the order of limits and of a scope key's ledgers: hours, leases, windows, quotas, short ones first.
 func (s Span) Compare(other Span) int {
 	if s.Kind != other.Kind || s.Length != other.Length {
 		return cmp.Or(cmp.Compare(s.Kind, other.Kind), cmp.Compare(s.Length, other.Length))

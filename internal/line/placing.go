@@ -55,7 +55,7 @@ func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int6
 		again = false
 		for i := range k.limits {
 			limit := &k.limits[i]
-			if limit.Units < 0 {
+			if limit.Units < 0 && !limit.Kind.opens() {
 				continue
 			}
 			if *asked++; *asked > mostAsked {
@@ -64,19 +64,32 @@ func (k *key) search(at, now, cost int64, promises bool, asked *int) (start int6
 				}
 				return max(start, k.horizon+1), holder, true
 			}
-			d := k.ledger(limit.Span)
-			at := k.time(start)
-			s := d.earliest(at, now+k.shift, k.room(limit, cost), promises)
+			s := k.under(limit, start, now, cost, promises)
 			if s == Never {
 				return Never, limit, true
 			}
-			if s != at {
-				s -= k.goesOn
+			if s != start {
 				start, holder, moved, again = s, limit, true, true
 			}
 		}
 	}
 	return start, holder, moved
+}
+
+// under returns the first start at or after at that one limit allows.
+func (k *key) under(limit *Limit, at, now, cost int64, promises bool) int64 {
+	if limit.Kind.opens() {
+		return opensAt(limit.Calendar, at)
+	}
+	time := k.time(at)
+	switch start := k.ledger(limit.Span).earliest(time, now+k.shift, k.room(limit, cost), promises); start {
+	case Never:
+		return Never
+	case time:
+		return at
+	default:
+		return start - k.goesOn
+	}
 }
 
 // earliest returns the first start at or after at so that every window that contains it holds at most room units of

@@ -5,7 +5,7 @@ type Usage struct {
 	Limit        Limit
 	Used, Booked int64
 	Free         int64 // the earliest start of one unit
-	Anew         int64 // when the period of a quota ends; 0 for others
+	Anew         int64 // when the period of a quota ends, or hours open or close; 0 for others
 }
 
 // KeyState is the state of a scope key.
@@ -45,8 +45,11 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 				u.Free = k.instant(u.Free, now)
 			}
 		}
-		if limit.Kind == Quota {
+		switch {
+		case limit.Kind == Quota:
 			u.Anew = k.anew(limit, now)
+		case limit.Kind.opens():
+			u.Free, u.Anew = opensAt(limit.Calendar, now), turnsAt(limit.Calendar, now)
 		}
 		state.Limits = append(state.Limits, u)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 )
 
-// MissingEdges are edges of a calendar's periods that a script needs and Redis does not have.
+// MissingEdges are edges of the periods of a calendar, or of hours, that a script needs and Redis does not have.
 type MissingEdges struct {
 	Calendar    string // as in the span of a limit
 	From, Until int64
@@ -39,12 +39,12 @@ const (
 
 // Arguments returns the arguments of edges.lua. The error is of a calendar that this process does not know.
 func (m MissingEdges) Arguments() ([]string, error) {
-	of, err := line.CalendarOf(m.Calendar)
+	of, err := line.EdgesOf(m.Calendar)
 	if err != nil {
 		return nil, err
 	}
 	first := of.Period(time.UnixMicro(m.From)) - edgesBefore
-	last := of.Period(time.UnixMicro(m.Until)) + edgesAhead
+	last := of.Through(of.Period(time.UnixMicro(m.Until)) + edgesAhead)
 	var edges strings.Builder
 	for period := first; period <= last; period++ {
 		fmt.Fprintf(&edges, "%0*d", digits, of.Edge(period).UnixMicro())

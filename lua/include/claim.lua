@@ -55,6 +55,8 @@ end
 -- The edges that a claim for an instant needs and Redis does not have, as an error; nil if it has them.
 local function lacks_edges(lane, at)
   for i = 1, #lane do
+    local hours = lane[i].limits.hours
+    if hours and not knows(hours.edges, at) then return missing_edges(hours.edges.calendar, at) end
     for j = 1, #lane[i] do
       local edges = lane[i][j].edges
       if edges and not knows(edges, at) then return missing_edges(edges.calendar, at) end

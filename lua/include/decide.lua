@@ -6,8 +6,9 @@ local in_line = { any = true } -- whether any job waits or is booked: reserve.lu
 local function hold_of(key, holder)
   if not key then return '' end
   if holder == PAUSE then return format(' %s/p 0 0', key.name) end
-  local ledger = ledger_of(key, holder.span)
-  return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, uses(key, ledger))
+  local used, booked = 0, 0
+  if not holder.kind.opens then used, booked = uses(key, ledger_of(key, holder.span)) end
+  return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, used, booked)
 end
 
 local function forget_job(id, record)

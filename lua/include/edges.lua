@@ -1,4 +1,4 @@
--- Edges: when the periods of a calendar begin, us. Only Go can compute them; the hash "edges" has them by calendar, as
+-- Edges: when the periods of a calendar begin, or hours open and close, us. Only Go can compute them; the hash "edges" has them by calendar, as
 -- "first edges": the number of the first period, then an edge of 16 digits for it and for each period after it.
 local edges_by_calendar = {}
 
@@ -49,4 +49,20 @@ local function edge_of(edges, period) return edge_at(edges, period - edges.first
 
 -- Whether an instant lies in a period with a known end.
 local function knows(edges, at) return at < edge_at(edges, edges.count) end
-return missing_edges, edges_of, period_of, edge_of, knows
+
+-- The next instant, from one on, at which hours are open (parity 0) or closed (1): open periods have even numbers. An
+-- empty period is neither. Nil if the edges do not tell: the last two are those of a time that is open.
+local function turns_at(edges, at, parity)
+  local period = period_of(edges, at)
+  if period % 2 == parity then return at end
+  for i = period - edges.first + 2, edges.count - 1, 2 do
+    if edge_at(edges, i) < edge_at(edges, i + 1) then return edge_at(edges, i) end
+  end
+end
+
+-- The first instant, from one on, at which hours are open. Beyond the known edges they count as open: whoever comes
+-- there looks again.
+local function opens_at(edges, at)
+  return turns_at(edges, at, 0) or max(at, edge_at(edges, edges.count))
+end
+return missing_edges, edges_of, period_of, edge_of, knows, turns_at, opens_at

@@ -1,5 +1,7 @@
 -- The kinds of limits, by the letter that stands before the length of a span, "w60000000" or "r30000000":
 --   w  a window counts the starts within its length. A start leaves with the window
+--   h  hours let starts through while they are open. They count nothing and have no ledger; their units are -1, and
+--     the text of the hours follows the length: "h604800000000Mon-Fri~09:00-17:00~@UTC"
 --   r  a lease counts the jobs that run at once. A start leaves when its job ends, or with its lease, which may be
 --     renewed
 --   z  a quota counts the starts of a period of a calendar, whose text follows the length: "z86400000000day@UTC". A
@@ -9,7 +11,9 @@
 -- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
 -- slides: starts leave one after the other, so that the ledger tells what started in any time.
 -- uses: edges
+-- edged: its text names a calendar or hours, whose edges Redis keeps. opens: only the time decides.
 local KINDS = {
+  h = { edged = true, opens = true },
   r = { renewed = true },
   w = { settled = true, logged = true, slides = true },
   z = { settled = true, edged = true },
@@ -34,7 +38,7 @@ local function with_span(counted, span, precision)
   return counted
 end
 
--- The order of a scope key's ledgers, and of a scope's limits: leases, windows, quotas, short ones first.
+-- The order of a scope key's ledgers, and of a scope's limits: hours, leases, windows, quotas, short ones first.
 local function precedes(a, b)
   if a.kind == b.kind and a.length ~= b.length then return a.length < b.length end
   return a.span < b.span

@@ -1,5 +1,5 @@
 -- The earliest start of a job that all limits allow.
--- uses: kinds, entries, ledger, key
+-- uses: edges, kinds, entries, ledger, key
 
 -- The i-th spent entry, oldest first: its sub-window and units. Reads a chunk of the log, then of the tail, at a time.
 local CHUNK = 512
@@ -188,6 +188,13 @@ local function search(key, at, cost, promises)
   local again = true
   while again do
     again = false
+    local hours = key.limits.hours
+    if hours then
+      asked = asked + 1
+      if asked > MOST_ASKED then return max(at, horizon + 1), holder or hours end
+      local opens = opens_at(hours.edges, at)
+      if opens > at then at, holder, again = opens, hours, true end
+    end
     for i = 1, #key.limits do
       local limit = key.limits[i]
       if limit.units >= 0 then

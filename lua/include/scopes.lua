@@ -3,14 +3,15 @@
 local CONFIGURED, SET_FOR_SCOPE, SET_FOR_KEY = 'c', 's', 'k' -- origins of limits
 
 -- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit
--- begins.
+-- begins. Hours, which have no ledger, stand apart from the list.
 local function limits_of(text, whose)
-  local list, at = {}, 1
+  local list, at = { hours = false }, 1
   for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+[^/]*)/(%d+),?()') do
     local head = span .. ' ' .. precision_text .. ' '
     local limit = with_span({ units = tonumber(units), head = head }, span, precision_text)
     if from ~= at or not limit or limit.units < -1 then break end
-    at, list[#list + 1] = to, limit
+    at = to
+    if limit.kind.opens then list.hours = limit else list[#list + 1] = limit end
   end
   if at <= #text then error('FOREIGN ' .. whose, 0) end
   return list
@@ -56,11 +57,11 @@ local function read_scopes(control)
   if at ~= #control + 1 then error('FOREIGN control', 0) end
 end
 
--- Reads the edges of all calendars of a text, so that edges which Redis does not have are missed before anything is
--- written.
+-- Reads the edges of all calendars and hours of a text, so that edges which Redis does not have are missed before
+-- anything is written.
 local function read_edges(text)
-  if not string.find(text, '/z', 1, true) then return end
-  for calendar in gmatch(text, '/z%d+([^/]+)/') do edges_of(calendar) end
+  if not string.find(text, '/[hz]') then return end
+  for calendar in gmatch(text, '/[hz]%d+([^/]+)/') do edges_of(calendar) end
 end
 
 -- Reads the key control, and other keys with it. While the slot is moved, Redis refuses this before any write.

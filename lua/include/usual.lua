@@ -1,8 +1,8 @@
--- The usual case, decided and written at once: no job waits, no scope key is paused or has limits of its own, none has
+-- The usual case, decided and written at once: no job waits, no scope key is closed or has limits of its own, none has
 -- bookings, and all limits have room for all that they count. It needs none of the includes below, whose definition is
 -- most of a call's cost. In any other case it writes nothing. Entries that have left a window still count here; another
 -- case subtracts them, when the limit has no room for all, or when entries go into the log.
--- uses: kinds, scopes, grants
+-- uses: edges, kinds, scopes, grants
 
 local now_text = format('%d', now)
 local seen_text = ' ' .. now_text .. ' 0 0 -\n'
@@ -11,6 +11,8 @@ local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 local function usual_key(name, text)
   local scope = scope_of(name)
   if scope.mode ~= ENFORCE or scope.after then return nil end
+  local hours = scope.limits.hours
+  if hours and opens_at(hours.edges, now) > now then return nil end
   if not text and call('EXISTS', prefix .. 'key:' .. name) == 1 then return nil end -- of another type
   local expire, seen, at = '0', now, 1
   if text then

@@ -17,7 +17,8 @@ type Start struct {
 	End    time.Time         // when it ended, for running limits; zero: it still runs
 }
 
-// Over is a window or a period that held more than its limit, or an instant at which more ran.
+// Over is a window or a period that held more than its limit, an instant at which more ran, or a start outside of
+// hours.
 type Over struct {
 	Scope, Key string
 	Limit      throttle.Limit
@@ -31,6 +32,9 @@ func (o Over) String() string {
 		return fmt.Sprintf("%s %q: %d units run at %s under %s", o.Scope, o.Key, o.Units,
 			o.End.UTC().Format(time.StampMicro), o.Limit)
 	}
+	if o.Limit.Hours != "" {
+		return fmt.Sprintf("%s %q: a start at %s is not in %s", o.Scope, o.Key, o.End.UTC().Format(time.StampMicro), o.Limit)
+	}
 	if o.Limit.Calendar != (throttle.Calendar{}) {
 		return fmt.Sprintf("%s %q: %d units in the period of %s whose last start is at %s", o.Scope, o.Key, o.Units, o.Limit,
 			o.End.UTC().Format(time.StampMicro))
@@ -43,13 +47,16 @@ func (o Over) String() string {
 // every start as a window's end, the weights of the starts in (End-Window, End]
 // are summed as integers, in microseconds. Under a running limit, the jobs that run are
 // summed at each start; at its End a job no longer runs. Under a quota, the starts of each period
-// are summed, as the clock of its zone has them.
+// are summed, as the clock of its zone has them. Under hours, each start outside of them is returned,
+// also by the clock of their zone.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {
 		for key, own := range byKey(scope.Name, starts) {
 			for _, limit := range scope.Limits {
 				switch {
+				case limit.Hours != "":
+					over = append(over, checkHours(scope.Name, key, limit, own)...)
 				case limit.Units == throttle.Unlimited:
 				case limit.Calendar != throttle.Calendar{}:
 					over = append(over, checkQuota(scope.Name, key, limit, own)...)

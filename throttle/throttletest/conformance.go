@@ -20,7 +20,8 @@ import (
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines,
-		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines) {
+		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines,
+		hoursTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares,

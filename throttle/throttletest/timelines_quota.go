@@ -6,12 +6,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// hour is a common step of quotas. The beginning of a timeline is a Friday, the 15th of January 2027, at
+// hour is a common step of quotas and hours. The beginning of a timeline is a Friday, the 15th of January 2027, at
 // 8 o'clock in UTC.
 const hour = time.Hour
 
-// quota is a limit as text.
-func quota(text string) throttle.Limit {
+// limitOf reads a limit.
+func limitOf(text string) throttle.Limit {
 	limit, err := throttle.ParseLimit(text)
 	if err != nil {
 		panic(err)
@@ -21,7 +21,7 @@ func quota(text string) throttle.Limit {
 
 // quotaTimelines are of quotas by the calendar.
 var quotaTimelines = []timeline{
-	{name: "all units of a quota come back when its period ends", scopes: global(quota("3/day+9h@UTC")), rows: []row{
+	{name: "all units of a quota come back when its period ends", scopes: global(limitOf("3/day+9h@UTC")), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
 		{at: hour - micro, job: "b", weight: 2, want: "granted 59m59.999999s"},
 		{at: hour - micro, job: "c", want: "booked 1h0m0s, global 3/day+9h@UTC"},
@@ -36,14 +36,14 @@ var quotaTimelines = []timeline{
 		{at: 25 * hour, job: "f", want: "granted 25h0m0s"},
 		{at: 25 * hour, call: "usage", job: "global", want: "2 used, 0 booked, free 25h0m0s"},
 	}},
-	{name: "a heavy job waits for a period of its own", scopes: global(quota("10/day+9h@UTC")), rows: []row{
+	{name: "a heavy job waits for a period of its own", scopes: global(limitOf("10/day+9h@UTC")), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
 		{at: 0, job: "heavy", weight: 10, want: "booked 1h0m0s, global 10/day+9h@UTC"},
 		{at: 0, job: "b", weight: 9, want: "granted 0s"},
 		{at: 0, job: "c", want: "booked 25h0m0s, global 10/day+9h@UTC"},
 		{at: hour, job: "heavy", weight: 10, want: "granted 1h0m0s"},
 	}},
-	{name: "a deadline before the edge is too early", scopes: global(quota("1/day+9h@UTC")), rows: []row{
+	{name: "a deadline before the edge is too early", scopes: global(limitOf("1/day+9h@UTC")), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
 		{at: 0, job: "b", deadline: hour - micro, want: "too late, 1h0m0s, global 1/day+9h@UTC"},
 		{at: 0, job: "c", deadline: hour, want: "booked 1h0m0s, global 1/day+9h@UTC"},
@@ -63,14 +63,14 @@ var quotaTimelines = []timeline{
 			{at: 25*hour - second, call: "pull", want: "booked a3 25h0m0s"},
 			{at: 25*hour - second, call: "lines", want: ""},
 		}},
-	{name: "a quota and a window hold at once", scopes: global(per10s(2), quota("3/day+9h@UTC")), rows: []row{
+	{name: "a quota and a window hold at once", scopes: global(per10s(2), limitOf("3/day+9h@UTC")), rows: []row{
 		{at: 0, job: "a", weight: 2, want: "granted 0s"},
 		{at: second, job: "b", want: "booked 10s, global 2/10s"},
 		{at: second, job: "c", weight: 2, want: "booked 1h0m0s, global 3/day+9h@UTC"},
 		{at: second, job: "d", want: "booked 1h0m10s, global 2/10s"}, // the next period is opened at the window's pace
 		{at: second, call: "usage", job: "global", want: "2 used, 4 booked, free 10s; 2 used, 4 booked, free 25h0m0s"},
 	}},
-	{name: "midnight in Paris, in Kolkata, and the first of a month", scopes: global(quota("1/day@Europe/Paris")),
+	{name: "midnight in Paris, in Kolkata, and the first of a month", scopes: global(limitOf("1/day@Europe/Paris")),
 		rows: []row{
 			{at: 0, job: "a", want: "granted 0s"},
 			{at: 0, job: "b", want: "booked 15h0m0s, global 1/day@Europe/Paris"},
@@ -87,19 +87,19 @@ var quotaTimelines = []timeline{
 			{at: 2 * second, job: "h", want: "booked 1072h0m0s, global 1/month@UTC"},
 			{at: 2 * second, call: "inforce", job: "global", want: "1/month@UTC of the key, enforce"},
 		}},
-	{name: "days of 23 and of 25 hours", scopes: global(quota("1/day@Europe/Paris")), rows: []row{
+	{name: "days of 23 and of 25 hours", scopes: global(limitOf("1/day@Europe/Paris")), rows: []row{
 		{at: 1719 * hour, job: "a", want: "granted 1719h0m0s"}, // midnight before Sunday, the 28th of March
 		{at: 1719 * hour, job: "b", want: "booked 1742h0m0s, global 1/day@Europe/Paris"},
 		{at: 6926 * hour, job: "c", want: "granted 6926h0m0s"}, // midnight before Sunday, the 31st of October
 		{at: 6926 * hour, job: "d", want: "booked 6951h0m0s, global 1/day@Europe/Paris"},
 	}},
-	{name: "a month without that day", scopes: global(quota("1/month+30d@UTC")), rows: []row{
+	{name: "a month without that day", scopes: global(limitOf("1/month+30d@UTC")), rows: []row{
 		{at: 0, job: "a", want: "granted 0s"},
 		{at: 0, job: "b", want: "booked 376h0m0s, global 1/month+30d@UTC"},  // the 31st of January
 		{at: 0, job: "c", want: "booked 1048h0m0s, global 1/month+30d@UTC"}, // the 28th of February
 		{at: 0, job: "d", want: "booked 1792h0m0s, global 1/month+30d@UTC"}, // the 31st of March
 	}},
-	{name: "a settlement corrects the period of the start", scopes: global(quota("10/day+9h@UTC")), rows: []row{
+	{name: "a settlement corrects the period of the start", scopes: global(limitOf("10/day+9h@UTC")), rows: []row{
 		{at: 0, job: "a", weight: 4, want: "granted 0s"},
 		{at: second, call: "settle", job: "a", actual: 7, want: "true"},
 		{at: second, call: "usage", job: "global", want: "7 used, 0 booked, free 1s"},
@@ -110,13 +110,13 @@ var quotaTimelines = []timeline{
 		{at: hour, call: "refund", job: "c", want: "true"},
 		{at: hour, call: "usage", job: "global", want: "0 used, 0 booked, free 1h0m0s"},
 	}},
-	{name: "in shadow a quota tells until when it would have held a job", scopes: global(quota("1/day+9h@UTC")),
+	{name: "in shadow a quota tells until when it would have held a job", scopes: global(limitOf("1/day+9h@UTC")),
 		mode: throttle.Shadow, rows: []row{
 			{at: 0, job: "a", want: "granted 0s"},
 			{at: 0, job: "b", want: "granted 0s; shadow global 1/day+9h@UTC until 1h0m0s"},
 			{at: hour, job: "c", want: "granted 1h0m0s"},
 		}},
-	{name: "raised and lowered within the period, a quota forgets nothing", scopes: global(quota("2/day+9h@UTC")),
+	{name: "raised and lowered within the period, a quota forgets nothing", scopes: global(limitOf("2/day+9h@UTC")),
 		rows: []row{
 			{at: 0, job: "a", weight: 2, want: "granted 0s"},
 			{at: second, call: "limits", job: "global", text: "3/day+9h@UTC", want: "done"},
@@ -130,7 +130,7 @@ var quotaTimelines = []timeline{
 			{at: hour, call: "usage", job: "global", want: "1 used, 0 booked, free 1h0m0s"},
 		}},
 	{name: "F23 after a step back over an edge the count of the new period stands, that of the old one is lost",
-		scopes: global(quota("2/day+9h@UTC")), rows: []row{
+		scopes: global(limitOf("2/day+9h@UTC")), rows: []row{
 			{at: 0, job: "a", weight: 2, want: "granted 0s"},
 			{at: hour, job: "b", want: "granted 1h0m0s"},
 			{at: hour - 60*second, job: "c", weight: 2, want: "granted 59m0s"},
@@ -139,14 +139,14 @@ var quotaTimelines = []timeline{
 			{at: hour, job: "e", want: "booked 25h0m0s, global 2/day+9h@UTC"},
 		}},
 	{name: "F23 a step back over an edge of up to 30 s stands still in the new period",
-		scopes: global(quota("2/day+9h@UTC")), rows: []row{
+		scopes: global(limitOf("2/day+9h@UTC")), rows: []row{
 			{at: 0, job: "a", weight: 2, want: "granted 0s"},
 			{at: hour, job: "b", want: "granted 1h0m0s"},
 			{at: hour - 20*second, job: "c", want: "granted 59m40s"},
 			{at: hour - 20*second, job: "d", want: "booked 25h0m0s, global 2/day+9h@UTC"},
 		}},
 	{name: "F24 a step forward over an edge begins the period, a step back within it keeps its count",
-		scopes: global(quota("2/day+9h@UTC")), rows: []row{
+		scopes: global(limitOf("2/day+9h@UTC")), rows: []row{
 			{at: 2 * hour, job: "a", weight: 2, want: "granted 2h0m0s"},
 			{at: 30 * hour, job: "b", weight: 2, want: "granted 30h0m0s"},
 			{at: 26 * hour, job: "c", want: "booked 49h0m0s, global 2/day+9h@UTC"},
