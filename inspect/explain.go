@@ -155,6 +155,11 @@ func (e Explanation) String() string {
 				partText(u.Served))
 		}
 		for _, l := range u.Limits {
+			if hours := l.HoursText(e.Now); hours != "" {
+				fmt.Fprintf(&b, "  %-24s %-16s %s%s%s\n", scopeKeyText(u.Scope, u.Key), l.Limit, hours, e.untilText(l),
+					originText(u))
+				continue
+			}
 			fmt.Fprintf(&b, "  %-24s %-16s %8d used %8d booked  %s%s\n",
 				scopeKeyText(u.Scope, u.Key), l.Limit, l.Used, l.Booked, e.roomText(l), originText(u))
 			e.writeAnew(&b, l)
@@ -248,9 +253,17 @@ func (e Explanation) roomText(l LimitUsage) string {
 	return "room now"
 }
 
+// untilText writes how far ahead it is that hours open or close.
+func (e Explanation) untilText(l LimitUsage) string {
+	if l.Anew.IsZero() {
+		return ""
+	}
+	return " (" + e.in(l.Anew) + ")"
+}
+
 // writeAnew writes when a quota begins anew, by the clock of its zone.
 func (e Explanation) writeAnew(b *strings.Builder, l LimitUsage) {
-	zone, err := time.LoadLocation(l.Limit.Calendar.Zone)
+	zone, err := time.LoadLocation(l.Limit.Zone())
 	if l.Anew.IsZero() || err != nil {
 		return
 	}

@@ -108,6 +108,9 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 		}
 		later(u.Paused)
 		for _, l := range u.Limits {
+			if l.Limit.Hours != "" && u.Mode == throttle.Enforce {
+				later(l.Free)
+			}
 			if l.Limit.Units == 0 && u.Mode == throttle.Enforce {
 				e.Expected = time.Time{}
 				return

@@ -55,9 +55,30 @@ type LimitUsage struct {
 	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run, by
 	// throttle.Scope.Runs or as measured in this process. It is 0 if that is not known.
 	Counts time.Duration
-	// Anew is when the period of a quota ends, on Redis' clock, and the quota begins anew. It is zero
-	// for other limits.
+	// Anew is when the period of a quota ends, on Redis' clock, and the quota begins anew. Of hours it is when
+	// they open or close next; zero if they are open for longer than Redis knows. It is zero for other limits.
 	Anew time.Time
+}
+
+// HoursText says whether hours are open and until when, by the clock of their zone, such as
+// "closed until Mon 09:00 Europe/Paris"; with the date if that is a week ahead or more. It is empty for other limits.
+func (l LimitUsage) HoursText(now time.Time) string {
+	zone, err := time.LoadLocation(l.Limit.Zone())
+	if l.Limit.Hours == "" || err != nil {
+		return ""
+	}
+	text := "open"
+	if l.Free.After(now) {
+		text = "closed"
+	}
+	if l.Anew.IsZero() {
+		return text
+	}
+	format := "Mon 15:04"
+	if l.Anew.Sub(now) >= 7*24*time.Hour {
+		format = "Mon 2006-01-02 15:04"
+	}
+	return text + " until " + l.Anew.In(zone).Format(format) + " " + l.Limit.Zone()
 }
 
 // isClosed reports whether a limit of 0 keeps all jobs back.

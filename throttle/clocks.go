@@ -17,14 +17,14 @@ func clocksOf(scopes []Scope, now time.Time) map[string][]time.Time {
 	var clocks map[string][]time.Time
 	for _, s := range scopes {
 		for _, l := range s.Limits {
-			zone, err := time.LoadLocation(l.zone())
-			if l.zone() == "" || err != nil {
+			zone, err := time.LoadLocation(l.Zone())
+			if l.Zone() == "" || err != nil {
 				continue
 			}
 			if clocks == nil {
 				clocks = make(map[string][]time.Time)
 			}
-			clocks[l.zone()] = changesOf(now.In(zone))
+			clocks[l.Zone()] = changesOf(now.In(zone))
 		}
 	}
 	return clocks

@@ -67,8 +67,8 @@ func (l Limit) opens(at time.Time) time.Time {
 	return of.Opens(at)
 }
 
-// zone returns the name of the time zone of a quota or of hours; empty for other limits.
-func (l Limit) zone() string {
+// Zone returns the name of the time zone of a quota or of hours; empty for other limits.
+func (l Limit) Zone() string {
 	if of, err := calendar.HoursOf(l.Hours); l.isHours() && err == nil {
 		return of.Zone
 	}

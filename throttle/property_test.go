@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
@@ -426,6 +427,9 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 			if limit.Running {
 				h.checkPlaces(t, r, name, limit)
 				continue
+			}
+			if limit.Hours != "" && !wallclock.IsOpen(limit.Hours, r.Start) {
+				t.Fatalf("%s starts at %s, %s is not %s then", r.Job.ID, r.Start, name, limit)
 			}
 			if limit.Units == throttle.Unlimited {
 				continue

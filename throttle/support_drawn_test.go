@@ -1,10 +1,12 @@
 package throttle_test
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -92,6 +94,11 @@ var openHours = []throttle.Limit{
 	throttle.OpenHours("Mon-Fri 09:00-17:00 @America/New_York"),
 	throttle.OpenHours("22:00-06:00 @Asia/Kolkata", "2026-11-24"),
 	throttle.OpenHours("Sat 10:00-12:00, Tue-Thu 00:00-24:00 @Australia/Lord_Howe"),
+}
+
+// allOpen reports whether all hours are open, by the clocks of their zones.
+func allOpen(at time.Time) bool {
+	return !slices.ContainsFunc(openHours, func(l throttle.Limit) bool { return !wallclock.IsOpen(l.Hours, at) })
 }
 
 func drawOpen(t *rapid.T) throttle.Limit { return rapid.SampledFrom(openHours).Draw(t, "hours") }

@@ -92,11 +92,13 @@ func roomAt(limit string, free, now time.Time) string {
 }
 
 // room formats when a limit, if there is one, has room for one unit, and when it begins anew if that is later.
-func room(paused time.Time, limit string, free, anew, now time.Time) string {
+func room(paused time.Time, limit, hours string, free, anew, now time.Time) string {
 	text := roomAt(limit, free, now)
 	switch {
 	case !paused.IsZero():
 		return "paused until " + at(paused, now)
+	case hours != "":
+		return hours
 	case limit == "":
 		return "no limit"
 	case free.IsZero():

@@ -63,6 +63,7 @@ type LimitState struct {
 	Used   int64     `json:"used"`
 	Booked int64     `json:"booked"`
 	Free   time.Time `json:"free,omitzero"`
+	Hours  string    `json:"hours,omitempty"`      // whether hours are open and until when
 	Anew   time.Time `json:"begins_anew,omitzero"` // of a quota
 	Served float64   `json:"served,omitzero"`      // the served share; zero if it is all
 	Paused time.Time `json:"paused,omitzero"`
@@ -209,6 +210,9 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 			}
 			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.LimitText(l.Limit), Used: l.Used,
 				Booked: l.Booked, Free: l.Free, Anew: l.Anew, Paused: paused}
+			if state.Hours = view.HoursText(l, e.Now); state.Hours != "" {
+				state.Anew = time.Time{}
+			}
 			if u.Served < 1 && l.Limit.Units > 0 {
 				state.Served = u.Served
 			}

@@ -23,6 +23,8 @@ type Use struct {
 	Ratio  float64 `json:"ratio"`
 	// Free is the earliest start for one unit; zero if there is none.
 	Free time.Time `json:"free,omitzero"`
+	// Hours says whether hours are open and until when; empty for other limits.
+	Hours string `json:"hours,omitempty"`
 	// Anew is when the period of a quota ends; zero for other limits.
 	Anew time.Time `json:"begins_anew,omitzero"`
 	// Served is the served share of the limit; zero if it is all.
@@ -101,7 +103,9 @@ func UsesOf(u inspect.Usage) []Use {
 	for i, l := range u.Limits {
 		rows[i] = row
 		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = LimitText(l.Limit), l.Used, l.Booked, l.Free
-		rows[i].Anew = l.Anew
+		if rows[i].Hours = HoursText(l, u.Now); rows[i].Hours == "" {
+			rows[i].Anew = l.Anew
+		}
 		rows[i].Ratio = ratio(l)
 		if u.Served < 1 && l.Limit.Units > 0 {
 			rows[i].Served = u.Served
