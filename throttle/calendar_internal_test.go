@@ -61,6 +61,20 @@ func TestLocalQuota(t *testing.T) {
 	}
 }
 
+// TestLocalHours: with Redis away nothing starts outside of hours, by this process' clock, and nothing is charged.
+func TestLocalHours(t *testing.T) {
+	t.Parallel()
+	l := newLocalShare(1)
+	at := time.Date(2026, 11, 26, 8, 59, 59, 0, time.UTC)
+	hours, window := OpenHours("09:00-17:00 @UTC"), PerHour(4)
+	for i, want := range []bool{false, true, true, false} {
+		charges := []localCharge{{localLimit{"global:", hours}, 1}, {localLimit{"global:", window}, 1}}
+		if _, taken := l.take(localGrant{}, charges, at.Add(time.Duration(i)*time.Second)); taken != want {
+			t.Errorf("step %d: got %t, want %t", i+1, taken, want)
+		}
+	}
+}
+
 // TestZonesThatDiffer: a process is told from another by whose zone data a clock is changed at another time.
 func TestZonesThatDiffer(t *testing.T) {
 	t.Parallel()

@@ -22,27 +22,41 @@ func (t *setup) estimate(r *Reservation, o *order, flows int64) {
 		wait = blockedFor // the script says never
 	}
 	defer t.means.waits(o)
-	sure := time.Duration(0) // what others cannot make longer
+	sure := time.Duration(0)  // what others cannot make longer
+	lasts := time.Duration(0) // what the jobs before it take after that, while hours are open
 	switch {
 	case r.Hold == nil: // it would have room, were it not for those before it
-		wait = max(wait, t.throughAll(r, o))
+		lasts = t.throughAll(r, o)
 	case r.Hold.Paused:
 		sure = wait
 	case r.Hold.Limit.isHours():
-		sure = wait // the jobs before this one begin to start then
-		wait += t.throughAll(r, o)
+		sure, lasts = wait, t.throughAll(r, o) // the jobs before this one begin to start then
 	case r.Hold.Limit.Units == 0:
 		sure, wait = blockedFor, blockedFor // until the limit is changed
 	case r.Hold.Limit.Running:
-		wait = t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows) // the script knows when leases end
+		wait, lasts = 0, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows) // the script knows when leases end
 	case r.Hold.Limit.isQuota(): // the script knows the period in which there is room next
 		wait = t.throughPeriods(r, o, r.Hold.Scope, r.Hold.Limit, flows, wait)
 	case r.Hold.Limit.Units > 0:
-		wait = max(wait, t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows))
+		lasts = t.through(r, o, r.Hold.Scope, r.Hold.Limit, flows)
 	}
-	r.Start = r.Now.Add(wait)
-	r.AskAgain = r.Now.Add(min(sure+4*(wait-sure), latestAsking) + 2*t.options.Lookahead + 10*time.Second)
+	r.Start = r.Now.Add(max(wait, sure+lasts+o.closedFor(r.Now.Add(sure), lasts)))
+	late := max(sure+4*(wait-sure), sure+4*lasts+o.closedFor(r.Now.Add(sure), 4*lasts))
+	r.AskAgain = r.Now.Add(min(late, latestAsking) + 2*t.options.Lookahead + 10*time.Second)
 	r.Hold.until(r.Start)
+}
+
+// closedFor is for how long configured hours of the job are closed, from an instant on, until they have been open for
+// some time: the longest of each hours by themselves.
+func (o *order) closedFor(from time.Time, open time.Duration) (longest time.Duration) {
+	for i := range o.charges {
+		for _, limit := range o.charges[i].scope.Limits {
+			if limit.isHours() && open > 0 {
+				longest = max(longest, limit.closedFor(from, open))
+			}
+		}
+	}
+	return longest
 }
 
 // through is how long a limit takes to let the job and those before it through. The jobs before it

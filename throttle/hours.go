@@ -67,6 +67,25 @@ func (l Limit) opens(at time.Time) time.Time {
 	return of.Opens(at)
 }
 
+// closedFor returns for how long hours are closed, from an instant on, until they have been open for some time.
+func (l Limit) closedFor(from time.Time, open time.Duration) (closed time.Duration) {
+	of, err := calendar.HoursOf(l.Hours)
+	if err != nil {
+		return 0 // no throttle has such a limit
+	}
+	for at := from; closed < latestAsking; {
+		opens := of.Opens(at)
+		closes := of.Closes(opens)
+		closed += opens.Sub(at)
+		if closes.IsZero() || closes.Sub(opens) >= open {
+			break
+		}
+		open -= closes.Sub(opens)
+		at = closes
+	}
+	return closed
+}
+
 // Zone returns the name of the time zone of a quota or of hours; empty for other limits.
 func (l Limit) Zone() string {
 	if of, err := calendar.HoursOf(l.Hours); l.isHours() && err == nil {

@@ -44,6 +44,7 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 			throttle.Limit{Units: 3, Running: true, Lease: time.Minute}, "3/running@1m"},
 		"running, unlimited": {"unlimited/running", throttle.Running(throttle.Unlimited), ""},
 		"quota":              {"5000/day@Europe/Paris", throttle.PerCalendarDay(5000, "Europe/Paris"), ""},
+		"hours":              {"open Mon-Fri 09:00-17:00, except 2026-12-25 @UTC", throttle.OpenHours("Mon-Fri 09:00-17:00 @UTC", "2026-12-25"), ""},
 		"quota of a week":    {"7/week@UTC", throttle.PerCalendarWeek(7, "UTC"), ""},
 		"quota of a month":   {"7/month@Asia/Kolkata", throttle.PerCalendarMonth(7, "Asia/Kolkata"), ""},
 		"quota, unlimited":   {"unlimited/day@UTC", throttle.PerCalendarDay(throttle.Unlimited, "UTC"), ""},

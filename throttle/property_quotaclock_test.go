@@ -8,11 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // TestPropertyQuotaClockChanges: Redis' clock steps over edges, back and forth. In no period of the clock do more units
 // start than the quota has, and as many again for each time that the clock comes back to the period after it was later.
+// Hours beside it close at the same edge: no start lies outside of them, whatever the clock does.
 func TestPropertyQuotaClockChanges(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, client *redis.Client) {
@@ -23,6 +25,7 @@ func TestPropertyQuotaClockChanges(t *testing.T) {
 // quotaClock is such a history, under a quota whose periods begin at 9 o'clock in UTC.
 type quotaClock struct {
 	quota   int64
+	hours   string // empty: always open
 	subject *scripted
 	now     time.Time
 	visits  []int // the periods that the clock was in, in order
@@ -43,6 +46,10 @@ func newQuotaClock(t *rapid.T, client *redis.Client) *quotaClock {
 	limits := []throttle.Limit{fromNine(c.quota)}
 	if rapid.Bool().Draw(t, "and a window") {
 		limits = append(limits, throttle.Per(10, 10*time.Second))
+	}
+	if rapid.Bool().Draw(t, "and hours") {
+		open := throttle.OpenHours("21:00-09:00, 09:01-10:00 @UTC")
+		limits, c.hours = append(limits, open), open.Hours
 	}
 	c.subject = newScripted(newThrottle(t, client, globalScope(limits...), &throttle.Options{
 		Lookahead: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 2 * time.Second, 50 * time.Hour}).Draw(
@@ -118,6 +125,9 @@ func (c *quotaClock) ask(t *rapid.T, job throttle.Job) {
 	if r.Outcome != throttle.Granted {
 		c.waiting = append(c.waiting, job)
 		return
+	}
+	if c.hours != "" && !wallclock.IsOpen(c.hours, r.Start) {
+		t.Fatalf("%s starts at %s, outside of %s", job.ID, r.Start, c.hours)
 	}
 	period := periodAt(r.Start)
 	c.started[period] += job.Weight

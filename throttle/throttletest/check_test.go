@@ -72,6 +72,13 @@ func TestCheck(t *testing.T) {
 		`Mar  1 12:59:59.999999`; over.String() != want {
 		t.Errorf("got %q, want %q", over, want)
 	}
+	hours := throttle.OpenHours("14:00-15:00 @Europe/Paris")
+	outside := throttletest.Over{Scope: throttle.Global, Limit: hours, End: noon.Add(2 * hour), Units: 1}
+	if diff := cmp.Diff([]throttletest.Over{outside}, throttletest.Check([]throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{hours}}},
+		[]throttletest.Start{start(hour, 2, ""), start(2*hour, 1, ""), start(2*hour-1, 1, "")})); diff != "" {
+		t.Errorf("hours (-want +got):\n%s", diff)
+	}
 	want := `tenant "a": 3 units in the window of 2/1m that ends at Mar  1 12:00:59.000000`
 	if got := tests["one key"].want[0].String(); got != want {
 		t.Errorf("text: got %s, want %s", got, want)
