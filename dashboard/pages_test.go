@@ -124,6 +124,24 @@ func TestQuotaBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestHoursAreShown: the pages of a scope key and of a job say until when hours are closed.
+func TestHoursAreShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	later := time.Now().UTC().AddDate(0, 0, 3).Format("Mon")
+	if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "acme",
+		[]throttle.Limit{throttle.PerHour(2), throttle.OpenHours(later + " 00:00-24:00 @UTC")}); err != nil {
+		t.Fatal(err)
+	}
+	h := w.pages(&dashboard.Options{})
+	for _, page := range []string{"key?scope=tenant&key=acme", "job?id=mail-4-4"} {
+		if got := get(t.Context(), h, "/"+page); !strings.Contains(got.text, "open "+later+" 00:00-24:00 @UTC") ||
+			!strings.Contains(got.text, "closed until "+later+" 00:00 UTC (in ") {
+			t.Errorf("%s says\n%s", page, got.text)
+		}
+	}
+}
+
 // TestReadOnlyByDefault: there are no buttons, and a change is refused.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()

@@ -296,6 +296,42 @@ func TestQuotas(t *testing.T) {
 	})
 }
 
+// TestOpeningHours: the command sets hours of one scope key, and says until when they are closed.
+func TestOpeningHours(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		th, err := throttle.New("calls", client, []throttle.Scope{{Name: throttle.Global, Limits: []throttle.Limit{
+			throttle.PerMinute(9)}}}, &throttle.Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := th.Reserve(t.Context(), throttle.Job{ID: "a", Weight: 4}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, client, "calls", 1)
+		now := time.Now().UTC()
+		text := fmt.Sprintf("9/1m, open %s 00:00-24:00, except %s @UTC", now.AddDate(0, 0, 3).Format("Mon"),
+			now.Format(time.DateOnly))
+		if r := asked(t, client.Options().Addr, "limits", "set", "calls", "global", text); r.status != 0 ||
+			!strings.Contains(r.out, "open "+now.AddDate(0, 0, 3).Format("Mon")) {
+			t.Errorf("exit status %d, %s%s", r.status, r.out, r.errs)
+		}
+		for _, line := range []string{"usage calls", "limits get calls global"} {
+			if r := asked(t, client.Options().Addr, strings.Fields(line)...); r.status != 0 ||
+				!strings.Contains(r.out, "closed until ") || !strings.Contains(r.out, " 00:00 UTC (in ") {
+				t.Errorf("%s: exit status %d, %s%s", line, r.status, r.out, r.errs)
+			}
+		}
+		for text, want := range map[string]string{"open Mon 09:00-25:00 @UTC": "no range of hours",
+			"open Mon 09:00-17:00, Sat 10:00-12:00": "no time zone"} {
+			if r := asked(t, client.Options().Addr, "limits", "set", "calls", "global", text); r.status == 0 ||
+				!strings.Contains(r.errs, want) {
+				t.Errorf("%s: exit status %d, %s", text, r.status, r.errs)
+			}
+		}
+	})
+}
+
 // TestVersion: the program tells which it is.
 func TestVersion(t *testing.T) {
 	t.Parallel()
