@@ -134,6 +134,9 @@ func TestHoursAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := w.pages(&dashboard.Options{})
+	if got := get(t.Context(), h, "/job?id=mail-4-4"); !strings.Contains(got.text, "tenant acme is closed until "+later) {
+		t.Errorf("the page of the job says\n%s", got.text)
+	}
 	for _, page := range []string{"key?scope=tenant&key=acme", "job?id=mail-4-4"} {
 		if got := get(t.Context(), h, "/"+page); !strings.Contains(got.text, "open "+later+" 00:00-24:00 @UTC") ||
 			!strings.Contains(got.text, "closed until "+later+" 00:00 UTC (in ") {

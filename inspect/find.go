@@ -116,10 +116,26 @@ func (t *Inspector) guess(o *order, e *Explanation) {
 				return
 			}
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
-				later(guessed(e.Now, u, l, float64((e.Before+1)*flows*o.Charges[i].Units)))
+				at := guessed(e.Now, u, l, float64((e.Before+1)*flows*o.Charges[i].Units))
+				if l.Anew.IsZero() && at.After(l.Free) {
+					at = at.Add(e.closedFor(at.Sub(e.Now)))
+				}
+				later(at)
 			}
 		}
 	}
+}
+
+// closedFor is for how long hours of the job are closed until they have been open for some time.
+func (e *Explanation) closedFor(open time.Duration) (closed time.Duration) {
+	for _, u := range e.Usage {
+		for _, l := range u.Limits {
+			if u.Mode == throttle.Enforce {
+				closed = max(closed, l.Limit.ClosedFor(e.Now, open))
+			}
+		}
+	}
+	return closed
 }
 
 // guessed estimates when a limit will have let that many units start.

@@ -52,7 +52,7 @@ func (o *order) closedFor(from time.Time, open time.Duration) (longest time.Dura
 	for i := range o.charges {
 		for _, limit := range o.charges[i].scope.Limits {
 			if limit.isHours() && open > 0 {
-				longest = max(longest, limit.closedFor(from, open))
+				longest = max(longest, limit.ClosedFor(from, open))
 			}
 		}
 	}

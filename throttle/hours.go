@@ -67,11 +67,12 @@ func (l Limit) opens(at time.Time) time.Time {
 	return of.Opens(at)
 }
 
-// closedFor returns for how long hours are closed, from an instant on, until they have been open for some time.
-func (l Limit) closedFor(from time.Time, open time.Duration) (closed time.Duration) {
+// ClosedFor returns for how long hours are closed, from an instant on, until they have been open for some time, by the
+// zone data of this process; 0 for other limits. It looks ahead for ten days of closed time, and the rest of the last.
+func (l Limit) ClosedFor(from time.Time, open time.Duration) (closed time.Duration) {
 	of, err := calendar.HoursOf(l.Hours)
 	if err != nil {
-		return 0 // no throttle has such a limit
+		return 0 // other limits have no hours
 	}
 	for at := from; closed < latestAsking; {
 		opens := of.Opens(at)

@@ -156,6 +156,7 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 		return f, err
 	}
 	f.Guessed, f.Now, f.First, f.Last = true, first.Now, first.Start, first.Start
+	var hours []throttle.Limit
 	each := time.Duration(0)
 	if first.Outcome == throttle.Waiting { // the average time of the jobs before it
 		each = first.Start.Sub(first.Now) / time.Duration(first.Ahead+1)
@@ -170,13 +171,20 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 			units = cost
 		}
 		for _, l := range u.Limits {
+			if l.Limit.Hours != "" && u.Mode == throttle.Enforce {
+				hours = append(hours, l.Limit)
+			}
 			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
 				counts := cmp.Or(l.Counts, l.Limit.Length())
 				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)))
 			}
 		}
 	}
-	f.Last = first.Start.Add(time.Duration(f.Jobs-1) * each)
+	lasts, closed := time.Duration(f.Jobs-1)*each, time.Duration(0)
+	for _, limit := range hours {
+		closed = max(closed, limit.ClosedFor(first.Start, lasts))
+	}
+	f.Last = first.Start.Add(lasts + closed)
 	return f, nil
 }
 

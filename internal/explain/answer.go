@@ -136,6 +136,8 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 		if e.Until.Before(binds.Paused) {
 			e.Until = binds.Paused
 		}
+	case limit.Hours != "":
+		e.Why, e.Help = fmt.Sprintf("%s is %s", key, hoursText(binds)), "Other hours would let its jobs start sooner."
 	case limit.Units == 0:
 		e.Why, e.Help = fmt.Sprintf("%s is closed by its limit %s", key, view.LimitText(limit)), raise
 	case binds.Scope == in.fair || here.flows <= 1:
@@ -146,6 +148,16 @@ func (e *Explanation) waits(of inspect.Explanation, in crowd) {
 			here, here.flows)
 		e.Help = fmt.Sprintf("A higher limit of %s would help, so would a larger share or a higher priority.", key)
 	}
+}
+
+// hoursText says until when the hours of a scope key are closed.
+func hoursText(u inspect.Usage) (text string) {
+	for _, l := range u.Limits {
+		if text = view.HoursText(l, u.Now); text != "" {
+			break
+		}
+	}
+	return text
 }
 
 // laneWaits returns what the job's lane waits for now.
@@ -187,6 +199,9 @@ func binding(of inspect.Explanation, in crowd) (binds inspect.Usage, limit throt
 // alone estimates when the job would start under one limit only: after the units of its flow that
 // are before it, and as many units of each other flow with jobs there.
 func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in crowd) time.Time {
+	if l.Limit.Hours != "" {
+		return l.Free
+	}
 	if l.Limit.Units < 0 {
 		return of.Now
 	}

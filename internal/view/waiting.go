@@ -181,6 +181,8 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 		switch {
 		case l.Limit.Units == 0:
 			return "closed by " + LimitText(l.Limit), time.Time{}
+		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
+			text, until = HoursText(l, u.Now), l.Free
 		case l.Free.After(until):
 			text, until = fmt.Sprintf("%s, %d used, %d booked", LimitText(l.Limit), l.Used, l.Booked), l.Free
 		}
