@@ -2,7 +2,7 @@
 -- ARGV[4..] IDs
 -- Reply: now, next
 --   of each job: 1 if it waited or was booked, else 0
--- uses: request, scopes, records, key, queue, line
+-- uses: request, scopes, records, waiting, key, queue, line
 
 -- Read.
 read_control()
@@ -32,12 +32,10 @@ end
 local left, seen = {}, {} -- an ID may be named twice
 for i = 1, #ids do
   left[i] = records[i] and not seen[ids[i]] and leave_line(ids[i], records[i]) or 0
+  if records[i] and not seen[ids[i]] then note(ids[i], records[i]) end
   seen[ids[i]] = true
 end
 
 -- Write.
 save_keys()
-for i = 1, #ids do
-  if records[i] then call('HDEL', jobs, ids[i]) end
-end
 return { format('%d', now), format('%d', save_line()), unpack(left) }

@@ -129,7 +129,9 @@ local function jobs_of(lane)
   for i = 1, #found do arrivals[i], costs[i], ids[i] = parse_element(found[i]) end
   local records = #ids > 0 and call('HMGET', jobs, unpack(ids)) or {}
   for i = 1, #found do
-    if records[i] == waiting_record(arrivals[i], lane) then there[#there + 1] = { ids[i], arrivals[i], costs[i] } end
+    if waits_at(records[i], arrivals[i], costs[i], lane) then
+      there[#there + 1] = { ids[i], arrivals[i], costs[i] }
+    end
   end
   return there, #found
 end

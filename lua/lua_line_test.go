@@ -58,7 +58,6 @@ var onlyInLua = map[string]string{
 	"ledger.spill":            "the log of a ledger",
 	"ledger.cut":              "the log of a ledger",
 	"ledger.leaves_at":        "expiry",
-	"line.costs_of":           "text of costs",
 	"line.check_line":         "foreign data in Redis",
 	"overdue.add_job":         "append in Go",
 	"placing.spent_at":        "entries are read in chunks",
@@ -84,6 +83,11 @@ var onlyInLua = map[string]string{
 	"tags.virtual_time":       "a field in Go",
 	"tags.set_virtual_time":   "a field in Go",
 	"turn.note_trouble":       "foreign data in Redis",
+	"waiting.counted_terms":   "text of a record",
+	"waiting.fields_of":       "text of a lane",
+	"waiting.read_lengths":    "text of a length",
+	"waiting.count":           "memory counts whenever it is asked",
+	"waiting.is_counted":      "a field in Go",
 }
 
 // TestFunctionsAreThoseOfLine: a function of an include has its counterpart in the file of package line with the name

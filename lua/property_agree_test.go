@@ -161,11 +161,14 @@ func history(t *rapid.T, s *scripted) {
 			line.Off}).Draw(t, "mode")
 		s.settings.Scopes[name] = line.Scope{Mode: mode, Limits: drawLimits(t, name)}
 	}
+	s.settings.Counts = rapid.SampledFrom([]bool{true, true, false}).Draw(t, "counts")
 	m := newMachine(s)
 	t.Repeat(map[string]func(*rapid.T){
+		"":          m.compareLengths,
 		"advance":   m.advance,
 		"arrive":    m.arrive,
 		"arrive ":   m.arrive,
+		"rollout":   m.rollOut,
 		"come back": m.comeBack,
 		"on time":   m.onTime,
 		"pull":      m.pull,
@@ -314,6 +317,12 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 		j.Latest = rapid.SampledFrom([]int64{-1, 0, second, 100 * second}).Draw(t, "latest")
 	}
 	j.Plan = rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "plan")
+	if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "bounded") {
+		for range keys {
+			j.Bounds = append(j.Bounds, line.Length{Jobs: rapid.SampledFrom([]int64{0, 0, 1, 3, 9}).Draw(t, "most jobs"),
+				Units: rapid.SampledFrom([]int64{0, 0, 1, 9, 200}).Draw(t, "most units")})
+		}
+	}
 	return j
 }
 
@@ -358,7 +367,7 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 			m.grants = append(m.grants, line.Grant{ID: id, Lane: jobs[i].Lane, Costs: jobs[i].Costs, Start: a.Start,
 				Decided: m.now})
 		}
-		if a.Outcome == line.Granted || a.Outcome == line.TooLate || a.Outcome == line.NeverFits {
+		if a.Outcome == line.Granted || a.Outcome >= line.TooLate {
 			delete(m.jobs, id)
 			delete(m.slots, id)
 			m.ids = slices.DeleteFunc(m.ids, func(x string) bool { return x == id })
@@ -380,6 +389,27 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	}
 	if len(rest) > 0 {
 		m.ask(t, rest)
+	}
+}
+
+// rollOut has the next calls come from a process that bounds lines, or from one that does not.
+func (m *machine) rollOut(*rapid.T) { m.s.settings.Counts = !m.s.settings.Counts }
+
+// compareLengths compares how long each line is by the scripts with the jobs of package line.
+func (m *machine) compareLengths(t *rapid.T) {
+	stored, err := m.s.client.HGetAll(context.Background(), m.s.prefix+"waiting").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(stored, "*")
+	want := make(map[string]string)
+	for _, name := range []string{"global:", "tenant:a", "tenant:b", "tenant:c", "domain:x", "domain:y"} {
+		if length := m.l.Length(name); length.Jobs > 0 {
+			want[name] = fmt.Sprintf("%d %d", length.Jobs, length.Units)
+		}
+	}
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Fatalf("lengths (-line +script):\n%s", diff)
 	}
 }
 

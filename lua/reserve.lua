@@ -4,10 +4,11 @@
 -- ARGV[6..] of each job:
 --   id
 --   lane
---   "costs plan max_wait latest share"
+--   "costs plan max_wait latest share[ bounds]"
 --     costs, units: one number, or one for each scope key, separated by commas
 --     plan: 1 if the caller only plans the job, else 0; max_wait: for how long it may wait in its handler, us
 --     latest: from now until its last useful start, us; -1: that has passed; share of its flow, 1 and up
+--     bounds, of a job that may be refused: "jobs/units" of each scope key, separated by commas, 0 for none
 -- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order
 --   If the jobs so far used up the steps of the call, the caller asks again for the others.
 --   holder: what holds a job back, "name/units/span/precision", or "name/p" for a pause
@@ -18,6 +19,8 @@
 --   "3 estimate holder used booked ahead flows": waits; holder '-' for none
 --   "4 start" or "4 start holder used booked": too late
 --   "5 holder origin": never fits
+--   "6 estimate holder used booked ahead flows name jobs units": not taken, since the line of a scope key is full
+--     name, jobs, units: of the scope key, and the length of its line
 --   "0 error": its keys hold foreign data
 -- Errors: STALE an asking older than the last
 -- uses: request, scopes
@@ -121,10 +124,11 @@ in_line.any = stands
 for i = 1, #asked do
   if budget.left <= 0 and i > 1 then break end
   local id, record = asked[i].id, records[i]
-  local costs_text, plan, max_wait, latest, share = match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)$')
+  local costs_text, plan, max_wait, latest, share, bounds =
+    match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+) ?(%S*)$')
   local job = {
     id = id, arrival = now + i - 1, costs_text = costs_text, share = share, plan = plan == '1',
-    max_wait = tonumber(max_wait), latest = tonumber(latest),
+    max_wait = tonumber(max_wait), latest = tonumber(latest), bounds = bounds ~= '' and bounds or nil,
   }
   local fine, said = pcall(function()
     local lane = lane_of(asked[i].lane)

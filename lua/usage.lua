@@ -4,15 +4,16 @@
 -- ARGV[5..] names of scope keys
 -- Reply: now
 --   of each scope key a text, until the steps of the call are used up, in lines:
---   "closed share mode origin ends flows timer"
+--   "closed share mode origin ends flows timer jobs units"
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
+--     jobs, units: the length of its line, of jobs that are counted
 --   of each limit in force: "units/span/precision used booked free anew"
 --     free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or
 --     hours open or close, us, 0 for others and if that is not known
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
--- uses: request, edges, kinds, entries, scopes, records, ledger, key, placing
+-- uses: request, edges, kinds, entries, scopes, records, waiting, ledger, key, placing
 
 -- Read.
 local entries, from, to = ARGV[4] == 'e', match(ARGV[4], '^c (%d+) (%d+)$')
@@ -51,8 +52,9 @@ end
 local function state(name)
   local key = key_of(name)
   local paused, ends = key.paused > now and key.paused or 0, key.ends < NEVER and key.ends or 0
-  local lines = { format('%d %d %s %s %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
-    call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0)) }
+  local length = length_of(name)
+  local lines = { format('%d %d %s %s %d %d %d %d %d', paused, 1000 - key.less, key.mode, key.origin, ends,
+    call('ZCARD', wait_of(name)), tonumber(call('ZSCORE', timers, name) or 0), length.jobs, length.units) }
   local hours = key.limits.hours
   if hours then
     local opens = opens_at(hours.edges, now)

@@ -88,6 +88,9 @@ func (t *setup) decision(o *order, at wire.Stamp, d *wire.Decision) (Reservation
 	case line.TooLate:
 		return Reservation{},
 			&DeadlineError{Job: o.job.ID, Deadline: o.job.Deadline, Start: start, Hold: hold.until(start)}
+	case line.LineFull:
+		r.Ahead = d.Ahead
+		return Reservation{}, t.full(r, o, d)
 	case line.NeverFits:
 		return Reservation{}, o.heavy(hold, d.Held.Origin)
 	}
@@ -128,6 +131,17 @@ func (h *Hold) until(end time.Time) *Hold {
 		h.Until = end
 	}
 	return h
+}
+
+// full returns the error for a job for which a line is full.
+func (t *setup) full(r Reservation, o *order, d *wire.Decision) error {
+	c := o.charged(d.Full.Key)
+	if c == nil {
+		return badReply("reserve")
+	}
+	t.estimate(&r, o, d.Flows)
+	return &LineFullError{Job: o.job.ID, Scope: c.scope.Name, Key: c.key, Waiting: Length(d.Full.Length),
+		MaxWaiting: c.scope.MaxWaiting, Wait: r.Delay()}
 }
 
 // heavy returns the error for a job that weighs more than a limit.

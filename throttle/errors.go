@@ -117,6 +117,23 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("throttle: weight %d cannot start under the %s limit %s that was set", e.Weight, e.Scope, e.Limit)
 }
 
+// LineFullError says that a Bounded job would make the line of a scope key longer than its bound. Nothing
+// was written for it; ask again later.
+type LineFullError struct {
+	Job        string // the job's ID
+	Scope, Key string
+	// Waiting is how long the line is, and MaxWaiting its bound, in the configuration of this process.
+	Waiting, MaxWaiting Length
+	// Wait is about how long the job would have waited for its start, as Reservation.Start is estimated.
+	Wait time.Duration
+}
+
+func (e *LineFullError) Error() string {
+	return fmt.Sprintf("throttle: the line of scope %s is full: %d jobs of %d units wait, of at most %s; "+
+		"the wait is about %s", e.Scope, e.Waiting.Jobs, e.Waiting.Units, e.MaxWaiting,
+		e.Wait.Round(time.Second))
+}
+
 // DeadlineError says that a job cannot start by its deadline. Nothing is
 // booked for it.
 type DeadlineError struct {

@@ -46,6 +46,11 @@ type Job struct {
 	// Plan books the job for later: even if there is room at once the job is booked, not granted,
 	// and has to ask again at its slot. Driver.Pull returns the job when its slot is near.
 	Plan bool
+	// Bounded refuses the job with a *LineFullError, and writes nothing, if it would have to wait and
+	// would make the line of one of its scope keys longer than Scope.MaxWaiting. A job that starts at
+	// once, or that waits or is booked already, is not refused. Ask so for a new job, before its queue
+	// has it: a job that its queue delivers has nowhere else to wait.
+	Bounded bool
 	// Nonce is for an answer that was lost, and for nothing else: a job that asks the same
 	// Throttle again with the nonce of the *UnavailableError is not charged twice. An answer
 	// that has arrived is not kept: a granted job that asks again starts again, and is charged

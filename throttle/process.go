@@ -129,6 +129,9 @@ func scopeTexts(scopes []Scope) map[string]string {
 		if s.Margin > 0 {
 			texts[s.Name] += " (with a margin of " + wire.Duration(s.Margin) + ")"
 		}
+		if s.MaxWaiting != (Length{}) {
+			texts[s.Name] += " (its line has at most " + s.MaxWaiting.String() + ")"
+		}
 		if s.Floor > 0 {
 			texts[s.Name] += " (follows its upstream down to " + strconv.FormatFloat(s.Floor, 'g', 3, 64) + ")"
 		}

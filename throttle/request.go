@@ -59,12 +59,30 @@ func header(scopes []Scope, options Options) wire.Header {
 	h := wire.Header{Kept: lineKept(scopes, options.Lookahead).Milliseconds(), Steps: mostSteps}
 	h.Lookahead, h.Grace, h.Lower =
 		options.Lookahead.Microseconds(), options.Grace.Microseconds(), options.unitsForOneLower()
+	h.Counts = boundsLines(scopes)
 	h.Scopes = make(map[string]line.Scope)
 	for _, scope := range scopes {
 		h.Scopes[scope.Name] = line.Scope{Mode: max(scope.Mode, options.Mode).counted(),
 			Limits: scope.countedLimits(scope.Limits)}
 	}
 	return h
+}
+
+// boundsLines reports whether any line has a bound.
+func boundsLines(scopes []Scope) bool {
+	return slices.ContainsFunc(scopes, func(s Scope) bool { return s.MaxWaiting != Length{} })
+}
+
+// bounds are how long the lines of a job's scope keys may get; nil if the job is not refused.
+func (o *order) bounds() []line.Length {
+	if !o.job.Bounded || !slices.ContainsFunc(o.charges, func(c charge) bool { return c.scope.MaxWaiting != Length{} }) {
+		return nil
+	}
+	bounds := make([]line.Length, len(o.charges))
+	for i := range o.charges {
+		bounds[i] = line.Length(o.charges[i].scope.MaxWaiting)
+	}
+	return bounds
 }
 
 // countedLimits are limits of the scope as the scripts count them, in the order of their spans.
@@ -116,7 +134,8 @@ func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 	for i, o := range orders {
 		latest := t.latest(o.job)
 		jobs[i] = line.Job{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Plan: o.job.Plan,
-			MaxWait: min(o.job.MaxWait.Microseconds(), max(0, latest)), Latest: latest, Share: t.shares.of(o.flow)}
+			MaxWait: min(o.job.MaxWait.Microseconds(), max(0, latest)), Latest: latest, Share: t.shares.of(o.flow),
+			Bounds: o.bounds()}
 	}
 	return t.arguments(wire.Reserve{Asker: t.asker, Asking: asking, Jobs: jobs}.Arguments())
 }

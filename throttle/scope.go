@@ -48,9 +48,37 @@ type Scope struct {
 	// to running limits and quotas. A window with another margin is a new window: it counts from when it is
 	// first asked for, and limits that were set at run time must be set again.
 	Margin time.Duration `json:"margin,omitempty"`
+	// MaxWaiting is how long the line of each key may get by a job that is Bounded, as package worker's
+	// Client makes each task that it enqueues: one that would make the line longer is refused with a
+	// *LineFullError, in Enforce alone. The zero value, and 0 of its fields, is no bound.
+	//
+	// A line has the jobs that are planned, booked or wait and have not started, those without a Bounded
+	// too: they wait already, and are never refused. It is counted, for every scope, by processes with a
+	// MaxWaiting of any scope: jobs that came in other processes are in no line's length.
+	// Each process refuses by its own MaxWaiting, and takes one that is set lower from the next job on.
+	MaxWaiting Length `json:"max_waiting,omitzero"`
 	// Mode is Enforce unless it is said otherwise here, by Options.Mode, the weaker
 	// of the two, or at run time by SetMode.
 	Mode Mode `json:"mode"`
+}
+
+// Length is how long a line is, or may get.
+type Length struct {
+	// Jobs is the number of its jobs.
+	Jobs int64 `json:"jobs,omitempty"`
+	// Units are those that its jobs cost in the scope.
+	Units int64 `json:"units,omitempty"`
+}
+
+// String writes a length as "3 jobs", "5 units" or "3 jobs, 5 units".
+func (l Length) String() string {
+	switch {
+	case l.Units == 0:
+		return fmt.Sprintf("%d jobs", l.Jobs)
+	case l.Jobs == 0:
+		return fmt.Sprintf("%d units", l.Units)
+	}
+	return fmt.Sprintf("%d jobs, %d units", l.Jobs, l.Units)
 }
 
 // maxMargin is the longest Margin.
@@ -97,6 +125,10 @@ func validateScopes(scopes []Scope, lookahead time.Duration) error {
 		if scope.Runs < 0 || scope.Runs > maxWindow {
 			return &OptionError{Field: "Scope.Runs", Value: scope.Runs,
 				Reason: "is not between 0 and " + wire.Duration(maxWindow)}
+		}
+		if most := scope.MaxWaiting; min(most.Jobs, most.Units) < 0 || max(most.Jobs, most.Units) > maxUnits {
+			return &OptionError{Field: "Scope.MaxWaiting", Value: most,
+				Reason: fmt.Sprintf("is not between 0, which is no bound, and %d", maxUnits)}
 		}
 		if err := scope.validateLimits(); err != nil {
 			return err

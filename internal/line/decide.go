@@ -6,6 +6,9 @@ func (l *Line) decide(job Job, arrival int64) Answer {
 	lane := l.lane(job.Lane)
 	known, back := l.jobs[job.ID], false
 	l.overdues.delete(job.ID)
+	if known != nil {
+		job.Bounds = nil // it waits already
+	}
 	if known != nil && known.state == waiting {
 		if known.lane == lane.name && job.Latest >= 0 && l.neverFits(lane, job.Costs) == nil {
 			return l.stillWaiting(job, lane, known.arrival)
@@ -76,29 +79,41 @@ func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 		l.forgetJob(job.ID)
 		return Answer{Outcome: TooLate, Start: f.at, Held: l.holdOf(f)}
 	}
-	other := ""
+	other, near := "", false
 	if len(lane.jobs) == 0 || back {
 		if !back {
 			other = l.contended(lane, "")
 		}
-		if other == "" && f.at <= l.now+l.settings.Lookahead {
-			l.setShare(lane.flow, job.Share)
-			if !back {
-				l.charge(lane, job.Costs, 1)
-			}
-			l.forgetJob(job.ID)
-			if f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at) {
-				return l.grant(job, lane, f.at, arrival)
-			}
-			answer := Answer{Outcome: Booked, Start: f.at, Held: l.holdOf(f)}
-			l.promise(job.ID, lane, job.Costs, f.at, arrival)
-			if job.Plan && f.at > l.now {
-				l.timers.set("="+job.ID, l.now) // a pull tells of it who brings jobs
-			}
-			return answer
-		}
+		near = other == "" && f.at <= l.now+l.settings.Lookahead
 	}
-	return l.wait(job, lane, f, other, arrival, back)
+	starts := near && f.at <= l.now+job.MaxWait && !job.Plan && l.mayStart(lane, job.Costs, f.at)
+	if full := l.full(lane, job); full != nil && !starts {
+		return l.refuse(lane, f, full)
+	}
+	if !near {
+		return l.wait(job, lane, f, other, arrival, back)
+	}
+	l.setShare(lane.flow, job.Share)
+	if !back {
+		l.charge(lane, job.Costs, 1)
+	}
+	if starts {
+		l.forgetJob(job.ID)
+		return l.grant(job, lane, f.at, arrival)
+	}
+	answer := Answer{Outcome: Booked, Start: f.at, Held: l.holdOf(f)}
+	l.promise(job.ID, lane, job.Costs, f.at, arrival)
+	if job.Plan && f.at > l.now {
+		l.timers.set("="+job.ID, l.now) // a pull tells of it who brings jobs
+	}
+	return answer
+}
+
+// refuse answers a job that would make a line longer than its bound.
+func (l *Line) refuse(lane *lane, f fit, full *Full) Answer {
+	answer := l.waitingAnswer(lane, f, int64(len(lane.jobs))+1)
+	answer.Outcome, answer.Full = LineFull, full
+	return answer
 }
 
 // wait puts a job into its lane, and the lane into a queue if it does not stand in one.
@@ -112,7 +127,7 @@ func (l *Line) wait(job Job, lane *lane, f fit, other string, arrival int64, bac
 		lane.jobs = append(lane.jobs, own)
 	}
 	l.lanes[lane.name] = lane
-	l.jobs[job.ID] = &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name}
+	l.note(job.ID, &record{state: waiting, arrival: arrival, costs: job.Costs, lane: lane.name})
 	l.timers.delete("=" + job.ID)
 	switch {
 	case !stands && other != "":

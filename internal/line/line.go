@@ -54,6 +54,7 @@ type record struct {
 	costs   []int64
 	arrival int64
 	lane    string
+	counted bool // in the lengths of its scope keys' lines
 }
 
 type state int
@@ -207,7 +208,7 @@ func (l *Line) promise(id string, lane *lane, costs []int64, at, arrival int64) 
 		return
 	}
 	l.book(lane, costs, at, 1)
-	l.jobs[id] = &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name}
+	l.note(id, &record{state: booked, slot: at, costs: costs, arrival: arrival, lane: lane.name})
 	l.timers.set("="+id, at+l.settings.Grace)
 }
 

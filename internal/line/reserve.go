@@ -9,6 +9,8 @@ type Job struct {
 	Latest  int64   // us from now until the last useful start, Never if there is none; negative: it has passed
 	Plan    bool
 	Share   int64 // of the flow
+	// Bounds are how long the line of each scope key may get, 0 for any length; nil if the job is not refused.
+	Bounds []Length
 }
 
 // Outcome is the kind of an Answer.
@@ -21,6 +23,7 @@ const (
 	Waiting
 	TooLate // its place is after its last useful start
 	NeverFits
+	LineFull // it would make a line longer than its bound
 )
 
 // Answer is the decision for a job.
@@ -35,6 +38,7 @@ type Answer struct {
 	Shadow    *Held // for a granted job, what would have held it if it were not in shadow
 	Until     int64 // of Shadow
 	Ahead     int64 // jobs before it in its lane
+	Full      *Full // of LineFull
 	Flows     int64 // that stand where its lane stands
 }
 

@@ -13,6 +13,7 @@ type Settings struct {
 	Grace     int64 // us
 	Timed     bool  // flows are charged for the time that they hold places of running limits
 	Lower     int64 // units of a priority for each of the next lower one, while jobs of both wait; 0: nine
+	Counts    bool  // the process bounds the line of any scope: jobs that come are counted
 }
 
 // scopeSet is what is set for a whole scope; a Mode of 0 or nil Limits: nothing.

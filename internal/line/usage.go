@@ -17,6 +17,7 @@ type KeyState struct {
 	Ends   int64 // when the next of what is set for it ends; 0: nothing does
 	Flows  int64 // that stand under it
 	Timer  int64
+	Length Length // of its line
 	Limits []Usage
 }
 
@@ -24,7 +25,7 @@ type KeyState struct {
 func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	l.begin(now, settings)
 	k := l.key(name)
-	state := KeyState{Part: k.adapted.part(), Mode: k.mode, Origin: k.origin}
+	state := KeyState{Part: k.adapted.part(), Mode: k.mode, Origin: k.origin, Length: l.Length(name)}
 	if k.ends < Never {
 		state.Ends = k.ends
 	}

@@ -18,8 +18,11 @@ func (r Reserve) Arguments() []string {
 	args := make([]string, 0, 2+3*len(r.Jobs))
 	args = append(args, r.Asker, integer(r.Asking))
 	for _, j := range r.Jobs {
-		args = append(args, j.ID, j.Lane,
-			costsText(j.Costs)+" "+integers(' ', flag(j.Plan), j.MaxWait, j.Latest, j.Share))
+		terms := costsText(j.Costs) + " " + integers(' ', flag(j.Plan), j.MaxWait, j.Latest, j.Share)
+		if j.Bounds != nil {
+			terms += " " + boundsText(j.Bounds)
+		}
+		args = append(args, j.ID, j.Lane, terms)
 	}
 	return args
 }
@@ -33,10 +36,33 @@ func ReadReserve(args []string) (Reserve, error) {
 		terms := words(v.Text())
 		j.Costs, j.Plan, j.MaxWait, j.Latest, j.Share =
 			terms.costs(j.Lane), terms.Flag(), terms.Natural(), terms.Integer(), terms.Natural()
+		if terms.More() {
+			j.Bounds = terms.bounds(len(j.Costs))
+		}
 		v.wrong = v.wrong || terms.Err() != nil
 		r.Jobs = append(r.Jobs, j)
 	}
 	return r, v.Err()
+}
+
+// boundsText writes the bound of each scope key.
+func boundsText(bounds []line.Length) string {
+	texts := make([]string, len(bounds))
+	for i, b := range bounds {
+		texts[i] = integers('/', b.Jobs, b.Units)
+	}
+	return strings.Join(texts, ",")
+}
+
+// bounds reads the bounds of so many scope keys.
+func (v *Values) bounds(keys int) (bounds []line.Length) {
+	for text := range strings.SplitSeq(v.Text(), ",") {
+		of := Values{rest: strings.Split(text, "/")}
+		bounds = append(bounds, line.Length{Jobs: of.Natural(), Units: of.Natural()})
+		v.wrong = v.wrong || of.Err() != nil
+	}
+	v.wrong = v.wrong || len(bounds) != keys
+	return bounds
 }
 
 // Decisions is the answer of reserve.lua: for each job, or only for the first jobs if the call has taken its
@@ -88,12 +114,16 @@ func AnswerText(a line.Answer) string {
 			text += " " + holderText(a.Shadow) + " " + integer(a.Until)
 		}
 		return text
-	case line.Waiting:
+	case line.Waiting, line.LineFull:
 		held := " " + noHolder + " 0 0"
 		if a.Held != nil {
 			held = heldText(a.Held)
 		}
-		return outcome + " " + integer(a.Start) + held + " " + integers(' ', a.Ahead, a.Flows)
+		text := outcome + " " + integer(a.Start) + held + " " + integers(' ', a.Ahead, a.Flows)
+		if a.Full != nil {
+			text += " " + a.Full.Key + " " + integers(' ', a.Full.Length.Jobs, a.Full.Length.Units)
+		}
+		return text
 	case line.NeverFits:
 		return outcome + " " + holderText(a.Held) + " " + string(a.Held.Origin)
 	}
@@ -163,8 +193,11 @@ func (v *Values) answer() line.Answer {
 		if v.More() {
 			a.Held = v.held()
 		}
-	case line.Waiting:
+	case line.Waiting, line.LineFull:
 		a.Start, a.Held, a.Ahead, a.Flows = v.Natural(), v.held(), v.Natural(), v.Natural()
+		if a.Outcome == line.LineFull {
+			a.Full = &line.Full{Key: v.Text(), Length: line.Length{Jobs: v.Natural(), Units: v.Natural()}}
+		}
 	case line.NeverFits:
 		a.Held = v.holder()
 		origin := v.letter()

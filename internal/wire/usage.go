@@ -102,7 +102,8 @@ func entriesText(entries []line.Entry) string {
 
 // StateText writes the state of a scope key, without counts and ledgers.
 func StateText(k line.KeyState) string {
-	text := fmt.Sprintf("%d %d %c %c %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer)
+	text := fmt.Sprintf("%d %d %c %c %d %d %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer,
+		k.Length.Jobs, k.Length.Units)
 	for _, u := range k.Limits {
 		text += fmt.Sprintf("\n%s %d %d %d %d", u.Limit, u.Used, u.Booked, u.Free, u.Anew)
 	}
@@ -126,6 +127,7 @@ func readKeyUsed(text string) (k KeyUsed, err error) {
 	head := words(lines[0])
 	k.Paused, k.Part, k.Mode, k.Origin = head.Natural(), head.Natural(), line.Mode(head.letter()), head.letter()
 	k.Ends, k.Flows, k.Timer = head.Natural(), head.Natural(), head.Natural()
+	k.Length = line.Length{Jobs: head.Natural(), Units: head.Natural()}
 	err = head.Err()
 	for _, text := range lines[1:] {
 		v := words(text)

@@ -82,14 +82,14 @@ func read(asked any, args []string) (any, error) {
 
 func TestHeaderIsReadAsWritten(t *testing.T) {
 	t.Parallel()
-	h := wire.Header{Settings: line.Settings{Lookahead: 1, Grace: 2, Lower: 9, Scopes: map[string]line.Scope{
+	h := wire.Header{Settings: line.Settings{Lookahead: 1, Grace: 2, Lower: 9, Counts: true, Scopes: map[string]line.Scope{
 		"tenant": {Mode: line.Enforce, Limits: []line.Limit{{Units: 3, Span: line.Lease(9), Precision: 1}, minute}},
 		"domain": {Mode: line.Off}}}, Kept: 3, Steps: 4}
 	texts := h.Texts()
 	if got, err := wire.ReadHeader(texts[0], texts[1]); err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%q is read as %+v, %v", texts, got, err)
 	}
-	for _, wrong := range [][2]string{{"1 2 3 9", texts[1]}, {texts[0], "tenant"}, {texts[0], "tenant=e"},
+	for _, wrong := range [][2]string{{"1 2 3 9 4", texts[1]}, {texts[0], "tenant"}, {texts[0], "tenant=e"},
 		{texts[0], "tenant=es:;"}, {texts[0], "tenant=e:5;"}} {
 		if got, err := wire.ReadHeader(wrong[0], wrong[1]); err == nil {
 			t.Errorf("%q is read as %+v", wrong, got)
@@ -113,6 +113,8 @@ func TestAnswersAreReadAsWritten(t *testing.T) {
 		{Outcome: line.Booked, Start: 7, Held: held}, {Outcome: line.Waiting, Start: 7, Ahead: 1, Flows: 2},
 		{Outcome: line.Waiting, Start: 7, Held: paused, Ahead: 1, Flows: 2}, {Outcome: line.TooLate, Start: 7, Held: held},
 		{Outcome: line.NeverFits, Held: heavy},
+		{Outcome: line.LineFull, Start: 7, Held: held, Ahead: 1, Flows: 2,
+			Full: &line.Full{Key: "tenant:a", Length: line.Length{Jobs: 8, Units: 9}}},
 	} {
 		decisions.Answers = append(decisions.Answers, wire.Decision{Answer: a})
 	}
@@ -137,7 +139,7 @@ func TestAnswersAreReadAsWritten(t *testing.T) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 	used := wire.Used{Now: 1000, Keys: []wire.KeyUsed{
-		{KeyState: line.KeyState{Part: 1000, Mode: line.Enforce, Origin: 'c'}},
+		{KeyState: line.KeyState{Part: 1000, Mode: line.Enforce, Origin: 'c', Length: line.Length{Jobs: 3, Units: 4}}},
 		{KeyState: line.KeyState{Paused: 5, Part: 700, Mode: line.Shadow, Origin: 'k', Ends: 6, Flows: 7, Timer: 8,
 			Limits: []line.Usage{{Limit: minute, Used: 1, Booked: 2, Free: 3}}}, Counted: []int64{-1},
 			Ledgers: []line.LedgerSnapshot{{Span: minute.Span, Precision: 1, N: 2, Shift: -3,

@@ -92,7 +92,7 @@ local function reclaim(id)
   local lacks = at ~= NEVER and lacks_edges(lane, at)
   if lacks then note_trouble(lacks) end
   if at == NEVER or lacks then at = max(tonumber(slot), now) end
-  promise(id, lane, costs_text, costs, at, tonumber(arrival))
+  promise(id, lane, costs_text, costs, at, tonumber(arrival), record)
   if at > horizon then
     note_claim(lane, queue, id, at)
   else

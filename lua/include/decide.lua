@@ -1,5 +1,5 @@
 -- Decides what one job gets, as text of the reply: a start, a booking, an entry in its lane, or a refusal.
--- uses: kinds, grants, records, key, placing, priority, tags, queue, line
+-- uses: kinds, grants, records, waiting, key, placing, priority, tags, queue, line
 local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
 
 -- What holds a job back: a limit of a scope key, or its pause.
@@ -11,10 +11,10 @@ local function hold_of(key, holder)
   return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, used, booked)
 end
 
-local function forget_job(id, record)
-  if record then
-    write('HDEL', jobs, id)
-    write('ZREM', timers, BOOKING .. id)
+local function forget_job(job)
+  if job.record then
+    note(job.id, job.record)
+    write('ZREM', timers, BOOKING .. job.id)
   end
 end
 
@@ -43,11 +43,12 @@ local function grant(id, lane, costs, at, arrival)
   return format('1 %d %d %d', at, occupy(id, lane, costs, at), max(0, at - arrival)) .. uncharged .. shadow
 end
 
-local function waiting_answer(lane, at, key, holder)
+local function waiting_answer(lane, at, key, holder, ahead)
   local flows = 0
   for i = 1, #lane do flows = max(flows, call('ZCARD', wait_of(lane[i].name))) end
   local held = hold_of(key, holder)
-  return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0', max(0, lane.jobs - 1), flows)
+  return format('3 %d%s %d %d', min(at, lane.ends), held ~= '' and held or ' - 0 0',
+    ahead or max(0, lane.jobs - 1), flows)
 end
 
 -- Gives a lane another first job.
@@ -72,39 +73,50 @@ local function wait(job, lane, at, key, holder, other, back)
   end
   write(back and 'LPUSH' or 'RPUSH', lane.list, arrival .. ':' .. job.costs_text .. ':' .. job.id)
   if lane.jobs == 1 then expire(lane.list) elseif back then lead(lane, arrival) end
-  write('HSET', jobs, job.id, waiting_record(arrival, lane.text))
+  note(job.id, job.record, waiting_record(arrival, lane.text, is_counted(job.record) and job.costs_text))
   if job.record then write('ZREM', timers, BOOKING .. job.id) end
   expire(jobs, timers)
   in_line.any = true
   return answer or waiting_answer(lane, at, key, holder)
 end
 
--- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back.
-local function assign(job, lane, record, back)
+-- Refuses a job that would make a line longer than its bound; nil if all lines have room.
+local function refuse(job, lane, at, key, holder)
+  local name, length = full_in(lane, job.costs, job.bounds)
+  if not name then return nil end
+  local answer = waiting_answer(lane, at, key, holder, lane.jobs)
+  return format('6%s %s %d %d', sub(answer, 2), name, length.jobs, length.units)
+end
+
+-- Gives a job a start, a booking, or an entry in its lane: at the front if the job comes back. A job with bounds
+-- that would have to wait is refused if a line is full for it.
+local function assign(job, lane, back)
   local at, key, holder = earliest(lane, job.costs, now, true, ENFORCE)
   if min(at, lane.ends) > now + job.latest then -- from lane.ends on other limits may allow it
-    forget_job(job.id, record)
+    forget_job(job)
     return format('4 %d', at) .. hold_of(key, holder)
   end
-  local other
+  local other, near
   if lane.jobs == 0 or back then
     other = in_line.any and not back and contended(lane)
-    if not other and at <= horizon then
-      set_share(lane.flow, job.share)
-      if in_line.any and not back then charge(lane, job.costs, 1) end
-      if at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at) then
-        forget_job(job.id, record)
-        return grant(job.id, lane, job.costs, at, job.arrival)
-      end
-      local held = hold_of(key, holder)
-      promise(job.id, lane, job.costs_text, job.costs, at, job.arrival)
-      if job.plan and at > now then due(BOOKING .. job.id, now) end -- a pull reports it
-      in_line.any = true
-      expire(jobs, timers)
-      return format('2 %d', at) .. held
-    end
+    near = not other and at <= horizon
   end
-  return wait(job, lane, at, key, holder, other, back)
+  local starts = near and at <= now + job.max_wait and not job.plan and may_start(lane, job.costs, at)
+  local refused = not starts and job.bounds and refuse(job, lane, at, key, holder)
+  if refused then return refused end
+  if not near then return wait(job, lane, at, key, holder, other, back) end
+  set_share(lane.flow, job.share)
+  if in_line.any and not back then charge(lane, job.costs, 1) end
+  if starts then
+    forget_job(job)
+    return grant(job.id, lane, job.costs, at, job.arrival)
+  end
+  local held = hold_of(key, holder)
+  promise(job.id, lane, job.costs_text, job.costs, at, job.arrival, job.record)
+  if job.plan and at > now then due(BOOKING .. job.id, now) end -- a pull reports it
+  in_line.any = true
+  expire(jobs, timers)
+  return format('2 %d', at) .. held
 end
 
 -- Exchanges a booking for a start: real starts decide, not promised slots. A booking further ahead than the lookahead
@@ -119,7 +131,7 @@ local function redeem(job, lane, slot, again)
   if promised then return format('2 %d', job.slot) .. hold_of(key, holder) end
   -- A job that is late by more than it may wait takes what is free now, and leaves other bookings their slots.
   if at <= max(now, min(now, slot) + job.max_wait) and may_start(lane, job.costs, at) then
-    write('HDEL', jobs, job.id)
+    note(job.id, job.record)
     if again and at == slot then write('SET', of_grant('settled', job.id, at), '2', 'XX', 'KEEPTTL') end
     return grant(job.id, lane, job.costs, at, job.arrival)
   end
@@ -148,6 +160,7 @@ local function still_waiting(job, lane)
     return wait(job, lane, at, key, holder, nil, true)
   end
   expire(lane.list, jobs, timers) -- a lane may wait for longer than its keys live
+  if is_counted(job.record) then expire(lengths) end
   for i = 1, #lane do classes.expire(lane[i].name, lane) end
   return waiting_answer(lane, at, key, holder)
 end
@@ -155,19 +168,21 @@ end
 local function decide(job, lane, record)
   lane.jobs = lane.jobs or in_line.any and call('LLEN', lane.list) or 0
   local arrived, waits_in = parse_waiting(record or '')
+  job.record = record
+  if record then job.bounds = nil end -- it waits already
   if arrived then
     if waits_in == lane.text and lane.jobs > 0 and job.latest >= 0 and not never_fits(lane, job.costs) then
       job.arrival = tonumber(arrived)
       return still_waiting(job, lane)
     end
     leave_lane(job.id, lane_of(waits_in))
-    write('HDEL', jobs, job.id) -- the job may be granted now, or stand in another lane
-    record = nil
+    note(job.id, record) -- the job may be granted now, or stand in another lane
+    record, job.record = nil, nil
   end
   local back = false
   if record then
     local slot, _, arrival, text = parse_booking(record)
-    job.record, job.slot = record, tonumber(slot)
+    job.slot = tonumber(slot)
     if job.slot == 0 then write('ZREM', overdues, job.id) end
     if text ~= lane.text or max(now, job.slot) > now + job.latest then
       unbook(job.id, record)
@@ -180,9 +195,9 @@ local function decide(job, lane, record)
   end
   local limit, key = never_fits(lane, job.costs)
   if limit then
-    forget_job(job.id, record)
+    forget_job(job)
     return '5' .. match(hold_of(key, limit), '^ %S+') .. ' ' .. key.origin
   end
-  return assign(job, lane, record, back)
+  return assign(job, lane, back)
 end
 return in_line, decide

@@ -1,6 +1,6 @@
 -- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key
 -- that has no room for its first job.
--- uses: records, key, placing, priority, queue
+-- uses: records, waiting, key, placing, priority, queue
 local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
@@ -14,17 +14,6 @@ local function lane_of(text)
     known_lanes[text] = lane
   end
   return lane
-end
-
--- The costs of a text: "5", the same under every scope key, or "5,1" in their order.
-local function costs_of(lane, text)
-  local costs, one = {}, tonumber(text)
-  if one then
-    for i = 1, #lane do costs[i] = one end
-  else
-    for cost in gmatch(text, '%d+') do costs[#costs + 1] = tonumber(cost) end
-  end
-  return costs
 end
 
 local function cost_of(lane, costs, name)
@@ -77,12 +66,12 @@ local function blocked(lane, costs, at, key)
   return key.name, soon(at - lookahead, lane.ends), false
 end
 
--- Books a job, and remembers until when it counts if it does not come.
-local function promise(id, lane, costs_text, costs, at, arrival)
+-- Books a job, and remembers until when it counts if it does not come. before: its record so far, nil for none.
+local function promise(id, lane, costs_text, costs, at, arrival, before)
   for i = 1, #lane do
     if lane[i].mode ~= OFF then book(lane[i], at, costs[i]) end
   end
-  write('HSET', jobs, id, format('%d %s %d %s', at, costs_text, arrival, lane.text))
+  note(id, before, booking_record(at, costs_text, arrival, lane.text, is_counted(before)))
   write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
 
@@ -111,4 +100,4 @@ local function check_line()
   next_look()
   call('HGET', claims, SWEEP)
 end
-return lane_of, costs_of, cost_of, look_anew, leave_lane, never_fits, blocked, promise, unbook, check_line
+return lane_of, cost_of, look_anew, leave_lane, never_fits, blocked, promise, unbook, check_line

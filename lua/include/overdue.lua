@@ -1,6 +1,6 @@
 -- What one pull may still do, what it returns, and overdue jobs: the grace of their bookings was over before they came.
 -- A pull of a caller that delivers jobs returns each overdue job again for ten minutes, at growing intervals.
--- uses: records, queue, line
+-- uses: records, waiting, queue, line
 local FORGET_AFTER, TOLD_AGAIN = 600000000, 1000000 -- us
 local puller = {
   bookings = 0, looks = 0, -- how many are left
@@ -17,8 +17,8 @@ local function add_job(list, id, slot, text)
 end
 
 -- Reports a job that should ask again, and keeps its position for a while.
-local function report_overdue(id, slot, costs_text, arrival, text)
-  write('HSET', jobs, id, format('0 %s %s %s', costs_text, arrival, text))
+local function report_overdue(id, slot, costs_text, arrival, text, before)
+  note(id, before, booking_record(0, costs_text, arrival, text, is_counted(before)))
   write('ZADD', timers, format('%d', now + FORGET_AFTER), BOOKING .. id)
   write('ZADD', overdues, format('%d', puller.delivers and now + TOLD_AGAIN or now), id)
   expire(overdues)
@@ -39,7 +39,7 @@ local function end_booking(id)
   local record = call('HGET', jobs, id)
   local slot, costs_text, arrival, text = parse_booking(record or '')
   if not slot or slot == '0' then
-    if slot then write('HDEL', jobs, id) end
+    if slot then note(id, record) end
     write('ZREM', timers, BOOKING .. id)
     return write('ZREM', overdues, id)
   end
@@ -50,7 +50,7 @@ local function end_booking(id)
     return write('ZADD', timers, format('%d', ends), BOOKING .. id)
   end
   unbook(id, record)
-  report_overdue(id, slot, costs_text, arrival, text)
+  report_overdue(id, slot, costs_text, arrival, text, record)
   hurry_lane(text)
 end
 return puller, add_job, report_overdue, report_again, end_booking

@@ -18,15 +18,38 @@ local function finish_of(queue) return prefix .. 'finish:' .. queue end
 local function lanes_of(queue, class) return prefix .. 'lanes:' .. queue .. ':' .. class end
 local function list_of_lane(lane) return prefix .. 'lane:' .. lane end
 
--- The record of a waiting job, and the arrival and the lane of one; nil for other records.
-local function waiting_record(arrival, lane) return '-' .. arrival .. ' ' .. lane end
-local function parse_waiting(record) return match(record, '^%-(%d+) (.*)$') end
+-- The record of a waiting job, with its costs if it is counted, and the arrival and the lane of one; nil for other
+-- records.
+local function waiting_record(arrival, lane, costs_text)
+  return format('-%s %s%s', arrival, costs_text and costs_text .. ' ' or '', lane)
+end
+local function parse_waiting(record) return match(record, '^%-(%d+) .-(%S+)$') end
 
--- The slot, costs, arrival and lane of a booked or overdue job, which has the slot 0; nil for other records.
-local function parse_booking(record) return match(record, '^(%d+) (%S+) (%d+) (.*)$') end
+-- Whether a record is that of a job which waits at an element of a lane.
+local function waits_at(record, arrival, costs_text, lane)
+  return record == waiting_record(arrival, lane) or record and record == waiting_record(arrival, lane, costs_text)
+end
+
+-- The record of a booked job, with "+" if it is counted, and the slot, costs, arrival and lane of one; nil for other
+-- records. An overdue job has the slot 0.
+local function booking_record(slot, costs_text, arrival, lane, is_counted)
+  return format('%d %s %d %s%s', slot, costs_text, arrival, is_counted and '+ ' or '', lane)
+end
+local function parse_booking(record) return match(record, '^(%d+) (%S+) (%d+) .-(%S+)$') end
 
 -- The arrival, costs and ID of an element of a lane.
 local function parse_element(text) return match(text, '^(%d+):([%d,]+):(.*)$') end
+
+-- The costs of a text: "5", the same under every scope key of a list, or "5,1" in their order.
+local function costs_of(names, text)
+  local costs, one = {}, tonumber(text)
+  if one then
+    for i = 1, #names do costs[i] = one end
+  else
+    for cost in gmatch(text, '%d+') do costs[#costs + 1] = tonumber(cost) end
+  end
+  return costs
+end
 
 -- The slot and the job of a scope key's claim; nil if it has none.
 local function claim_of(name) return match(call('HGET', claims, name) or '', '^(%d+) (.*)$') end
@@ -38,4 +61,5 @@ local function expire(...)
 end
 return jobs, timers, claims, overdues, BOOKING, CLAIM, SWEEP, WALK, VIRTUAL, HAD_TURN, CLASSES,
   wait_of, tags_of, finish_of, lanes_of, list_of_lane,
-  waiting_record, parse_waiting, parse_booking, parse_element, claim_of, renewed, expire
+  waiting_record, parse_waiting, waits_at, booking_record, parse_booking, parse_element, costs_of, claim_of, renewed,
+  expire

@@ -16,7 +16,7 @@ local function first_job(lane)
     local ids, arrivals, costs = {}, {}, {}
     for i = 1, #elements do arrivals[i], costs[i], ids[i] = parse_element(elements[i]) end
     local records = call('HMGET', jobs, unpack(ids))
-    local function waits(i) return records[i] == waiting_record(arrivals[i], lane.text) end
+    local function waits(i) return waits_at(records[i], arrivals[i], costs[i], lane.text) end
     local gone = 0
     while gone < #elements and gone < puller.drops and not waits(gone + 1) do gone = gone + 1 end
     if gone > 0 then write('LTRIM', lane.list, gone, -1) end
@@ -29,7 +29,8 @@ local function first_job(lane)
       lane.ahead, lane.out = {}, 0
       for i = gone + 1, #elements do
         if not waits(i) then break end
-        local job = { id = ids[i], arrival = arrivals[i], costs_text = costs[i], costs = costs_of(lane, costs[i]) }
+        local job = { id = ids[i], arrival = arrivals[i], costs_text = costs[i], record = records[i] }
+        job.costs = costs_of(lane, costs[i])
         lane.ahead[i - gone] = job
       end
       return lane.ahead[1], false
@@ -65,7 +66,7 @@ local function throw_out(lane)
   local job, more = first_job(lane)
   if not job or not never_fits(lane, job.costs) then return job, false, more end
   take_out(lane, job)
-  report_overdue(job.id, format('%d', now), job.costs_text, job.arrival, lane.text)
+  report_overdue(job.id, format('%d', now), job.costs_text, job.arrival, lane.text, job.record)
   job, more = first_job(lane)
   return job, true, more
 end
@@ -113,7 +114,7 @@ end
 -- Books the first job of a lane and takes it out. Returns the next job.
 local function book_first(lane, job, at)
   take_out(lane, job)
-  promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival))
+  promise(job.id, lane, job.costs_text, job.costs, at, tonumber(job.arrival), job.record)
   puller.bookings = puller.bookings - 1
   charge(lane, job.costs, 1)
   return first_job(lane)
