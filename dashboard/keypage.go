@@ -25,7 +25,8 @@ type keyPage struct {
 	History      chart
 	Blocked      blocked
 	WaitsFor     []flowRow
-	Own          int64 // waiting jobs of the flow, for any scope key
+	Line         string // how long its line is and may get, empty without a bound
+	Own          int64  // waiting jobs of the flow, for any scope key
 	IsFlow       bool
 	Answer, Help string // why the scope key's jobs wait, and what would let them start sooner
 	Until        time.Time
@@ -48,7 +49,7 @@ func keyPageOf(b *board, key scopeKey) any {
 	}
 	p := &keyPage{
 		instantNow: instantNow{s.usage.Now}, Next: s.usage.Next, Mode: s.usage.Mode, Weak: s.usage.Mode != throttle.Enforce,
-		SetFor: s.usage.SetFor, Set: b.setText(s.usage), Waiting: s.usage.Waiting,
+		SetFor: s.usage.SetFor, Set: b.setText(s.usage), Waiting: s.usage.Waiting, Line: view.LineText(s.usage),
 		Rows: []keyRow{b.keyRow(key)}, History: chartOf(s.history),
 	}
 	if s.usage.Paused.After(s.usage.Now) {

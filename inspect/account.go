@@ -52,6 +52,8 @@ func (t *Inspector) account(now time.Time, name string, k wire.KeyUsed) (a accou
 		return a, false
 	}
 	a.Ends, a.Waiting, a.Next = wire.Instant(k.Ends), k.Flows, wire.Instant(k.Timer)
+	a.Line = throttle.Length(k.Length)
+	a.MaxWaiting = t.in.MaxWaiting(a.Scope)
 	for _, u := range k.Limits {
 		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free),
 			Anew: wire.Instant(u.Anew)}

@@ -32,6 +32,10 @@ type Usage struct {
 	// on Redis' clock; zero if no flow does.
 	Waiting int64
 	Next    time.Time
+	// Line is how long the scope key's line is: the jobs that are planned, booked or wait, and have not
+	// started, of processes with a throttle.Scope.MaxWaiting. MaxWaiting is its bound, by the
+	// configuration of this Inspector; zero for none.
+	Line, MaxWaiting throttle.Length
 	// Limits has an entry for each limit in force, the shortest window first.
 	Limits []LimitUsage
 }

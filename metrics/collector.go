@@ -22,7 +22,7 @@ type Collector struct {
 	options Options
 
 	decisions, units          *prometheus.CounterVec
-	held, shadowed            *prometheus.CounterVec
+	held, shadowed, lineFull  *prometheus.CounterVec
 	fallbacks, failures       *prometheus.CounterVec
 	putBacks, pauses, ended   *prometheus.CounterVec
 	adaptations               *prometheus.CounterVec
@@ -61,6 +61,8 @@ func New(opts *Options) (*Collector, error) {
 			"scope", "window"),
 		shadowed: counter("throttle_shadowed_total", "Granted jobs that a limit in shadow would have delayed.",
 			"throttle", "scope", "window"),
+		lineFull: counter("throttle_line_full_total",
+			"Jobs that were refused, since the line of a scope key was full.", "throttle", "scope"),
 		fallbacks: counter("throttle_fallbacks_total",
 			"Decisions that Redis could not make, by the kind of failure.", "throttle", "failure"),
 		failures: counter("throttle_script_failures_total",
@@ -164,7 +166,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.shadowed, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended, c.adaptations,
+		c.decisions, c.units, c.held, c.shadowed, c.lineFull, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended, c.adaptations,
 		c.settlements, c.settledUnits,
 		c.waits, c.waited, c.latenesses, c.scripts,
 	}

@@ -19,6 +19,10 @@ func (c *Collector) Decided(d throttle.Decision) {
 	if d.Err != nil && errors.As(d.Err, &late) {
 		hold = late.Hold
 	}
+	var full *throttle.LineFullError
+	if d.Err != nil && errors.As(d.Err, &full) {
+		c.lineFull.WithLabelValues(d.Throttle, full.Scope).Inc()
+	}
 	if hold != nil {
 		c.held.WithLabelValues(d.Throttle, hold.Scope, windowOf(hold)).Inc()
 	}

@@ -26,6 +26,7 @@ const (
 	outcomeNeverFits   = "never_fits"
 	outcomeTooLate     = "too_late"
 	outcomeBlocked     = "blocked"
+	outcomeLineFull    = "line_full"
 	outcomeInvalid     = "invalid"
 	outcomeUnavailable = "unavailable"
 	outcomeCancelled   = "cancelled"
@@ -33,8 +34,8 @@ const (
 )
 
 // undecided are the outcomes whose source is none.
-var undecided = []string{outcomeNeverFits, outcomeBlocked, outcomeInvalid, outcomeUnavailable, outcomeCancelled,
-	outcomeFailed}
+var undecided = []string{outcomeNeverFits, outcomeBlocked, outcomeLineFull, outcomeInvalid, outcomeUnavailable,
+	outcomeCancelled, outcomeFailed}
 
 // The values of the label reason.
 const (
@@ -80,7 +81,10 @@ func outcomeOf(d throttle.Decision) string {
 	var invalid *throttle.InvalidJobError
 	var argument *throttle.ArgumentError
 	var blocked *throttle.BlockedError
+	var full *throttle.LineFullError
 	switch {
+	case errors.As(d.Err, &full):
+		return outcomeLineFull
 	case errors.As(d.Err, &blocked):
 		return outcomeBlocked
 	case errors.As(d.Err, &late):

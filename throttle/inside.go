@@ -117,6 +117,9 @@ func (i Inside) CheckScopeKey(ctx context.Context, scope, key string) error {
 // ShareOf returns the share of a flow, by its encoded key.
 func (i Inside) ShareOf(flow string) int64 { return i.t.shares.of(flow) }
 
+// MaxWaiting returns how long the line of each key of a scope may get, by the configuration.
+func (i Inside) MaxWaiting(scope string) Length { return i.t.scopeOf(scope).MaxWaiting }
+
 // Counts estimates how long a start counts under a limit of a scope. If nothing is known, as of a running limit
 // before its first job has ended, it returns the longest time and false.
 func (i Inside) Counts(scope string, limit Limit) (length time.Duration, known bool) {

@@ -48,8 +48,8 @@ func newThrottle(s *setup) *Throttle {
 //
 // Reserve blocks for one round trip to Redis, at most Options.Timeout. Jobs that come
 // while a call is under way are sent together in the next call. Its errors:
-// *InvalidJobError, *NeverFitsError, *BlockedError and *DeadlineError, with nothing
-// written; *UnavailableError (see Options.Fallback), also if the context ends while the
+// *InvalidJobError, *NeverFitsError, *BlockedError, *DeadlineError and, for a Bounded job,
+// *LineFullError, with nothing written; *UnavailableError (see Options.Fallback), also if the context ends while the
 // job is decided: ask again with the error's Nonce; the context's own error if it had
 // ended before; ErrState.
 func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {

@@ -102,6 +102,12 @@ type Planned struct {
 // planned. A planned task gets the header Throttle-Planned, by which the workers know
 // it. The plan ignores the task's Deadline: give the Job one. For a task in line, Start is
 // Reserve's estimate. Enqueue blocks for two round trips. The error is Planned.Err.
+//
+// A task that would make a line longer than throttle.Scope.MaxWaiting is refused with a
+// *throttle.LineFullError, and asynq does not get it. That is exact however many processes enqueue
+// at once. A task that is not planned (Planned.Reservation says which) does not count, and is not
+// refused: while Redis cannot decide, lines have no bound. Nor is a task refused that is enqueued
+// again while it waits: asynq's own error says so.
 func (c *Client) Enqueue(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (Planned, error) {
 	p := c.prepare(ctx, task, opts)
 	if p.asked {
@@ -143,6 +149,11 @@ const (
 // So the time of EnqueueAll grows with its tasks, not with the backlog. The error joins the
 // errors of the tasks; tasks without an error are enqueued all the same. If the context
 // ends, the remaining tasks are not enqueued.
+//
+// Where a line has a bound, each task is decided by itself, in the order of the tasks: those for
+// which the line has room are enqueued, and each other one has a *throttle.LineFullError as its
+// Planned.Err, also if a lighter task or one of another tenant behind it is enqueued. Enqueue
+// those again later; the order is kept if tasks from the first refused one on are.
 func (c *Client) EnqueueAll(ctx context.Context, tasks []*asynq.Task, opts ...asynq.Option) (Plan, error) {
 	began := time.Now()
 	plans := c.planAndEnqueue(ctx, tasks, opts)
@@ -204,6 +215,7 @@ func (c *Client) prepare(ctx context.Context, task *asynq.Task, opts []asynq.Opt
 	p.options = append(append([]asynq.Option(nil), opts...), asynq.TaskID(p.known.id))
 	p.job, p.Err = jobOf(ctx, c.job, p.task)
 	p.job.ID, p.job.Plan, p.job.MaxWait = attempt{queue: p.known.queue, id: p.known.id}.jobID(), true, 0
+	p.job.Bounded = true // asynq does not have the task yet
 	p.asked = p.Err == nil
 	return p
 }

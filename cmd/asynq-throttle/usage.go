@@ -23,7 +23,8 @@ func (p *program) usage() *cobra.Command {
 			"that are promised\n" +
 			"to jobs which have not started, ROOM when the next unit may start, and when a quota begins anew. FLOWS " +
 			"WAIT is how many\n" +
-			"keys of the fair scope wait for this scope key.\n" +
+			"keys of the fair scope wait for this scope key. LINE is how long its line is and may get, where it has a " +
+			"bound.\n" +
 			"Where a limit follows its upstream, the last column says which part of it that serves.",
 		Example: `  asynq-throttle usage smtp tenant acme
   asynq-throttle usage smtp tenant -n 50`,
@@ -84,16 +85,25 @@ func writeUses(g *page, uses view.Uses) {
 		g.line("no scope key is in use")
 		return
 	}
+	head := []string{"SCOPE KEY", "LIMIT", "USED", "", "BOOKED", "ROOM", "FLOWS WAIT", "LIMIT IS"}
+	bounded := slices.ContainsFunc(uses.Rows, func(u view.Use) bool { return u.Line != "" })
+	if bounded {
+		head = append(head, "LINE")
+	}
 	var rows [][]string
 	for _, u := range uses.Rows {
 		set := cmp.Or(setText(u, uses.Now), "configuration") + servedText(u.Served)
-		rows = append(rows, []string{
+		row := []string{
 			scopeKey(u.Scope, u.Key), cmp.Or(u.Limit, "–"), strconv.FormatInt(u.Used, 10), view.Percent(u.Ratio),
 			strconv.FormatInt(u.Booked, 10), room(u.Paused, u.Limit, u.Hours, u.Free, u.Anew, uses.Now),
 			strconv.FormatInt(u.Waiting, 10), set + modeText(u.Mode),
-		})
+		}
+		if bounded {
+			row = append(row, cmp.Or(u.Line, "–"))
+		}
+		rows = append(rows, row)
 	}
-	g.table([]string{"SCOPE KEY", "LIMIT", "USED", "", "BOOKED", "ROOM", "FLOWS WAIT", "LIMIT IS"}, rows)
+	g.table(head, rows)
 	g.more(len(rows), uses.InAll)
 }
 

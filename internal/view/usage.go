@@ -3,7 +3,9 @@ package view
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
@@ -38,6 +40,8 @@ type Use struct {
 	Paused time.Time `json:"paused,omitzero"`
 	// Waiting is how many flows wait under the scope key.
 	Waiting int64 `json:"waiting_flows"`
+	// Line is how long its line is and may get; empty without a bound.
+	Line string `json:"line,omitempty"`
 }
 
 // Uses is the state of limits, the fullest first.
@@ -92,7 +96,8 @@ func (u Use) full() float64 {
 
 // UsesOf returns a row for each limit of a scope key; one row if it has none.
 func UsesOf(u inspect.Usage) []Use {
-	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting}
+	row := Use{Scope: u.Scope, Key: u.Key, SetFor: u.SetFor, Ends: u.Ends, Mode: u.Mode, Waiting: u.Waiting,
+		Line: LineText(u)}
 	if u.Paused.After(u.Now) {
 		row.Paused = u.Paused
 	}
@@ -112,6 +117,18 @@ func UsesOf(u inspect.Usage) []Use {
 		}
 	}
 	return rows
+}
+
+// LineText says how long the line of a scope key is, and how long it may get: "87 of 100 jobs"; empty if it has no bound.
+func LineText(u inspect.Usage) string {
+	var parts []string
+	if most := u.MaxWaiting.Jobs; most > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s", u.Line.Jobs, Many(most, "job")))
+	}
+	if most := u.MaxWaiting.Units; most > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s", u.Line.Units, Many(most, "unit")))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func ratio(l inspect.LimitUsage) float64 {
