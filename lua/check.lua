@@ -28,8 +28,8 @@ if time and now == 0 then reply[1] = time[1] * 1000000 + time[2] end
 local may_set = try('SET', key, '1', 'XX') ~= nil
 local commands = {
   'HSET 1 1 1', 'ZADD XX 1 1', 'SETRANGE x 1', 'PEXPIRE 1000', 'GET', 'MGET', 'GETRANGE 0 0', 'EXISTS', 'HGET 1',
-  'HMGET 1', 'HGETALL', 'HEXISTS 1', 'HDEL 1', 'LINDEX 0', 'LLEN', 'LRANGE 0 0', 'LTRIM 0 0', 'LPOP', 'ZCARD',
-  'ZSCORE 1', 'ZRANGE 0 1', 'ZRANGEBYSCORE 0 1', 'ZREM 1', 'ZSCAN 0', 'HSCAN 0', 'UNLINK',
+  'HMGET 1', 'HGETALL', 'HEXISTS 1', 'HDEL 1', 'HLEN', 'LINDEX 0', 'LLEN', 'LRANGE 0 0', 'LTRIM 0 0', 'LPOP',
+  'ZCARD', 'ZSCORE 1', 'ZRANGE 0 1', 'ZRANGEBYSCORE 0 1', 'ZREM 1', 'ZSCAN 0', 'HSCAN 0', 'UNLINK',
 }
 for i = 1, #commands do
   local words = {}

@@ -21,7 +21,7 @@ func TestHeaderText(t *testing.T) {
 	t.Parallel()
 	th := codecThrottle(t)
 	want := [2]string{
-		"1000000 5000000 2764801000 9 8000",
+		"1000000 5000000 2764801000 9 0 8000",
 		"domain=s:;global=e:1000/w1000000/10000;tenant=e:100/w60000000/1,2000/w86400000000/864000000;",
 	}
 	if th.header != want {

@@ -22,15 +22,15 @@ func (h Header) Texts() [2]string {
 		scope := h.Scopes[name]
 		scopes.WriteString(name + "=" + string(scope.Mode) + ":" + line.LimitsText(scope.Limits) + ";")
 	}
-	return [2]string{integers(' ', h.Lookahead, h.Grace, h.Kept, h.Lower, h.Steps, flag(h.Counts)), scopes.String()}
+	return [2]string{integers(' ', h.Lookahead, h.Grace, h.Kept, h.Lower, flag(h.Counts), h.Steps), scopes.String()}
 }
 
 // ReadHeader reads the two arguments of a header.
 func ReadHeader(times, scopes string) (Header, error) {
 	v := words(times)
 	h := Header{Settings: line.Settings{Scopes: make(map[string]line.Scope)}}
-	h.Lookahead, h.Grace, h.Kept, h.Lower, h.Steps = v.Natural(), v.Natural(), v.Natural(), v.Natural(), v.Natural()
-	h.Counts = v.Flag()
+	h.Lookahead, h.Grace, h.Kept, h.Lower = v.Natural(), v.Natural(), v.Natural(), v.Natural()
+	h.Counts, h.Steps = v.Flag(), v.Natural()
 	for text := range strings.SplitSeq(strings.TrimSuffix(scopes, ";"), ";") {
 		name, rest, _ := strings.Cut(text, "=")
 		mode, limits, is := strings.Cut(rest, ":")

@@ -89,7 +89,7 @@ func TestHeaderIsReadAsWritten(t *testing.T) {
 	if got, err := wire.ReadHeader(texts[0], texts[1]); err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%q is read as %+v, %v", texts, got, err)
 	}
-	for _, wrong := range [][2]string{{"1 2 3 9 4", texts[1]}, {texts[0], "tenant"}, {texts[0], "tenant=e"},
+	for _, wrong := range [][2]string{{"1 2 3 9 1", texts[1]}, {texts[0], "tenant"}, {texts[0], "tenant=e"},
 		{texts[0], "tenant=es:;"}, {texts[0], "tenant=e:5;"}} {
 		if got, err := wire.ReadHeader(wrong[0], wrong[1]); err == nil {
 			t.Errorf("%q is read as %+v", wrong, got)

@@ -1,11 +1,11 @@
 -- What every script begins with: its time, and what the calling process has configured.
 -- KEYS[1] control: what is set for whole scopes. The scripts build all other keys from its beginning
 -- ARGV[1] now, us; '' to take it from Redis
--- ARGV[2] "lookahead grace kept lower steps counts"
+-- ARGV[2] "lookahead grace kept lower counts steps"
 --   lookahead: how far ahead jobs are booked, us; grace: for how long a booking counts after its slot, us
 --   kept: for how long the keys of the line live, ms; lower: units of a priority for each of the next lower one
---   steps: how many steps one call may take, of about a quarter us each
 --   counts: 1 if the process bounds any line, and so counts jobs in line, else 0
+--   steps: how many steps one call may take, of about a quarter us each
 -- ARGV[3] scopes "name=mode:units/span/precision,...;...", their limits in the order of kinds.lua
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
 local floor, max, min = math.floor, math.max, math.min
@@ -24,7 +24,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local lookahead, grace, kept, lower, steps, counts = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+local lookahead, grace, kept, lower, counts, steps = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) ([01]) (%d+)$')
 lookahead, grace, counts = tonumber(lookahead), tonumber(grace), counts == '1'
 local horizon = now + lookahead
 local configured = ARGV[3]
