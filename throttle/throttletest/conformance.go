@@ -20,8 +20,8 @@ import (
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines,
-		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines,
-		hoursTimelines) {
+		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines, hoursTimelines,
+		boundTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
 			options := throttle.Options{Grace: line.grace, Lookahead: line.lookahead, Shares: line.shares,
@@ -83,6 +83,7 @@ func (s *playing) grant(r row) throttle.Reservation {
 //	granted 2s                     starts 2 s after the beginning; nothing held it
 //	booked 10s, tenant a 3/10s     a slot, and the limit that held the job
 //	waiting, 3 ahead               in line; the guess of its start is left out
+//	full, tenant a: 1 jobs, 3 units   a *throttle.LineFullError, with the length of the line
 //	too late, 10s, global 3/10s    a *throttle.DeadlineError, with the start it would have had
 //	3 used, 1 booked, free 10s     usage, of each limit of the scope key
 //	5                              a count
@@ -108,6 +109,7 @@ type row struct {
 	nonce    string        // empty: a new one for each row; of settle and release whose grant
 	from, to time.Duration // of count
 	plan     bool          // Job.Plan
+	bounded  bool          // Job.Bounded
 	actual   int64         // of settle
 	until    time.Duration // of pause, limits and mode, since the beginning
 	text     string        // of limits what they are, of mode which; no mode is reset
@@ -213,7 +215,7 @@ func (r row) control(subject Subject, now time.Time, scope, key string) string {
 var modes = map[string]throttle.Mode{"enforce": throttle.Enforce, "shadow": throttle.Shadow, "off": throttle.Off}
 
 func (r row) asked(step int) throttle.Job {
-	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan,
+	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan, Bounded: r.bounded,
 		Keys: make(map[string]string)}
 	for pair := range strings.FieldsSeq(r.keys) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -247,7 +249,10 @@ func unitsOf(text string) map[string]int64 {
 
 func reservationText(r throttle.Reservation, err error) string {
 	var late *throttle.DeadlineError
+	var full *throttle.LineFullError
 	switch {
+	case errors.As(err, &full):
+		return fmt.Sprintf("full, %s %s: %d jobs, %d units", full.Scope, full.Key, full.Waiting.Jobs, full.Waiting.Units)
 	case errors.As(err, &late):
 		return fmt.Sprintf("too late, %s%s", late.Start.Sub(beginning), holdText(late.Hold))
 	case err != nil:
