@@ -156,6 +156,7 @@ func TestScrape(t *testing.T) {
 		_, _ = th.Reserve(t.Context(), j)
 	}
 	_, _ = th.Reserve(ended, job("given up", "acme", 1))
+	collector.Decided(throttle.Decision{Throttle: "mail", Err: &throttle.LineFullError{Scope: "tenant"}})
 
 	got := scrape(t, collector)
 	got.want(t, map[string]float64{
@@ -169,6 +170,8 @@ func TestScrape(t *testing.T) {
 		"throttle_units_total{outcome=granted,source=redis,throttle=mail}":       4,
 		"throttle_units_total{outcome=booked,source=redis,throttle=mail}":        2,
 		"throttle_held_total{scope=tenant,throttle=mail,window=1m}":              2,
+		"throttle_line_full_total{scope=tenant,throttle=mail}":                   1,
+		"throttle_decisions_total{outcome=line_full,source=none,throttle=mail}":  1,
 		"throttle_wait_seconds{outcome=granted,throttle=mail}":                   2,
 		"throttle_wait_seconds{outcome=granted,throttle=mail} sum":               0,
 		"throttle_wait_seconds{outcome=booked,throttle=mail}":                    1,
