@@ -385,6 +385,7 @@ func happen(c *metrics.Collector) {
 	c.PutBack(throttle.PutBack{Throttle: name, Err: &throttle.BlockedError{}})
 	c.PutBack(throttle.PutBack{Throttle: name, Err: errors.New("the upstream asked to wait")})
 	c.Decided(throttle.Decision{Throttle: name, Err: &throttle.BlockedError{}})
+	c.Decided(throttle.Decision{Throttle: name, Err: &throttle.LineFullError{Scope: throttle.Global}})
 	c.Decided(throttle.Decision{Throttle: name, Reservation: throttle.Reservation{
 		Outcome: throttle.Booked, Hold: &throttle.Hold{Scope: "domain", Paused: true},
 	}})
