@@ -166,7 +166,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.decisions, c.units, c.held, c.shadowed, c.lineFull, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended, c.adaptations,
+		c.decisions, c.units, c.held, c.shadowed, c.lineFull, c.fallbacks, c.failures, c.putBacks, c.pauses, c.ended,
+		c.adaptations,
 		c.settlements, c.settledUnits,
 		c.waits, c.waited, c.latenesses, c.scripts,
 	}

@@ -30,7 +30,7 @@ func TestBoundOutOfRangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestBoundsOfProcesses: each process refuses by its own bound, counts what the other one enqueued, and differs from it.
+// TestBoundsOfProcesses: each process refuses by its own bound, counts what the other enqueued, and differs from it.
 func TestBoundsOfProcesses(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})

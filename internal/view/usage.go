@@ -119,7 +119,7 @@ func UsesOf(u inspect.Usage) []Use {
 	return rows
 }
 
-// LineText says how long the line of a scope key is, and how long it may get: "87 of 100 jobs"; empty if it has no bound.
+// LineText says how long the line of a scope key is, and how long it may get: "87 of 100 jobs"; empty without a bound.
 func LineText(u inspect.Usage) string {
 	var parts []string
 	if most := u.MaxWaiting.Jobs; most > 0 {

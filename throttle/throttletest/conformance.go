@@ -215,8 +215,9 @@ func (r row) control(subject Subject, now time.Time, scope, key string) string {
 var modes = map[string]throttle.Mode{"enforce": throttle.Enforce, "shadow": throttle.Shadow, "off": throttle.Off}
 
 func (r row) asked(step int) throttle.Job {
-	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan, Bounded: r.bounded,
-		Keys: make(map[string]string)}
+	job := throttle.Job{ID: r.job, Weight: max(1, r.weight), MaxWait: r.wait, Nonce: r.nonce, Plan: r.plan,
+		Bounded: r.bounded,
+		Keys:    make(map[string]string)}
 	for pair := range strings.FieldsSeq(r.keys) {
 		name, value, _ := strings.Cut(pair, "=")
 		job.Keys[name] = value
