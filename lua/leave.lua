@@ -10,7 +10,7 @@ local ids = { unpack(ARGV, 4) }
 local records = call('HMGET', jobs, unpack(ids))
 check_line()
 for i = 1, #ids do
-  if records[i] then lane_of(match(records[i], '%S+$')) end -- finds foreign data before anything is written
+  if records[i] then check_record(records[i]) end
 end
 
 -- Decide.

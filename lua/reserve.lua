@@ -102,9 +102,19 @@ if not stands and asking > 0 and grant_usual() then return remember(0) end
 -- Decide all other cases.
 -- uses: entries, records, key, queue, line, decide
 for i = 1, #names do texts[names[i]] = text_of(i) end
+local records, seen = {}, {}
+if stands and #asked > 0 then
+  local ids = {}
+  for i = 1, #asked do ids[i] = asked[i].id end
+  records = call('HMGET', jobs, unpack(ids))
+  check_line()
+end
 -- Finds edges that are missing before anything is decided; other errors are those of single jobs.
 local fine, problem = pcall(function()
   for i = 1, #names do key_of(names[i]) end
+  for i = 1, #asked do
+    if records[i] then check_record(records[i]) end
+  end
 end)
 if not fine and match(tostring(problem), '^EDGES ') then error(problem, 0) end
 if asking == 0 then
@@ -113,13 +123,6 @@ else
   call('SET', prefix .. 'none', '-', 'XX') -- sets nothing, but fails here where Redis takes no writes
 end
 
-local records, seen = {}, {}
-if stands and #asked > 0 then
-  local ids = {}
-  for i = 1, #asked do ids[i] = asked[i].id end
-  records = call('HMGET', jobs, unpack(ids))
-  check_line()
-end
 in_line.any = stands
 for i = 1, #asked do
   if budget.left <= 0 and i > 1 then break end

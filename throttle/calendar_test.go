@@ -3,6 +3,7 @@ package throttle_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,67 @@ func TestClaimBeyondTheKnownEdges(t *testing.T) {
 		}
 		wants(t, s, month, "heavy", 2, throttle.Granted, month)
 	})
+}
+
+// TestEdgesAreLostUnderABooking: a job that is booked for a day whose edges Redis has lost, far beyond those that are
+// computed again at once, leaves no unit behind, whether it is cancelled or deleted, or asks again.
+func TestEdgesAreLostUnderABooking(t *testing.T) {
+	t.Parallel()
+	leave := map[string]func(s *scripted, now time.Time, job throttle.Job) error{
+		"cancelled": func(s *scripted, now time.Time, job throttle.Job) error {
+			_, err := s.Cancel(now, job)
+			return err
+		},
+		"deleted": func(s *scripted, now time.Time, job throttle.Job) error {
+			_, err := s.Leave(now, []string{job.ID})
+			return err
+		},
+		"asks for less": func(s *scripted, now time.Time, job throttle.Job) error {
+			job.Weight = 1
+			if _, err := s.Reserve(now, job); err != nil {
+				return err
+			}
+			_, err := s.Cancel(now, job)
+			return err
+		},
+	}
+	for name, leave := range leave {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, client *redis.Client) {
+				const window = 28 * 24 * time.Hour
+				th := newThrottle(t, client, globalScope(throttle.Per(3, window), throttle.PerCalendarDay(3, "UTC")),
+					&throttle.Options{Lookahead: time.Second})
+				s := newScripted(th)
+				wants(t, s, 0, "a", 2, throttle.Granted, 0)
+				wants(t, s, 0, "heavy", 2, throttle.Waiting, 0)
+				for at := time.Second; at < 3*time.Second; at += time.Second {
+					if _, err := s.Pull(dawn.Add(at)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				booked := func() []int64 {
+					usage, err := s.Usage(dawn.Add(5*time.Second), throttle.Global, "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return []int64{usage.Limits[0].Booked, usage.Limits[1].Booked}
+				}
+				if got := booked(); !slices.Equal(got, []int64{2, 2}) {
+					t.Fatalf("%d are booked before, want 2 in both: this test has lost its object", got)
+				}
+				if err := client.Del(t.Context(), edgesKey(t, client, th)).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if err := leave(s, dawn.Add(4*time.Second), throttle.Job{ID: "heavy", Weight: 2}); err != nil {
+					t.Fatal(err)
+				}
+				if got := booked(); !slices.Equal(got, []int64{0, 0}) {
+					t.Errorf("%d are booked in the end, want none", got)
+				}
+			})
+		})
+	}
 }
 
 // TestEdgesOfAnotherProcess: what one process has stored holds for all, also for one whose zone data differ, so that

@@ -1,7 +1,7 @@
 -- Claims: a job that lacks room within the lookahead only for its weight is booked at its earliest start beyond it, so
 -- that lighter jobs do not take all room that comes free. A scope key has one claim, or several that together take at
 -- most half of a limit's units.
--- uses: edges, kinds, records, key, placing, queue, line, overdue, turn
+-- uses: kinds, records, key, placing, queue, line, overdue, turn
 local LOOKS_OF_A_CLAIM = 8 -- a look at a claim counts for this many looks: it costs as much
 
 local function longest(key)
@@ -50,19 +50,6 @@ local function note_claim(lane, queue, id, at)
   write('ZREM', timers, BOOKING .. id)
   write('ZADD', timers, format('%d', soon(max(at - lookahead, now + 1), lane.ends)), CLAIM .. id)
   expire(claims)
-end
-
--- The edges that a claim for an instant needs and Redis does not have, as an error; nil if it has them.
-local function lacks_edges(lane, at)
-  for i = 1, #lane do
-    local hours = lane[i].limits.hours
-    if hours and not knows(hours.edges, at) then return missing_edges(hours.edges.calendar, at) end
-    for j = 1, #lane[i] do
-      local edges = lane[i][j].edges
-      if edges and not knows(edges, at) then return missing_edges(edges.calendar, at) end
-    end
-  end
-  return nil
 end
 
 -- Books the first job of a lane although its slot is beyond the lookahead. Returns the next job.

@@ -1,6 +1,6 @@
 -- The line. A lane, "<class>|<scope key>,<scope key>", is a list of jobs. It stands in one queue: that of a scope key
 -- that has no room for its first job.
--- uses: records, waiting, key, placing, priority, queue
+-- uses: edges, records, waiting, key, placing, priority, queue
 local known_lanes = {}
 local function lane_of(text)
   local lane = known_lanes[text]
@@ -75,11 +75,27 @@ local function promise(id, lane, costs_text, costs, at, arrival, before)
   write('ZADD', timers, format('%d', at + grace), BOOKING .. id)
 end
 
--- Takes the booking of a job back, and its claim.
+-- The edges that a booking for an instant needs and Redis does not have, as an error; nil if it has them.
+local function lacks_edges(lane, at)
+  for i = 1, #lane do
+    local hours = lane[i].limits.hours
+    if hours and not knows(hours.edges, at) then return missing_edges(hours.edges.calendar, at) end
+    for j = 1, #lane[i] do
+      local edges = lane[i][j].edges
+      if edges and not knows(edges, at) then return missing_edges(edges.calendar, at) end
+    end
+  end
+  return nil
+end
+
+-- Takes the booking of a job back, and its claim. Edges that it needs and Redis has lost are an error, before anything
+-- is written: under others the booking would be looked for in another period.
 local function unbook(id, record)
   local slot, costs, _, text = parse_booking(record)
   if slot and slot ~= '0' then
     local lane = lane_of(text)
+    local lacks = lacks_edges(lane, tonumber(slot))
+    if lacks then error(lacks, 0) end
     costs = costs_of(lane, costs)
     for i = 1, #lane do
       if lane[i].mode ~= OFF then book(lane[i], tonumber(slot), -costs[i]) end
@@ -95,9 +111,20 @@ local function unbook(id, record)
   end
 end
 
+-- Reads what a change to a job in line reads, so that foreign data, and edges that its booking needs and Redis has
+-- lost, are found before anything is written.
+local function check_record(record)
+  local slot, _, _, booked_in = parse_booking(record)
+  local _, waits_in = parse_waiting(record)
+  local lane = lane_of(booked_in or waits_in)
+  local lacks = slot and lacks_edges(lane, tonumber(slot))
+  if lacks then error(lacks, 0) end
+end
+
 -- Reads the keys that any change may read, so that foreign data is found before anything is written.
 local function check_line()
   next_look()
   call('HGET', claims, SWEEP)
 end
-return lane_of, cost_of, look_anew, leave_lane, never_fits, blocked, promise, unbook, check_line
+return lane_of, cost_of, look_anew, leave_lane, never_fits, blocked, lacks_edges, promise, unbook, check_record,
+  check_line
