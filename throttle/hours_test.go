@@ -99,8 +99,8 @@ func TestHoursEdgesAreLost(t *testing.T) {
 	})
 }
 
-// TestForecastOverClosedNights: jobs of four tenants wait over five closed nights and a weekend, under a window, a quota
-// and hours, and start when it was forecast.
+// TestForecastOverClosedNights: jobs of four tenants wait over five closed nights and a weekend, under a window, a
+// quota and hours, and start when it was forecast.
 func TestForecastOverClosedNights(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()

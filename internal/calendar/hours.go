@@ -60,7 +60,7 @@ func ParseHours(text string) (*Hours, error) {
 	week, zone, has := strings.Cut(text, "@")
 	h := &Hours{Zone: strings.TrimSpace(zone), closed: make(map[int64]bool)}
 	if !has || h.Zone == "" {
-		return nil, fmt.Errorf("no time zone: want a name such as UTC or Europe/Paris, as in Mon-Fri 09:00-17:00 @Europe/Paris")
+		return nil, fmt.Errorf("no time zone: want a name such as UTC, as in Mon-Fri 09:00-17:00 @Europe/Paris")
 	}
 	var err error
 	if h.location, err = locationOf(h.Zone); err != nil {

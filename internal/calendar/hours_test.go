@@ -62,7 +62,8 @@ func TestHoursOpenAndClose(t *testing.T) {
 func TestHoursAreThoseOfTheClock(t *testing.T) {
 	t.Parallel()
 	texts := []string{"Mon-Fri 09:00-17:00", "Fri-Mon 22:00-06:00", "00:30-01:30, 01:45-02:15, 02:30-24:00",
-		"Sun 00:00-03:00, Sat 02:00-02:30, except 2027-03-28 2027-11-07", "Mon-Sun 23:59-00:01", "00:00-24:00, except 2027-01-01"}
+		"Sun 00:00-03:00, Sat 02:00-02:30, except 2027-03-28 2027-11-07", "Mon-Sun 23:59-00:01",
+		"00:00-24:00, except 2027-01-01"}
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(zones).Draw(t, "zone")
 		h, err := calendar.ParseHours(rapid.SampledFrom(texts).Draw(t, "hours") + " @" + zone)
@@ -108,8 +109,9 @@ func TestParseHours(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"Mon-Fri 09:00-17:00": "no time zone", "Mon 09:00-17:00 @": "no time zone", "Mon 09:00-17:00 @Mars/Base": "is no time zone",
-		"Mon 09:00-17:00 @Local": "is no time zone", "@UTC": "is not hours", "except 2026-12-25 @UTC": "no hours",
+		"Mon-Fri 09:00-17:00": "no time zone", "Mon 09:00-17:00 @": "no time zone",
+		"Mon 09:00-17:00 @Mars/Base": "is no time zone",
+		"Mon 09:00-17:00 @Local":     "is no time zone", "@UTC": "is not hours", "except 2026-12-25 @UTC": "no hours",
 		"Mon 09:00-25:00 @UTC": "is no range of hours", "Mon 09:60-17:00 @UTC": "is no range of hours",
 		"Mon 24:00-02:00 @UTC": "is no range of hours", "Mon 9:00-17:00 @UTC": "is no range of hours",
 		"Mon 09:00 @UTC": "is no range of hours", "Mon 09:00-09:00 @UTC": "is never open",

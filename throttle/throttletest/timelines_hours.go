@@ -50,7 +50,7 @@ var hoursTimelines = []timeline{
 			{at: 2*hour - second, call: "pull", want: "booked a2 2h0m0s"},
 		}},
 	{name: "a tenant has hours of its own", scopes: tenantAndDomain(100, 100, 100), lookahead: second, rows: []row{
-		{at: 0, call: "limits", job: "tenant a", text: "100/10s, open 09:00-17:00 @Asia/Kolkata", want: "done"}, // until 11:30
+		{at: 0, call: "limits", job: "tenant a", text: "100/10s, open 09:00-17:00 @Asia/Kolkata", want: "done"},
 		{at: 0, call: "limits", job: "tenant b", text: "100/10s, " + nine, want: "done"},
 		{at: second, job: "a", keys: "tenant=a", want: "granted 1s"},
 		{at: second, job: "b", keys: "tenant=b", want: "waiting, 0 ahead"},
