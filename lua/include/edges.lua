@@ -1,5 +1,6 @@
--- Edges: when the periods of a calendar begin, or hours open and close, us. Only Go can compute them; the hash "edges" has them by calendar, as
--- "first edges": the number of the first period, then an edge of 16 digits for it and for each period after it.
+-- Edges: when the periods of a calendar begin, or hours open and close, us. Only Go can compute them; the hash "edges"
+-- has them by calendar, as "first edges": the number of the first period, then an edge of 16 digits for it and for each
+-- period after it.
 local edges_by_calendar = {}
 
 -- The i-th edge. Before the first, all is over; after the last, nothing begins.
