@@ -36,7 +36,6 @@ var otherNames = map[string]string{
 // onlyInLua are functions of includes without a counterpart.
 var onlyInLua = map[string]string{
 	"decide.reachable":        "memory loses no keys",
-	"claim.lacks_edges":       "memory knows all periods",
 	"edges.edge_at":           "text of edges",
 	"edges.edges_of":          "text of edges",
 	"edges.knows":             "memory knows all periods",
@@ -59,6 +58,8 @@ var onlyInLua = map[string]string{
 	"ledger.cut":              "the log of a ledger",
 	"ledger.leaves_at":        "expiry",
 	"line.check_line":         "foreign data in Redis",
+	"line.check_record":       "foreign data in Redis",
+	"line.lacks_edges":        "memory knows all periods",
 	"overdue.add_job":         "append in Go",
 	"placing.spent_at":        "entries are read in chunks",
 	"placing.behind":          "entries are read from their end",

@@ -87,8 +87,8 @@
 // without a call, and a job archived for that, are accepted only if a process was struck in
 // this way, or the reply by which asynq takes a task was lost.
 //
-// No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound). The bound is a sum of times,
-// as if none of them overlapped:
+// No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound). The bound is a sum of
+// times, as if none of them overlapped:
 //   - the time until the last arrival;
 //   - for each scope, the time in which its limits, served down to the floor, serve the units of the busiest key;
 //     twice that, since heavy jobs leave up to half a window empty;
