@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -20,4 +21,16 @@ func (t *Throttle) AwaitPublished() { t.sign.publishing.Wait() }
 // TakeSteps sets how many steps one call of a script may take.
 func (t *Throttle) TakeSteps(n int) {
 	t.header[0] = t.header[0][:strings.LastIndexByte(t.header[0], ' ')+1] + strconv.Itoa(n)
+}
+
+// KeepEdges has Redis keep the edges of quotas and hours from one instant until another.
+func (t *Throttle) KeepEdges(ctx context.Context, from, until time.Time, limits ...Limit) error {
+	for _, l := range limits {
+		calendar := strings.TrimLeft(l.span(0).String(), "hz0123456789")
+		missing := wire.MissingEdges{Calendar: calendar, From: from.UnixMicro(), Until: until.UnixMicro()}
+		if err := t.redis.storeEdges(ctx, missing, t.arguments(nil)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -16,15 +16,18 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
+// leftOf is how much time is left of a job: until its deadline, and for a wait in its handler, us.
+type leftOf struct{ latest, maxWait int64 }
+
 // memory answers calls of a throttle's scripts as Redis does, with package line.
 type memory struct {
 	redis.Scripter // nil: a throttle calls no other methods
 
-	line   *line.Line
-	now    int64
-	latest map[string]int64 // time left until the jobs' deadlines, us
-	pause  int64            // duration of the next pause, us
-	lasts  int64            // how long the next limits or mode last, us
+	line  *line.Line
+	now   int64
+	left  map[string]leftOf // of jobs with deadlines
+	pause int64             // duration of the next pause, us
+	lasts int64             // how long the next limits or mode last, us
 
 	asked map[string]answered // by asker
 }
@@ -36,7 +39,7 @@ type answered struct {
 }
 
 func newMemory() *memory {
-	return &memory{line: line.New(), latest: make(map[string]int64), asked: make(map[string]answered)}
+	return &memory{line: line.New(), left: make(map[string]leftOf), asked: make(map[string]answered)}
 }
 
 func (m *memory) clone() *memory {
@@ -105,8 +108,8 @@ func (m *memory) reserve(r request) (any, error) {
 		}
 	}
 	for i := range asked.Jobs {
-		if latest, known := m.latest[asked.Jobs[i].ID]; known {
-			asked.Jobs[i].Latest = latest
+		if left, known := m.left[asked.Jobs[i].ID]; known {
+			asked.Jobs[i].Latest, asked.Jobs[i].MaxWait = left.latest, left.maxWait
 		}
 	}
 	of := m.line

@@ -53,10 +53,11 @@ func (m *Model) at(now time.Time) context.Context {
 // asked returns the job to ask the throttle for. The throttle measures the time left until
 // the deadline with its own clock; the memory has it exactly.
 func (m *Model) asked(now time.Time, job throttle.Job) throttle.Job {
-	delete(m.memory.latest, job.ID)
+	delete(m.memory.left, job.ID)
 	if !job.Deadline.IsZero() {
 		left := job.Deadline.Sub(now)
-		m.memory.latest[job.ID] = microsecondsLeft(left)
+		latest := microsecondsLeft(left)
+		m.memory.left[job.ID] = leftOf{latest, min(job.MaxWait.Microseconds(), max(0, latest))}
 		job.Deadline = time.Now().Add(left)
 	}
 	return job
