@@ -129,9 +129,8 @@ type LineFullError struct {
 }
 
 func (e *LineFullError) Error() string {
-	return fmt.Sprintf("throttle: the line of scope %s is full: %d jobs of %d units wait, of at most %s; "+
-		"the wait is about %s", e.Scope, e.Waiting.Jobs, e.Waiting.Units, e.MaxWaiting,
-		e.Wait.Round(time.Second))
+	return fmt.Sprintf("throttle: the line of scope %s is full: it has %s, of at most %s; the wait is about %s", e.Scope,
+		e.Waiting, e.MaxWaiting, e.Wait.Round(time.Second))
 }
 
 // DeadlineError says that a job cannot start by its deadline. Nothing is

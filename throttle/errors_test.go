@@ -140,6 +140,10 @@ func TestErrorTexts(t *testing.T) {
 		"throttle: the earliest start 2026-03-01T12:01:00Z " +
 			"is after the deadline 2026-03-01T12:00:00Z": &throttle.DeadlineError{
 			Job: "secret", Deadline: at, Start: at.Add(time.Minute), Hold: &throttle.Hold{Key: "secret"}},
+		"throttle: the line of scope tenant is full: it has 1 job, 5 units, of at most 1 job; " +
+			"the wait is about 1m0s": &throttle.LineFullError{
+			Job: "secret", Scope: "tenant", Key: "secret", Waiting: throttle.Length{Jobs: 1, Units: 5},
+			MaxWaiting: throttle.Length{Jobs: 1}, Wait: time.Minute},
 		"throttle: Redis cannot decide (timeout): context deadline exceeded": &throttle.UnavailableError{
 			Job: "secret", Nonce: "secret", Failure: "timeout", Err: context.DeadlineExceeded},
 	} {

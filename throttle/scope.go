@@ -70,15 +70,23 @@ type Length struct {
 	Units int64 `json:"units,omitempty"`
 }
 
-// String writes a length as "3 jobs", "5 units" or "3 jobs, 5 units".
+// String writes a length as "3 jobs", "1 unit" or "3 jobs, 5 units".
 func (l Length) String() string {
 	switch {
 	case l.Units == 0:
-		return fmt.Sprintf("%d jobs", l.Jobs)
+		return many(l.Jobs, "job")
 	case l.Jobs == 0:
-		return fmt.Sprintf("%d units", l.Units)
+		return many(l.Units, "unit")
 	}
-	return fmt.Sprintf("%d jobs, %d units", l.Jobs, l.Units)
+	return many(l.Jobs, "job") + ", " + many(l.Units, "unit")
+}
+
+// many writes a count with its noun, given in the singular.
+func many(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // maxMargin is the longest Margin.

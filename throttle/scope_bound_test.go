@@ -30,6 +30,19 @@ func TestBoundOutOfRangeIsRefused(t *testing.T) {
 	}
 }
 
+// TestLengthText: a length names its jobs and its units, one of them in the singular.
+func TestLengthText(t *testing.T) {
+	t.Parallel()
+	for want, length := range map[string]throttle.Length{
+		"0 jobs": {}, "1 job": {Jobs: 1}, "2 jobs": {Jobs: 2}, "1 unit": {Units: 1}, "2 units": {Units: 2},
+		"1 job, 3 units": {Jobs: 1, Units: 3}, "3 jobs, 1 unit": {Jobs: 3, Units: 1},
+	} {
+		if got := length.String(); got != want {
+			t.Errorf("%+v: %q, want %q", length, got, want)
+		}
+	}
+}
+
 // TestBoundsOfProcesses: each process refuses by its own bound, counts what the other enqueued, and differs from it.
 func TestBoundsOfProcesses(t *testing.T) {
 	t.Parallel()
@@ -59,7 +72,7 @@ func TestBoundsOfProcesses(t *testing.T) {
 	}
 	mine, others := throttle.Process{Scopes: []throttle.Scope{{Name: "tenant", MaxWaiting: throttle.Length{Jobs: 1}}}},
 		throttle.Process{Scopes: []throttle.Scope{{Name: "tenant", MaxWaiting: throttle.Length{Jobs: 2, Units: 9}}}}
-	want := []string{"scope tenant without limits (its line has at most 1 jobs), " +
+	want := []string{"scope tenant without limits (its line has at most 1 job), " +
 		"not without limits (its line has at most 2 jobs, 9 units)"}
 	if got := mine.Differences(others); !slices.Equal(got, want) {
 		t.Errorf("differences %q, want %q", got, want)

@@ -83,7 +83,7 @@ func (s *playing) grant(r row) throttle.Reservation {
 //	granted 2s                     starts 2 s after the beginning; nothing held it
 //	booked 10s, tenant a 3/10s     a slot, and the limit that held the job
 //	waiting, 3 ahead               in line; the guess of its start is left out
-//	full, tenant a: 1 jobs, 3 units   a *throttle.LineFullError, with the length of the line
+//	full, tenant a: 1 job, 3 units   a *throttle.LineFullError, with the length of the line
 //	too late, 10s, global 3/10s    a *throttle.DeadlineError, with the start it would have had
 //	3 used, 1 booked, free 10s     usage, of each limit of the scope key
 //	5                              a count
@@ -253,7 +253,7 @@ func reservationText(r throttle.Reservation, err error) string {
 	var full *throttle.LineFullError
 	switch {
 	case errors.As(err, &full):
-		return fmt.Sprintf("full, %s %s: %d jobs, %d units", full.Scope, full.Key, full.Waiting.Jobs, full.Waiting.Units)
+		return fmt.Sprintf("full, %s %s: %s", full.Scope, full.Key, full.Waiting)
 	case errors.As(err, &late):
 		return fmt.Sprintf("too late, %s%s", late.Start.Sub(beginning), holdText(late.Hold))
 	case err != nil:

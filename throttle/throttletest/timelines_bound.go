@@ -21,7 +21,7 @@ var boundTimelines = []timeline{
 		lookahead: second, rows: []row{
 			{at: 0, job: "a1", keys: "tenant=a", costs: "global=2 tenant=3", bounded: true, want: "granted 0s"},
 			{at: 0, job: "a2", keys: "tenant=a", costs: "tenant=3", bounded: true, want: "waiting, 0 ahead"},
-			{at: 0, job: "a3", keys: "tenant=a", costs: "tenant=2", bounded: true, want: "full, tenant a: 1 jobs, 3 units"},
+			{at: 0, job: "a3", keys: "tenant=a", costs: "tenant=2", bounded: true, want: "full, tenant a: 1 job, 3 units"},
 			{at: 0, job: "a4", keys: "tenant=a", bounded: true, want: "waiting, 1 ahead"},
 			{at: 0, job: "a2", keys: "tenant=a", costs: "tenant=3", bounded: true, want: "waiting, 1 ahead"},
 			{at: 0, job: "a5", keys: "tenant=a", want: "waiting, 2 ahead"},
@@ -48,7 +48,7 @@ var boundTimelines = []timeline{
 		lookahead: second, grace: 5 * second, rows: []row{
 			{at: 0, job: "a1", keys: "tenant=a", costs: "tenant=4", plan: true, bounded: true, want: "booked 0s"},
 			{at: 6 * second, call: "pull", want: "overdue a1 0s"},
-			{at: 7 * second, job: "a2", keys: "tenant=a", plan: true, bounded: true, want: "full, tenant a: 1 jobs, 4 units"},
+			{at: 7 * second, job: "a2", keys: "tenant=a", plan: true, bounded: true, want: "full, tenant a: 1 job, 4 units"},
 			{at: 607 * second, call: "pull", want: "nothing"},
 			{at: 607 * second, job: "a2", keys: "tenant=a", plan: true, bounded: true, want: "booked 10m7s"},
 		}},
