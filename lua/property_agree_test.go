@@ -171,6 +171,7 @@ func history(t *rapid.T, s *scripted) {
 		"arrive ":   m.arrive,
 		"rollout":   m.rollOut,
 		"come back": m.comeBack,
+		"move":      m.move,
 		"on time":   m.onTime,
 		"pull":      m.pull,
 		"pull ":     m.pull,
@@ -419,6 +420,16 @@ func (m *machine) comeBack(t *rapid.T) {
 		t.Skip("nobody")
 	}
 	m.ask(t, []line.Job{m.jobs[rapid.SampledFrom(m.ids).Draw(t, "who")]})
+}
+
+// move has a job ask again as a job that is drawn anew: with other keys, costs or bounds.
+func (m *machine) move(t *rapid.T) {
+	if len(m.ids) == 0 {
+		t.Skip("nobody")
+	}
+	moved := m.drawJob(t)
+	moved.ID = rapid.SampledFrom(m.ids).Draw(t, "who")
+	m.ask(t, []line.Job{moved})
 }
 
 func (m *machine) onTime(t *rapid.T) {

@@ -5,61 +5,53 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/line"
 	"github.com/asynq-throttle/asynq-throttle/internal/redistest"
 )
 
-// TestLengthsAfterALoss loses the records of jobs, or the lengths of lines. No lost job stays in a line, and lengths
-// that were lost are right again when their lines have been empty.
+// TestLengthsAfterALoss loses the records of jobs, or the lengths of lines. No lost job stays in a line, also under a
+// key for which no job comes any more, and lengths that were lost are right again when their lines have been empty.
 func TestLengthsAfterALoss(t *testing.T) {
 	t.Parallel()
-	rows := []struct {
-		lost        string
-		left, empty string // the length of a line of three jobs after one more came, and of the line when it is empty
-	}{
-		{"jobs", "1 2", ""},
-		{"waiting", "1 2", ""},
-	}
-	for _, row := range rows {
-		t.Run(row.lost, func(t *testing.T) {
+	for _, lost := range []string{"jobs", "waiting"} {
+		t.Run(lost, func(t *testing.T) {
 			t.Parallel()
 			onServers(t, func(t *testing.T, client *redis.Client) {
 				s := &scripted{client: client, prefix: "thr:{" + redistest.Name(t) + "}:4:",
 					settings: line.Settings{Lookahead: second, Grace: 5 * second, Counts: true,
 						Scopes: map[string]line.Scope{"global": {Mode: line.Enforce}, "tenant": {Mode: line.Enforce}}}}
-				come := func(id string) {
+				come := func(tenant, id string) {
 					t.Helper()
-					job := jobOf("a", id, 2)
+					job := jobOf(tenant, id, 2)
 					job.Plan, job.Bounds = true, []line.Length{{}, {Jobs: 3}}
 					if _, got, err := s.reserve(dawn, []line.Job{job}); err != nil || !strings.HasPrefix(got[0], "2 ") {
 						t.Fatalf("%s: %q, %v", id, got, err)
 					}
 				}
-				length := func() string {
+				expect := func(when string, want map[string]string) {
 					t.Helper()
-					return client.HGet(t.Context(), s.prefix+"waiting", "tenant:a").Val()
+					lengths, err := client.HGetAll(t.Context(), s.prefix+"waiting").Result()
+					if diff := cmp.Diff(want, lengths); err != nil || diff != "" {
+						t.Errorf("%s, %v, the lengths are (-want +got):\n%s", when, err, diff)
+					}
 				}
 				for i := range 3 {
-					come(fmt.Sprint("j", i))
+					come("a", fmt.Sprint("j", i))
 				}
-				if got := length(); got != "3 6" {
-					t.Fatalf("a line of three jobs has the length %q", got)
-				}
-				client.Del(t.Context(), s.prefix+row.lost)
-				come("after")
-				if got := length(); got != row.left {
-					t.Errorf("after the loss, the length is %q, want %q", got, row.left)
-				}
-				for _, id := range []string{"j0", "j1", "after", "j2"} {
+				come("b", "other")
+				expect("before the loss", map[string]string{"*": "4 0", "global:": "4 8", "tenant:a": "3 6", "tenant:b": "1 2"})
+				client.Del(t.Context(), s.prefix+lost)
+				come("a", "after")
+				expect("when one more has come", map[string]string{"*": "1 0", "global:": "1 2", "tenant:a": "1 2"})
+				for _, id := range []string{"j0", "j1", "after", "j2", "other"} {
 					if _, err := s.leave(dawn, []string{id}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if got := length(); got != row.empty {
-					t.Errorf("the length of an empty line is %q, want %q", got, row.empty)
-				}
+				expect("when all have left", map[string]string{})
 			})
 		})
 	}
