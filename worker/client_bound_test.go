@@ -125,3 +125,72 @@ func TestBatchOverTheBound(t *testing.T) {
 		}
 	})
 }
+
+// boundedClient enqueues tasks of one tenant, and asks how long its line is.
+type boundedClient struct {
+	*world
+	client *worker.Client
+	sent   int
+}
+
+// fill enqueues tasks and fails the test unless that many of them are taken, and the next one is refused.
+func (c *boundedClient) fill(most int) {
+	c.t.Helper()
+	for n := range most + 1 {
+		_, err := c.client.Enqueue(c.t.Context(), worker.NewTask("mail", nil, headers("acme", 1)),
+			asynq.TaskID(fmt.Sprintf("%06d", c.sent)))
+		var full *throttle.LineFullError
+		if refused := n == most; refused && !errors.As(err, &full) || !refused && err != nil {
+			c.t.Fatalf("task %d: %v, want it taken: %t", n, err, !refused)
+		}
+		if err == nil {
+			c.sent++
+		}
+	}
+}
+
+// has returns a condition: the line has that many jobs.
+func (c *boundedClient) has(jobs int64) func() bool {
+	return func() bool {
+		usage, err := inspect.New(c.throttle).Usage(c.t.Context(), "tenant", "acme")
+		return err == nil && usage.Line == throttle.Length{Jobs: jobs, Units: jobs}
+	}
+}
+
+// TestDrainedLineTakesTasks: a line that was full takes as many tasks again when its tasks have run, and no more.
+func TestDrainedLineTakesTasks(t *testing.T) {
+	t.Parallel()
+	inBubble(t, boundedTenants(5), func(t *testing.T, w *world) {
+		c := &boundedClient{world: w, client: w.newClient()}
+		c.fill(5)
+		w.serve(asynq.Config{Concurrency: 4})
+		w.drained(5, 10*time.Minute)
+		if !c.has(0)() {
+			t.Fatal("the tasks have run, and are in line")
+		}
+		c.fill(5)
+	})
+}
+
+// TestClearedTasksFreeTheirPlaces deletes tasks while they wait. When the first ones should start, the worker takes all
+// of them out of line, those behind a task that has not started too, and the line takes as many others.
+func TestClearedTasksFreeTheirPlaces(t *testing.T) {
+	t.Parallel()
+	const most, waits, left = 60, 41, 52 // a task behind 40 deleted ones; the first of those at the end that stay
+	inBubble(t, boundedTenants(most), func(t *testing.T, w *world) {
+		c := &boundedClient{world: w, client: w.newClient()}
+		c.fill(most)
+		for n := 1; n < left; n++ {
+			if n == waits {
+				continue
+			}
+			if err := w.tasks.DeleteTask("default", fmt.Sprintf("%06d", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.serve(asynq.Config{Concurrency: 4})
+		w.until("the deleted tasks have left", 70*time.Second, c.has(most-left))
+		c.fill(left)
+		w.checked(2) // the first task, and the one that was behind deleted ones
+	})
+}
