@@ -118,6 +118,9 @@ func (a *account) saw(args []string, reply []byte) {
 	if a.world.plan.kind == even {
 		defer a.stand(len(a.pulls))
 	}
+	if a.world.plan.bounded && a.world.plan.kind == calm {
+		defer a.checkBounds()
+	}
 	switch verbs[args[1]] {
 	case "reserve":
 		a.reserved(argv, text(values[0]))

@@ -184,6 +184,7 @@ func (w *world) end() {
 	w.checkJobs()
 	w.checkCharges()
 	w.checkRunning()
+	w.checkLengths()
 	if w.plan.kind == even {
 		w.checkShares()
 	}
@@ -235,9 +236,9 @@ func (w *world) report() {
 		}
 	}
 	w.t.Logf(
-		"%s: jobs=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d usages=%d "+
-			"reports=%d lowered=%d virtual=%s",
-		w.plan.kind, len(w.plan.jobs), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
+		"%s: jobs=%d refused=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d "+
+			"usages=%d reports=%d lowered=%d virtual=%s",
+		w.plan.kind, len(w.plan.jobs), len(w.refused), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
 		len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
 		time.Since(w.began).Round(time.Second))
 }
@@ -260,6 +261,10 @@ func (w *world) checkJobs() {
 		state, hit := w.follow(j)
 		info, err := w.tasks.GetTaskInfo("default", j.id)
 		switch by := w.byHand[j.id]; {
+		case w.refused[j.id]:
+			if err == nil || len(w.runs[j.id]) > 0 {
+				w.errorf("%s was refused, and ran %d times; asynq has %+v", j.id, len(w.runs[j.id]), info)
+			}
 		case by == deletion && err == nil:
 			w.errorf("%s was deleted and is %s", j.id, info.State)
 		case by == deletion || by == archive && err == nil && info.State == asynq.TaskStateArchived:
@@ -438,7 +443,8 @@ func (p *plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s run of %s, %d jobs of %d tenants\n", p.kind, p.span, len(p.jobs), len(p.tenants))
 	for _, scope := range p.scopes {
-		fmt.Fprintf(&b, "scope %s: %v, floor %v\n", scope.Name, scope.Limits, scope.Floor)
+		fmt.Fprintf(&b, "scope %s: %v, floor %v, lines of at most %s\n", scope.Name, scope.Limits, scope.Floor,
+			scope.MaxWaiting)
 	}
 	fmt.Fprintf(&b, "grace %s, lookahead %s, fair scope %q, shares %v\n", p.options.Grace, p.options.Lookahead,
 		p.options.FairScope, p.options.Shares)

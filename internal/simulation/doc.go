@@ -22,6 +22,9 @@
 // In some worlds limits follow their upstream (follow_test.go): handlers, and at any time a
 // reporter without a job, report its refusals, the units that it serves and the units left.
 //
+// In some worlds lines have a bound (bounds_test.go), and worker.Client is refused tasks. In calm ones of these it
+// enqueues every task.
+//
 // There are three kinds of worlds: calm ones without faults, rough ones with some sorts
 // of faults, and even ones in which the shares are measured.
 //
@@ -86,6 +89,10 @@
 // was shut down or was cut off: asynq is at-least-once there. An attempt that asynq has counted
 // without a call, and a job archived for that, are accepted only if a process was struck in
 // this way, or the reply by which asynq takes a task was lost.
+//
+// No line over its bound. What is refused is not in asynq, and never runs; the client has no other error for a planned
+// task. If worker.Client enqueues every task and none is retried, no script leaves a line longer than its bound, and in
+// the end no job is counted. In every world, the jobs that are counted in the end are those that Redis knows.
 //
 // No job is stuck. All tasks have ended, and no job stands in line, by a bound (plan.bound). The bound is a sum of
 // times, as if none of them overlapped:

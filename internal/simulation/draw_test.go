@@ -24,6 +24,7 @@ type plan struct {
 	faults    []fault
 	said      []said
 	running   bool // there are limits on what runs at once
+	bounded   bool // lines may only get so long
 }
 
 // kind is how rough a run is.
@@ -148,6 +149,9 @@ func draw(seed uint64, span time.Duration) *plan {
 	}
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5116))}); more.chance(0.5) {
 		p.drawPriorities(more)
+	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5118))}); p.kind != even && more.chance(0.5) {
+		p.drawBounds(more)
 	}
 	return p
 }

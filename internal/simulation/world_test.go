@@ -42,6 +42,7 @@ type world struct {
 	processes []*running
 	runs      map[string][]*call  // of handlers, by job
 	byHand    map[string]mischief // what ended jobs: deletion, archive
+	refused   map[string]bool     // jobs, since a line was full
 	failures  int
 	events    sync.WaitGroup // the events of the plan
 	pending   sync.WaitGroup // goroutines that end when all is over
@@ -80,6 +81,7 @@ func live(t *testing.T, p *plan, b backend) {
 			t: t, plan: p, name: "sim", backend: b, over: make(chan struct{}), began: time.Now(), latest: time.Now(),
 			turns: []turned{{at: time.Now()}},
 			runs:  make(map[string][]*call), byHand: make(map[string]mischief), jobs: make(map[string]*job),
+			refused: make(map[string]bool),
 		}
 		w.redis = b.open(w)
 		w.account = newAccount(w)
@@ -283,7 +285,8 @@ func (w *world) at(at time.Duration, done <-chan struct{}, do func()) {
 
 // enqueue adds jobs that arrive together; one call enqueues all that are planned.
 func (w *world) enqueue(jobs []*job) {
-	var planned []*asynq.Task
+	var tasks []*asynq.Task
+	var of []*job
 	for _, j := range jobs {
 		headers := map[string]string{"tenant": j.tenant, "weight": strconv.FormatInt(j.weight, 10),
 			"priority": strconv.Itoa(j.priority), "costs": costsText(j.costs)}
@@ -297,13 +300,12 @@ func (w *world) enqueue(jobs []*job) {
 		case spare:
 			w.send(worker.NewTask("mail", nil, headers, options...))
 		default:
-			planned = append(planned, worker.NewTask("mail", nil, headers, options...))
+			tasks, of = append(tasks, worker.NewTask("mail", nil, headers, options...)), append(of, j)
 		}
 	}
-	if len(planned) > 0 {
-		if _, err := w.planner.EnqueueAll(w.t.Context(), planned); err != nil {
-			w.errorf("planned tasks are not enqueued: %v", err)
-		}
+	if len(tasks) > 0 {
+		plan, _ := w.planner.EnqueueAll(w.t.Context(), tasks)
+		w.take(of, plan)
 	}
 }
 
