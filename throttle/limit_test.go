@@ -197,6 +197,8 @@ func FuzzParseLimit(f *testing.F) {
 	for _, seed := range []string{
 		"100/1m", "2000/24h", "50000/7d@1h", "unlimited/1m", "0/1s", "9007199254740992/400d", "1/1ms@1us",
 		"9007199254740993/1m", "1/1h0m0.000001s", "-1/1m", "1/1m@0s", "1/9600h@9600h", " 1 / 1m ", "1/2562047h", "1/1m0s@60s",
+		"3/running@1m", "5000/day@Europe/Paris", "1/month+14d3h@UTC", "open 22:00-06:00 @Asia/Kolkata",
+		"open Mon-Fri 09:00-17:00, Sat 10:00-12:00, except 2026-12-25 2027-01-01 @Europe/Paris",
 	} {
 		f.Add(seed)
 	}
@@ -209,11 +211,11 @@ func FuzzParseLimit(f *testing.F) {
 			}
 			return
 		}
-		inRange := limit.Units >= throttle.Unlimited && limit.Units <= maxUnits &&
-			limit.Window >= time.Millisecond && limit.Window <= maxWindow && limit.Window%time.Microsecond == 0 &&
+		isWindow := !limit.Running && limit.Calendar == (throttle.Calendar{}) && limit.Hours == ""
+		inRange := limit.Window >= time.Millisecond && limit.Window <= maxWindow && limit.Window%time.Microsecond == 0 &&
 			limit.Precision >= 0 && limit.Precision <= limit.Window && limit.Precision%time.Microsecond == 0 &&
 			(limit.Units <= 1000 || limit.Precision == 0 || limit.Window/limit.Precision <= 1000)
-		if !inRange {
+		if limit.Units < throttle.Unlimited || limit.Units > maxUnits || isWindow && !inRange {
 			t.Fatalf("ParseLimit(%q) took %+v, which is out of range", text, limit)
 		}
 		again, err := throttle.ParseLimit(limit.String())

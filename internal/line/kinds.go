@@ -93,15 +93,19 @@ func ParseSpan(text string) (Span, error) {
 	if rest == "" && s.Kind != Quota && s.Kind != Hours {
 		return s, nil
 	}
-	switch of, err := EdgesOf(rest); of := of.(type) {
+	of, err := EdgesOf(rest)
+	if err != nil {
+		return Span{}, wrong
+	}
+	var is Span
+	switch of := of.(type) {
 	case *calendar.Calendar:
-		if is := Periods(of); err == nil && is.Kind == s.Kind && is.Length == s.Length {
-			return is, nil
-		}
+		is = Periods(of)
 	case *calendar.Hours:
-		if is := Open(of); err == nil && is.Kind == s.Kind && is.Length == s.Length {
-			return is, nil
-		}
+		is = Open(of)
+	}
+	if is.Kind == s.Kind && is.Length == s.Length {
+		return is, nil
 	}
 	return Span{}, wrong
 }

@@ -198,7 +198,8 @@ func TestPageIsReadAsWritten(t *testing.T) {
 // FuzzReadDecisions: no reply makes the reader panic, and a reply that is read is written the same.
 func FuzzReadDecisions(f *testing.F) {
 	for _, text := range []string{"1000 5\n1 7 0 0", "1 0\n2 7 a:/3/w5/1 1 2\n3 7 - 0 0 1 2", "1 0\n5 a:/3/r5/1 c",
-		"1 0\n", "1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a"} {
+		"1 0\n", "1 0\n1 7 9 4 !a:,b: a:/p 8", "1 0\n0 FOREIGN key:a", "1 0\n5 a:/3/z86400000000day@UTC/1 c", "0 0\n5 //z10/",
+		"1 0\n2 7 a:/-1/h604800000000Mon-Fri~09:00-17:00~@Europe.Paris/1 0 0"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
