@@ -164,3 +164,26 @@ func TestRunOutlivesItsLease(t *testing.T) {
 		})
 	}
 }
+
+// TestRunnerEndsWithTheLastTask: the goroutine that renews leases ends when the last task has ended
+// after Stop, and not only when the task's lease would have been renewed.
+func TestRunnerEndsWithTheLastTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := &endings{}
+		s := &Shaper{throttle: line, looks: line, driver: line, log: zap.NewNop(), stopped: make(chan struct{})}
+		s.puller, s.runner = newPuller(s), newRunner(s)
+		granted := throttle.Reservation{Job: throttle.Job{ID: "last"}, Lease: time.Minute}
+		ctx, r := s.runner.begin(t.Context(), granted, time.Now())
+		close(s.stopped)
+		s.runner.stop()
+		synctest.Wait()
+		s.runner.end(ctx, r, granted)
+		synctest.Wait()
+		s.runner.mu.Lock()
+		defer s.runner.mu.Unlock()
+		if s.runner.started {
+			t.Error("the goroutine goes on, want it ended")
+		}
+	})
+}

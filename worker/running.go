@@ -149,6 +149,9 @@ func (n *runner) end(ctx context.Context, r *run, granted throttle.Reservation) 
 	n.mu.Lock()
 	r.soon.Stop()
 	delete(n.runs, r)
+	if n.ended {
+		n.signal() // the goroutine ends with the last task
+	}
 	if r.isOver(time.Now()) {
 		n.lose(r)
 	}
