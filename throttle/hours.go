@@ -35,8 +35,8 @@ func OpenHours(hours string, closed ...string) Limit {
 
 func hoursOf(of *calendar.Hours) Limit { return Limit{Units: Unlimited, Hours: of.String()} }
 
-// isOpen reports whether a text is one of hours.
-func isOpen(text string) bool {
+// isHoursText reports whether the text of a limit begins as that of hours does.
+func isHoursText(text string) bool {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	return word == openText
 }

@@ -144,7 +144,7 @@ func ParseLimits(text string) ([]Limit, error) {
 	var limits []Limit
 	hours := ""
 	for part := range strings.SplitSeq(text, ",") {
-		if part = hours + part; isOpen(part) && !strings.Contains(part, "@") {
+		if part = hours + part; isHoursText(part) && !strings.Contains(part, "@") {
 			hours = part + ","
 			continue
 		}
@@ -163,7 +163,7 @@ func ParseLimits(text string) ([]Limit, error) {
 }
 
 func parseLimit(text string) (Limit, error) {
-	if isOpen(text) {
+	if isHoursText(text) {
 		of, err := calendar.HoursOf(strings.TrimPrefix(text, openText))
 		if err != nil {
 			return Limit{}, err

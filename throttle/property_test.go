@@ -41,8 +41,8 @@ func history(t *rapid.T, client *redis.Client) {
 	t.Repeat(h.actions())
 }
 
-// keepEdges has Redis know all edges that the history may come to. Beyond those that it knows, scripts take hours for
-// open, and whoever comes there looks again; the model knows all.
+// keepEdges has Redis keep all edges that the history may come to. Beyond the edges that Redis keeps, scripts take
+// hours for open until that time comes; the model computes every edge.
 func (h *machine) keepEdges(t *rapid.T) {
 	h.redis.at(h.now)
 	limits := slices.Clone(openHours)

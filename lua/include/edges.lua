@@ -61,8 +61,8 @@ local function turns_at(edges, at, parity)
   end
 end
 
--- The first instant, from one on, at which hours are open. Beyond the known edges they count as open: whoever comes
--- there looks again.
+-- The first instant, from one on, at which hours are open. Beyond the known edges they count as open: a job whose place
+-- lies there is placed anew when that time comes, by the edges that are known then.
 local function opens_at(edges, at)
   return turns_at(edges, at, 0) or max(at, edge_at(edges, edges.count))
 end

@@ -10,8 +10,8 @@
 -- settled: a settlement corrects the charge of a start, and a report of the upstream adds debts.
 -- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
 -- slides: starts leave one after the other, so that the ledger tells what started in any time.
--- uses: edges
 -- edged: its text names a calendar or hours, whose edges Redis keeps. opens: only the time decides.
+-- uses: edges
 local KINDS = {
   h = { edged = true, opens = true },
   r = { renewed = true },

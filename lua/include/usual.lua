@@ -1,7 +1,7 @@
--- The usual case, decided and written at once: no job waits, no scope key is closed or has limits of its own, none has
--- bookings, and all limits have room for all that they count. It needs none of the includes below, whose definition is
--- most of a call's cost. In any other case it writes nothing. Entries that have left a window still count here; another
--- case subtracts them, when the limit has no room for all, or when entries go into the log.
+-- The usual case, decided and written at once: no job waits, no scope key is paused, outside of its hours or has limits
+-- of its own, none has bookings, and all limits have room for all that they count. It needs none of the includes below,
+-- whose definition is most of a call's cost. In any other case it writes nothing. Entries that have left a window still
+-- count here; another case subtracts them, when the limit has no room for all, or when entries go into the log.
 -- uses: edges, kinds, scopes, grants
 
 local now_text = format('%d', now)

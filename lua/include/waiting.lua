@@ -1,5 +1,5 @@
--- How long the line of each scope key is: the jobs and the units of all counted records. A job's first record is counted
--- if its process bounds any line; its later records are as the first was.
+-- How long the line of each scope key is: the jobs and the units of all counted records. A job's first record is
+-- counted if its process bounds any line; its later records are as the first was.
 -- uses: records
 local ALL = '*' -- a field beside scope keys: how many records are counted in all
 local lengths = prefix .. 'waiting'
