@@ -342,9 +342,7 @@ func (b *batcher) resolve(c *call, repeated bool, answers []Answer, err error) {
 // call left undecided, since it had used up its steps, go with the next call.
 func (b *batcher) give(c *call, answers []Answer) {
 	now := time.Now()
-	if forgotten := b.kept.forget(now); b.throttle.options.Fallback == FallbackClosed { // else the job may have run
-		b.noteLate(forgotten...)
-	}
+	b.noteLate(b.kept.forget(now)...)
 	b.giveBack()
 	b.queue = append(c.jobs[len(answers):len(c.jobs):len(c.jobs)], b.queue...)
 	for i, answer := range answers {
@@ -352,7 +350,7 @@ func (b *batcher) give(c *call, answers []Answer) {
 		case !a.gone:
 			a.give(answer)
 		case r.Outcome == Granted:
-			b.kept.put(r, c.sent, now, b.throttle.options.Grace)
+			b.kept.put(a.order, r, c.sent, now, b.throttle.options.Grace)
 		}
 	}
 }
@@ -377,6 +375,13 @@ func fail(jobs []*asked, err error) {
 		}
 		a.gone = true
 	}
+}
+
+// ranUnchecked notes that a fallback has started a job.
+func (b *batcher) ranUnchecked(o *order) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o.unchecked = true
 }
 
 // takeKept takes the grant that is kept under the job's nonce.

@@ -462,6 +462,31 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
+// TestLateGrantOfAFallback: of two jobs whose decision came too late, a local share has started one. The grant of the
+// other one is given back, so that it is not charged twice when it comes again.
+func TestLateGrantOfAFallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newFake()
+		client.lose = true
+		th := fakeThrottle(t, client, Options{Fallback: FallbackLocal, LocalShare: 0.02}) // one unit of a tenant at once
+		answers := th.ReserveAll(t.Context(), []Job{fakeJob("started"), fakeJob("put back")})
+		if answers[0].Err != nil || answers[0].Reservation.Source != FallbackLocal || answers[1].Err == nil {
+			t.Fatalf("got %+v, want the first one started by the local share", answers)
+		}
+		client.set(func() { client.lose = false })
+		for _, id := range []string{"b", "c"} { // what was lost is known, then late
+			if _, err := th.Reserve(t.Context(), fakeJob(id)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(th.options.Grace + time.Second)
+		}
+		if given := client.givenBack(); !slices.Equal(given, []string{"put back"}) {
+			t.Errorf("given back: %q", given)
+		}
+	})
+}
+
 // TestKeptGrantKeepsItsDelay: a grant that is handed out later has only the rest of its delay.
 func TestKeptGrantKeepsItsDelay(t *testing.T) {
 	t.Parallel()
@@ -469,16 +494,16 @@ func TestKeptGrantKeepsItsDelay(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0) // on Redis' clock
 	came := sent.Add(time.Second)
 	grant := Reservation{Job: Job{Nonce: "n"}, Outcome: Granted, Now: now, Start: now.Add(3 * time.Second)}
-	kept.put(grant, sent, came, time.Minute)
+	kept.put(new(order), grant, sent, came, time.Minute)
 	r, age := kept.take("n", came.Add(time.Second))
 	if age != keptFresh || r.Delay() != 2*time.Second || !r.Replayed {
 		t.Errorf("age %d, delay %s, replayed %t", age, r.Delay(), r.Replayed)
 	}
-	kept.put(grant, sent, came, time.Minute)
+	kept.put(new(order), grant, sent, came, time.Minute)
 	if _, age := kept.take("n", sent.Add(4*time.Second+1)); age != keptLate {
 		t.Errorf("age %d a second after the start, want late", age)
 	}
-	kept.put(grant, sent, came, time.Minute)
+	kept.put(new(order), grant, sent, came, time.Minute)
 	kept.forget(came.Add(2 * time.Minute))
 	if _, age := kept.take("n", sent); age != keptNone {
 		t.Errorf("age %d after it was forgotten", age)

@@ -18,6 +18,7 @@ type keptGrants map[string]keptGrant
 
 type keptGrant struct {
 	reservation Reservation
+	order       *order
 	sent        time.Time // the first time that the call was sent: the earliest it can have been decided
 	came        time.Time // when the reply arrived: the latest it can have been decided
 	until       time.Time // when the grant is given back
@@ -32,9 +33,9 @@ const (
 	keptLate                 // the grant must be given back
 )
 
-func (k keptGrants) put(r Reservation, sent, came time.Time, grace time.Duration) {
+func (k keptGrants) put(o *order, r Reservation, sent, came time.Time, grace time.Duration) {
 	if len(k) < mostKept {
-		k[r.Job.Nonce] = keptGrant{reservation: r, sent: sent, came: came, until: came.Add(r.Delay() + grace)}
+		k[r.Job.Nonce] = keptGrant{reservation: r, order: o, sent: sent, came: came, until: came.Add(r.Delay() + grace)}
 	}
 }
 
@@ -63,13 +64,17 @@ func (k keptGrants) take(nonce string, now time.Time) (Reservation, keptAge) {
 	return r, keptFresh
 }
 
-// forget removes and returns the grants that no caller has asked for in time.
-func (k keptGrants) forget(now time.Time) (forgotten []Reservation) {
+// forget removes the grants that no caller has asked for in time. It returns those that must be given back: a grant of
+// a job that a fallback has started stays charged.
+func (k keptGrants) forget(now time.Time) (unused []Reservation) {
 	for nonce, kept := range k {
-		if now.After(kept.until) {
-			forgotten = append(forgotten, kept.reservation)
-			delete(k, nonce)
+		if !now.After(kept.until) {
+			continue
 		}
+		if !kept.order.unchecked {
+			unused = append(unused, kept.reservation)
+		}
+		delete(k, nonce)
 	}
-	return forgotten
+	return unused
 }

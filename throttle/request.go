@@ -17,6 +17,8 @@ type order struct {
 	flow    string   // the encoded key of the fair scope, empty for none
 	charges []charge // by the names of the scope keys
 	lane    string
+
+	unchecked bool // a fallback has started it; the batcher's mutex guards this
 }
 
 // charged returns what the job takes of a scope key; nil if the scope key is not one of the job's.

@@ -101,7 +101,9 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 	if len(orders) > 0 {
 		for i, answer := range t.batch.ask(ctx, orders...) {
 			if answer.Err != nil {
-				answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err)
+				if answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err); answer.Err == nil {
+					t.batch.ranUnchecked(orders[i])
+				}
 			}
 			if answer.Err == nil {
 				answer.Reservation.Job.Nonce = jobs[places[i]].Nonce // a drawn nonce is only for a lost answer
