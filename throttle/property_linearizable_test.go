@@ -44,6 +44,7 @@ func TestF55_Linearizable(t *testing.T) {
 		var seen tally
 		seen.until(t, longtest.Of[uint64](5, 20), enough{calls: changing, outcomes: ofAll}, func(seed uint64) {
 			a := newArena(t, 2)
+			a.vary(seed)
 			a.contend(seed, 8, 25, func() *redis.Client { return onceClient(t, proxy.Addr) })
 			a.mustLinearize(seed, &seen)
 		})

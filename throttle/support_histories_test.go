@@ -119,6 +119,10 @@ func (a answer) String() string {
 }
 
 func (a answer) equals(b answer) bool {
+	full, other := new(throttle.LineFullError), new(throttle.LineFullError)
+	if errors.As(a.err, &full) && errors.As(b.err, &other) {
+		return full.Scope == other.Scope && full.Key == other.Key && full.Waiting == other.Waiting
+	}
 	if a.err != nil || b.err != nil {
 		return a.err != nil && b.err != nil && a.err.Error() == b.err.Error()
 	}
@@ -190,6 +194,33 @@ func newArena(t *testing.T, throttles int) *arena {
 	return a
 }
 
+// vary gives every other arena quotas and hours beside its windows, whose edges come after some rounds, and some bounds
+// of lines. It depends on the seed, so that its history can be played again.
+func (a *arena) vary(seed uint64) {
+	edge := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) // a Saturday
+	day := throttle.Calendar{Unit: throttle.Day, Zone: "UTC"}
+	month := throttle.Calendar{Unit: throttle.Month, Days: 20, Hours: 5, Zone: "Asia/Karachi"} // begins at the same edge
+	ofTenant, ofAll := &a.scopes[0], &a.scopes[1]
+	switch seed % 6 {
+	case 1:
+		ofTenant.Limits = append(ofTenant.Limits, throttle.Limit{Units: 6, Calendar: day})
+		ofAll.Limits = append(ofAll.Limits, throttle.Limit{Units: 9, Calendar: month})
+	case 3: // the hours open
+		ofAll.Limits = append(ofAll.Limits, throttle.OpenHours("Sat-Thu 00:00-24:00 @UTC"))
+		ofTenant.Limits = append(ofTenant.Limits, throttle.Limit{Units: 7, Calendar: month})
+	case 5: // the hours close
+		ofTenant.Limits = append(ofTenant.Limits, throttle.OpenHours("00:01-24:00 @UTC"))
+		ofAll.Limits = append(ofAll.Limits, throttle.Limit{Units: 30, Calendar: day})
+	default:
+		return
+	}
+	a.now = edge.Add(-600 * time.Millisecond)
+	ofTenant.MaxWaiting, ofAll.MaxWaiting = throttle.Length{Units: 6}, throttle.Length{Jobs: 5}
+	for i := range a.jobs {
+		a.jobs[i].Bounded = i%2 == 0
+	}
+}
+
 // contender is one client: throttles of its own, and what it draws.
 type contender struct {
 	*arena
@@ -216,6 +247,29 @@ func (a *arena) contender(id int, seed uint64, client *redis.Client) *contender 
 	return c
 }
 
+// keepEdges has Redis keep all edges that the history may come to: beyond those that it keeps, the model knows more. A
+// reply may be lost; what is kept stays.
+func (c *contender) keepEdges() {
+	var limits []throttle.Limit
+	for _, scope := range c.scopes {
+		for _, l := range scope.Limits {
+			if l.Zone() != "" {
+				limits = append(limits, l)
+			}
+		}
+	}
+	for _, s := range c.own {
+		keep := func() error { return s.throttle.KeepEdges(c.t.Context(), c.now, c.now.AddDate(1, 0, 0), limits...) }
+		err := keep()
+		for tries := 0; err != nil && tries < 100; tries++ {
+			err = keep()
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // callsInRound is how many calls a client makes in a round, all of them at one instant.
 const callsInRound = 3
 
@@ -226,6 +280,7 @@ func (a *arena) contend(seed uint64, clients, each int, newClient func() *redis.
 	for id := range all {
 		all[id] = a.contender(id, seed, newClient())
 	}
+	all[0].keepEdges()
 	inRound := each
 	if !a.ownClock {
 		inRound = callsInRound
@@ -275,6 +330,9 @@ func (c *contender) draw() operation {
 		if o.call == "limits" && scope.Name == o.scope {
 			o.limits = slices.Clone(scope.Limits)
 			o.limits[0].Units += c.random.Int64N(6) - 2
+			if last := &o.limits[len(o.limits)-1]; last.Calendar.Unit != "" {
+				last.Units += c.random.Int64N(3)
+			}
 		}
 	}
 	c.mu.Lock()
@@ -459,23 +517,35 @@ type tally struct {
 	overlaps         int // pairs of calls of one throttle that were under way at once
 	overtaken        int // calls that had to be put before one that was made earlier
 	outcomes         map[throttle.Outcome]int
+	full             int            // jobs that were refused since a line was full
+	held             map[string]int // jobs that were held back, by the kind of the limit
 	did              map[string]int // calls that have changed something, by their names
 	took             time.Duration  // to put them in order
 }
 
 func (s *tally) add(a *arena, orders [][]porcupine.Operation) {
 	if s.outcomes == nil {
-		s.outcomes, s.did = make(map[throttle.Outcome]int), make(map[string]int)
+		s.outcomes, s.did, s.held = make(map[throttle.Outcome]int), make(map[string]int), make(map[string]int)
 	}
 	s.histories, s.calls = s.histories+1, s.calls+len(a.history)
 	for _, o := range a.history {
 		answered, isAnswer := o.Output.(answer)
 		asked, isAsked := o.Input.(operation)
+		if full := new(throttle.LineFullError); isAnswer && errors.As(answered.err, &full) {
+			s.full++
+		}
 		if !isAnswer || !isAsked || answered.err != nil || answered.lost {
 			continue
 		}
 		if r, is := answered.value.(throttle.Reservation); is {
 			s.outcomes[r.Outcome]++
+			switch {
+			case r.Hold == nil:
+			case r.Hold.Limit.Hours != "":
+				s.held["hours"]++
+			case r.Hold.Limit.Calendar.Unit != "":
+				s.held["a quota"]++
+			}
 		}
 		if answered.changed() {
 			s.did[asked.call]++
@@ -556,7 +626,7 @@ func (s *tally) until(t *testing.T, n uint64, want enough, play func(seed uint64
 	}
 	t.Logf("%d calls in %d histories, %d answers lost; %d pairs at once, %d overtaken; %v; put in order in %s",
 		s.calls, s.histories, s.lost, s.overlaps, s.overtaken, s.outcomes, s.took)
-	t.Logf("calls that have changed something: %v", s.did)
+	t.Logf("calls that have changed something: %v; %d lines were full, held back by %v", s.did, s.full, s.held)
 	for _, missing := range s.lacks(want) {
 		if longtest.Full() {
 			t.Errorf("%d histories: %s", s.histories, missing)
