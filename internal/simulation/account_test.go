@@ -34,14 +34,23 @@ type account struct {
 	standing map[string]bool         // flows in line after the last script; only in even worlds
 	passed   map[string]bool         // flows of which a heavy job was booked out of turn, or passed
 	parts    map[string]int64        // by scope key: thousandths of its limits that are served
-	reports  int
-	lowered  int
-	quiet    bool // every booking has stopped counting
-	grants   int
-	usages   int
-	pulls    []pulled
-	lines    map[string]map[string]int64 // the weights of the jobs in line, by flow
-	slots    map[string]string           // the slots of the booked jobs
+
+	// By scope key: when its served share was last changed, and when it may have been. Both are instants of Redis' clock.
+	adaptedAt map[string][2]int64
+
+	reports int
+	lowered int
+	quiet   bool // every booking has stopped counting
+	grants  int
+	granted time.Time // when the last job was, by the local clock
+	usages  int
+	pulls   []pulled
+	lines   map[string]map[string]int64 // the weights of the jobs in line, by flow
+	slots   map[string]string           // the slots of the booked jobs
+	told    map[string]map[span]int64   // by scope key and quota: the used and booked units of the last usage
+	wall    *wall
+	starts  int // that were held against quotas and hours
+	edges   int // the most that Redis had of one calendar
 }
 
 // charge is a grant and what it counts for.
@@ -84,6 +93,7 @@ func newAccount(w *world) *account {
 		askings: map[string]int64{},
 		charges: map[string][]*charge{}, passed: map[string]bool{}, byKey: map[string][]entry{},
 		seen: map[string]int64{}, lines: map[string]map[string]int64{}, slots: map[string]string{}, parts: map[string]int64{},
+		wall: newWall(), told: map[string]map[span]int64{}, adaptedAt: map[string][2]int64{},
 	}
 	a.renew()
 	return a
@@ -108,7 +118,7 @@ func (a *account) saw(args []string, reply []byte) {
 	}
 	values := decode(reply)
 	if values == nil {
-		if text := string(reply); !strings.Contains(text, "NOSCRIPT") {
+		if text := string(reply); !strings.Contains(text, "NOSCRIPT") && !strings.Contains(text, "EDGES ") {
 			a.world.errorf("script %s refused: %.200s", verbs[args[1]], text)
 		}
 		return
@@ -290,7 +300,7 @@ func (a *account) unused(id string, at int64) (found *charge) {
 // for it, under what is in force now.
 func (a *account) grant(c *charge, now int64) {
 	a.grants++
-	c.n = a.grants
+	c.n, a.granted = a.grants, time.Now()
 	name := chargeName(c.job, c.at)
 	a.charges[name] = append(a.charges[name], c)
 	for i, name := range c.names {
@@ -308,11 +318,12 @@ func (a *account) grant(c *charge, now int64) {
 		if mode == throttle.Shadow {
 			continue
 		}
+		a.checkOpen(name, c)
 		for _, l := range a.limitsOf(name) {
-			if held := a.fullest(name, e, l); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
+			if held := a.held(name, e, l); held > l.units || held > a.mostOf(name, l.units, c.costs[i]) {
 				a.world.errorf(
 					"window over its limit: %s holds %d units of %+v, of which %d thousandths are served, with %s, granted for %d",
-					name, held, l, a.partOf(name), c.job, c.at)
+					name, held, l, a.parts[name], c.job, c.at)
 			}
 		}
 	}
@@ -373,6 +384,14 @@ func (a *account) stepsBack() {
 	}
 }
 
+// held returns how many units the period or the fullest window that contains a charge holds.
+func (a *account) held(name string, e entry, l limit) int64 {
+	if l.kind == quota {
+		return a.inPeriod(name, e, l)
+	}
+	return a.fullest(name, e, l)
+}
+
 // fullest returns how many units the fullest window that contains a charge holds, of all that was
 // charged while the window was in force.
 func (a *account) fullest(name string, e entry, l limit) int64 {
@@ -416,11 +435,20 @@ func (a *account) modeOf(scope string) throttle.Mode {
 	return throttle.Mode(strings.Index("eso", letter))
 }
 
-// span is the window of a limit, or its lease, in microseconds.
+// span is the window of a limit, or its lease, in microseconds; the calendar of a quota or the text of hours.
 type span struct {
-	running bool
-	length  int64
+	kind     byte
+	length   int64
+	calendar string
 }
+
+// The kinds of limits, as the scripts write them.
+const (
+	window = 'w'
+	lease  = 'r'
+	quota  = 'z'
+	hours  = 'h'
+)
 
 // limit is a limit.
 type limit struct {
@@ -429,9 +457,9 @@ type limit struct {
 	precision int64
 }
 
-// limitsOf returns the windows' limits that are in force for a scope key.
+// limitsOf returns the limits of windows and periods that are in force for a scope key.
 func (a *account) limitsOf(name string) []limit {
-	return slices.DeleteFunc(a.inForce(name), func(l limit) bool { return l.running })
+	return slices.DeleteFunc(a.inForce(name), func(l limit) bool { return !l.countsStarts() })
 }
 
 // inForce returns all limits that are in force for a scope key.
@@ -448,18 +476,36 @@ func (a *account) inForce(name string) (inForce []limit) {
 		return inForce
 	}
 	for _, l := range scope.Limits {
-		inForce = append(inForce, limit{units: l.Units,
-			span: span{l.Running, max(l.Window, l.Lease).Microseconds()}})
+		inForce = append(inForce, limitOf(l))
 	}
 	return inForce
 }
 
-// limitIn reads "units/span/precision".
+// limitOf is a limit of the configuration.
+func limitOf(l throttle.Limit) limit {
+	of := span{kind: window, length: l.Window.Microseconds()}
+	switch {
+	case l.Running:
+		of = span{kind: lease, length: l.Lease.Microseconds()}
+	case l.Hours != "":
+		of = span{hours, l.Length().Microseconds(), l.Hours}
+	case isQuota(l):
+		of = span{quota, l.Length().Microseconds(), l.Calendar.String()}
+	}
+	return limit{units: l.Units, span: of}
+}
+
+// limitIn reads "units/span/precision". A span is a letter, a length and the text of a calendar.
 func limitIn(text string) limit {
 	parts := strings.Split(text, "/")
-	return limit{units: number(parts[0]), span: span{strings.HasPrefix(parts[1], "r"), number(parts[1][1:])},
-		precision: number(parts[2])}
+	rest := strings.TrimLeft(parts[1][1:], "0123456789")
+	length := number(strings.TrimSuffix(parts[1][1:], rest))
+	calendar := strings.NewReplacer(".", "/", "~", " ", "&", ",").Replace(rest)
+	return limit{units: number(parts[0]), span: span{parts[1][0], length, calendar}, precision: number(parts[2])}
 }
+
+// countsStarts reports whether a limit counts the starts of a window or a period.
+func (s span) countsStarts() bool { return s.kind == window || s.kind == quota }
 
 // changed takes up what was set at run time.
 func (a *account) changed(what, name, value string) {
@@ -509,7 +555,8 @@ func (a *account) renew() {
 // were booked before. Jobs that are overdue, or were thrown out for their weight, stand in no
 // line. The reply begins with a value for each job that has ended.
 func (a *account) pulled(argv []string, reply []any) {
-	if trouble := text(reply[3]); trouble != "" {
+	// A heavy job may claim a start beyond the known edges: the next pull knows them.
+	if trouble := text(reply[3]); trouble != "" && !strings.HasPrefix(trouble, "EDGES ") {
 		a.world.errorf("a pull went wrong: %s", trouble)
 	}
 	booked := int(number(text(reply[2])))
@@ -586,16 +633,20 @@ func (a *account) usage(argv []string, reply []any) {
 	for i, name := range argv[4:] {
 		a.usages++
 		t := a.look(name, a.timeOf(name).of(now, now))
-		if head := strings.Fields(text(reply[1+i])); len(head) > 1 && number(head[1]) != a.partOf(name) {
-			a.world.errorf("usage of %s: %s thousandths are served, the account says %d", name, head[1], a.partOf(name))
+		least, most := a.partsOf(name)
+		if head := strings.Fields(text(reply[1+i])); len(head) > 1 && number(head[1]) != least && number(head[1]) != most {
+			a.world.errorf("usage of %s: %s thousandths are served, the account says %d to %d", name, head[1], least, most)
 		}
 		for _, line := range strings.Split(text(reply[1+i]), "\n")[1:] {
 			words := strings.Split(line, " ")
 			if !strings.Contains(words[0], "/") {
 				break // the lines of entries and counts follow
 			}
-			if l := limitIn(words[0]); !l.running {
+			switch l := limitIn(words[0]); l.kind {
+			case window:
 				a.compare(name, l, t, number(words[1]), number(words[2]))
+			case quota:
+				a.compareQuota(name, l, t, number(words[1]), number(words[2]))
 			}
 		}
 	}
@@ -617,6 +668,10 @@ func (a *account) compare(name string, l limit, now, used, booked int64) {
 			units += e.counts()
 		}
 	}
+	a.compareUnits(name, l, used, units, booked, later)
+}
+
+func (a *account) compareUnits(name string, l limit, used, units, booked, later int64) {
 	if a.quiet && booked > later {
 		a.world.errorf("usage of %s, %+v: %d booked, and nobody waits", name, l, booked)
 	}

@@ -109,14 +109,19 @@ func (w *world) await() {
 	for {
 		time.Sleep(time.Second)
 		left, waiting := w.left(), w.waiting()
-		switch passed := time.Since(w.began); {
+		switch passed := time.Since(w.began) - w.slept; {
 		case passed > last && left == 0 && len(waiting) == 0:
 			return
-		case passed > bound:
+		case passed > bound+time.Duration(w.nights)*night:
 			w.errorf("after %s %d tasks have not ended, and %q stand in line", bound, left, waiting)
 			w.describe()
 			return
+		case w.nights > w.plan.mostNights():
+			w.errorf("after %d nights %d tasks have not ended, and %q stand in line", w.nights, left, waiting)
+			w.describe()
+			return
 		}
+		w.rest()
 	}
 }
 
@@ -172,6 +177,9 @@ func (w *world) audit() {
 			w.must("Usage", err)
 		}
 	}
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	w.account.checkEdges()
 }
 
 // end stops all processes and checks what is left.
@@ -180,16 +188,19 @@ func (w *world) end() {
 		r.stop()
 	}
 	w.audit()
+	w.checkKeys()
 	w.settleDown()
 	w.checkJobs()
 	w.checkCharges()
 	w.checkRunning()
+	w.checkPeriods()
 	w.checkLengths()
 	if w.plan.kind == even {
 		w.checkShares()
 	}
 	w.restore()
 	w.checkKeys()
+	w.checkNoKeys()
 	close(w.over)
 	for _, r := range w.processes {
 		if !r.stopped {
@@ -213,7 +224,14 @@ func (w *world) settleDown() {
 		}
 	}
 	// A slot may lie a window beyond the lookahead, and counts for a sub-window longer.
-	time.Sleep(w.plan.lookahead() + 3*longest + w.plan.grace())
+	w.sleep(w.plan.lookahead() + 3*longest + w.plan.grace())
+	for _, scope := range w.plan.scopes {
+		for _, limit := range scope.Limits {
+			if until := w.endOf(limit); !until.IsZero() {
+				w.sleep(until.Sub(w.now()) + w.plan.grace() + time.Second)
+			}
+		}
+	}
 	w.redis.mu.Lock()
 	w.account.quiet = true
 	w.redis.mu.Unlock()
@@ -237,9 +255,9 @@ func (w *world) report() {
 	}
 	w.t.Logf(
 		"%s: jobs=%d refused=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d "+
-			"usages=%d reports=%d lowered=%d virtual=%s",
+			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d virtual=%s",
 		w.plan.kind, len(w.plan.jobs), len(w.refused), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
-		len(w.processes), w.account.usages, w.account.reports, w.account.lowered,
+		len(w.processes), w.account.usages, w.account.reports, w.account.lowered, w.plan.scheduled, w.account.starts, w.nights, w.account.edges,
 		time.Since(w.began).Round(time.Second))
 }
 
@@ -394,7 +412,12 @@ func (w *world) checkKeys() {
 			w.errorf("key %s lives for %s, want above 0 and up to %s", key, left, most)
 		}
 	}
-	if w.backend.pass(32 * 24 * time.Hour) {
+}
+
+// checkNoKeys checks that no key is left when its time has passed.
+func (w *world) checkNoKeys() {
+	ctx, client := context.Background(), w.operator.wire.client
+	if w.backend.pass(32*24*time.Hour + w.plan.lookahead() + 6*w.plan.longest()) {
 		if keys := client.Keys(ctx, "thr:*").Val(); len(keys) > 0 {
 			w.errorf("keys are left: %q", keys)
 		}
@@ -403,12 +426,7 @@ func (w *world) checkKeys() {
 
 // kept is how long a key may live now.
 func (w *world) kept(key string) time.Duration {
-	var longest time.Duration
-	for _, scope := range w.plan.scopes {
-		for _, limit := range scope.Limits {
-			longest = max(longest, limit.Window, limit.Lease)
-		}
-	}
+	longest := w.plan.longest()
 	if strings.HasSuffix(key, "}:asynq") {
 		return time.Minute // the owner of the throttle
 	}
@@ -438,9 +456,31 @@ func (w *world) kept(key string) time.Duration {
 	return w.plan.lookahead() + 2*longest + 30*24*time.Hour
 }
 
+// longest is for how long a start counts at most. A period with a change of the clock may have an hour more.
+func (p *plan) longest() (longest time.Duration) {
+	note := func(limits []throttle.Limit) {
+		for _, limit := range limits {
+			longest = max(longest, limit.Window, limit.Lease)
+			if isScheduled(limit) {
+				longest = max(longest, limit.Length()+time.Hour)
+			}
+		}
+	}
+	for _, scope := range p.scopes {
+		note(scope.Limits)
+	}
+	for _, f := range p.faults {
+		note(f.limits)
+	}
+	return longest
+}
+
 // String describes what was drawn, for a person who looks at a failure.
 func (p *plan) String() string {
 	var b strings.Builder
+	if p.scheduled {
+		fmt.Fprintf(&b, "from %s on\n", p.begins.Format(time.RFC3339Nano))
+	}
 	fmt.Fprintf(&b, "%s run of %s, %d jobs of %d tenants\n", p.kind, p.span, len(p.jobs), len(p.tenants))
 	for _, scope := range p.scopes {
 		fmt.Fprintf(&b, "scope %s: %v, floor %v, lines of at most %s\n", scope.Name, scope.Limits, scope.Floor,

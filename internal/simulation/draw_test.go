@@ -25,6 +25,8 @@ type plan struct {
 	said      []said
 	running   bool // there are limits on what runs at once
 	bounded   bool // lines may only get so long
+	scheduled bool // there are quotas or hours
+	begins    time.Time
 }
 
 // kind is how rough a run is.
@@ -152,6 +154,9 @@ func draw(seed uint64, span time.Duration) *plan {
 	}
 	if more := (dice{rand.New(rand.NewPCG(seed, 0x5118))}); p.kind != even && more.chance(0.5) {
 		p.drawBounds(more)
+	}
+	if more := (dice{rand.New(rand.NewPCG(seed, 0x5119))}); p.kind != even && more.chance(*scheduled) {
+		p.drawSchedule(more)
 	}
 	return p
 }

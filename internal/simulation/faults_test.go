@@ -40,11 +40,12 @@ const (
 	deletion                 // of a task, by hand
 	archive                  // a task, by hand
 	nudge                    // a task is run by hand, before its time
+	eviction                 // of the edges of calendars
 )
 
 var mischiefs = [...]string{
 	"crash", "restart", "outage", "loss", "flush", "clock", "pause", "limits", "mode", "queue", "deletion",
-	"archive", "nudge",
+	"archive", "nudge", "eviction",
 }
 
 func (m mischief) String() string { return mischiefs[m] }

@@ -209,13 +209,21 @@ func (w *world) say(s said) {
 func (a *account) adapted(argv []string, reply []any) {
 	name, before, is := argv[3], number(text(reply[2])), number(text(reply[3]))
 	scope, _ := a.scopeOf(name)
-	if known := a.partOf(name); before != known {
-		a.world.errorf("a report of %s: %d thousandths were served, the account says %d", name, before, known)
+	if least, most := a.partsOf(name); before != least && before != most {
+		a.world.errorf("a report of %s: %d thousandths were served, the account says %d to %d", name, before, least, most)
 	}
 	if least := int64(math.Round(scope.Floor * 1000)); is < least || is > 1000 {
 		a.world.errorf("a report of %s: %d thousandths are served, want %d to 1000", name, is, least)
 	}
 	a.parts[name] = is
+	refused := strings.HasPrefix(argv[4], "1 ")
+	if now := number(text(reply[0])); is != before || refused {
+		since := a.adaptedAt[name]
+		if is != before {
+			since[0] = now
+		}
+		a.adaptedAt[name] = [2]int64{since[0], now}
+	}
 	a.reports++
 	if is < before {
 		a.lowered++
@@ -227,16 +235,23 @@ func (a *account) adapted(argv []string, reply []any) {
 	}
 }
 
-// partOf returns the served share of a scope key's limits, in thousandths.
-func (a *account) partOf(name string) int64 {
-	if part, is := a.parts[name]; is {
-		return part
+// partsOf returns between what the served share of a scope key's limits lies, in thousandths. It is remembered for a day
+// after its last change, and as long after a refusal, if that was one to be taken into account.
+func (a *account) partsOf(name string) (least, most int64) {
+	part, is := a.parts[name]
+	now, at := a.world.now().Add(-24*time.Hour), a.adaptedAt[name]
+	switch {
+	case !is || now.Add(-time.Hour).UnixMicro() > at[1]:
+		return 1000, 1000
+	case now.Add(time.Hour).UnixMicro() > at[0]:
+		return part, 1000
 	}
-	return 1000
+	return part, part
 }
 
 // mostOf returns how many units a window in which a job starts may hold: the served units of the
 // limit, or the job alone.
 func (a *account) mostOf(name string, units, weight int64) int64 {
-	return max(served(units, float64(a.partOf(name))/1000), weight)
+	_, most := a.partsOf(name)
+	return max(served(units, float64(most)/1000), weight)
 }

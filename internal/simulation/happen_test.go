@@ -27,6 +27,8 @@ func (w *world) happen(f fault, done <-chan struct{}) {
 		w.must("go on with the queue", w.tasks.UnpauseQueue("default"))
 	case deletion, archive, nudge:
 		w.touch(f)
+	case eviction:
+		w.must("DEL", w.operator.wire.client.Del(ctx, "thr:{"+w.name+"}:4:edges").Err())
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 	seeds     = flag.Int("seeds", longtest.Of(8, 20), "how many seeds, one after the other")
-	hours     = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
+	arrive    = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
+	scheduled = flag.Float64("scheduled", 0.3, "the part of the worlds that have quotas and opening hours, of those that may")
 	on        = flag.String("backend", "both",
 		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // TestSimulation runs the worlds that are drawn from the seeds.
 func TestSimulation(t *testing.T) {
-	span := time.Duration(*hours * float64(time.Hour)).Truncate(time.Microsecond)
+	span := time.Duration(*arrive * float64(time.Hour)).Truncate(time.Microsecond)
 	backend := *on
 	if backend == "both" && !redistest.Available(t) {
 		backend = "miniredis"
@@ -52,8 +53,8 @@ func TestSimulation(t *testing.T) {
 				if t.Failed() {
 					t.Logf(
 						"seed %d failed; once more:\n\tgo test ./internal/simulation -run TestSimulation -seed=%d "+
-							"-seeds=1 -hours=%v -backend=%s\n%s",
-						seed, seed, *hours, own, p)
+							"-seeds=1 -hours=%v -scheduled=%v -backend=%s\n%s",
+						seed, seed, *arrive, *scheduled, own, p)
 					if took := time.Since(began); own == "redis" && took > keysLive {
 						t.Logf("it took %s of real time, in which keys of the redis-server may have expired", took)
 					}

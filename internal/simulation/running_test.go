@@ -75,7 +75,7 @@ func (p *plan) drawPlaces(d dice, f *fault) {
 func (a *account) occupy(c *charge, of int, mode throttle.Mode) {
 	name := c.names[of]
 	for _, l := range a.inForce(name) {
-		if !l.running {
+		if l.kind != lease {
 			continue
 		}
 		p := &place{name: name, units: c.costs[of], lease: l.length, since: a.since[name][l.span],

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,9 @@ type world struct {
 	byHand    map[string]mischief // what ended jobs: deletion, archive
 	refused   map[string]bool     // jobs, since a line was full
 	failures  int
+	nights    int
+	slept     time.Duration // in nights
+	asleep    atomic.Bool
 	events    sync.WaitGroup // the events of the plan
 	pending   sync.WaitGroup // goroutines that end when all is over
 }
@@ -77,6 +81,7 @@ type running struct {
 // live runs one plan in a bubble.
 func live(t *testing.T, p *plan, b backend) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(p.begins))
 		w := &world{
 			t: t, plan: p, name: "sim", backend: b, over: make(chan struct{}), began: time.Now(), latest: time.Now(),
 			turns: []turned{{at: time.Now()}},
@@ -258,11 +263,13 @@ const leap = 500 * time.Millisecond
 
 // age lets keys expire as time goes on.
 func (w *world) age() {
-	tick := time.NewTicker(leap)
-	defer tick.Stop()
 	for {
+		next := leap
+		if w.asleep.Load() {
+			next = 3 * time.Hour
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(next):
 			w.redis.mu.Lock()
 			w.backend.age(w)
 			w.redis.mu.Unlock()

@@ -1,0 +1,177 @@
+package simulation_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// A world with schedules may have nothing to do until the next day, week or month. Processes that wait so long would
+// ask Redis some hundred thousand times. So they are shut down when nothing is under way any more, and others begin
+// shortly before the next edge that may free room: a night. Both clocks go on meanwhile.
+
+// dawn is how long before an edge the processes of the next day begin, by Redis' clock.
+const dawn = 10 * time.Second
+
+// rest lets a night pass if nothing happens before the next edge but that edge.
+func (w *world) rest() {
+	if !w.plan.scheduled || time.Since(w.began) < w.plan.lastEvent() || !w.idle() {
+		return
+	}
+	edge := w.nextEdge()
+	if edge.Sub(w.now()) < 4*dawn {
+		return
+	}
+	w.nights++
+	evening := time.Now()
+	alive := w.alive()
+	for _, r := range w.processes {
+		r.leave()
+	}
+	w.sleep(edge.Add(-dawn).Sub(w.now()))
+	w.slept += time.Since(evening)
+	for _, r := range alive {
+		w.begin(r.process)
+	}
+}
+
+// leave ends a process in order that has nothing to do. What is left of one that has died ends with it.
+func (r *running) leave() {
+	r.mu.Lock()
+	stopped := r.stopped
+	r.ended, r.stopped = true, true
+	r.mu.Unlock()
+	if !stopped {
+		r.shaper.Stop()
+		r.server.Shutdown()
+	}
+}
+
+// sleep lets time pass in which nothing runs. Keys age in leaps of hours.
+func (w *world) sleep(d time.Duration) {
+	w.asleep.Store(true)
+	defer w.asleep.Store(false)
+	time.Sleep(d)
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	w.backend.age(w)
+}
+
+// night is how much longer than without it work may take after a night.
+const night = 2 * time.Minute
+
+// endOf returns when the current period of a quota ends; the zero time for other limits.
+func (w *world) endOf(l throttle.Limit) (ends time.Time) {
+	if of, err := calendar.Of(l.Calendar.String()); err == nil && isQuota(l) {
+		now := w.now()
+		ends = of.Edge(of.Period(now) + 1)
+	}
+	return ends
+}
+
+// lastEvent is when the last of what is drawn has happened.
+func (p *plan) lastEvent() time.Duration {
+	last := p.span
+	for _, f := range p.faults {
+		last = max(last, f.at+f.lasts)
+	}
+	return last + time.Second
+}
+
+// idle reports whether no task runs, none has started for a while, and none will soon: jobs in line may ask again, and
+// the slots of booked jobs are far.
+func (w *world) idle() bool {
+	ctx, client := context.Background(), w.operator.wire.client
+	pipe := client.Pipeline()
+	pending, active := pipe.LLen(ctx, "asynq:{default}:pending"), pipe.LLen(ctx, "asynq:{default}:active")
+	soon := &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(time.Now().Add(3*dawn).Unix(), 10)}
+	scheduled := pipe.ZRangeByScore(ctx, "asynq:{default}:scheduled", soon)
+	retry := pipe.ZRangeByScore(ctx, "asynq:{default}:retry", soon)
+	if _, err := pipe.Exec(ctx); err != nil {
+		w.errorf("what is to do: %v", err)
+	}
+	waiting := w.waiting()
+	for _, task := range slices.Concat(scheduled.Val(), retry.Val()) {
+		if !slices.ContainsFunc(waiting, func(id string) bool { return strings.Contains(id, "/"+task+"/") }) {
+			return false
+		}
+	}
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	for _, slot := range w.account.slots {
+		if at := time.UnixMicro(number(slot)); at.After(w.now()) && at.Before(w.now().Add(3*dawn)) {
+			return false
+		}
+	}
+	return pending.Val()+active.Val() == 0 && time.Since(w.account.granted) > 3*dawn
+}
+
+// nextEdge returns the first instant of Redis' clock at which a job of the line may start that a quota, hours or its
+// slot hold back now; the zero time if there is none. Nothing is checked by it: what it misses makes a night longer.
+func (w *world) nextEdge() (next time.Time) {
+	w.audit()
+	w.redis.mu.Lock()
+	defer w.redis.mu.Unlock()
+	now := w.now()
+	take := func(starts time.Time) {
+		if starts.After(now) && (next.IsZero() || starts.Before(next)) {
+			next = starts
+		}
+	}
+	for _, line := range w.account.lines {
+		for id := range line {
+			take(w.mayStart(w.jobs[strings.Split(id, "/")[1]], now))
+		}
+	}
+	for _, slot := range w.account.slots {
+		take(time.UnixMicro(number(slot)))
+	}
+	return next
+}
+
+// mayStart returns when the hours and the quotas of a job's scope keys let it start.
+func (w *world) mayStart(j *job, now time.Time) time.Time {
+	at := now
+	for _, scope := range w.plan.scopes {
+		if j.cost(scope.Name) == 0 {
+			continue
+		}
+		for _, l := range scope.Limits {
+			if hours, err := calendar.HoursOf(l.Hours); err == nil && hours.Opens(now).After(at) {
+				at = hours.Opens(now)
+			}
+			if ends := w.endOf(l); ends.After(at) && w.account.isFull(scope.Name+":"+j.key(scope.Name), l, j.cost(scope.Name)) {
+				at = ends
+			}
+		}
+	}
+	return at
+}
+
+// mostNights is how many nights a world has at most: one for each period that the work takes, and some for hours.
+func (p *plan) mostNights() int {
+	most := 20.0
+	for _, scope := range p.scopes {
+		for _, l := range scope.Limits {
+			if !isQuota(l) {
+				continue
+			}
+			var longest float64
+			for _, key := range p.keys(scope.Name) {
+				longest = max(longest, p.windowsOf(&scope, key, l))
+			}
+			most += longest
+		}
+		for _, r := range p.heard(scope.Name) {
+			most += float64(len(r.Limits))
+		}
+	}
+	return int(most)
+}
