@@ -22,6 +22,12 @@
 // In some worlds limits follow their upstream (follow_test.go): handlers, and at any time a
 // reporter without a job, report its refusals, the units that it serves and the units left.
 //
+// In some worlds there are quotas and opening hours, of the configuration and set at run time (schedule_test.go). They
+// begin shortly before a midnight, the end of a month or a change of the clocks in some zone, so that edges come while
+// jobs arrive. Redis' clock steps over these edges, and Redis loses the edges that it keeps. When all that is left
+// waits for an edge, a night passes until shortly before it: all processes are shut down meanwhile, and begin anew
+// (nights_test.go).
+//
 // In some worlds lines have a bound (bounds_test.go), and worker.Client is refused tasks. In calm ones of these it
 // enqueues every task.
 //
@@ -63,6 +69,18 @@
 // One thing is not exact: the settlement of a grant that was charged while time stood still
 // may not find its entry, or may find another entry. Earlier charges of that scope key are
 // then not checked any more.
+//
+// No period over its quota. At each grant, for each quota in force: the period of the start holds no more than the
+// units of the quota, of all that is charged at that moment, by the clock on the wall of the zone (package wallclock).
+// The start is read in the time of the ledgers as above: after a step back over an edge by up to 30 s, starts count in
+// the period that had begun, until the clock has caught up. So by Redis' clock the period before it may hold twice
+// its units then, and no other does, which is checked by the starts of the handlers in scopes whose limits and modes
+// are never set.
+//
+// No start outside of hours. The start of each grant lies in the hours in force, by Redis' clock at the decision,
+// whatever steps that clock makes.
+//
+// Few edges. Redis keeps edges of the calendars and the hours of the world alone, and of each no more than mostEdges.
 //
 // No more at once. From each grant on, no more units run under a running limit than the limit in force at the
 // grant allows, by the handlers' own record, of all that was granted while the limit was in force in a mode
@@ -108,7 +126,8 @@
 //   - the time of every fault, and 125 s for each process that is struck, until asynq brings its tasks back;
 //   - 10 minutes for limits that were set: twice the time for which the worker leaves a job alone that weighs more
 //     than such a limit;
-//   - a minute.
+//   - a minute, and two more after each night. Nights do not count, but their number has a bound too: one for each
+//     period that the quotas need, one for each limit in a report, and 20 for hours.
 //
 // Fair shares (even worlds: one limit for all, one burst, no faults). Over any stretch of
 // pulls during which both of two tenants stand in line, the units pulled per share differ
@@ -118,7 +137,7 @@
 //
 // Nothing stays. When all is over and every slot's grace has passed, nothing is booked. In
 // the end every key of the throttle expires, within the time that
-// docs/redis-state.md says; on miniredis that time passes, and no key is left.
+// docs/redis-state.md says, as it does before all bookings are over; on miniredis that time passes, and no key is left.
 //
 // # What is not simulated
 //
