@@ -257,7 +257,8 @@ func (w *world) report() {
 		"%s: jobs=%d refused=%d grants=%d putbacks=%d pulled=%d woken=%d calls=%d interrupted=%d lost=%d processes=%d "+
 			"usages=%d reports=%d lowered=%d scheduled=%t starts=%d nights=%d edges=%d virtual=%s",
 		w.plan.kind, len(w.plan.jobs), len(w.refused), w.account.grants, putBack, pulled, woken, calls, interrupted, lost,
-		len(w.processes), w.account.usages, w.account.reports, w.account.lowered, w.plan.scheduled, w.account.starts, w.nights, w.account.edges,
+		len(w.processes), w.account.usages, w.account.reports, w.account.lowered, w.plan.scheduled, w.account.starts,
+		w.nights, w.account.edges,
 		time.Since(w.began).Round(time.Second))
 }
 

@@ -235,8 +235,8 @@ func (a *account) adapted(argv []string, reply []any) {
 	}
 }
 
-// partsOf returns between what the served share of a scope key's limits lies, in thousandths. It is remembered for a day
-// after its last change, and as long after a refusal, if that was one to be taken into account.
+// partsOf returns between what the served share of a scope key's limits lies, in thousandths. It is remembered for a
+// day after its last change, and as long after a refusal, if that was one to be taken into account.
 func (a *account) partsOf(name string) (least, most int64) {
 	part, is := a.parts[name]
 	now, at := a.world.now().Add(-24*time.Hour), a.adaptedAt[name]

@@ -17,8 +17,9 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 	seeds     = flag.Int("seeds", longtest.Of(8, 20), "how many seeds, one after the other")
 	arrive    = flag.Float64("hours", base.Hours(), "for how long jobs arrive in each run, in virtual hours")
-	scheduled = flag.Float64("scheduled", 0.3, "the part of the worlds that have quotas and opening hours, of those that may")
-	on        = flag.String("backend", "both",
+	scheduled = flag.Float64("scheduled", 0.3,
+		"the part of the worlds that have quotas and opening hours, of those that may")
+	on = flag.String("backend", "both",
 		"redis (a real one), miniredis, or both: the seeds in turn, all on miniredis where there is no redis-server")
 )
 

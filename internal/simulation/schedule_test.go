@@ -8,8 +8,8 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// turningPoint is an instant near which worlds with schedules begin: a midnight, the end of a month or a year, or a change of
-// the clocks in a zone.
+// turningPoint is an instant near which worlds with schedules begin: a midnight, the end of a month or a year, or a
+// change of the clocks in a zone.
 type turningPoint struct{ at, zone string }
 
 var turningPoints = []turningPoint{
@@ -65,7 +65,24 @@ func (p *plan) drawSchedule(d dice) {
 			j.retries = 25 // a task on its last retry waits inside its handler, over a night in vain
 		}
 	}
+	p.drawSettledLater(d, s)
 	p.drawScheduleFaults(d, s)
+}
+
+// drawSettledLater lets some jobs start shortly before the edge that settle after it: what they give back is of the
+// period before.
+func (p *plan) drawSettledLater(d dice, s *schedule) {
+	if p.bounded && p.kind == calm {
+		return
+	}
+	for _, j := range p.jobs {
+		if d.chance(0.1) {
+			j.arrives = max(0, s.edge.Sub(p.begins)-d.between(0, 5*time.Second))
+			j.handle = d.between(time.Second, 5*time.Second)
+			j.outcomes = []outcome{{does: settles, units: d.Int64N(2*j.weight + 1)}}
+		}
+	}
+	slices.SortStableFunc(p.jobs, func(a, b *job) int { return int(a.arrives - b.arrives) })
 }
 
 // hasSchedule reports whether any scope has quotas or hours.
