@@ -449,7 +449,7 @@ func (w *world) kept(key string) time.Duration {
 	case strings.HasPrefix(kind, "key:"), strings.HasPrefix(kind, "ledger:"):
 		// A slot or a claim may lie some windows beyond the lookahead, and the expiry is up to
 		// a quarter later, so that it is renewed seldom.
-		if scope, _, _ := strings.Cut(strings.TrimPrefix(kind, "key:"), ":"); w.plan.follows(scope) {
+		if w.plan.follows(strings.Split(kind, ":")[1]) {
 			longest += 24 * time.Hour // the served share is remembered for a day
 		}
 		return (2*w.plan.lookahead()+5*longest+back+w.plan.grace()+time.Minute)*5/4 + time.Second
