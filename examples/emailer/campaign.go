@@ -27,8 +27,8 @@ const taskType = "mail:send"
 const headerWeight = "weight"
 
 // retention is how long asynq remembers a delivered mail: during that time, a second
-// run does not send it again.
-const retention = 24 * time.Hour
+// run does not send it again. It is longer than a campaign takes.
+const retention = 7 * 24 * time.Hour
 
 // task is the asynq task that stands for a mail. Its id is the same in each run of a
 // campaign: asynq takes an id only once.

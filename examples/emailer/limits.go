@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
@@ -42,6 +44,41 @@ const defaultLimits = "global=40/1s,900/20s;tenant=30/1s,250/10s;domain=25/1s,12
 // defaultWarmup lets the new sender of the bundled campaign begin slowly.
 const defaultWarmup = "vandelay=0s 2/1s; 10s 4/1s; 15s 8/1s; 20s -"
 
+// addHours adds the opening hours in which mails may start to the global scope; none if the text is empty. In Go, they
+// would be throttle.OpenHours("Mon-Fri 09:00-17:00 @Europe/Paris").
+func (o *options) addHours(text string) error {
+	if text == "" {
+		return nil
+	}
+	return o.add(throttle.Global, "open "+text)
+}
+
+// addPerDay adds a daily quota, such as 400@Europe/Paris, to the tenants' scope; none if the text is empty. In Go, it
+// would be throttle.PerCalendarDay(400, "Europe/Paris").
+func (o *options) addPerDay(text string) error {
+	if text == "" {
+		return nil
+	}
+	units, zone, _ := strings.Cut(text, "@")
+	return o.add(scopeTenant, units+"/"+throttle.Day+"@"+zone)
+}
+
+func (o *options) add(scope, text string) error {
+	limit, err := throttle.ParseLimit(text)
+	if err != nil {
+		return err
+	}
+	if limit.Units == 0 {
+		return fmt.Errorf("under %s nothing ever starts", limit)
+	}
+	for i := range o.scopes {
+		if o.scopes[i].Name == scope {
+			o.scopes[i].Limits = append(o.scopes[i].Limits, limit)
+		}
+	}
+	return nil
+}
+
 // beginWarmUp takes the step of the warm-up that is due before the first mail.
 func (e *emailer) beginWarmUp(ctx context.Context) error {
 	if !e.warmup.Among(e.campaign) {
@@ -79,7 +116,7 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 	if s.Last() {
 		err = inspect.New(e.throttle).ResetLimits(ctx, scopeTenant, tenant)
 	} else {
-		limits = []throttle.Limit{s.Limit}
+		limits = append([]throttle.Limit{s.Limit}, e.lasting()...) // what is set replaces all limits of the tenant
 		err = inspect.New(e.throttle).SetLimits(ctx, scopeTenant, tenant, limits)
 	}
 	if err != nil {
@@ -88,6 +125,12 @@ func (e *emailer) grow(ctx context.Context, s campaign.Step) error {
 	e.ledger.LimitChanged(at, scopeTenant, tenant, limits)
 	e.Progress.Say("%s may start %s", tenant, s)
 	return nil
+}
+
+// lasting returns the quotas and hours of tenants, which hold during the warm-up too.
+func (e *emailer) lasting() []throttle.Limit {
+	return slices.DeleteFunc(slices.Clone(rig.LimitsOf(e.scopes, scopeTenant)),
+		func(l throttle.Limit) bool { return l.Zone() == "" })
 }
 
 // coolDown resets the limits of the warm-up, which would outlive this run in Redis.

@@ -71,17 +71,15 @@ type emailer struct {
 	server   *asynq.Server
 	mailer   *smtp.Mailer
 	ledger   *delivery.Ledger // what became of the mails
+	looks    asynq.Config     // how often asynq looks for tasks; zero is as often as the shaper has it look
 }
 
-// newEmailer wires the throttle into asynq. Nothing is sent until run.
+// newEmailer opens what a run needs, and wires it. Nothing is sent until run.
 func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error) {
 	e := &emailer{options: o, Program: p}
 	var err error
 	if e.campaign, err = campaign.Open(o.campaignFile); err != nil {
 		return nil, err
-	}
-	if p.Queue == "" {
-		p.Queue = "emailer-" + e.campaign.ID
 	}
 	if err := p.OpenRedis(ctx); err != nil { // connect.Open, or a Redis inside the process
 		return nil, err
@@ -89,39 +87,49 @@ func newEmailer(ctx context.Context, p *rig.Program, o options) (*emailer, error
 	if e.mailer, err = smtp.Open(ctx, p, o.smtp); err != nil { // in place of your own
 		return nil, err
 	}
-	monitor, err := p.ServeMetrics(ctx, o.metrics)
-	if err != nil {
+	if err := e.wire(ctx); err != nil {
 		return nil, err
 	}
-	connections := throttle.Scope{Name: scopeConnections, Limits: []throttle.Limit{throttle.Running(o.connections)}}
-	e.ledger = delivery.New(p, e.campaign, e.mailer, o.scopes, connections.Limits[0])
+	return e, p.CheckRedis(ctx, e.throttle)
+}
+
+// wire makes the throttle, and what of asynq it shapes.
+func (e *emailer) wire(ctx context.Context) error {
+	p := e.Program
+	if p.Queue == "" {
+		p.Queue = "emailer-" + e.campaign.ID
+	}
+	monitor, err := p.ServeMetrics(ctx, e.metrics)
+	if err != nil {
+		return err
+	}
+	connections := throttle.Scope{Name: scopeConnections, Limits: []throttle.Limit{throttle.Running(e.connections)}}
+	e.ledger = delivery.New(p, e.campaign, e.mailer, e.scopes, connections.Limits[0])
 	observer := e.ledger.Observe(monitor.Collector) // the collector of the package metrics
 	shaping := &throttle.Options{Observer: observer, Logger: p.Log, Timeout: redisTimeout}
-	if e.throttle, err = throttle.New("emailer", p.Client, append(o.scopes, connections), shaping); err != nil {
-		return nil, err
+	if e.throttle, err = throttle.New("emailer", p.Client, append(e.scopes, connections), shaping); err != nil {
+		return err
 	}
 	monitor.Watch(e.throttle)
 	settings := &worker.Options{MaxWait: maxWait, Logger: p.Log}
 	if e.shaper, err = worker.New(e.throttle, p.Client, jobOf, settings); err != nil {
-		return nil, err
+		return err
 	}
 	p.AtClose(e.shaper.Stop) // however the program ends
 	if e.planner, err = worker.NewClient(e.throttle, p.Client, jobOf, settings); err != nil {
-		return nil, err
+		return err
 	}
 	e.client = asynq.NewClientFromRedisClient(p.Client)
 	e.server = asynq.NewServerFromRedisClient(p.Client, e.shaper.Configure(asynq.Config{
-		Concurrency:    p.Workers,
-		Queues:         map[string]int{p.Queue: 1},
-		RetryDelayFunc: retryDelay,
-		ErrorHandler:   e.ledger,
-		Logger:         p.Log.Named("asynq").Sugar(),
-		LogLevel:       p.LogLevel(),
+		Concurrency:       p.Workers,
+		Queues:            map[string]int{p.Queue: 1},
+		RetryDelayFunc:    retryDelay,
+		ErrorHandler:      e.ledger,
+		Logger:            p.Log.Named("asynq").Sugar(),
+		LogLevel:          p.LogLevel(),
+		TaskCheckInterval: e.looks.TaskCheckInterval, DelayedTaskCheckInterval: e.looks.DelayedTaskCheckInterval,
 	}))
-	if err := p.ServeDashboard(ctx, e.throttle.Name(), e.shaper.Stats); err != nil {
-		return nil, err
-	}
-	return e, p.CheckRedis(ctx, e.throttle)
+	return p.ServeDashboard(ctx, e.throttle.Name(), e.shaper.Stats)
 }
 
 // retryDelay is short because the campaign is short; real greylisting servers ask

@@ -29,6 +29,10 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 		"sends the campaign anew (default: after the campaign's content)")
 	flags.StringVar(&o.campaignFile, "campaign", "", "CSV `file` with the mails (default: the bundled campaign)")
 	limits := flags.String("limits", defaultLimits, "limits of each scope, `scope=units/window,…;…`")
+	hours := flags.String("hours", "",
+		"opening `hours` of all mails, such as \"Mon-Fri 09:00-17:00 @Europe/Paris\" (default: always open)")
+	perDay := flags.String("per-day", "",
+		"recipients of each tenant in a day of a time `zone`, such as 400@Europe/Paris (default: any number)")
 	flags.Int64Var(&o.connections, "connections", 2, "how many connections to one domain at once")
 	flags.BoolVar(&o.plan, "plan", true,
 		"plan mails when they are enqueued; if false, each is put back when a worker takes it")
@@ -49,6 +53,12 @@ func parseOptions(p *rig.Program, args []string) (options, error) {
 		return o, fmt.Errorf("limits: %w", err)
 	}
 	o.scopes = rig.WithMargin(o.scopes, margin)
+	if err := o.addHours(*hours); err != nil {
+		return o, fmt.Errorf("-hours: %w", err)
+	}
+	if err := o.addPerDay(*perDay); err != nil {
+		return o, fmt.Errorf("-per-day: %w", err)
+	}
 	o.warmup, err = campaign.ParseWarmup(*warmup)
 	return o, err
 }

@@ -1,23 +1,74 @@
-// Package idle spares tests in virtual time what asynq does while there is nothing to do.
+// Package idle spares tests in virtual time what asynq and a throttle do while there is nothing to do.
 package idle
 
 import (
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/asynq-throttle/asynq-throttle/lua"
 )
 
 // Answer lets a miniredis answer asynq without running its scripts when there is
-// nothing to take from a queue and nothing to move into one: the list or the sorted set
-// that the script would read is not there. Nothing else differs, and a test in virtual
+// nothing to take from a queue, nothing to move into one and no completed task to delete: the
+// list or the sorted set that the script would read is not there, or no task is that old. Nothing else differs, and a test in virtual
 // time takes about half as long: a server looks up to a hundred times per second, and
 // miniredis builds an interpreter for each script.
 //
 // With a connection to another database than 0 all scripts run from then on.
 func Answer(t testing.TB, m *miniredis.Miniredis) {
+	t.Helper()
+	answer(t, m, func(*server.Peer, []string) bool { return false })
+}
+
+// pullsEvery is how often a pull runs in any case: it renews when the keys of the line expire.
+const pullsEvery = time.Minute
+
+// AnswerPulls is Answer for tests of days. It answers a throttle's pulls too while none of its timers is due, with what
+// the script says then. A process pulls twice a second while jobs wait.
+func AnswerPulls(t testing.TB, m *miniredis.Miniredis) {
+	t.Helper()
+	pull := redis.NewScript(lua.Pull).Hash()
+	var ran atomic.Int64 // when a pull ran last
+	answer(t, m, func(peer *server.Peer, args []string) bool {
+		if args[0] != pull || len(args) > 7 { // of grants that have ended it hears at once
+			return false
+		}
+		prefix, now := strings.TrimSuffix(args[2], "control"), time.Now().UnixMicro()
+		next := earliest(m, prefix+"timers")
+		overdue := earliest(m, prefix+"overdue")
+		if now-ran.Load() >= pullsEvery.Microseconds() || next <= now || overdue != 0 && overdue <= now {
+			ran.Store(now)
+			return false
+		}
+		peer.WriteStrings([]string{strconv.FormatInt(now, 10), strconv.FormatInt(next, 10), "0", "", "0"})
+		return true
+	})
+}
+
+// earliest returns the lowest score of a sorted set, 0 if there is none.
+func earliest(m *miniredis.Miniredis, key string) int64 {
+	members, err := m.SortedSet(key)
+	if err != nil {
+		return 0
+	}
+	var lowest int64
+	for _, score := range members {
+		if at := int64(score); lowest == 0 || at < lowest {
+			lowest = at
+		}
+	}
+	return lowest
+}
+
+// answer sets the hook that answers in place of scripts: asynq's, and others that also answers.
+func answer(t testing.TB, m *miniredis.Miniredis, also func(peer *server.Peer, args []string) bool) {
 	t.Helper()
 	conn, err := m.Dial() // starts the server, which may have no listener
 	if err != nil {
@@ -34,12 +85,18 @@ func Answer(t testing.TB, m *miniredis.Miniredis) {
 		if command != "EVALSHA" || len(args) < 4 || otherDatabases.Load() {
 			return false
 		}
-		// asynq's rdb.go: the scripts of Dequeue and of forward, by their keys.
+		// asynq's rdb.go: the scripts of Dequeue, of forward and of DeleteExpiredCompletedTasks, by their keys.
 		takes := args[1] == "4" && strings.HasSuffix(args[2], ":pending") && strings.HasSuffix(args[3], ":paused")
 		moves := args[1] == "2" && strings.HasSuffix(args[3], ":pending") &&
 			(strings.HasSuffix(args[2], ":scheduled") || strings.HasSuffix(args[2], ":retry"))
+		deletes := args[1] == "1" && strings.HasSuffix(args[2], ":completed")
 		switch {
-		case !takes && !moves, m.Exists(args[2]):
+		case deletes && earliest(m, args[2]) > time.Now().Unix():
+			peer.WriteInt(0)
+			return true
+		case !takes && !moves:
+			return also(peer, args)
+		case m.Exists(args[2]):
 			return false
 		case takes:
 			peer.WriteNull()

@@ -31,8 +31,12 @@ type Progress interface {
 	Finish()
 }
 
-// lineEvery is how often a line is written without a terminal.
-const lineEvery = 2 * time.Second
+// lineEvery is how often a line is written without a terminal. In a long run it is written when
+// the run has lasted for a fiftieth longer than at the line before.
+const (
+	lineEvery = 2 * time.Second
+	lineParts = 50
+)
 
 // ShowProgress begins to show progress on standard error: a bar on a terminal, and plain
 // lines elsewhere.
@@ -88,7 +92,7 @@ func (p *lineProgress) Show(s Snapshot) {
 	if s.Elapsed < p.next {
 		return
 	}
-	p.next = s.Elapsed.Truncate(lineEvery) + lineEvery
+	p.next = s.Elapsed.Truncate(lineEvery) + max(lineEvery, s.Elapsed/lineParts)
 	fmt.Fprintf(p.w, "%3.0f s  %s\n", s.Elapsed.Seconds(), s)
 }
 

@@ -1,6 +1,7 @@
 // Package check adds up how much of each limit was used. It takes a list of events and adds
-// up every window, in integers, microseconds and units. Of the throttle it uses only the
-// limits.
+// up every window, and every period of a quota, in integers, microseconds and units; and it looks
+// for events outside of opening hours. Of the throttle it uses only the limits. Days and hours are
+// those of Go's package time.
 package check
 
 import (
@@ -25,23 +26,28 @@ type Keyed interface{ Key(scope string) string }
 type Use struct {
 	Scope  string
 	Limit  throttle.Limit
-	Window time.Duration // the window that was added up; 0 if it could not be
+	Window time.Duration // the window that was added up; 0 if it could not be, and of a quota or hours
 	Key    string        // the scope key that used the most
-	Worst  int64         // units in its fullest window
-	Over   int           // windows with more than the limit, of all keys
+	Worst  int64         // units in its fullest window or period, or outside of its hours
+	Period time.Time     // when the fullest period of a quota began
+	Over   int           // windows or periods with more than the limit, or events outside of hours, of all keys
 }
 
 // Limits adds up, for each limit and each scope key, the window that ends at each
 // event, the event included. A window is held against the limits that are in force at
 // its end. As in the throttle, windows are longer by the Margin of their scope. They are taken
 // shorter by the given duration; a limit whose window is not longer than that is not checked.
+//
+// The period of a quota is shorter by that duration at its beginning: a late event may belong to
+// the period before. For the same reason an event lies in opening hours if they were open at its
+// instant or so long before.
 func Limits(events []Event, l Law, shorter time.Duration) []Use {
 	events = InOrder(events)
 	var uses []Use
 	for _, scope := range l.Scopes {
 		keys := ByKey(events, scope.Name)
 		for _, limit := range l.limits(scope) {
-			uses = append(uses, checkLimit(keys, l, scope, limit, max(0, limit.Window+scope.Margin-shorter)))
+			uses = append(uses, checkLimit(keys, l, scope, limit, shorter))
 		}
 	}
 	return uses
@@ -62,22 +68,36 @@ func ByKey(events []Event, scope string) map[string][]Event {
 	return keys
 }
 
-func checkLimit(keys map[string][]Event, l Law, scope throttle.Scope, limit throttle.Limit, window time.Duration) Use {
-	result := Use{Scope: scope.Name, Limit: limit, Window: window}
-	if window < time.Microsecond {
-		result.Window = 0
-		return result
+func checkLimit(keys map[string][]Event, l Law, scope throttle.Scope, limit throttle.Limit, shorter time.Duration) Use {
+	result := Use{Scope: scope.Name, Limit: limit}
+	if isWindow(limit) {
+		if result.Window = limit.Window + scope.Margin - shorter; result.Window < time.Microsecond {
+			result.Window = 0
+			return result
+		}
 	}
 	for key, events := range keys {
-		worst, over := FullestWindow(events, limit.Units, window.Microseconds(), func(at int64) bool {
-			return slices.Contains(l.at(scope, key, at), limit)
-		})
-		result.Over += over
-		if worst > result.Worst || worst == result.Worst && key < result.Key {
-			result.Worst, result.Key = worst, key
+		one := Use{Key: key}
+		inForce := func(at int64) bool { return slices.Contains(l.at(scope, key, at), limit) }
+		switch {
+		case limit.Hours != "":
+			one.Worst, one.Over = outside(events, limit.Hours, shorter, inForce)
+		case isWindow(limit):
+			one.Worst, one.Over = FullestWindow(events, limit.Units, result.Window.Microseconds(), inForce)
+		default:
+			one.Worst, one.Over, one.Period = fullestPeriod(events, limit, shorter, inForce)
+		}
+		result.Over += one.Over
+		if one.Worst > result.Worst || one.Worst == result.Worst && key < result.Key {
+			result.Worst, result.Key, result.Period = one.Worst, key, one.Period
 		}
 	}
 	return result
+}
+
+// isWindow reports whether a limit is neither a quota nor hours.
+func isWindow(limit throttle.Limit) bool {
+	return limit.Hours == "" && limit.Calendar == (throttle.Calendar{})
 }
 
 // FullestWindow returns the most units in any window that ends while the limit is
@@ -115,8 +135,9 @@ func WindowsOver(uses []Use) int {
 
 // Optimum is the least time between the first and the last start that the
 // limits allow for these events, whatever the order: the units of a scope key
-// fill a number of windows, and the first costs no time. Limits that were changed during the
-// run are left out, which can only make the result less.
+// fill a number of windows, and the first costs no time. Under a quota they fill a number of
+// periods. While the hours of the global scope are closed nothing starts. Limits that were changed
+// during the run are left out, which can only make the result less.
 func Optimum(events []Event, l Law) time.Duration {
 	var longest time.Duration
 	for _, scope := range l.Scopes {
@@ -129,11 +150,14 @@ func Optimum(events []Event, l Law) time.Duration {
 				units += e.Units
 			}
 			for _, limit := range scope.Limits {
-				if limit.Units <= 0 {
-					continue // unlimited, or nothing may ever start
+				switch {
+				case limit.Units <= 0: // unlimited, hours, or nothing may ever start
+				case isWindow(limit):
+					windows := float64(units) / float64(limit.Units)
+					longest = max(longest, l.untilWindows(windows, limit.Window+scope.Margin, InOrder(events)[0].At))
+				default:
+					longest = max(longest, l.untilPeriods(limit, InOrder(events)[0].At, (units-1)/limit.Units))
 				}
-				windows := float64(units) / float64(limit.Units)
-				longest = max(longest, time.Duration((windows-1)*float64(limit.Window+scope.Margin)))
 			}
 		}
 	}

@@ -281,18 +281,11 @@ func (l *Ledger) Wait(ctx context.Context, enqueued <-chan error) (err error) {
 	return err
 }
 
-// expectEnds asks every few seconds when the last mail will start.
+// expectEnds asks now and then when the last mail will start.
 func (l *Ledger) expectEnds(ctx context.Context) {
-	tick := time.NewTicker(expectEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := l.plan.expect(ctx, l.throttle, l.grants.started()); err != nil && ctx.Err() == nil {
-				l.program.Progress.Say("%v", err)
-			}
+	for rig.SleepUntil(ctx, time.Now().Add(l.plan.again(l.program.Now()))) {
+		if err := l.plan.expect(ctx, l.throttle, l.grants.started()); err != nil && ctx.Err() == nil {
+			l.program.Progress.Say("%v", err)
 		}
 	}
 }

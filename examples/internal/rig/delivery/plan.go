@@ -18,8 +18,12 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/worker"
 )
 
-// expectEvery is how often the ledger asks again when the last mail will start.
-const expectEvery = 5 * time.Second
+// expectEvery is how often the ledger asks again when the last mail will start. While that is far ahead it asks less
+// often: when an eighth of the time has passed.
+const (
+	expectEvery = 5 * time.Second
+	expectParts = 8
+)
 
 // plan is what was expected of the mails, and when. It is safe for concurrent use.
 type plan struct {
@@ -98,6 +102,11 @@ func (p *plan) last() time.Time {
 		return time.Time{}
 	}
 	return p.ends[len(p.ends)-1].last
+}
+
+// again returns how long after an instant to ask again.
+func (p *plan) again(now time.Time) time.Duration {
+	return max(expectEvery, p.last().Sub(now)/expectParts)
 }
 
 // all returns a copy of the expectations so far.
@@ -225,10 +234,15 @@ func writeForecast(w io.Writer, f *forecast) {
 	}
 	table.Flush()
 	var asked, told []string
-	for _, end := range f.Ends {
-		asked = append(asked, fmt.Sprintf("%7.1f", end.AtS))
-		told = append(told, fmt.Sprintf("%7.1f", end.LastS))
+	for i, end := range f.Ends {
+		if few := (len(f.Ends) + mostEnds - 1) / mostEnds; i%few == 0 {
+			asked = append(asked, fmt.Sprintf("%7.1f", end.AtS))
+			told = append(told, fmt.Sprintf("%7.1f", end.LastS))
+		}
 	}
 	fmt.Fprintf(w, "\nforecast at     %s s\nof the last at  %s s, it was at %.1f s: %+.1f s off the first\n\n",
 		strings.Join(asked, ""), strings.Join(told, ""), f.EndS, f.EndOffS)
 }
+
+// mostEnds is how many forecasts are printed; the JSON has all.
+const mostEnds = 12

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig"
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
@@ -36,14 +37,22 @@ func writePlot(path string, r result) error {
 	}
 	var graphs [][]plot.Graph
 	for _, one := range rowsOf(r) {
-		graphs = append(graphs, []plot.Graph{
-			plot.Flow{Title: one.title + ": units arrived and started", Arrived: one.arrivals, Started: one.starts,
-				Otherwise: one.firstCome, Rule: "first come, first served"},
+		if zone, follows := zoneOf(r.law.Scopes); follows && end > longRun {
+			graphs = append(graphs, daysOf(r, one, zone, end))
+			continue
+		}
+		graphs = append(graphs, []plot.Graph{one.flow(time.Time{}),
 			plot.Rates{Title: one.title + ": units started per second", Unit: "units", Moments: one.starts,
 				Limits: one.limits, Growing: one.warmup},
 		})
 	}
 	return plot.Write(path, graphs, end)
+}
+
+// flow shows what arrived and what started, by the clock if it says when the run began.
+func (one row) flow(began time.Time) plot.Graph {
+	return plot.Flow{Title: one.title + ": units arrived and started", Arrived: one.arrivals, Started: one.starts,
+		Otherwise: one.firstCome, Rule: "first come, first served", Began: began}
 }
 
 // rowsOf gathers the rows: all mails, then the tenants by name.

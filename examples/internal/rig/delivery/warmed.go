@@ -33,7 +33,7 @@ func (r result) warmed() []warmupStep {
 		}
 		s := warmupStep{Tenant: c.Key, Limit: "as all", FromS: max(0, r.since(c.At)), UntilS: r.since(until)}
 		inForce := func(at int64) bool { return at >= c.At.UnixMicro() && at < until.UnixMicro() }
-		if len(c.Limits) == 1 {
+		if len(c.Limits) > 0 { // the first is the step's, the others are those that hold all the time
 			s.Limit = c.Limits[0].String()
 			s.Fullest, _ = check.FullestWindow(events[c.Key], throttle.Unlimited, c.Limits[0].Window.Microseconds(), inForce)
 		}

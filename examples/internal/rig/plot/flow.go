@@ -1,6 +1,8 @@
 package plot
 
 import (
+	"time"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -18,11 +20,16 @@ type Flow struct {
 	Arrived, Started []Moment
 	Otherwise        []Moment
 	Rule             string // by which it would have been otherwise
+	// Began is when the run began, in a time zone whose clock is shown; zero for seconds.
+	Began time.Time
 }
 
 func (f Flow) draw(end float64) (*plot.Plot, error) {
 	p := newPlot(f.Title, "units", end)
 	p.Legend.Top, p.Legend.Left = false, false
+	if !f.Began.IsZero() {
+		byClock(p, f.Began, end)
+	}
 	lines := []line{
 		{"arrived", f.Arrived, draw.LineStyle{Color: arrivalColor, Width: vg.Points(1.6)}},
 		{"started", f.Started, draw.LineStyle{Color: startColor, Width: vg.Points(1.6)}},

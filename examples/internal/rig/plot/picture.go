@@ -37,7 +37,7 @@ var (
 	dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 )
 
-// Graph is what a row of a picture is made of: a Flow or Rates.
+// Graph is what a row of a picture is made of: a Flow, Rates or Days.
 type Graph interface {
 	draw(end float64) (*plot.Plot, error)
 }
@@ -80,6 +80,8 @@ func Write(path string, rows [][]Graph, end float64) error {
 func drawRows(canvas draw.Canvas, rows [][]*plot.Plot) {
 	tiles := draw.Tiles{Rows: len(rows), Cols: 2, PadX: 0.3 * vg.Inch, PadY: 0.15 * vg.Inch,
 		PadTop: 0.1 * vg.Inch, PadBottom: 0.1 * vg.Inch, PadLeft: 0.1 * vg.Inch, PadRight: 0.2 * vg.Inch}
+	canvas.SetColor(color.White) // also where a page is dark
+	canvas.Fill(canvas.Rectangle.Path())
 	canvases := plot.Align(rows, tiles, canvas)
 	for i := range rows {
 		for j := range rows[i] {

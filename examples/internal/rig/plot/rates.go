@@ -15,7 +15,8 @@ import (
 type Pause struct{ From, Until float64 }
 
 // Rates shows the units of each second, and the limits: a line for those of up to a
-// second, a dashed one for the average that a longer allows. Pauses are shaded.
+// second, a dashed one for the average that a longer allows, and none for a quota or hours.
+// Pauses are shaded.
 type Rates struct {
 	Title, Unit string
 	Moments     []Moment
@@ -38,7 +39,7 @@ func (r Rates) draw(end float64) (*plot.Plot, error) {
 		add("limit, as it grows", r.growing(), r.Growing[n-1].Units)
 	} else {
 		for _, limit := range r.Limits {
-			if limit.Units != throttle.Unlimited {
+			if limit.Units != throttle.Unlimited && limit.Window > 0 {
 				line, perSecond := limitLine(limit, end)
 				add(limit.String(), line, perSecond)
 			}
@@ -46,15 +47,8 @@ func (r Rates) draw(end float64) (*plot.Plot, error) {
 	}
 	// The room above the highest line is the legend's.
 	p.Y.Min, p.Y.Max = 0, top*(1.12+0.19*float64(len(lines)))
-	for _, one := range r.Pauses {
-		until := min(one.Until, end)
-		shade,
-			err := plotter.NewPolygon(plotter.XYs{{X: one.From}, {X: until}, {X: until, Y: p.Y.Max}, {X: one.From, Y: p.Y.Max}})
-		if err != nil {
-			return nil, err
-		}
-		shade.Color, shade.Width = pauseColor, 0
-		p.Add(shade)
+	if err := shade(p, r.Pauses, end); err != nil {
+		return nil, err
 	}
 	p.Add(&plotter.Histogram{Bins: bins, Width: 1, FillColor: barColor,
 		LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
@@ -62,6 +56,21 @@ func (r Rates) draw(end float64) (*plot.Plot, error) {
 		p.Add(line)
 	}
 	return p, nil
+}
+
+// shade shades pauses from the bottom of a plot to its top.
+func shade(p *plot.Plot, pauses []Pause, end float64) error {
+	for _, one := range pauses {
+		until := min(one.Until, end)
+		shade, err := plotter.NewPolygon(
+			plotter.XYs{{X: one.From}, {X: until}, {X: until, Y: p.Y.Max}, {X: one.From, Y: p.Y.Max}})
+		if err != nil {
+			return err
+		}
+		shade.Color, shade.Width = pauseColor, 0
+		p.Add(shade)
+	}
+	return nil
 }
 
 // bins is the units of each second, and the most of them; at least 1.

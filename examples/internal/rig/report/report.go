@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/check"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
 // LimitUse is the worst use of one limit, by the record and by the grants of a run.
@@ -21,16 +22,22 @@ type LimitUse struct {
 	Grants WindowUse `json:"grants"`
 }
 
-// WindowUse is the fullest window of one limit.
+// WindowUse is the fullest window or period of one limit, or what came outside of hours.
 type WindowUse struct {
-	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be
-	Key     string  `json:"key"`
-	Units   int64   `json:"units"`
-	Over    int     `json:"over"`
+	WindowS float64 `json:"window_s"` // the window that was added up; 0 if it could not be, and of a quota or hours
+	// Period is of a quota the date on which its fullest period began, and of hours Closed.
+	Period string `json:"period,omitempty"`
+	Key    string `json:"key"`
+	Units  int64  `json:"units"`
+	Over   int    `json:"over"` // windows, periods, or events outside of hours
 }
 
-// Uses returns a row for each limit, and how many windows were over their limit in all. The limits are the same in
-// the record and the grants, but the record may count in smaller units: so many of them make one of the limits'.
+// Closed is the Period of hours, whose units are those that came outside of them.
+const Closed = "closed"
+
+// Uses returns a row for each limit, and how many windows and periods were over their limit in all, with the events
+// outside of hours. The limits are the same in the record and the grants, but the record may count in smaller units: so
+// many of them make one of the limits'.
 func Uses(unit string, per int64, record, granted []check.Use) (rows []LimitUse, over int) {
 	for i := range record {
 		rows = append(rows, LimitUse{
@@ -42,7 +49,17 @@ func Uses(unit string, per int64, record, granted []check.Use) (rows []LimitUse,
 }
 
 func useOf(u check.Use, per int64) WindowUse {
-	return WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
+	use := WindowUse{WindowS: u.Window.Seconds(), Key: u.Key, Units: (u.Worst + per - 1) / per, Over: u.Over}
+	switch {
+	case u.Limit.Hours != "":
+		use.Period = Closed
+	case u.Limit.Calendar != throttle.Calendar{}:
+		use.Period = "none"
+		if zone, err := time.LoadLocation(u.Limit.Zone()); err == nil && !u.Period.IsZero() {
+			use.Period = u.Period.In(zone).Format(time.DateOnly)
+		}
+	}
+	return use
 }
 
 // AtOnce is how many units of a running limit were in use at once, by a record.
@@ -84,18 +101,31 @@ func WriteLimits(w io.Writer, limits []LimitUse, keptBy string, windowsOver int)
 }
 
 func useText(u WindowUse) string {
-	if u.WindowS == 0 {
+	if u.WindowS == 0 && u.Period == "" {
 		return "not checked"
 	}
 	text := fmt.Sprintf("%d %s", u.Units, u.Key)
 	if u.Over > 0 {
-		text += fmt.Sprintf(", %d windows over", u.Over)
+		text += fmt.Sprintf(", %d %s", u.Over, overText(u))
 	}
 	return text
 }
 
+func overText(u WindowUse) string {
+	switch u.Period {
+	case "":
+		return "windows over"
+	case Closed:
+		return "times outside"
+	}
+	return "periods over"
+}
+
 func windowText(u WindowUse) string {
-	if u.WindowS == 0 {
+	switch {
+	case u.Period != "":
+		return u.Period
+	case u.WindowS == 0:
 		return "shorter than the delay"
 	}
 	return fmt.Sprintf("%.3f s", u.WindowS)

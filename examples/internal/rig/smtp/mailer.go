@@ -78,6 +78,24 @@ func Open(ctx context.Context, p *rig.Program, addr string) (*Mailer, error) {
 	return m, err
 }
 
+// OpenInside returns a mailer to an SMTP server inside the process, over connections that it dials to the server's
+// listener. The program ends both.
+func OpenInside(ctx context.Context, p *rig.Program, listener net.Listener, dial gomail.DialContextFunc) (*Mailer, error) {
+	kept := new(Record)
+	server, err := serve(listener, kept, p.Log)
+	if err != nil {
+		return nil, err
+	}
+	p.AtClose(func() { _ = server.Close() })
+	m, err := newMailer(server.Addr, p.Workers, gomail.WithDialContextFunc(dial))
+	if err != nil {
+		return nil, err
+	}
+	m.Record, m.Inside = kept, true
+	p.AtClose(m.Close)
+	return m, m.check(ctx)
+}
+
 // RecordOf says who keeps the record.
 func (s *Mailer) RecordOf() string {
 	if s.Inside {
@@ -88,7 +106,7 @@ func (s *Mailer) RecordOf() string {
 
 // newMailer returns a mailer to the server at addr (host:port) that keeps up to
 // connections open. It takes STARTTLS where the server offers it.
-func newMailer(addr string, connections int) (*Mailer, error) {
+func newMailer(addr string, connections int, more ...gomail.Option) (*Mailer, error) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("smtp: %q is not host:port", addr)
@@ -97,8 +115,8 @@ func newMailer(addr string, connections int) (*Mailer, error) {
 	if err != nil || port == 0 || host == "" {
 		return nil, fmt.Errorf("smtp: %q is not host:port", addr)
 	}
-	client, err := gomail.NewClient(host, gomail.WithPort(int(port)), gomail.WithTimeout(smtpTimeout),
-		gomail.WithHELO("emailer.example"), gomail.WithTLSPolicy(gomail.TLSOpportunistic))
+	client, err := gomail.NewClient(host, append(more, gomail.WithPort(int(port)), gomail.WithTimeout(smtpTimeout),
+		gomail.WithHELO("emailer.example"), gomail.WithTLSPolicy(gomail.TLSOpportunistic))...)
 	if err != nil {
 		return nil, fmt.Errorf("smtp: %w", err)
 	}

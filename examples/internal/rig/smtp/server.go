@@ -35,6 +35,10 @@ func StartServer(record *Record, logger *zap.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("smtp server: %w", err)
 	}
+	return serve(listener, record, logger)
+}
+
+func serve(listener net.Listener, record *Record, logger *zap.Logger) (_ *Server, err error) {
 	s := &Server{Addr: listener.Addr().String(), record: record}
 	s.server = smtp.NewServer(smtp.BackendFunc(s.session))
 	s.server.Domain = "mx.emailer.example"

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/campaign"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/delivery"
+	"github.com/asynq-throttle/asynq-throttle/examples/internal/rig/report"
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// picture is the file that TestCampaignOfDays draws its three days into; make picture-days sets it.
+var picture = flag.String("picture", "", "draw the campaign of three days into this `file`")
+
+const drawn = "Monday to Wednesday"
+
+// days is a campaign over several days: when it begins in Paris, the hours, the units of each tenant and their quota.
+type days struct {
+	name, from, hours string
+	units             map[string]int
+	perDay            int64
+	full              bool // it takes long
+}
+
+var (
+	threeDays  = map[string]int{"acme": 400, "globex": 350, "initech": 230}
+	shortNight = days{"a short night", "2026-03-02 23:00", "00:20-23:40 @Europe/Paris",
+		map[string]int{"acme": 40, "globex": 36, "initech": 24}, 20, false}
+)
+
+// run runs the campaign in virtual time.
+func (d days) run(t *testing.T, before func(e *emailer)) *delivery.Report {
+	t.Helper()
+	return inBubble(t, parisAt(t, d.from), d.campaign(t), []string{"-limits", "global=8/5m", "-hours", d.hours,
+		"-per-day", fmt.Sprintf("%d@Europe/Paris", d.perDay)}, before)
+}
+
+// campaign is the mails, all of which arrive at once.
+func (d days) campaign(t *testing.T) *campaign.Campaign {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString(csvHeader)
+	for _, tenant := range []string{"acme", "globex", "initech"} {
+		for units, n := d.units[tenant], 0; units > 0; n++ {
+			var to []string
+			domain := []string{"hill.example", "lake.example", "coast.example"}[n%3]
+			for i := range min(units, 1+n*7%4) {
+				to = append(to, fmt.Sprintf("a%d@%s", i, domain))
+			}
+			units -= len(to)
+			fmt.Fprintf(&text, "%s-%d,0s,%s,me@%s.example,%s,Hi,Text\n", tenant, n, tenant, tenant, strings.Join(to, " "))
+		}
+	}
+	c, err := campaign.Load(d.name, strings.NewReader(text.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// parisAt is an instant by the clock of Paris.
+func parisAt(t *testing.T, text string) time.Time {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Paris")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := time.ParseInLocation("2006-01-02 15:04", text, zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// text is a report as a person reads it.
+func text(r *delivery.Report) string {
+	var text bytes.Buffer
+	r.Write(&text)
+	return text.String()
+}
+
+// TestCampaignOfDays: a campaign goes on over closed nights, under quotas that begin anew at midnight. The SMTP
+// server's record has no mail outside of the hours and no day over its quota, and the campaign ends when it was forecast.
+func TestCampaignOfDays(t *testing.T) {
+	longtest.Unwatched(t)
+	for _, d := range []days{
+		shortNight,
+		{drawn, "2026-03-02 13:00", "Mon-Fri 09:00-17:00 @Europe/Paris", threeDays, 150, true},
+		{"when the clock changes", "2026-03-28 13:00", "09:00-17:00 @Europe/Paris", threeDays, 150, true},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			if d.full {
+				longtest.Only(t, "a short night")
+			}
+			began := time.Now()
+			r := d.run(t, func(*emailer) {})
+			t.Logf("took %s\n%s", time.Since(began).Round(time.Second), text(r))
+			d.expectKept(t, r)
+			if *picture != "" && d.name == drawn {
+				if err := r.Plot(*picture); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// expectKept holds a report against what the campaign must not break, and against its forecast.
+func (d days) expectKept(t *testing.T, r *delivery.Report) {
+	t.Helper()
+	if !r.OK || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil || r.MakespanRatio == nil ||
+		*r.MakespanRatio < 1 {
+		t.Fatalf("got\n%s", text(r))
+	}
+	seen := 0
+	for _, l := range r.Limits {
+		switch use := l.Record; {
+		case strings.Contains(l.Limit, "/day@"):
+			if seen++; use.Units != d.perDay || use.Period < d.from[:len(time.DateOnly)] {
+				t.Errorf("%s: %+v, want a full day", l.Limit, use)
+			}
+		case strings.HasPrefix(l.Limit, "open "):
+			if seen++; use.Units != 0 || use.Period != report.Closed {
+				t.Errorf("%s: %+v, want nothing outside", l.Limit, use)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("the report has %d of quota and hours", seen)
+	}
+	if off := math.Abs(r.Forecast.EndOffS); off > r.MakespanS/100 || len(r.Forecast.Ends) < 2 {
+		t.Errorf("the last started %.0f s off the forecast, after %.0f s", off, r.MakespanS)
+	}
+}
+
+// TestChecksFailWithoutHoursOrQuota: when the throttle does not have the hours or the quota, the checks find that.
+func TestChecksFailWithoutHoursOrQuota(t *testing.T) {
+	longtest.Unwatched(t)
+	for _, row := range []struct {
+		without, scope, key string
+		limits              []throttle.Limit
+		over                string
+	}{
+		{"hours", throttle.Global, "", []throttle.Limit{throttle.Per(8, 5*time.Minute)}, "times outside"},
+		{"quota", scopeTenant, "acme", []throttle.Limit{throttle.PerSecond(throttle.Unlimited)}, "periods over"},
+	} {
+		t.Run(row.without, func(t *testing.T) {
+			r := shortNight.run(t, func(e *emailer) {
+				if err := inspect.New(e.throttle).SetLimits(context.Background(), row.scope, row.key, row.limits); err != nil {
+					t.Fatal(err)
+				}
+			})
+			var record, grants int
+			for _, l := range r.Limits {
+				record, grants = record+l.Record.Over, grants+l.Grants.Over
+			}
+			if r.OK || record == 0 || grants == 0 || !strings.Contains(text(r), row.over) {
+				t.Errorf("%d over in the record, %d in the grants:\n%s", record, grants, text(r))
+			}
+		})
+	}
+}

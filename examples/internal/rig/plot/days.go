@@ -1,0 +1,121 @@
+package plot
+
+import (
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+// Days shows a run by the clock of a time zone: the units of each hour or, with a Quota, the units so far in each of
+// its periods, beside the quota. Pauses are shaded.
+type Days struct {
+	Title   string
+	Began   time.Time // when the run began, in the zone
+	Moments []Moment  // in order
+	Pauses  []Pause
+	Quota   throttle.Limit // zero for the units of each hour
+	Anew    []float64      // when the quota begins anew, in order
+}
+
+func (d Days) draw(end float64) (*plot.Plot, error) {
+	p := newPlot(d.Title, "units", end)
+	byClock(p, d.Began, end)
+	p.Legend.Top, p.Legend.Left = true, false
+	bins, top := d.hours(end)
+	line := d.soFar(end)
+	if d.isOfQuota() {
+		top = float64(d.Quota.Units)
+		for _, point := range line.XYs {
+			top = max(top, point.Y)
+		}
+	}
+	p.Y.Min, p.Y.Max = 0, top*1.31 // the room above is the legend's
+	if !d.isOfQuota() {
+		p.Y.Max = top * 1.12
+	}
+	if err := shade(p, d.Pauses, end); err != nil {
+		return nil, err
+	}
+	if !d.isOfQuota() {
+		p.Add(&plotter.Histogram{Bins: bins, Width: hour, FillColor: barColor,
+			LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
+		return p, nil
+	}
+	quota := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: float64(d.Quota.Units)}, {X: end, Y: float64(d.Quota.Units)}},
+		LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
+	p.Add(line, quota)
+	p.Legend.Add(d.Quota.String(), quota)
+	return p, nil
+}
+
+func (d Days) isOfQuota() bool { return d.Quota != throttle.Limit{} }
+
+// hour is how long a bar is of, in seconds.
+const hour = 3600
+
+// hours returns the units of each hour of the clock, and the most of them; at least 1.
+func (d Days) hours(end float64) (bins []plotter.HistogramBin, top float64) {
+	year, month, day := d.Began.Date()
+	first := time.Date(year, month, day, d.Began.Hour(), 0, 0, 0, d.Began.Location()).Sub(d.Began).Seconds()
+	for from := first; from < end; from += hour {
+		bins = append(bins, plotter.HistogramBin{Min: from, Max: from + hour})
+	}
+	top = 1
+	for _, one := range d.Moments {
+		if i := int((one.At - first) / hour); i >= 0 && i < len(bins) {
+			bins[i].Weight += one.Units
+			top = max(top, bins[i].Weight)
+		}
+	}
+	return bins, top
+}
+
+// soFar is the line of the units so far in each period.
+func (d Days) soFar(end float64) *plotter.Line {
+	points := plotter.XYs{{X: 0, Y: 0}}
+	sum, anew := 0.0, d.Anew
+	for _, one := range append(d.Moments[:len(d.Moments):len(d.Moments)], Moment{At: end}) {
+		for len(anew) > 0 && anew[0] <= one.At {
+			points = append(points, plotter.XY{X: anew[0], Y: sum}, plotter.XY{X: anew[0], Y: 0})
+			sum, anew = 0, anew[1:]
+		}
+		points = append(points, plotter.XY{X: one.At, Y: sum}, plotter.XY{X: one.At, Y: sum + one.Units})
+		sum += one.Units
+	}
+	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(1.6)}}
+}
+
+// byClock labels the axis of a plot with the clock of a zone.
+func byClock(p *plot.Plot, began time.Time, end float64) {
+	p.X.Label.Text = began.Location().String()
+	p.X.Tick.Marker = clockTicks(began, end)
+}
+
+// clockTicks marks hours of the clock or midnights, about six of them.
+func clockTicks(began time.Time, end float64) plot.ConstantTicks {
+	step, layout := 1, "Mon 15:04"
+	for _, hours := range []int{2, 3, 6, 12, 24, 48, 168, 672} {
+		if end/float64(step*hour) > 6 {
+			step = hours
+		}
+	}
+	if step >= 24 {
+		layout = "Mon 2 Jan"
+	}
+	var ticks plot.ConstantTicks
+	year, month, day := began.Date()
+	for hours := 0; ; hours += step {
+		at := time.Date(year, month, day, hours, 0, 0, 0, began.Location())
+		switch x := at.Sub(began).Seconds(); {
+		case x > end:
+			return ticks
+		case x >= 0:
+			ticks = append(ticks, plot.Tick{Value: x, Label: at.Format(layout)})
+		}
+	}
+}
