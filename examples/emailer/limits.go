@@ -60,6 +60,9 @@ func (o *options) addPerDay(text string) error {
 		return nil
 	}
 	units, zone, _ := strings.Cut(text, "@")
+	if strings.Contains(units, "/") || zone == "" {
+		return fmt.Errorf("%q: want recipients and a time zone, such as 400@Europe/Paris", text)
+	}
 	return o.add(scopeTenant, units+"/"+throttle.Day+"@"+zone)
 }
 

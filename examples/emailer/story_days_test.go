@@ -40,7 +40,7 @@ var (
 // run runs the campaign in virtual time.
 func (d days) run(t *testing.T, before func(e *emailer)) *delivery.Report {
 	t.Helper()
-	return inBubble(t, parisAt(t, d.from), d.campaign(t), []string{"-limits", "global=8/5m", "-hours", d.hours,
+	return inBubble(t, parisAt(t, d.from), d.campaign(t), []string{"-limits", "global=24/15m", "-hours", d.hours,
 		"-per-day", fmt.Sprintf("%d@Europe/Paris", d.perDay)}, before)
 }
 
@@ -117,7 +117,7 @@ func TestCampaignOfDays(t *testing.T) {
 // expectKept holds a report against what the campaign must not break, and against its forecast.
 func (d days) expectKept(t *testing.T, r *delivery.Report) {
 	t.Helper()
-	if !r.OK || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil || r.MakespanRatio == nil ||
+	if !r.OK || r.GrantToReceipt.Slow() || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil || r.MakespanRatio == nil ||
 		*r.MakespanRatio < 1 {
 		t.Fatalf("got\n%s", text(r))
 	}
@@ -150,7 +150,7 @@ func TestChecksFailWithoutHoursOrQuota(t *testing.T) {
 		limits              []throttle.Limit
 		over                string
 	}{
-		{"hours", throttle.Global, "", []throttle.Limit{throttle.Per(8, 5*time.Minute)}, "times outside"},
+		{"hours", throttle.Global, "", []throttle.Limit{throttle.Per(24, 15*time.Minute)}, "times outside"},
 		{"quota", scopeTenant, "acme", []throttle.Limit{throttle.PerSecond(throttle.Unlimited)}, "periods over"},
 	} {
 		t.Run(row.without, func(t *testing.T) {

@@ -392,6 +392,15 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{[]string{"-plot", "picture.gif"}, "ends neither in .svg nor in .png"},
 		{[]string{"-limits", "global=fast"}, "limits: scope global"},
 		{[]string{"-limits", "global=1/1s,2/1s"}, "two limits of this kind"},
+		{[]string{"-hours", "soon"}, `-hours: throttle: limit "open soon": no time zone`},
+		{[]string{"-hours", "Mon-Fri 09:00-17:00 @Europe/Pariss"}, `"Europe/Pariss" is no time zone`},
+		{[]string{"-hours", "Mon-Fri 09:00-25:00 @UTC"}, `"09:00-25:00" is no range of hours`},
+		{[]string{"-hours", "09:00-17:00 @UTC", "-limits", "global=open Mon 08:00-09:00 @UTC"}, "two limits of this kind"},
+		{[]string{"-per-day", "400"}, `-per-day: "400": want recipients and a time zone, such as 400@Europe/Paris`},
+		{[]string{"-per-day", "400/week@UTC"}, `-per-day: "400/week@UTC": want recipients and a time zone`},
+		{[]string{"-per-day", "many@UTC"}, `-per-day: throttle: limit "many/day@UTC": units "many"`},
+		{[]string{"-per-day", "400@Mars"}, `"Mars" is no time zone`},
+		{[]string{"-per-day", "0@UTC"}, "-per-day: under 0/day@UTC nothing ever starts"},
 		{[]string{"-connections", "0"}, "-connections 0 is not between 1 and 1000"},
 		{[]string{"-warmup", "acme=soon 1/1s"}, "warmup: \"soon 1/1s\": soon is not a duration"},
 		{[]string{"-campaign", "no-such-file.csv"}, "no-such-file.csv"},
@@ -420,7 +429,7 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-campaign", "-limits", "-connections", "-redis", "-smtp", "-plan", "-warmup",
+	for _, flag := range []string{"-campaign", "-limits", "-connections", "-hours", "-per-day", "-redis", "-smtp", "-plan", "-warmup",
 		"-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())

@@ -24,6 +24,19 @@ func TestLineProgressWritesALineNowAndThen(t *testing.T) {
 	}
 }
 
+// A run of days is not shown every other second.
+func TestLineProgressOfDays(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	p := newProgress(&text, false)
+	for elapsed := time.Duration(0); elapsed < 72*time.Hour; elapsed += time.Second {
+		p.Show(Snapshot{Elapsed: elapsed, All: 10, What: "mails"})
+	}
+	if lines := strings.Count(text.String(), "\n"); lines < 100 || lines > 500 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
 func TestBarProgress(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer

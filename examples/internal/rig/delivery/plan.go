@@ -236,8 +236,9 @@ func writeForecast(w io.Writer, f *forecast) {
 	var asked, told []string
 	for i, end := range f.Ends {
 		if few := (len(f.Ends) + mostEnds - 1) / mostEnds; i%few == 0 {
-			asked = append(asked, fmt.Sprintf("%7.1f", end.AtS))
-			told = append(told, fmt.Sprintf("%7.1f", end.LastS))
+			width := max(7, len(fmt.Sprintf("  %.1f", f.EndS)))
+			asked = append(asked, fmt.Sprintf("%*.1f", width, end.AtS))
+			told = append(told, fmt.Sprintf("%*.1f", width, end.LastS))
 		}
 	}
 	fmt.Fprintf(w, "\nforecast at     %s s\nof the last at  %s s, it was at %.1f s: %+.1f s off the first\n\n",

@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"strconv"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -38,6 +39,7 @@ func (d Days) draw(end float64) (*plot.Plot, error) {
 	if !d.isOfQuota() {
 		p.Y.Max = top * 1.12
 	}
+	p.Y.Tick.Marker = unitTicks(p.Y.Max)
 	if err := shade(p, d.Pauses, end); err != nil {
 		return nil, err
 	}
@@ -88,6 +90,21 @@ func (d Days) soFar(end float64) *plotter.Line {
 		sum += one.Units
 	}
 	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(1.6)}}
+}
+
+// unitTicks marks whole units, about four of them.
+func unitTicks(top float64) plot.ConstantTicks {
+	step := 1
+	for _, units := range []int{2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000, 1000000} {
+		if top/float64(step) > 4 {
+			step = units
+		}
+	}
+	var ticks plot.ConstantTicks
+	for units := 0; float64(units) <= top; units += step {
+		ticks = append(ticks, plot.Tick{Value: float64(units), Label: strconv.Itoa(units)})
+	}
+	return ticks
 }
 
 // byClock labels the axis of a plot with the clock of a zone.
