@@ -145,6 +145,10 @@ bench-peers: ## cost beside redis_rate and others, on a real Redis (PEER_ONLY=de
 picture: ## the README's picture: a backlog by asynq's recipe and by this library, on real servers
 	cd bench && go run . -picture ../docs/beside.svg
 
+.PHONY: picture-days
+picture-days: ## the emailer's picture: a campaign over three days in virtual time, some minutes
+	cd examples/emailer && LONG=1 go test . -count=1 -run 'TestCampaignOfDays/Monday' -picture ../../docs/emailer-days.svg
+
 .PHONY: browser
 browser: ## the dashboard in a headless chromium; says loudly where there is none
 	@type -P chromium || type -P chromium-browser || type -P google-chrome || echo 'NOT TESTED in a browser: no chromium in PATH'

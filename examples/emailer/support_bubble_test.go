@@ -24,7 +24,8 @@ import (
 // What a bubble does less often than the program, to spend its days in seconds.
 const bubbleExpires = 5 * time.Second // keys are looked through
 
-var bubbleLooks = asynq.Config{TaskCheckInterval: time.Second, DelayedTaskCheckInterval: time.Minute}
+// Tasks are woken maxWait before their slots: asynq sees them before.
+var bubbleLooks = asynq.Config{TaskCheckInterval: maxWait / 2, DelayedTaskCheckInterval: time.Minute}
 
 // inBubble runs the program in virtual time, from an instant on until the campaign ends: with asynq, a miniredis and
 // the SMTP server. before is called before the first mail.
