@@ -1,7 +1,6 @@
 package throttle_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
@@ -253,43 +251,8 @@ func TestForecastOfQuotas(t *testing.T) {
 		{Units: 40, Calendar: throttle.Calendar{Unit: throttle.Month, Days: 19, Zone: "Europe/Paris"}}}
 	scopes := []throttle.Scope{{Name: "tenant", Limits: tenant},
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerHour(7)}}}
-	st := newStage(t, miniClient(t), scopes, throttle.Options{Lookahead: time.Second})
-	var jobs []throttle.Job
-	for i := range 120 {
-		jobs = append(jobs, throttle.Job{ID: fmt.Sprint("j", i), Weight: 1 + int64(i%3), Keys: of(fmt.Sprint("t", i%4))})
-	}
-	for _, job := range jobs[:30] {
-		st.arrive(job)
-	}
-	began := st.now
-	st.s.at(began)
-	forecast, err := inspect.New(st.s.throttle).Forecast(context.Background(), jobs[30:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, job := range jobs[30:] {
-		st.arrive(job)
-	}
-	st.play(began.Add(90 * 24 * time.Hour))
-	var starts []throttletest.Start
-	for i, job := range jobs {
-		start, started := st.starts[job.ID]
-		if !started {
-			t.Fatalf("job %s has not started", job.ID)
-		}
-		starts = append(starts, throttletest.Start{At: start, Weight: job.Weight, Keys: job.Keys})
-		if i < 30 {
-			continue
-		}
-		if off := start.Sub(forecast.Starts[i-30]).Abs(); off > max(2*time.Second, start.Sub(began)/100) {
-			t.Errorf("job %s started after %s, forecast was %s", job.ID, start.Sub(began), forecast.Starts[i-30].Sub(began))
-		}
-	}
-	if forecast.Last.Sub(began) < 24*time.Hour {
-		t.Errorf("all have started by %s: no edge was passed", forecast.Last)
-	}
-	for _, over := range throttletest.Check(scopes, starts) {
-		t.Error(over)
+	if f := foretold(t, scopes, 120, 3, 90*24*time.Hour); f.last.Sub(f.began) < 24*time.Hour {
+		t.Errorf("all have started by %s: no edge was passed", f.last)
 	}
 }
 

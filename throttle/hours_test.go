@@ -1,18 +1,14 @@
 package throttle_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
-	"github.com/asynq-throttle/asynq-throttle/throttle/throttletest"
 )
 
 // TestHoursAreChecked: bad hours are refused before anything is asked of Redis, with what is wrong.
@@ -107,49 +103,12 @@ func TestForecastOverClosedNights(t *testing.T) {
 	scopes := globalScope(throttle.PerHour(7), throttle.PerCalendarDay(30, "Asia/Kolkata"),
 		throttle.OpenHours("Mon-Fri 09:30-17:00, Sat 22:00-01:00 @Asia/Kolkata", "2027-01-20"))
 	scopes = append(scopes, throttle.Scope{Name: "tenant"})
-	st := newStage(t, miniClient(t), scopes, throttle.Options{Lookahead: time.Second})
-	var jobs []throttle.Job
-	for i := range 130 {
-		jobs = append(jobs, throttle.Job{ID: fmt.Sprint("j", i), Weight: 1 + int64(i%2), Keys: of(fmt.Sprint("t", i%4))})
-	}
-	for _, job := range jobs[:30] {
-		st.arrive(job)
-	}
-	began := st.now
-	st.s.at(began)
-	forecast, err := inspect.New(st.s.throttle).Forecast(context.Background(), jobs[30:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, job := range jobs[30:] {
-		st.arrive(job)
-	}
-	st.play(began.Add(30 * 24 * time.Hour))
-	var starts []throttletest.Start
 	nights := make(map[string]bool)
-	worst := 0.0
-	for i, job := range jobs {
-		start, started := st.starts[job.ID]
-		if !started {
-			t.Fatalf("job %s has not started", job.ID)
-		}
-		starts = append(starts, throttletest.Start{At: start, Weight: job.Weight, Keys: job.Keys})
-		nights[start.Format(time.DateOnly)] = true
-		if i < 30 {
-			continue
-		}
-		off := start.Sub(forecast.Starts[i-30]).Abs()
-		worst = max(worst, off.Seconds()/start.Sub(began).Seconds())
-		if off > max(2*time.Second, start.Sub(began)/100) {
-			t.Errorf("job %s started after %s, forecast was %s", job.ID, start.Sub(began), forecast.Starts[i-30].Sub(began))
-		}
+	for _, start := range foretold(t, scopes, 130, 2, 30*24*time.Hour).starts {
+		nights[start.At.Format(time.DateOnly)] = true
 	}
 	if len(nights) < 6 {
 		t.Errorf("jobs started on %d days, want six or more", len(nights))
-	}
-	t.Logf("on %d days, off by %.4f %% at most", len(nights), 100*worst)
-	for _, over := range throttletest.Check(scopes, starts) {
-		t.Error(over)
 	}
 }
 
