@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
@@ -23,39 +21,13 @@ func TestDrainOverAClosedNight(t *testing.T) {
 		{Name: throttle.Global, Limits: []throttle.Limit{throttle.PerMinute(int64(tasks / 20)), hours}}, {Name: "tenant"},
 	}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
-		w.began = time.Now()
-		edge := w.began.Add(10*time.Minute + time.Duration(night)*time.Hour)
-		for n := range tasks {
-			w.enqueue(n, fmt.Sprintf("t%d", n%4), 1)
+		edge := time.Now().Add(10*time.Minute + time.Duration(night)*time.Hour)
+		c := w.crossed(tasks, edge, 15*time.Hour)
+		if c.before == 0 || c.before == tasks {
+			t.Errorf("%d of %d started before the night", c.before, tasks)
 		}
-		server := w.serve(asynq.Config{Concurrency: 16})
-		w.drained(tasks, 15*time.Hour)
-		w.shaper.Stop()
-		server.Shutdown()
-		w.checked(tasks)
-		before, after, first := 0, make(map[string]int), time.Time{}
-		for _, start := range w.starts {
-			if start.At.Before(edge) {
-				before++
-				continue
-			}
-			if first.IsZero() || start.At.Before(first) {
-				first = start.At
-			}
-			after[start.Keys["tenant"]]++
-		}
-		if before == 0 || before == tasks || first.Sub(edge) > 100*time.Millisecond {
-			t.Errorf("%d of %d started before the night; the first after it %s late", before, tasks, first.Sub(edge))
-		}
-		for tenant, n := range after {
-			if want := (tasks - before) / 4; n < want-want/10-2 || n > want+want/10+2 {
-				t.Errorf("%d tasks of %s started in the morning, want about %d", n, tenant, want)
-			}
-		}
-		if most := int64(tasks + tasks/20); w.shaper.Stats().PutBack > most {
-			t.Errorf("%d put back, want at most %d", w.shaper.Stats().PutBack, most)
-		}
-		t.Logf("%d of %d started before the night, %d put back, the first %s after the edge", before, tasks,
-			w.shaper.Stats().PutBack, first.Sub(edge))
+		share := (tasks - c.before) / 4
+		c.expectShares(t, share, share/10+2)
+		w.expectPutBacks(tasks + tasks/20)
 	})
 }

@@ -1,11 +1,8 @@
 package worker_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/hibiken/asynq"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/longtest"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -23,42 +20,15 @@ func TestDrainOverAnEdge(t *testing.T) {
 	}
 	inBubble(t, scopes, func(t *testing.T, w *world) {
 		tasks := 2 * units
-		for n := range tasks {
-			w.enqueue(n, fmt.Sprintf("t%d", n%4), 1)
+		_, edge := of.Period(time.Now())
+		c := w.crossed(tasks, edge, 20*time.Minute)
+		if c.before != units {
+			t.Errorf("%d started before the edge, want %d", c.before, units)
 		}
-		w.began = time.Now()
-		_, edge := of.Period(w.began)
-		server := w.serve(asynq.Config{Concurrency: 16})
-		w.drained(tasks, 20*time.Minute)
-		w.shaper.Stop()
-		server.Shutdown()
-		w.checked(tasks)
-		before, after, first := 0, make(map[string]int), time.Time{}
-		for _, start := range w.starts {
-			if start.At.Before(edge) {
-				before++
-				continue
-			}
-			if first.IsZero() || start.At.Before(first) {
-				first = start.At
-			}
-			after[start.Keys["tenant"]]++
-		}
-		if before != units || first.Sub(edge) > 100*time.Millisecond {
-			t.Errorf("%d started before the edge, want %d; the first after it %s later", before, units, first.Sub(edge))
-		}
-		for tenant, n := range after {
-			if n < units/4-units/20 || n > units/4+units/20 {
-				t.Errorf("%d tasks of %s started after the edge, want about %d", n, tenant, units/4)
-			}
-		}
+		c.expectShares(t, units/4, units/20)
 		if took := w.makespan() - edge.Sub(w.began); took > 10*time.Second {
 			t.Errorf("the last started %s after the edge", took)
 		}
-		if most := int64(tasks + tasks/10); w.shaper.Stats().PutBack > most {
-			t.Errorf("%d put back, want at most %d", w.shaper.Stats().PutBack, most)
-		}
-		t.Logf("%d put back of %d, the first %s and the last %s after the edge", w.shaper.Stats().PutBack, tasks,
-			first.Sub(edge), w.makespan()-edge.Sub(w.began))
+		w.expectPutBacks(tasks + tasks/10)
 	})
 }
