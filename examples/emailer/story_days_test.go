@@ -5,7 +5,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,15 +54,17 @@ func (d days) campaign(t *testing.T) *campaign.Campaign {
 	t.Helper()
 	var text strings.Builder
 	text.WriteString(csvHeader)
-	for _, tenant := range []string{"acme", "globex", "initech"} {
-		for units, n := d.units[tenant], 0; units > 0; n++ {
+	left := maps.Clone(d.units)
+	for n := 0; len(left) > 0; n++ {
+		for _, tenant := range slices.Sorted(maps.Keys(left)) {
 			var to []string
-			domain := []string{"hill.example", "lake.example", "coast.example"}[n%3]
-			for i := range min(units, 1+n%heaviest) {
-				to = append(to, fmt.Sprintf("a%d@%s", i, domain))
+			for i := range min(left[tenant], 1+n%heaviest) {
+				to = append(to, fmt.Sprintf("a%d@%s", i, []string{"hill.example", "lake.example", "coast.example"}[n%3]))
 			}
-			units -= len(to)
 			fmt.Fprintf(&text, "%s-%d,0s,%s,me@%s.example,%s,Hi,Text\n", tenant, n, tenant, tenant, strings.Join(to, " "))
+			if left[tenant] -= len(to); left[tenant] == 0 {
+				delete(left, tenant)
+			}
 		}
 	}
 	c, err := campaign.Load(d.name, strings.NewReader(text.String()))
