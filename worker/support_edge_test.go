@@ -15,8 +15,8 @@ type crossing struct {
 	late   time.Duration  // the first start after it
 }
 
-// crossed enqueues tasks of four tenants now, has 16 workers run them all within a time, and looks at their starts. More
-// than a tenth of a second after the edge is too late for the first.
+// crossed enqueues tasks of four tenants now, has 16 workers run them all within a time, and looks at their starts. The
+// first after the edge comes within a tenth of a second.
 func (w *world) crossed(tasks int, edge time.Time, within time.Duration) crossing {
 	w.t.Helper()
 	w.began = time.Now()

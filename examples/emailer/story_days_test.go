@@ -96,7 +96,8 @@ func text(r *delivery.Report) string {
 }
 
 // TestCampaignOfDays: a campaign goes on over closed nights, under quotas that begin anew at midnight. The SMTP
-// server's record has no mail outside of the hours and no day over its quota, and the campaign ends when it was forecast.
+// server's record has no mail outside of the hours and no day over its quota, and the campaign ends when it was
+// forecast.
 func TestCampaignOfDays(t *testing.T) {
 	longtest.Unwatched(t)
 	for _, d := range []days{
@@ -124,8 +125,8 @@ func TestCampaignOfDays(t *testing.T) {
 // expectKept holds a report against what the campaign must not break, and against its forecast.
 func (d days) expectKept(t *testing.T, r *delivery.Report) {
 	t.Helper()
-	if !r.OK || r.GrantToReceipt.Slow() || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil || r.MakespanRatio == nil ||
-		*r.MakespanRatio < 1 {
+	if !r.OK || r.GrantToReceipt.Slow() || r.Delivered != r.Mails || r.WindowsOver != 0 || r.Forecast == nil ||
+		r.MakespanRatio == nil || *r.MakespanRatio < 1 {
 		t.Fatalf("got\n%s", text(r))
 	}
 	seen := 0

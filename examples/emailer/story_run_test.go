@@ -429,7 +429,8 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"-h"}, &out, &log); status != rig.ExitOK {
 		t.Errorf("status %d", status)
 	}
-	for _, flag := range []string{"-campaign", "-limits", "-connections", "-hours", "-per-day", "-redis", "-smtp", "-plan", "-warmup",
+	for _, flag := range []string{"-campaign", "-limits", "-connections", "-hours", "-per-day", "-redis", "-smtp",
+		"-plan", "-warmup",
 		"-plot", "-metrics", "-json", "-workers", "-queue", "-v"} {
 		if !strings.Contains(log.String(), "  "+flag) {
 			t.Errorf("help lacks %s:\n%s", flag, log.String())

@@ -29,7 +29,9 @@ var bubbleLooks = asynq.Config{TaskCheckInterval: maxWait / 2, DelayedTaskCheckI
 
 // inBubble runs the program in virtual time, from an instant on until the campaign ends: with asynq, a miniredis and
 // the SMTP server. before is called before the first mail.
-func inBubble(t *testing.T, from time.Time, c *campaign.Campaign, args []string, before func(e *emailer)) *delivery.Report {
+func inBubble(
+	t *testing.T, from time.Time, c *campaign.Campaign, args []string, before func(e *emailer),
+) *delivery.Report {
 	t.Helper()
 	var report *delivery.Report
 	synctest.Test(t, func(t *testing.T) {

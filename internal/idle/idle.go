@@ -17,9 +17,9 @@ import (
 
 // Answer lets a miniredis answer asynq without running its scripts when there is
 // nothing to take from a queue, nothing to move into one and no completed task to delete: the
-// list or the sorted set that the script would read is not there, or no task is that old. Nothing else differs, and a test in virtual
-// time takes about half as long: a server looks up to a hundred times per second, and
-// miniredis builds an interpreter for each script.
+// list or the sorted set that the script would read is not there, or no task is that old.
+// Nothing else differs, and a test in virtual time takes about half as long: a server looks up
+// to a hundred times per second, and miniredis builds an interpreter for each script.
 //
 // With a connection to another database than 0 all scripts run from then on.
 func Answer(t testing.TB, m *miniredis.Miniredis) {

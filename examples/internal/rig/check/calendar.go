@@ -87,7 +87,9 @@ func fullestPeriod(events []Event, quota throttle.Limit, shorter time.Duration, 
 
 // outside returns the units and the events that lie outside of hours while they are in force. An event lies inside if
 // the hours were open at its instant or at most the given duration before. The events must be in order.
-func outside(events []Event, hours string, shorter time.Duration, inForce func(at int64) bool) (units int64, count int) {
+func outside(events []Event, hours string, shorter time.Duration, inForce func(at int64) bool) (
+	units int64, count int,
+) {
 	if len(events) == 0 {
 		return 0, 0
 	}

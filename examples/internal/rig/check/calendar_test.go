@@ -51,8 +51,11 @@ func TestOpeningsAgreeWithTheClock(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, zone := range zones {
-		for _, week := range []string{"Mon-Fri 09:00-17:00", "Sat-Mon 01:30-02:30, Tue-Tue 12:00-13:00, Wed 22:00-03:00", "00:30-02:00, Sun 23:00-00:30",
-			"Fri-Thu 20:00-06:00, except 2026-12-25 2025-03-30", "00:00-24:00, except 2026-10-25"} {
+		for _, week := range []string{
+			"Mon-Fri 09:00-17:00", "Sat-Mon 01:30-02:30, Tue-Tue 12:00-13:00, Wed 22:00-03:00",
+			"00:30-02:00, Sun 23:00-00:30",
+			"Fri-Thu 20:00-06:00, except 2026-12-25 2025-03-30", "00:00-24:00, except 2026-10-25",
+		} {
 			limit, err := throttle.ParseLimit("open " + week + " @" + zone)
 			if err != nil {
 				t.Fatal(err)

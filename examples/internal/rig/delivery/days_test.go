@@ -90,7 +90,9 @@ func TestClosed(t *testing.T) {
 	t.Parallel()
 	r := daysResult(t, "", 4)
 	const hour = 3600
-	want := []plot.Pause{{From: 0, Until: 400}, {From: hour + 400, Until: 12*hour + 400}, {From: 13*hour + 400, Until: 15 * hour}}
+	want := []plot.Pause{
+		{From: 0, Until: 400}, {From: hour + 400, Until: 12*hour + 400}, {From: 13*hour + 400, Until: 15 * hour},
+	}
 	if diff := cmp.Diff(want, r.closed("Wed 10:20-11:20, Tue 22:20-23:20 @UTC", 15*hour)); diff != "" {
 		t.Errorf("want -, got +\n%s", diff)
 	}
@@ -113,7 +115,8 @@ func TestForecastsOfDays(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	writeForecast(&text, &forecast{EndS: 200000, Ends: slices.Repeat([]endExpected{{AtS: 123456.7, LastS: 200000.1}}, 100)})
+	ends := slices.Repeat([]endExpected{{AtS: 123456.7, LastS: 200000.1}}, 100)
+	writeForecast(&text, &forecast{EndS: 200000, Ends: ends})
 	for line := range strings.Lines(text.String()) {
 		if len(line) > 200 {
 			t.Errorf("a line of %d letters: %s", len(line), line)

@@ -81,7 +81,7 @@ func drawRows(canvas draw.Canvas, rows [][]*plot.Plot) {
 	tiles := draw.Tiles{Rows: len(rows), Cols: 2, PadX: 0.3 * vg.Inch, PadY: 0.15 * vg.Inch,
 		PadTop: 0.1 * vg.Inch, PadBottom: 0.1 * vg.Inch, PadLeft: 0.1 * vg.Inch, PadRight: 0.2 * vg.Inch}
 	canvas.SetColor(color.White) // also where a page is dark
-	canvas.Fill(canvas.Rectangle.Path())
+	canvas.Fill(canvas.Path())
 	canvases := plot.Align(rows, tiles, canvas)
 	for i := range rows {
 		for j := range rows[i] {

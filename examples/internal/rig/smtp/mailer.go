@@ -80,7 +80,9 @@ func Open(ctx context.Context, p *rig.Program, addr string) (*Mailer, error) {
 
 // OpenInside returns a mailer to an SMTP server inside the process, over connections that it dials to the server's
 // listener. The program ends both.
-func OpenInside(ctx context.Context, p *rig.Program, listener net.Listener, dial gomail.DialContextFunc) (*Mailer, error) {
+func OpenInside(
+	ctx context.Context, p *rig.Program, listener net.Listener, dial gomail.DialContextFunc,
+) (*Mailer, error) {
 	kept := new(Record)
 	server, err := serve(listener, kept, p.Log)
 	if err != nil {
@@ -93,7 +95,8 @@ func OpenInside(ctx context.Context, p *rig.Program, listener net.Listener, dial
 	}
 	m.Record, m.Inside = kept, true
 	p.AtClose(m.Close)
-	return m, m.check(ctx)
+	err = m.check(ctx)
+	return m, err
 }
 
 // RecordOf says who keeps the record.
