@@ -26,36 +26,47 @@ type Days struct {
 func (d Days) draw(end float64) (*plot.Plot, error) {
 	p := newPlot(d.Title, "units", end)
 	byClock(p, d.Began, end)
-	p.Legend.Top, p.Legend.Left = true, false
-	bins, top := d.hours(end)
-	line := d.soFar(end)
-	if d.isOfQuota() {
-		top = float64(d.Quota.Units)
-		for _, point := range line.XYs {
-			top = max(top, point.Y)
-		}
+	if (d.Quota == throttle.Limit{}) {
+		return p, d.drawHours(p, end)
 	}
-	p.Y.Min, p.Y.Max = 0, top*1.31 // the room above is the legend's
-	if !d.isOfQuota() {
-		p.Y.Max = top * 1.12
-	}
-	p.Y.Tick.Marker = unitTicks(p.Y.Max)
-	if err := shade(p, d.Pauses, end); err != nil {
-		return nil, err
-	}
-	if !d.isOfQuota() {
-		p.Add(&plotter.Histogram{Bins: bins, Width: hour, FillColor: barColor,
-			LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
-		return p, nil
-	}
-	quota := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: float64(d.Quota.Units)}, {X: end, Y: float64(d.Quota.Units)}},
-		LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
-	p.Add(line, quota)
-	p.Legend.Add(d.Quota.String(), quota)
-	return p, nil
+	return p, d.drawQuota(p, end)
 }
 
-func (d Days) isOfQuota() bool { return d.Quota != throttle.Limit{} }
+// drawHours draws a bar for each hour.
+func (d Days) drawHours(p *plot.Plot, end float64) error {
+	bins, top := d.hours(end)
+	if err := d.prepare(p, top*1.12, end); err != nil {
+		return err
+	}
+	p.Add(&plotter.Histogram{Bins: bins, Width: hour, FillColor: barColor,
+		LineStyle: draw.LineStyle{Color: startColor, Width: vg.Points(0.5)}})
+	return nil
+}
+
+// drawQuota draws a line that begins anew with each period of the quota, and the quota.
+func (d Days) drawQuota(p *plot.Plot, end float64) error {
+	units := float64(d.Quota.Units)
+	line, top := d.soFar(end), units
+	for _, point := range line.XYs {
+		top = max(top, point.Y)
+	}
+	if err := d.prepare(p, top*1.31, end); err != nil { // the room above is the legend's
+		return err
+	}
+	quota := &plotter.Line{XYs: plotter.XYs{{X: 0, Y: units}, {X: end, Y: units}},
+		LineStyle: draw.LineStyle{Color: limitColor, Width: vg.Points(1.4)}}
+	p.Add(line, quota)
+	p.Legend.Top, p.Legend.Left = true, false
+	p.Legend.Add(d.Quota.String(), quota)
+	return nil
+}
+
+// prepare sets how high a plot is, and shades the pauses.
+func (d Days) prepare(p *plot.Plot, top, end float64) error {
+	p.Y.Min, p.Y.Max = 0, top
+	p.Y.Tick.Marker = unitTicks(top)
+	return shade(p, d.Pauses, end)
+}
 
 // hour is how long a bar is of, in seconds.
 const hour = 3600
