@@ -50,8 +50,9 @@ var (
 // run runs the campaign in virtual time.
 func (d days) run(t *testing.T, before func(e *emailer)) *delivery.Report {
 	t.Helper()
-	return inBubble(t, parisAt(t, d.from), d.campaign(t), []string{"-limits", "global=" + perWindow.String(), "-hours", d.hours,
-		"-per-day", fmt.Sprintf("%d@Europe/Paris", d.perDay)}, before)
+	flags := []string{"-limits", "global=" + perWindow.String(), "-hours", d.hours,
+		"-per-day", fmt.Sprintf("%d@Europe/Paris", d.perDay)}
+	return inBubble(t, parisAt(t, d.from), d.campaign(t), flags, before)
 }
 
 // campaign is the mails, all of which arrive at once.
