@@ -195,7 +195,7 @@ func checkArguments(t *testing.T, f, shared file) {
 // What a reader can hold in mind, and what Lua can: 200 locals of a function, of which the
 // body of a script is one, and 60 that a function uses of those around it.
 const (
-	mostLines      = 3420 // of all files, with comments
+	mostLines      = 3510 // of all files, with comments
 	mostLocals     = 28   // at the top of a file
 	mostOfAll      = 188  // at the top of a script as it runs
 	mostUpvalues   = 60
@@ -401,7 +401,7 @@ var textNames = []string{
 }
 
 // textual are the functions that return text which has lost nothing.
-var textual = []string{"format", "sub", "match", "hold_of", "tag_text", "table.concat", "redis.sha1hex",
+var textual = []string{"format", "sub", "match", "hold_of", "limit_text", "tag_text", "table.concat", "redis.sha1hex",
 	"string.format", "string.sub", "string.match", "select", "tostring", "lanes_of"}
 
 // TestNumbersAreNotJoined: only text is joined with "..", never what may be a number.

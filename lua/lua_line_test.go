@@ -29,12 +29,14 @@ var otherNames = map[string]string{
 	"priority.parts":    "classOf",
 	"priority.tags":     "of",
 	"queue.hurry_from":  "hurryAll",
+	"ramp.parse":        "parseSteps",
 	"queue.next_look":   "Next",
 	"queue.sweep":       "hurryAll",
 }
 
 // onlyInLua are functions of includes without a counterpart.
 var onlyInLua = map[string]string{
+	"decide.limit_text":       "text of a limit",
 	"decide.reachable":        "memory loses no keys",
 	"edges.edge_at":           "text of edges",
 	"edges.edges_of":          "text of edges",
@@ -75,6 +77,8 @@ var onlyInLua = map[string]string{
 	"queue.walk_again":        "text of a walk",
 	"queue.hurry_lane":        "a loop in Go",
 	"queue.save_line":         "expiry",
+	"ramp.takes":              "in package calendar",
+	"ramp.units":              "in package calendar",
 	"running.run_of":          "text of a run",
 	"running.count_at":        "changes of a ledger are gathered, for speed",
 	"running.move_in":         "changes of a ledger are gathered, for speed",

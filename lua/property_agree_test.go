@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -132,10 +133,33 @@ func drawQuotas(t *rapid.T) (limits []line.Limit) {
 	texts := rapid.SampledFrom([][]string{nil, nil, {"day@America/New_York"}, {"day+9h@Asia/Kolkata"}, {"week@UTC"},
 		{"day@UTC", "month+19d+1h@Europe/Paris"}, {"day+1h@Europe/Paris", "day@Australia/Lord_Howe"}}).Draw(t, "quotas")
 	for _, text := range texts {
-		limits = append(limits, quotaOf(text, rapid.SampledFrom([]int64{1, 3, 10, 30, 700, 5000, -1}).Draw(t, "units")))
+		limit := quotaOf(text, rapid.SampledFrom([]int64{1, 3, 10, 30, 700, 5000, -1}).Draw(t, "units"))
+		if rapid.IntRange(0, 2).Draw(t, "ramp") == 0 {
+			limit = drawRamp(t, limit)
+		}
+		limits = append(limits, limit)
 	}
 	slices.SortFunc(limits, func(a, b line.Limit) int { return a.Compare(b.Span) })
 	return limits
+}
+
+// drawRamp gives a quota steps that begin before or after the histories do.
+func drawRamp(t *rapid.T, limit line.Limit) line.Limit {
+	of, err := calendar.Of(limit.Calendar)
+	if err != nil {
+		panic(err)
+	}
+	begins := of.Period(time.UnixMicro(newMachine(nil).now))
+	steps := calendar.Steps{
+		Units: rapid.SampledFrom([][]int64{{1}, {1, 2, 3}, {3, 30, 300, 5000}, {1, 10, 11, 100, 101, 5000}}).Draw(t, "steps"),
+		First: begins + rapid.Int64Range(-3, 3).Draw(t, "first"),
+		Every: rapid.SampledFrom([]int64{1, 1, 2, 5}).Draw(t, "every"),
+	}
+	if rapid.IntRange(0, 3).Draw(t, "is held") == 0 {
+		steps.Held = begins + rapid.Int64Range(-2, 9).Draw(t, "held")
+	}
+	limit.Units, limit.Ramp = steps.Last(), line.RampText(steps)
+	return limit
 }
 
 func quotaOf(text string, units int64) line.Limit {
@@ -699,7 +723,7 @@ func (m *machine) limits(t *rapid.T) {
 	}
 	for i := range limits {
 		if limits[i].Kind != line.Hours && rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "closed") {
-			limits[i].Units = 0
+			limits[i].Units, limits[i].Ramp = 0, ""
 		}
 	}
 	lasts := drawLasts(t)

@@ -46,9 +46,10 @@ for of, units, remaining in gmatch(key.mode ~= OFF and ARGV[6] or '', '(%d+)/(%d
   of = of == '0' and window or tonumber(of)
   for i = 1, #key.limits do
     local limit = key.limits[i]
-    if limit.kind.settled and limit.length == of and limit.units > 0 then
+    local has = units_at(key, limit, now)
+    if limit.kind.settled and limit.length == of and has > 0 then
       said[#said + 1] = { limit = limit, remaining = tonumber(remaining) }
-      if tonumber(units) < limit.units then ceiling = min(ceiling, max(least, floor(units / limit.units * 1000))) end
+      if tonumber(units) < has then ceiling = min(ceiling, max(least, floor(units / has * 1000))) end
     end
   end
 end
@@ -59,7 +60,7 @@ local function enter_debts()
   local owed = false
   for i = 1, #said do
     local ledger = ledger_of(key, said[i].limit.span)
-    local debt = served(key, said[i].limit) - said[i].remaining - uses(key, ledger)
+    local debt = served(key, said[i].limit, now) - said[i].remaining - uses(key, ledger)
     if said[i].remaining >= 0 and debt > 0 then
       spend_in(key, ledger, now, debt)
       owed = true

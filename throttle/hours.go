@@ -37,8 +37,14 @@ func hoursOf(of *calendar.Hours) Limit { return Limit{Units: Unlimited, Hours: o
 
 // isHoursText reports whether the text of a limit begins as that of hours does.
 func isHoursText(text string) bool {
-	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
-	return word == openText
+	_, is := cutWord(strings.TrimSpace(text), openText)
+	return is
+}
+
+// cutWord returns what follows the first word of a text; false if that is another word.
+func cutWord(text, word string) (rest string, is bool) {
+	first, rest, _ := strings.Cut(text, " ")
+	return rest, first == word
 }
 
 // isHours reports whether it lets jobs start only in opening hours.
@@ -53,7 +59,7 @@ func (l Limit) validateHours() error {
 		return &LimitError{Text: l.String(), Reason: "the hours are not written as OpenHours writes them: " + of.String()}
 	case l != hoursOf(of):
 		return &LimitError{Text: l.String(),
-			Reason: "hours count nothing: want Unlimited units, and no window, precision, lease or calendar"}
+			Reason: "hours count nothing: want Unlimited units, and no window, precision, lease, calendar or ramp"}
 	}
 	return nil
 }

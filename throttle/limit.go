@@ -95,6 +95,11 @@ type Limit struct {
 	// ranges of days and times, closed dates and a time zone, as OpenHours takes it. A Limit has the text as
 	// ParseLimit and OpenHours write it, with single spaces.
 	Hours string
+	// Ramp makes it a quota whose units grow, step by step: in no period do more start than the units of its step,
+	// and before the first step begins nothing starts. The Calendar is that of the text, and the Units are those of
+	// the last step, which hold from then on: a job that weighs more never fits, and one that weighs more than a
+	// step waits for a later one. A Limit has the text as ParseLimit and the function Ramp write it, with all steps.
+	Ramp string
 }
 
 // Per returns the limit of units per window at the default precision.
@@ -119,11 +124,12 @@ func Running(units int64) Limit { return Limit{Units: units, Running: true} }
 // optionally an at sign and the precision; or, for a running limit, units, "/running",
 // then optionally an at sign and the lease; or, for a quota, units, a slash, day, week or month,
 // optionally how many days and hours after its beginning, an at sign and the time zone; or, for hours, "open",
-// then what OpenHours takes:
+// then what OpenHours takes; or "ramp", then what Ramp takes:
 //
 //	100/1m    2000/24h    50000/7d@1h    unlimited/1m    3/running    3/running@1m
 //	5000/day@Europe/Paris    5000/day+3h@America/Los_Angeles    20000/week+6d@UTC    100000/month+14d@UTC
 //	open Mon-Fri 09:00-17:00, Sat 10:00-12:00, except 2026-12-25 @Europe/Paris
+//	ramp 50/day x2 max 20000 from 2026-12-01 @UTC    ramp 50 100 200/day every 2d from 2026-12-01 @UTC
 //
 // Window and precision are written as for time.ParseDuration, also with d for
 // 24 hours; a window of one unit may be written as the unit: 100/m. The error is a *LimitError.
@@ -169,6 +175,13 @@ func parseLimit(text string) (Limit, error) {
 			return Limit{}, err
 		}
 		return hoursOf(of), nil
+	}
+	if rest, is := cutWord(text, rampText); is {
+		of, err := calendar.RampOf(rest)
+		if err != nil {
+			return Limit{}, err
+		}
+		return rampOf(of), nil
 	}
 	units, rest, ok := strings.Cut(text, "/")
 	if !ok {
@@ -262,6 +275,9 @@ func (l Limit) String() string {
 	if l.isHours() {
 		return openText + " " + l.Hours
 	}
+	if l.isRamp() {
+		return rampText + " " + l.Ramp
+	}
 	text := "unlimited"
 	if l.Units != Unlimited {
 		text = strconv.FormatInt(l.Units, 10)
@@ -274,7 +290,7 @@ func (l Limit) String() string {
 }
 
 // Label returns what stands after the slash in the limit's text, without the precision or the lease:
-// 1m, 24h, running, day@UTC; of hours it is open. No two limits of a scope have the same label.
+// 1m, 24h, running, day@UTC; of hours it is open, and of a ramp the label of the quota that it is. No two limits of a scope have the same label.
 func (l Limit) Label() string {
 	if l.isHours() {
 		return openText
@@ -337,6 +353,8 @@ func (l Limit) validate() error {
 		return bad("%d units are not between 0 and %d, nor Unlimited", l.Units, maxUnits)
 	case l.isHours():
 		return l.validateHours()
+	case l.isRamp():
+		return l.validateRamp()
 	case l.isQuota():
 		return l.validateQuota()
 	case l.Running && (l.Window != 0 || l.Precision != 0):
@@ -441,6 +459,9 @@ func limitOf(counted line.Limit, margin time.Duration) Limit {
 		of, err := calendar.Of(counted.Calendar)
 		if err != nil {
 			return Limit{} // no reader of answers lets it pass
+		}
+		if steps, err := line.StepsOf(counted.Ramp); err == nil {
+			return rampOf(&calendar.Ramp{Calendar: of, Steps: *steps})
 		}
 		return Limit{Units: counted.Units, Calendar: calendarOf(of)}
 	}

@@ -94,7 +94,7 @@ const maxMargin = time.Minute
 
 // counted returns a limit of the scope as the scripts count it: a window with the margin.
 func (s Scope) counted(l Limit) line.Limit {
-	return line.Limit{Units: l.Units, Span: l.span(s.Margin), Precision: l.precision().Microseconds()}
+	return line.Limit{Units: l.Units, Span: l.span(s.Margin), Precision: l.precision().Microseconds(), Ramp: l.steps()}
 }
 
 // maxLimits bounds the work of one decision: the limits that concern one job.

@@ -1,5 +1,5 @@
 // Package calendar computes when the periods of a calendar begin in a time zone: days, weeks and months, and when
-// opening hours begin and end.
+// opening hours begin and end. A ramp gives the periods of a calendar growing units.
 //
 // A period begins at its edge, and ends at the next. Periods are numbered from the year 1 on, so that all processes
 // number them alike. An hour that a change of the clock leaves out stands for the first instant after it; of an hour
@@ -139,17 +139,21 @@ const (
 
 // Edge returns when a period begins.
 func (c *Calendar) Edge(period int64) time.Time {
-	day := period + int64(c.Days)
+	return first((c.day(period)-unixDays)*daySeconds+int64(c.Hours)*60*60, c.location)
+}
+
+// day returns the day on which a period begins, as days counts it.
+func (c *Calendar) day(period int64) int64 {
 	switch c.Unit {
 	case Week:
-		day = 7*period + int64(c.Days)
+		return 7*period + int64(c.Days)
 	case Month:
 		year, month := int(period/12), time.Month(period%12)+1
 		first := days(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC))
 		last := days(time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)) - 1
-		day = min(first+int64(c.Days), last)
+		return min(first+int64(c.Days), last)
 	}
-	return first((day-unixDays)*daySeconds+int64(c.Hours)*60*60, c.location)
+	return period + int64(c.Days)
 }
 
 // Through returns the period.

@@ -49,7 +49,7 @@ func (p *puller) claimed(lane *lane, queue string, at int64) (frees int64) {
 			}
 			d := k.ledger(limit.Span)
 			first, sum := p.beyond(k, d)
-			if sum > 0 && 2*(sum+lane.jobs[0].costs[i]) > k.served(limit) {
+			if sum > 0 && 2*(sum+lane.jobs[0].costs[i]) > k.served(limit, k.horizon) {
 				frees = max(frees, d.startOf(first)-k.goesOn)
 			}
 		}

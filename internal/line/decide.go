@@ -224,7 +224,7 @@ func (l *Line) holdOf(f fit) *Held {
 	if f.key == nil {
 		return nil
 	}
-	h := &Held{Key: f.key.name, Limit: f.holder, Origin: f.key.origin}
+	h := &Held{Key: f.key.name, Limit: f.key.quota(f.holder, l.now), Origin: f.key.origin}
 	if h.Limit != nil && !h.Limit.Kind.opens() {
 		d := f.key.ledger(h.Limit.Span)
 		h.Used, h.Booked = d.uses(l.now + f.key.shift)

@@ -137,14 +137,6 @@ func (k *key) time(at int64) int64 {
 	return at + k.goesOn
 }
 
-// instant is the clock's time when the ledgers' time is that; now while they stand still.
-func (k *key) instant(time, now int64) int64 {
-	if time == now+k.shift {
-		return now
-	}
-	return time - k.goesOn
-}
-
 // spend charges a start, book books one; negative units take it back.
 func (k *key) spend(at, units int64) {
 	k.touched = true

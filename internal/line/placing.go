@@ -81,6 +81,9 @@ func (k *key) under(limit *Limit, at, now, cost int64, promises bool) int64 {
 	if limit.Kind.opens() {
 		return opensAt(limit.Calendar, at)
 	}
+	if limit.Ramp != "" {
+		return k.climb(limit, at, now, cost, promises)
+	}
 	time := k.time(at)
 	switch start := k.ledger(limit.Span).earliest(time, now+k.shift, k.room(limit, cost), promises); start {
 	case Never:
@@ -151,6 +154,43 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 	return d.startOf(x)
 }
 
+// climb returns the first start at or after at that a ramp allows: in the first period that takes so heavy a job, and
+// has room for it beside what is charged there.
+func (k *key) climb(limit *Limit, at, now, cost int64, promises bool) int64 {
+	d, steps := k.ledger(limit.Span), mustSteps(limit.Ramp)
+	first := d.subWindow(k.time(at))
+	for period := first; ; period++ {
+		takes := false
+		if period, takes = steps.Takes(cost, period); !takes {
+			return Never
+		}
+		switch room := max(0, k.servedOf(steps.Of(period))-cost); {
+		case d.inPeriod(period, now+k.shift, promises) > room:
+		case period == first:
+			return at
+		default:
+			return d.startOf(period) - k.goesOn
+		}
+	}
+}
+
+// inPeriod returns the units of a period. What is booked for a period that is over counts now.
+func (d *ledger) inPeriod(period, now int64, promises bool) int64 {
+	units := d.spent.of(period)
+	if !promises {
+		return units
+	}
+	units += d.booked.of(period)
+	if current := d.subWindow(now); period == current {
+		for _, e := range d.booked {
+			if e.at < current {
+				units += e.units
+			}
+		}
+	}
+	return units
+}
+
 // placesFrom returns the sub-window from which on running jobs occupy no more than room. A job that
 // starts later has its place already, since running jobs may renew until then.
 func placesFrom(all entries, n, room int64) int64 {
@@ -176,30 +216,45 @@ func (d *ledger) uses(now int64) (used, booked int64) {
 	return used, booked + d.booked.total()
 }
 
-// served returns how many units of a limit the upstream serves, at least one.
-func (k *key) served(limit *Limit) int64 {
-	part := k.adapted.part()
-	if part == whole || limit.Units <= 0 {
+// unitsAt returns the units of a limit that are in force at an instant.
+func (k *key) unitsAt(limit *Limit, at int64) int64 {
+	if limit.Ramp == "" {
 		return limit.Units
 	}
-	return max(1, limit.Units/whole*part+limit.Units%whole*part/whole)
+	d := k.ledger(limit.Span)
+	if d == nil {
+		return mustSteps(limit.Ramp).Of((&ledger{Span: limit.Span}).subWindow(at))
+	}
+	return mustSteps(limit.Ramp).Of(d.subWindow(k.time(at)))
 }
 
-// room returns how many units may count beside a job, -1 if the job never fits. A job that is
+// served returns how many units of a limit the upstream serves at an instant.
+func (k *key) served(limit *Limit, at int64) int64 { return k.servedOf(k.unitsAt(limit, at)) }
+
+// servedOf returns how many of so many units the upstream serves, at least one.
+func (k *key) servedOf(units int64) int64 {
+	part := k.adapted.part()
+	if part == whole || units <= 0 {
+		return units
+	}
+	return max(1, units/whole*part+units%whole*part/whole)
+}
+
+// room returns how many units of a limit without a ramp may count beside a job, -1 if the job never fits. A job that is
 // heavier than the served share starts where nothing else counts.
 func (k *key) room(limit *Limit, cost int64) int64 {
 	if cost > limit.Units {
 		return -1
 	}
-	return max(0, k.served(limit)-cost)
+	return max(0, k.servedOf(limit.Units)-cost)
 }
 
-// fewest returns the units of the smallest limit, as it is served. A claim takes at most these.
+// fewest returns the units of the smallest limit, as it is served, until the horizon.
 func (k *key) fewest() int64 {
 	units := Never
 	for _, limit := range k.limits {
 		if limit.Units >= 0 {
-			units = min(units, k.served(&limit))
+			units = min(units, k.served(&limit, k.horizon))
 		}
 	}
 	return units

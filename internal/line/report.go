@@ -39,7 +39,7 @@ func (l *Line) Report(now int64, settings Settings, name string, r Report) (befo
 	k := l.key(name)
 	a := &k.adapted
 	before = a.part()
-	said, ceiling := k.said(r)
+	said, ceiling := k.said(now, r)
 	if ceiling < before {
 		a.less, a.changed = whole-ceiling, now
 	}
@@ -61,7 +61,7 @@ func (l *Line) Report(now int64, settings Settings, name string, r Report) (befo
 
 // said returns what the upstream says of limits that the key has, in their order, and the share of
 // them that it serves.
-func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
+func (k *key) said(now int64, r Report) (said []ReportedLimit, ceiling int64) {
 	said, ceiling = make([]ReportedLimit, len(k.limits)), whole
 	for i := range said {
 		said[i].Remaining = -1
@@ -75,14 +75,14 @@ func (k *key) said(r Report) (said []ReportedLimit, ceiling int64) {
 		}
 		for i := range k.limits {
 			limit := &k.limits[i]
-			if !limit.Kind.Settled() || limit.Length != reported.Window || limit.Units <= 0 {
+			if !limit.Kind.Settled() || limit.Length != reported.Window || k.unitsAt(limit, now) <= 0 {
 				continue
 			}
 			if said[i].Remaining < 0 || reported.Remaining >= 0 && reported.Remaining < said[i].Remaining {
 				said[i] = reported
 			}
-			if reported.Units < limit.Units {
-				ceiling = min(ceiling, max(r.Floor, int64(math.Floor(float64(reported.Units)/float64(limit.Units)*whole))))
+			if units := k.unitsAt(limit, now); reported.Units < units {
+				ceiling = min(ceiling, max(r.Floor, int64(math.Floor(float64(reported.Units)/float64(units)*whole))))
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (k *key) enterDebts(now int64, said []ReportedLimit) (owed bool) {
 		limit := &k.limits[i]
 		d := k.ledger(limit.Span)
 		used, _ := d.uses(now + k.shift)
-		if debt := k.served(limit) - reported.Remaining - used; debt > 0 {
+		if debt := k.served(limit, now) - reported.Remaining - used; debt > 0 {
 			k.touched, owed = true, true
 			d.spent.add(d.subWindow(k.time(now)), debt)
 		}

@@ -3,6 +3,7 @@ package line
 // Usage is the state of a limit of a scope key.
 type Usage struct {
 	Limit        Limit
+	Units        int64 // in force: of a ramp those of its step, 0 before it begins
 	Used, Booked int64
 	Free         int64 // the earliest start of one unit
 	Anew         int64 // when the period of a quota ends, or hours open or close; 0 for others
@@ -37,14 +38,10 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 		state.Flows = int64(q.tags.len())
 	}
 	for _, limit := range k.limits {
-		u := Usage{Limit: limit, Free: now}
+		u := Usage{Limit: limit, Units: k.unitsAt(&limit, now), Free: now}
 		if d := k.ledger(limit.Span); d != nil && limit.Units >= 0 {
 			u.Used, u.Booked = d.uses(now + k.shift)
-			if u.Free = d.earliest(now+k.shift, now+k.shift, k.room(&limit, 1), true); u.Free == Never {
-				u.Free = 0
-			} else {
-				u.Free = k.instant(u.Free, now)
-			}
+			u.Free = k.free(&limit, now)
 		}
 		switch {
 		case limit.Kind == Quota:
@@ -56,6 +53,14 @@ func (l *Line) State(now int64, settings Settings, name string) KeyState {
 	}
 	l.end()
 	return state
+}
+
+// free returns the earliest start of one unit under a limit, 0 for never.
+func (k *key) free(limit *Limit, now int64) int64 {
+	if free := k.under(limit, now, now, 1, true); free != Never {
+		return free
+	}
+	return 0
 }
 
 // anew returns when the period of a quota ends, by the clock.

@@ -35,7 +35,7 @@ local function claimed(lane, queue, at, costs)
       elseif ledger then
         sum = behind(ledger.ahead, sub_window(ledger, time_of(key, horizon)), ats, {})
       end
-      if sum > 0 and 2 * (sum + costs[i]) > served(key, limit) then
+      if sum > 0 and 2 * (sum + costs[i]) > served(key, limit, horizon) then
         frees = max(frees or 0, start_of(ledger, ats[1]) - key.offset)
       end
     end

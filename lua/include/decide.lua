@@ -2,13 +2,19 @@
 -- uses: kinds, grants, records, waiting, key, placing, priority, tags, queue, line
 local in_line = { any = true } -- whether any job waits or is booked: reserve.lua sets it
 
--- What holds a job back: a limit of a scope key, or its pause.
+local function limit_text(key, limit, units_text)
+  return format(' %s/%s/%s/%d', key.name, units_text, limit.span, limit.precision)
+end
+
+-- What holds a job back: a limit of a scope key, or its pause. A ramp is the quota that it is now; before it begins,
+-- that of its first step.
 local function hold_of(key, holder)
   if not key then return '' end
   if holder == PAUSE then return format(' %s/p 0 0', key.name) end
   local used, booked = 0, 0
   if not holder.kind.opens then used, booked = uses(key, ledger_of(key, holder.span)) end
-  return format(' %s/%d/%s/%d %d %d', key.name, holder.units, holder.span, holder.precision, used, booked)
+  local units = holder.ramp and max(units_at(key, holder, now), holder.ramp[1]) or holder.units
+  return limit_text(key, holder, format('%d', units)) .. format(' %d %d', used, booked)
 end
 
 local function forget_job(job)
@@ -196,7 +202,7 @@ local function decide(job, lane, record)
   local limit, key = never_fits(lane, job.costs)
   if limit then
     forget_job(job)
-    return '5' .. match(hold_of(key, limit), '^ %S+') .. ' ' .. key.origin
+    return '5' .. limit_text(key, limit, limit.units_text) .. ' ' .. key.origin
   end
   return assign(job, lane, back)
 end

@@ -10,13 +10,14 @@
 -- settled: a settlement corrects the charge of a start, and a report of the upstream adds debts.
 -- logged: the oldest of many entries lie in a log, and a ledger of many units may become coarser.
 -- slides: starts leave one after the other, so that the ledger tells what started in any time.
+-- steps: its units may grow from period to period.
 -- edged: its text names a calendar or hours, whose edges Redis keeps. opens: only the time decides.
 -- uses: edges
 local KINDS = {
   h = { edged = true, opens = true },
   r = { renewed = true },
   w = { settled = true, logged = true, slides = true },
-  z = { settled = true, edged = true },
+  z = { settled = true, edged = true, steps = true },
 }
 
 -- Gives a limit or a ledger its span: kind, length and precision, us; n: for how many sub-windows an entry counts. A

@@ -12,7 +12,7 @@ end
 local function is_full(key, units)
   if key.mode ~= ENFORCE then return false end
   for i = 1, #key.limits do
-    if key.limits[i].units >= 0 then units = min(units, served(key, key.limits[i])) end
+    if key.limits[i].units >= 0 then units = min(units, served(key, key.limits[i], horizon)) end
   end
   return earliest_of(key, now, units, true) > horizon
 end

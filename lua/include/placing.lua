@@ -1,5 +1,5 @@
 -- The earliest start of a job that all limits allow.
--- uses: edges, kinds, entries, ledger, key
+-- uses: edges, kinds, ramp, entries, ledger, key
 
 -- The i-th spent entry, oldest first: its sub-window and units. Reads a chunk of the log, then of the tail, at a time.
 local CHUNK = 512
@@ -147,18 +147,28 @@ local function places_from(key, ledger, room)
   return at and at + ledger.n or 0
 end
 
--- How many units of a limit the upstream serves, at least one.
-local function served(key, limit)
-  if key.less == 0 or limit.units <= 0 then return limit.units end
-  local part = 1000 - key.less
-  return max(1, floor(limit.units / 1000) * part + floor(limit.units % 1000 * part / 1000))
+-- The units of a limit that are in force at an instant.
+local function units_at(key, limit, at)
+  if not limit.ramp then return limit.units end
+  local ledger = ledger_of(key, limit.span)
+  return ramps.units(limit.ramp, ledger and sub_window(ledger, time_of(key, at)) or sub_window(limit, at))
 end
 
--- How many units may count beside a job, -1 if the job never fits. A job that is heavier than the served share starts
--- where nothing else counts.
+-- How many of so many units the upstream serves, at least one.
+local function served_of(key, units)
+  if key.less == 0 or units <= 0 then return units end
+  local part = 1000 - key.less
+  return max(1, floor(units / 1000) * part + floor(units % 1000 * part / 1000))
+end
+
+-- How many units of a limit the upstream serves at an instant.
+local function served(key, limit, at) return served_of(key, units_at(key, limit, at)) end
+
+-- How many units of a limit without a ramp may count beside a job, -1 if the job never fits. A job that is heavier than
+-- the served share starts where nothing else counts.
 local function room_of(key, limit, cost)
   if cost > limit.units then return -1 end
-  return max(0, served(key, limit) - cost)
+  return max(0, served_of(key, limit.units) - cost)
 end
 
 -- The first start at or after an instant that one ledger allows. promises: whether bookings count.
@@ -175,6 +185,45 @@ local function earliest_in(key, ledger, at, room, promises)
   y = slide_on(key, ledger, y, room, promises)
   if x == y then return at end
   return start_of(ledger, y) - key.offset
+end
+
+-- The units of a period of a quota. What is booked for a period that is over counts now.
+local function in_period(key, ledger, period, promises)
+  local _, spent = find(ledger.tail, period)
+  local units = spent or 0
+  if not promises then return units end
+  local current, booked = sub_window(ledger, now + key.shift), promised_in(ledger)
+  for i = 1, #booked.at do
+    if max(booked.at[i], current) == period then units = units + booked.units[i] end
+  end
+  budget.left = budget.left - #booked.at
+  return units
+end
+
+-- The first start at or after an instant that a ramp allows: in the first period that takes so heavy a job, and has
+-- room for it beside what is charged there. Beyond the known edges it is the last of them: the job is looked at again
+-- there.
+local function climb(key, limit, at, cost, promises)
+  local ledger = ledger_of(key, limit.span)
+  trim(key, ledger)
+  local first = sub_window(ledger, time_of(key, at))
+  local period = ramps.takes(limit.ramp, cost, first)
+  while period do
+    local room = max(0, served_of(key, ramps.units(limit.ramp, period)) - cost)
+    if in_period(key, ledger, period, promises) <= room then break end
+    period = ramps.takes(limit.ramp, cost, period + 1)
+  end
+  if not period then return NEVER end
+  if period == first then return at end
+  local edges = ledger.edges
+  local last = edge_of(edges, edges.first + edges.count - 1)
+  return max(at, min(start_of(ledger, period) - key.offset, last))
+end
+
+-- The first start at or after an instant that one limit allows.
+local function under(key, limit, at, cost, promises)
+  if limit.ramp then return climb(key, limit, at, cost, promises) end
+  return earliest_in(key, ledger_of(key, limit.span), at, room_of(key, limit, cost), promises)
 end
 
 -- How many limits a search asks at most, over and over until none of them moves the start. A start that it has not
@@ -200,7 +249,7 @@ local function search(key, at, cost, promises)
       if limit.units >= 0 then
         asked = asked + 1
         if asked > MOST_ASKED then return max(at, horizon + 1), holder or limit end
-        local start = earliest_in(key, ledger_of(key, limit.span), at, room_of(key, limit, cost), promises)
+        local start = under(key, limit, at, cost, promises)
         if start == NEVER then return NEVER, limit end
         if start > at then at, holder, again = start, limit, true end
       end
@@ -265,4 +314,4 @@ local function may_start(lane, costs, at)
   end
   return true
 end
-return spent_at, behind, uses, served, room_of, earliest_in, earliest_of, earliest, may_start
+return spent_at, behind, uses, units_at, served, under, earliest_of, earliest, may_start

@@ -7,6 +7,7 @@
 --   counts: 1 if the process bounds any line, and so counts jobs in line, else 0
 --   steps: how many steps one call may take, of about a quarter us each
 -- ARGV[3] scopes "name=mode:units/span/precision,...;...", their limits in the order of kinds.lua
+--   units: -1 for unlimited; the steps of a ramp, as in ramp.lua
 local call, format, match, gmatch, sub = redis.call, string.format, string.match, string.gmatch, string.sub
 local floor, max, min = math.floor, math.max, math.min
 local NEVER = 9007199254740992

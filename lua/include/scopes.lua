@@ -1,15 +1,18 @@
 -- The limits and modes of scopes: what the process has configured, and what is set at run time.
--- uses: edges, kinds
+-- uses: edges, kinds, ramp
 local CONFIGURED, SET_FOR_SCOPE, SET_FOR_KEY = 'c', 's', 'k' -- origins of limits
 
 -- Parses "units/span/precision,..."; whose: the owner, for the error. head: how the text of a ledger of the limit
--- begins. Hours, which have no ledger, stand apart from the list.
+-- begins. Hours, which have no ledger, stand apart from the list. A ramp has its steps for units; its limit has the
+-- units of the last one.
 local function limits_of(text, whose)
   local list, at = { hours = false }, 1
-  for from, units, span, precision_text, to in gmatch(text, '()(-?%d+)/(%l%d+[^/]*)/(%d+),?()') do
+  for from, units, span, precision_text, to in gmatch(text, '()(-?%d[%d&:]*)/(%l%d+[^/]*)/(%d+),?()') do
     local head = span .. ' ' .. precision_text .. ' '
-    local limit = with_span({ units = tonumber(units), head = head }, span, precision_text)
-    if from ~= at or not limit or limit.units < -1 then break end
+    local ramp = not tonumber(units) and (ramps.parse(units) or { -2 })
+    local limit = with_span({ units = ramp and ramp[#ramp] or tonumber(units), ramp = ramp, units_text = units,
+      head = head }, span, precision_text)
+    if from ~= at or not limit or limit.units < -1 or ramp and not limit.kind.steps then break end
     at = to
     if limit.kind.opens then list.hours = limit else list[#list + 1] = limit end
   end

@@ -2,7 +2,7 @@
 -- of its own, none has bookings, and all limits have room for all that they count. It needs none of the includes below,
 -- whose definition is most of a call's cost. In any other case it writes nothing. Entries that have left a window still
 -- count here; another case subtracts them, when the limit has no room for all, or when entries go into the log.
--- uses: edges, kinds, scopes, grants
+-- uses: edges, kinds, ramp, scopes, grants
 
 local now_text = format('%d', now)
 local seen_text = ' ' .. now_text .. ' 0 0 -\n'
@@ -25,7 +25,7 @@ local function usual_key(name, text)
     if limit.units < 0 then return nil end
     if limit.kind.renewed then key.running = limit end
     -- A ledger that is too fine for its units gets coarser, which is another case.
-    local most = limit.units
+    local most = limit.ramp and ramps.units(limit.ramp, sub_window(limit, now)) or limit.units
     if limit.kind.logged and limit.precision * FINEST < limit.length then most = min(most, 2 * FINEST) end
     local w = { left = most, since = now_text, spent = 0, added = 0, last = -1, tail = '', log = '0 0' }
     key[i] = w
