@@ -107,6 +107,7 @@ func (h *machine) actions() map[string]func(*rapid.T) {
 		"limits":       h.setLimits,
 		"reset":        h.resetLimits,
 		"mode":         h.setMode,
+		"ramp":         h.steer,
 	}
 }
 
@@ -452,7 +453,7 @@ func (h *machine) started(t *rapid.T, r throttle.Reservation) {
 			if limit.Units == throttle.Unlimited {
 				continue
 			}
-			if most := h.most(name, r.Start, limit); most > limit.Units {
+			if most := h.most(name, r.Start, limit); most > unitsAt(limit, r.Start) {
 				t.Fatalf("%s at %s: %d units in a window of %s %s", r.Job.ID, r.Start, most, name, limit)
 			}
 		}

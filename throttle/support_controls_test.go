@@ -1,10 +1,12 @@
 package throttle_test
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/asynq-throttle/asynq-throttle/internal/wallclock"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
@@ -49,6 +51,43 @@ func (h *machine) setLimits(t *rapid.T) {
 	same(t, "SetLimits", true, true, h.redis.SetLimits(h.now, scope.Name, key, limits, until),
 		h.model.SetLimits(h.now, scope.Name, key, limits, until))
 	h.set.own[scope.Name+":"+key] = setUntil[[]throttle.Limit]{limits, until}
+}
+
+// steer holds, continues or ends the ramp of a scope key's limits, or goes back from a quota to a ramp.
+func (h *machine) steer(t *rapid.T) {
+	h.passes()
+	scope, key := h.drawOverridden(t)
+	limits := slices.Clone(h.set.limits(scope, key, h.now))
+	i := slices.IndexFunc(limits, func(l throttle.Limit) bool { return l.Calendar != (throttle.Calendar{}) })
+	if i < 0 {
+		limits, i = append(limits, drawRamp(t)), len(limits)
+	}
+	switch rapid.SampledFrom([]string{"hold", "hold", "continue", "continue", "end", "begin"}).Draw(t, "do") {
+	case "hold":
+		limits[i] = limits[i].Held(h.now)
+	case "continue":
+		limits[i] = limits[i].Continued(h.now)
+	case "end":
+		limits[i] = limits[i].Ended()
+	case "begin":
+		limits[i] = drawRamp(t)
+		for j := range limits {
+			if j != i && limits[j].Calendar == limits[i].Calendar {
+				return
+			}
+		}
+	}
+	same(t, "SetLimits", true, true, h.redis.SetLimits(h.now, scope.Name, key, limits, time.Time{}),
+		h.model.SetLimits(h.now, scope.Name, key, limits, time.Time{}))
+	h.set.own[scope.Name+":"+key] = setUntil[[]throttle.Limit]{limits, time.Time{}}
+}
+
+// unitsAt returns the units of a limit at an instant, by the clock of its zone.
+func unitsAt(limit throttle.Limit, at time.Time) int64 {
+	if limit.Ramp != "" {
+		return wallclock.UnitsAt(limit.Ramp, at)
+	}
+	return limit.Units
 }
 
 func (h *machine) resetLimits(t *rapid.T) {

@@ -70,7 +70,31 @@ var calendars = []throttle.Calendar{
 	{Unit: throttle.Month, Days: 21, Hours: 2, Zone: "America/Los_Angeles"},
 }
 
+// ramps have steps before and after the beginning of histories, in the periods of calendars.
+var ramps = []throttle.Limit{
+	throttle.Ramp("1 2 3 10/day from 2026-11-21 @UTC"),
+	throttle.Ramp("2 5 30 1000/day+1h every 2d from 2026-11-20 @Europe/Paris"),
+	throttle.Ramp("1 30 1000/day from 2026-11-23 @Asia/Kolkata"),
+	throttle.Ramp("1 2 3 4 5 1000/day+21h from 2026-11-18 @America/St_Johns"),
+	throttle.Ramp("5 10/week+5d from 2026-11-14 @UTC"),
+	throttle.Ramp("1 1000/month+21d+2h from 2026-10-22 @America/Los_Angeles"),
+}
+
+// drawRamp draws a ramp, held as often as not.
+func drawRamp(t *rapid.T) throttle.Limit {
+	ramp := rapid.SampledFrom(ramps).Draw(t, "ramp")
+	if rapid.Bool().Draw(t, "is held") {
+		at := time.UnixMicro(1_795_219_498_189_530).AddDate(0, 0, rapid.IntRange(-3, 3).Draw(t, "days ago"))
+		return ramp.Held(at)
+	}
+	return ramp
+}
+
+// drawQuota draws a quota, or a ramp.
 func drawQuota(t *rapid.T) throttle.Limit {
+	if rapid.IntRange(0, 2).Draw(t, "grows") == 0 {
+		return drawRamp(t)
+	}
 	return throttle.Limit{Units: rapid.SampledFrom([]int64{1, 2, 5, 10, 30, 1000, throttle.Unlimited}).Draw(t, "quota"),
 		Calendar: rapid.SampledFrom(calendars).Draw(t, "calendar")}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// checkQuota sums the starts of each period, which it finds by the clock of the zone.
+// checkQuota sums the starts of each period, which it finds by the clock of the zone, as the step of a ramp.
 func checkQuota(scope, key string, limit throttle.Limit, starts []Start) []Over {
 	of := limit.Calendar
 	zone, err := time.LoadLocation(of.Zone)
@@ -25,9 +25,17 @@ func checkQuota(scope, key string, limit throttle.Limit, starts []Start) []Over 
 	}
 	var over []Over
 	for _, period := range periods {
-		if period.Units > limit.Units {
+		if period.Units > unitsOfQuota(limit, period.End) {
 			over = append(over, period)
 		}
 	}
 	return over
+}
+
+// unitsOfQuota returns the units of a quota at an instant.
+func unitsOfQuota(limit throttle.Limit, at time.Time) int64 {
+	if limit.Ramp != "" {
+		return wallclock.UnitsAt(limit.Ramp, at)
+	}
+	return limit.Units
 }
