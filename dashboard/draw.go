@@ -85,7 +85,7 @@ func useRows(u inspect.Usage, set string) []useRow {
 	for i, use := range all {
 		rows[i] = useRow{Use: use, instantNow: instantNow{u.Now}, Weak: u.Mode != throttle.Enforce, Set: set}
 		if i < len(u.Limits) {
-			rows[i].Units = u.Limits[i].Limit.Units
+			rows[i].Units = u.Limits[i].Units
 			rows[i].Counts = rows[i].Units != throttle.Unlimited
 			rows[i].Bar = barOf(use.Used, use.Booked, rows[i].Units, use.Served)
 		}

@@ -55,8 +55,8 @@ func (t *Inspector) account(now time.Time, name string, k wire.KeyUsed) (a accou
 	a.Line = throttle.Length(k.Length)
 	a.MaxWaiting = t.in.MaxWaiting(a.Scope)
 	for _, u := range k.Limits {
-		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Used: u.Used, Booked: u.Booked, Free: wire.Instant(u.Free),
-			Anew: wire.Instant(u.Anew)}
+		l := LimitUsage{Limit: t.in.Entered(a.Scope, u.Limit), Units: u.Units, Used: u.Used, Booked: u.Booked,
+			Free: wire.Instant(u.Free), Anew: wire.Instant(u.Anew)}
 		if counts, known := t.in.Counts(a.Scope, l.Limit); known {
 			l.Counts = counts
 		}

@@ -261,11 +261,14 @@ func (e Explanation) untilText(l LimitUsage) string {
 	return " (" + e.in(l.Anew) + ")"
 }
 
-// writeAnew writes when a quota begins anew, by the clock of its zone.
+// writeAnew writes the units of a ramp, and when a quota begins anew, by the clock of its zone.
 func (e Explanation) writeAnew(b *strings.Builder, l LimitUsage) {
 	zone, err := time.LoadLocation(l.Limit.Zone())
 	if l.Anew.IsZero() || err != nil {
 		return
+	}
+	if l.Limit.Ramp != "" {
+		fmt.Fprintf(b, "    %d units in force\n", l.Units)
 	}
 	fmt.Fprintf(b, "    begins anew on %s (%s)\n", l.Anew.In(zone).Format("Mon 2006-01-02 15:04 MST"), e.in(l.Anew))
 }

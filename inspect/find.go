@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -140,16 +139,16 @@ func (e *Explanation) closedFor(open time.Duration) (closed time.Duration) {
 
 // guessed estimates when a limit will have let that many units start.
 func guessed(now time.Time, u Usage, l LimitUsage, units float64) time.Time {
-	served := float64(l.Limit.Units) * u.Served
+	served := float64(l.Units) * u.Served
 	from, each := now, float64(cmp.Or(l.Counts, l.Limit.Length()))
-	windows := units / served
 	if !l.Anew.IsZero() { // all units of a period may start when it begins
-		windows = math.Ceil((units-max(0, served-float64(l.Used+l.Booked)))/served) - 1
-		if windows < 0 {
-			return l.Free
+		late := units - max(0, served-float64(l.Used+l.Booked))
+		if at := l.Limit.Through(late/u.Served, l.Anew); late > 0 && at.After(l.Free) {
+			return at
 		}
-		from = l.Anew
+		return l.Free
 	}
+	windows := units / served
 	at := from.Add(time.Duration(min(windows*each, float64(wire.MaxWindow))))
 	if !l.Limit.Running && l.Free.After(at) {
 		return l.Free

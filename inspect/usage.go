@@ -45,6 +45,8 @@ type LimitUsage struct {
 	// Limit is the limit as it is entered: a Precision or Lease of 0 stands for the default or, in a
 	// limit set at run time, for that of the configured limit with the same Label.
 	Limit throttle.Limit
+	// Units are those in force: of a ramp those of its step, 0 before it begins; of another limit those of Limit.
+	Units int64
 	// Used is how many units started in the window that ends now. A sub-window counts
 	// until it lies wholly outside the window. Under a running limit, Used is how many units run or
 	// cool down; under a quota, how many started in the period.

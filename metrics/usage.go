@@ -180,7 +180,7 @@ func (c *Collector) collectBusy(ctx context.Context, to chan<- prometheus.Metric
 		served = min(served, usage.Served)
 		for _, limit := range usage.Limits {
 			other, known := highest[limit.Limit.Label()]
-			if !known || ratio(limit.Limit, limit.Used) > ratio(other.limit.Limit, other.limit.Used) {
+			if !known || ratio(limit) > ratio(other.limit) {
 				highest[limit.Limit.Label()] = keyLimit{usage, limit}
 			}
 		}
@@ -216,16 +216,16 @@ func (w *watch) report(to chan<- prometheus.Metric, desc *prometheus.Desc, usage
 		return
 	}
 	labels := append([]string{w.throttle.Name(), usage.Scope, of.Limit.Label()}, key...)
-	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of.Limit, of.Used), labels...)
+	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ratio(of), labels...)
 }
 
 // ratio returns the used part of a limit; a limit of 0 has no room, so it is full.
-func ratio(limit throttle.Limit, used int64) float64 {
-	switch limit.Units {
+func ratio(of inspect.LimitUsage) float64 {
+	switch of.Units {
 	case 0:
 		return 1
 	case throttle.Unlimited:
 		return -1 // below the ratio of any key that has a limit
 	}
-	return float64(used) / float64(limit.Units)
+	return float64(of.Used) / float64(of.Units)
 }

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"math"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/internal/calendar"
@@ -75,4 +76,26 @@ func PerCalendarMonth(units int64, zone string) Limit { return perCalendar(units
 
 func perCalendar(units int64, unit, zone string) Limit {
 	return Limit{Units: units, Calendar: Calendar{Unit: unit, Zone: zone}}
+}
+
+// mostPeriods bounds how many periods ahead an estimate looks.
+const mostPeriods = 1000
+
+// Through returns when the period of a quota begins in which the last of so many units start, if the first of them
+// start in the period of an instant and nothing else does, by the zone data of this process. It looks ahead for up to
+// a thousand periods. It is the instant itself for other limits, and for a quota of no units.
+func (l Limit) Through(units float64, from time.Time) time.Time {
+	of := l.Calendar.known()
+	if of == nil || l.Units <= 0 {
+		return from
+	}
+	period := of.Period(from)
+	if ramp := l.ramp(); ramp != nil {
+		for last := period + mostPeriods; period < last && units > float64(ramp.Of(period)); period++ {
+			units -= float64(ramp.Of(period))
+		}
+	} else if more := math.Ceil(units/float64(l.Units)) - 1; more > 0 {
+		period += int64(min(more, mostPeriods))
+	}
+	return of.Edge(period)
 }

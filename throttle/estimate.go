@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // blockedFor is the wait that is assumed under a limit of 0, or of less than a job's weight.
 const blockedFor = time.Hour
@@ -64,33 +61,31 @@ func (o *order) closedFor(from time.Time, open time.Duration) (longest time.Dura
 // share is below 1.
 func (t *setup) through(r *Reservation, o *order, scope string, limit Limit, flows int64) time.Duration {
 	each, _ := t.counts(scope, limit)
-	wait := t.windows(r, o, scope, limit, flows) * float64(each)
+	wait := t.standing(r, o, scope, flows) / float64(limit.Units) * float64(each)
 	return time.Duration(min(wait, float64(maxWindow))).Truncate(time.Microsecond)
 }
 
-// windows is how many windows, or periods, the job and those before it fill.
-func (t *setup) windows(r *Reservation, o *order, scope string, limit Limit, flows int64) float64 {
+// standing is how many units the job and those before it take of a limit.
+func (t *setup) standing(r *Reservation, o *order, scope string, flows int64) float64 {
 	units := float64(o.units(scope)) + float64(r.Ahead)*t.means.weight(o, scope)
 	if scope != t.fair {
 		units *= float64(max(1, flows))
 	}
-	return units / float64(limit.Units)
+	return units
 }
 
-// mostPeriods bounds how many periods ahead an estimate looks.
-const mostPeriods = 1000
-
 // throughPeriods is through for a quota, for which the first of those jobs waits so long already. The quota lets
-// through its units in the period in which they begin, and at each edge after it.
+// through its units in the period in which they begin, and at each edge after it. If the configuration has a ramp in
+// the place of the quota, the units are those of its steps.
 func (t *setup) throughPeriods(r *Reservation, o *order, scope string, limit Limit, flows int64,
 	first time.Duration) time.Duration {
-	more := math.Ceil(t.windows(r, o, scope, limit, flows)) - 1
-	if more < 1 {
-		return first
+	for _, own := range t.scopeOf(scope).Limits {
+		if own.isRamp() && own.Label() == limit.Label() {
+			limit = own
+		}
 	}
-	of := limit.Calendar.known()
-	edge := of.Edge(of.Period(r.Now.Add(first)) + int64(min(more, mostPeriods)))
-	return min(edge.Sub(r.Now), maxWindow).Truncate(time.Microsecond)
+	at := limit.Through(t.standing(r, o, scope, flows), r.Now.Add(first))
+	return max(first, min(at.Sub(r.Now), maxWindow).Truncate(time.Microsecond))
 }
 
 // throughAll is how long the limits of the configuration take for that if no other flow waits and

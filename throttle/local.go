@@ -185,7 +185,7 @@ func (l *localShare) quotasFit(charges []localCharge, now time.Time) bool {
 		if !c.limit.isQuota() {
 			continue
 		}
-		if float64(l.period(c.localLimit, now).units+c.units) > float64(c.limit.Units)*l.share {
+		if float64(l.period(c.localLimit, now).units+c.units) > float64(c.limit.UnitsAt(now))*l.share {
 			return false
 		}
 		if _, has := l.periods[c.localLimit]; !has {

@@ -174,7 +174,9 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 			if l.Limit.Hours != "" && u.Mode == throttle.Enforce {
 				hours = append(hours, l.Limit)
 			}
-			if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
+			if l.Limit.Ramp != "" && u.Mode == throttle.Enforce {
+				f.Last = latest(f.Last, l.Limit.Through(float64(int64(f.Jobs)*units), first.Start))
+			} else if l.Limit.Units > 0 && u.Mode == throttle.Enforce {
 				counts := cmp.Or(l.Counts, l.Limit.Length())
 				each = max(each, time.Duration(float64(counts)*float64(units)/float64(l.Limit.Units)))
 			}
@@ -184,8 +186,15 @@ func guess(ctx context.Context, th *inspect.Inspector, job throttle.Job, f fores
 	for _, limit := range hours {
 		closed = max(closed, limit.ClosedFor(first.Start, lasts))
 	}
-	f.Last = first.Start.Add(lasts + closed)
+	f.Last = latest(f.Last, first.Start.Add(lasts+closed))
 	return f, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // scopeKeysOf returns the scope keys that apply to a job.

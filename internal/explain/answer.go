@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
@@ -213,14 +212,14 @@ func alone(of inspect.Explanation, u inspect.Usage, l inspect.LimitUsage, in cro
 		turns = min(float64(here.units), before*float64(flow)*float64(max(1, here.flows)))
 	}
 	length := cmp.Or(l.Counts, time.Second) // it is not known how long jobs run
-	units := float64(l.Limit.Units) * cmp.Or(u.Served, 1)
+	units := float64(l.Units) * cmp.Or(u.Served, 1)
 	late := turns - (units - float64(l.Used+l.Booked)) // units that find no room in the window that ends now
 	if late <= 0 {
 		return of.Now
 	}
-	at := of.Now.Add(time.Duration(late / units * float64(length)))
-	if !l.Anew.IsZero() { // all units of a period may start when it begins
-		at = l.Anew.Add(time.Duration((math.Ceil(late/units) - 1) * float64(length)))
+	at := l.Limit.Through(late/cmp.Or(u.Served, 1), l.Anew) // all units of a period may start when it begins
+	if l.Anew.IsZero() {
+		at = of.Now.Add(time.Duration(late / units * float64(length)))
 	}
 	if l.Free.After(at) {
 		return l.Free

@@ -208,7 +208,7 @@ func explanationOf(name string, e inspect.Explanation) Explanation {
 			if !l.Free.IsZero() && !l.Free.After(e.Now.Add(time.Second)) { // the limit was read a moment after the job
 				l.Free = e.Now
 			}
-			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.LimitText(l.Limit), Used: l.Used,
+			state := LimitState{Scope: u.Scope, Key: u.Key, Limit: view.UseText(l), Used: l.Used,
 				Booked: l.Booked, Free: l.Free, Anew: l.Anew, Paused: paused}
 			if state.Hours = view.HoursText(l, e.Now); state.Hours != "" {
 				state.Anew = time.Time{}

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/asynq-throttle/asynq-throttle/inspect"
 	"github.com/asynq-throttle/asynq-throttle/throttle"
@@ -34,7 +35,7 @@ func Try(ctx context.Context, th *inspect.Inspector, scope string, keys []string
 				return nil, err
 			}
 			if row.Known && l.Units != throttle.Unlimited {
-				row.Over = max(0, row.Started-l.Units)
+				row.Over = max(0, row.Started-l.UnitsAt(time.Now()))
 			}
 			rows = append(rows, row)
 		}

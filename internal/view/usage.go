@@ -17,6 +17,7 @@ type Use struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key,omitempty"`
 	Limit string `json:"limit,omitempty"` // empty where the scope key has none
+	// Of a ramp the limit's text has the units in force.
 	// Used is how many units started in the window that ends now, or in the period of a quota, and
 	// Booked how many are promised.
 	// Ratio is the used part of the limit; -1 if it is unlimited.
@@ -107,7 +108,7 @@ func UsesOf(u inspect.Usage) []Use {
 	rows := make([]Use, len(u.Limits))
 	for i, l := range u.Limits {
 		rows[i] = row
-		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = LimitText(l.Limit), l.Used, l.Booked, l.Free
+		rows[i].Limit, rows[i].Used, rows[i].Booked, rows[i].Free = UseText(l), l.Used, l.Booked, l.Free
 		if rows[i].Hours = HoursText(l, u.Now); rows[i].Hours == "" {
 			rows[i].Anew = l.Anew
 		}
@@ -132,11 +133,11 @@ func LineText(u inspect.Usage) string {
 }
 
 func ratio(l inspect.LimitUsage) float64 {
-	switch l.Limit.Units {
+	switch l.Units {
 	case throttle.Unlimited:
 		return -1
 	case 0:
 		return 1
 	}
-	return float64(l.Used) / float64(l.Limit.Units)
+	return float64(l.Used) / float64(l.Units)
 }

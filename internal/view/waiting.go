@@ -184,7 +184,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
 			text, until = HoursText(l, u.Now), l.Free
 		case l.Free.After(until):
-			text, until = fmt.Sprintf("%s, %d used, %d booked", LimitText(l.Limit), l.Used, l.Booked), l.Free
+			text, until = fmt.Sprintf("%s, %d used, %d booked", UseText(l), l.Used, l.Booked), l.Free
 		}
 	}
 	if served := ServedText(u.Served); served != "" && text != "" {

@@ -47,8 +47,8 @@ func (o Over) String() string {
 // every start as a window's end, the weights of the starts in (End-Window, End]
 // are summed as integers, in microseconds. Under a running limit, the jobs that run are
 // summed at each start; at its End a job no longer runs. Under a quota, the starts of each period
-// are summed, as the clock of its zone has them; under a ramp each period has the units of its step. Under hours, each start outside of them is returned,
-// also by the clock of their zone.
+// are summed, as the clock of its zone has them; under a ramp each period has the units of its step. Under hours, each
+// start outside of them is returned, also by the clock of their zone.
 func Check(scopes []throttle.Scope, starts []Start) []Over {
 	var over []Over
 	for _, scope := range scopes {

@@ -20,7 +20,7 @@ import (
 func Run(t *testing.T, newSubject func(t *testing.T, scopes []throttle.Scope, options throttle.Options) Subject) {
 	t.Helper()
 	for _, line := range slices.Concat(timelines, lineTimelines, settleTimelines, runningTimelines, pauseTimelines,
-		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines, hoursTimelines,
+		limitTimelines, windowTimelines, modeTimelines, clockTimelines, quotaTimelines, hoursTimelines, rampTimelines,
 		boundTimelines) {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asynq-throttle/asynq-throttle/inspect"
+	"github.com/asynq-throttle/asynq-throttle/throttle"
+)
+
+func (p *program) ramp() *cobra.Command {
+	cmd := &cobra.Command{Use: "ramp", Short: "hold, continue or end a limit whose units grow",
+		Args: cobra.NoArgs, RunE: group}
+	cmd.AddCommand(
+		p.steer("hold", "keep the units of today's step, until the ramp is continued", throttle.Limit.Held),
+		p.steer("continue", "go on where the ramp was held: the steps that follow come later by as long",
+			throttle.Limit.Continued),
+		p.steer("end", "put the quota of the last step in the place of the ramp",
+			func(l throttle.Limit, _ time.Time) throttle.Limit { return l.Ended() }))
+	return cmd
+}
+
+// steer returns a command that changes the ramps among the limits in force, and sets all of these limits.
+func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Time) throttle.Limit) *cobra.Command {
+	var terms terms
+	cmd := &cobra.Command{
+		Use:   verb + " THROTTLE SCOPE [KEY]",
+		Short: short,
+		Long: short + ".\nThe limits in force are set with the ramp changed, of one key or of all keys of a scope that have " +
+			"none of\ntheir own. What has started in the day counts on. Limits that were set until some time end then, as " +
+			"before;\nafter an end, the configured ramp is in force as if it had never been held.",
+		Example:           "  asynq-throttle ramp " + verb + ` smtp ip 192.0.2.7 --why "deferrals at one domain"`,
+		Args:              cobra.RangeArgs(2, 3),
+		ValidArgsFunction: p.completeScope,
+		RunE: limited(func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			of, err := p.target(ctx, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			limits, err := p.steered(ctx, of, verb, changed)
+			if err != nil {
+				return err
+			}
+			end, err := terms.end(time.Now())
+			if err != nil {
+				return err
+			}
+			if before, err := settingOf(ctx, of, "limits"); err != nil {
+				return err
+			} else if end.IsZero() {
+				end = before.Until
+			}
+			return p.change(ctx, of, "limits", untilText(limitsText(limits), end), func(ctx context.Context) error {
+				return ofLimits(of.th.SetLimits(ctx, of.scope, of.key, limits, inspect.Until(end), inspect.Why(terms.why)))
+			})
+		}),
+	}
+	p.sure(cmd)
+	terms.flags(cmd)
+	return cmd
+}
+
+// steered returns the limits in force with their ramps changed. It is an error if that changes nothing.
+func (p *program) steered(ctx context.Context, of target, verb string,
+	changed func(throttle.Limit, time.Time) throttle.Limit) ([]throttle.Limit, error) {
+	limits, err := inForce(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	had, ramps, same := limitsText(limits), 0, true
+	for i, l := range limits {
+		if l.Ramp != "" {
+			limits[i] = changed(l, time.Now())
+			ramps, same = ramps+1, same && limits[i] == l
+		}
+	}
+	switch {
+	case ramps == 0:
+		return nil, usagef("%s: no ramp to %s among the limits in force: %s", of, verb, had)
+	case same && verb == "hold":
+		return nil, usagef("%s: the ramp is held already: %s", of, had)
+	case same:
+		return nil, usagef("%s: the ramp is not held: %s", of, had)
+	}
+	return limits, nil
+}
