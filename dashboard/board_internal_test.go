@@ -134,7 +134,7 @@ func TestTooManyToTell(t *testing.T) {
 		most: []scopeKey{key}}
 	b.rows = b.choose(nil)
 	b.keys[key] = &standing{usage: inspect.Usage{Scope: key.Scope, Key: key.Key, Now: start,
-		Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Used: 2}}}}
+		Limits: []inspect.LimitUsage{{Limit: throttle.PerHour(2), Units: 2, Used: 2}}}}
 	h, _ := counting(t)
 	h.hub.read = func(context.Context, order) *board { return b }
 	w := httptest.NewRecorder()

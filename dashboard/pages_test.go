@@ -145,6 +145,23 @@ func TestHoursAreShown(t *testing.T) {
 	}
 }
 
+// TestRampIsShown: the pages of a scope key and of a job say which units of a ramp are in force.
+func TestRampIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ramp := "2 5 9/day from " + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + " @UTC"
+	if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "acme",
+		[]throttle.Limit{throttle.Ramp(ramp)}); err != nil {
+		t.Fatal(err)
+	}
+	h := w.pages(&dashboard.Options{})
+	for _, page := range []string{"key?scope=tenant&key=acme", "job?id=mail-4-4"} {
+		if got := get(t.Context(), h, "/"+page); !strings.Contains(got.text, "ramp "+ramp+", now 5") {
+			t.Errorf("%s says\n%s", page, got.text)
+		}
+	}
+}
+
 // TestReadOnlyByDefault: there are no buttons, and a change is refused.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,8 @@ func inspectorOf(t *testing.T) *Inspector {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	th := inspectorOf(t)
-	text := "9000 600 s k 5000 3 4000 7 8\n100/w60000000/1 5 6 7000 0\n-1/w86400000000/1 0 0 1000 0\n" +
-		"0/w90000000/1 0 0 0 0\n" +
+	text := "9000 600 s k 5000 3 4000 7 8\n100/w60000000/1 100 5 6 7000 0\n-1/w86400000000/1 -1 0 0 1000 0\n" +
+		"0/w90000000/1 0 0 0 0 0\n" + "3&5:739000:1:0/z86400000000day@UTC/1 3 1 0 1000 2000\n" +
 		"# 12\n= w60000000 1 60000000 0 0000000000000010000000000000000100000000000000110000000000000003 " +
 		"00000000000000100000000000000002\n= r5000000 500 10001 -7 - -"
 	accounts, err := th.accounts([]any{"1000", text}, []string{"tenant:a%20b"})
@@ -41,9 +41,11 @@ func TestAccounts(t *testing.T) {
 	want := Usage{Scope: "tenant", Key: "a b", Now: at(1000), Mode: throttle.Shadow, Paused: at(9000), Served: 0.6,
 		SetFor: "key", Ends: at(5000), Waiting: 3, Next: at(4000), Line: throttle.Length{Jobs: 7, Units: 8},
 		Limits: []LimitUsage{
-			{Limit: throttle.PerMinute(100), Used: 5, Booked: 6, Free: at(7000), Counts: time.Minute},
-			{Limit: throttle.PerDay(throttle.Unlimited), Free: at(1000), Counts: 24 * time.Hour},
+			{Limit: throttle.PerMinute(100), Units: 100, Used: 5, Booked: 6, Free: at(7000), Counts: time.Minute},
+			{Limit: throttle.PerDay(throttle.Unlimited), Units: -1, Free: at(1000), Counts: 24 * time.Hour},
 			{Limit: throttle.Per(0, 90*time.Second), Counts: 90 * time.Second},
+			{Limit: throttle.Ramp("3 5/day from 2024-04-25 @UTC"), Units: 3, Used: 1, Free: at(1000), Anew: at(2000),
+				Counts: 24 * time.Hour},
 		}}
 	if !reflect.DeepEqual(a.Usage, want) {
 		t.Errorf("got %+v, want %+v", a.Usage, want)

@@ -61,6 +61,24 @@ func TestLocalQuota(t *testing.T) {
 	}
 }
 
+// TestLocalRamp: with Redis away a process starts its share of the step of each period, and nothing before the first.
+func TestLocalRamp(t *testing.T) {
+	t.Parallel()
+	l, ramp := newLocalShare(0.5), Ramp("4 8/day from 2026-11-26 @UTC")
+	midnight := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
+	for i, step := range []struct {
+		after time.Duration
+		units int64
+		want  bool
+	}{{-time.Second, 1, false}, {0, 3, false}, {0, 2, true}, {time.Hour, 1, false}, {24 * time.Hour, 4, true},
+		{25 * time.Hour, 1, false}, {48 * time.Hour, 4, true}} {
+		charges := []localCharge{{localLimit{"global:", ramp}, step.units}}
+		if _, got := l.take(localGrant{}, charges, midnight.Add(step.after)); got != step.want {
+			t.Errorf("step %d: got %t, want %t", i+1, got, step.want)
+		}
+	}
+}
+
 // TestLocalHours: with Redis away nothing starts outside of hours, by this process' clock, and nothing is charged.
 func TestLocalHours(t *testing.T) {
 	t.Parallel()

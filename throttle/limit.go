@@ -290,7 +290,8 @@ func (l Limit) String() string {
 }
 
 // Label returns what stands after the slash in the limit's text, without the precision or the lease:
-// 1m, 24h, running, day@UTC; of hours it is open, and of a ramp the label of the quota that it is. No two limits of a scope have the same label.
+// 1m, 24h, running, day@UTC; of hours it is open, and of a ramp the label of the quota that it is. No two
+// limits of a scope have the same label.
 func (l Limit) Label() string {
 	if l.isHours() {
 		return openText

@@ -46,6 +46,8 @@ func TestParseLimitReadsAndPrints(t *testing.T) {
 		"quota":              {"5000/day@Europe/Paris", throttle.PerCalendarDay(5000, "Europe/Paris"), ""},
 		"hours": {"open Mon-Fri 09:00-17:00, except 2026-12-25 @UTC",
 			throttle.OpenHours("Mon-Fri 09:00-17:00 @UTC", "2026-12-25"), ""},
+		"ramp": {"ramp 50/day x2 max 200 from 2026-12-01 @UTC", throttle.Ramp("50 100 200/day from 2026-12-01 @UTC"),
+			"ramp 50 100 200/day from 2026-12-01 @UTC"},
 		"quota of a week":  {"7/week@UTC", throttle.PerCalendarWeek(7, "UTC"), ""},
 		"quota of a month": {"7/month@Asia/Kolkata", throttle.PerCalendarMonth(7, "Asia/Kolkata"), ""},
 		"quota, unlimited": {"unlimited/day@UTC", throttle.PerCalendarDay(throttle.Unlimited, "UTC"), ""},
@@ -112,6 +114,8 @@ func TestF45_ParseLimitRefuses(t *testing.T) {
 		"1/day", "1/day@", "1/day@Mars/Base", "1/day@Local", "1/day@UTC@UTC", "1/day@1h", "1/Day@UTC",
 		"1/day+@UTC", "1/day+24h@UTC",
 		"1/day+1d@UTC", "1/day+30m@UTC", "1/day+-1h@UTC", "1/week+7d@UTC", "1/month+31d@UTC", "1/month+1h+1d@UTC",
+		"ramp", "ramp ", "ramp 50/day@UTC", "ramp50/day from 2026-12-01 @UTC", "Ramp 50 60/day from 2026-12-01 @UTC",
+		"ramp 50/day x2 from 2026-12-01 @UTC", "ramp 50 60/1m from 2026-12-01 @UTC",
 		"1/2day@UTC", "1/year@UTC", "1/day@../../etc/passwd", "-1/day@UTC", "9007199254740993/day@UTC",
 	} {
 		limit, err := throttle.ParseLimit(text)
@@ -199,6 +203,8 @@ func FuzzParseLimit(f *testing.F) {
 		"9007199254740993/1m", "1/1h0m0.000001s", "-1/1m", "1/1m@0s", "1/9600h@9600h", " 1 / 1m ", "1/2562047h", "1/1m0s@60s",
 		"3/running@1m", "5000/day@Europe/Paris", "1/month+14d3h@UTC", "open 22:00-06:00 @Asia/Kolkata",
 		"open Mon-Fri 09:00-17:00, Sat 10:00-12:00, except 2026-12-25 2027-01-01 @Europe/Paris",
+		"ramp 50/day x2 every 1d max 20000 from 2026-12-01 @UTC", "ramp 1/week+3d+4h x1.3 max 6 from 2026-12-01 @UTC",
+		"ramp 50 100/month+30d every 3mo from 2026-12-01 held 2027-02-03 @Europe/Paris",
 	} {
 		f.Add(seed)
 	}

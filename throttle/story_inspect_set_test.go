@@ -152,7 +152,7 @@ func TestLimitsAreReadAsTheyWereSet(t *testing.T) {
 				state := inForce(t, other, "tenant", key)
 				want := inspect.Usage{Scope: "tenant", Key: key, Now: state.Now, Served: 1, SetFor: "key"}
 				for _, limit := range limits {
-					u := inspect.LimitUsage{Limit: limit, Free: state.Now, Counts: limit.Length()}
+					u := inspect.LimitUsage{Limit: limit, Units: limit.Units, Free: state.Now, Counts: limit.Length()}
 					if limit.Units == 0 {
 						u.Free = time.Time{}
 					}

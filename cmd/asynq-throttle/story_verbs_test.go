@@ -332,6 +332,50 @@ func TestOpeningHours(t *testing.T) {
 	})
 }
 
+// TestRamp: the command holds, continues and ends a ramp of all keys or of one, keeps the limits beside it, and says
+// which units are in force.
+func TestRamp(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, client *redis.Client) {
+		today := time.Now().UTC()
+		ramp := "ramp 50 100 200/day from " + today.AddDate(0, 0, -1).Format(time.DateOnly)
+		held := ramp + " held " + today.Format(time.DateOnly) + " @UTC"
+		ip := throttle.Scope{Name: "ip", Limits: []throttle.Limit{throttle.PerMinute(9),
+			throttle.Ramp(strings.TrimPrefix(ramp, "ramp ") + " @UTC")}}
+		th, err := throttle.New("mails", client, []throttle.Scope{ip, {Name: throttle.Global}},
+			&throttle.Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := throttle.Job{ID: "a", Weight: 4, Keys: map[string]string{"ip": "a"}}
+		if _, err := th.Reserve(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		await(t, client, "mails", 1)
+		for _, step := range []struct{ line, want string }{
+			{"usage mails ip a", ramp + " @UTC, now 100"},
+			{"limits get mails", "ip: 9/1m, " + ramp + " @UTC"},
+			{"ramp continue mails ip a", "the ramp is not held"},
+			{"ramp hold mails ip a --why deferrals", "limits of ip a: 9/1m, " + held + "; before: not set"},
+			{"limits get mails ip a", held + ", now 100"},
+			{"usage mails ip a", "  4  "}, // what has started counts on
+			{"ramp hold mails ip a", "held already"},
+			{"changes mails -n 1", "deferrals"},
+			{"ramp continue mails ip a", "limits of ip a: 9/1m, " + ramp + " @UTC; before: 9/1m, " + held},
+			{"ramp end mails ip a --for 4h", "limits of ip a: 9/1m, 200/day@UTC until"},
+			{"ramp end mails ip a", "no ramp to end among the limits in force: 9/1m, 200/day@UTC"},
+			{"ramp hold mails global", "global: no ramp to hold"},
+			{"ramp hold mails ip", "limits of all keys of ip: 9/1m, " + held},
+			{"ramp hold mails", "accepts between 2 and 3 arg"},
+			{"ramp", "wants a command"},
+		} {
+			if r := asked(t, client.Options().Addr, strings.Fields(step.line)...); !strings.Contains(r.out+r.errs, step.want) {
+				t.Errorf("%s: exit status %d, %s%s\nwant %s", step.line, r.status, r.out, r.errs, step.want)
+			}
+		}
+	})
+}
+
 // TestVersion: the program tells which it is.
 func TestVersion(t *testing.T) {
 	t.Parallel()

@@ -84,10 +84,10 @@ func TestAnswerCountsUnits(t *testing.T) {
 	t.Parallel()
 	costs := map[string]int64{"tokens": 2000, "requests": 1}
 	keys := map[string]string{"tokens": "large", "requests": "large"}
-	tokens := usageOf("tokens", "large", inspect.LimitUsage{Limit: throttle.PerMinute(200_000), Used: 199_500, Free: noon,
-		Counts: time.Minute})
-	requests := usageOf("requests", "large", inspect.LimitUsage{Limit: throttle.PerMinute(500), Used: 90, Free: noon,
-		Counts: time.Minute})
+	tokens := usageOf("tokens", "large", inspect.LimitUsage{Limit: throttle.PerMinute(200_000), Units: 200_000,
+		Used: 199_500, Free: noon, Counts: time.Minute})
+	requests := usageOf("requests", "large", inspect.LimitUsage{Limit: throttle.PerMinute(500), Units: 500,
+		Used: 90, Free: noon, Counts: time.Minute})
 	for name, c := range map[string]struct {
 		jobs     int64
 		costs    map[string]int64

@@ -72,6 +72,15 @@ func TestCheck(t *testing.T) {
 		`Mar  1 12:59:59.999999`; over.String() != want {
 		t.Errorf("got %q, want %q", over, want)
 	}
+	ramp := throttle.Ramp("3 4/day+14h every 2d from 2026-03-01 held 2026-03-09 @Europe/Paris")
+	early := throttletest.Over{Scope: throttle.Global, Limit: ramp, End: noon.Add(hour - 1), Units: 4} // it has not begun
+	second := throttletest.Over{Scope: throttle.Global, Limit: ramp, End: noon.Add(49*hour - 1), Units: 4}
+	third := throttletest.Over{Scope: throttle.Global, Limit: ramp, End: noon.Add(50 * hour), Units: 5}
+	if diff := cmp.Diff([]throttletest.Over{early, second, third}, throttletest.Check([]throttle.Scope{
+		{Name: throttle.Global, Limits: []throttle.Limit{ramp}}}, append(starts, start(50*hour, 2, ""),
+		start(1000*hour, 4, "")))); diff != "" {
+		t.Errorf("ramp (-want +got):\n%s", diff)
+	}
 	hours := throttle.OpenHours("14:00-15:00 @Europe/Paris")
 	outside := throttletest.Over{Scope: throttle.Global, Limit: hours, End: noon.Add(2 * hour), Units: 1}
 	if diff := cmp.Diff([]throttletest.Over{outside}, throttletest.Check([]throttle.Scope{
