@@ -149,7 +149,7 @@ func TestHoursAreShown(t *testing.T) {
 func TestRampIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ramp := "2 5 9/day from " + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + " @UTC"
+	ramp := "2 5/day from " + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + " @UTC"
 	if err := inspect.New(w.throttle).SetLimits(t.Context(), "tenant", "acme",
 		[]throttle.Limit{throttle.Ramp(ramp)}); err != nil {
 		t.Fatal(err)
