@@ -37,6 +37,9 @@ func (k Kind) Settled() bool { return k == Sliding || k == Quota }
 // Slides reports whether starts leave one after the other, so that the ledger tells what started in any time.
 func (k Kind) Slides() bool { return k == Sliding }
 
+// steps reports whether its units may grow from period to period.
+func (k Kind) steps() bool { return k == Quota }
+
 // opens reports whether only the time decides whether a start has room.
 func (k Kind) opens() bool { return k == Hours }
 

@@ -34,7 +34,7 @@ func ParseLimit(text string) (Limit, error) {
 	span, badSpan := ParseSpan(parts[1])
 	precision, badPrecision := strconv.ParseInt(parts[2], 10, 64)
 	if badUnits != nil || badSpan != nil || badPrecision != nil || l.Units < -1 || precision <= 0 ||
-		l.Ramp != "" && span.Kind != Quota {
+		l.Ramp != "" && !span.Kind.steps() {
 		return Limit{}, wrong
 	}
 	l.Span, l.Precision = span, precision

@@ -9,10 +9,10 @@ local function limits_of(text, whose)
   local list, at = { hours = false }, 1
   for from, units, span, precision_text, to in gmatch(text, '()(-?%d[%d&:]*)/(%l%d+[^/]*)/(%d+),?()') do
     local head = span .. ' ' .. precision_text .. ' '
-    local ramp = not tonumber(units) and (ramps.parse(units) or { -2 })
-    local limit = with_span({ units = ramp and ramp[#ramp] or tonumber(units), ramp = ramp, units_text = units,
-      head = head }, span, precision_text)
-    if from ~= at or not limit or limit.units < -1 or ramp and not limit.kind.steps then break end
+    local ramp = not tonumber(units) and ramps.parse(units)
+    local most = ramp and ramp[#ramp] or tonumber(units)
+    local limit = with_span({ units = most, ramp = ramp, units_text = units, head = head }, span, precision_text)
+    if from ~= at or not limit or not most or most < -1 or ramp and not limit.kind.steps then break end
     at = to
     if limit.kind.opens then list.hours = limit else list[#list + 1] = limit end
   end
