@@ -39,6 +39,8 @@ func TestForeignSettings(t *testing.T) {
 		"a precision of 0":                  {"control", "-;tenant=e:100/w10000000/0;"},
 		"one scope of two":                  {"control", "-;global=e:100/w10000000/1;tenant=x:-;"},
 		"a scope that nobody has":           {"control", "-;other=x:many;"},
+		"a window with steps":               {"control", "-;tenant=-:5&9:1:1:0/w10000000/1|0|1|ann|why;"},
+		"steps without a period":            {"control", "-;tenant=-:5&9/w10000000/1|0|1|ann|why;"},
 		"own limits that are none":          {"key:tenant:a", "0 0 0 0 many\n"},
 		"own limits without a precision":    {"key:tenant:a", "0 0 0 0 100/10000000\n"},
 		"own limits of which one is none":   {"key:tenant:a", "0 0 0 0 100/w10000000/1,many\n"},
