@@ -11,9 +11,9 @@ import (
 	"github.com/asynq-throttle/asynq-throttle/throttle"
 )
 
-// TestDrainOverAStep: tasks of four tenants come on the first day of a ramp, more than its step takes, and 16 workers go
-// on when the second step begins, a quarter of an hour later: at once, and each tenant with its share. As under a quota, a
-// task that waits is put back when it comes, and when it is brought before its slot.
+// TestDrainOverAStep: tasks of four tenants come on the first day of a ramp, more than its step takes, and 16 workers
+// go on when the second step begins, a quarter of an hour later: at once, and each tenant with its share. As under a
+// quota, a task that waits is put back when it comes, and when it is brought before its slot.
 func TestDrainOverAStep(t *testing.T) {
 	longtest.Unwatched(t)
 	t.Parallel()
