@@ -77,7 +77,7 @@ func BenchmarkReserve(b *testing.B) {
 }
 
 // BenchmarkReserveQuota is a decision with room under a window alone, with a window of a day beside it, and with a
-// quota or hours in its place: script-µs is the script's part, by the server's own figures.
+// quota, a ramp or hours in its place: script-µs is the script's part, by the server's own figures.
 func BenchmarkReserveQuota(b *testing.B) {
 	minute := throttle.PerMinute(1 << 40)
 	for _, of := range []struct {
@@ -87,6 +87,8 @@ func BenchmarkReserveQuota(b *testing.B) {
 		{"a window", []throttle.Limit{minute}},
 		{"two windows", []throttle.Limit{minute, throttle.PerDay(1 << 40)}},
 		{"a window and a quota", []throttle.Limit{minute, throttle.PerCalendarDay(1<<40, "Europe/Paris")}},
+		{"a window and a ramp", []throttle.Limit{minute,
+			throttle.Ramp("1000000000 2000000000/day from 2020-01-01 @Europe/Paris")}},
 		{"a window and hours", []throttle.Limit{minute,
 			throttle.OpenHours("Mon-Fri 00:00-24:00, Sat-Sun 00:00-24:00, except 2030-12-25 @Europe/Paris")}},
 	} {
