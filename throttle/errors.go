@@ -91,7 +91,7 @@ func (e *ArgumentError) Error() string {
 var errNoContext = &ArgumentError{Argument: "ctx", Reason: "is nil"}
 
 // NeverFitsError says that a job weighs more than a limit of the configuration allows
-// in a whole window: it can never start.
+// in a whole window, or a ramp in its last step: it can never start.
 type NeverFitsError struct {
 	Job        string // the job's ID
 	Weight     int64  // what it costs under this limit, in units

@@ -179,7 +179,7 @@ func Why(u inspect.Usage) (text string, until time.Time) {
 	}
 	for _, l := range u.Limits {
 		switch {
-		case l.Limit.Units == 0:
+		case l.Limit.Units == 0 || l.Limit.Ramp != "" && l.Free.IsZero(): // held before it begins
 			return "closed by " + LimitText(l.Limit), time.Time{}
 		case l.Limit.Hours != "" && l.Free.After(u.Now) && l.Free.After(until):
 			text, until = HoursText(l, u.Now), l.Free
