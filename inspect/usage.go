@@ -55,8 +55,9 @@ type LimitUsage struct {
 	// that were granted for a later start.
 	Booked int64
 	// Free is the earliest start for a job of weight 1 under this limit, on Redis'
-	// clock; zero if no start is possible, since the limit is 0, or a ramp is held before it begins. For Unlimited it is Now. Under a
-	// running limit without room, Free is when the first lease ends: a place is free then or before.
+	// clock; zero if no start is possible, since the limit is 0, or a ramp is held before it begins. For Unlimited
+	// it is Now. Under a running limit without room, Free is when the first lease ends: a place is free then or
+	// before.
 	Free time.Time
 	// Counts is about how long a start counts: the Window or, under a running limit, how long jobs run, by
 	// throttle.Scope.Runs or as measured in this process. It is 0 if that is not known.

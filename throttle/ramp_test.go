@@ -264,9 +264,10 @@ func TestGuessOfARamp(t *testing.T) {
 	t.Parallel()
 	s := newScripted(newThrottle(t, miniClient(t), globalScope(throttle.Ramp("2 4 8/day+9h from 2027-01-15 @UTC")),
 		&throttle.Options{Lookahead: time.Second}))
-	for i, want := range []time.Duration{1, 1, 25, 25, 25, 25, 49, 49, 49, 49, 49, 49, 49, 49, 73} {
-		if r := wants(t, s, 0, fmt.Sprint("b", i), 1, throttle.Waiting, 0); !r.Start.Equal(dawn.Add(want * time.Hour)) {
-			t.Errorf("job %d: guessed %s, want %s", i, r.Start.Sub(dawn), want*time.Hour)
+	for i, hours := range []int{1, 1, 25, 25, 25, 25, 49, 49, 49, 49, 49, 49, 49, 49, 73} {
+		want := time.Duration(hours) * time.Hour
+		if r := wants(t, s, 0, fmt.Sprint("b", i), 1, throttle.Waiting, 0); !r.Start.Equal(dawn.Add(want)) {
+			t.Errorf("job %d: guessed %s, want %s", i, r.Start.Sub(dawn), want)
 		}
 	}
 }

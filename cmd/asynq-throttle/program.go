@@ -129,8 +129,8 @@ func (p *program) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s -h", err, cmd.CommandPath())
 	})
-	root.AddCommand(p.ls(), p.status(), p.lines(), p.job(), p.usage(), p.limits(), p.ramp(), p.pause(), p.resume(), p.mode(),
-		p.forecast(), p.check(), p.changes(), p.watch(), p.serve(), p.purge())
+	root.AddCommand(p.ls(), p.status(), p.lines(), p.job(), p.usage(), p.limits(), p.ramp(), p.pause(), p.resume(),
+		p.mode(), p.forecast(), p.check(), p.changes(), p.watch(), p.serve(), p.purge())
 	for _, cmd := range all(root) {
 		if cmd.Args != nil {
 			cmd.Args = explained(cmd.Args)

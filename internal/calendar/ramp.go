@@ -99,22 +99,21 @@ const ofRule = ""
 func termsOf(words []string) (terms, error) {
 	t := make(terms)
 	for i := 0; i < len(words); i++ {
-		name, value := words[i], ""
+		name := words[i]
 		switch {
 		case name == "every" || name == "max" || name == "from" || name == "held":
 			if i++; i == len(words) {
 				return nil, fmt.Errorf("nothing follows %q", name)
 			}
-			value = words[i]
 		case name[0] == 'x' || name[0] == '+':
-			name, value = ofRule, name
+			name = ofRule
 		default:
 			return nil, fmt.Errorf("%q is none of x2, +50, every, max, from, held", name)
 		}
 		if _, twice := t[name]; twice {
 			return nil, fmt.Errorf("%q is more than a ramp may have of its kind", words[i])
 		}
-		t[name] = value
+		t[name] = words[i]
 	}
 	return t, nil
 }

@@ -159,19 +159,17 @@ func (d *ledger) earliest(at, now, room int64, promises bool) int64 {
 func (k *key) climb(limit *Limit, at, now, cost int64, promises bool) int64 {
 	d, steps := k.ledger(limit.Span), mustSteps(limit.Ramp)
 	first := d.subWindow(k.time(at))
-	for period := first; ; period++ {
-		takes := false
-		if period, takes = steps.Takes(cost, period); !takes {
-			return Never
-		}
-		switch room := max(0, k.servedOf(steps.Of(period))-cost); {
-		case d.inPeriod(period, now+k.shift, promises) > room:
-		case period == first:
-			return at
-		default:
-			return d.startOf(period) - k.goesOn
-		}
+	period, takes := steps.Takes(cost, first)
+	for takes && d.inPeriod(period, now+k.shift, promises) > max(0, k.servedOf(steps.Of(period))-cost) {
+		period, takes = steps.Takes(cost, period+1)
 	}
+	switch {
+	case !takes:
+		return Never
+	case period == first:
+		return at
+	}
+	return d.startOf(period) - k.goesOn
 }
 
 // inPeriod returns the units of a period. What is booked for a period that is over counts now.
