@@ -8,8 +8,8 @@
 --     closed: until when it is paused, us, 0: it is not; share: what is served, thousandths
 --     ends: when the next of its settings ends, us; flows that stand under it; timer: when a pull looks at it, us
 --     jobs, units: the length of its line, of jobs that are counted
---   of each limit in force: "units/span/precision units used booked free anew"
---     units: in force; of a ramp those of its step, 0 before it begins; free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or
+--   of each limit in force: "units/span/precision used booked free anew in_force"
+--     in_force: its units now, of a ramp those of its step, 0 before it begins; free: the earliest start of one unit, us, 0: never; anew: when the period of a quota ends, or
 --     hours open or close, us, 0 for others and if that is not known
 --   with "c": "# units", -1 if no window reaches that far
 --   with "e", of each ledger in Redis: "= span precision n shift spent booked", the last two as entries, '-' for none
@@ -59,7 +59,7 @@ local function state(name)
   if hours then
     local opens = opens_at(hours.edges, now)
     local turns = opens > now and opens or turns_at(hours.edges, now, 1) or 0
-    lines[2] = format('%d/%s/%d -1 0 0 %d %d', hours.units, hours.span, hours.precision, opens, turns)
+    lines[2] = format('%d/%s/%d 0 0 %d %d -1', hours.units, hours.span, hours.precision, opens, turns)
   end
   for i = 1, #key.limits do
     local limit = key.limits[i]
@@ -71,7 +71,7 @@ local function state(name)
     end
     if limit.edges then anew = ledger and leaves(ledger, now + key.shift) - key.offset or leaves(limit, now) end
     lines[#lines + 1] = format('%s/%s/%d %d %d %d %d %d', limit.units_text, limit.span, limit.precision,
-      units_at(key, limit, now), used, booked, free, anew)
+      used, booked, free, anew, units_at(key, limit, now))
   end
   if from then lines[#lines + 1] = format('# %d', count(key)) end
   for i = 1, entries and #key or 0 do lines[#lines + 1] = all_entries(key, key[i]) end

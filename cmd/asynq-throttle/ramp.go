@@ -29,8 +29,8 @@ func (p *program) steer(verb, short string, changed func(throttle.Limit, time.Ti
 		Use:   verb + " THROTTLE SCOPE [KEY]",
 		Short: short,
 		Long: short + ".\nThe limits in force are set with the ramp changed, of one key or of all keys of a scope that " +
-			"have none of\ntheir own. What has started in the day counts on. Limits that were set until some time end then, as " +
-			"before;\nafter an end, the configured ramp is in force as if it had never been held.",
+			"have none of\ntheir own. What has started in the day counts on. Limits that were set until some time end then, " +
+			"as before;\nafter an end, the configured ramp is in force as if it had never been held.",
 		Example:           "  asynq-throttle ramp " + verb + ` smtp ip 192.0.2.7 --why "deferrals at one domain"`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: p.completeScope,

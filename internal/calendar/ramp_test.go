@@ -16,7 +16,8 @@ func TestRampsAreThoseOfTheClock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		units := []string{"day", "day+3h", "week", "week+6d+1h", "month", "month+30d", "month+14d+23h"}
-		text := "1 2 5 9 100/" + rapid.SampledFrom(units).Draw(t, "of") + rapid.SampledFrom([]string{"", " every 2", " every 7"}).Draw(t, "every")
+		text := "1 2 5 9 100/" + rapid.SampledFrom(units).Draw(t, "of") +
+			rapid.SampledFrom([]string{"", " every 2", " every 7"}).Draw(t, "every")
 		if text[len(text)-1] == '2' || text[len(text)-1] == '7' {
 			text += map[byte]string{'d': "d", 'w': "w", 'm': "mo"}[text[len("1 2 5 9 100/")]]
 		}

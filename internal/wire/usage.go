@@ -105,7 +105,7 @@ func StateText(k line.KeyState) string {
 	text := fmt.Sprintf("%d %d %c %c %d %d %d %d %d", k.Paused, k.Part, k.Mode, k.Origin, k.Ends, k.Flows, k.Timer,
 		k.Length.Jobs, k.Length.Units)
 	for _, u := range k.Limits {
-		text += fmt.Sprintf("\n%s %d %d %d %d %d", u.Limit, u.Units, u.Used, u.Booked, u.Free, u.Anew)
+		text += fmt.Sprintf("\n%s %d %d %d %d %d", u.Limit, u.Used, u.Booked, u.Free, u.Anew, u.Units)
 	}
 	return text
 }
@@ -139,8 +139,8 @@ func readKeyUsed(text string) (k KeyUsed, err error) {
 			v.Text()
 			k.Counted = append(k.Counted, v.Integer())
 		default:
-			k.Limits = append(k.Limits, line.Usage{Limit: v.limit(), Units: v.Integer(), Used: v.Natural(),
-				Booked: v.Natural(), Free: v.Natural(), Anew: v.Natural()})
+			k.Limits = append(k.Limits, line.Usage{Limit: v.limit(), Used: v.Natural(), Booked: v.Natural(),
+				Free: v.Natural(), Anew: v.Natural(), Units: v.Integer()})
 		}
 		err = cmp.Or(err, v.Err())
 	}
