@@ -20,8 +20,10 @@ var rampTimelines = []timeline{
 		{at: 25 * hour, job: "d", weight: 4, want: "granted 25h0m0s"},
 		{at: 25 * hour, job: "f", weight: 19, want: "booked 49h0m0s, global 5/day+9h@UTC"},
 		{at: 25 * hour, call: "usage", job: "global", want: "5 used, 20 booked, free 73h0m0s"},
-		{at: 74 * hour, job: "g", weight: 20, want: "granted 74h0m0s"}, // the last step holds
-		{at: 97 * hour, job: "h", weight: 20, want: "granted 97h0m0s"},
+		// Within their grace, e and f count in the period that has begun since. The last step holds.
+		{at: 73 * hour, job: "g", weight: 20, want: "booked 97h0m0s, global 20/day+9h@UTC"},
+		{at: 74 * hour, job: "h", weight: 20, want: "granted 74h0m0s"},
+		{at: 97 * hour, job: "g", weight: 20, want: "granted 97h0m0s"},
 	}},
 	{name: "a heavy job waits for the step that takes it, and never fits the last", scopes: global(limitOf(warm)),
 		rows: []row{
