@@ -80,12 +80,14 @@ var ramps = []throttle.Limit{
 	throttle.Ramp("1 1000/month+21d+2h from 2026-10-22 @America/Los_Angeles"),
 }
 
-// drawRamp draws a ramp, held as often as not.
+// drawRamp draws a ramp, held as often as not. One that is held before it begins would never let a job start.
 func drawRamp(t *rapid.T) throttle.Limit {
 	ramp := rapid.SampledFrom(ramps).Draw(t, "ramp")
 	if rapid.Bool().Draw(t, "is held") {
 		at := time.UnixMicro(1_795_219_498_189_530).AddDate(0, 0, rapid.IntRange(-3, 3).Draw(t, "days ago"))
-		return ramp.Held(at)
+		if held := ramp.Held(at); held.UnitsAt(at) > 0 {
+			return held
+		}
 	}
 	return ramp
 }
