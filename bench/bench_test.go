@@ -32,6 +32,7 @@ func TestSections(t *testing.T) {
 	}{
 		{"decisions", false, []string{yardstick, "sorted-set log", rowReserve, rowTwoLimits, "16 goroutines, awake",
 			"1 goroutine, idle"}},
+		{"advance", false, []string{"windows of 1h0m0s, 16 processes", "server CPU of a busy lane's job"}},
 		{"ledgers", true, []string{"refused, the exact ledger is full", "granted, entries leave"}},
 		{"sizes", false, []string{"1,000,000 a month", "redis_rate, asked once", "bytes of a scope key"}},
 		{"waiting", false, steps},

@@ -109,6 +109,7 @@ type section struct {
 
 var sections = []section{
 	{"decisions", "one decision with room, beside other limiters", decisions},
+	{"advance", "jobs of busy lanes, with units charged in advance and without", advance},
 	{"ledgers", "a decision under a long exact ledger, beside a short one", ledgers},
 	{"sizes", "full limits of few units and of many, beside redis_rate", sizesOfLimits},
 	{"waiting", "joining the line, pulling and redeeming, with many in line and with few", waiting},

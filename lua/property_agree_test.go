@@ -339,6 +339,7 @@ func (m *machine) drawJob(t *rapid.T) line.Job {
 		j.Costs = append(j.Costs, rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 5, 9, 99, 690, 4900}).Draw(t, "cost"))
 	}
 	j.MaxWait = rapid.SampledFrom([]int64{0, 1_200_000, 200_000}).Draw(t, "max wait")
+	j.Advance = rapid.SampledFrom([]int64{0, 0, 1, 7, 1000}).Draw(t, "advance")
 	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "has deadline") {
 		j.Latest = rapid.SampledFrom([]int64{-1, 0, second, 100 * second}).Draw(t, "latest")
 	}
@@ -384,6 +385,9 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 		t.Fatalf("%d answers for %d jobs", len(got), len(jobs))
 	}
 	jobs, rest := jobs[:len(got)], jobs[len(got):] // the call has taken its steps
+	for i := range jobs {
+		jobs[i].Advance = advanceIn(t, got[i], jobs[i].Advance)
+	}
 	want := m.l.Reserve(m.now, m.s.settings, jobs)
 	texts := make([]string, len(want))
 	for i, a := range want {
@@ -416,6 +420,16 @@ func (m *machine) ask(t *rapid.T, jobs []line.Job) {
 	if len(rest) > 0 {
 		m.ask(t, rest)
 	}
+}
+
+// advanceIn returns the advance of an answer, which is at most what was asked for. The script may give less than the
+// model allows, or none: it gives one only in its usual case.
+func advanceIn(t *rapid.T, answer string, asked int64) int64 {
+	read, err := wire.ReadDecisions("1 0\n" + answer)
+	if err != nil || read.Answers[0].Advance > asked {
+		t.Fatalf("an advance of %d was asked for: %q, %v", asked, answer, err)
+	}
+	return read.Answers[0].Advance
 }
 
 // rollOut has the next calls come from a process that bounds lines, or from one that does not.

@@ -4,15 +4,17 @@
 -- ARGV[6..] of each job:
 --   id
 --   lane
---   "costs plan max_wait latest share[ bounds]"
+--   "costs plan max_wait latest share[+advance][ bounds]"
 --     costs, units: one number, or one for each scope key, separated by commas
 --     plan: 1 if the caller only plans the job, else 0; max_wait: for how long it may wait in its handler, us
 --     latest: from now until its last useful start, us; -1: that has passed; share of its flow, 1 and up
+--     advance: how many units more it asks for, for jobs of its lane that come soon
 --     bounds, of a job that may be refused: "jobs/units" of each scope key, separated by commas, 0 for none
 -- Reply: text, repeated for the same asking: "now next", then a line for each job that was decided, in order
 --   If the jobs so far used up the steps of the call, the caller asks again for the others.
 --   holder: what holds a job back, "name/units/span/precision", or "name/p" for a pause
---   "1 start lease waited [!name,...] [holder until]": granted
+--   "1 start lease waited [+units ends] [!name,...] [holder until]": granted
+--     units: its advance; ends: jobs of its lane may start out of it until then
 --     lease: the shortest of its places, us, 0 for none; waited: us from its arrival to its start
 --     names: scope keys that are off; holder until: what would hold it back if it were not in shadow
 --   "2 slot" or "2 slot holder used booked": booked
@@ -70,31 +72,33 @@ end
 -- uses: usual
 -- Grants all jobs if each of them is the usual case.
 local function grant_usual()
-  local usual = {}
+  local keys, occupies, advances = {}, false, {}
   for i = 1, #names do
-    usual[i] = usual_key(names[i], text_of(i))
-    if not usual[i] then return false end
-    usual.occupies = usual.occupies or usual[i].running
+    keys[i] = usual.key(names[i], text_of(i))
+    if not keys[i] then return false end
+    occupies = occupies or keys[i].running
   end
   for i = 1, #asked do
-    local lane, cost = lanes[asked[i].lane], match(asked[i].terms, '^(%d+) 0 %d+ %d')
+    local lane, cost, advance = lanes[asked[i].lane], match(asked[i].terms, '^(%d+) 0 %d+ %d+ %d+%+?(%d*)')
     if not cost then return false end
     cost = cost + 0
     for j = 1, #lane do
-      local key = usual[lane[j]]
+      local key = keys[lane[j]]
       for k = 1, #key do
         local w = key[k]
         if w.left < cost then return false end
         w.left, w.added = w.left - cost, w.added + cost
       end
     end
+    advances[i] = advance ~= '' and usual.advance(keys, lane, advance + 0)
   end
   local granted = format('1 %d 0 0', now)
   for i = 1, #asked do
     local job = asked[i]
-    answers[i] = usual.occupies and occupy_usual(usual, lanes[job.lane], job) or granted
+    answers[i] = occupies and usual.occupy(keys, lanes[job.lane], job) or granted
+    if advances[i] then answers[i] = format('%s%s', answers[i], advances[i]) end
   end
-  for i = 1, #usual do save_usual(usual[i]) end
+  for i = 1, #keys do usual.save(keys[i]) end
   return true
 end
 if not stands and asking > 0 and grant_usual() then return remember(0) end
@@ -128,7 +132,7 @@ for i = 1, #asked do
   if budget.left <= 0 and i > 1 then break end
   local id, record = asked[i].id, records[i]
   local costs_text, plan, max_wait, latest, share, bounds =
-    match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+) ?(%S*)$')
+    match(asked[i].terms, '^(%S+) ([01]) (%d+) (%-?%d+) (%d+)%+?%d* ?(%S*)$')
   local job = {
     id = id, arrival = now + i - 1, costs_text = costs_text, share = share, plan = plan == '1',
     max_wait = tonumber(max_wait), latest = tonumber(latest), bounds = bounds ~= '' and bounds or nil,

@@ -52,6 +52,9 @@ func (i Inside) Run(ctx context.Context, name string, own []string) (any, error)
 	if name == checkScript.name {
 		return i.t.redis.inTime(ctx, named, i.t.arguments(own))
 	}
+	if name == setScript.name {
+		defer i.t.advances.drop()
+	}
 	return i.t.redis.run(ctx, named, i.t.arguments(own))
 }
 

@@ -88,6 +88,7 @@ func TestOptions(t *testing.T) {
 			local(math.Inf(1))},
 		"Timeout":       {{Timeout: -1}, {Timeout: time.Microsecond}, {Timeout: time.Minute + 1}},
 		"Grace":         {{Grace: -1}, {Grace: time.Microsecond}, {Grace: 24*time.Hour + 1}},
+		"Advance":       {{Advance: -1}, {Advance: 5*time.Millisecond - 1}, {Advance: time.Second + 1}},
 		"Lookahead":     {{Lookahead: -1}, {Lookahead: 100*time.Millisecond - 1}, {Lookahead: 400*day + 1}},
 		"FairScope":     {{FairScope: "tenant"}, {FairScope: "Global"}},
 		"Shares":        {shares(0), shares(-1), shares(maxShare + 1), {Shares: map[string]int{"a": 1, "b": 0}}},
@@ -106,6 +107,7 @@ func TestOptions(t *testing.T) {
 		{Timeout: time.Millisecond, Grace: time.Millisecond, BreakPeriod: time.Millisecond},
 		{Timeout: time.Minute, Grace: 24 * time.Hour, BreakPeriod: time.Hour},
 		{Lookahead: 100 * time.Millisecond, FairScope: throttle.Global}, {Lookahead: 400 * day},
+		{Advance: 5 * time.Millisecond}, {Advance: time.Second},
 		{Shares: map[string]int{"a": 1, "": maxShare}}, {PriorityFloor: 0.01}, {PriorityFloor: 0.5},
 	}
 	for _, o := range good {

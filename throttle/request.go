@@ -17,6 +17,7 @@ type order struct {
 	flow    string   // the encoded key of the fair scope, empty for none
 	charges []charge // by the names of the scope keys
 	lane    string
+	advance int64 // units that the job asks for beside its own
 
 	unchecked bool // a fallback has started it; the batcher's mutex guards this
 }
@@ -137,7 +138,7 @@ func (t *setup) reserveArguments(asking int64, orders ...*order) []any {
 		latest := t.latest(o.job)
 		jobs[i] = line.Job{ID: o.job.ID, Lane: o.lane, Costs: o.costs(), Plan: o.job.Plan,
 			MaxWait: min(o.job.MaxWait.Microseconds(), max(0, latest)), Latest: latest, Share: t.shares.of(o.flow),
-			Bounds: o.bounds()}
+			Advance: o.advance, Bounds: o.bounds()}
 	}
 	return t.arguments(wire.Reserve{Asker: t.asker, Asking: asking, Jobs: jobs}.Arguments())
 }

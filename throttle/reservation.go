@@ -60,7 +60,7 @@ type Reservation struct {
 	// and Settle corrects nothing there. Keep Uncharged with Job and Start if another process
 	// will settle the job.
 	Uncharged []string
-	// Now is when the job was decided, on Redis' clock.
+	// Now is when the job was decided, on Redis' clock; for a job that is Advanced, when its units were charged.
 	Now time.Time
 	// Hold is what kept the job from starting at once; nil if nothing did, or if a waiting job
 	// waits only for its turn.
@@ -71,6 +71,9 @@ type Reservation struct {
 	// Replayed is true if this decision had been made before and its answer was lost: the job
 	// was not charged again.
 	Replayed bool
+	// Advanced is true for a granted job that started without asking Redis, out of units that this process had
+	// charged before: see Options.Advance.
+	Advanced bool
 	// Source is what decided. FallbackClosed, the zero value, means Redis, under the guarantee.
 	// FallbackOpen or FallbackLocal means that this fallback granted the job, and that it was
 	// not charged in Redis.
@@ -86,11 +89,19 @@ type Reservation struct {
 
 // Delay returns the time from the answer to the start: 0 or more. Sleep for that long, whatever the local
 // clock shows.
-func (r Reservation) Delay() time.Duration { return max(0, r.Start.Sub(r.Now)) }
+func (r Reservation) Delay() time.Duration {
+	if r.Advanced { // Now was before the job came
+		return 0
+	}
+	return max(0, r.Start.Sub(r.Now))
+}
 
 // decided returns when a job was granted, in microseconds, or the earliest time at which it can have been
 // granted: in a replayed grant Now is later, and a caller that stored a grant may have lost Now.
 func (r *Reservation) decided() int64 {
+	if r.Advanced {
+		return max(0, r.Now.UnixMicro())
+	}
 	earliest := max(0, r.Start.Add(-r.Job.MaxWait).UnixMicro())
 	if r.Replayed || r.Now.After(r.Start) {
 		return earliest

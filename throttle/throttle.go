@@ -20,15 +20,16 @@ import (
 // outlives a call by more than twice Options.Timeout and the client's own timeouts.
 type Throttle struct {
 	*setup
-	batch  *batcher
-	local  *localShare // nil unless FallbackLocal
-	sign   signOfLife  // when the configuration is published next
-	noting noting      // when the backlog is noted next
+	batch    *batcher
+	advances *advances   // nil without Options.Advance
+	local    *localShare // nil unless FallbackLocal
+	sign     signOfLife  // when the configuration is published next
+	noting   noting      // when the backlog is noted next
 }
 
 // newThrottle builds a throttle of checked parts.
 func newThrottle(s *setup) *Throttle {
-	t := &Throttle{setup: s}
+	t := &Throttle{setup: s, advances: newAdvances(s.options)}
 	t.batch = newBatcher(t)
 	t.redis.answered = func(at time.Time) {
 		t.publishIfDue(at)
@@ -62,6 +63,14 @@ func (t *Throttle) Reserve(ctx context.Context, job Job) (Reservation, error) {
 type Answer struct {
 	Reservation Reservation
 	Err         error // of Reserve
+
+	advance charged
+}
+
+// charged is the advance of an answer.
+type charged struct {
+	units int64
+	ends  time.Time // by Redis' clock
 }
 
 // ReserveAll is Reserve for many jobs, in their order, with few round trips: it blocks for one
@@ -91,6 +100,10 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 			answers[i].Err = err
 			continue
 		}
+		if r, started := t.advances.start(o); started {
+			answers[i].Reservation = r
+			continue
+		}
 		if job.Nonce == "" {
 			o.job.Nonce = t.batch.nonce()
 		}
@@ -100,6 +113,7 @@ func (t *Throttle) reserve(ctx context.Context, jobs []Job, answers []Answer) {
 	}
 	if len(orders) > 0 {
 		for i, answer := range t.batch.ask(ctx, orders...) {
+			t.advances.heard(orders[i], answer, began)
 			if answer.Err != nil {
 				if answer.Reservation, answer.Err = t.fallBack(ctx, orders[i], answer.Err); answer.Err == nil {
 					t.batch.ranUnchecked(orders[i])

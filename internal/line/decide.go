@@ -99,7 +99,9 @@ func (l *Line) assign(job Job, lane *lane, arrival int64, back bool) Answer {
 	}
 	if starts {
 		l.forgetJob(job.ID)
-		return l.grant(job, lane, f.at, arrival)
+		answer := l.grant(job, lane, f.at, arrival)
+		answer.Advance, answer.AdvanceEnds = l.advance(job, lane, f.at)
+		return answer
 	}
 	answer := Answer{Outcome: Booked, Start: f.at, Held: l.holdOf(f)}
 	l.promise(job.ID, lane, job.Costs, f.at, arrival)

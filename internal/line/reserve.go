@@ -9,6 +9,7 @@ type Job struct {
 	Latest  int64   // us from now until the last useful start, Never if there is none; negative: it has passed
 	Plan    bool
 	Share   int64 // of the flow
+	Advance int64 // how many units more it asks for, for jobs of its lane that come soon
 	// Bounds are how long the line of each scope key may get, 0 for any length; nil if the job is not refused.
 	Bounds []Length
 }
@@ -32,6 +33,9 @@ type Answer struct {
 	Start   int64
 	Lease   int64 // of the places that a granted job occupies: the shortest; 0 if it occupies none
 	Waited  int64 // of a granted job: us from its arrival to its start
+	// Advance is what a granted job got of the units that it asked for. Jobs of its lane may start out of it until
+	// AdvanceEnds.
+	Advance, AdvanceEnds int64
 	// Uncharged are, for a granted job, the scope keys that are off.
 	Uncharged []string
 	Held      *Held // what held it back

@@ -19,6 +19,9 @@ func (r Reserve) Arguments() []string {
 	args = append(args, r.Asker, integer(r.Asking))
 	for _, j := range r.Jobs {
 		terms := costsText(j.Costs) + " " + integers(' ', flag(j.Plan), j.MaxWait, j.Latest, j.Share)
+		if j.Advance > 0 {
+			terms += advance + integer(j.Advance)
+		}
 		if j.Bounds != nil {
 			terms += " " + boundsText(j.Bounds)
 		}
@@ -34,8 +37,8 @@ func ReadReserve(args []string) (Reserve, error) {
 	for v.More() {
 		j := line.Job{ID: v.Text(), Lane: v.Text()}
 		terms := words(v.Text())
-		j.Costs, j.Plan, j.MaxWait, j.Latest, j.Share =
-			terms.costs(j.Lane), terms.Flag(), terms.Natural(), terms.Integer(), terms.Natural()
+		j.Costs, j.Plan, j.MaxWait, j.Latest = terms.costs(j.Lane), terms.Flag(), terms.Natural(), terms.Integer()
+		j.Share, j.Advance = terms.share()
 		if terms.More() {
 			j.Bounds = terms.bounds(len(j.Costs))
 		}
@@ -43,6 +46,17 @@ func ReadReserve(args []string) (Reserve, error) {
 		r.Jobs = append(r.Jobs, j)
 	}
 	return r, v.Err()
+}
+
+// share reads a share, with an advance after it or without.
+func (v *Values) share() (share, asked int64) {
+	of := Values{rest: strings.SplitN(v.Text(), advance, 2)}
+	share = of.Natural()
+	if of.More() {
+		asked = of.Natural()
+	}
+	v.wrong = v.wrong || of.Err() != nil
+	return share, asked
 }
 
 // boundsText writes the bound of each scope key.
@@ -92,6 +106,9 @@ const noHolder = "-"
 // uncharged stands before the scope keys whose scope is off.
 const uncharged = "!"
 
+// advance stands before the units of an advance.
+const advance = "+"
+
 // String returns the reply of reserve.lua.
 func (d Decisions) String() string {
 	lines := make([]string, len(d.Answers))
@@ -107,6 +124,9 @@ func AnswerText(a line.Answer) string {
 	switch a.Outcome {
 	case line.Granted:
 		text := outcome + " " + integers(' ', a.Start, a.Lease, a.Waited)
+		if a.Advance > 0 {
+			text += " " + advance + integers(' ', a.Advance, a.AdvanceEnds)
+		}
 		if len(a.Uncharged) > 0 {
 			text += " " + uncharged + strings.Join(a.Uncharged, ",")
 		}
@@ -182,6 +202,9 @@ func (v *Values) answer() line.Answer {
 	switch a.Outcome {
 	case line.Granted:
 		a.Start, a.Lease, a.Waited = v.Natural(), v.Natural(), v.Natural()
+		if v.More() && strings.HasPrefix(v.rest[0], advance) {
+			a.Advance, a.AdvanceEnds = v.Natural(), v.Natural()
+		}
 		if v.More() && strings.HasPrefix(v.rest[0], uncharged) {
 			a.Uncharged = strings.Split(v.Text()[1:], ",")
 		}

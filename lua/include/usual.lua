@@ -4,11 +4,12 @@
 -- count here; another case subtracts them, when the limit has no room for all, or when entries go into the log.
 -- uses: edges, kinds, ramp, scopes, grants
 
+local usual = {}
 local now_text = format('%d', now)
 local seen_text = ' ' .. now_text .. ' 0 0 -\n'
 
 -- A scope key with its ledgers, in the order of its limits; nil in any other case.
-local function usual_key(name, text)
+function usual.key(name, text)
   local scope = scope_of(name)
   if scope.mode ~= ENFORCE or scope.after then return nil end
   local hours = scope.limits.hours
@@ -48,7 +49,7 @@ local function usual_key(name, text)
   return key
 end
 
-local function save_usual(key)
+function usual.save(key)
   local text, needed = '', now
   for i = 1, #key do
     local w, limit = key[i], key.limits[i]
@@ -73,14 +74,39 @@ local function save_usual(key)
   end
 end
 
+-- The advance of a granted job: units for jobs of its lane that come soon, charged where the job itself is. Returns the
+-- text " +units ends", or nil if there is none. ends: when the first of those sub-windows ends, or hours close, us. A
+-- job gets what it asks for, up to a tenth of what a limit has left, so that one process does not take what others
+-- need. An advance lasts at least SHORTEST. Where jobs run under a limit there is none: each has a place of its own.
+local SHORTEST = 5000
+function usual.advance(keys, lane, asked)
+  local units, ends = asked, NEVER
+  for i = 1, #lane do
+    local key = keys[lane[i]]
+    local hours = key.limits.hours
+    if key.running then return nil end
+    if hours then ends = min(ends, turns_at(hours.edges, now, 1) or now) end
+    for j = 1, #key do
+      local limit = key.limits[j]
+      units, ends = min(units, floor(key[j].left / 10)), min(ends, start_of(limit, sub_window(limit, now) + 1))
+    end
+  end
+  if units < 1 or ends - now < SHORTEST then return nil end
+  for i = 1, #lane do
+    local key = keys[lane[i]]
+    for j = 1, #key do key[j].left, key[j].added = key[j].left - units, key[j].added + units end
+  end
+  return format(' +%d %d', units, ends)
+end
+
 -- Notes the places that a granted job occupies, and returns its answer.
-local function occupy_usual(usual, lane, job)
+function usual.occupy(keys, lane, job)
   local places, cost = {}, tonumber(match(job.terms, '^%d+'))
   for i = 1, cost > 0 and #lane or 0 do
-    local key = usual[lane[i]]
+    local key = keys[lane[i]]
     local limit = key.running
     if limit then places[#places + 1] = { key.name, limit, sub_window(limit, now), cost } end
   end
   return format('1 %d %d 0', now, note_places(job.id, now, match(job.lane, '^[^|]*'), now + 1000000, places, now))
 end
-return usual_key, save_usual, occupy_usual
+return usual
